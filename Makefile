@@ -4,3 +4,8 @@ export GOFLAGS := -tags=hashicorpmetrics -buildvcs=false
 .PHONY: build
 build: ## Build the two binaries and the plugins into bin/.
 	go build -o bin/ ./cmd/... ./plugins/...
+
+.PHONY: generate
+generate: ## Write the generated files again.
+	cd tools && GOFLAGS= go build -o ../bin/protogen ./protogen
+	cd rpc/proto && GOFLAGS= PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . plugin.proto peer.proto log.proto

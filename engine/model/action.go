@@ -1,0 +1,67 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Action is what one task does on a node (spec/planner.md, "Operations").
+type Action uint8
+
+// The actions, in the order in which a node lives through them. Barrier is not
+// a task: it is a vertex of a plan's graph that is done as soon as everything
+// before it is done.
+const (
+	Barrier Action = iota
+	Create
+	Confirm
+	Bootstrap
+	Install
+	Configure
+	Initialize
+	Start
+	Stop
+	Remove
+	Delete
+)
+
+var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE"}
+
+// String gives the action's name as Coopr writes it: "CREATE".
+func (a Action) String() string {
+	if int(a) < len(actionNames) {
+		return actionNames[a]
+	}
+	return fmt.Sprintf("ACTION(%d)", uint8(a))
+}
+
+// Key gives the action's key in a service's provisioner.actions: "install".
+func (a Action) Key() string { return strings.ToLower(a.String()) }
+
+// ParseAction reads an action's name in any case.
+func ParseAction(s string) (Action, error) {
+	for i, n := range actionNames {
+		if strings.EqualFold(n, s) {
+			return Action(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown action %q: it must be one of %s", s, strings.Join(actionNames[1:], ", "))
+}
+
+// Hardware says whether a provider, not an automator, carries the action out.
+func (a Action) Hardware() bool { return a == Create || a == Confirm || a == Delete }
+
+// PerNode says whether the action concerns the whole node, not one service.
+func (a Action) PerNode() bool { return a.Hardware() || a == Bootstrap }
+
+// MarshalText writes the action's name.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads the action's name.
+func (a *Action) UnmarshalText(b []byte) error {
+	v, err := ParseAction(string(b))
+	if err == nil {
+		*a = v
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package model
+
+// ClusterStatus is where a cluster stands.
+type ClusterStatus string
+
+// The statuses of a cluster (spec/coopr.md 1.3).
+const (
+	ClusterPending      ClusterStatus = "pending"
+	ClusterActive       ClusterStatus = "active"
+	ClusterIncomplete   ClusterStatus = "incomplete"
+	ClusterInconsistent ClusterStatus = "inconsistent"
+	ClusterTerminated   ClusterStatus = "terminated"
+)
+
+// Cluster is a set of nodes and the services on them, managed as one thing.
+// Template and Provider are copies taken when it was made.
+type Cluster struct {
+	ID          string          `json:"id"`
+	Tenant      string          `json:"tenant"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Owner       string          `json:"owner"`
+	Status      ClusterStatus   `json:"status"`
+	Message     string          `json:"message,omitempty"`
+	Template    ClusterTemplate `json:"template"`
+	Provider    Provider        `json:"provider"`
+	Services    []string        `json:"services"`
+	// Definitions are the service definitions the cluster was built from.
+	Definitions map[string]Service `json:"definitions"`
+	Config      map[string]any     `json:"config"`
+	DNSSuffix   string             `json:"dnsSuffix,omitempty"`
+	// CreatedAt and ExpiresAt are Unix milliseconds; ExpiresAt 0 means never.
+	CreatedAt int64 `json:"createTime"`
+	ExpiresAt int64 `json:"expireTime"`
+	// Operation is the latest operation's id.
+	Operation string `json:"operation,omitempty"`
+	// Operations counts the operations there have been.
+	Operations int `json:"operations"`
+	// NextNode is the number the next new node gets; numbers are never reused.
+	NextNode int `json:"nextNode"`
+	// Version is the index of the entry that last wrote the cluster.
+	Version uint64 `json:"version"`
+}
+
+// FirstNodeNumber is the number of a cluster's first node (spec/coopr.md 4.8).
+const FirstNodeNumber = 1000
+
+// Node is one machine of a cluster.
+type Node struct {
+	ID           string   `json:"id"`
+	Cluster      string   `json:"cluster"`
+	Tenant       string   `json:"tenant"`
+	Number       int      `json:"nodenum"`
+	Hostname     string   `json:"hostname"`
+	HardwareType string   `json:"hardwaretype"`
+	ImageType    string   `json:"imagetype"`
+	Flavor       string   `json:"flavor"`
+	Image        string   `json:"image"`
+	SSHUser      string   `json:"sshuser,omitempty"`
+	Services     []string `json:"services"`
+	Automators   []string `json:"automators,omitempty"`
+	// IPAddresses by kind: access_v4, bind_v4, …
+	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
+	// Results is what plugins returned for this node, by key: providerid, …
+	Results map[string]any `json:"results,omitempty"`
+	// Created says that a CREATE was accepted and no DELETE since.
+	Created bool `json:"created"`
+	// States holds each service's last finished action: "INSTALL", "START", …
+	States map[string]string `json:"states,omitempty"`
+	// Version is the index of the entry that last wrote the node.
+	Version uint64 `json:"version"`
+}
+
+// Tenant owns definitions and clusters; nothing is shared between tenants.
+type Tenant struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	// Weight is the tenant's share of worker slots against other tenants (1 is usual).
+	Weight      int `json:"weight,omitempty"`
+	MaxClusters int `json:"maxClusters,omitempty"`
+	MaxNodes    int `json:"maxNodes,omitempty"`
+}
+
+// MaxClusterSize is the most nodes one cluster may have (spec/coopr.md 2.3).
+const MaxClusterSize = 10000
+
+// Layout is the answer of the solver: groups of equal nodes, in the order in
+// which nodes are numbered.
+type Layout []NodeGroup
+
+// NodeGroup is Count nodes with the same hardware, image and services (sorted).
+type NodeGroup struct {
+	Count        int      `json:"count"`
+	HardwareType string   `json:"hardwaretype"`
+	ImageType    string   `json:"imagetype"`
+	Services     []string `json:"services"`
+}
+
+// Nodes counts the nodes of the layout.
+func (l Layout) Nodes() int {
+	n := 0
+	for _, g := range l {
+		n += g.Count
+	}
+	return n
+}

@@ -1,0 +1,113 @@
+package model
+
+// OperationType says what an operation does to a cluster.
+type OperationType string
+
+// The operations (spec/planner.md, "Operations").
+const (
+	OpCreate    OperationType = "create"
+	OpDelete    OperationType = "delete"
+	OpStart     OperationType = "start"
+	OpStop      OperationType = "stop"
+	OpRestart   OperationType = "restart"
+	OpConfigure OperationType = "configure"
+)
+
+// OperationStatus is where an operation stands (design/architecture.md, "An operation").
+type OperationStatus string
+
+// The statuses of an operation.
+const (
+	OpAccepted    OperationStatus = "accepted"
+	OpRunning     OperationStatus = "running"
+	OpPaused      OperationStatus = "paused"
+	OpAborting    OperationStatus = "aborting"
+	OpRollingBack OperationStatus = "rolling-back"
+	OpSucceeded   OperationStatus = "succeeded"
+	OpFailed      OperationStatus = "failed"
+	OpAborted     OperationStatus = "aborted"
+	OpRolledBack  OperationStatus = "rolled-back"
+)
+
+// Ended says whether the status is final.
+func (s OperationStatus) Ended() bool {
+	switch s {
+	case OpSucceeded, OpFailed, OpAborted, OpRolledBack:
+		return true
+	}
+	return false
+}
+
+// Operation is one thing asked of a cluster, from request to end.
+type Operation struct {
+	ID       string          `json:"id"`
+	Tenant   string          `json:"tenant"`
+	Cluster  string          `json:"cluster"`
+	Type     OperationType   `json:"type"`
+	Status   OperationStatus `json:"status"`
+	Message  string          `json:"message,omitempty"`
+	Actor    string          `json:"actor"`
+	Request  string          `json:"request,omitempty"`
+	Services []string        `json:"services,omitempty"`
+	// Config is the cluster configuration the operation applies (configure).
+	Config map[string]any `json:"config,omitempty"`
+	// Priority orders the work of operations; higher goes first, 0 is usual.
+	Priority int `json:"priority,omitempty"`
+	// Follows is the operation that this one undoes or cleans up after.
+	Follows string `json:"follows,omitempty"`
+	// OnFailure is what happens when a task is out of attempts: "delete" (create), "pause" or "leave".
+	OnFailure string `json:"onFailure,omitempty"`
+	// Times are Unix milliseconds; zero: not yet.
+	CreatedAt int64 `json:"createTime"`
+	EndedAt   int64 `json:"endTime,omitempty"`
+	// Version is the index of the entry that last changed the operation's record.
+	Version uint64 `json:"version"`
+}
+
+// TaskStatus is where one task of a plan stands (design/architecture.md, "A task").
+type TaskStatus uint8
+
+// The statuses of a task.
+const (
+	TaskBlocked TaskStatus = iota
+	TaskReady
+	TaskLeased
+	TaskRunning
+	TaskSucceeded
+	TaskFailed
+	TaskCancelled
+	TaskUncertain
+)
+
+var taskStatusNames = [...]string{"blocked", "ready", "leased", "running", "succeeded", "failed", "cancelled", "uncertain"}
+
+// TaskStatuses counts the statuses there are.
+const TaskStatuses = len(taskStatusNames)
+
+// String gives the status in lower case.
+func (s TaskStatus) String() string {
+	if int(s) < len(taskStatusNames) {
+		return taskStatusNames[s]
+	}
+	return "unknown"
+}
+
+// MarshalText writes the status in lower case.
+func (s TaskStatus) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the status in lower case.
+func (s *TaskStatus) UnmarshalText(b []byte) error {
+	for i, n := range taskStatusNames {
+		if n == string(b) {
+			*s = TaskStatus(i)
+			return nil
+		}
+	}
+	return &Fault{Message: "unknown task status " + string(b)}
+}
+
+// Ended says whether the task has its last status.
+func (s TaskStatus) Ended() bool { return s == TaskSucceeded || s == TaskFailed || s == TaskCancelled }
+
+// Held says whether a worker holds the task's lease.
+func (s TaskStatus) Held() bool { return s == TaskLeased || s == TaskRunning }

@@ -1,0 +1,63 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Int is a whole number that files also write as a string ("3").
+type Int int
+
+// UnmarshalJSON reads 3, 3.0 or "3".
+func (i *Int) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		f, ferr := strconv.ParseFloat(s, 64)
+		if ferr != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+			return fmt.Errorf("%s is not a whole number", b)
+		}
+		n = int(f)
+	}
+	*i = Int(n)
+	return nil
+}
+
+// Millis is a duration in milliseconds, that files also write as "10s",
+// "15m", "2h" or "3d" (spec/coopr.md 1.1, row 16).
+type Millis int64
+
+// UnmarshalJSON reads a number of milliseconds, or a number with s, m, h or d.
+func (m *Millis) UnmarshalJSON(b []byte) error {
+	s := strings.Trim(string(b), `"`)
+	unit := int64(1)
+	if n := len(s); n > 0 {
+		switch s[n-1] {
+		case 's':
+			unit = 1000
+		case 'm':
+			unit = 60_000
+		case 'h':
+			unit = 3_600_000
+		case 'd':
+			unit = 86_400_000
+		}
+		if unit > 1 {
+			s = s[:n-1]
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return fmt.Errorf("%s is not a duration: write milliseconds, or a whole number with s, m, h or d, such as \"2h\"", b)
+	}
+	*m = Millis(n * unit)
+	return nil
+}
+
+var (
+	_ json.Unmarshaler = (*Int)(nil)
+	_ json.Unmarshaler = (*Millis)(nil)
+)

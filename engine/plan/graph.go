@@ -1,0 +1,181 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// None stands for "no node" or "no service" in a Graph's columns.
+const None = -1
+
+// Graph is the directed acyclic graph of an operation's tasks, stored once in
+// flat columns: a plan of 500,000 tasks is an ordinary thing. Vertices are
+// numbered from 0; a vertex is a task, or a barrier (Action Barrier) that joins
+// many tasks to many others so that edges grow with nodes, not their square
+// (spec/planner.md, "Graph" 3). A Graph is never changed once built.
+type Graph struct {
+	// Nodes and Services are what the columns refer to, by index.
+	Nodes    []string
+	Services []string
+	// Node, Service and Action describe each vertex.
+	Node    []int32
+	Service []int16
+	Action  []model.Action
+	// Succ[SuccOff[v]:SuccOff[v+1]] are the vertices that wait for v.
+	SuccOff []uint32
+	Succ    []uint32
+	// Preds counts what each vertex waits for.
+	Preds []uint32
+	// Rank is the longest remaining path from each vertex, in tasks, the vertex
+	// itself included: among ready tasks the highest goes first.
+	Rank []uint32
+}
+
+// Len gives the number of vertices.
+func (g *Graph) Len() int { return len(g.Action) }
+
+// Tasks counts the vertices that are not barriers.
+func (g *Graph) Tasks() int {
+	n := 0
+	for _, a := range g.Action {
+		if a != model.Barrier {
+			n++
+		}
+	}
+	return n
+}
+
+// Next gives the vertices that wait for v.
+func (g *Graph) Next(v int) []uint32 { return g.Succ[g.SuccOff[v]:g.SuccOff[v+1]] }
+
+// NodeID gives the id of v's node, or "".
+func (g *Graph) NodeID(v int) string {
+	if n := g.Node[v]; n >= 0 {
+		return g.Nodes[n]
+	}
+	return ""
+}
+
+// ServiceName gives the name of v's service, or "".
+func (g *Graph) ServiceName(v int) string {
+	if s := g.Service[v]; s >= 0 {
+		return g.Services[s]
+	}
+	return ""
+}
+
+// Name gives the vertex as people read it: "n1000/INSTALL/nginx".
+func (g *Graph) Name(v int) string {
+	switch {
+	case g.Action[v] == model.Barrier:
+		return fmt.Sprintf("barrier/%d", v)
+	case g.Service[v] >= 0:
+		return g.NodeID(v) + "/" + g.Action[v].String() + "/" + g.ServiceName(v)
+	}
+	return g.NodeID(v) + "/" + g.Action[v].String()
+}
+
+// Builder collects vertices and edges and makes a Graph of them.
+type Builder struct {
+	g        Graph
+	from, to []uint32
+}
+
+// NewBuilder starts a graph over these nodes and services; vertices refer to
+// them by index.
+func NewBuilder(nodes, services []string) *Builder {
+	return &Builder{g: Graph{Nodes: nodes, Services: services}}
+}
+
+// Grow reserves room for so many more vertices and edges.
+func (b *Builder) Grow(vertices, edges int) {
+	b.g.Node = append(make([]int32, 0, len(b.g.Node)+vertices), b.g.Node...)
+	b.g.Service = append(make([]int16, 0, len(b.g.Service)+vertices), b.g.Service...)
+	b.g.Action = append(make([]model.Action, 0, len(b.g.Action)+vertices), b.g.Action...)
+	b.from = append(make([]uint32, 0, len(b.from)+edges), b.from...)
+	b.to = append(make([]uint32, 0, len(b.to)+edges), b.to...)
+}
+
+// Task adds a task and gives its vertex. node and service are indexes, or None.
+func (b *Builder) Task(action model.Action, node, service int) uint32 {
+	b.g.Node = append(b.g.Node, int32(node))
+	b.g.Service = append(b.g.Service, int16(service))
+	b.g.Action = append(b.g.Action, action)
+	return uint32(len(b.g.Action) - 1)
+}
+
+// Barrier adds a barrier and gives its vertex.
+func (b *Builder) Barrier() uint32 { return b.Task(model.Barrier, None, None) }
+
+// Edge says that to waits for from. The same edge twice counts twice, which
+// does no harm.
+func (b *Builder) Edge(from, to uint32) {
+	b.from = append(b.from, from)
+	b.to = append(b.to, to)
+}
+
+// Build checks that the graph has no cycle and gives it with its ranks.
+func (b *Builder) Build() (*Graph, error) {
+	g := &b.g
+	n := g.Len()
+	g.SuccOff = make([]uint32, n+1)
+	g.Preds = make([]uint32, n)
+	for i, f := range b.from {
+		if int(f) >= n || int(b.to[i]) >= n {
+			return nil, fmt.Errorf("edge %d to %d: the graph has %d vertices", f, b.to[i], n)
+		}
+		g.SuccOff[f+1]++
+		g.Preds[b.to[i]]++
+	}
+	for v := range n {
+		g.SuccOff[v+1] += g.SuccOff[v]
+	}
+	g.Succ = make([]uint32, len(b.from))
+	fill := append([]uint32(nil), g.SuccOff[:n]...)
+	for i, f := range b.from {
+		g.Succ[fill[f]] = b.to[i]
+		fill[f]++
+	}
+	return g, g.rank()
+}
+
+// rank computes Rank in reverse topological order; a vertex that never becomes
+// free lies on a cycle.
+func (g *Graph) rank() error {
+	n := g.Len()
+	order := make([]uint32, 0, n)
+	left := append([]uint32(nil), g.Preds...)
+	for v := range n {
+		if left[v] == 0 {
+			order = append(order, uint32(v))
+		}
+	}
+	for i := 0; i < len(order); i++ {
+		for _, w := range g.Next(int(order[i])) {
+			if left[w]--; left[w] == 0 {
+				order = append(order, w)
+			}
+		}
+	}
+	if len(order) < n {
+		for v := range n {
+			if left[v] > 0 {
+				return fmt.Errorf("the plan has a cycle through %s", g.Name(v))
+			}
+		}
+	}
+	g.Rank = make([]uint32, n)
+	for i := n - 1; i >= 0; i-- {
+		v := order[i]
+		longest := uint32(0)
+		for _, w := range g.Next(int(v)) {
+			longest = max(longest, g.Rank[w])
+		}
+		if g.Action[v] != model.Barrier {
+			longest++
+		}
+		g.Rank[v] = longest
+	}
+	return nil
+}

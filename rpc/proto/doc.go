@@ -1,0 +1,3 @@
+// Package proto holds the shapes that cross a process border or are written to
+// the log, generated from the .proto files beside it (make generate).
+package proto
