@@ -1,0 +1,174 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// TaskInput is what a task carries to its plugin, as JSON (spec/coopr.md 6.1,
+// with the changes of spec/planner.md "What a task carries"). The leader fills
+// it; plugins and scripts read it.
+type TaskInput struct {
+	TaskID   string     `json:"taskId"`
+	Job      string     `json:"jobId"` // the operation
+	Cluster  string     `json:"clusterId"`
+	TaskName string     `json:"taskName"` // the action: "INSTALL"
+	NodeID   string     `json:"nodeId"`
+	Config   TaskConfig `json:"config"`
+}
+
+// TaskConfig is everything a plugin may need to know about the node, its
+// cluster and the action.
+type TaskConfig struct {
+	// Cluster is the cluster's configuration; macros are expanded for software
+	// tasks. ClusterJSON, where set, is written instead of it: the leader
+	// expands and encodes once for all tasks of a node's service. Reading fills
+	// Cluster only.
+	Cluster     map[string]any  `json:"cluster"`
+	ClusterJSON json.RawMessage `json:"-"`
+	ClusterName string          `json:"clustername,omitempty"`
+
+	// Service is nil for actions of the node.
+	Service *TaskService `json:"service,omitempty"`
+
+	Hostname     string            `json:"hostname,omitempty"`
+	IPAddresses  map[string]string `json:"ipaddresses,omitempty"` // access_v4, bind_v4, …
+	NodeNum      Int               `json:"nodenum"`
+	HardwareType string            `json:"hardwaretype,omitempty"`
+	ImageType    string            `json:"imagetype,omitempty"`
+	Flavor       string            `json:"flavor,omitempty"`
+	Image        string            `json:"image,omitempty"`
+	SSHUser      string            `json:"sshuser,omitempty"`
+	Automators   []string          `json:"automators,omitempty"`
+	Services     []string          `json:"services,omitempty"`
+	Provider     TaskProvider      `json:"provider,omitzero"`
+	// Nodes are the properties of the nodes that the configuration refers to,
+	// by node id.
+	Nodes map[string]TaskNode `json:"nodes,omitempty"`
+
+	// Results are what plugins returned for this node earlier ("providerid",
+	// "transport", …). They are written under "results" and, as Coopr's scripts
+	// expect, beside the fixed keys too; a fixed key is never overwritten.
+	Results map[string]any `json:"results,omitempty"`
+}
+
+// TaskService is the service a task works on, with the one action it is about.
+type TaskService struct {
+	Name   string     `json:"name"`
+	Action TaskAction `json:"action"`
+}
+
+// TaskAction is the automator type and the values of its fields.
+type TaskAction struct {
+	Type   string         `json:"type"`
+	Fields map[string]any `json:"fields,omitempty"`
+}
+
+// TaskProvider is the provider of the node. Provisioner holds the values of
+// its admin and user fields; only providers' tasks carry it.
+type TaskProvider struct {
+	Name         string         `json:"name,omitempty"`
+	Description  string         `json:"description,omitempty"`
+	ProviderType string         `json:"providertype,omitempty"`
+	Provisioner  map[string]any `json:"provisioner,omitempty"`
+}
+
+// TaskNode is what a task may know about another node.
+type TaskNode struct {
+	Hostname     string            `json:"hostname,omitempty"`
+	IPAddresses  map[string]string `json:"ipaddresses,omitempty"`
+	NodeNum      Int               `json:"nodenum"`
+	HardwareType string            `json:"hardwaretype,omitempty"`
+	ImageType    string            `json:"imagetype,omitempty"`
+	Services     []string          `json:"services,omitempty"`
+	Automators   []string          `json:"automators,omitempty"`
+}
+
+// TaskOutput is what a plugin gives back beside success (spec/coopr.md 6.2):
+// the node's properties that it learned and results to keep for later tasks.
+type TaskOutput struct {
+	Hostname    string            `json:"hostname,omitempty"`
+	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
+	Result      map[string]any    `json:"result,omitempty"`
+}
+
+// taskConfigKeys are the fixed keys of a task's "config".
+var taskConfigKeys = func() map[string]bool {
+	keys := map[string]bool{}
+	t := reflect.TypeFor[TaskConfig]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		keys[name] = true
+	}
+	return keys
+}()
+
+// MarshalJSON writes the fixed keys, and the results beside them.
+func (c TaskConfig) MarshalJSON() ([]byte, error) {
+	type plain TaskConfig
+	p := struct {
+		Cluster any `json:"cluster"` // hides plain's
+		plain
+	}{plain: plain(c)}
+	switch {
+	case c.ClusterJSON != nil:
+		p.Cluster = c.ClusterJSON
+	case c.Cluster != nil:
+		p.Cluster = c.Cluster
+	default:
+		p.Cluster = struct{}{}
+	}
+	b, err := json.Marshal(p)
+	if err != nil || len(c.Results) == 0 {
+		return b, err
+	}
+	b = b[:len(b)-1]
+	for _, k := range slices.Sorted(maps.Keys(c.Results)) {
+		if taskConfigKeys[k] {
+			continue
+		}
+		key, err := json.Marshal(k)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(c.Results[k])
+		if err != nil {
+			return nil, fmt.Errorf("result %q: %w", k, err)
+		}
+		b = append(append(append(append(b, ','), key...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
+
+// UnmarshalJSON reads the fixed keys; every other key is a result.
+func (c *TaskConfig) UnmarshalJSON(b []byte) error {
+	type plain TaskConfig
+	var p plain
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
+		return err
+	}
+	for k, raw := range all {
+		if _, have := p.Results[k]; have || taskConfigKeys[k] || bytes.Equal(raw, []byte("null")) {
+			continue
+		}
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return err
+		}
+		if p.Results == nil {
+			p.Results = map[string]any{}
+		}
+		p.Results[k] = v
+	}
+	*c = TaskConfig(p)
+	return nil
+}
