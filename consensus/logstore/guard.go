@@ -1,0 +1,462 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+const (
+	// keyCurrentTerm is the one write whose failure makes hashicorp/raft panic.
+	keyCurrentTerm = "CurrentTerm"
+	// termRetry is the pause between two tries of that write.
+	termRetry = 250 * time.Millisecond
+	// deleteChunk bounds one transaction of a compaction, so that appends get
+	// their turn in between.
+	deleteChunk = 1024
+)
+
+// Guard stands between Raft and its store. It is the LogStore and StableStore
+// that Raft sees.
+//
+// A write runs on its own goroutine and the caller waits for it up to the
+// deadline. What happens to a write that was given up decides about
+// correctness, because Raft was told that it failed:
+//
+//   - While it hangs every other write is refused (ErrStuck). A leader steps
+//     down at the first refusal, and cannot win an election, because its own
+//     vote is a write too.
+//   - When an append comes back and did land, its entries are removed again
+//     before anything else is let through.
+//   - When a deletion at the end of the log comes back, Raft's idea of its last
+//     entry cannot be mended from here: the store calls itself sick, and a
+//     restart of the member reads the log afresh.
+//   - Late votes are harmless: the vote was not given, and what has landed can
+//     only make the member refuse others or repeat the same vote.
+//
+// The store is sick, once and for good, when MaxFailures writes in a row have
+// failed over at least one deadline, or one write hangs for MaxFailures
+// deadlines. OnSick is then called and the owner shuts its Raft down.
+type Guard struct {
+	log      raft.LogStore // the cache, with the keeper below it
+	keeper   *errorKeeper
+	stable   raft.StableStore
+	deadline time.Duration
+	max      int
+	logger   *slog.Logger
+
+	mu       sync.Mutex
+	inFlight int       // writes that are running, given up or not
+	idle     chan bool // closed when inFlight falls to 0; nil when nobody waits
+	late     int       // of these, the ones given up
+	since    time.Time // first failure of the present row
+	failures int       // length of the present row
+	sick     error
+	onSick   []func(error)
+	closed   bool
+
+	armed    bool          // Raft runs: a panic would take the whole agent along
+	released chan struct{} // Raft has been shut down, nobody may be kept waiting
+	stats    Stats
+}
+
+// Stats counts what the guard has seen since the store was opened.
+type Stats struct {
+	Writes   uint64 // writes that came back well and in time
+	Failed   uint64 // writes that came back with an error
+	TimedOut uint64 // writes given up
+	Refused  uint64 // writes refused because another one hangs, or the store is sick
+	Undone   uint64 // appends that landed after they were given up, and were removed
+}
+
+var (
+	_ raft.LogStore          = (*Guard)(nil)
+	_ raft.StableStore       = (*Guard)(nil)
+	_ raft.MonotonicLogStore = (*Guard)(nil)
+)
+
+func newGuard(cache *raft.LogCache, keeper *errorKeeper, stable raft.StableStore, o Options) *Guard {
+	return &Guard{
+		log: cache, keeper: keeper, stable: stable,
+		deadline: o.Deadline, max: o.MaxFailures, logger: o.Logger,
+		released: make(chan struct{}),
+	}
+}
+
+// OnSick registers f to be called once, on a goroutine of its own, when the
+// store calls itself sick; at once if it already has.
+func (g *Guard) OnSick(f func(error)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sick != nil {
+		go f(g.sick)
+		return
+	}
+	g.onSick = append(g.onSick, f)
+}
+
+// Arm tells that Raft runs on the store. From here on a failing write of the
+// current term, on which hashicorp/raft panics, is retried until it succeeds or
+// Release is called. Before, the error is returned.
+func (g *Guard) Arm() {
+	g.mu.Lock()
+	g.armed = true
+	g.mu.Unlock()
+}
+
+// Release tells that Raft has been told to shut down. A retried write of the
+// term is then answered with success: nothing that depends on it can be stored,
+// because from here on every write is refused.
+func (g *Guard) Release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.closed = true
+	close(g.released)
+}
+
+// Err is nil while the store is well, else it wraps ErrStuck or ErrSick.
+func (g *Guard) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.sick != nil:
+		return g.sick
+	case g.late > 0:
+		return g.stuckLocked()
+	}
+	return nil
+}
+
+// Stats gives the counters.
+func (g *Guard) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stats
+}
+
+func (g *Guard) stuckLocked() error {
+	return fmt.Errorf("%w: a write hangs since %s", ErrStuck, g.since.Format(time.RFC3339))
+}
+
+// write runs one write under the deadline. undo, when not nil, is run when the
+// write comes back well after it was given up; an error means that Raft and the
+// store no longer agree.
+func (g *Guard) write(what string, do func() error, undo func() error) error {
+	if g.deadline < 0 {
+		return explain(do())
+	}
+	if err := g.admit(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	w := &pending{done: make(chan struct{})}
+	go func() {
+		err := do()
+		if g.returned(w, err) {
+			return
+		}
+		g.cameLate(what, w, undo)
+	}()
+	timer := time.NewTimer(g.deadline)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+		if g.giveUp(what, w) {
+			return fmt.Errorf("%s: %w within %s", what, ErrStuck, g.deadline)
+		}
+	}
+	if w.err != nil {
+		return fmt.Errorf("%s: %w", what, explain(w.err))
+	}
+	return nil
+}
+
+// pending is one write. Its fields are owned by Guard.mu until done is closed.
+type pending struct {
+	done    chan struct{}
+	over    bool // the store has answered
+	settled bool // and nothing remains to be undone
+	givenUp bool
+	err     error
+}
+
+func (g *Guard) admit() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.sick != nil:
+		g.stats.Refused++
+		return g.sick
+	case g.closed:
+		return ErrClosed
+	case g.late > 0:
+		g.stats.Refused++
+		return g.stuckLocked()
+	}
+	g.inFlight++
+	return nil
+}
+
+// returned records the end of a write; false means that it had been given up.
+func (g *Guard) returned(w *pending, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w.over, w.err = true, err
+	if w.givenUp {
+		return false
+	}
+	w.settled = true
+	g.endLocked()
+	if err == nil {
+		g.stats.Writes++
+		g.failures, g.since = 0, time.Time{}
+	} else {
+		g.stats.Failed++
+		g.failedLocked(explain(err))
+	}
+	close(w.done)
+	return true
+}
+
+// giveUp leaves a write to itself; false means that it has just come back.
+func (g *Guard) giveUp(what string, w *pending) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.over {
+		return false
+	}
+	w.givenUp = true
+	g.late++
+	g.stats.TimedOut++
+	began := time.Now().Add(-g.deadline)
+	g.failedLocked(fmt.Errorf("%s: %w within %s", what, ErrStuck, g.deadline))
+	if g.since.After(began) || g.failures == 1 {
+		g.since = began
+	}
+	g.logger.Error("a write to the Raft store was given up; refusing others until it comes back",
+		"write", what, "deadline", g.deadline)
+	// Refused writes do not count as failures, so the hanging one has a clock
+	// of its own.
+	time.AfterFunc(time.Duration(g.max-1)*g.deadline, func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !w.settled {
+			g.sickLocked(fmt.Errorf("%s: %w since %s", what, ErrStuck, began.Format(time.RFC3339)))
+		}
+	})
+	return true
+}
+
+func (g *Guard) cameLate(what string, w *pending, undo func() error) {
+	undone := false
+	if w.err == nil && undo != nil {
+		if failed := undo(); failed != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.endLocked()
+			// late stays up: nothing may be written on top of this.
+			g.sickLocked(fmt.Errorf("%s landed after it was given up: %w", what, failed))
+			return
+		}
+		undone = true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.endLocked()
+	g.late--
+	w.settled = true
+	if undone {
+		g.stats.Undone++
+	}
+	g.logger.Warn("a write to the Raft store came back after it was given up", "write", what, "undone", undone, "error", w.err)
+}
+
+func (g *Guard) endLocked() {
+	g.inFlight--
+	if g.inFlight == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+func (g *Guard) failedLocked(err error) {
+	g.failures++
+	if g.failures == 1 {
+		g.since = time.Now()
+	}
+	if g.failures >= g.max && time.Since(g.since) >= g.deadline {
+		g.sickLocked(fmt.Errorf("%d writes in a row failed, the last: %w", g.failures, err))
+	}
+}
+
+func (g *Guard) sickLocked(err error) {
+	if g.sick != nil || g.closed {
+		return
+	}
+	g.sick = fmt.Errorf("%w: %w", ErrSick, err)
+	g.logger.Error("the Raft store is sick; its Raft must stop", "error", g.sick)
+	for _, f := range g.onSick {
+		go f(g.sick)
+	}
+	g.onSick = nil
+}
+
+// close runs closeStore once no write is running.
+func (g *Guard) close(closeStore func() error) error {
+	g.Release()
+	g.mu.Lock()
+	stuck := g.late > 0
+	var idle chan bool
+	if g.inFlight > 0 {
+		if g.idle == nil {
+			g.idle = make(chan bool)
+		}
+		idle = g.idle
+	}
+	g.mu.Unlock()
+	if idle == nil {
+		return closeStore()
+	}
+	if stuck {
+		go func() {
+			<-idle
+			if err := closeStore(); err != nil {
+				g.logger.Error("closing the Raft store after a hanging write came back", "error", err)
+			}
+		}()
+		return fmt.Errorf("close the log store: %w; it stays open until the hanging write comes back", ErrStuck)
+	}
+	<-idle // bounded by the deadline of whoever waits for that write
+	return closeStore()
+}
+
+// IsMonotonic says whether the store below refuses gaps between entries, as raft-wal does.
+func (g *Guard) IsMonotonic() bool {
+	m, ok := g.log.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// FirstIndex is the oldest entry's index, 0 when there is none.
+func (g *Guard) FirstIndex() (uint64, error) { return g.log.FirstIndex() }
+
+// LastIndex is the newest entry's index, 0 when there is none.
+func (g *Guard) LastIndex() (uint64, error) { return g.log.LastIndex() }
+
+// GetLog reads one entry into log.
+func (g *Guard) GetLog(index uint64, log *raft.Log) error { return g.log.GetLog(index, log) }
+
+// StoreLog appends one entry.
+func (g *Guard) StoreLog(log *raft.Log) error { return g.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs appends entries.
+func (g *Guard) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	first, last := logs[0].Index, logs[len(logs)-1].Index
+	return g.write("append to the log",
+		func() error { return g.keeper.cause(g.log.StoreLogs(logs)) },
+		func() error { return g.log.DeleteRange(first, last) })
+}
+
+// DeleteRange removes the entries from first to last, both included: old ones
+// after a snapshot, or ones at the end that a leader has overruled.
+func (g *Guard) DeleteRange(first, last uint64) error {
+	if last < first {
+		return nil
+	}
+	oldest, err := g.log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("delete from the log: %w", err)
+	}
+	if first > oldest {
+		return g.write("delete from the log's end",
+			func() error { return g.log.DeleteRange(first, last) },
+			func() error { return errors.New("Raft takes its last entries for still there") })
+	}
+	step := last - first + 1
+	if !g.IsMonotonic() {
+		step = deleteChunk
+	}
+	for from := first; from <= last; from += step {
+		to := min(from+step-1, last)
+		// Nothing to undo: old entries that are gone are what Raft wanted.
+		if err := g.write("compact the log", func() error { return g.log.DeleteRange(from, to) }, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Set stores a value: Raft's vote.
+func (g *Guard) Set(key, val []byte) error {
+	return g.write("store the vote", func() error { return g.stable.Set(key, val) }, nil)
+}
+
+// Get reads a value.
+func (g *Guard) Get(key []byte) ([]byte, error) { return g.stable.Get(key) }
+
+// SetUint64 stores a number: Raft's terms. See Arm for the current term.
+func (g *Guard) SetUint64(key []byte, val uint64) error {
+	for {
+		err := g.write("store the term", func() error { return g.stable.SetUint64(key, val) }, nil)
+		if err == nil {
+			return nil
+		}
+		g.mu.Lock()
+		armed := g.armed
+		g.mu.Unlock()
+		if !armed || string(key) != keyCurrentTerm {
+			return err
+		}
+		select {
+		case <-g.released:
+			return nil
+		case <-time.After(termRetry):
+		}
+	}
+}
+
+// GetUint64 reads a number.
+func (g *Guard) GetUint64(key []byte) (uint64, error) { return g.stable.GetUint64(key) }
+
+// errorKeeper sits below raft's LogCache, which passes errors on as text only,
+// and remembers what went wrong.
+type errorKeeper struct {
+	raft.LogStore
+	mu   sync.Mutex
+	last error
+}
+
+func (k *errorKeeper) StoreLogs(logs []*raft.Log) error {
+	err := k.LogStore.StoreLogs(logs)
+	k.mu.Lock()
+	k.last = err
+	k.mu.Unlock()
+	return err
+}
+
+// IsMonotonic passes the store's own answer on.
+func (k *errorKeeper) IsMonotonic() bool {
+	m, ok := k.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (k *errorKeeper) cause(err error) error {
+	if err == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil {
+		return k.last
+	}
+	return err
+}

@@ -1,0 +1,254 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	wal "github.com/hashicorp/raft-wal"
+	"go.etcd.io/bbolt"
+
+	"github.com/coopr/coopr/consensus/hclogslog"
+)
+
+// Kind names a way to keep the log.
+type Kind string
+
+// The kinds of log store.
+const (
+	// BoltDB keeps log and votes in one bbolt file: the default, the most travelled road.
+	BoltDB Kind = "boltdb"
+	// WAL keeps the log in append-only segments: several times faster, younger.
+	WAL Kind = "wal"
+	// Memory keeps everything in memory: for `dev` mode and tests. Nothing survives.
+	Memory Kind = "memory"
+)
+
+// ParseKind reads a kind from configuration; the empty string means BoltDB.
+func ParseKind(s string) (Kind, error) {
+	switch k := Kind(strings.ToLower(strings.TrimSpace(s))); k {
+	case "":
+		return BoltDB, nil
+	case BoltDB, WAL, Memory:
+		return k, nil
+	}
+	return "", fmt.Errorf("log store %q is not known: use %s, %s or %s", s, BoltDB, WAL, Memory)
+}
+
+// Names of what Open makes inside its directory.
+const (
+	boltFile = "raft.db"
+	walDir   = "wal"
+	lockFile = "raft.lock"
+)
+
+// Defaults of Options.
+const (
+	DefaultDeadline        = 3 * time.Second
+	DefaultMaxFailures     = 3
+	DefaultCacheEntries    = 1024
+	DefaultRetainSnapshots = 2
+)
+
+// Options tune a store; the zero value is right for production.
+type Options struct {
+	// Logger receives the stores' own messages; nil discards them.
+	Logger *slog.Logger
+	// Deadline is how long one write may take before it is given up. 0 means
+	// DefaultDeadline, negative means no guard at all.
+	Deadline time.Duration
+	// MaxFailures is how many writes in a row may fail before the store calls
+	// itself sick (see Guard). 0 means DefaultMaxFailures.
+	MaxFailures int
+	// CacheEntries is how many recent entries stay in memory so that followers
+	// and the state machine need no reads. 0 means DefaultCacheEntries.
+	CacheEntries int
+	// RetainSnapshots is how many snapshots are kept. 0 means DefaultRetainSnapshots.
+	RetainSnapshots int
+	// NoSync leaves out fsync with BoltDB. A power cut then loses votes and
+	// entries that were promised: only for measurements and throw-away meshes.
+	NoSync bool
+	// Wrap, when set, goes between the guard and the store: fault injection
+	// hangs, fails or delays writes here.
+	Wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Deadline == 0 {
+		o.Deadline = DefaultDeadline
+	}
+	if o.MaxFailures <= 0 {
+		o.MaxFailures = DefaultMaxFailures
+	}
+	if o.CacheEntries <= 0 {
+		o.CacheEntries = DefaultCacheEntries
+	}
+	if o.RetainSnapshots <= 0 {
+		o.RetainSnapshots = DefaultRetainSnapshots
+	}
+	return o
+}
+
+// Stores is what one Raft member keeps. Log and Stable are guarded.
+type Stores struct {
+	Log       raft.LogStore
+	Stable    raft.StableStore
+	Snapshots raft.SnapshotStore
+
+	guard *Guard
+	dir   string
+	close func() error
+}
+
+// Open opens, or makes, the stores in dir. It fails with ErrInUse when another
+// process has them open, and with ErrOtherKind when dir holds a log of another
+// kind (Migrate converts it). dir is ignored for Memory.
+func Open(dir string, kind Kind, options Options) (*Stores, error) {
+	o := options.withDefaults()
+	if kind == Memory {
+		mem := raft.NewInmemStore()
+		return FromParts(mem, mem, raft.NewInmemSnapshotStore(), options)
+	}
+	if dir == "" {
+		return nil, fmt.Errorf("log store %s needs a directory", kind)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the log store's directory: %w", err)
+	}
+	lock, err := lockDir(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	s, err := openDisk(dir, kind, o)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	inner := s.close
+	s.close = func() error { return errors.Join(inner(), lock.Close()) }
+	return s, nil
+}
+
+func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
+	if found, err := Detect(dir); err != nil {
+		return nil, err
+	} else if found != "" && found != kind {
+		return nil, fmt.Errorf("%w: %s holds a %s log, the configuration asks for %s", ErrOtherKind, dir, found, kind)
+	}
+	log, stable, closeLog, err := openLog(dir, kind, o)
+	if err != nil {
+		return nil, err
+	}
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, o.RetainSnapshots, hclogslog.New(o.Logger).Named("snapshots"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), closeLog())
+	}
+	s, err := FromParts(log, stable, snaps, o)
+	if err != nil {
+		return nil, errors.Join(err, closeLog())
+	}
+	s.dir = dir
+	s.close = closeLog
+	return s, nil
+}
+
+func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore, func() error, error) {
+	switch kind {
+	case BoltDB:
+		path := filepath.Join(dir, boltFile)
+		// The free list is kept as a map and not written on each commit: bbolt
+		// rebuilds it on opening, and commits stay fast when the file has grown.
+		db, err := raftboltdb.New(raftboltdb.Options{
+			Path: path,
+			BoltOptions: &bbolt.Options{
+				Timeout:        time.Second,
+				NoFreelistSync: true,
+				FreelistType:   bbolt.FreelistMapType,
+			},
+			NoSync:                  o.NoSync,
+			MsgpackUseNewTimeFormat: true,
+		})
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
+		}
+		return db, db, db.Close, nil
+	case WAL:
+		path := filepath.Join(dir, walDir)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, nil, nil, fmt.Errorf("make the log's directory: %w", explain(err))
+		}
+		w, err := wal.Open(path, wal.WithLogger(hclogslog.New(o.Logger).Named("wal")))
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
+		}
+		return w, w, w.Close, nil
+	}
+	return nil, nil, nil, fmt.Errorf("log store %q cannot be opened from a directory", kind)
+}
+
+// FromParts puts guard and cache around given parts. Tests that crash and
+// restart a member keep the raw parts and build new Stores from them. Close
+// leaves the parts open.
+func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore, options Options) (*Stores, error) {
+	o := options.withDefaults()
+	if o.Wrap != nil {
+		log, stable = o.Wrap(log, stable)
+	}
+	keeper := &errorKeeper{LogStore: log}
+	cached, err := raft.NewLogCache(o.CacheEntries, keeper)
+	if err != nil {
+		return nil, fmt.Errorf("make the log cache: %w", err)
+	}
+	g := newGuard(cached, keeper, stable, o)
+	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, close: func() error { return nil }}, nil
+}
+
+// Guard tells how the disk does and stops a member whose disk is sick.
+func (s *Stores) Guard() *Guard { return s.guard }
+
+// Dir is the directory of the stores, empty for those in memory.
+func (s *Stores) Dir() string { return s.dir }
+
+// HasState says whether a member has ever lived on these stores.
+func (s *Stores) HasState() (bool, error) {
+	ok, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
+	if err != nil {
+		return false, fmt.Errorf("look for Raft state: %w", err)
+	}
+	return ok, nil
+}
+
+// Close closes the stores after their Raft has been shut down. When a write
+// still hangs it returns ErrStuck at once and closes as soon as that write
+// comes back; until then the directory stays locked.
+func (s *Stores) Close() error { return s.guard.close(s.close) }
+
+// Detect tells which kind of log dir holds, or "" when it holds none.
+func Detect(dir string) (Kind, error) {
+	var found []Kind
+	for path, kind := range map[string]Kind{
+		filepath.Join(dir, boltFile):              BoltDB,
+		filepath.Join(dir, walDir, "wal-meta.db"): WAL,
+	} {
+		if _, err := os.Stat(path); err == nil {
+			found = append(found, kind)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("look for a log in %s: %w", dir, err)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%w: %s holds both a %s and a %s log; move the one that is not wanted away", ErrOtherKind, dir, BoltDB, WAL)
+}

@@ -1,0 +1,259 @@
+// Package propose packs many small commands into few log entries, on the leader.
+//
+// A command is sent at once when nothing is under way, so a lone caller pays
+// nothing for the packing. Under load commands gather while entries are on
+// their way, and go together when one comes back: the busier the log, the
+// larger the entries. Measured, this matters far more than any setting of Raft.
+package propose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/coopr/coopr/consensus/raftgroup"
+)
+
+// Defaults of Config.
+const (
+	DefaultInFlight = 4
+	DefaultCount    = 4096
+	DefaultBytes    = 1 << 20
+	DefaultQueue    = 1 << 16
+)
+
+// Errors of Propose beside those of raftgroup.
+var (
+	// ErrTooLarge: the command does not fit into an entry; nothing was done.
+	ErrTooLarge = errors.New("the command is larger than a log entry may be")
+	// ErrBusy: too many commands are waiting; nothing was done.
+	ErrBusy = errors.New("too many commands are waiting for the log")
+	// ErrClosed: the proposer is closed; nothing was done.
+	ErrClosed = fmt.Errorf("the proposer is closed: %w", raftgroup.ErrShutdown)
+)
+
+// Config is what a Proposer is made of. Encode, Apply are required.
+type Config[T, R any] struct {
+	// Encode makes one log entry of commands, in their order. An error refuses
+	// them all. It may run on several goroutines at once.
+	Encode func([]T) ([]byte, error)
+	// Apply hands an entry in: (*raftgroup.Group).Apply. The FSM answers an entry
+	// with a []R, one for each command in order, or with an error for all.
+	Apply func([]byte) raftgroup.Future
+	// Size is about how many bytes a command takes in an entry; nil means 256.
+	Size func(T) int
+	// MaxInFlight is how many entries may be under way at once.
+	MaxInFlight int
+	// MaxCount and MaxBytes bound one entry.
+	MaxCount, MaxBytes int
+	// MaxQueue bounds the commands that wait.
+	MaxQueue int
+}
+
+// Proposer packs commands of type T, each answered with an R. All methods may
+// be called from any goroutine.
+type Proposer[T, R any] struct {
+	cfg Config[T, R]
+
+	mu       sync.Mutex
+	queue    []*waiter[T, R]
+	inFlight int
+	closed   bool
+	stats    Stats
+}
+
+// Stats counts what has been sent.
+type Stats struct {
+	Entries  uint64 // log entries
+	Commands uint64 // commands in them
+	Bytes    uint64 // bytes of them
+	Waiting  int    // commands that wait just now
+	InFlight int    // entries under way just now
+}
+
+type waiter[T, R any] struct {
+	cmd    T
+	size   int
+	done   chan struct{}
+	result R
+	err    error
+	// Owned by Proposer.mu:
+	sent bool
+	gone bool // the caller has left before it was sent
+}
+
+// New makes a Proposer.
+func New[T, R any](cfg Config[T, R]) (*Proposer[T, R], error) {
+	if cfg.Encode == nil || cfg.Apply == nil {
+		return nil, errors.New("propose: Config.Encode and Config.Apply are required")
+	}
+	if cfg.Size == nil {
+		cfg.Size = func(T) int { return 256 }
+	}
+	def := func(n *int, to int) {
+		if *n <= 0 {
+			*n = to
+		}
+	}
+	def(&cfg.MaxInFlight, DefaultInFlight)
+	def(&cfg.MaxCount, DefaultCount)
+	def(&cfg.MaxBytes, DefaultBytes)
+	def(&cfg.MaxQueue, DefaultQueue)
+	return &Proposer[T, R]{cfg: cfg}, nil
+}
+
+// Propose sends a command and waits for its answer. Errors are those of
+// raftgroup (ErrNotLeader, ErrUnknownOutcome, ErrShutdown), those of this
+// package, and what the FSM answered for the whole entry. When ctx ends first
+// the command is taken back if it was still waiting (only ctx's error is
+// returned), else it goes its way and the error is an ErrUnknownOutcome too.
+func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
+	var zero R
+	w := &waiter[T, R]{cmd: cmd, size: p.cfg.Size(cmd), done: make(chan struct{})}
+	if w.size > p.cfg.MaxBytes {
+		return zero, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, w.size, p.cfg.MaxBytes)
+	}
+	if err := ctx.Err(); err != nil {
+		return zero, err
+	}
+	p.mu.Lock()
+	switch {
+	case p.closed:
+		p.mu.Unlock()
+		return zero, ErrClosed
+	case len(p.queue) >= p.cfg.MaxQueue:
+		p.mu.Unlock()
+		return zero, ErrBusy
+	}
+	p.queue = append(p.queue, w)
+	p.sendLocked()
+	p.mu.Unlock()
+
+	select {
+	case <-w.done:
+		return w.result, w.err
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	sent := w.sent
+	w.gone = !sent
+	p.mu.Unlock()
+	if !sent {
+		return zero, ctx.Err()
+	}
+	select {
+	case <-w.done: // both at once: the answer is worth more
+		return w.result, w.err
+	default:
+	}
+	return zero, fmt.Errorf("%w: %w", raftgroup.ErrUnknownOutcome, ctx.Err())
+}
+
+// sendLocked starts entries while there is something to send and room for it.
+func (p *Proposer[T, R]) sendLocked() {
+	for len(p.queue) > 0 && p.inFlight < p.cfg.MaxInFlight {
+		batch := p.takeLocked()
+		if len(batch) == 0 {
+			return
+		}
+		p.inFlight++
+		go p.fly(batch)
+	}
+}
+
+// takeLocked takes what fits into one entry off the queue.
+func (p *Proposer[T, R]) takeLocked() []*waiter[T, R] {
+	bytes, n := 0, 0
+	batch := make([]*waiter[T, R], 0, min(len(p.queue), p.cfg.MaxCount))
+	for _, w := range p.queue {
+		if len(batch) == p.cfg.MaxCount || (len(batch) > 0 && bytes+w.size > p.cfg.MaxBytes) {
+			break
+		}
+		n++
+		if w.gone {
+			continue
+		}
+		w.sent = true
+		bytes += w.size
+		batch = append(batch, w)
+	}
+	clear(p.queue[:n])
+	if p.queue = p.queue[n:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	return batch
+}
+
+// fly takes one entry to the log and the answers back.
+func (p *Proposer[T, R]) fly(batch []*waiter[T, R]) {
+	results, bytes, err := p.commit(batch)
+	// Send on first, answer after: the log should not wait for the callers.
+	p.mu.Lock()
+	p.inFlight--
+	if bytes > 0 {
+		p.stats.Entries++
+		p.stats.Commands += uint64(len(batch))
+		p.stats.Bytes += uint64(bytes)
+	}
+	p.sendLocked()
+	p.mu.Unlock()
+	for i, w := range batch {
+		if w.err = err; err == nil {
+			w.result = results[i]
+		}
+		close(w.done)
+	}
+}
+
+func (p *Proposer[T, R]) commit(batch []*waiter[T, R]) (results []R, bytes int, err error) {
+	cmds := make([]T, len(batch))
+	for i, w := range batch {
+		cmds[i] = w.cmd
+	}
+	entry, err := p.cfg.Encode(cmds)
+	if err != nil {
+		return nil, 0, fmt.Errorf("encode commands: %w", err)
+	}
+	f := p.cfg.Apply(entry)
+	if err := f.Err(); err != nil {
+		return nil, len(entry), err
+	}
+	switch r := f.Response().(type) {
+	case []R:
+		if len(r) != len(batch) {
+			return nil, len(entry), fmt.Errorf("the state answered %d of %d commands", len(r), len(batch))
+		}
+		return r, len(entry), nil
+	case error:
+		return nil, len(entry), r
+	default:
+		return nil, len(entry), fmt.Errorf("the state answered with a %T", r)
+	}
+}
+
+// Stats gives the counters.
+func (p *Proposer[T, R]) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Waiting, s.InFlight = len(p.queue), p.inFlight
+	return s
+}
+
+// Close refuses further commands and those that wait. Entries under way end by
+// themselves, at the latest when their member stops.
+func (p *Proposer[T, R]) Close() {
+	p.mu.Lock()
+	p.closed = true
+	queue := p.queue
+	p.queue = nil
+	for _, w := range queue {
+		w.sent = true // answered here
+	}
+	p.mu.Unlock()
+	for _, w := range queue {
+		w.err = ErrClosed
+		close(w.done)
+	}
+}

@@ -1,0 +1,220 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// tracker sits around the FSM and knows how far it really is. The library's
+// own applied index counts what has been queued for the FSM, not what the FSM
+// has done.
+type tracker struct {
+	inner     raft.FSM
+	snapshots *watchedSnapshots
+	index     atomic.Uint64
+	conf      atomic.Pointer[committedConfig]
+	waiting   atomic.Int64
+	mu        sync.Mutex
+	moved     chan struct{}
+}
+
+// committedConfig is the group's configuration as of the entry index.
+type committedConfig struct {
+	index uint64
+	raft.Configuration
+}
+
+func newTracker(inner raft.FSM, snapshots *watchedSnapshots) *tracker {
+	return &tracker{inner: inner, snapshots: snapshots, moved: make(chan struct{})}
+}
+
+// fsm is what the library gets: it looks for a BatchingFSM by type.
+func (t *tracker) fsm() raft.FSM {
+	if b, ok := t.inner.(raft.BatchingFSM); ok {
+		return &batchTracker{tracker: t, batch: b}
+	}
+	return t
+}
+
+var (
+	_ raft.ConfigurationStore = (*tracker)(nil)
+	_ raft.BatchingFSM        = (*batchTracker)(nil)
+)
+
+func (t *tracker) advance(index uint64) {
+	t.index.Store(index)
+	if t.waiting.Load() > 0 {
+		t.mu.Lock()
+		close(t.moved)
+		t.moved = make(chan struct{})
+		t.mu.Unlock()
+	}
+}
+
+// wait returns when the FSM has done everything up to index.
+func (t *tracker) wait(ctx context.Context, stopped <-chan struct{}, index uint64) error {
+	if t.index.Load() >= index {
+		return nil
+	}
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
+	for {
+		t.mu.Lock()
+		moved := t.moved
+		t.mu.Unlock()
+		if t.index.Load() >= index {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stopped:
+			return ErrShutdown
+		}
+	}
+}
+
+// Apply passes an entry on.
+func (t *tracker) Apply(l *raft.Log) any {
+	r := t.inner.Apply(l)
+	t.advance(l.Index)
+	return r
+}
+
+// StoreConfiguration passes the group's new configuration on to an FSM that wants it.
+func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
+	if s, ok := t.inner.(raft.ConfigurationStore); ok {
+		s.StoreConfiguration(index, c)
+	}
+	t.conf.Store(&committedConfig{index, c})
+	t.advance(index)
+}
+
+// Snapshot passes the call on.
+func (t *tracker) Snapshot() (raft.FSMSnapshot, error) { return t.inner.Snapshot() }
+
+// Restore passes the call on. The index that it leads to is not told; it is
+// that of the newest snapshot open at the moment.
+func (t *tracker) Restore(r io.ReadCloser) error {
+	if err := t.inner.Restore(r); err != nil {
+		return err
+	}
+	if m := t.snapshots.newestOpen(); m != nil {
+		t.conf.Store(&committedConfig{m.ConfigurationIndex, m.Configuration})
+		t.advance(m.Index)
+	}
+	return nil
+}
+
+type batchTracker struct {
+	*tracker
+	batch raft.BatchingFSM
+}
+
+// ApplyBatch passes entries on; configurations are among them, as the library has it.
+func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
+	r := t.batch.ApplyBatch(logs)
+	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			t.conf.Store(&committedConfig{l.Index, raft.DecodeConfiguration(l.Data)})
+		}
+	}
+	if n := len(logs); n > 0 {
+		t.advance(logs[n-1].Index)
+	}
+	return r
+}
+
+// watchedSnapshots knows which snapshots are open for reading.
+type watchedSnapshots struct {
+	raft.SnapshotStore
+	mu   sync.Mutex
+	open map[*watchedReader]*raft.SnapshotMeta
+}
+
+type watchedReader struct {
+	io.ReadCloser
+	of *watchedSnapshots
+}
+
+func (w *watchedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, rc, err := w.SnapshotStore.Open(id)
+	if err != nil {
+		return meta, rc, err
+	}
+	r := &watchedReader{ReadCloser: rc, of: w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open == nil {
+		w.open = make(map[*watchedReader]*raft.SnapshotMeta)
+	}
+	w.open[r] = meta
+	return meta, r, nil
+}
+
+func (r *watchedReader) Close() error {
+	r.of.mu.Lock()
+	delete(r.of.open, r)
+	r.of.mu.Unlock()
+	return r.ReadCloser.Close()
+}
+
+func (w *watchedSnapshots) newestOpen() *raft.SnapshotMeta {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var newest *raft.SnapshotMeta
+	for _, m := range w.open {
+		if newest == nil || m.Index > newest.Index {
+			newest = m
+		}
+	}
+	return newest
+}
+
+// AppliedIndex is the index of the last entry that the FSM here has really
+// done. Entries that are not the FSM's business (a new leader's first, barriers)
+// do not move it.
+func (g *Group) AppliedIndex() uint64 { return g.state.index.Load() }
+
+// WaitApplied returns when the FSM here has done everything up to index, which
+// must have been seen committed.
+func (g *Group) WaitApplied(ctx context.Context, index uint64) error {
+	if g.state.index.Load() >= index {
+		return nil
+	}
+	// First the library, so that the entries are known to be committed here.
+	if g.raft.AppliedIndex() < index {
+		if err := g.waitQueued(ctx, index); err != nil {
+			return fmt.Errorf("wait for index %d: %w", index, err)
+		}
+	}
+	// The FSM never sees the last entries if they are not its business.
+	want := index
+	for ; want > g.state.index.Load(); want-- {
+		var l raft.Log
+		err := g.cfg.Stores.Log.GetLog(want, &l)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			// Gone already: a snapshot covers it, and a snapshot is either of
+			// the FSM's making or has been restored into it.
+			want = 0
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("wait for index %d: %w", index, err)
+		}
+		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
+			break
+		}
+	}
+	if err := g.state.wait(ctx, g.done, want); err != nil {
+		return fmt.Errorf("wait for index %d: %w", index, err)
+	}
+	return nil
+}

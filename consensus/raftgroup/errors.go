@@ -1,0 +1,76 @@
+package raftgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// Outcomes. Every error of a Future and of the methods that write wraps one of
+// the first three, or is the caller's context's.
+var (
+	// ErrNotLeader: nothing was done; ask the leader (see NotLeaderError).
+	ErrNotLeader = errors.New("this agent is not the leader")
+	// ErrUnknownOutcome: the entry may be committed, now or later, or never.
+	// Only a retry that is recognised by its request id is safe.
+	ErrUnknownOutcome = errors.New("leadership was lost while the entry was on its way: its outcome is unknown")
+	// ErrShutdown: the member is stopping or stopped.
+	ErrShutdown = errors.New("this agent's Raft member is shut down")
+	// ErrTransferring: nothing was done; the leader is handing over. It is also an ErrNotLeader.
+	ErrTransferring = fmt.Errorf("%w: it is handing its leadership over", ErrNotLeader)
+
+	// ErrTransferStuck: the member refuses all entries because a transfer of
+	// leadership never ended (raft issue 696). Passed to Config.OnSick; only a
+	// restart of the member helps.
+	ErrTransferStuck = errors.New("a transfer of leadership never ended")
+	// ErrNoPeer: there is no voter to hand the leadership to.
+	ErrNoPeer = errors.New("no other voter can take the leadership")
+	// ErrChanged: the group's configuration is not the one that the change was made for.
+	ErrChanged = errors.New("the group's configuration has changed meanwhile")
+)
+
+// NotLeaderError is an ErrNotLeader that knows, perhaps, who is.
+type NotLeaderError struct {
+	// LeaderID and LeaderAddr are empty when there is no leader at the moment.
+	LeaderID, LeaderAddr string
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.LeaderID == "" {
+		return ErrNotLeader.Error() + "; there is no leader at the moment"
+	}
+	return fmt.Sprintf("%v; the leader is %s at %s", ErrNotLeader, e.LeaderID, e.LeaderAddr)
+}
+
+// Is makes errors.Is(err, ErrNotLeader) true.
+func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
+
+// outcome translates what the library answered to an entry.
+func (g *Group) outcome(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrNotVoter):
+		return g.notLeader()
+	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return ErrTransferring
+	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore):
+		return fmt.Errorf("%w (%w)", ErrUnknownOutcome, err)
+	case errors.Is(err, raft.ErrRaftShutdown):
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, ErrShutdown)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: it took no entry in time", ErrNotLeader)
+	}
+	// The local store refused the entry. It may have landed all the same and be
+	// found, and sent to the others, after a restart.
+	return fmt.Errorf("%w (%w)", ErrUnknownOutcome, err)
+}
+
+func (g *Group) notLeader() error {
+	id, addr := g.Leader()
+	if id == g.cfg.ID {
+		id, addr = "", "" // stale by now: we have just been told that we are not
+	}
+	return &NotLeaderError{LeaderID: id, LeaderAddr: addr}
+}

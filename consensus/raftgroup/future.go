@@ -1,0 +1,143 @@
+package raftgroup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// Future is the answer to an entry that was handed in.
+type Future interface {
+	// Done is closed when the answer is there, at the latest when the member stops.
+	Done() <-chan struct{}
+	// Err waits for the answer. nil means committed and applied here.
+	Err() error
+	// Wait is Err with a limit: a ctx that ends gives ctx's error and leaves
+	// the entry on its way.
+	Wait(ctx context.Context) error
+	// Index is the entry's index in the log; valid after Err gave nil.
+	Index() uint64
+	// Response is what the FSM's Apply returned; valid after Err gave nil.
+	Response() any
+}
+
+type future struct {
+	done     chan struct{}
+	err      error
+	index    uint64
+	response any
+}
+
+var _ Future = (*future)(nil)
+
+func (f *future) Done() <-chan struct{} { return f.done }
+
+func (f *future) Err() error {
+	<-f.done
+	return f.err
+}
+
+func (f *future) Wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+		return f.err
+	default:
+	}
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *future) Index() uint64 {
+	<-f.done
+	return f.index
+}
+
+func (f *future) Response() any {
+	<-f.done
+	return f.response
+}
+
+func failed(err error) *future {
+	f := &future{done: make(chan struct{}), err: err}
+	close(f.done)
+	return f
+}
+
+// Apply hands an entry in and returns at once, unless a whole batch
+// (Timing.MaxAppendEntries) is queued already: then it waits for room. Keep
+// entries below 1 MiB.
+func (g *Group) Apply(data []byte) Future {
+	return g.submit(func() raft.Future { return g.raft.Apply(data, 0) })
+}
+
+// Barrier returns when everything committed before it has been applied here.
+// Only a leader can.
+func (g *Group) Barrier(ctx context.Context) error {
+	if err := g.submit(func() raft.Future { return g.raft.Barrier(0) }).Wait(ctx); err != nil {
+		return fmt.Errorf("barrier: %w", err)
+	}
+	return nil
+}
+
+// submit gives an entry to the library and watches over it. The library may
+// never answer one that it held when it was shut down, so every entry is kept
+// in a list that Shutdown answers.
+func (g *Group) submit(do func() raft.Future) *future {
+	if g.raft.State() != raft.Leader {
+		// Not worth the main loop's time. A member that has just become leader
+		// says so by Leadership.
+		if g.raft.State() == raft.Shutdown {
+			return failed(ErrShutdown)
+		}
+		return failed(g.notLeader())
+	}
+	f := &future{done: make(chan struct{})}
+	g.mu.Lock()
+	if g.closing {
+		g.mu.Unlock()
+		return failed(ErrShutdown)
+	}
+	g.pending[f] = struct{}{}
+	g.mu.Unlock()
+	rf := do()
+	go func() {
+		err := rf.Error()
+		if a, ok := rf.(raft.ApplyFuture); ok && err == nil {
+			g.answer(f, nil, a.Index(), a.Response())
+			return
+		}
+		g.answer(f, g.outcome(err), 0, nil)
+	}()
+	return f
+}
+
+func (g *Group) answer(f *future, err error, index uint64, response any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.pending[f]; !ok {
+		return // answered by Shutdown
+	}
+	delete(g.pending, f)
+	f.err, f.index, f.response = err, index, response
+	close(f.done)
+	if len(g.pending) == 0 && g.drained != nil {
+		close(g.drained)
+		g.drained = nil
+	}
+}
+
+func (g *Group) abandonPending() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for f := range g.pending {
+		delete(g.pending, f)
+		f.err = fmt.Errorf("%w: %w", ErrUnknownOutcome, ErrShutdown)
+		close(f.done)
+	}
+	g.drained = nil
+}

@@ -1,0 +1,214 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/hclogslog"
+	"github.com/coopr/coopr/consensus/logstore"
+)
+
+// Config is what a member is made of. ID, FSM, Transport and Stores are required.
+type Config struct {
+	// ID is the agent's lasting identity. Addresses may change, this may not.
+	ID string
+	// FSM is the replicated state. Restore must replace all it holds. A
+	// BatchingFSM is used as one.
+	FSM raft.FSM
+	// Transport carries the messages. Shutdown closes it. A
+	// ServerAddressProvider, by which messages find a member that has moved, is
+	// the transport's business.
+	Transport raft.Transport
+	// Stores keep log, votes and snapshots. They stay the caller's: close them
+	// after Shutdown.
+	Stores *logstore.Stores
+	// Timing may be left zero.
+	Timing Timing
+	// Logger may be nil.
+	Logger *slog.Logger
+	// OnSick is called at most once, on a goroutine of its own, when the member
+	// can no longer do its work: the error wraps logstore.ErrSick or
+	// ErrTransferStuck. The owner shuts the member down, and makes a new one
+	// when the cause is gone.
+	OnSick func(error)
+	// RecoveryDir, when set, is where a peers.json of the operator is looked for
+	// at start (see RecoverFile).
+	RecoveryDir string
+}
+
+// Group is one member. All methods may be called from any goroutine.
+type Group struct {
+	cfg    Config
+	timing Timing
+	raft   *raft.Raft
+	log    *slog.Logger
+	state  *tracker
+	trans  *watchedTransport
+	events *eventLog
+
+	notify   chan bool     // raft's leadership changes; unbuffered, see pump
+	done     chan struct{} // closed when the member has stopped
+	sickOnce sync.Once
+
+	mu          sync.Mutex
+	closing     bool
+	pending     map[*future]struct{}
+	drained     chan struct{} // closed when pending falls empty while closing
+	leaderMoved chan struct{} // closed at the next change of leader
+	established uint64        // the last term whose first entry we saw applied
+	reads       readRounds
+}
+
+// New starts a member. With empty stores it waits until Bootstrap is called or
+// a leader contacts it.
+func New(cfg Config) (*Group, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Group{
+		cfg:         cfg,
+		timing:      cfg.Timing.stretched(),
+		log:         cfg.Logger,
+		events:      newEventLog(),
+		notify:      make(chan bool),
+		done:        make(chan struct{}),
+		pending:     make(map[*future]struct{}),
+		leaderMoved: make(chan struct{}),
+	}
+	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
+	g.state = newTracker(cfg.FSM, snapshots)
+	g.trans = watchTransport(cfg.Transport)
+
+	conf := g.raftConfig()
+	if cfg.RecoveryDir != "" {
+		if err := g.recoverFromFile(conf, snapshots); err != nil {
+			return nil, err
+		}
+	}
+	r, err := start(conf, g.state.fsm(), cfg.Stores, snapshots, g.trans.forRaft())
+	if err != nil {
+		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
+	}
+	g.raft = r
+	cfg.Stores.Guard().Arm()
+	cfg.Stores.Guard().OnSick(g.sick)
+	r.RegisterObserver(raft.NewObserver(nil, false, g.observe))
+	go g.pump()
+	return g, nil
+}
+
+func (c Config) validate() error {
+	var faults []error
+	need := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, fmt.Errorf("raftgroup: Config.%s is missing", what))
+		}
+	}
+	need(c.ID != "", "ID")
+	need(c.FSM != nil, "FSM")
+	need(c.Transport != nil, "Transport")
+	need(c.Stores != nil, "Stores")
+	if err := c.Timing.Validate(); err != nil {
+		faults = append(faults, fmt.Errorf("raftgroup: Config.Timing: %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+func (g *Group) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	g.timing.apply(c)
+	c.LocalID = raft.ServerID(g.cfg.ID)
+	c.ProtocolVersion = raft.ProtocolVersionMax
+	c.BatchApplyCh = true
+	c.ShutdownOnRemove = false // a member that was removed waits to be added again
+	c.NoLegacyTelemetry = true
+	c.NotifyCh = g.notify
+	c.Logger = hclogslog.New(g.log).Named("raft")
+	return c
+}
+
+// start turns the library's panic on a store that cannot be written into an error.
+func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("its store cannot be used: %v", p)
+		}
+	}()
+	return raft.NewRaft(conf, fsm, s.Log, s.Stable, snapshots, t)
+}
+
+// ID is the member's identity.
+func (g *Group) ID() string { return g.cfg.ID }
+
+// Done is closed when the member has stopped.
+func (g *Group) Done() <-chan struct{} { return g.done }
+
+// sick passes a fault on that only a restart of the member can mend.
+func (g *Group) sick(err error) {
+	g.sickOnce.Do(func() {
+		g.mu.Lock()
+		closing := g.closing
+		g.mu.Unlock()
+		if closing {
+			return
+		}
+		g.log.Error("the Raft member must stop", "error", err)
+		if g.cfg.OnSick != nil {
+			go g.cfg.OnSick(err)
+		}
+	})
+}
+
+// Shutdown stops the member: entries under way are given a moment to end, new
+// ones are refused, then Raft and its transport are closed. A leader that
+// leaves in good order calls Transfer before. When ctx ends first the error
+// says so, and the rest of the stop goes on behind. Calls after the first wait
+// for it too.
+func (g *Group) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	first := !g.closing
+	g.closing = true
+	var drained chan struct{}
+	if first && len(g.pending) > 0 {
+		g.drained = make(chan struct{})
+		drained = g.drained
+	}
+	g.mu.Unlock()
+	if first {
+		if drained != nil && g.cfg.Stores.Guard().Err() == nil {
+			// The library forgets to answer entries that it holds when it is
+			// shut down. A moment is enough: without a majority the lease ends.
+			timer := time.NewTimer(4 * g.timing.ElectionTimeout)
+			select {
+			case <-drained:
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+		}
+		stopped := g.raft.Shutdown()
+		g.cfg.Stores.Guard().Release()
+		go func() {
+			if err := stopped.Error(); err != nil {
+				g.log.Error("stop the Raft member", "error", err)
+			}
+			g.abandonPending()
+			close(g.done)
+		}()
+	}
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop Raft member %s: %w; it is still stopping", g.cfg.ID, ctx.Err())
+	}
+}

@@ -1,0 +1,230 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// changeTimeout bounds the wait for one's turn when another change is under way.
+const changeTimeout = 10 * time.Second
+
+// Server is a member as the group's configuration has it.
+type Server struct {
+	ID    string `json:"id"`
+	Addr  string `json:"address"`
+	Voter bool   `json:"voter"`
+}
+
+// Bootstrap starts a new group with these members. Every one of them may call
+// it with the same list. ErrHasState means that the member has lived before;
+// then nothing is done, and nothing need be.
+func (g *Group) Bootstrap(ctx context.Context, servers []Server) error {
+	conf, err := configuration(servers)
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	err = g.await(ctx, g.raft.BootstrapCluster(conf))
+	if errors.Is(err, raft.ErrCantBootstrap) {
+		return fmt.Errorf("bootstrap: %w", ErrHasState)
+	}
+	if err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+// ErrHasState is Bootstrap's answer on a member that has lived before.
+var ErrHasState = errors.New("this agent has Raft state already")
+
+func configuration(servers []Server) (raft.Configuration, error) {
+	if err := checkServers(servers); err != nil {
+		return raft.Configuration{}, err
+	}
+	var c raft.Configuration
+	for _, s := range servers {
+		suffrage := raft.Voter
+		if !s.Voter {
+			suffrage = raft.Nonvoter
+		}
+		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.Addr), Suffrage: suffrage})
+	}
+	return c, nil
+}
+
+// Servers is the group's latest configuration as this member knows it; it may
+// not be committed yet. It is empty on a member that waits to be added.
+func (g *Group) Servers() []Server {
+	return serversOf(g.raft.GetConfiguration().Configuration())
+}
+
+// ServersAt is the group's last configuration that has been applied here, with
+// its index, by which a change can be tied to it.
+func (g *Group) ServersAt() ([]Server, uint64) {
+	c := g.state.conf.Load()
+	if c == nil {
+		return nil, 0
+	}
+	return serversOf(c.Configuration), c.index
+}
+
+func serversOf(c raft.Configuration) []Server {
+	out := make([]Server, 0, len(c.Servers))
+	for _, s := range c.Servers {
+		out = append(out, Server{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
+	}
+	return out
+}
+
+// Member says whether this member is part of the configuration that it knows.
+func (g *Group) Member() bool {
+	for _, s := range g.Servers() {
+		if s.ID == g.cfg.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// AddVoter makes a member a voter, or gives a voter a new address. Leader only.
+// A prev that is not 0 ties the change to the configuration of that index;
+// ErrChanged is returned when it is not the latest any more.
+func (g *Group) AddVoter(ctx context.Context, id, addr string, prev uint64) error {
+	return g.change(ctx, "make voter "+id, func() raft.Future {
+		return g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(addr), prev, changeTimeout)
+	}, prev)
+}
+
+// AddNonvoter adds a member that gets the log but has no vote, or gives it a
+// new address. Leader only; prev as in AddVoter.
+func (g *Group) AddNonvoter(ctx context.Context, id, addr string, prev uint64) error {
+	return g.change(ctx, "add "+id, func() raft.Future {
+		return g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), prev, changeTimeout)
+	}, prev)
+}
+
+// Demote takes a member's vote and keeps sending it the log. Leader only; prev
+// as in AddVoter.
+func (g *Group) Demote(ctx context.Context, id string, prev uint64) error {
+	return g.change(ctx, "demote "+id, func() raft.Future {
+		return g.raft.DemoteVoter(raft.ServerID(id), prev, changeTimeout)
+	}, prev)
+}
+
+// RemoveAt is Remove tied to a configuration; prev as in AddVoter.
+func (g *Group) RemoveAt(ctx context.Context, id string, prev uint64) error {
+	return g.change(ctx, "remove "+id, func() raft.Future {
+		return g.raft.RemoveServer(raft.ServerID(id), prev, changeTimeout)
+	}, prev)
+}
+
+// Remove takes a member out of the group. Leader only. A leader that is to be
+// removed itself hands over first and returns ErrTransferring: the new leader
+// must be asked to remove it.
+func (g *Group) Remove(ctx context.Context, id string) error {
+	if id == g.cfg.ID && g.IsLeader() && g.otherVoters() > 0 {
+		if err := g.Transfer(ctx, ""); err != nil {
+			return fmt.Errorf("remove %s: %w", id, err)
+		}
+		return fmt.Errorf("remove %s: %w", id, ErrTransferring)
+	}
+	return g.RemoveAt(ctx, id, 0)
+}
+
+func (g *Group) otherVoters() int {
+	n := 0
+	for _, s := range g.Servers() {
+		if s.Voter && s.ID != g.cfg.ID {
+			n++
+		}
+	}
+	return n
+}
+
+func (g *Group) change(ctx context.Context, what string, do func() raft.Future, prev uint64) error {
+	if !g.IsLeader() {
+		return fmt.Errorf("%s: %w", what, g.notLeader())
+	}
+	// The library takes a change only when the one before is through, so even
+	// handing it in may wait.
+	type answer struct{ err error }
+	got := make(chan answer, 1)
+	go func() { got <- answer{do().Error()} }()
+	var err error
+	select {
+	case a := <-got:
+		err = a.err
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	case <-g.done:
+		err = raft.ErrRaftShutdown
+	}
+	if err == nil {
+		return nil
+	}
+	if prev != 0 {
+		if _, now := g.ServersAt(); now != prev && !errors.Is(err, raft.ErrLeadershipLost) {
+			return fmt.Errorf("%s: %w (%w)", what, ErrChanged, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", what, g.outcome(err))
+}
+
+// Transfer hands the leadership to a voter, or to the one that is furthest when
+// id is empty. nil means that this member leads no longer. Entries handed in
+// meanwhile fail with ErrTransferring.
+func (g *Group) Transfer(ctx context.Context, id string) error {
+	if !g.IsLeader() {
+		return fmt.Errorf("transfer of leadership: %w", g.notLeader())
+	}
+	if g.otherVoters() == 0 {
+		return fmt.Errorf("transfer of leadership: %w", ErrNoPeer)
+	}
+	term := g.Term()
+	var f raft.Future
+	if id == "" {
+		f = g.raft.LeadershipTransfer()
+	} else {
+		addr := ""
+		for _, s := range g.Servers() {
+			if s.ID == id && s.Voter {
+				addr = s.Addr
+			}
+		}
+		if addr == "" || id == g.cfg.ID {
+			return fmt.Errorf("transfer of leadership to %s: it is not another voter of the group: %w", id, ErrNoPeer)
+		}
+		f = g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr))
+	}
+	if err := g.await(ctx, f); err != nil {
+		go g.probe(term)
+		return fmt.Errorf("transfer of leadership: %w", err)
+	}
+	return nil
+}
+
+// await waits for one of the library's futures.
+func (g *Group) await(ctx context.Context, f raft.Future) error {
+	got := make(chan error, 1)
+	go func() { got <- f.Error() }()
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.done:
+		return ErrShutdown
+	}
+}
+
+// outcomeOfQuestion is outcome for what changes nothing: lost leadership then
+// simply means that the question was not answered.
+func (g *Group) outcomeOfQuestion(err error) error {
+	if errors.Is(err, raft.ErrLeadershipLost) {
+		return g.notLeader()
+	}
+	return g.outcome(err)
+}

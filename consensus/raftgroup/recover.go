@@ -1,0 +1,190 @@
+package raftgroup
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/hclogslog"
+	"github.com/coopr/coopr/consensus/logstore"
+)
+
+const (
+	// RecoverFile is what an operator puts into the data directory of each
+	// surviving agent, while they are stopped, after a majority is lost for
+	// good. It holds the new group:
+	//
+	//	[{"id": "…", "address": "10.0.0.1:55055"}, {"id": "…", "address": "…", "non_voter": true}]
+	//
+	// It is looked at only at start, and renamed to RecoveredFile when used.
+	// Entries that were under way when the majority was lost become committed
+	// by this, whether or not they were before.
+	RecoverFile = "peers.json"
+	// RecoveredFile is what RecoverFile is called afterwards.
+	RecoveredFile = "peers.info"
+	// maxRecoverFile bounds the file's size in bytes.
+	maxRecoverFile = 1 << 20
+)
+
+// ReadRecoverFile reads and checks a RecoverFile. All faults are named at once.
+func ReadRecoverFile(path string) ([]Server, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	raw, err := io.ReadAll(io.LimitReader(f, maxRecoverFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	servers, err := parseRecoverFile(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return servers, nil
+}
+
+func parseRecoverFile(raw []byte) ([]Server, error) {
+	if len(raw) > maxRecoverFile {
+		return nil, fmt.Errorf("larger than %d bytes", maxRecoverFile)
+	}
+	var entries []struct {
+		ID       string `json:"id"`
+		Address  string `json:"address"`
+		NonVoter bool   `json:"non_voter"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&entries); err != nil {
+		return nil, fmt.Errorf(`not a list of {"id", "address", "non_voter"}: %w`, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the list")
+	}
+	servers := make([]Server, len(entries))
+	for i, e := range entries {
+		servers[i] = Server{ID: e.ID, Addr: e.Address, Voter: !e.NonVoter}
+	}
+	return servers, checkServers(servers)
+}
+
+// checkServers names all faults of a group at once, each with its path.
+func checkServers(servers []Server) error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	voters := 0
+	ids, addrs := map[string]int{}, map[string]int{}
+	for i, s := range servers {
+		if s.ID == "" {
+			fault("[%d].id: is empty", i)
+		} else if j, ok := ids[s.ID]; ok {
+			fault("[%d].id: %s is that of [%d] already", i, s.ID, j)
+		} else {
+			ids[s.ID] = i
+		}
+		if s.Addr == "" {
+			fault("[%d].address: is empty", i)
+		} else if j, ok := addrs[s.Addr]; ok {
+			fault("[%d].address: %s is that of [%d] already", i, s.Addr, j)
+		} else {
+			addrs[s.Addr] = i
+		}
+		if s.Voter {
+			voters++
+		}
+	}
+	if voters == 0 {
+		fault("there is no voter")
+	}
+	return errors.Join(faults...)
+}
+
+// checkAddresses is for addresses that a person has typed.
+func checkAddresses(servers []Server) error {
+	var faults []error
+	for i, s := range servers {
+		if host, port, err := net.SplitHostPort(s.Addr); err != nil || host == "" || port == "" {
+			faults = append(faults, fmt.Errorf("[%d].address: %q is not host:port", i, s.Addr))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (g *Group) recoverFromFile(conf *raft.Config, snapshots raft.SnapshotStore) error {
+	path := filepath.Join(g.cfg.RecoveryDir, RecoverFile)
+	servers, err := ReadRecoverFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = checkMembers(g.cfg.ID, servers)
+	}
+	if err != nil {
+		return fmt.Errorf("recovery: %w; mend the file or remove it", err)
+	}
+	if err := recoverStores(conf, g.state.fsm(), g.cfg.Stores, snapshots, g.cfg.Transport, servers); err != nil {
+		return fmt.Errorf("recovery by %s: %w", path, err)
+	}
+	if err := os.Rename(path, filepath.Join(g.cfg.RecoveryDir, RecoveredFile)); err != nil {
+		return fmt.Errorf("recovery: put %s aside: %w", path, err)
+	}
+	g.log.Warn("the Raft group was given a new set of members by the operator", "file", path, "members", servers)
+	return nil
+}
+
+func checkMembers(self string, servers []Server) error {
+	errs := []error{checkAddresses(servers)}
+	found := self == ""
+	for _, s := range servers {
+		found = found || s.ID == self
+	}
+	if !found {
+		errs = append(errs, fmt.Errorf("this agent, %s, is not in the list", self))
+	}
+	return errors.Join(errs...)
+}
+
+func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport, servers []Server) error {
+	has, err := s.HasState()
+	if err != nil {
+		return err
+	}
+	if !has {
+		return errors.New("this agent holds no Raft state to recover; a new agent joins instead")
+	}
+	c, err := configuration(servers)
+	if err != nil {
+		return err
+	}
+	return raft.RecoverCluster(conf, fsm, s.Log, s.Stable, snapshots, t, c)
+}
+
+// Recover gives the stopped member in dir a new group, as RecoverFile does at
+// start: the work of the offline command. fsm is used to read the state and
+// must not be used afterwards. All survivors need the same servers.
+func Recover(dir string, kind logstore.Kind, fsm raft.FSM, servers []Server, options logstore.Options) (err error) {
+	if err := errors.Join(checkServers(servers), checkAddresses(servers)); err != nil {
+		return fmt.Errorf("recover %s: %w", dir, err)
+	}
+	stores, err := logstore.Open(dir, kind, options)
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	defer func() { err = errors.Join(err, stores.Close()) }()
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(servers[0].ID) // only there to pass the library's check
+	conf.Logger = hclogslog.New(options.Logger).Named("raft")
+	_, trans := raft.NewInmemTransport("")
+	defer func() { err = errors.Join(err, trans.Close()) }()
+	if err := recoverStores(conf, fsm, stores, stores.Snapshots, trans, servers); err != nil {
+		return fmt.Errorf("recover %s: %w", dir, err)
+	}
+	return nil
+}

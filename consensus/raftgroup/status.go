@@ -1,0 +1,118 @@
+package raftgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
+)
+
+// Stats is a look at a member, for status pages and metrics.
+type Stats struct {
+	ID           string    `json:"id"`
+	State        string    `json:"state"` // leader, follower, candidate or shutdown
+	Term         uint64    `json:"term"`
+	LeaderID     string    `json:"leaderId,omitempty"`
+	LeaderAddr   string    `json:"leaderAddress,omitempty"`
+	LastIndex    uint64    `json:"lastIndex"`
+	CommitIndex  uint64    `json:"commitIndex"`
+	AppliedIndex uint64    `json:"appliedIndex"` // as Group.AppliedIndex
+	LastContact  time.Time `json:"lastContact"`  // with the leader; zero on the leader, or when there was none
+	Pending      int       `json:"pending"`      // entries handed in here and not answered yet
+	Servers      []Server  `json:"servers"`
+	Store        logstore.Stats
+	// StoreError says what is wrong with the disk, empty when nothing is.
+	StoreError string `json:"storeError,omitempty"`
+}
+
+// Stats gives a look at the member.
+func (g *Group) Stats() Stats {
+	g.mu.Lock()
+	pending := len(g.pending)
+	g.mu.Unlock()
+	s := Stats{
+		ID:           g.cfg.ID,
+		Term:         g.raft.CurrentTerm(),
+		LastIndex:    g.raft.LastIndex(),
+		CommitIndex:  g.raft.CommitIndex(),
+		AppliedIndex: g.AppliedIndex(),
+		Pending:      pending,
+		Servers:      g.Servers(),
+		Store:        g.cfg.Stores.Guard().Stats(),
+	}
+	s.LeaderID, s.LeaderAddr = g.Leader()
+	switch g.raft.State() {
+	case raft.Leader:
+		s.State = "leader"
+	case raft.Follower:
+		s.State = "follower"
+	case raft.Candidate:
+		s.State = "candidate"
+	default:
+		s.State = "shutdown"
+	}
+	if s.State != "leader" {
+		s.LastContact = g.raft.LastContact()
+	}
+	if err := g.cfg.Stores.Guard().Err(); err != nil {
+		s.StoreError = err.Error()
+	}
+	return s
+}
+
+// Snapshot makes a snapshot now and opens it; with nothing new since the last
+// one, that one is opened. Any member can. The caller closes the reader.
+func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	f := g.raft.Snapshot()
+	err := g.await(ctx, f)
+	if err == nil {
+		meta, rc, err := f.Open()
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the new snapshot: %w", err)
+		}
+		return meta, rc, nil
+	}
+	if !errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil, nil, fmt.Errorf("take a snapshot: %w", err)
+	}
+	list, err := g.cfg.Stores.Snapshots.List()
+	if err != nil {
+		return nil, nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, nil, fmt.Errorf("take a snapshot: %w", raft.ErrNothingNewToSnapshot)
+	}
+	meta, rc, err := g.cfg.Stores.Snapshots.Open(list[0].ID)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the last snapshot: %w", err)
+	}
+	return meta, rc, nil
+}
+
+// Restore replaces the whole replicated state by that of a snapshot, of which
+// only Size and Version of meta matter beside the bytes. Leader only; for disaster
+// recovery into a group that serves nobody. Entries under way fail with
+// ErrUnknownOutcome.
+func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
+	if !g.IsLeader() {
+		return fmt.Errorf("restore: %w", g.notLeader())
+	}
+	got := make(chan error, 1)
+	go func() { got <- g.raft.Restore(meta, state, 0) }()
+	select {
+	case err := <-got:
+		if err != nil {
+			return fmt.Errorf("restore: %w", g.outcome(err))
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("restore: %w; it goes on behind", ctx.Err())
+	case <-g.done:
+		return fmt.Errorf("restore: %w", ErrShutdown)
+	}
+}
