@@ -1,0 +1,150 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrStopped is returned by what needs the network after Run has returned.
+var ErrStopped = errors.New("the mesh is stopped")
+
+// ErrAlive is wrapped by Remove's error for an agent that answers.
+var ErrAlive = errors.New("the agent is alive")
+
+// ErrUnknown is wrapped by Remove's error for an agent gossip does not know.
+var ErrUnknown = errors.New("no such agent in the mesh")
+
+// ready waits until Run has brought gossip up.
+func (m *Mesh) ready(ctx context.Context) error {
+	select {
+	case <-m.stopped:
+		return ErrStopped
+	default:
+	}
+	select {
+	case <-m.started:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Self is what this agent tells about itself now.
+func (m *Mesh) Self() Self {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.self
+}
+
+// SetSelf changes what this agent tells about itself. It returns at once; the others hear of it by gossip. What does
+// not fit in gossip is refused with a *TagsTooLongError, and nothing changes.
+func (m *Mesh) SetSelf(self Self) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if self == m.self {
+		return nil
+	}
+	if err := checkTags(encodeTags(self, m.epoch)); err != nil {
+		return err
+	}
+	m.self = self
+	signal(m.announce)
+	return nil
+}
+
+// announceLoop tells the others when our tags changed.
+func (m *Mesh) announceLoop(ctx context.Context) {
+	for {
+		select {
+		case <-m.announce:
+		case <-ctx.Done():
+			return
+		}
+		m.mu.Lock()
+		tags := encodeTags(m.self, m.epoch)
+		m.mu.Unlock()
+		if err := m.serf.SetTags(tags); err != nil {
+			// It waits for the news to go out. They are queued in any case, and push/pulls carry them too.
+			m.log.Debug("announcing this agent's tags is slow", "error", err)
+		}
+	}
+}
+
+// Leave says goodbye, so that the others see this agent as left at once, and waits until that has gone round (a second
+// or a few). End Run's context afterwards. Where ctx ends first, the goodbye goes on behind.
+func (m *Mesh) Leave(ctx context.Context) error {
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	done := m.leaving
+	if done == nil {
+		done = make(chan struct{})
+		m.leaving = done
+		go func() {
+			defer close(done)
+			if err := m.serf.Leave(); err != nil {
+				m.log.Warn("leaving the mesh: the others will notice by themselves", "error", err)
+			}
+		}()
+	}
+	m.mu.Unlock()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Remove takes a failed agent out of everybody's view at once, instead of after three days. The agent may join again.
+// It refuses an agent that answers: let that one leave by itself.
+func (m *Mesh) Remove(ctx context.Context, id string) error {
+	if err := m.ready(ctx); err != nil {
+		return err
+	}
+	member, ok := m.view.member(id)
+	if !ok || member.Gossip == StatusNone {
+		return fmt.Errorf("remove agent %s: %w", id, ErrUnknown)
+	}
+	if member.Gossip == StatusAlive {
+		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
+	}
+	return m.behind(ctx, func() error { return m.serf.RemoveFailedNodePrune(id) })
+}
+
+// behind runs something of serf that takes its time and knows no context.
+func (m *Mesh) behind(ctx context.Context, f func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- f() }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.stopped:
+		return ErrStopped
+	}
+}
+
+// Health is how gossip fares on this agent.
+type Health struct {
+	// Score is zero when probes are answered in time, and grows to 7 while this agent or its network is too slow for them.
+	Score int
+	// Encrypted says whether gossip is.
+	Encrypted bool
+	// Queued is the number of news waiting to be told.
+	Queued int
+}
+
+// Health tells how gossip fares. Before Run it is zero.
+func (m *Mesh) Health() Health {
+	select {
+	case <-m.started:
+	default:
+		return Health{}
+	}
+	ml := m.serf.Memberlist()
+	return Health{Score: ml.GetHealthScore(), Encrypted: m.keyring != nil}
+}

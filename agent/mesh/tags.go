@@ -1,0 +1,93 @@
+package mesh
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// The tags on the wire: one letter each, for 512 bytes is all there is. Never give a letter another meaning.
+const (
+	tagName            = "n"
+	tagRPCAddr         = "r"
+	tagAPIAddr         = "a"
+	tagBuild           = "b"
+	tagFeatureLevel    = "f"
+	tagZone            = "z"
+	tagClass           = "c"
+	tagEligible        = "e"
+	tagPluginsHash     = "p"
+	tagBootstrapExpect = "x"
+	tagEpoch           = "t"
+)
+
+// encodeTags writes what is not empty.
+func encodeTags(self Self, epoch uint64) map[string]string {
+	tags := map[string]string{tagEpoch: strconv.FormatUint(epoch, 36)}
+	put := func(key, value string) {
+		if value != "" {
+			tags[key] = value
+		}
+	}
+	put(tagName, self.Name)
+	put(tagRPCAddr, self.RPCAddr)
+	put(tagAPIAddr, self.APIAddr)
+	put(tagBuild, self.Build)
+	put(tagZone, self.Zone)
+	put(tagClass, self.Class)
+	put(tagPluginsHash, self.PluginsHash)
+	if self.FeatureLevel != 0 {
+		tags[tagFeatureLevel] = strconv.FormatUint(uint64(self.FeatureLevel), 10)
+	}
+	if self.Eligible {
+		tags[tagEligible] = "1"
+	}
+	if self.BootstrapExpect != 0 {
+		tags[tagBootstrapExpect] = strconv.Itoa(self.BootstrapExpect)
+	}
+	return tags
+}
+
+// decodeTags reads what it can: an agent of another version may write numbers we cannot read, and is a member still.
+func decodeTags(tags map[string]string) (Self, uint64) {
+	level, _ := strconv.ParseUint(tags[tagFeatureLevel], 10, 32)
+	expect, _ := strconv.Atoi(tags[tagBootstrapExpect])
+	epoch, _ := strconv.ParseUint(tags[tagEpoch], 36, 64)
+	return Self{
+		Name: tags[tagName], RPCAddr: tags[tagRPCAddr], APIAddr: tags[tagAPIAddr], Build: tags[tagBuild],
+		FeatureLevel: uint32(level), Zone: tags[tagZone], Class: tags[tagClass], Eligible: tags[tagEligible] == "1",
+		PluginsHash: tags[tagPluginsHash], BootstrapExpect: expect,
+	}, epoch
+}
+
+// TagsTooLongError says that what an agent tells about itself does not fit in gossip.
+type TagsTooLongError struct {
+	Size, Limit int
+	Longest     string // the field to shorten, by its name in the configuration
+	Length      int
+}
+
+func (e *TagsTooLongError) Error() string {
+	return fmt.Sprintf("what this agent tells about itself takes %d bytes, gossip carries %d: shorten %s, which takes %d",
+		e.Size, e.Limit, e.Longest, e.Length)
+}
+
+// checkTags counts the tags as serf encodes them (msgpack behind a magic byte; an upper bound by two bytes a string).
+func checkTags(tags map[string]string) error {
+	size, longest := 1+3, tagName
+	for key, value := range tags {
+		size += 1 + len(key) + 3 + len(value)
+		if len(value) > len(tags[longest]) || len(value) == len(tags[longest]) && key < longest {
+			longest = key
+		}
+	}
+	if size <= memberlist.MetaMaxSize {
+		return nil
+	}
+	names := map[string]string{
+		tagName: "name", tagRPCAddr: "peer.advertise", tagAPIAddr: "http.addr", tagBuild: "the build's version", tagZone: "zone",
+		tagClass: "class", tagPluginsHash: "the hash of the plugins",
+	}
+	return &TagsTooLongError{Size: size, Limit: memberlist.MetaMaxSize, Longest: names[longest], Length: len(tags[longest])}
+}

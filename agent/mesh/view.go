@@ -1,0 +1,185 @@
+package mesh
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// view is the merged list of agents. Gossip events and records come in, sorted snapshots go out; the list is only
+// sorted when somebody asks, for in a storm of joins nobody can read 500 versions of it.
+type view struct {
+	self string // our own id
+
+	mu     sync.Mutex
+	gossip map[string]Member
+	record map[string]Member
+	merged map[string]Member
+	sorted []Member // nil: out of date
+	subs   map[chan struct{}]struct{}
+}
+
+func newView(self string, me Member) *view {
+	me.Gossip, me.Since = me.Status, time.Now()
+	return &view{
+		self:   self,
+		gossip: map[string]Member{self: me}, record: map[string]Member{}, merged: map[string]Member{self: me},
+		subs: map[chan struct{}]struct{}{},
+	}
+}
+
+// gossiped takes in what gossip says of one agent, and gives its entry before and after.
+func (v *view) gossiped(m Member) (before, after Member) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.gossip[m.ID] = m
+	return v.merge(m.ID)
+}
+
+// forget drops what gossip said of an agent.
+func (v *view) forget(id string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if id == v.self {
+		return
+	}
+	delete(v.gossip, id)
+	v.merge(id)
+}
+
+// recorded replaces the list of record, and says whether that changed anything.
+func (v *view) recorded(records []Member) (changed bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	old := v.record
+	v.record = make(map[string]Member, len(records))
+	for _, r := range records {
+		v.record[r.ID] = r
+	}
+	for id := range old {
+		if _, ok := v.record[id]; !ok {
+			before, after := v.merge(id)
+			changed = changed || before != after
+		}
+	}
+	for id := range v.record {
+		before, after := v.merge(id)
+		changed = changed || before != after
+	}
+	return changed
+}
+
+// merge brings one entry up to date. v.mu is held.
+func (v *view) merge(id string) (before, after Member) {
+	before = v.merged[id]
+	after = Merge(v.gossip[id], v.record[id])
+	if id == v.self && after.Status != StatusNone {
+		// We know best: a record of our death is contradicted, not believed.
+		g := v.gossip[id]
+		after.Self, after.Addr, after.Epoch, after.Status = g.Self, g.Addr, g.Epoch, g.Status
+	}
+	after.Since = before.Since
+	if before.Status != after.Status {
+		after.Since = time.Now()
+	}
+	switch {
+	case after.Status == StatusNone:
+		delete(v.merged, id)
+		after = Member{}
+	case before == after:
+		return before, after
+	default:
+		v.merged[id] = after
+	}
+	v.sorted = nil
+	return before, after
+}
+
+func (v *view) members() []Member {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.sorted == nil {
+		v.sorted = make([]Member, 0, len(v.merged))
+		for _, m := range v.merged {
+			v.sorted = append(v.sorted, m)
+		}
+		slices.SortFunc(v.sorted, byID)
+	}
+	return v.sorted
+}
+
+func (v *view) member(id string) (Member, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m, ok := v.merged[id]
+	return m, ok
+}
+
+func (v *view) size() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.merged)
+}
+
+func (v *view) notify() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for ch := range v.subs {
+		signal(ch)
+	}
+}
+
+func (v *view) subscribe() (<-chan struct{}, func()) {
+	ch := make(chan struct{}, 1)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.subs[ch] = struct{}{}
+	return ch, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.subs, ch)
+	}
+}
+
+// Members is the view, ordered by id, this agent included. The slice is shared: do not change it.
+func (m *Mesh) Members() []Member { return m.view.members() }
+
+// Member gives one agent of the view.
+func (m *Mesh) Member(id string) (Member, bool) { return m.view.member(id) }
+
+// Subscribe gives a channel that gets a value after the view changed; several changes may be one value. Call the
+// function when done: the channel is not closed.
+func (m *Mesh) Subscribe() (<-chan struct{}, func()) { return m.view.subscribe() }
+
+// Repair replaces the list of record: the whole replicated agents table as Members (ID, Self, Addr, Epoch and Status
+// set). The owner calls it whenever the table changed. A death in it is in the view when Repair returns. If the record
+// has this agent itself as failed or left, the agent contradicts by gossip with a higher epoch.
+func (m *Mesh) Repair(records []Member) {
+	changed := m.view.recorded(records)
+	for _, r := range records {
+		if r.ID == m.cfg.ID {
+			m.contradict(r)
+		}
+	}
+	if changed {
+		m.view.notify()
+		signal(m.remember)
+		signal(m.rejoin)
+	}
+}
+
+// contradict raises our epoch over that of a record that is wrong about us.
+func (m *Mesh) contradict(r Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leaving != nil {
+		return
+	}
+	wrong := r.Status == StatusFailed || r.Status == StatusLeft || r.Status == StatusLeaving
+	if r.Epoch < m.epoch || r.Epoch == m.epoch && !wrong {
+		return
+	}
+	m.epoch = max(r.Epoch+1, uint64(time.Now().UnixMilli()))
+	m.log.Info("the list of record is wrong about this agent, contradicting", "recorded", r.Status.String(), "epoch", m.epoch)
+	signal(m.announce)
+}

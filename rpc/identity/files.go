@@ -1,0 +1,175 @@
+package identity
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const (
+	idFile     = "agent-id"
+	secretFile = "mesh-secret"
+	lockFile   = "lock"
+)
+
+// LoadOrCreateID gives the id of the agent whose data directory this is: a random UUID, made at the first call and the
+// same ever after. A file that does not hold one is an error, never overwritten: the id is in the Raft configuration.
+func LoadOrCreateID(dir string) (string, error) {
+	path := filepath.Join(dir, idFile)
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		id := newID()
+		if err := writeFile(path, []byte(id+"\n")); err != nil {
+			return "", fmt.Errorf("agent id: %w", err)
+		}
+		return id, nil
+	case err != nil:
+		return "", fmt.Errorf("agent id: %w", err)
+	}
+	id := strings.TrimSpace(string(raw))
+	if !validID(id) {
+		return "", fmt.Errorf("agent id: %s holds %d bytes that are no UUID: restore it from a backup, or delete it together "+
+			"with the data directory to join as a new agent", path, len(raw))
+	}
+	return id, nil
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// validID accepts lower-case UUIDs in their usual form.
+func validID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i, r := range id {
+		switch {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if r != '-' {
+				return false
+			}
+		case !strings.ContainsRune("0123456789abcdef", r):
+			return false
+		}
+	}
+	return true
+}
+
+// SaveSecret keeps the mesh secret in the data directory, readable by its owner only.
+func SaveSecret(dir string, secret Secret) error {
+	if err := writeFile(filepath.Join(dir, secretFile), []byte(secret.Token()+"\n")); err != nil {
+		return fmt.Errorf("mesh secret: %w", err)
+	}
+	return nil
+}
+
+// LoadSecret gives the mesh secret kept in the data directory. The error wraps fs.ErrNotExist when there is none.
+func LoadSecret(dir string) (Secret, error) {
+	return LoadTokenFile(filepath.Join(dir, secretFile))
+}
+
+// LoadTokenFile reads a join token from a file. It refuses a file that others than its owner can read.
+func LoadTokenFile(path string) (Secret, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Secret{}, fmt.Errorf("mesh secret: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Secret{}, fmt.Errorf("mesh secret: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return Secret{}, fmt.Errorf("mesh secret: %s can be read by others (mode %04o): chmod 600 it", path, info.Mode().Perm())
+	}
+	buf := make([]byte, 1024)
+	n, err := f.Read(buf)
+	if err != nil && n == 0 && info.Size() > 0 {
+		return Secret{}, fmt.Errorf("mesh secret: %w", err)
+	}
+	secret, err := ParseToken(string(buf[:n]))
+	if err != nil {
+		return Secret{}, fmt.Errorf("mesh secret: %s: %w", path, err)
+	}
+	return secret, nil
+}
+
+// writeFile replaces a file with mode 0600, all or nothing, and on the disk when it returns.
+func writeFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone after the rename
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// ErrLocked is wrapped by LockDir's error when another process has the directory.
+var ErrLocked = errors.New("the data directory is in use by another agent")
+
+// Lock is a held data directory.
+type Lock struct{ f *os.File }
+
+// LockDir takes the data directory for this process, until Release or the process's end. Two agents with one directory
+// would be one identity in two places.
+func LockDir(dir string) (*Lock, error) {
+	path := filepath.Join(dir, lockFile)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		}
+		buf := make([]byte, 32)
+		n, _ := f.ReadAt(buf, 0)
+		pid := strings.TrimSpace(string(buf[:n]))
+		if pid == "" {
+			pid = "unknown"
+		}
+		return nil, fmt.Errorf("lock %s: %w: process %s", dir, ErrLocked, pid)
+	}
+	// The pid is for the message above only; the lock itself is the kernel's.
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return &Lock{f}, nil
+}
+
+// Release gives the directory back. The file stays: deleting it would race with the next owner.
+func (l *Lock) Release() error { return l.f.Close() }

@@ -1,0 +1,127 @@
+package identity
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// Secret is the mesh secret. Whoever has it can join the mesh and do everything in it. It prints as "<redacted>".
+type Secret struct{ bytes [secretSize]byte }
+
+const (
+	secretSize   = 32
+	checksumSize = 4
+	tokenPrefix  = "coopr-join-"
+	tokenVersion = "1"
+	redacted     = "<redacted>"
+)
+
+// What can be wrong with a join token. Errors of ParseToken wrap one of them.
+var (
+	ErrTokenMalformed = errors.New("not a join token")
+	ErrTokenVersion   = errors.New("join token of another version")
+	ErrTokenTruncated = errors.New("join token is cut short")
+	ErrTokenChecksum  = errors.New("join token has a wrong character")
+)
+
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// NewSecret makes the secret of a new mesh.
+func NewSecret() (Secret, error) {
+	var s Secret
+	_, err := io.ReadFull(rand.Reader, s.bytes[:])
+	return s, err
+}
+
+// Token is the secret as the join token that operators carry: coopr-join-1-<58 characters>, checksum included.
+func (s Secret) Token() string {
+	sum := s.checksum()
+	return tokenPrefix + tokenVersion + "-" + tokenEncoding.EncodeToString(append(s.bytes[:], sum[:]...))
+}
+
+func (s Secret) checksum() (sum [checksumSize]byte) {
+	h := sha256.New()
+	io.WriteString(h, tokenPrefix+tokenVersion)
+	h.Write(s.bytes[:])
+	copy(sum[:], h.Sum(nil))
+	return sum
+}
+
+// ParseToken reads a join token. Space around it and the case of letters do not matter. The error wraps one of the
+// ErrToken values, and never quotes the token.
+func ParseToken(text string) (Secret, error) {
+	text = strings.ToLower(strings.TrimSpace(text))
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	if !ok {
+		if text != "" && strings.HasPrefix(tokenPrefix, text) {
+			return Secret{}, fmt.Errorf("%w: it ends after %d characters", ErrTokenTruncated, len(text))
+		}
+		return Secret{}, fmt.Errorf("%w: it has to begin with %q", ErrTokenMalformed, tokenPrefix)
+	}
+	version, body, ok := strings.Cut(rest, "-")
+	if !ok {
+		return Secret{}, fmt.Errorf("%w: it ends after %d characters", ErrTokenTruncated, len(text))
+	}
+	if version != tokenVersion {
+		return Secret{}, fmt.Errorf("%w: version %.20q, this build reads %q", ErrTokenVersion, version, tokenVersion)
+	}
+	want := tokenEncoding.EncodedLen(secretSize + checksumSize)
+	switch {
+	case len(body) < want:
+		return Secret{}, fmt.Errorf("%w: %d of %d characters after the version", ErrTokenTruncated, len(body), want)
+	case len(body) > want:
+		return Secret{}, fmt.Errorf("%w: %d characters after the version, expected %d", ErrTokenMalformed, len(body), want)
+	}
+	raw, err := tokenEncoding.DecodeString(body)
+	if err != nil {
+		return Secret{}, fmt.Errorf("%w: characters are a-z and 2-7", ErrTokenMalformed)
+	}
+	var s Secret
+	copy(s.bytes[:], raw)
+	// Comparing the text as well catches the two unused bits of the last character.
+	if sum := s.checksum(); !bytes.Equal(sum[:], raw[secretSize:]) || s.Token() != text {
+		return Secret{}, fmt.Errorf("%w: the checksum does not match, copy it again", ErrTokenChecksum)
+	}
+	return s, nil
+}
+
+// IsZero says whether there is no secret.
+func (s Secret) IsZero() bool { return s == Secret{} }
+
+// derive gives key material for one purpose. The labels are part of the mesh's identity: a new one is a new key.
+func (s Secret) derive(label string, size int) []byte {
+	key, err := hkdf.Key(sha256.New, s.bytes[:], nil, "coopr mesh 1 "+label, size)
+	if err != nil {
+		panic(err) // only for sizes over 255 hashes
+	}
+	return key
+}
+
+// GossipKey is the 32-byte key that gossip starts with, until it is rotated.
+func (s Secret) GossipKey() []byte { return s.derive("gossip key", 32) }
+
+// RootToken is the operator's API token that may do everything. It is derived, never stored.
+func (s Secret) RootToken() string {
+	return "coopr-root-1-" + tokenEncoding.EncodeToString(s.derive("root token", 32))
+}
+
+func (s Secret) caKey() ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(s.derive("ca key", ed25519.SeedSize))
+}
+
+// A secret never shows itself by accident: not in text, logs, JSON or YAML.
+
+func (Secret) String() string               { return redacted }
+func (Secret) GoString() string             { return redacted }
+func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, redacted) }
+func (Secret) LogValue() slog.Value         { return slog.StringValue(redacted) }
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }

@@ -1,0 +1,347 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// Protocol is the byte that opens a conn after the TLS handshake.
+type Protocol byte
+
+// The protocols of the peer port. Their values are part of the wire format: never change or reuse one.
+const (
+	ProtocolRaft Protocol = 'R'
+	ProtocolGRPC Protocol = 'G'
+	ProtocolHTTP Protocol = 'H'
+)
+
+func (p Protocol) String() string {
+	switch p {
+	case ProtocolRaft:
+		return "raft"
+	case ProtocolGRPC:
+		return "grpc"
+	case ProtocolHTTP:
+		return "http"
+	}
+	return fmt.Sprintf("protocol %#02x", byte(p))
+}
+
+// MuxConfig says where a Mux listens and what it tolerates.
+type MuxConfig struct {
+	// Network carries the conns, in and out. Required.
+	Network Network
+	// Addr is where to listen, "host:port". Required.
+	Addr string
+	// Advertise is the address others reach us at; empty: the listener's own.
+	Advertise string
+	// HandshakeTimeout bounds TLS handshake plus protocol byte of an incoming conn, and the wait for its protocol's
+	// server to accept it. Default 5 s.
+	HandshakeTimeout time.Duration
+	// MaxConnsPerRemote bounds the gRPC and HTTP conns of one remote host, those in handshake included. Raft conns have
+	// a bound of their own of the same size, so that there is always room for Raft. Default 256; negative: no bound.
+	MaxConnsPerRemote int
+	// Logger gets refused conns at debug and warn level. Default: discard.
+	Logger *slog.Logger
+}
+
+// Mux shares one port among Raft, gRPC and forwarded HTTP. A client that is slow, silent or talks rubbish costs one
+// goroutine until the handshake time-out, and delays nobody.
+type Mux struct {
+	cfg       MuxConfig
+	log       *slog.Logger
+	inner     net.Listener
+	advertise net.Addr
+	life      context.Context // ends with Close; dials and handshakes hang on it
+	end       context.CancelFunc
+	wg        sync.WaitGroup
+
+	raft, grpc, http *subListener
+
+	mu     sync.Mutex
+	closed bool
+	open   map[net.Conn]struct{} // every incoming conn that is not closed yet
+	counts map[string]int        // per remote host: conns in handshake, gRPC and HTTP
+	rafts  map[string]int        // per remote host: Raft conns
+}
+
+// NewMux binds the port. Conns are served once Run runs.
+func NewMux(cfg MuxConfig) (*Mux, error) {
+	if cfg.Network == nil {
+		return nil, errors.New("wire: a mux needs a network")
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = 5 * time.Second
+	}
+	if cfg.MaxConnsPerRemote == 0 {
+		cfg.MaxConnsPerRemote = 256
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	inner, err := cfg.Network.Listen(cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen for peers on %s: %w", cfg.Addr, err)
+	}
+	life, end := context.WithCancel(context.Background())
+	m := &Mux{
+		cfg: cfg, log: cfg.Logger, inner: inner, advertise: inner.Addr(), life: life, end: end,
+		open: map[net.Conn]struct{}{}, counts: map[string]int{}, rafts: map[string]int{},
+	}
+	if cfg.Advertise != "" {
+		m.advertise = Addr(cfg.Advertise)
+	}
+	m.raft = newSubListener(m.advertise)
+	m.grpc = newSubListener(m.advertise)
+	m.http = newSubListener(m.advertise)
+	return m, nil
+}
+
+// Addr is a "host:port" as a net.Addr.
+type Addr string
+
+// Network is "tcp": the address is one that TCP (or its stand-in) dials.
+func (Addr) Network() string { return "tcp" }
+
+func (a Addr) String() string { return string(a) }
+
+// Addr is the address others reach this port at.
+func (m *Mux) Addr() net.Addr { return m.advertise }
+
+// GRPC gives the conns that opened with the gRPC byte.
+func (m *Mux) GRPC() net.Listener { return m.grpc }
+
+// HTTP gives the conns that opened with the HTTP byte: requests another agent passes on.
+func (m *Mux) HTTP() net.Listener { return m.http }
+
+// Run serves the port until ctx ends or the listener fails, then closes the port, the sub-listeners and every conn that
+// came in through them: servers that shut down gracefully do so before ctx ends. It returns nil when ctx ended or Close
+// was called.
+func (m *Mux) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { m.Close() })
+	defer stop()
+	defer m.wg.Wait()
+	defer m.Close()
+	delay := time.Duration(0)
+	for {
+		conn, err := m.inner.Accept()
+		switch {
+		case err == nil:
+			delay = 0
+			m.begin(conn)
+		case m.isClosed():
+			return nil
+		case isTemporary(err): // out of file descriptors, a conn gone before it was accepted
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			m.log.Warn("cannot accept a peer's conn", "addr", m.cfg.Addr, "error", err, "retry_in", delay)
+			select {
+			case <-time.After(delay):
+			case <-m.life.Done():
+				return nil
+			}
+		default:
+			return fmt.Errorf("accept peers on %s: %w", m.cfg.Addr, err)
+		}
+	}
+}
+
+// Close releases the port. Run does it at its end; it is for a Mux that never ran, and harmless otherwise.
+func (m *Mux) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	m.end()
+	err := m.inner.Close()
+	for _, sub := range []*subListener{m.raft, m.grpc, m.http} {
+		sub.Close()
+	}
+	for conn := range m.open { // the raw conns: closing them takes no lock of ours
+		conn.Close()
+	}
+	return err
+}
+
+func (m *Mux) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+func isTemporary(err error) bool {
+	var ne interface{ Temporary() bool } // deprecated for callers' errors, still what Accept documents
+	return errors.As(err, &ne) && ne.Temporary()
+}
+
+// begin admits a fresh conn and greets it on a goroutine of its own.
+func (m *Mux) begin(conn net.Conn) {
+	remote := hostOf(conn.RemoteAddr())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		conn.Close()
+		return
+	}
+	if limit := m.cfg.MaxConnsPerRemote; limit > 0 && m.counts[remote]+m.rafts[remote] >= 2*limit {
+		m.log.Warn("too many conns from one peer, refusing another", "peer", remote, "limit", 2*limit)
+		conn.Close()
+		return
+	}
+	m.counts[remote]++
+	m.open[conn] = struct{}{}
+	m.wg.Go(func() { m.greet(conn, remote) })
+}
+
+// greet takes a conn from TLS handshake to the server of its protocol.
+func (m *Mux) greet(conn net.Conn, remote string) {
+	protocol, err := m.handshake(conn)
+	if err != nil {
+		// An empty conn is a port check; anything else is worth a look.
+		if !errors.Is(err, io.EOF) {
+			m.log.Debug("refused a peer's conn", "peer", conn.RemoteAddr().String(), "error", err)
+		}
+		m.drop(conn, remote, m.counts)
+		return
+	}
+	var sub *subListener
+	counts := m.counts
+	switch protocol {
+	case ProtocolRaft:
+		sub, counts = m.raft, m.rafts
+	case ProtocolGRPC:
+		sub = m.grpc
+	case ProtocolHTTP:
+		sub = m.http
+	default:
+		m.log.Debug("refused a peer's conn", "peer", conn.RemoteAddr().String(), "error", "unknown "+protocol.String())
+		m.drop(conn, remote, m.counts)
+		return
+	}
+	if !m.admit(remote, counts) {
+		m.log.Warn("too many conns from one peer, refusing another", "peer", remote, "protocol", protocol.String(),
+			"limit", m.cfg.MaxConnsPerRemote)
+		m.drop(conn, remote, m.counts)
+		return
+	}
+	tracked := &muxConn{Conn: conn, onClose: func() { m.forget(conn, remote, counts) }}
+	timer := time.NewTimer(m.cfg.HandshakeTimeout)
+	defer timer.Stop()
+	select {
+	case sub.conns <- tracked:
+		return
+	case <-sub.done:
+	case <-m.life.Done():
+	case <-timer.C:
+		m.log.Warn("no server took a peer's conn in time", "peer", remote, "protocol", protocol.String())
+	}
+	tracked.Close()
+}
+
+// admit moves a conn from "in handshake" to the count of its protocol, if there is room.
+func (m *Mux) admit(remote string, counts map[string]int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	decrement(m.counts, remote)
+	if limit := m.cfg.MaxConnsPerRemote; limit > 0 && counts[remote] >= limit {
+		m.counts[remote]++ // drop takes it away again
+		return false
+	}
+	counts[remote]++
+	return true
+}
+
+func (m *Mux) drop(conn net.Conn, remote string, counts map[string]int) {
+	conn.Close()
+	m.forget(conn, remote, counts)
+}
+
+func (m *Mux) forget(conn net.Conn, remote string, counts map[string]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.open, conn)
+	decrement(counts, remote)
+}
+
+func decrement(counts map[string]int, key string) {
+	if counts[key]--; counts[key] <= 0 {
+		delete(counts, key)
+	}
+}
+
+func (m *Mux) handshake(conn net.Conn) (Protocol, error) {
+	deadline := time.Now().Add(m.cfg.HandshakeTimeout)
+	if err := conn.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	if t, ok := conn.(*tls.Conn); ok {
+		if err := t.HandshakeContext(m.life); err != nil {
+			return 0, err
+		}
+	}
+	var first [1]byte
+	if _, err := io.ReadFull(conn, first[:]); err != nil {
+		return 0, err
+	}
+	return Protocol(first[0]), conn.SetDeadline(time.Time{})
+}
+
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
+}
+
+// muxConn gives its place back when it is closed.
+type muxConn struct {
+	net.Conn
+	once    sync.Once
+	onClose func()
+}
+
+func (c *muxConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.onClose)
+	return err
+}
+
+// NetConn is the conn beneath, for those who look for its TLS state (identity.PeerID).
+func (c *muxConn) NetConn() net.Conn { return c.Conn }
+
+// subListener is the net.Listener of one protocol.
+type subListener struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func newSubListener(addr net.Addr) *subListener {
+	return &subListener{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (l *subListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
+	}
+}
+
+func (l *subListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *subListener) Addr() net.Addr { return l.addr }

@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+)
+
+// Network opens and accepts stream conns. The real one is TCP; tests use the hosts of wire/fabric.
+type Network interface {
+	// Listen accepts conns at addr ("host:port"; port 0 picks a free one).
+	Listen(addr string) (net.Listener, error)
+	// Dial opens a conn to addr. It gives up when ctx ends.
+	Dial(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// TLSConfigs are the two halves of mutual TLS: how to answer and how to ask. identity.Identity makes them.
+type TLSConfigs struct {
+	Server *tls.Config
+	Client *tls.Config
+}
+
+// TCP is the network of the machine. With configs every conn is TLS; with nil it is plain, which only loopback dev
+// mode may use.
+func TCP(configs *TLSConfigs) Network {
+	if configs == nil {
+		return tcpNetwork{}
+	}
+	return WithTLS(tcpNetwork{}, *configs)
+}
+
+type tcpNetwork struct{}
+
+// keepAlive notices a peer that lost power, where the protocol above is silent. Heartbeats notice sooner.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+func (tcpNetwork) Listen(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
+func (tcpNetwork) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: keepAlive}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+// WithTLS puts TLS on every conn of another network. The accepting side does the handshake at the first read or
+// write (Mux does it with a deadline, away from the accept loop); the dialling side has done it when Dial returns.
+func WithTLS(inner Network, configs TLSConfigs) Network {
+	return tlsNetwork{inner: inner, configs: configs}
+}
+
+type tlsNetwork struct {
+	inner   Network
+	configs TLSConfigs
+}
+
+func (n tlsNetwork) Listen(addr string) (net.Listener, error) {
+	if n.configs.Server == nil {
+		return nil, errors.New("wire: TLS network without a server configuration")
+	}
+	inner, err := n.inner.Listen(addr)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(inner, n.configs.Server), nil
+}
+
+func (n tlsNetwork) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	if n.configs.Client == nil {
+		return nil, errors.New("wire: TLS network without a client configuration")
+	}
+	raw, err := n.inner.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, n.configs.Client)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, &net.OpError{Op: "dial", Net: "tls", Addr: raw.RemoteAddr(), Err: err}
+	}
+	return conn, nil
+}
