@@ -1,0 +1,132 @@
+package planner
+
+import "github.com/coopr/coopr/engine/model"
+
+// Operations beyond those that package model names (spec/planner.md, "Operations").
+const (
+	OpGrow           model.OperationType = "grow"
+	OpShrink         model.OperationType = "shrink"
+	OpAddServices    model.OperationType = "add-services"
+	OpRemoveServices model.OperationType = "remove-services"
+	OpUpgrade        model.OperationType = "upgrade"
+	OpReplaceNode    model.OperationType = "replace-node"
+)
+
+// Node is one node of the cluster, as far as planning cares.
+type Node struct {
+	ID     string
+	Number int
+	// Services are the services on the node once the operation is done; for
+	// shrink and remove-services they still hold what goes.
+	Services []string
+	// States holds each service's last finished action: "INSTALL", "START", …
+	// A service without an entry may be in any state. A CONFIGURE of a started
+	// service leaves its entry at "START", or planning could not tell any more
+	// that the service runs.
+	States map[string]string
+	// Created says that the machine exists (or may exist): a CREATE was
+	// accepted and no DELETE since. Nothing but the create chain is planned on
+	// a node that was not created.
+	Created bool
+}
+
+// Input is what Plan plans from.
+type Input struct {
+	Operation model.OperationType
+	// Nodes are all nodes of the cluster, those included that the operation
+	// makes or takes away. The graph's node indexes are indexes into it.
+	Nodes []Node
+	// Services are the definitions of all services on the nodes, by name.
+	Services map[string]model.Service
+	// PlannedServices and PlannedNodes (ids) limit the operation; nil means all.
+	// Start, stop and restart widen PlannedServices over run-time dependencies.
+	PlannedServices []string
+	PlannedNodes    []string
+	// Restart makes a configure stop services before and start them after.
+	Restart bool
+	// Graceful makes a delete stop and remove services first.
+	Graceful bool
+	// Reconfigure names, by node id, the services whose expanded configuration
+	// the operation changes: they are configured, and restarted where they run
+	// and restart_on_configure is not false, once all the rest is done.
+	Reconfigure map[string][]string
+	// Compat plans as the original did: nothing is left out for being done
+	// already, dependencies are started again, nodes without services get no
+	// task, and dependency cycles cancel out silently.
+	Compat bool
+}
+
+// mask is a set of actions, bit 1<<action.
+type mask uint16
+
+func bit(a model.Action) mask { return 1 << a }
+
+func maskOf(actions ...model.Action) mask {
+	m := mask(0)
+	for _, a := range actions {
+		m |= bit(a)
+	}
+	return m
+}
+
+// createChain is a node's way into the cluster.
+var createChain = []model.Action{model.Create, model.Confirm, model.Bootstrap, model.Install, model.Configure, model.Initialize, model.Start}
+
+// order gives the actions of an operation, in the order in which each service
+// on each node goes through them; false for an operation that has none.
+func (in *Input) order() ([]model.Action, bool) {
+	switch in.Operation {
+	case model.OpCreate, OpGrow:
+		return createChain, true
+	case OpAddServices:
+		if in.Compat {
+			return createChain[2:], true
+		}
+		return createChain, true
+	case OpReplaceNode:
+		return append([]model.Action{model.Delete}, createChain...), true
+	case model.OpDelete:
+		if in.Graceful {
+			return []model.Action{model.Stop, model.Remove, model.Delete}, true
+		}
+		return []model.Action{model.Delete}, true
+	case OpShrink:
+		return []model.Action{model.Stop, model.Remove, model.Delete}, true
+	case OpRemoveServices:
+		return []model.Action{model.Stop, model.Remove}, true
+	case model.OpStart:
+		return []model.Action{model.Start}, true
+	case model.OpStop:
+		return []model.Action{model.Stop}, true
+	case model.OpRestart:
+		return []model.Action{model.Stop, model.Start}, true
+	case OpUpgrade:
+		return []model.Action{model.Stop, model.Install, model.Configure, model.Start}, true
+	case model.OpConfigure:
+		var o []model.Action
+		if in.Compat {
+			o = append(o, model.Bootstrap)
+		}
+		if in.Restart {
+			return append(o, model.Stop, model.Configure, model.Start), true
+		}
+		return append(o, model.Configure), true
+	}
+	return nil, false
+}
+
+// rule says that action to of a service waits for action from of the services
+// it depends on (spec/coopr.md 5.2).
+type rule struct {
+	from, to model.Action
+	install  bool // install-time dependencies, else run-time
+	reversed bool // wait for those that depend on the service instead
+}
+
+var rules = []rule{
+	{from: model.Start, to: model.Start},
+	{from: model.Start, to: model.Initialize},
+	{from: model.Stop, to: model.Stop, reversed: true},
+	{from: model.Install, to: model.Install, install: true},
+	{from: model.Remove, to: model.Remove, install: true, reversed: true},
+}

@@ -1,0 +1,307 @@
+package planner
+
+import "github.com/coopr/coopr/engine/model"
+
+// phase is one part of an operation: which tasks it has, by node and by slot.
+type phase struct {
+	order []model.Action
+	node  []mask // actions on the whole node
+	slot  []mask // actions of services
+	// again marks tasks that the original repeats although they are not
+	// planned: they wait for nothing (Compat only).
+	again []mask
+	// local keeps cross-service rules within each node (upgrade).
+	local bool
+}
+
+func (g *grid) newPhase(order []model.Action) *phase {
+	return &phase{order: order, node: make([]mask, len(g.in.Nodes)), slot: make([]mask, len(g.slotNode))}
+}
+
+const (
+	hardware = mask(1<<model.Create | 1<<model.Confirm | 1<<model.Delete)
+	perNode  = hardware | mask(1<<model.Bootstrap)
+)
+
+// wants decides which tasks the operation needs.
+func (g *grid) wants(order []model.Action) *phase {
+	p := g.newPhase(order)
+	p.local = g.in.Operation == OpUpgrade
+	all := maskOf(order...)
+	for n := range g.in.Nodes {
+		if !g.onNode.has(n) {
+			continue
+		}
+		some := false
+		for _, k := range g.slots(n) {
+			s := int(g.slotSvc[k])
+			if !g.wide.has(s) {
+				continue
+			}
+			some = true
+			base := all & g.defined[s]
+			if g.in.Compat {
+				p.slot[k] = base
+			} else if base != 0 {
+				p.slot[k] = g.needed(n, s, base)
+			}
+		}
+		if g.in.Compat {
+			if some {
+				p.node[n] = all & perNode
+			}
+		} else {
+			p.node[n] = g.neededNode(p, n, all&perNode)
+		}
+	}
+	return p
+}
+
+// chainBefore gives the actions that a service has behind it when a was the
+// last one finished.
+func chainBefore(state string) mask {
+	switch state {
+	case "INSTALL":
+		return maskOf(model.Install)
+	case "CONFIGURE":
+		return maskOf(model.Install, model.Configure)
+	case "INITIALIZE", "STOP":
+		return maskOf(model.Install, model.Configure, model.Initialize)
+	case "START":
+		return maskOf(model.Install, model.Configure, model.Initialize, model.Start)
+	}
+	return 0
+}
+
+// idle says that a service surely does not run: it was stopped or removed, or
+// its START is still to come. After a CONFIGURE it may run.
+func (g *grid) idle(service int, state string) bool {
+	switch state {
+	case "STOP", "REMOVE":
+		return true
+	case "INSTALL", "INITIALIZE":
+		return g.defined[service]&bit(model.Start) != 0
+	}
+	return false
+}
+
+// needed leaves out of base, the actions that the operation would run of a
+// service on a node, what is done already (spec/planner.md, "Operations").
+func (g *grid) needed(node, service int, base mask) mask {
+	n := &g.in.Nodes[node]
+	state := n.States[g.names[service]]
+	switch g.in.Operation {
+	case model.OpCreate, OpGrow, OpAddServices:
+		if !n.Created {
+			return base
+		}
+		return base &^ chainBefore(state)
+	case OpReplaceNode:
+		return base
+	}
+	if !n.Created {
+		return 0
+	}
+	idle := g.idle(service, state)
+	switch g.in.Operation {
+	case model.OpDelete, OpShrink, OpRemoveServices:
+		if idle {
+			base &^= bit(model.Stop)
+		}
+		if state == "REMOVE" {
+			base &^= bit(model.Remove)
+		}
+	case model.OpStart:
+		if state == "START" {
+			base = 0
+		}
+	case model.OpStop:
+		if idle {
+			base = 0
+		}
+	case model.OpRestart:
+		if idle {
+			base &^= bit(model.Stop)
+			if !g.ofSvc.has(service) {
+				base = 0 // depends on what restarts, but was not running itself
+			}
+		}
+	case model.OpConfigure:
+		if idle || !restarts(&g.services[service]) {
+			base &= bit(model.Configure)
+		}
+	case OpUpgrade:
+		if idle {
+			base &^= maskOf(model.Stop, model.Start)
+		}
+	}
+	return base
+}
+
+func restarts(s *model.Service) bool { return s.RestartOnConfigure == nil || *s.RestartOnConfigure }
+
+// neededNode does for the actions on the whole node what needed does for services.
+func (g *grid) neededNode(p *phase, node int, base mask) mask {
+	if base == 0 {
+		return 0
+	}
+	n := &g.in.Nodes[node]
+	switch g.in.Operation {
+	case model.OpDelete, OpShrink:
+		if !n.Created {
+			return 0
+		}
+		return base
+	case OpReplaceNode:
+		if !n.Created {
+			base &^= bit(model.Delete)
+		}
+		if g.newKinds(p, node, false) == 0 {
+			base &^= bit(model.Bootstrap)
+		}
+		return base
+	}
+	if g.newKinds(p, node, n.Created) == 0 {
+		base &^= bit(model.Bootstrap)
+	}
+	if n.Created {
+		base &^= bit(model.Create)
+		if g.in.Operation == OpAddServices || len(n.States) > 0 {
+			base &^= bit(model.Confirm)
+		}
+	}
+	return base
+}
+
+// newKinds gives the automator types that the node's planned services need and
+// that none of its services has used before.
+func (g *grid) newKinds(p *phase, node int, created bool) uint64 {
+	var need, have uint64
+	states := g.in.Nodes[node].States
+	for _, k := range g.slots(node) {
+		s := g.slotSvc[k]
+		if p.slot[k] != 0 {
+			need |= g.kinds[s]
+		}
+		if created && len(states) > 0 && states[g.names[s]] != "" {
+			have |= g.kinds[s] &^ (1 << moreKinds)
+		}
+	}
+	return need &^ have
+}
+
+// startIdle adds the START of stopped services that services to be started or
+// initialized depend on. Those that run are not started again.
+func (g *grid) startIdle(p *phase) {
+	if g.in.Operation == model.OpStart {
+		return // they are planned already
+	}
+	starting := newBitset(len(g.names))
+	some := false
+	for k, m := range p.slot {
+		if m&maskOf(model.Start, model.Initialize) != 0 {
+			starting.set(int(g.slotSvc[k]))
+			some = true
+		}
+	}
+	if !some {
+		return
+	}
+	set := newBitset(len(g.names))
+	for s := range g.names {
+		if starting.has(s) {
+			for _, d := range g.runtime.direct[s] {
+				set.set(d)
+			}
+		}
+	}
+	spread(set, g.runtime.direct)
+	for s := range g.names {
+		if !set.has(s) || g.defined[s]&bit(model.Start) == 0 {
+			continue
+		}
+		for k := g.slotOff[s]; k < g.slotOff[s+1]; k++ {
+			n := g.slotNode[k]
+			if n < 0 || p.slot[k] != 0 || p.node[n]&bit(model.Delete) != 0 || !g.in.Nodes[n].Created {
+				continue
+			}
+			if g.startable(s, g.in.Nodes[n].States[g.names[s]]) {
+				p.slot[k] = bit(model.Start)
+			}
+		}
+	}
+}
+
+// startable says that a service does not run and that nothing but START is
+// missing for it to run.
+func (g *grid) startable(service int, state string) bool {
+	if state == "STOP" {
+		return true
+	}
+	before := chainBefore(state)
+	return before != 0 && before&bit(model.Start) == 0 && g.idle(service, state) &&
+		g.defined[service]&maskOf(model.Install, model.Configure, model.Initialize)&^before == 0
+}
+
+// startAgain adds the tasks that the original throws in for safety: an action
+// that a planned task waits for, on every node that carries the other service,
+// planned or not (spec/coopr.md 5.4).
+func (g *grid) startAgain(p *phase, deps *pairs) {
+	p.again = make([]mask, len(p.slot))
+	for _, d := range deps.cross {
+		for k := g.slotOff[d.on]; k < g.slotOff[d.on+1]; k++ {
+			n := g.slotNode[k]
+			if n < 0 || g.onNode.has(int(n)) && g.wide.has(d.on) {
+				continue
+			}
+			p.again[k] |= bit(d.from)
+		}
+	}
+}
+
+// reconfiguration is the last phase: CONFIGURE where configuration changed, and
+// a restart where the service runs (spec/planner.md, "Reconfiguration").
+func (g *grid) reconfiguration(first *phase) *phase {
+	if len(g.in.Reconfigure) == 0 {
+		return nil
+	}
+	p := g.newPhase([]model.Action{model.Stop, model.Configure, model.Start})
+	some := false
+	for n := range g.in.Nodes {
+		node := &g.in.Nodes[n]
+		names := g.in.Reconfigure[node.ID]
+		if len(names) == 0 || !node.Created && first.node[n]&bit(model.Create) == 0 || gone(first.node[n]) {
+			continue
+		}
+		for _, k := range g.slots(n) {
+			s := int(g.slotSvc[k])
+			if first.slot[k]&maskOf(model.Configure, model.Remove) != 0 || !contains(names, g.names[s]) {
+				continue // configured with the new values, or taken away
+			}
+			p.slot[k] = g.defined[s] & bit(model.Configure)
+			if p.slot[k] == 0 {
+				continue
+			}
+			some = true
+			if state := node.States[g.names[s]]; restarts(&g.services[s]) && !g.idle(s, state) && state != "CONFIGURE" {
+				p.slot[k] |= g.defined[s] & maskOf(model.Stop, model.Start)
+			}
+		}
+	}
+	if !some {
+		return nil
+	}
+	return p
+}
+
+// gone says that a node's tasks end with its deletion.
+func gone(m mask) bool { return m&bit(model.Delete) != 0 && m&bit(model.Create) == 0 }
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
