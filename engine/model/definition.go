@@ -243,12 +243,26 @@ type LeaseDuration struct {
 	Initial Millis `json:"initial"`
 	Max     Millis `json:"max"`
 	Step    Millis `json:"step"`
+	// given says that the durations stand in the definition, were they all
+	// zero: a template that says "for ever" overrides its parent's lease.
+	given bool
+}
+
+// UnmarshalJSON reads the three durations.
+func (l *LeaseDuration) UnmarshalJSON(b []byte) error {
+	type plain LeaseDuration
+	v := plain{given: true}
+	err := json.Unmarshal(b, &v)
+	*l = LeaseDuration(v)
+	return err
 }
 
 // PluginType describes a provider or automator: its fields and resources
 // (spec/coopr.md 3.10). Plugins serve it; files can hold it too.
 type PluginType struct {
 	Base
+	// Class is "provider" or "automator".
+	Class string `json:"class,omitempty"`
 	// Plugin is the version of the plugin binary, where one serves the type.
 	Plugin        string                  `json:"plugin,omitempty"`
 	Protocol      string                  `json:"protocol,omitempty"`

@@ -130,3 +130,7 @@ type StoredDefinition struct {
 	// Index is that of the entry that wrote it.
 	Index uint64 `json:"index"`
 }
+
+// Key gives the name by which agents offer a plugin type: "provider/local" or
+// "automator/shell".
+func (t PluginType) Key() string { return t.Class + "/" + t.Name }

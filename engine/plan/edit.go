@@ -89,8 +89,8 @@ func (e *Edit) note(v uint32) *Note {
 	return n
 }
 
-// peek reads v's note as the edit has it.
-func (e *Edit) peek(v uint32) *Note {
+// Note gives what is known of v beyond its columns, as the edit has it, or nil.
+func (e *Edit) Note(v uint32) *Note {
 	if e.notes == nil {
 		return e.next.Note(v)
 	}
@@ -148,7 +148,7 @@ func (e *Edit) Lease(v uint32, fence uint64, h Holder, now int64) error {
 	if e.next.Graph.Action[v] == model.Barrier || (p.status[i] != model.TaskReady && p.status[i] != model.TaskUncertain) {
 		return ErrNotReady
 	}
-	if n := e.peek(v); n != nil && n.RetryAt > now {
+	if n := e.Note(v); n != nil && n.RetryAt > now {
 		return ErrNotReady
 	}
 	if n := e.next.Graph.Node[v]; n >= 0 {
@@ -227,7 +227,7 @@ func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
 	}
-	if n := e.peek(v); n != nil && n.Undo {
+	if n := e.Note(v); n != nil && n.Undo {
 		// The attempt deleted what a CREATE had made; the CREATE itself is next.
 		n = e.note(v)
 		e.log(n, v, End{Outcome: "undone", Message: end.Message}, now)
@@ -254,7 +254,7 @@ func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 // again makes a held task leasable once more and frees its node.
 func (e *Edit) again(v uint32) {
 	status := model.TaskReady
-	if n := e.peek(v); n != nil && n.Observe {
+	if n := e.Note(v); n != nil && n.Observe {
 		status = model.TaskUncertain
 	}
 	e.setStatus(v, status)
@@ -263,7 +263,8 @@ func (e *Edit) again(v uint32) {
 }
 
 // Retry ends an attempt that failed and makes the task due again at retryAt.
-func (e *Edit) Retry(v uint32, fence uint64, end End, retryAt, now int64) error {
+// With unseen nobody knows what the attempt did: the next one looks first.
+func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
 	}
@@ -271,6 +272,7 @@ func (e *Edit) Retry(v uint32, fence uint64, end End, retryAt, now int64) error 
 	e.log(n, v, end, now)
 	n.Failures++
 	n.RetryAt = retryAt
+	n.Observe = n.Observe || unseen
 	e.again(v)
 	return nil
 }

@@ -76,6 +76,21 @@ func (g *Graph) Name(v int) string {
 	return g.NodeID(v) + "/" + g.Action[v].String()
 }
 
+// Before gives the vertex with this action on v's node that v waits for. It
+// looks among the vertices close before v, where a planner puts a node's chain.
+func (g *Graph) Before(v uint32, action model.Action) (uint32, bool) {
+	for w := int(v) - 1; w >= 0; w-- {
+		if g.Action[w] == action && g.Node[w] == g.Node[v] {
+			for _, to := range g.Next(w) {
+				if to == v {
+					return uint32(w), true
+				}
+			}
+		}
+	}
+	return 0, false
+}
+
 // Builder collects vertices and edges and makes a Graph of them.
 type Builder struct {
 	g        Graph

@@ -337,6 +337,7 @@ type Hello struct {
 	Held          []*Held                `protobuf:"bytes,12,rep,name=held,proto3" json:"held,omitempty"`
 	Session       string                 `protobuf:"bytes,13,opt,name=session,proto3" json:"session,omitempty"` // the session it had with an earlier leader
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"` // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +468,13 @@ func (x *Hello) GetEligible() bool {
 		return x.Eligible
 	}
 	return false
+}
+
+func (x *Hello) GetMachine() string {
+	if x != nil {
+		return x.Machine
+	}
+	return ""
 }
 
 type Started struct {
@@ -975,7 +983,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xff\x02\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x99\x03\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -991,7 +999,8 @@ const file_peer_proto_rawDesc = "" +
 	"\aplugins\x18\v \x03(\fR\aplugins\x12'\n" +
 	"\x04held\x18\f \x03(\v2\x13.coopr.peer.v1.HeldR\x04held\x12\x18\n" +
 	"\asession\x18\r \x01(\tR\asession\x12\x1a\n" +
-	"\beligible\x18\x0e \x01(\bR\beligible\"3\n" +
+	"\beligible\x18\x0e \x01(\bR\beligible\x12\x18\n" +
+	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\"\xbe\x02\n" +

@@ -1,0 +1,267 @@
+package dispatch
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// queue holds what can be leased of one operation.
+type queue struct {
+	op    *model.Operation
+	graph *plan.Graph
+	// ready are tasks whose node nobody holds, the longest remaining path
+	// first; parked wait, by node, for the task that holds it.
+	ready  ranks
+	parked map[int32]*ranks
+	busy   map[int32]struct{}
+	// known are the tasks that are in ready, parked, delayed, or on their way
+	// to a lease: each only once.
+	known map[uint32]struct{}
+	held  map[uint32]*holding
+	open  bool // may be leased: the operation runs
+	asked bool // cancels were sent
+}
+
+// holding is a task that is leased, or on its way to be.
+type holding struct {
+	session *session // nil where nobody has it any more
+	limit   string   // what it counts against
+	granted bool     // the lease is committed, with this fence
+	fence   uint64
+}
+
+// tenant counts a tenant's leases against its weight, and turns among its
+// operations.
+type tenant struct {
+	weight int
+	out    int // leases at work
+	turn   []*queue
+}
+
+// lease names a task of an operation.
+type lease struct {
+	op string
+	v  uint32
+}
+
+// ranks is a heap of vertices, the highest rank first, then the lowest number.
+type ranks struct {
+	g  *plan.Graph
+	vs []uint32
+}
+
+func (r *ranks) Len() int { return len(r.vs) }
+func (r *ranks) Less(i, j int) bool {
+	a, b := r.vs[i], r.vs[j]
+	if ra, rb := r.g.Rank[a], r.g.Rank[b]; ra != rb {
+		return ra > rb
+	}
+	return a < b
+}
+func (r *ranks) Swap(i, j int) { r.vs[i], r.vs[j] = r.vs[j], r.vs[i] }
+func (r *ranks) Push(x any)    { r.vs = append(r.vs, x.(uint32)) }
+func (r *ranks) Pop() any {
+	v := r.vs[len(r.vs)-1]
+	r.vs = r.vs[:len(r.vs)-1]
+	return v
+}
+
+// refresh brings an operation's queue up to what the state says. With all, it
+// looks at every task, not only at those that became ready.
+func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool) {
+	op, ok := v.Operation("", id)
+	if !ok || op.Status.Ended() {
+		d.drop(id)
+		return
+	}
+	s, ok := v.Plan(id)
+	if !ok {
+		return
+	}
+	q := d.queues[id]
+	if q == nil {
+		q = &queue{op: op, graph: s.Graph, ready: ranks{g: s.Graph}, parked: map[int32]*ranks{}, busy: map[int32]struct{}{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
+		d.queues[id] = q
+		t := d.tenants[op.Tenant]
+		if t == nil {
+			t = &tenant{weight: 1}
+			d.tenants[op.Tenant] = t
+		}
+		if row, ok := v.Tenant(op.Tenant); ok && row.Weight > 0 {
+			t.weight = row.Weight
+		}
+		t.turn = append(t.turn, q)
+		all = true
+	}
+	q.op = op
+	q.open = op.Status == model.OpRunning
+	if all {
+		for _, u := range s.Leased("") {
+			if _, ok := q.held[u]; !ok {
+				d.hold(v, q, u, d.sessions[s.Task(u).Holder.Session]).grant(s.Fence(u))
+			}
+		}
+		ready = s.Leasable()
+	}
+	for _, u := range ready {
+		if st := s.Status(u); st == model.TaskReady || st == model.TaskUncertain {
+			// The end of its last lease may be known here before the answer to
+			// the report that ended it.
+			if h := q.held[u]; h != nil && h.granted {
+				d.release(q, u)
+			}
+			d.offer(q, u, s.Note(u))
+		}
+	}
+	if op.Status == model.OpAborting && !q.asked {
+		q.asked = true
+		for u, h := range q.held {
+			d.cancel(q, u, s.Fence(u), h.session, op.Message)
+		}
+	}
+}
+
+func (d *Dispatcher) drop(id string) {
+	q := d.queues[id]
+	if q == nil {
+		return
+	}
+	for u := range q.held {
+		d.release(q, u)
+	}
+	delete(d.queues, id)
+	t := d.tenants[q.op.Tenant]
+	for i, other := range t.turn {
+		if other == q {
+			t.turn = append(t.turn[:i], t.turn[i+1:]...)
+			break
+		}
+	}
+	if len(t.turn) == 0 {
+		delete(d.tenants, q.op.Tenant)
+	}
+}
+
+// offer puts a leasable task where it waits: for its time, its node or a slot.
+func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
+	if _, ok := q.known[u]; ok {
+		return
+	}
+	q.known[u] = struct{}{}
+	if n != nil && n.RetryAt > time.Now().UnixMilli() {
+		heap.Push(&d.delayed, delay{time.UnixMilli(n.RetryAt), lease{q.op.ID, u}})
+		return
+	}
+	d.line(q, u)
+}
+
+// line queues a task that is due.
+func (d *Dispatcher) line(q *queue, u uint32) {
+	node := q.graph.Node[u]
+	if _, busy := q.busy[node]; busy && node >= 0 {
+		p := q.parked[node]
+		if p == nil {
+			p = &ranks{g: q.graph}
+			q.parked[node] = p
+		}
+		heap.Push(p, u)
+		return
+	}
+	heap.Push(&q.ready, u)
+	d.again = true
+}
+
+func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
+
+// hold notes that a task is on its way to be leased.
+func (d *Dispatcher) hold(v *state.View, q *queue, u uint32, s *session) *holding {
+	h := &holding{session: s, limit: d.cfg.Tasks.Needs(v, q.op, q.graph, u).Limit}
+	q.held[u] = h
+	q.known[u] = struct{}{}
+	if node := q.graph.Node[u]; node >= 0 {
+		q.busy[node] = struct{}{}
+	}
+	if t := d.tenants[q.op.Tenant]; t != nil {
+		t.out++
+	}
+	if s != nil {
+		s.held[lease{q.op.ID, u}] = struct{}{}
+	}
+	if h.limit != "" {
+		d.limits[h.limit]++
+	}
+	return h
+}
+
+// release undoes hold. The task itself may be offered again by the state.
+func (d *Dispatcher) release(q *queue, u uint32) {
+	h := q.held[u]
+	if h == nil {
+		return
+	}
+	delete(q.held, u)
+	delete(q.known, u)
+	if h.session != nil {
+		delete(h.session.held, lease{q.op.ID, u})
+	}
+	if t := d.tenants[q.op.Tenant]; t != nil {
+		t.out--
+	}
+	if h.limit != "" {
+		if d.limits[h.limit]--; d.limits[h.limit] <= 0 {
+			delete(d.limits, h.limit)
+		}
+	}
+	if node := q.graph.Node[u]; node >= 0 {
+		delete(q.busy, node)
+		if p := q.parked[node]; p != nil {
+			next := heap.Pop(p).(uint32)
+			if p.Len() == 0 {
+				delete(q.parked, node)
+			}
+			heap.Push(&q.ready, next)
+		}
+	}
+	d.again = true
+}
+
+// delay is a task whose next attempt is due later.
+type delay struct {
+	at time.Time
+	lease
+}
+
+// delays is a heap of them, the soonest first.
+type delays struct{ list []delay }
+
+func (h *delays) Len() int           { return len(h.list) }
+func (h *delays) Less(i, j int) bool { return h.list[i].at.Before(h.list[j].at) }
+func (h *delays) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *delays) Push(x any)         { h.list = append(h.list, x.(delay)) }
+func (h *delays) Pop() any {
+	x := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return x
+}
+
+// wait gives the time until the next one is due.
+func (h *delays) wait(now time.Time) time.Duration {
+	if len(h.list) == 0 {
+		return time.Hour
+	}
+	return max(0, h.list[0].at.Sub(now))
+}
+
+// due queues the delayed tasks whose time has come.
+func (d *Dispatcher) due(now time.Time) {
+	for len(d.delayed.list) > 0 && !d.delayed.list[0].at.After(now) {
+		x := heap.Pop(&d.delayed).(delay)
+		if q := d.queues[x.op]; q != nil {
+			d.line(q, x.v)
+		}
+	}
+}

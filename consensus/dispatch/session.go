@@ -1,0 +1,264 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// session is a worker's, as the leader knows it.
+type session struct {
+	id, agent, machine string
+	conn               Conn // nil: nobody is behind it now
+	slots              int
+	plugins            map[string]bool
+	heard              time.Time
+	leaving            bool
+	held               map[lease]struct{}
+	ending             bool // an EndSession is on its way
+}
+
+func (s *session) free() int {
+	if s.conn == nil || s.leaving || s.ending {
+		return 0
+	}
+	return s.slots - len(s.held)
+}
+
+// Open begins a worker's session: its record, its plugins and its leases go to
+// the log in one entry. id is the new session's. conn gets the welcome first,
+// then everything else. It blocks until the session is committed.
+func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn) error {
+	agent := model.Agent{
+		ID: h.Agent, Name: h.Name, PeerAddr: h.PeerAddr, APIAddr: h.ApiAddr, Build: h.Build, FeatureLevel: h.FeatureLevel,
+		Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
+	}
+	plugins := map[string]bool{}
+	types := &pb.PutPluginTypes{Agent: h.Agent}
+	for _, b := range h.Plugins {
+		var t model.PluginType
+		if err := json.Unmarshal(b, &t); err != nil {
+			return fmt.Errorf("agent %s: plugin type: %w", h.Name, err)
+		}
+		agent.Plugins[t.Key()] = t.Plugin
+		plugins[t.Key()] = true
+		types.Types = append(types.Types, b)
+	}
+	body, err := json.Marshal(agent)
+	if err != nil {
+		return err
+	}
+	open := &pb.OpenSession{Session: id, Agent: h.Agent}
+	for _, held := range h.Held {
+		if !held.Lost {
+			open.Keep = append(open.Keep, held.Fence)
+		}
+	}
+	answers, err := d.cfg.Propose(ctx,
+		&pb.Command{Change: &pb.Command_PutAgent{PutAgent: &pb.PutAgent{Agent: body}}},
+		&pb.Command{Change: &pb.Command_PutPluginTypes{PutPluginTypes: types}},
+		&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}},
+	)
+	if err != nil {
+		return fmt.Errorf("session of agent %s: %w", h.Name, err)
+	}
+	for _, a := range answers {
+		if a.Err != nil {
+			return fmt.Errorf("session of agent %s: %w", h.Name, a.Err)
+		}
+	}
+	done := make(chan struct{})
+	ok := d.post(func() {
+		d.opened(id, h, plugins, conn, answers[2].Index)
+		close(done)
+	})
+	if !ok {
+		return ErrOver
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var results []*pb.Result
+	for _, held := range h.Held {
+		if held.Result != nil {
+			results = append(results, held.Result)
+		}
+	}
+	d.Report(ctx, id, results)
+	return nil
+}
+
+// opened makes the session known, tells the worker what it keeps, and sends
+// again what was leased to it that it never got.
+func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, conn Conn, epoch uint64) {
+	v := d.cfg.Machine.View()
+	for old, s := range d.sessions {
+		if s.agent == h.Agent && old != id {
+			if s.conn != nil {
+				s.conn.Close()
+			}
+			for l := range s.held {
+				if q := d.queues[l.op]; q != nil {
+					d.release(q, l.v)
+				}
+			}
+			delete(d.sessions, old)
+		}
+	}
+	s := &session{id: id, agent: h.Agent, machine: h.Machine, conn: conn, slots: int(h.Slots), plugins: plugins, heard: time.Now(), held: map[lease]struct{}{}}
+	d.sessions[id] = s
+	w := &pb.Welcome{Session: id, Epoch: epoch, TtlMs: d.cfg.TTL.Milliseconds(), HeartbeatMs: (d.cfg.TTL / 5).Milliseconds()}
+	known := map[lease]bool{}
+	for _, held := range h.Held {
+		keep := false
+		if op, u, err := state.ParseTaskID(held.Task); err == nil {
+			if p, ok := v.Plan(op); ok && int(u) < p.Graph.Len() {
+				t := p.Task(u)
+				keep = t.Status.Held() && t.Fence == held.Fence && t.Holder.Session == id
+				known[lease{op, u}] = keep
+			}
+		}
+		w.Verdicts = append(w.Verdicts, &pb.Verdict{Task: held.Task, Fence: held.Fence, Keep: keep})
+	}
+	d.send(s, &pb.LeaderMessage{Welcome: w})
+	for _, op := range v.ActiveOperations() {
+		p, ok := v.Plan(op.ID)
+		q := d.queues[op.ID]
+		if !ok || q == nil {
+			continue
+		}
+		for _, u := range p.Leased(id) {
+			d.release(q, u)
+			d.hold(v, q, u, s).grant(p.Fence(u))
+			if !known[lease{op.ID, u}] {
+				d.resend(v, p, lease{op.ID, u}, s)
+			}
+			if op.Status == model.OpAborting {
+				d.cancel(q, u, p.Fence(u), s, op.Message)
+			}
+		}
+		d.refresh(v, op.ID, nil, true)
+	}
+	d.again = true
+}
+
+// Hear notes a worker's sign of life and answers it.
+func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
+	d.post(func() {
+		s := d.sessions[id]
+		if s == nil {
+			return
+		}
+		s.heard = time.Now()
+		s.leaving = s.leaving || leaving
+		if beat > 0 {
+			d.send(s, &pb.LeaderMessage{Heartbeat: beat})
+		}
+		if s.leaving && len(s.held) == 0 {
+			d.finish(s, "the agent is leaving")
+		}
+	})
+}
+
+// Gone says that nobody is behind a session now. It lives until its TTL ends:
+// its agent may come back.
+func (d *Dispatcher) Gone(id string, conn Conn) {
+	d.post(func() {
+		if s := d.sessions[id]; s != nil && s.conn == conn {
+			s.conn = nil
+			if s.leaving {
+				d.finish(s, "the agent left")
+			}
+		}
+	})
+}
+
+// Live tells which agents have a session with somebody behind it, and how many
+// of their slots are busy.
+func (d *Dispatcher) Live() map[string]int {
+	out := make(chan map[string]int, 1)
+	ok := d.post(func() {
+		m := map[string]int{}
+		for _, s := range d.sessions {
+			if s.conn != nil {
+				m[s.agent] = len(s.held)
+			}
+		}
+		out <- m
+	})
+	if !ok {
+		return nil
+	}
+	select {
+	case m := <-out:
+		return m
+	case <-d.ctx.Done():
+		return nil
+	}
+}
+
+// Tell sends a message to every worker.
+func (d *Dispatcher) Tell(m *pb.LeaderMessage) {
+	d.post(func() {
+		for _, s := range d.sessions {
+			d.send(s, m)
+		}
+	})
+}
+
+// expire ends the sessions that were silent for too long.
+func (d *Dispatcher) expire(now time.Time) {
+	for _, s := range d.sessions {
+		if silent := now.Sub(s.heard); silent > d.cfg.TTL {
+			d.finish(s, fmt.Sprintf("its agent was silent for %s", silent.Round(time.Millisecond)))
+		}
+	}
+}
+
+// finish ends a session in the log, then here.
+func (d *Dispatcher) finish(s *session, reason string) {
+	if s.ending {
+		return
+	}
+	s.ending = true
+	d.cfg.Logger.Info("session ends", "agent", s.agent, "session", s.id, "reason", reason)
+	d.async(func(ctx context.Context) {
+		_, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_EndSession{EndSession: &pb.EndSession{Session: s.id, Reason: reason}}})
+		d.post(func() {
+			s.ending = false
+			if err != nil {
+				return // tried again at the next check, or by the next leader
+			}
+			if s.conn != nil {
+				s.conn.Close()
+			}
+			delete(d.sessions, s.id)
+			v := d.cfg.Machine.View()
+			for l := range s.held {
+				if q := d.queues[l.op]; q != nil {
+					d.release(q, l.v)
+					d.refresh(v, l.op, nil, true)
+				}
+			}
+			d.again = true
+		})
+	})
+}
+
+// send may be called by anybody: a Conn has its own lock.
+func (d *Dispatcher) send(s *session, m *pb.LeaderMessage) {
+	if s != nil && s.conn != nil {
+		s.conn.Send(m)
+	}
+}
+
+func (d *Dispatcher) cancel(q *queue, u uint32, fence uint64, s *session, reason string) {
+	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: state.TaskID(q.op.ID, u), Fence: fence, Reason: reason}}})
+}

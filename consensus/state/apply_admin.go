@@ -1,0 +1,242 @@
+package state
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func refuse(kind error, format string, args ...any) Answer {
+	return Answer{Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+}
+
+// tenant checks that a command's tenant exists. Writes of the mesh itself have
+// none.
+func (a *applier) tenant(name string) error {
+	if get[model.Tenant](a.txn, tTenants, "id", name) == nil {
+		return fmt.Errorf("%w: there is no tenant %q", ErrNotFound, name)
+	}
+	return nil
+}
+
+// latest gives the newest version of a definition, or nil.
+func (a *applier) latest(tenant, kind, name string) *definitionRow {
+	var last *definitionRow
+	each(a.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool { last = r; return true }, tenant, kind, name)
+	return last
+}
+
+func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
+	if err := a.tenant(c.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	// All checks come before the first write: all of it, or nothing.
+	for _, d := range p.Definitions {
+		last := a.latest(c.Tenant, d.Kind, d.Name)
+		if len(d.Body) > 0 && p.CreateOnly && last != nil {
+			return refuse(ErrConflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
+		}
+		if len(d.Body) == 0 && last == nil {
+			return refuse(ErrNotFound, "there is no %s %q", d.Kind, d.Name)
+		}
+	}
+	subject := ""
+	for _, d := range p.Definitions {
+		last := a.latest(c.Tenant, d.Kind, d.Name)
+		subject = d.Kind + "/" + d.Name
+		if len(d.Body) == 0 {
+			var doomed []*definitionRow
+			each(a.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
+				if d.Version == 0 || r.Version == int(d.Version) {
+					doomed = append(doomed, r)
+				}
+				return true
+			}, c.Tenant, d.Kind, d.Name)
+			for _, r := range doomed {
+				a.remove(tDefinitions, r)
+			}
+			a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
+			continue
+		}
+		version := 1
+		if last != nil {
+			version = last.Version + 1
+		}
+		a.put(tDefinitions, &definitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
+		}})
+		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version), Actor: c.Actor})
+	}
+	return Answer{Subject: subject}
+}
+
+func (a *applier) putTenant(c *pb.Command, p *pb.PutTenant) Answer {
+	t := &model.Tenant{}
+	if err := json.Unmarshal(p.Tenant, t); err != nil {
+		return refuse(ErrUnknown, "tenant: %v", err)
+	}
+	if p.CreateOnly && a.tenant(t.Name) == nil {
+		return refuse(ErrConflict, "tenant %q exists", t.Name)
+	}
+	a.put(tTenants, t)
+	a.event(model.Event{Type: "tenant.changed", Tenant: t.Name, Subject: t.Name, Actor: c.Actor})
+	return Answer{Subject: t.Name}
+}
+
+func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
+	if err := a.tenant(name); err != nil {
+		return Answer{Err: err}
+	}
+	var living string
+	each(a.txn, tClusters, "id_prefix", func(cl *model.Cluster) bool {
+		if cl.Status != model.ClusterTerminated {
+			living = cl.ID
+		}
+		return living == ""
+	}, name)
+	if living != "" {
+		return refuse(ErrConflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
+	}
+	a.removeTenantRows(name)
+	a.remove(tTenants, &model.Tenant{Name: name})
+	a.event(model.Event{Type: "tenant.deleted", Tenant: name, Subject: name, Actor: c.Actor})
+	return Answer{Subject: name}
+}
+
+// removeTenantRows removes everything that belonged to a tenant, so that a
+// later tenant of the same name begins with nothing.
+func (a *applier) removeTenantRows(name string) {
+	for _, r := range list[definitionRow](a.txn, tDefinitions, "id_prefix", name) {
+		a.remove(tDefinitions, r)
+	}
+	for _, r := range list[tokenRow](a.txn, tTokens, "id") {
+		if r.Tenant == name {
+			a.remove(tTokens, r)
+		}
+	}
+	for _, o := range list[model.Operation](a.txn, tOperations, "id") {
+		if o.Tenant == name {
+			a.forget(o)
+		}
+	}
+	for _, n := range list[model.Node](a.txn, tNodes, "id_prefix", name) {
+		a.remove(tNodes, n)
+	}
+	for _, c := range list[model.Cluster](a.txn, tClusters, "id_prefix", name) {
+		a.remove(tClusters, c)
+	}
+}
+
+func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {
+	if err := a.tenant(p.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	if get[tokenRow](a.txn, tTokens, "id", p.Id) != nil {
+		return refuse(ErrConflict, "token %q exists", p.Id)
+	}
+	a.put(tTokens, &tokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
+	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
+	return Answer{Subject: p.Id}
+}
+
+func (a *applier) deleteToken(c *pb.Command, id string) Answer {
+	t := get[tokenRow](a.txn, tTokens, "id", id)
+	if t == nil {
+		return refuse(ErrNotFound, "there is no token %q", id)
+	}
+	a.remove(tTokens, t)
+	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: id, Actor: c.Actor})
+	return Answer{Subject: id}
+}
+
+func (a *applier) putPluginTypes(p *pb.PutPluginTypes) Answer {
+	for _, b := range p.Types {
+		var t model.PluginType
+		if err := json.Unmarshal(b, &t); err != nil {
+			return refuse(ErrUnknown, "plugin type: %v", err)
+		}
+		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: t})
+	}
+	return Answer{}
+}
+
+func (a *applier) saveValue(s *pb.SaveValue) Answer {
+	e := a.edit(s.Operation)
+	if e == nil || int(s.Task) >= e.State().Graph.Len() {
+		return refuse(ErrNotFound, "there is no task %s/%d", s.Operation, s.Task)
+	}
+	if !e.State().Status(s.Task).Held() || e.State().Fence(s.Task) != s.Fence {
+		return refuse(ErrStale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
+	}
+	a.put(tValues, &valueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
+	return Answer{}
+}
+
+// part keeps a piece of a large command; the last one makes the command whole
+// and applies it.
+func (a *applier) part(p *pb.Part) Answer {
+	a.put(tParts, &partRow{ID: p.Id, Number: p.Number, Data: p.Data})
+	rows := list[partRow](a.txn, tParts, "id_prefix", p.Id)
+	if p.Number+1 < p.Total {
+		return Answer{}
+	}
+	var data []byte
+	for _, r := range rows {
+		data = append(data, r.Data...)
+		a.remove(tParts, r)
+	}
+	if len(rows) != int(p.Total) {
+		return refuse(ErrStale, "a part of a large command is missing: send it again")
+	}
+	var c pb.Command
+	if err := proto.Unmarshal(data, &c); err != nil || c.Change == nil {
+		return refuse(ErrUnknown, "a large command is damaged: %v", err)
+	}
+	return a.command(&c)
+}
+
+func (a *applier) raise(level uint32) Answer {
+	m := metaRow{ID: "meta"}
+	if old := get[metaRow](a.txn, tMeta, "id", "meta"); old != nil {
+		m = *old
+	}
+	if level > FeatureLevel {
+		return a.halt(fmt.Errorf("%w: the mesh's feature level is %d, this build's %d: upgrade this agent", ErrUnknown, level, FeatureLevel))[0]
+	}
+	m.FeatureLevel = max(m.FeatureLevel, level)
+	a.put(tMeta, &m)
+	return Answer{}
+}
+
+func (a *applier) prune(p *pb.Prune) Answer {
+	for _, id := range p.Operations {
+		if o := get[model.Operation](a.txn, tOperations, "id", id); o != nil && o.Status.Ended() {
+			a.forget(o)
+		}
+	}
+	for _, r := range list[requestRow](a.txn, tRequests, "id") {
+		if r.Time < p.RequestsBeforeMs {
+			a.remove(tRequests, r)
+		}
+	}
+	for _, id := range p.Parts {
+		for _, r := range list[partRow](a.txn, tParts, "id_prefix", id) {
+			a.remove(tParts, r)
+		}
+	}
+	return Answer{}
+}
+
+// forget removes an operation and its plan.
+func (a *applier) forget(o *model.Operation) {
+	delete(a.edits, o.ID)
+	if p := get[planRow](a.txn, tPlans, "id", o.ID); p != nil {
+		a.remove(tPlans, p)
+	}
+	a.remove(tOperations, o)
+}

@@ -1,0 +1,140 @@
+package state
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func (a *applier) putAgent(body []byte) Answer {
+	n := &model.Agent{}
+	if err := json.Unmarshal(body, n); err != nil || n.ID == "" {
+		return refuse(ErrUnknown, "agent: %v", err)
+	}
+	if old := get[model.Agent](a.txn, tAgents, "id", n.ID); old != nil {
+		n.Session, n.Epoch, n.Alive, n.Since = old.Session, old.Epoch, old.Alive, old.Since
+	} else {
+		n.Since = a.now
+	}
+	a.put(tAgents, n)
+	a.batch.Agents = true
+	return Answer{Subject: n.ID}
+}
+
+func (a *applier) removeAgent(id string) Answer {
+	n := get[model.Agent](a.txn, tAgents, "id", id)
+	if n == nil {
+		return refuse(ErrNotFound, "there is no agent %q", id)
+	}
+	if n.Session != "" {
+		a.endSession(n.Session, "the agent left")
+	}
+	a.remove(tAgents, n)
+	a.batch.Agents = true
+	a.event(model.Event{Type: "agent.removed", Subject: n.Name})
+	return Answer{Subject: id}
+}
+
+// openSession gives an agent a new session. The leases it keeps move to it;
+// all others it held are lost.
+func (a *applier) openSession(s *pb.OpenSession) Answer {
+	old := get[model.Agent](a.txn, tAgents, "id", s.Agent)
+	if old == nil {
+		return refuse(ErrNotFound, "there is no agent %q", s.Agent)
+	}
+	if get[sessionRow](a.txn, tSessions, "id", s.Session) != nil {
+		return Answer{Subject: s.Session, Repeated: false}
+	}
+	if old.Session != "" {
+		h := plan.Holder{Session: s.Session, Agent: s.Agent}
+		a.eachHeld(old.Session, func(op *model.Operation, e *plan.Edit, v uint32) {
+			fence := e.State().Fence(v)
+			if slices.Contains(s.Keep, fence) {
+				_ = e.Keep(v, fence, h) // it is held with this fence: just read
+				return
+			}
+			a.lose(op, e, v, "the agent does not know this lease any more")
+		})
+		if row := get[sessionRow](a.txn, tSessions, "id", old.Session); row != nil {
+			a.remove(tSessions, row)
+		}
+	}
+	a.put(tSessions, &sessionRow{ID: s.Session, Agent: s.Agent, Epoch: a.index})
+	n := *old
+	if !n.Alive {
+		n.Since = a.now
+		a.event(model.Event{Type: "agent.changed", Subject: n.Name, Status: "alive"})
+	}
+	n.Session, n.Epoch, n.Alive, n.Left = s.Session, a.index, true, false
+	a.put(tAgents, &n)
+	a.batch.Agents = true
+	return Answer{Subject: s.Session}
+}
+
+// endSession takes a session's leases away and marks its agent dead. Ending a
+// session that is no more does nothing.
+func (a *applier) endSession(id, reason string) Answer {
+	row := get[sessionRow](a.txn, tSessions, "id", id)
+	if row == nil {
+		return Answer{Subject: id}
+	}
+	a.eachHeld(id, func(op *model.Operation, e *plan.Edit, v uint32) { a.lose(op, e, v, reason) })
+	a.remove(tSessions, row)
+	if old := get[model.Agent](a.txn, tAgents, "id", row.Agent); old != nil && old.Session == id {
+		n := *old
+		n.Session, n.Alive, n.Since = "", false, a.now
+		a.put(tAgents, &n)
+		a.batch.Agents = true
+		a.event(model.Event{Type: "agent.changed", Subject: n.Name, Status: "dead", Message: reason})
+	}
+	return Answer{Subject: id}
+}
+
+// eachHeld calls fn for every lease of a session, in a fixed order.
+func (a *applier) eachHeld(session string, fn func(*model.Operation, *plan.Edit, uint32)) {
+	for _, op := range list[model.Operation](a.txn, tOperations, "active", "active") {
+		e := a.edit(op.ID)
+		if e == nil {
+			continue
+		}
+		for _, v := range e.State().Leased(session) {
+			fn(op, e, v)
+		}
+		a.settle(op, e)
+	}
+}
+
+// lose takes one lease away; what the operation wants of the task decides
+// whether it is done again.
+func (a *applier) lose(op *model.Operation, e *plan.Edit, v uint32, reason string) {
+	fence := e.State().Fence(v)
+	end := plan.End{Outcome: "lost", Message: reason}
+	if op.Status == model.OpAborting {
+		e.Cancel(v, end, a.now)
+	} else if n := e.Note(v); n != nil && n.Lost >= maxLost {
+		end.Message = "lost with its agent too often: " + reason
+		_ = e.Fail(v, fence, end, a.now)
+		a.failed(op, e, v, end.Message)
+	} else {
+		_ = e.Lose(v, fence, observed(e.State().Graph.Action[v]), end, a.now)
+	}
+	a.taskEvent(op, e, v)
+}
+
+// maxLost bounds how often a task may be lost with its agent: one that kills
+// every agent it meets must end some day.
+const maxLost = 8
+
+// observed says whether an action must be looked for before it is done again,
+// because doing it twice is not the same as doing it once. The others are
+// idempotent by what providers and automators promise.
+func observed(a model.Action) bool {
+	switch a {
+	case model.Confirm, model.Delete, model.Bootstrap, model.Configure:
+		return false
+	}
+	return true
+}

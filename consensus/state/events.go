@@ -1,0 +1,159 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// ErrGone says that events after the asked index are not kept any more (or the
+// reader was too slow): read the state again and go on from its index.
+var ErrGone = errors.New("the events asked for are not kept any more")
+
+// group is one event, or many of tasks that came to the same status, kept
+// small until somebody reads them.
+type group struct {
+	event model.Event
+	op    *model.Operation
+	graph *plan.Graph
+	tasks []uint32
+}
+
+func (g group) expand(into []model.Event) []model.Event {
+	if g.graph == nil {
+		return append(into, g.event)
+	}
+	for _, v := range g.tasks {
+		ev := g.event
+		describe(&ev, g.op, g.graph, v, g.event.Status)
+		into = append(into, ev)
+	}
+	return into
+}
+
+// describe fills an event about a task.
+func describe(ev *model.Event, op *model.Operation, g *plan.Graph, v uint32, status string) {
+	ev.Type, ev.Tenant, ev.Cluster, ev.Operation = "task.changed", op.Tenant, op.Cluster, op.ID
+	ev.Task, ev.Subject, ev.Status = TaskID(op.ID, v), g.Name(int(v)), status
+}
+
+// Events keeps the latest groups of events in a ring, and wakes readers. It is
+// not part of the replicated state: every voter fills its own from the same
+// log, with the same content.
+type Events struct {
+	mu    sync.Mutex
+	ring  []group
+	next  uint64 // groups published so far
+	floor uint64 // index of the last entry whose events are not all kept
+	index uint64 // index of the last entry published
+	wake  chan struct{}
+}
+
+func newEvents(size int) *Events {
+	return &Events{ring: make([]group, size), wake: make(chan struct{})}
+}
+
+func (e *Events) publish(index uint64, groups []group) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, g := range groups {
+		slot := &e.ring[e.next%uint64(len(e.ring))]
+		if e.next >= uint64(len(e.ring)) {
+			e.floor = slot.event.Index
+		}
+		*slot = g
+		e.next++
+	}
+	e.index = max(e.index, index)
+	close(e.wake)
+	e.wake = make(chan struct{})
+}
+
+// reset forgets everything up to an index: the state was restored.
+func (e *Events) reset(index uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.ring)
+	e.next, e.floor, e.index = 0, index, index
+	close(e.wake)
+	e.wake = make(chan struct{})
+}
+
+// wait gives the last index and a channel that closes with the next change.
+func (e *Events) wait() (uint64, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.index, e.wake
+}
+
+// after gives the groups of entries after index.
+func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if index < e.floor {
+		return nil, 0, nil, fmt.Errorf("%w: they begin after index %d, asked for those after %d", ErrGone, e.floor, index)
+	}
+	size := uint64(len(e.ring))
+	first := e.next - min(e.next, size)
+	// The ring is in order of index: walk back from the newest.
+	from := e.next
+	for from > first && e.ring[(from-1)%size].event.Index > index {
+		from--
+	}
+	out := make([]group, 0, e.next-from)
+	for i := from; i < e.next; i++ {
+		out = append(out, e.ring[i%size])
+	}
+	return out, e.index, e.wake, nil
+}
+
+// Follow gives the events of a tenant (of all where it is "") after an index
+// to fn, in order, until ctx ends, which is no error, or fn fails. Index 0
+// means from now on.
+func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
+	if after == 0 {
+		after, _ = m.events.wait()
+	}
+	for {
+		groups, index, wake, err := m.events.after(after)
+		if err != nil {
+			return err
+		}
+		var out []model.Event
+		for _, g := range groups {
+			if tenant == "" || g.event.Tenant == tenant || g.event.Tenant == "" {
+				out = g.expand(out)
+			}
+		}
+		if len(out) > 0 {
+			if err := fn(out); err != nil {
+				return err
+			}
+		}
+		after = max(after, index)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		}
+	}
+}
+
+// WaitNewer blocks until an entry after index has been applied, or ctx ends.
+func (m *Machine) WaitNewer(ctx context.Context, index uint64) {
+	for {
+		now, wake := m.events.wait()
+		if now > index {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-wake:
+		}
+	}
+}

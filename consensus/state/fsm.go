@@ -1,0 +1,313 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-memdb"
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// FeatureLevel is the highest feature level of log entries that this build
+// understands. Format is the envelope's format.
+const (
+	FeatureLevel = 1
+	Format       = 1
+)
+
+// The refusals of the machine. They come back in Answer.Err, wrapped.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrConflict = errors.New("conflict")
+	ErrQuota    = errors.New("quota exceeded")
+	ErrStale    = errors.New("changed meanwhile")
+	ErrUnknown  = errors.New("not understood")
+)
+
+// Answer is what applying one command gave.
+type Answer struct {
+	Err   error
+	Index uint64
+	// Subject is the id of what the command made or changed.
+	Subject string
+	// Repeated says that the request id was known: nothing was done again.
+	Repeated bool
+	// Refused are the tasks of a Lease or Report that were not accepted.
+	Refused []uint32
+	// Ready are the tasks that a command made leasable, by operation.
+	Ready []uint32
+}
+
+// Machine applies log entries. It implements raft.BatchingFSM. Readers use
+// View, which never waits for it.
+type Machine struct {
+	mu     sync.Mutex // serializes Apply, Restore
+	db     atomic.Pointer[memdb.MemDB]
+	events *Events
+	// watchers are told after each batch; see Watch.
+	wmu      sync.Mutex
+	watchers []func(Batch)
+	halted   atomic.Pointer[haltError]
+	onHalt   func(error)
+}
+
+type haltError struct{ err error }
+
+// Config of a Machine.
+type Config struct {
+	// Events bounds the buffer of events; 0 means 16,384 groups.
+	Events int
+	// OnHalt is told, once, that an entry was not understood and must be: this
+	// build is too old for the mesh, and has stopped applying.
+	OnHalt func(error)
+}
+
+// New gives an empty machine.
+func New(c Config) (*Machine, error) {
+	db, err := memdb.NewMemDB(schema())
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if c.Events == 0 {
+		c.Events = 1 << 14
+	}
+	m := &Machine{events: newEvents(c.Events), onHalt: c.OnHalt}
+	m.db.Store(db)
+	return m, nil
+}
+
+// Batch tells a watcher what a batch of entries changed.
+type Batch struct {
+	// Index is the last entry's.
+	Index uint64
+	// Operations are the operations that the batch touched, with the tasks it
+	// made leasable.
+	Operations map[string][]uint32
+	// Agents says that the list of agents changed.
+	Agents bool
+	// Restored says that everything may have changed.
+	Restored bool
+}
+
+// Watch calls fn after every batch, in order, from the goroutine that applies:
+// fn must not block. The result ends the watch.
+func (m *Machine) Watch(fn func(Batch)) (stop func()) {
+	m.wmu.Lock()
+	defer m.wmu.Unlock()
+	m.watchers = append(m.watchers, fn)
+	at := len(m.watchers) - 1
+	return func() {
+		m.wmu.Lock()
+		defer m.wmu.Unlock()
+		m.watchers[at] = nil
+	}
+}
+
+func (m *Machine) tell(b Batch) {
+	m.wmu.Lock()
+	defer m.wmu.Unlock()
+	for _, fn := range m.watchers {
+		if fn != nil {
+			fn(b)
+		}
+	}
+}
+
+// Apply applies one log entry.
+func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
+
+// ApplyBatch applies entries in one transaction: readers see all of it or
+// nothing. Each response is a []Answer, one for each command.
+func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]any, len(logs))
+	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, batch: Batch{Operations: map[string][]uint32{}}}
+	for i, l := range logs {
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if h := m.halted.Load(); h != nil {
+			out[i] = []Answer{{Err: h.err}}
+			continue
+		}
+		a.index = l.Index
+		a.batch.Index = l.Index
+		out[i] = a.entry(l.Data)
+	}
+	a.flush()
+	a.txn.Commit()
+	m.events.publish(a.batch.Index, a.groups)
+	m.tell(a.batch)
+	return out
+}
+
+// applier applies the entries of one batch.
+type applier struct {
+	m      *Machine
+	txn    *memdb.Txn
+	index  uint64
+	now    int64
+	edits  map[string]*plan.Edit // plans under change, by operation
+	groups []group
+	batch  Batch
+}
+
+func (a *applier) entry(data []byte) []Answer {
+	var e pb.Entry
+	if err := proto.Unmarshal(data, &e); err != nil {
+		return a.halt(fmt.Errorf("%w: log entry %d is damaged: %w", ErrUnknown, a.index, err))
+	}
+	if (e.Format != Format || e.FeatureLevel > FeatureLevel) && e.MustUnderstand {
+		return a.halt(fmt.Errorf("%w: log entry %d has format %d and feature level %d, this build reads format %d and level %d: upgrade this agent", ErrUnknown, a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
+	}
+	a.now = e.NowMs
+	out := make([]Answer, len(e.Commands))
+	for i, c := range e.Commands {
+		if c.Change == nil {
+			if e.MustUnderstand {
+				return a.halt(fmt.Errorf("%w: log entry %d has a command that this build does not know: upgrade this agent", ErrUnknown, a.index))
+			}
+			out[i] = Answer{Index: a.index, Err: fmt.Errorf("%w: command skipped", ErrUnknown)}
+			continue
+		}
+		out[i] = a.command(c)
+		out[i].Index = max(out[i].Index, a.index)
+		if out[i].Repeated {
+			out[i].Index = get[requestRow](a.txn, tRequests, "id", requestKey(c)).Index
+		}
+	}
+	return out
+}
+
+func (a *applier) halt(err error) []Answer {
+	if a.m.halted.CompareAndSwap(nil, &haltError{err}) && a.m.onHalt != nil {
+		go a.m.onHalt(err)
+	}
+	return []Answer{{Err: err}}
+}
+
+func requestKey(c *pb.Command) string {
+	return c.Tenant + "\x00" + c.Actor + "\x00" + c.RequestId
+}
+
+func (a *applier) command(c *pb.Command) Answer {
+	if c.RequestId != "" {
+		if r := get[requestRow](a.txn, tRequests, "id", requestKey(c)); r != nil {
+			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true}
+		}
+	}
+	ans := a.change(c)
+	if c.RequestId != "" && ans.Err == nil && c.GetPart() == nil {
+		a.put(tRequests, &requestRow{Key: requestKey(c), Index: a.index, Subject: ans.Subject, Time: a.now})
+	}
+	return ans
+}
+
+func (a *applier) change(c *pb.Command) Answer {
+	switch ch := c.Change.(type) {
+	case *pb.Command_Report:
+		return a.report(ch.Report)
+	case *pb.Command_Lease:
+		return a.lease(ch.Lease)
+	case *pb.Command_PutDefinitions:
+		return a.putDefinitions(c, ch.PutDefinitions)
+	case *pb.Command_PutTenant:
+		return a.putTenant(c, ch.PutTenant)
+	case *pb.Command_DeleteTenant:
+		return a.deleteTenant(c, ch.DeleteTenant.Name)
+	case *pb.Command_PutToken:
+		return a.putToken(c, ch.PutToken)
+	case *pb.Command_DeleteToken:
+		return a.deleteToken(c, ch.DeleteToken.Id)
+	case *pb.Command_OpenSession:
+		return a.openSession(ch.OpenSession)
+	case *pb.Command_EndSession:
+		return a.endSession(ch.EndSession.Session, ch.EndSession.Reason)
+	case *pb.Command_StartOperation:
+		return a.startOperation(c, ch.StartOperation)
+	case *pb.Command_ControlOperation:
+		return a.control(c, ch.ControlOperation)
+	case *pb.Command_SaveValue:
+		return a.saveValue(ch.SaveValue)
+	case *pb.Command_Part:
+		return a.part(ch.Part)
+	case *pb.Command_PutAgent:
+		return a.putAgent(ch.PutAgent.Agent)
+	case *pb.Command_RemoveAgent:
+		return a.removeAgent(ch.RemoveAgent.Id)
+	case *pb.Command_PutPluginTypes:
+		return a.putPluginTypes(ch.PutPluginTypes)
+	case *pb.Command_Prune:
+		return a.prune(ch.Prune)
+	case *pb.Command_RaiseFeatureLevel:
+		return a.raise(ch.RaiseFeatureLevel.Level)
+	}
+	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
+}
+
+// put inserts a row. The schema is ours and every row has its keys: an error
+// would be a wrong program, and going on would let voters differ.
+func (a *applier) put(table string, row any) {
+	if err := a.txn.Insert(table, row); err != nil {
+		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
+	}
+}
+
+func (a *applier) remove(table string, row any) {
+	if err := a.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
+		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
+	}
+}
+
+// edit gives the plan of an operation to change, kept open until the batch ends.
+func (a *applier) edit(operation string) *plan.Edit {
+	if e, ok := a.edits[operation]; ok {
+		return e
+	}
+	row := get[planRow](a.txn, tPlans, "id", operation)
+	if row == nil {
+		return nil
+	}
+	e := row.State.Edit()
+	a.edits[operation] = e
+	return e
+}
+
+// flush writes the plans that were edited.
+func (a *applier) flush() {
+	for op, e := range a.edits {
+		a.batch.Operations[op] = e.Ready()
+		a.put(tPlans, &planRow{Operation: op, State: e.Done()})
+	}
+	clear(a.edits)
+}
+
+// touch says that an operation changed without its plan.
+func (a *applier) touch(operation string) {
+	if _, ok := a.batch.Operations[operation]; !ok {
+		a.batch.Operations[operation] = nil
+	}
+}
+
+func (a *applier) event(e model.Event) {
+	e.Index, e.Time = a.index, a.now
+	a.groups = append(a.groups, group{event: e})
+}
+
+// Halted gives the reason why this machine stopped applying, or nil.
+func (m *Machine) Halted() error {
+	if h := m.halted.Load(); h != nil {
+		return h.err
+	}
+	return nil
+}
+
+var _ raft.BatchingFSM = (*Machine)(nil)

@@ -1,0 +1,291 @@
+package state
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/go-memdb"
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// A snapshot is a SnapshotHeader and SnapshotRecords, each behind its length
+// (4 bytes, big-endian), then a length of zero and the SHA-256 of all before
+// it. Restoring reads a record by its table and version.
+const (
+	snapshotFormat = 1
+	recordVersion  = 1
+	maxRecord      = 1 << 30
+)
+
+// ErrDamaged says that a snapshot is not whole, or was changed.
+var ErrDamaged = errors.New("the snapshot is damaged")
+
+// Snapshot gives the state of this moment. It costs nothing: tables and plans
+// are copied on write.
+func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.Halted(); err != nil {
+		return nil, fmt.Errorf("no snapshot: %w", err)
+	}
+	v := m.View()
+	return snapshot{v}, nil
+}
+
+type snapshot struct{ view *View }
+
+func (s snapshot) Release() {}
+
+// Persist writes the snapshot.
+func (s snapshot) Persist(sink raft.SnapshotSink) error {
+	if err := s.view.Write(sink); err != nil {
+		return errors.Join(err, sink.Cancel())
+	}
+	return sink.Close()
+}
+
+// planBody is how a plan stands in a snapshot.
+type planBody struct {
+	Operation string
+	Graph     []byte
+	State     []byte
+}
+
+// Write writes the whole state.
+func (v *View) Write(out io.Writer) error {
+	buf := bufio.NewWriterSize(out, 1<<16)
+	w := &recordWriter{w: buf, sum: sha256.New()}
+	w.message(&pb.SnapshotHeader{Format: snapshotFormat, Index: v.index, FeatureLevel: v.FeatureLevel()})
+	// In one order, so that equal states make equal snapshots.
+	for _, name := range slices.Sorted(maps.Keys(schema().Tables)) {
+		it, err := v.txn.Get(name, "id")
+		if err != nil {
+			return err
+		}
+		for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
+			body, err := encodeRow(raw)
+			if err != nil {
+				return fmt.Errorf("snapshot: table %s: %w", name, err)
+			}
+			w.message(&pb.SnapshotRecord{Table: name, Version: recordVersion, Body: body})
+		}
+	}
+	w.end()
+	if w.err != nil {
+		return fmt.Errorf("snapshot: %w", w.err)
+	}
+	return buf.Flush()
+}
+
+func encodeRow(raw any) ([]byte, error) {
+	p, ok := raw.(*planRow)
+	if !ok {
+		return json.Marshal(raw)
+	}
+	state, err := p.State.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(planBody{p.Operation, p.State.Graph.Encode(), state})
+}
+
+type recordWriter struct {
+	w   io.Writer
+	sum hash.Hash
+	err error
+}
+
+func (w *recordWriter) message(m proto.Message) {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		w.err = err
+	}
+	if w.err == nil {
+		head := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
+		w.sum.Write(head)
+		w.sum.Write(b)
+		_, e1 := w.w.Write(head)
+		_, e2 := w.w.Write(b)
+		w.err = errors.Join(e1, e2)
+	}
+}
+
+func (w *recordWriter) end() {
+	if w.err == nil {
+		head := make([]byte, 4)
+		w.sum.Write(head)
+		_, w.err = w.w.Write(append(head, w.sum.Sum(nil)...))
+	}
+}
+
+// Restore replaces the whole state with a snapshot's. Nothing changes when the
+// snapshot is damaged.
+func (m *Machine) Restore(in io.ReadCloser) error {
+	defer in.Close()
+	db, index, err := read(in)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.db.Store(db)
+	m.events.reset(index)
+	m.tell(Batch{Index: index, Restored: true, Agents: true})
+	return nil
+}
+
+// Check reads a snapshot through and tells how many records each table has.
+func Check(in io.Reader) (index uint64, records map[string]int, err error) {
+	db, index, err := read(in)
+	if err != nil {
+		return 0, nil, err
+	}
+	records = map[string]int{}
+	txn := db.Txn(false)
+	for name := range schema().Tables {
+		it, err := txn.Get(name, "id")
+		if err != nil {
+			return 0, nil, err
+		}
+		for raw := it.Next(); raw != nil; raw = it.Next() {
+			records[name]++
+		}
+	}
+	return index, records, nil
+}
+
+func read(in io.Reader) (*memdb.MemDB, uint64, error) {
+	db, err := memdb.NewMemDB(schema())
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &recordReader{r: bufio.NewReaderSize(in, 1<<16), sum: sha256.New()}
+	var h pb.SnapshotHeader
+	if ok, err := r.message(&h); err != nil || !ok {
+		return nil, 0, fmt.Errorf("%w: no header: %w", ErrDamaged, err)
+	}
+	if h.Format != snapshotFormat || h.FeatureLevel > FeatureLevel {
+		return nil, 0, fmt.Errorf("%w: the snapshot has format %d and feature level %d, this build reads format %d and level %d", ErrUnknown, h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
+	}
+	txn := db.Txn(true)
+	for {
+		var rec pb.SnapshotRecord
+		ok, err := r.message(&rec)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if !ok {
+			break
+		}
+		row, err := decodeRow(&rec)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
+		}
+		if err := txn.Insert(rec.Table, row); err != nil {
+			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
+		}
+	}
+	txn.Commit()
+	return db, h.Index, nil
+}
+
+func decodeRow(rec *pb.SnapshotRecord) (any, error) {
+	if rec.Version != recordVersion {
+		return nil, fmt.Errorf("record version %d, this build reads %d", rec.Version, recordVersion)
+	}
+	var row any
+	switch rec.Table {
+	case tTenants:
+		row = &model.Tenant{}
+	case tTokens:
+		row = &tokenRow{}
+	case tDefinitions:
+		row = &definitionRow{}
+	case tPluginTypes:
+		row = &pluginRow{}
+	case tAgents:
+		row = &model.Agent{}
+	case tSessions:
+		row = &sessionRow{}
+	case tClusters:
+		row = &model.Cluster{}
+	case tNodes:
+		row = &model.Node{}
+	case tOperations:
+		row = &model.Operation{}
+	case tPlans:
+		return decodePlan(rec.Body)
+	case tRequests:
+		row = &requestRow{}
+	case tParts:
+		row = &partRow{}
+	case tValues:
+		row = &valueRow{}
+	case tMeta:
+		row = &metaRow{}
+	default:
+		return nil, errors.New("no such table")
+	}
+	return row, json.Unmarshal(rec.Body, row)
+}
+
+func decodePlan(body []byte) (any, error) {
+	var p planBody
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, err
+	}
+	g, err := plan.DecodeGraph(p.Graph)
+	if err != nil {
+		return nil, err
+	}
+	s, err := plan.DecodeState(g, p.State)
+	return &planRow{Operation: p.Operation, State: s}, err
+}
+
+type recordReader struct {
+	r   io.Reader
+	sum hash.Hash
+}
+
+// message reads the next record, or checks the sum at the end and gives false.
+func (r *recordReader) message(m proto.Message) (bool, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r.r, head[:]); err != nil {
+		return false, fmt.Errorf("it ends too soon: %w", err)
+	}
+	r.sum.Write(head[:])
+	n := binary.BigEndian.Uint32(head[:])
+	if n == 0 {
+		var want [sha256.Size]byte
+		if _, err := io.ReadFull(r.r, want[:]); err != nil {
+			return false, fmt.Errorf("it ends without its sum: %w", err)
+		}
+		if [sha256.Size]byte(r.sum.Sum(nil)) != want {
+			return false, errors.New("the sum does not fit")
+		}
+		return false, nil
+	}
+	if n > maxRecord {
+		return false, fmt.Errorf("a record of %d bytes", n)
+	}
+	// Read before trusting the length with memory.
+	b, err := io.ReadAll(io.LimitReader(r.r, int64(n)))
+	if err != nil || len(b) != int(n) {
+		return false, fmt.Errorf("it ends within a record: %w", err)
+	}
+	r.sum.Write(b)
+	return true, proto.Unmarshal(b, m)
+}

@@ -1,0 +1,372 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// View is the state at one moment. Rows it gives are shared: nobody changes
+// them.
+type View struct {
+	txn   *memdb.Txn
+	index uint64
+}
+
+// View gives the state as it is now.
+func (m *Machine) View() *View {
+	// The index is read first: a view may be newer than it says, never older.
+	index, _ := m.events.wait()
+	return &View{txn: m.db.Load().Txn(false), index: index}
+}
+
+// TaskID makes a task's id from its operation's and its vertex.
+func TaskID(operation string, v uint32) string {
+	return operation + "/" + strconv.FormatUint(uint64(v), 10)
+}
+
+// ParseTaskID takes a task's id apart.
+func ParseTaskID(id string) (operation string, v uint32, err error) {
+	op, num, ok := strings.Cut(id, "/")
+	n, perr := strconv.ParseUint(num, 10, 32)
+	if !ok || perr != nil || op == "" {
+		return "", 0, fmt.Errorf("%q is not a task's id: it is an operation's id, a slash and a number", id)
+	}
+	return op, uint32(n), nil
+}
+
+// Index is that of the last entry that the view is sure to hold.
+func (v *View) Index() uint64 { return v.index }
+
+// FeatureLevel is the mesh's.
+func (v *View) FeatureLevel() uint32 {
+	if m := get[metaRow](v.txn, tMeta, "id", "meta"); m != nil {
+		return m.FeatureLevel
+	}
+	return 0
+}
+
+func values[T any](in []*T) []T {
+	out := make([]T, len(in))
+	for i, p := range in {
+		out[i] = *p
+	}
+	return out
+}
+
+// Tenants gives all tenants, by name.
+func (v *View) Tenants() []model.Tenant { return values(list[model.Tenant](v.txn, tTenants, "id")) }
+
+// Tenant finds a tenant by name.
+func (v *View) Tenant(name string) (model.Tenant, bool) {
+	return found[model.Tenant](v.txn, tTenants, name)
+}
+
+func found[T any](txn *memdb.Txn, table string, args ...any) (T, bool) {
+	if r := get[T](txn, table, "id", args...); r != nil {
+		return *r, true
+	}
+	var zero T
+	return zero, false
+}
+
+// Tokens gives a tenant's tokens, or all where tenant is "".
+func (v *View) Tokens(tenant string) []model.Token {
+	var out []model.Token
+	each(v.txn, tTokens, "id", func(t *tokenRow) bool {
+		if tenant == "" || t.Tenant == tenant {
+			out = append(out, t.Token)
+		}
+		return true
+	})
+	return out
+}
+
+// TokenByHash finds a token by its SHA-256 in hexadecimal.
+func (v *View) TokenByHash(hash string) (model.Token, bool) {
+	if t := get[tokenRow](v.txn, tTokens, "hash", hash); t != nil {
+		return t.Token, true
+	}
+	return model.Token{}, false
+}
+
+// Definitions gives the latest version of each definition of a kind, by name.
+func (v *View) Definitions(tenant string, kind model.Kind) []model.StoredDefinition {
+	var out []model.StoredDefinition
+	each(v.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
+		if n := len(out); n > 0 && out[n-1].Name == r.Name {
+			out[n-1] = r.StoredDefinition
+		} else {
+			out = append(out, r.StoredDefinition)
+		}
+		return true
+	}, tenant, string(kind))
+	slices.SortFunc(out, func(a, b model.StoredDefinition) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Versions gives every version of one definition, oldest first.
+func (v *View) Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition {
+	var out []model.StoredDefinition
+	each(v.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
+		out = append(out, r.StoredDefinition)
+		return true
+	}, tenant, string(kind), name)
+	return out
+}
+
+// Definition gives one version of a definition; 0 means the latest.
+func (v *View) Definition(tenant string, kind model.Kind, name string, version int) (model.StoredDefinition, bool) {
+	all := v.Versions(tenant, kind, name)
+	for i := len(all) - 1; i >= 0; i-- {
+		if version == 0 || all[i].Version == version {
+			return all[i], true
+		}
+	}
+	return model.StoredDefinition{}, false
+}
+
+// Clusters gives a tenant's clusters, by id; of all tenants where it is "".
+func (v *View) Clusters(tenant string) []*model.Cluster {
+	if tenant == "" {
+		return list[model.Cluster](v.txn, tClusters, "id")
+	}
+	return list[model.Cluster](v.txn, tClusters, "id_prefix", tenant)
+}
+
+// Cluster finds a cluster by id, or by name: the living one, or else the
+// latest that had it.
+func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
+	if c := get[model.Cluster](v.txn, tClusters, "id", tenant, idOrName); c != nil {
+		return c, true
+	}
+	var best *model.Cluster
+	each(v.txn, tClusters, "name", func(c *model.Cluster) bool {
+		if best == nil || c.Status != model.ClusterTerminated || (best.Status == model.ClusterTerminated && c.CreatedAt > best.CreatedAt) {
+			best = c
+		}
+		return true
+	}, tenant, idOrName)
+	return best, best != nil
+}
+
+// Nodes gives a cluster's nodes by number; of all clusters where it is "".
+// What a running operation did to a node is in the node already.
+func (v *View) Nodes(tenant, cluster string) []*model.Node {
+	var out []*model.Node
+	if cluster == "" {
+		out = list[model.Node](v.txn, tNodes, "id_prefix", tenant)
+	} else {
+		out = list[model.Node](v.txn, tNodes, "cluster", tenant, cluster)
+	}
+	slices.SortFunc(out, func(a, b *model.Node) int {
+		if c := strings.Compare(a.Cluster, b.Cluster); c != 0 {
+			return c
+		}
+		return a.Number - b.Number
+	})
+	return out
+}
+
+// Node finds a node by id.
+func (v *View) Node(tenant, id string) (*model.Node, bool) {
+	n := get[model.Node](v.txn, tNodes, "id", tenant, id)
+	return n, n != nil
+}
+
+// Values gives what plugins keep about a node.
+func (v *View) Values(node string) map[string][]byte {
+	out := map[string][]byte{}
+	each(v.txn, tValues, "id_prefix", func(r *valueRow) bool { out[r.Key] = r.Value; return true }, node)
+	return out
+}
+
+// Operations gives operations, newest first: of a cluster, of a tenant where
+// cluster is "", of all where tenant is "" too.
+func (v *View) Operations(tenant, cluster string) []*model.Operation {
+	var out []*model.Operation
+	each(v.txn, tOperations, "id", func(o *model.Operation) bool {
+		if (tenant == "" || o.Tenant == tenant) && (cluster == "" || o.Cluster == cluster) {
+			out = append(out, o)
+		}
+		return true
+	})
+	slices.SortStableFunc(out, func(a, b *model.Operation) int {
+		if a.CreatedAt != b.CreatedAt {
+			return int(max(-1, min(1, b.CreatedAt-a.CreatedAt)))
+		}
+		return strings.Compare(b.ID, a.ID)
+	})
+	return out
+}
+
+// ActiveOperations gives the operations that have not ended.
+func (v *View) ActiveOperations() []*model.Operation {
+	return list[model.Operation](v.txn, tOperations, "active", "active")
+}
+
+// Operation finds an operation; tenant "" means any.
+func (v *View) Operation(tenant, id string) (*model.Operation, bool) {
+	o := get[model.Operation](v.txn, tOperations, "id", id)
+	if o == nil || (tenant != "" && o.Tenant != tenant) {
+		return nil, false
+	}
+	return o, true
+}
+
+// Plan gives the state of an operation's plan.
+func (v *View) Plan(operation string) (*plan.State, bool) {
+	p := get[planRow](v.txn, tPlans, "id", operation)
+	if p == nil {
+		return nil, false
+	}
+	return p.State, true
+}
+
+// Progress counts an operation's tasks.
+func (v *View) Progress(tenant, operation string) model.Progress {
+	out := model.Progress{Counts: map[string]int{}}
+	if _, ok := v.Operation(tenant, operation); !ok {
+		return out
+	}
+	s, ok := v.Plan(operation)
+	if !ok {
+		return out
+	}
+	for st := range model.TaskStatuses {
+		if n := s.Count(model.TaskStatus(st)); n > 0 {
+			out.Counts[model.TaskStatus(st).String()] = n
+			out.Total += n
+		}
+	}
+	out.Done = s.Count(model.TaskSucceeded)
+	return out
+}
+
+// Tasks gives an operation's tasks in order, optionally of one status, from
+// offset on, at most limit (0: all); and how many there are.
+func (v *View) Tasks(tenant, operation, status string, offset, limit int) ([]model.Task, int) {
+	op, ok := v.Operation(tenant, operation)
+	if !ok {
+		return nil, 0
+	}
+	s, ok := v.Plan(operation)
+	if !ok {
+		return nil, 0
+	}
+	hosts := map[string]string{}
+	for _, n := range v.Nodes(op.Tenant, op.Cluster) {
+		hosts[n.ID] = n.Hostname
+	}
+	var out []model.Task
+	total := 0
+	for u := range s.Graph.Len() {
+		if s.Graph.Action[u] == model.Barrier || (status != "" && s.Status(uint32(u)).String() != status) {
+			continue
+		}
+		total++
+		if total > offset && (limit == 0 || len(out) < limit) {
+			out = append(out, v.task(op, s, uint32(u), hosts))
+		}
+	}
+	return out, total
+}
+
+// Task finds one task by its id.
+func (v *View) Task(tenant, id string) (model.Task, bool) {
+	opID, u, err := ParseTaskID(id)
+	if err != nil {
+		return model.Task{}, false
+	}
+	op, ok := v.Operation(tenant, opID)
+	if !ok {
+		return model.Task{}, false
+	}
+	s, ok := v.Plan(opID)
+	if !ok || int(u) >= s.Graph.Len() || s.Graph.Action[u] == model.Barrier {
+		return model.Task{}, false
+	}
+	hosts := map[string]string{}
+	if n, ok := v.Node(op.Tenant, s.Graph.NodeID(int(u))); ok {
+		hosts[n.ID] = n.Hostname
+	}
+	return v.task(op, s, u, hosts), true
+}
+
+func (v *View) task(op *model.Operation, s *plan.State, u uint32, hosts map[string]string) model.Task {
+	t := s.Task(u)
+	node := s.Graph.NodeID(int(u))
+	out := model.Task{
+		ID: TaskID(op.ID, u), Operation: op.ID, Cluster: op.Cluster, Node: node, Hostname: hosts[node],
+		Service: s.Graph.ServiceName(int(u)), Action: s.Graph.Action[u], Status: t.Status, Attempt: t.Attempt,
+		Fence: t.Fence, Agent: v.agentName(t.Holder.Agent), LeasedAt: t.LeasedAt, EndedAt: t.EndedAt,
+	}
+	if n := t.Note; n != nil {
+		out.RetryAt, out.Adopted = n.RetryAt, n.Adopted
+		for _, a := range n.History {
+			out.Attempts = append(out.Attempts, model.TaskAttempt{Number: a.Number, Fence: a.Fence, Agent: v.agentName(a.Agent), Outcome: a.Outcome, Message: a.Message, Log: a.LogTail, Leased: a.Leased, Ended: a.Ended})
+			out.Message = a.Message
+		}
+	}
+	if t.Attempt > 0 && (t.Status.Held() || t.Status == model.TaskSucceeded) {
+		out.Attempts = append(out.Attempts, model.TaskAttempt{Number: t.Attempt, Fence: t.Fence, Agent: out.Agent, Outcome: t.Status.String(), Leased: t.LeasedAt, Ended: t.EndedAt})
+		if t.Status == model.TaskSucceeded {
+			out.Message = ""
+		}
+	}
+	return out
+}
+
+func (v *View) agentName(id string) string {
+	if a := get[model.Agent](v.txn, tAgents, "id", id); a != nil {
+		return a.Name
+	}
+	return id
+}
+
+// Agents gives the list of record, by id.
+func (v *View) Agents() []model.Agent { return values(list[model.Agent](v.txn, tAgents, "id")) }
+
+// Agent finds an agent by id.
+func (v *View) Agent(id string) (model.Agent, bool) { return found[model.Agent](v.txn, tAgents, id) }
+
+// Session gives the agent that has a session.
+func (v *View) Session(id string) (agent string, ok bool) {
+	s := get[sessionRow](v.txn, tSessions, "id", id)
+	if s == nil {
+		return "", false
+	}
+	return s.Agent, true
+}
+
+// Sessions gives all sessions and their agents.
+func (v *View) Sessions() map[string]string {
+	out := map[string]string{}
+	each(v.txn, tSessions, "id", func(s *sessionRow) bool { out[s.ID] = s.Agent; return true })
+	return out
+}
+
+// PluginTypes gives what agents offer, by key.
+func (v *View) PluginTypes() []model.PluginType {
+	var out []model.PluginType
+	each(v.txn, tPluginTypes, "id", func(r *pluginRow) bool { out = append(out, r.Type); return true })
+	return out
+}
+
+// Parts gives the ids of large commands that are not whole.
+func (v *View) Parts() []string {
+	var out []string
+	each(v.txn, tParts, "id", func(r *partRow) bool {
+		if len(out) == 0 || out[len(out)-1] != r.ID {
+			out = append(out, r.ID)
+		}
+		return true
+	})
+	return out
+}
