@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// tour prints what the demo does, for someone who has never seen Coopr.
+type tour struct {
+	out    io.Writer
+	colour bool
+	step   int
+}
+
+// newTour writes to stdout, in colour only on a terminal.
+func newTour() *tour {
+	info, err := os.Stdout.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	return &tour{out: os.Stdout, colour: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+func (t *tour) paint(code, s string) string {
+	if !t.colour {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// chapter begins the next step.
+func (t *tour) chapter(title string) {
+	t.step++
+	fmt.Fprintf(t.out, "\n%s %s\n", t.paint("36;1", fmt.Sprintf("%d.", t.step)), t.paint("1", title))
+}
+
+// say tells something, in short lines.
+func (t *tour) say(format string, a ...any) {
+	fmt.Fprintf(t.out, "   %s\n", fmt.Sprintf(format, a...))
+}
+
+// command shows a command that the reader could type.
+func (t *tour) command(words ...string) {
+	fmt.Fprintf(t.out, "\n   %s\n", t.paint("32", "$ "+strings.Join(words, " ")))
+}
+
+// quote shows the output of something, set in.
+func (t *tour) quote(text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
+		fmt.Fprintf(t.out, "   %s %s\n", t.paint("2", "│"), strings.TrimRight(line, "\n"))
+	}
+}
