@@ -1,20 +1,41 @@
 package model
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Fault is one thing wrong with an input, at a path such as
 // "services[2].provisioner.actions.install.type".
 type Fault struct {
+	// Subject is the file or the definition that the fault is in, such as
+	// "clustertemplates/lamp"; empty where there is only one.
+	Subject string `json:"subject,omitempty"`
 	Path    string `json:"path,omitempty"`
+	// Line of the text, from 1; 0 where there is no text.
+	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
-// Error gives "path: message".
+// Error gives "subject, line n: path: message", less what is not known.
 func (f *Fault) Error() string {
-	if f.Path == "" {
-		return f.Message
+	var b strings.Builder
+	b.WriteString(f.Subject)
+	if f.Line > 0 {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "line %d", f.Line)
 	}
-	return f.Path + ": " + f.Message
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	if f.Path != "" {
+		b.WriteString(f.Path)
+		b.WriteString(": ")
+	}
+	b.WriteString(f.Message)
+	return b.String()
 }
 
 // Faults are all the things wrong with one input.
@@ -39,3 +60,26 @@ func (fs Faults) Err() error {
 
 // Add appends a fault.
 func (fs *Faults) Add(path, message string) { *fs = append(*fs, &Fault{Path: path, Message: message}) }
+
+// addf appends a fault whose message is formatted.
+func (fs *Faults) addf(path, format string, args ...any) { fs.Add(path, fmt.Sprintf(format, args...)) }
+
+// about names the subject of every fault that has none yet.
+func (fs Faults) about(subject string) Faults {
+	for _, f := range fs {
+		if f.Subject == "" {
+			f.Subject = subject
+		}
+	}
+	return fs
+}
+
+// has says whether there is a fault at the path or at a place above it.
+func (fs Faults) has(path string) bool {
+	for _, f := range fs {
+		if f.Path == path || strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {
+			return true
+		}
+	}
+	return false
+}

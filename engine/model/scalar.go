@@ -32,8 +32,16 @@ type Millis int64
 
 // UnmarshalJSON reads a number of milliseconds, or a number with s, m, h or d.
 func (m *Millis) UnmarshalJSON(b []byte) error {
-	s := strings.Trim(string(b), `"`)
-	unit := int64(1)
+	v, err := ParseMillis(strings.Trim(string(b), `"`))
+	if err == nil {
+		*m = v
+	}
+	return err
+}
+
+// ParseMillis reads "1500" (milliseconds), "10s", "15m", "2h" or "3d".
+func ParseMillis(text string) (Millis, error) {
+	s, unit := text, int64(1)
 	if n := len(s); n > 0 {
 		switch s[n-1] {
 		case 's':
@@ -50,11 +58,23 @@ func (m *Millis) UnmarshalJSON(b []byte) error {
 		}
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return fmt.Errorf("%s is not a duration: write milliseconds, or a whole number with s, m, h or d, such as \"2h\"", b)
+	if err != nil || n < 0 || n > math.MaxInt64/unit || s[0] == '+' {
+		return 0, fmt.Errorf("%q is not a duration: write milliseconds, or a whole number with s, m, h or d, such as \"2h\"", text)
 	}
-	*m = Millis(n * unit)
-	return nil
+	return Millis(n * unit), nil
+}
+
+// String gives the duration in the largest unit that needs no fraction: "2h".
+func (m Millis) String() string {
+	for _, u := range []struct {
+		ms   int64
+		name string
+	}{{86_400_000, "d"}, {3_600_000, "h"}, {60_000, "m"}, {1000, "s"}} {
+		if m != 0 && int64(m)%u.ms == 0 {
+			return strconv.FormatInt(int64(m)/u.ms, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(m), 10) + "ms"
 }
 
 var (

@@ -1,0 +1,472 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math/big"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+)
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// CheckName says what is wrong with a name; "" when it is right
+// (spec/coopr.md 3: [\w.-]+, shorter than 256).
+func CheckName(name string) string {
+	switch {
+	case name == "":
+		return "is missing: give a name of letters, digits, '.', '_' and '-'"
+	case len(name) > 255:
+		return fmt.Sprintf("is %d characters long: at most 255 are allowed", len(name))
+	case name == "." || name == "..":
+		return fmt.Sprintf("%q means a folder: choose another name", name)
+	case !nameRule.MatchString(name):
+		var bad []string
+		for _, r := range name {
+			if q := fmt.Sprintf("%q", string(r)); !nameRule.MatchString(string(r)) && !slices.Contains(bad, q) {
+				bad = append(bad, q)
+			}
+		}
+		return fmt.Sprintf("%q contains %s: only letters, digits, '.', '_' and '-' are allowed", shorten(name), strings.Join(bad[:min(len(bad), 5)], ", "))
+	}
+	return ""
+}
+
+// serviceActions are the keys a service's provisioner.actions may have.
+var serviceActions = []string{"install", "remove", "initialize", "configure", "start", "stop", "check"}
+
+// pluginVerbs are the verbs whose repetition a plugin type may describe.
+var pluginVerbs = []string{"create", "confirm", "delete", "observe", "bootstrap", "install", "remove", "initialize", "configure", "start", "stop", "check"}
+
+// check gives what is wrong with a definition by itself, whatever else there
+// is. Paths are those of the definition; lines are the caller's to find.
+func check(d Definition) Faults {
+	var fs Faults
+	base := d.base()
+	if d.Value == nil {
+		return nil
+	}
+	if why := CheckName(base.Name); why != "" {
+		fs.Add("name", why)
+	}
+	switch v := d.Value.(type) {
+	case *Provider:
+		if v.ProviderType == "" {
+			fs.Add("providertype", "is missing: name the plugin that makes the machines, such as \"local\" or \"ssh\"")
+		}
+	case *HardwareType:
+		checkProviderMap(&fs, v.ProviderMap, "flavor", "hardware")
+	case *ImageType:
+		checkProviderMap(&fs, v.ProviderMap, "image", "image")
+	case *Service:
+		checkService(&fs, v)
+	case *ClusterTemplate:
+		checkTemplate(&fs, v)
+	case *PartialTemplate:
+		checkTemplate(&fs, &v.ClusterTemplate)
+	case *PluginType:
+		checkPluginType(&fs, v)
+	}
+	return fs
+}
+
+func checkProviderMap(fs *Faults, entries map[string]map[string]any, key, what string) {
+	if len(entries) == 0 {
+		fs.addf("providermap", "is missing: say under each provider's name what it calls this %s, such as {\"my-provider\": {%q: \"…\"}}", what, key)
+		return
+	}
+	for _, provider := range sorted(entries) {
+		path := "providermap." + provider + "." + key
+		switch value := entries[provider][key].(type) {
+		case string:
+			if value == "" {
+				fs.Add(path, "is empty")
+			}
+		case nil:
+			fs.addf(path, "is missing: without it this %s type cannot be used with provider %s", what, provider)
+		default:
+			fs.Add(path, "must be a text")
+		}
+	}
+}
+
+func checkService(fs *Faults, s *Service) {
+	names := func(path string, list []string) {
+		seen := map[string]int{}
+		for i, n := range list {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if n == "" {
+				fs.Add(at, "is empty: name a service, or take the entry away")
+			} else if n == s.Name && path != "dependencies.provides" {
+				fs.addf(at, "is the service %s itself: take it away", n)
+			}
+			seen[n]++
+		}
+	}
+	d := s.Dependencies
+	names("dependencies.provides", d.Provides)
+	names("dependencies.conflicts", d.Conflicts)
+	names("dependencies.install.requires", d.Install.Requires)
+	names("dependencies.install.uses", d.Install.Uses)
+	names("dependencies.runtime.requires", d.Runtime.Requires)
+	names("dependencies.runtime.uses", d.Runtime.Uses)
+	for i, c := range d.Conflicts {
+		if slices.Contains(d.Install.Requires, c) || slices.Contains(d.Runtime.Requires, c) {
+			fs.addf(fmt.Sprintf("dependencies.conflicts[%d]", i), "%s is required and excluded at once: keep one", c)
+		}
+	}
+	for _, key := range sorted(s.Provisioner.Actions) {
+		a := s.Provisioner.Actions[key]
+		path := "provisioner.actions." + key
+		if !slices.Contains(serviceActions, key) {
+			hint := didYouMean(key, serviceActions)
+			if hint == "" {
+				hint = ": it must be one of " + strings.Join(serviceActions, ", ")
+			}
+			fs.Add(path, "there is no such action"+hint)
+		}
+		if a.Type == "" {
+			fs.Add(path+".type", "is missing: name the automator that carries the action out, such as \"shell\"")
+		}
+		if a.Timeout != "" {
+			if t, err := time.ParseDuration(a.Timeout); err != nil || t <= 0 {
+				fs.addf(path+".timeout", "must be a duration such as \"10m\" or \"90s\", but is %q", shorten(a.Timeout))
+			}
+		}
+	}
+	if r := s.Resources; r != nil {
+		for _, x := range []struct {
+			key   string
+			value float64
+		}{{"vcpu", r.VCPU}, {"ram", r.RAM}, {"disk", r.Disk}} {
+			if x.value < 0 {
+				fs.Add("resources."+x.key, "must not be negative")
+			}
+		}
+	}
+	if s.Spread != "" && s.Spread != "zone" && s.Spread != "host" {
+		fs.addf("spread", "must be \"zone\" or \"host\", but is %q", shorten(s.Spread))
+	}
+	checkLinks(fs, s.Links)
+}
+
+func checkLinks(fs *Faults, links []Link) {
+	seen := map[Link]int{}
+	for i, l := range links {
+		path := fmt.Sprintf("links[%d]", i)
+		if l.Label == "" {
+			fs.Add(path+".label", "is missing: say what the link shows")
+		}
+		if l.URL == "" {
+			fs.Add(path+".url", "is missing")
+		}
+		if first, twice := seen[l]; twice {
+			fs.addf(path, "is the same link as links[%d]: keep one", first)
+		} else {
+			seen[l] = i
+		}
+	}
+}
+
+func checkTemplate(fs *Faults, t *ClusterTemplate) {
+	seen := map[string]int{}
+	for i, s := range t.Defaults.Services {
+		path := fmt.Sprintf("defaults.services[%d]", i)
+		if s.Name == "" {
+			fs.Add(path, "is missing its name")
+		} else if first, twice := seen[s.Name]; twice {
+			fs.addf(path, "%s is already named at defaults.services[%d]: keep one", s.Name, first)
+		} else {
+			seen[s.Name] = i
+		}
+	}
+	if why := CheckDNSSuffix(t.Defaults.DNSSuffix); why != "" {
+		fs.Add("defaults.dnsSuffix", why)
+	}
+	for _, name := range sorted(t.Constraints.Services) {
+		c := t.Constraints.Services[name]
+		checkQuantities(fs, "constraints.services."+name+".quantities", c.Quantities)
+		for i, r := range c.Requires {
+			path := fmt.Sprintf("constraints.services.%s.requires[%d]", name, i)
+			switch {
+			case r.Service == "":
+				fs.Add(path+".service", "is missing")
+			case r.Service == name:
+				fs.Add(path+".service", "is the service itself: use quantities.min")
+			}
+			if r.Min < 0 {
+				fs.Add(path+".min", "must not be negative")
+			}
+		}
+	}
+	checkBounds(fs, "constraints.size", "nodes", t.Constraints.Size, 1)
+	checkLayout(fs, t.Constraints)
+	checkLease(fs, t.Administration.LeaseDuration)
+	checkLinks(fs, t.Links)
+	if t.Extends != nil {
+		switch t.Extends.Name {
+		case "":
+			fs.Add("extends.name", "is missing: name the template to extend, or take \"extends\" away")
+		case t.Name:
+			fs.Add("extends", "is the template itself")
+		}
+	}
+	for i, r := range t.Includes {
+		if r.Name == "" {
+			fs.addf(fmt.Sprintf("includes[%d].name", i), "is missing: name a partial template")
+		}
+	}
+}
+
+func checkBounds(fs *Faults, path, what string, s *Size, least int) {
+	if s == nil {
+		return
+	}
+	if s.Min != nil && int(*s.Min) < 0 {
+		fs.Add(path+".min", "must not be negative")
+	}
+	if s.Max != nil && int(*s.Max) < least {
+		fs.addf(path+".max", "must be at least %d", least)
+	}
+	if s.Min != nil && s.Max != nil && *s.Min > *s.Max {
+		fs.addf(path, "min %d is more than max %d: no number of %s can be right", *s.Min, *s.Max, what)
+	}
+	if s.Min != nil && int(*s.Min) > MaxClusterSize {
+		fs.addf(path+".min", "is %d, but a cluster may have at most %d nodes", *s.Min, MaxClusterSize)
+	}
+}
+
+func checkQuantities(fs *Faults, path string, q Quantities) {
+	checkBounds(fs, path, "nodes", &Size{Min: q.Min, Max: q.Max}, 0)
+	if q.Step != nil {
+		switch {
+		case *q.Step < 1:
+			fs.Add(path+".step", "must be at least 1")
+		case q.Max != nil && *q.Max > 0 && *q.Step > *q.Max && q.Min != nil && *q.Min > 0:
+			fs.addf(path+".step", "no multiple of %d is between min %d and max %d", *q.Step, *q.Min, *q.Max)
+		case q.Odd && *q.Step%2 == 0:
+			fs.addf(path+".step", "a multiple of %d is never odd: change step, or take \"odd\" away", *q.Step)
+		}
+	}
+	if q.Odd && q.Max != nil && *q.Max == 0 {
+		fs.Add(path+".odd", "0 is not odd: change max, or take \"odd\" away")
+	}
+	if q.Ratio == nil {
+		return
+	}
+	bound := func(key, text string) *big.Rat {
+		if text == "" {
+			return nil
+		}
+		r, ok := ParseRatio(text)
+		if !ok {
+			fs.addf(path+".ratio."+key, "must be a share of the nodes from 0 to 1 such as 0.25, but is %s", shorten(text))
+			return nil
+		}
+		return r
+	}
+	low, high := bound("min", q.Ratio.Min.String()), bound("max", q.Ratio.Max.String())
+	if low != nil && high != nil && low.Cmp(high) > 0 {
+		fs.addf(path+".ratio", "min %s is more than max %s", q.Ratio.Min, q.Ratio.Max)
+	}
+}
+
+// ParseRatio reads a decimal share from 0 to 1 exactly.
+func ParseRatio(text string) (*big.Rat, bool) {
+	if !validNumber(text) || len(text) > 40 || strings.ContainsAny(text, "eE") {
+		return nil, false
+	}
+	r, ok := new(big.Rat).SetString(text)
+	if !ok || r.Sign() < 0 || r.Cmp(big.NewRat(1, 1)) > 0 {
+		return nil, false
+	}
+	return r, true
+}
+
+// checkLayout looks for sets of services that must and must not share a node.
+func checkLayout(fs *Faults, c Constraints) {
+	empty := func(kind string, sets [][]string) {
+		for i, set := range sets {
+			if slices.Contains(set, "") {
+				fs.addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "contains an empty name")
+			}
+			if len(set) == 0 {
+				fs.addf(fmt.Sprintf("constraints.layout.%s[%d]", kind, i), "is empty: name at least two services, or take it away")
+			}
+		}
+	}
+	empty("mustcoexist", c.Layout.MustCoexist)
+	empty("cantcoexist", c.Layout.CantCoexist)
+	for i, cant := range c.Layout.CantCoexist {
+		set := unique(cant)
+		if len(set) == 1 {
+			fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "names only %s, which can then be on no node: name at least two services", set[0])
+		}
+		if len(set) < 2 {
+			continue
+		}
+		for j, must := range c.Layout.MustCoexist {
+			if containsAll(must, set) {
+				fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "%s may not share a node, but constraints.layout.mustcoexist[%d] says that they must: remove one of the two", list(set), j)
+			}
+		}
+	}
+	for j, must := range c.Layout.MustCoexist {
+		set := unique(must)
+		for x := range set {
+			for y := x + 1; y < len(set); y++ {
+				a, b := c.Services[set[x]], c.Services[set[y]]
+				path := fmt.Sprintf("constraints.layout.mustcoexist[%d]", j)
+				for _, k := range []struct {
+					key  string
+					a, b []string
+				}{{"hardwaretypes", a.HardwareTypes, b.HardwareTypes}, {"imagetypes", a.ImageTypes, b.ImageTypes}} {
+					if len(k.a) > 0 && len(k.b) > 0 && !slices.ContainsFunc(k.a, func(n string) bool { return slices.Contains(k.b, n) }) {
+						fs.addf(path, "%s and %s must share a node, but no %s is allowed to both: change constraints.services.%s.%s", set[x], set[y], strings.TrimSuffix(k.key, "s"), set[x], k.key)
+					}
+				}
+				if min, max := a.Quantities.Min, b.Quantities.Max; min != nil && max != nil && *min > *max && *max > 0 {
+					fs.addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *min, set[x], *max, set[y])
+				}
+				if min, max := b.Quantities.Min, a.Quantities.Max; min != nil && max != nil && *min > *max && *max > 0 {
+					fs.addf(path, "%s and %s must share a node, but there must be at least %d of %s and at most %d of %s", set[x], set[y], *min, set[y], *max, set[x])
+				}
+			}
+		}
+	}
+}
+
+func checkLease(fs *Faults, l LeaseDuration) {
+	const path = "administration.leaseduration"
+	if l.Initial < 0 || l.Max < 0 || l.Step < 0 {
+		fs.Add(path, "durations must not be negative")
+	}
+	if l.Max > 0 && l.Initial > l.Max {
+		fs.addf(path, "initial %s is more than max %s: a new cluster would already be too old", l.Initial, l.Max)
+	}
+}
+
+func checkPluginType(fs *Faults, t *PluginType) {
+	for _, scope := range []struct {
+		key    string
+		fields PluginFields
+	}{{"admin", t.Parameters.Admin}, {"user", t.Parameters.User}} {
+		path := "parameters." + scope.key
+		names := sorted(scope.fields.Fields)
+		for _, name := range names {
+			f := scope.fields.Fields[name]
+			at := path + ".fields." + name
+			if f.Label == "" {
+				fs.Add(at+".label", "is missing: say what the field is called on a form")
+			}
+			switch f.Type {
+			case "text", "password", "checkbox":
+			case "select":
+				if len(f.Options) == 0 {
+					fs.Add(at+".options", "is missing: a select needs what can be chosen")
+				} else if d, ok := f.Default.(string); ok && !slices.Contains(f.Options, d) {
+					fs.addf(at+".default", "%q is not among the options%s", shorten(d), didYouMean(d, f.Options))
+				}
+			case "":
+				fs.Add(at+".type", "is missing: it must be text, password, select or checkbox")
+			default:
+				fs.addf(at+".type", "must be text, password, select or checkbox, but is %q", shorten(f.Type))
+			}
+		}
+		for i, set := range scope.fields.Required {
+			for j, name := range set {
+				if _, ok := scope.fields.Fields[name]; !ok {
+					fs.addf(fmt.Sprintf("%s.required[%d][%d]", path, i, j), "%q is no field of %s.fields%s", name, path, didYouMean(name, names))
+				}
+			}
+		}
+	}
+	for _, name := range sorted(t.ResourceTypes) {
+		r := t.ResourceTypes[name]
+		path := "resourceTypes." + name
+		if r.Format != "file" && r.Format != "archive" {
+			fs.addf(path+".format", "must be \"file\" or \"archive\", but is %q", shorten(r.Format))
+		}
+		if r.Permissions != "" && !regexp.MustCompile(`^0?[0-7]{3,4}$`).MatchString(r.Permissions) {
+			fs.addf(path+".permissions", "must be octal digits such as \"0644\", but is %q", shorten(r.Permissions))
+		}
+	}
+	for _, verb := range sorted(t.Actions) {
+		if !slices.Contains(pluginVerbs, verb) {
+			fs.Add("actions."+verb, "there is no such verb"+didYouMean(verb, pluginVerbs))
+		}
+		if how := t.Actions[verb]; how != "idempotent" && how != "observe" {
+			fs.addf("actions."+verb, "must be \"idempotent\" or \"observe\", but is %q", shorten(how))
+		}
+	}
+}
+
+var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
+
+// CheckDNSSuffix says what is wrong with a suffix of host names; "" when it is
+// right. A leading dot is allowed, and so is no suffix.
+func CheckDNSSuffix(suffix string) string {
+	suffix = strings.TrimPrefix(suffix, ".")
+	if suffix == "" {
+		return ""
+	}
+	if len(suffix) > 189 {
+		return "is longer than the 189 characters that leave room for the host's own name"
+	}
+	for part := range strings.SplitSeq(suffix, ".") {
+		if !label.MatchString(part) {
+			return fmt.Sprintf("%q is not a name of the DNS: %q must be letters, digits and inner '-', such as \"example.com\"", shorten(suffix), shorten(part))
+		}
+	}
+	return ""
+}
+
+// sorted gives a map's keys in order.
+func sorted[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// unique gives the names of a list in their order, each once.
+func unique(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func containsAll(list, names []string) bool {
+	for _, n := range names {
+		if !slices.Contains(list, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// list joins names as one says them: "a, b and c".
+func list(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// sameSet says whether two lists hold the same names.
+func sameSet(a, b []string) bool {
+	a, b = unique(a), unique(b)
+	sort.Strings(a)
+	sort.Strings(b)
+	return slices.Equal(a, b)
+}

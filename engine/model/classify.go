@@ -1,0 +1,214 @@
+package model
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Classify says what a file holds: the kind of each definition in it is known
+// by a "kind" key, by the file's folder (clustertemplates/, services/, …), or by
+// its shape. One file may hold several: YAML documents, a list, an export
+// ({"providers":[…],…}, spec/coopr.md 2.2), or a plugin's descriptor with its
+// types (spec/coopr.md 6.4). A recorded task is given as KindTaskSample.
+//
+// The error is of type Faults with the file as subject. Definitions without
+// faults are given beside it, so that a caller can say what is right.
+func Classify(file string, data []byte) ([]Definition, error) {
+	ext := strings.ToLower(path.Ext(file))
+	docs, faults := parse(data, ext == ".yaml" || ext == ".yml")
+	c := classifier{folder: kindOfFolder(file)}
+	c.faults = faults
+	for i, n := range docs {
+		at := ""
+		if len(docs) > 1 {
+			at = fmt.Sprintf("document %d", i+1)
+		}
+		c.document(n, at)
+	}
+	for i := range c.defs {
+		c.defs[i].Source = file
+	}
+	return c.defs, c.faults.about(file).Err()
+}
+
+// kindOfFolder gives the kind that the innermost telling folder names.
+func kindOfFolder(file string) Kind {
+	parts := strings.Split(strings.ReplaceAll(file, "\\", "/"), "/")
+	for i := len(parts) - 2; i >= 0; i-- {
+		if slices.Contains(Kinds, Kind(parts[i])) {
+			return Kind(parts[i])
+		}
+	}
+	return ""
+}
+
+type classifier struct {
+	folder Kind
+	defs   []Definition
+	faults Faults
+}
+
+func (c *classifier) document(n *node, at string) {
+	switch n.kind {
+	case listNode:
+		for i, item := range n.items {
+			c.document(item, fmt.Sprintf("%s[%d]", at, i))
+		}
+		return
+	case objectNode:
+	default:
+		c.fault(n, at, "must be an object, but is %s", n.is())
+		return
+	}
+	if k := n.get("kind"); k != nil {
+		kind, err := ParseKind(k.text)
+		if err != nil {
+			c.fault(k, join(at, "kind"), "%v", err)
+			return
+		}
+		n.set("kind", k.line, &node{kind: textNode, line: k.line, text: string(kind)})
+		c.add(kind, n, at)
+		return
+	}
+	switch {
+	case isExport(n):
+		for _, f := range n.fields {
+			for i, item := range f.value.items {
+				c.add(Kind(f.key), item, fmt.Sprintf("%s[%d]", join(at, f.key), i))
+			}
+		}
+	case n.get("taskId") != nil && n.get("taskName") != nil:
+		c.defs = append(c.defs, Definition{Kind: KindTaskSample, Name: n.get("taskId").text, Line: n.line})
+	case isDescriptor(n):
+		c.descriptor(n, at)
+	case c.folder != "":
+		c.add(c.folder, n, at)
+	default:
+		kind, why := kindOfShape(n)
+		if kind == "" {
+			c.fault(n, at, "%s", why)
+			return
+		}
+		c.add(kind, n, at)
+	}
+}
+
+func (c *classifier) fault(n *node, at, format string, args ...any) {
+	c.faults = append(c.faults, &Fault{Path: at, Line: n.line, Message: fmt.Sprintf(format, args...)})
+}
+
+func (c *classifier) add(kind Kind, n *node, at string) {
+	def, faults := decodeNode(kind, n)
+	for _, f := range faults {
+		switch {
+		case at == "":
+		case f.Path == "":
+			f.Path = at
+		default:
+			f.Path = at + "." + f.Path
+		}
+	}
+	c.faults = append(c.faults, faults...)
+	if len(faults) == 0 {
+		c.defs = append(c.defs, def)
+	}
+}
+
+// isExport says whether every key is a kind, with a list.
+func isExport(n *node) bool {
+	for _, f := range n.fields {
+		if !slices.Contains(Kinds, Kind(f.key)) || f.value.kind != listNode && f.value.kind != nullNode {
+			return false
+		}
+	}
+	return len(n.fields) > 0
+}
+
+func isDescriptor(n *node) bool {
+	for _, key := range []string{string(KindProviderType), string(KindAutomatorType)} {
+		if list := n.get(key); list != nil && list.kind == listNode {
+			return true
+		}
+	}
+	return false
+}
+
+// descriptor reads a plugin's descriptor: the names of its types, and under
+// each name the type.
+func (c *classifier) descriptor(n *node, at string) {
+	known := []string{"name", "description", string(KindProviderType), string(KindAutomatorType)}
+	for _, kind := range []Kind{KindProviderType, KindAutomatorType} {
+		list := n.get(string(kind))
+		if list == nil {
+			continue
+		}
+		for i, item := range list.items {
+			here := fmt.Sprintf("%s[%d]", join(at, string(kind)), i)
+			if item.kind != textNode {
+				c.fault(item, here, "must be the name of a type, but is %s", item.is())
+				continue
+			}
+			known = append(known, item.text)
+			body := n.get(item.text)
+			if body == nil {
+				c.fault(item, here, "names the type %q, but the file has no key %q that describes it", item.text, item.text)
+				continue
+			}
+			c.add(kind, body, join(at, item.text))
+		}
+	}
+	for _, f := range n.fields {
+		if !slices.Contains(known, f.key) {
+			c.faults = append(c.faults, &Fault{Path: join(at, f.key), Line: f.line, Message: "unknown key: a descriptor has name, description, providertypes, automatortypes and the types that these name" + didYouMean(f.key, known)})
+		}
+	}
+}
+
+// kindOfShape tells a definition's kind by the keys that only it has.
+func kindOfShape(n *node) (Kind, string) {
+	has := func(keys ...string) bool {
+		return slices.ContainsFunc(keys, func(k string) bool { return n.get(k) != nil })
+	}
+	switch {
+	case has("providertype"):
+		return KindProvider, ""
+	case has("providermap"):
+		hardware, image := false, false
+		for _, f := range n.get("providermap").fields {
+			hardware = hardware || f.value.get("flavor") != nil
+			image = image || f.value.get("image") != nil
+		}
+		if hardware != image {
+			if hardware {
+				return KindHardwareType, ""
+			}
+			return KindImageType, ""
+		}
+		return "", `this has a providermap, but neither "flavor" nor "image" tells a hardware type from an image type: add kind: hardwaretypes or kind: imagetypes`
+	case has("immutable"):
+		return KindPartialTemplate, ""
+	case has("defaults", "compatibility", "constraints", "administration", "extends", "includes"):
+		return KindClusterTemplate, ""
+	case has("dependencies", "dependson") || n.get("provisioner").get("actions") != nil:
+		return KindService, ""
+	case has("parameters"):
+		if strings.Contains(n.get("classname").content(), "Automator") {
+			return KindAutomatorType, ""
+		}
+		if strings.Contains(n.get("classname").content(), "Provider") {
+			return KindProviderType, ""
+		}
+		return "", "this describes a plugin, but not which sort: add kind: providertypes or kind: automatortypes"
+	}
+	return "", "what this defines cannot be told by its keys: add a key \"kind\" with one of " + joinKinds() + ", or put the file into a folder of that name"
+}
+
+// content gives the text of a text node, "" of any other or of none.
+func (n *node) content() string {
+	if n == nil {
+		return ""
+	}
+	return n.text
+}

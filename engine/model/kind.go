@@ -1,0 +1,213 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// KindTaskSample marks a recorded task, such as the original's
+// provisioner-spec/task.json: it is recognised, and there is nothing to import.
+const KindTaskSample Kind = "task sample"
+
+// Definition is one definition of any kind, as files and requests hold it.
+type Definition struct {
+	Kind Kind
+	Name string
+	// Value is a *Provider, *HardwareType, *ImageType, *Service,
+	// *ClusterTemplate, *PartialTemplate or *PluginType; nil for a sample.
+	Value any
+	// Source is the file it was read from, and Line where it starts there.
+	Source string
+	Line   int
+}
+
+// Define wraps a definition that was made in Go. The value is one of the
+// pointers that Definition.Value may hold.
+func Define(kind Kind, value any) Definition {
+	d := Definition{Kind: kind, Value: value}
+	d.Name = d.base().Name
+	return d
+}
+
+// ID names the definition within a tenant: "clustertemplates/lamp".
+func (d Definition) ID() string { return string(d.Kind) + "/" + d.Name }
+
+// Imports says whether there is something to import, and if not why not.
+func (d Definition) Imports() (bool, string) {
+	if d.Kind == KindTaskSample {
+		return false, "a recorded task, not a definition: there is nothing to import"
+	}
+	return true, ""
+}
+
+// base gives what every definition has; a blank one for a sample.
+func (d Definition) base() *Base {
+	switch v := d.Value.(type) {
+	case *Provider:
+		return &v.Base
+	case *HardwareType:
+		return &v.Base
+	case *ImageType:
+		return &v.Base
+	case *Service:
+		return &v.Base
+	case *ClusterTemplate:
+		return &v.Base
+	case *PartialTemplate:
+		return &v.Base
+	case *PluginType:
+		return &v.Base
+	}
+	return &Base{Name: d.Name}
+}
+
+// Base gives the name, label, description, icon and version.
+func (d Definition) Base() Base { return *d.base() }
+
+// newValue makes an empty value of a kind, nil for a kind that there is not.
+func newValue(kind Kind) any {
+	switch kind {
+	case KindProvider:
+		return new(Provider)
+	case KindHardwareType:
+		return new(HardwareType)
+	case KindImageType:
+		return new(ImageType)
+	case KindService:
+		return new(Service)
+	case KindClusterTemplate:
+		return new(ClusterTemplate)
+	case KindPartialTemplate:
+		return new(PartialTemplate)
+	case KindProviderType, KindAutomatorType:
+		return new(PluginType)
+	}
+	return nil
+}
+
+// Encode writes a definition's value as canonical JSON: keys in a fixed order,
+// nothing that is empty, no version (the state's business). Decode of it gives
+// the same definition, and Encode of that the same bytes.
+func Encode(d Definition) ([]byte, error) {
+	if d.Value == nil {
+		return nil, fmt.Errorf("%s holds no definition", d.ID())
+	}
+	// The value may be shared with readers: it is a copy that is tidied.
+	c, err := d.clone()
+	if err != nil {
+		return nil, err
+	}
+	c.base().Version = 0
+	tidy(reflect.ValueOf(c.Value))
+	return marshal(c.Value)
+}
+
+// tidy takes empty lists and maps out of structs, as Decode does.
+func tidy(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			tidy(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if !f.CanSet() {
+				continue
+			}
+			if (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0 {
+				f.SetZero()
+			}
+			tidy(f)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			tidy(v.Index(i))
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() != reflect.Struct {
+			return
+		}
+		for _, k := range v.MapKeys() {
+			c := reflect.New(v.Type().Elem()).Elem()
+			c.Set(v.MapIndex(k))
+			tidy(c)
+			v.SetMapIndex(k, c)
+		}
+	}
+}
+
+func (d Definition) clone() (Definition, error) {
+	data, err := marshal(d.Value)
+	if err != nil {
+		return d, err
+	}
+	d.Value = newValue(d.Kind)
+	if d.Value == nil {
+		return d, fmt.Errorf("there is no kind of definition called %q", d.Kind)
+	}
+	return d, json.Unmarshal(data, d.Value)
+}
+
+// Restore reads what Encode or json.Marshal wrote, version included, without
+// judging it again. It is for what the state has stored.
+func Restore(kind Kind, data []byte) (Definition, error) {
+	d := Definition{Kind: kind, Value: newValue(kind)}
+	if d.Value == nil {
+		return d, fmt.Errorf("there is no kind of definition called %q", kind)
+	}
+	if err := json.Unmarshal(data, d.Value); err != nil {
+		return d, fmt.Errorf("stored definition of %s: %w", kind, err)
+	}
+	d.Name = d.base().Name
+	return d, nil
+}
+
+// marshal is json.Marshal without the escapes that only HTML needs.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+var errNoKind = errors.New("no such kind")
+
+// ParseKind reads a kind as people write it: "services", "service",
+// "HardwareType", "hardware-type", "cluster template".
+func ParseKind(s string) (Kind, error) {
+	plain := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || r == ' ' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(s))
+	for _, k := range Kinds {
+		if plain == string(k) || plain+"s" == string(k) {
+			return k, nil
+		}
+	}
+	if plain == "template" || plain == "templates" {
+		return KindClusterTemplate, nil
+	}
+	names := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		names[i] = string(k)
+	}
+	return "", fmt.Errorf("%w %q%s (it must be one of %s)", errNoKind, shorten(s), didYouMean(plain, names), joinKinds())
+}
+
+func joinKinds() string {
+	names := make([]string, len(Kinds))
+	for i, k := range Kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,309 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// CreateCluster asks for a cluster (spec/coopr.md 2.3). What is absent is
+// taken from the template.
+type CreateCluster struct {
+	Name            string `json:"name"`
+	Description     string `json:"description,omitempty"`
+	ClusterTemplate string `json:"clusterTemplate"`
+	// NumMachines may also be called "nodes", and be a text: "5".
+	NumMachines    Int            `json:"numMachines"`
+	Provider       string         `json:"provider,omitempty"`
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+	HardwareType   string         `json:"hardwaretype,omitempty"`
+	ImageType      string         `json:"imagetype,omitempty"`
+	Services       []string       `json:"services,omitempty"`
+	// InitialLeaseDuration in milliseconds, 0 for ever; nil (or -1, as the
+	// original's clients write) for the template's.
+	InitialLeaseDuration *Millis        `json:"initialLeaseDuration,omitempty"`
+	DNSSuffix            string         `json:"dnsSuffix,omitempty"`
+	Config               map[string]any `json:"config,omitempty"`
+	// ConfigMode is ConfigMerge (the default: Config is merged deeply over the
+	// template's) or ConfigReplace (Config alone counts, as in the original).
+	ConfigMode string `json:"configMode,omitempty"`
+	// Comparator overrides the template's: "original" or "cost".
+	Comparator string `json:"comparator,omitempty"`
+	// OnFailure is "delete" (the default), "pause" or "leave".
+	OnFailure string `json:"onFailure,omitempty"`
+	// Priority orders the work of operations; higher goes first, 0 is usual.
+	Priority Int `json:"priority,omitempty"`
+}
+
+// ConfigureCluster asks for another configuration.
+type ConfigureCluster struct {
+	Config     map[string]any `json:"config"`
+	ConfigMode string         `json:"configMode,omitempty"`
+	// Restart says whether services are restarted; nil means true.
+	Restart        *bool          `json:"restart,omitempty"`
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+}
+
+// ServiceRequest asks to start, stop or restart services: those named, or all
+// where none is; or to add or remove those named.
+type ServiceRequest struct {
+	Services       []string       `json:"services,omitempty"`
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+}
+
+// DeleteCluster asks for the end of a cluster.
+type DeleteCluster struct {
+	// Graceful stops and removes the services before the machines go.
+	Graceful       bool           `json:"graceful,omitempty"`
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+}
+
+// ChangeLease asks for another expiry time (Unix milliseconds, 0 never).
+type ChangeLease struct {
+	ExpireTime *int64 `json:"expireTime"`
+}
+
+// DecodeCreateCluster reads a request strictly and validates it: every fault
+// at once (Faults).
+func DecodeCreateCluster(data []byte) (CreateCluster, error) {
+	var r CreateCluster
+	faults := decodeRequest(data, &r, modernCreate)
+	for _, f := range r.Check() {
+		if !faults.has(f.Path) {
+			faults = append(faults, f)
+		}
+	}
+	return r, faults.Err()
+}
+
+// DecodeConfigureCluster reads a request strictly and validates it.
+func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
+	var r ConfigureCluster
+	faults := decodeRequest(data, &r, nil)
+	if len(faults) == 0 && r.Config == nil {
+		faults.Add("config", "is missing: give the configuration that the cluster shall have")
+	}
+	checkConfigMode(&faults, r.ConfigMode)
+	return r, faults.Err()
+}
+
+// DecodeServiceRequest reads the body of a start, stop, restart, add or remove;
+// an empty body asks for all services.
+func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
+	var r ServiceRequest
+	faults := decodeRequest(data, &r, nil)
+	checkNames(&faults, "services", r.Services)
+	return r, faults.Err()
+}
+
+// DecodeDeleteCluster reads the body of a delete, which may be empty.
+func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
+	var r DeleteCluster
+	faults := decodeRequest(data, &r, nil)
+	return r, faults.Err()
+}
+
+// DecodeChangeLease reads a request for another expiry time.
+func DecodeChangeLease(data []byte) (ChangeLease, error) {
+	var r ChangeLease
+	faults := decodeRequest(data, &r, nil)
+	if len(faults) == 0 && r.ExpireTime == nil {
+		faults.Add("expireTime", "is missing: give Unix milliseconds, or 0 for never")
+	}
+	return r, faults.Err()
+}
+
+// decodeRequest is DecodeStrict with a chance to rewrite older shapes.
+func decodeRequest(data []byte, into any, modernise func(*decoder, *node)) Faults {
+	if len(strings.TrimSpace(string(data))) == 0 {
+		return nil
+	}
+	docs, faults := parse(data, false)
+	if len(docs) == 0 {
+		return faults
+	}
+	d := decoder{keepEmpty: true}
+	if modernise != nil {
+		modernise(&d, docs[0])
+	}
+	d.value(docs[0], reflect.ValueOf(into).Elem(), "")
+	return append(faults, d.faults...)
+}
+
+func modernCreate(d *decoder, n *node) {
+	if nodes := n.get("nodes"); nodes != nil {
+		n.drop("nodes")
+		if n.get("numMachines") != nil {
+			d.fault(nodes, "nodes", "is another name of \"numMachines\", which stands here too: keep one")
+		} else {
+			n.set("numMachines", nodes.line, nodes)
+		}
+	}
+	if lease := n.get("initialLeaseDuration"); lease != nil && lease.text == "-1" {
+		n.drop("initialLeaseDuration")
+	}
+}
+
+// UnmarshalJSON reads a request leniently, with "nodes" for "numMachines" and
+// -1 for no lease; DecodeCreateCluster is the strict reading.
+func (r *CreateCluster) UnmarshalJSON(b []byte) error {
+	type plain CreateCluster
+	v := struct {
+		*plain
+		Nodes Int             `json:"nodes"`
+		Lease json.RawMessage `json:"initialLeaseDuration"`
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	if v.Nodes != 0 && r.NumMachines == 0 {
+		r.NumMachines = v.Nodes
+	}
+	r.InitialLeaseDuration = nil
+	if lease := strings.Trim(string(v.Lease), `"`); lease != "" && lease != "-1" && lease != "null" {
+		return json.Unmarshal(v.Lease, &r.InitialLeaseDuration)
+	}
+	return nil
+}
+
+// Check gives what is wrong with the request by itself.
+func (r CreateCluster) Check() Faults {
+	var fs Faults
+	if why := CheckName(r.Name); why != "" {
+		fs.Add("name", why)
+	}
+	if r.ClusterTemplate == "" {
+		fs.Add("clusterTemplate", "is missing: name the cluster template to make the cluster of")
+	}
+	switch n := r.NumMachines; {
+	case n == 0:
+		fs.Add("numMachines", "is missing or 0: say how many nodes the cluster shall have, at least 1")
+	case n < 0:
+		fs.addf("numMachines", "%d is less than 1: say how many nodes the cluster shall have", n)
+	case n > MaxClusterSize:
+		fs.addf("numMachines", "%d is more than the %d nodes that a cluster may have", n, MaxClusterSize)
+	}
+	if r.InitialLeaseDuration != nil && *r.InitialLeaseDuration < 0 {
+		fs.Add("initialLeaseDuration", "must not be negative: leave it away for the template's lease, or write 0 for no end")
+	}
+	checkNames(&fs, "services", r.Services)
+	if why := CheckDNSSuffix(r.DNSSuffix); why != "" {
+		fs.Add("dnsSuffix", why)
+	}
+	checkConfigMode(&fs, r.ConfigMode)
+	switch r.OnFailure {
+	case "", "delete", "pause", "leave":
+	default:
+		fs.addf("onFailure", "must be \"delete\", \"pause\" or \"leave\", but is %q", shorten(r.OnFailure))
+	}
+	return fs
+}
+
+func checkConfigMode(fs *Faults, mode string) {
+	if mode != "" && mode != ConfigMerge && mode != ConfigReplace {
+		fs.addf("configMode", "must be \"merge\" or \"replace\", but is %q", shorten(mode))
+	}
+}
+
+func checkNames(fs *Faults, path string, names []string) {
+	for i, n := range names {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if why := CheckName(n); why != "" {
+			fs.Add(at, why)
+		} else if first := slices.Index(names, n); first < i {
+			fs.addf(at, "%s is already named at %s[%d]: keep one", n, path, first)
+		}
+	}
+}
+
+// Choice is what a create request and a resolved template come to together.
+type Choice struct {
+	Provider     string
+	HardwareType string
+	ImageType    string
+	Services     []string
+	DNSSuffix    string
+	Config       map[string]any
+	Lease        Millis
+	Comparator   string
+}
+
+// Choose lays the request over a resolved template and checks it against what
+// the template allows: sizes, compatibility, lease. Every fault is given.
+// Empty hardware and image types mean that the solver may choose.
+func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
+	var fs Faults
+	first := func(a, b string) string {
+		if a != "" {
+			return a
+		}
+		return b
+	}
+	c := Choice{
+		Provider:     first(r.Provider, t.Defaults.Provider),
+		HardwareType: first(r.HardwareType, t.Defaults.HardwareType),
+		ImageType:    first(r.ImageType, t.Defaults.ImageType),
+		DNSSuffix:    first(r.DNSSuffix, t.Defaults.DNSSuffix),
+		Comparator:   first(r.Comparator, t.Comparator),
+		Services:     r.Services,
+		Config:       CombineConfig(EffectiveDefaults(t.Defaults), r.Config, r.ConfigMode),
+	}
+	if len(c.Services) == 0 {
+		for _, s := range t.Defaults.Services {
+			c.Services = append(c.Services, s.Name)
+		}
+	}
+	if c.Provider == "" {
+		fs.addf("provider", "is missing, and template %s names no default: name one", t.Name)
+	}
+	if size := t.Constraints.Size; size != nil {
+		if size.Min != nil && r.NumMachines < *size.Min {
+			fs.addf("numMachines", "%d is less than the %d nodes that template %s needs at least", r.NumMachines, *size.Min, t.Name)
+		}
+		if size.Max != nil && r.NumMachines > *size.Max {
+			fs.addf("numMachines", "%d is more than the %d nodes that template %s allows", r.NumMachines, *size.Max, t.Name)
+		}
+	}
+	allowed := func(path, what, name string, asked bool, compatible []string) {
+		if name == "" || len(compatible) == 0 || slices.Contains(compatible, name) {
+			return
+		}
+		if asked {
+			fs.addf(path, "%s %s is not compatible with template %s%s", what, name, t.Name, didYouMeanOrOneOf(name, compatible))
+		} else {
+			fs.addf(path, "the default %s %s of template %s is not among its compatible ones: choose another%s", what, name, t.Name, didYouMeanOrOneOf(name, compatible))
+		}
+	}
+	allowed("hardwaretype", "hardware type", c.HardwareType, r.HardwareType != "", t.Compatibility.HardwareTypes)
+	allowed("imagetype", "image type", c.ImageType, r.ImageType != "", t.Compatibility.ImageTypes)
+	for i, s := range c.Services {
+		path := "services"
+		if len(r.Services) > 0 {
+			path = fmt.Sprintf("services[%d]", i)
+		}
+		allowed(path, "service", s, len(r.Services) > 0, t.Compatibility.Services)
+	}
+	lease, err := InitialLease(t.Administration.LeaseDuration, r.InitialLeaseDuration)
+	if err != nil {
+		fs = append(fs, err.(Faults)...)
+	}
+	c.Lease = lease
+	return c, fs.Err()
+}
+
+// didYouMeanOrOneOf gives the nearest name, or else a few that are right.
+func didYouMeanOrOneOf(name string, known []string) string {
+	if hint := didYouMean(name, known); hint != "" {
+		return hint
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	const show = 6
+	if len(known) > show {
+		return fmt.Sprintf(" (%s, … are)", strings.Join(known[:show], ", "))
+	}
+	return fmt.Sprintf(" (%s are)", strings.Join(known, ", "))
+}

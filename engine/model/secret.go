@@ -1,0 +1,53 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+)
+
+// Redacted stands wherever a secret would.
+const Redacted = "[redacted]"
+
+// Secret is a text that never prints: every way of formatting, logging or
+// encoding it gives Redacted. It is read from JSON and YAML like any text;
+// Reveal alone gives it back.
+type Secret struct{ text string }
+
+// NewSecret keeps a text as a secret.
+func NewSecret(text string) Secret { return Secret{text} }
+
+// Reveal gives the secret itself. Callers hand it to the one place that needs
+// it and keep no copy.
+func (s Secret) Reveal() string { return s.text }
+
+// IsZero says whether there is no secret at all.
+func (s Secret) IsZero() bool { return s.text == "" }
+
+// String gives Redacted.
+func (Secret) String() string { return Redacted }
+
+// GoString gives Redacted.
+func (Secret) GoString() string { return Redacted }
+
+// Format writes Redacted for every verb and flag.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Redacted) }
+
+// LogValue gives Redacted to structured logs.
+func (Secret) LogValue() slog.Value { return slog.StringValue(Redacted) }
+
+// MarshalJSON writes Redacted.
+func (Secret) MarshalJSON() ([]byte, error) { return json.Marshal(Redacted) }
+
+// MarshalText writes Redacted.
+func (Secret) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
+
+// UnmarshalJSON reads a text.
+func (s *Secret) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &s.text) }
+
+// UnmarshalText reads a text.
+func (s *Secret) UnmarshalText(b []byte) error {
+	s.text = string(b)
+	return nil
+}

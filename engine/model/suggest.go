@@ -1,0 +1,88 @@
+package model
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Nearest gives the known name that the given one was most likely meant to be,
+// and "" when none is near: by letters changed (Levenshtein), in any case.
+func Nearest(name string, known []string) string {
+	best, least := "", max(1, len(name)/3)+1
+	sorted := slices.Sorted(slices.Values(known))
+	for _, k := range sorted {
+		if k == name || k == "" {
+			continue
+		}
+		if diff := distance(strings.ToLower(name), strings.ToLower(k), least); diff < least {
+			best, least = k, diff
+		}
+	}
+	return best
+}
+
+// distance counts the letters to insert, delete or replace to make b of a; it
+// stops counting at limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal, least := row[0], i+1
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+			least = min(least, row[j+1])
+		}
+		if least >= limit {
+			return limit
+		}
+	}
+	return min(row[len(b)], limit)
+}
+
+// didYouMean gives ": did you mean x?", or nothing.
+func didYouMean(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return fmt.Sprintf(": did you mean %q?", near)
+	}
+	return ""
+}
+
+// unknownKey says that a struct has no such key, with the nearest one, or with
+// the place one level down where the key does belong.
+func unknownKey(key string, t reflect.Type) string {
+	keys := keysOf(t)
+	names := make([]string, 0, len(keys))
+	for k := range keys {
+		names = append(names, k)
+	}
+	sort.Strings(names)
+	if near := Nearest(key, names); near != "" {
+		return fmt.Sprintf("unknown key: did you mean %q?", near)
+	}
+	for _, name := range names {
+		inner := t.FieldByIndex(keys[name]).Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct {
+			if _, ok := keysOf(inner)[key]; ok {
+				return fmt.Sprintf("unknown key: it belongs under %q", name)
+			}
+		}
+	}
+	return fmt.Sprintf("unknown key: it must be one of %s", strings.Join(names, ", "))
+}
