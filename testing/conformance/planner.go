@@ -1,0 +1,335 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/planner"
+)
+
+// plannerFile is a file of planner cases: what the original's planner gave.
+type plannerFile struct {
+	ServiceSets map[string]map[string]model.Service `json:"serviceSets"`
+	Cases       []plannerCase                       `json:"cases"`
+}
+
+type plannerCase struct {
+	Name       string `json:"name"`
+	Action     string `json:"action"`
+	ServiceSet string `json:"serviceSet"`
+	Nodes      []struct {
+		ID       string   `json:"id"`
+		Services []string `json:"services"`
+	} `json:"nodes"`
+	PlanServices  []string    `json:"planServices"`
+	PlanNodes     []string    `json:"planNodes"`
+	Tasks         int         `json:"tasks"`
+	Levels        int         `json:"levels"`
+	Split         int         `json:"stagesAfterOneTaskPerNode"`
+	Stages        [][]string  `json:"stages"`
+	Edges         [][2]string `json:"edges"`
+	OriginalError string      `json:"originalError"`
+}
+
+// plannerOps gives our words for the original's cluster actions.
+var plannerOps = map[string]planner.Input{
+	"CLUSTER_CREATE":                 {Operation: model.OpCreate},
+	"CLUSTER_DELETE":                 {Operation: model.OpDelete},
+	"CLUSTER_CONFIGURE":              {Operation: model.OpConfigure},
+	"CLUSTER_CONFIGURE_WITH_RESTART": {Operation: model.OpConfigure, Restart: true},
+	"START_SERVICES":                 {Operation: model.OpStart},
+	"STOP_SERVICES":                  {Operation: model.OpStop},
+	"RESTART_SERVICES":               {Operation: model.OpRestart},
+	"ADD_SERVICES":                   {Operation: planner.OpAddServices},
+}
+
+// runPlanner runs planner cases: in compat mode the stages must be the
+// original's; otherwise the order between tasks must be, with what is done
+// already left out. Failures are printed.
+func runPlanner(files []string, compat bool) (passed, failed int) {
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		var file plannerFile
+		if err == nil {
+			err = json.Unmarshal(data, &file)
+		}
+		if err != nil {
+			fmt.Printf("FAIL %s: %v\n", name, err)
+			failed++
+			continue
+		}
+		for _, c := range file.Cases {
+			check := c.checkDefault
+			if compat {
+				check = c.checkCompat
+			}
+			if err := check(file.ServiceSets[c.ServiceSet]); err != nil {
+				fmt.Printf("FAIL %s: %v\n", c.Name, err)
+				failed++
+			} else {
+				passed++
+			}
+		}
+	}
+	return passed, failed
+}
+
+// input gives the case as the planner's input, in compat mode.
+func (c *plannerCase) input(services map[string]model.Service) (planner.Input, error) {
+	in, ok := plannerOps[c.Action]
+	if !ok {
+		return in, fmt.Errorf("unknown cluster action %s", c.Action)
+	}
+	in.Services, in.PlannedServices, in.PlannedNodes, in.Compat = services, c.PlanServices, c.PlanNodes, true
+	for i, n := range c.Nodes {
+		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: i, Services: n.Services})
+	}
+	return in, nil
+}
+
+func (c *plannerCase) checkCompat(services map[string]model.Service) error {
+	in, err := c.input(services)
+	if err != nil {
+		return err
+	}
+	g, err := planner.Plan(in)
+	if err != nil {
+		return err
+	}
+	if c.OriginalError != "" { // "no source nodes": the original fails where there is nothing to do
+		if g.Tasks() > 0 {
+			return fmt.Errorf("the original has no task, this plan has %d", g.Tasks())
+		}
+		return nil
+	}
+	stages := planner.Stages(g)
+	var errs []error
+	if g.Tasks() != c.Tasks {
+		errs = append(errs, fmt.Errorf("%d tasks, not %d", g.Tasks(), c.Tasks))
+	}
+	if len(stages) != c.Levels || len(stages) != len(c.Stages) {
+		errs = append(errs, fmt.Errorf("%d levels, not %d", len(stages), c.Levels))
+	}
+	for i := range min(len(stages), len(c.Stages)) {
+		got, want := namesOf(g, stages[i]), slices.Sorted(slices.Values(c.Stages[i]))
+		if !slices.Equal(got, want) {
+			errs = append(errs, fmt.Errorf("stage %d is %v, not %v", i+1, got, want))
+		}
+	}
+	split := planner.SplitStages(g, stages)
+	if len(split) != c.Split {
+		errs = append(errs, fmt.Errorf("%d stages after the split, not %d", len(split), c.Split))
+	}
+	errs = append(errs, oncePerNode(g, split))
+	if c.Edges != nil {
+		errs = append(errs, sameOrder("the original", orderOfEdges(c.Edges), "this plan", orderOf(g), nil))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *plannerCase) checkDefault(services map[string]model.Service) error {
+	in, err := c.input(services)
+	if err != nil {
+		return err
+	}
+	original, err := planner.Plan(in)
+	if err != nil {
+		return err
+	}
+	in.Compat = false
+	if cycle := planner.CheckCycles(services); cycle != nil {
+		var e *planner.CycleError
+		if _, err := planner.Plan(in); !errors.As(err, &e) {
+			return fmt.Errorf("%w, but the plan says %v", cycle, err)
+		}
+		return nil
+	}
+	planned := c.live(&in)
+	g, err := planner.Plan(in)
+	if err != nil {
+		return err
+	}
+	got, want := orderOf(g), orderOf(original)
+	var errs []error
+	for task := range want {
+		if got[task] == nil && !mayMiss(in, task, planned) {
+			errs = append(errs, fmt.Errorf("task %s is missing", task))
+		}
+	}
+	for task := range got {
+		if want[task] == nil && len(servicesOf(in, task)) > 0 {
+			errs = append(errs, fmt.Errorf("task %s is not in the original's plan", task))
+		}
+	}
+	errs = append(errs, sameOrder("the original", want, "this plan", got, func(task string) bool { return got[task] != nil && want[task] != nil }))
+	return errors.Join(errs...)
+}
+
+// live sets what has happened on the nodes before the operation: a new node has
+// nothing, services to be started are stopped, all others run. It gives the
+// slots ("node/service") that the operation is about.
+func (c *plannerCase) live(in *planner.Input) map[string]bool {
+	services := planner.ExpandServices(in.Operation, in.PlannedServices, in.Services)
+	planned := map[string]bool{}
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		here := in.PlannedNodes == nil || slices.Contains(in.PlannedNodes, n.ID)
+		n.Created = in.Operation != model.OpCreate || !here
+		n.States = map[string]string{}
+		for _, s := range n.Services {
+			if here && (services == nil || slices.Contains(services, s)) {
+				planned[n.ID+"/"+s] = true
+				switch in.Operation {
+				case model.OpCreate, planner.OpAddServices:
+					continue
+				case model.OpStart:
+					n.States[s] = "STOP"
+					continue
+				}
+			}
+			n.States[s] = "START"
+		}
+	}
+	return planned
+}
+
+// mayMiss says that the default mode leaves out a task of the original: a
+// repeated START of what runs, and a BOOTSTRAP that has no new automator.
+func mayMiss(in planner.Input, task string, planned map[string]bool) bool {
+	part := strings.Split(task, "/")
+	switch part[1] {
+	case "START":
+		return !planned[part[0]+"/"+part[2]]
+	case "BOOTSTRAP":
+		if in.Operation == model.OpConfigure {
+			return true
+		}
+		known, fresh := map[string]bool{}, map[string]bool{}
+		for _, s := range servicesOf(in, task) {
+			for _, a := range in.Services[s].Provisioner.Actions {
+				if planned[part[0]+"/"+s] {
+					fresh[a.Type] = true
+				} else {
+					known[a.Type] = true
+				}
+			}
+		}
+		for t := range fresh {
+			if !known[t] {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func servicesOf(in planner.Input, task string) []string {
+	node, _, _ := strings.Cut(task, "/")
+	for _, n := range in.Nodes {
+		if n.ID == node {
+			return n.Services
+		}
+	}
+	return nil
+}
+
+func namesOf(g *plan.Graph, tasks []int) []string {
+	out := make([]string, len(tasks))
+	for i, v := range tasks {
+		out[i] = g.Name(v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func oncePerNode(g *plan.Graph, stages [][]int) error {
+	for i, stage := range stages {
+		seen := map[int32]bool{}
+		for _, v := range stage {
+			if seen[g.Node[v]] {
+				return fmt.Errorf("part %d has two tasks of node %s", i+1, g.NodeID(v))
+			}
+			seen[g.Node[v]] = true
+		}
+	}
+	return nil
+}
+
+// order gives, for each task, all tasks that come after it.
+type order map[string]map[string]bool
+
+func orderOf(g *plan.Graph) order {
+	out := order{}
+	for v := range g.Len() {
+		if g.Action[v] == model.Barrier {
+			continue
+		}
+		after, stack, seen := map[string]bool{}, []int{v}, make([]bool, g.Len())
+		for len(stack) > 0 {
+			u := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			for _, w := range g.Next(u) {
+				if seen[w] {
+					continue
+				}
+				seen[w] = true
+				stack = append(stack, int(w))
+				if g.Action[w] != model.Barrier {
+					after[g.Name(int(w))] = true
+				}
+			}
+		}
+		out[g.Name(v)] = after
+	}
+	return out
+}
+
+func orderOfEdges(edges [][2]string) order {
+	next := map[string][]string{}
+	for _, e := range edges {
+		next[e[0]] = append(next[e[0]], e[1])
+		next[e[1]] = append(next[e[1]], []string{}...)
+	}
+	out := order{}
+	for v := range next {
+		after, stack := map[string]bool{}, []string{v}
+		for len(stack) > 0 {
+			u := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			for _, w := range next[u] {
+				if !after[w] {
+					after[w] = true
+					stack = append(stack, w)
+				}
+			}
+		}
+		out[v] = after
+	}
+	return out
+}
+
+// sameOrder compares two orders over the tasks that count (nil: over all that
+// either has an order for).
+func sameOrder(nameA string, a order, nameB string, b order, counts func(string) bool) error {
+	var errs []error
+	only := func(x, y order, name string) {
+		for _, v := range slices.Sorted(maps.Keys(x)) {
+			for _, w := range slices.Sorted(maps.Keys(x[v])) {
+				if (counts == nil || counts(v) && counts(w)) && !y[v][w] {
+					errs = append(errs, fmt.Errorf("%s before %s only in %s", v, w, name))
+				}
+			}
+		}
+	}
+	only(a, b, nameA)
+	only(b, a, nameB)
+	return errors.Join(errs...)
+}
