@@ -28,8 +28,8 @@ func newAuthority(secret Secret) (*authority, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("Coopr mesh %x", keyID[:6])},
-		NotBefore:             time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
-		NotAfter:              time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotBefore:             time.Unix(0, 0).UTC(), // as long as the secret: a CA's own dates would only fail clocks
+		NotAfter:              time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,

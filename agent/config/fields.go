@@ -1,0 +1,126 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// Field is one value an operator can set.
+type Field struct {
+	Path   string // as in YAML: http.addr
+	Env    string // COOPR_HTTP_ADDR
+	Flag   string // http-addr; empty: not on the command line
+	Doc    string
+	Bool   bool // a flag without a value means true
+	Reload bool // SIGHUP changes it at once
+	index  []int
+}
+
+// Fields are all values an operator can set, in the order of the file. Commands make their flags of them.
+func Fields() []Field {
+	var out []Field
+	walk(reflect.TypeFor[Config](), "", nil, func(path string, f reflect.StructField, index []int, leaf bool) {
+		if !leaf {
+			return
+		}
+		field := Field{
+			Path: path, Env: envName(path), Flag: strings.NewReplacer(".", "-", "_", "-").Replace(path), Doc: f.Tag.Get("doc"),
+			Bool: f.Type.Kind() == reflect.Bool, Reload: f.Tag.Get("reload") == "yes", index: index,
+		}
+		if f.Tag.Get("flag") == "-" {
+			field.Flag = ""
+		}
+		out = append(out, field)
+	})
+	return out
+}
+
+const envPrefix = "COOPR_"
+
+func envName(path string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
+}
+
+// walk visits the fields of Config: sections before what is in them.
+func walk(t reflect.Type, prefix string, index []int, visit func(path string, f reflect.StructField, index []int, leaf bool)) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		path := f.Tag.Get("yaml")
+		if prefix != "" {
+			path = prefix + "." + path
+		}
+		at := append(append([]int(nil), index...), i)
+		section := f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[Secret]()
+		visit(path, f, at, !section)
+		if section {
+			walk(f.Type, path, at, visit)
+		}
+	}
+}
+
+// setText sets a value from the text of a flag, an environment variable or a YAML scalar.
+func setText(v reflect.Value, text string) error {
+	switch v.Interface().(type) {
+	case Secret:
+		v.Set(reflect.ValueOf(NewSecret(strings.TrimSpace(text))))
+		return nil
+	case time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration: write it as 500ms, 30s or 2m", text)
+		}
+		v.Set(reflect.ValueOf(d))
+		return nil
+	case Size:
+		size, err := parseSize(text)
+		if err != nil {
+			return err
+		}
+		v.Set(reflect.ValueOf(size))
+		return nil
+	case []string:
+		var list []string
+		for item := range strings.SplitSeq(text, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				list = append(list, item)
+			}
+		}
+		v.Set(reflect.ValueOf(list))
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		v.SetBool(b)
+	case reflect.Int:
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		v.SetInt(n)
+	default:
+		return fmt.Errorf("this can only be set in a file")
+	}
+	return nil
+}
+
+// nearest gives the known name that a misspelt one most likely means; "" where none is close.
+func nearest(name string, known []string) string {
+	best, distance := "", max(2, len(name)/3)+1
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}

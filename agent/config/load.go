@@ -1,0 +1,204 @@
+package config
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Faults are all the things wrong with a configuration, one a line when printed: place, path and what to do.
+type Faults = model.Faults
+
+// Sources say where the values come from.
+type Sources struct {
+	// Files are YAML files, or directories whose *.yaml and *.yml files are taken in the order of their names. What a
+	// later one sets replaces what an earlier one set.
+	Files []string
+	// Env is the environment as os.Environ gives it. COOPR_HTTP_ADDR sets http.addr; lists are separated by commas.
+	Env []string
+	// Flags are those given on the command line, by path: {"http.addr": "127.0.0.1:8080"}.
+	Flags map[string]string
+}
+
+// Load puts a configuration together, flags over environment over files over defaults, and checks it. Where something
+// is wrong the error is a Faults with all of it.
+func Load(sources Sources) (Config, error) {
+	l := loader{places: map[string]place{}}
+	// Whether it is dev mode decides the defaults, so the sources are read twice.
+	probe := loader{places: map[string]place{}}
+	first := Default(false)
+	probe.all(sources, &first)
+	c := Default(first.Dev)
+	l.all(sources, &c)
+	if c.Name == "" {
+		c.Name, _ = os.Hostname()
+	}
+	// A value that could not be read has a fault already; its default need not be judged.
+	bad := map[string]bool{}
+	for _, f := range l.faults {
+		bad[f.Path] = true
+	}
+	for _, f := range c.check() {
+		if bad[f.Path] {
+			continue
+		}
+		if at, ok := l.placeOf(f.Path); ok {
+			f.Subject, f.Line = at.subject, at.line
+		}
+		l.faults = append(l.faults, f)
+	}
+	l.faults = append(l.faults, l.checkModes(c)...)
+	if len(l.faults) > 0 {
+		slices.SortStableFunc(l.faults, func(a, b *model.Fault) int {
+			if n := strings.Compare(a.Subject, b.Subject); n != 0 {
+				return n
+			}
+			return a.Line - b.Line
+		})
+		return Config{}, l.faults
+	}
+	return c, nil
+}
+
+type loader struct {
+	faults model.Faults
+	places map[string]place
+}
+
+func (l *loader) all(sources Sources, c *Config) {
+	l.files(sources.Files, c)
+	l.env(sources.Env, c)
+	l.flags(sources.Flags, c)
+}
+
+func (l *loader) files(paths []string, c *Config) {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			l.faults = append(l.faults, &model.Fault{Subject: path, Message: reason(err)})
+			continue
+		}
+		files := []string{path}
+		if info.IsDir() {
+			files = nil
+			entries, err := os.ReadDir(path) // sorted by name
+			if err != nil {
+				l.faults = append(l.faults, &model.Fault{Subject: path, Message: reason(err)})
+			}
+			for _, e := range entries {
+				if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && !e.IsDir() {
+					files = append(files, filepath.Join(path, e.Name()))
+				}
+			}
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				l.faults = append(l.faults, &model.Fault{Subject: file, Message: reason(err)})
+				continue
+			}
+			d := decoder{file: file, places: l.places}
+			d.decode(raw, c)
+			l.faults = append(l.faults, d.faults...)
+		}
+	}
+}
+
+// reason is an error of the file system without the path, which the fault names already.
+func reason(err error) string {
+	if pe, ok := err.(*fs.PathError); ok {
+		return fmt.Sprintf("cannot read it: %v", pe.Err)
+	}
+	return err.Error()
+}
+
+func (l *loader) env(env []string, c *Config) {
+	known := map[string]Field{}
+	var names []string
+	for _, f := range Fields() {
+		known[f.Env] = f
+		names = append(names, f.Env)
+	}
+	for _, entry := range env {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, envPrefix) {
+			continue
+		}
+		field, ok := known[name]
+		if !ok {
+			// Other programs of Coopr have variables of their own; a near miss is a mistake, though.
+			if guess := nearest(name, names); guess != "" && closeTo(name, guess) {
+				l.faults = append(l.faults, &model.Fault{Subject: name, Message: fmt.Sprintf("unknown variable, did you mean %s?", guess)})
+			}
+			continue
+		}
+		l.set(c, field, value, name)
+	}
+}
+
+func (l *loader) flags(flags map[string]string, c *Config) {
+	fields := map[string]Field{}
+	var known []string
+	for _, f := range Fields() {
+		fields[f.Path] = f
+		known = append(known, f.Path)
+	}
+	for path, value := range flags {
+		field, ok := fields[path]
+		if !ok {
+			message := "unknown flag"
+			if guess := nearest(path, known); guess != "" {
+				message += ", did you mean " + guess + "?"
+			}
+			l.faults = append(l.faults, &model.Fault{Subject: "flag " + path, Message: message})
+			continue
+		}
+		l.set(c, field, value, "--"+field.Flag)
+	}
+}
+
+func (l *loader) set(c *Config, field Field, text, subject string) {
+	l.places[field.Path] = place{subject: subject}
+	if err := setText(reflect.ValueOf(c).Elem().FieldByIndex(field.index), text); err != nil {
+		l.faults = append(l.faults, &model.Fault{Subject: subject, Path: field.Path, Message: err.Error()})
+	}
+}
+
+// placeOf finds where a path was set, or the nearest thing above it.
+func (l *loader) placeOf(path string) (place, bool) {
+	for path != "" {
+		if at, ok := l.places[path]; ok {
+			return at, true
+		}
+		cut := strings.LastIndexAny(path, ".[")
+		if cut < 0 {
+			break
+		}
+		path = path[:cut]
+	}
+	return place{}, false
+}
+
+// checkModes refuses a join token in a file that others can read.
+func (l *loader) checkModes(c Config) (faults model.Faults) {
+	at, ok := l.places["join_token"]
+	if !ok || c.JoinToken.IsZero() || at.line == 0 {
+		return nil
+	}
+	info, err := os.Stat(at.subject)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		faults = append(faults, &model.Fault{Subject: at.subject, Path: "join_token", Line: at.line, Message: fmt.Sprintf(
+			"the file can be read by others (mode %04o): chmod 600 it, or use join_token_file", info.Mode().Perm())})
+	}
+	return faults
+}
+
+// closeTo says that two names are at most two letters apart.
+func closeTo(a, b string) bool { return levenshtein.ComputeDistance(a, b) <= 2 }

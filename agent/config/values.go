@@ -1,0 +1,90 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+)
+
+const redacted = "<redacted>"
+
+// Secret is a value that does not show itself: printing, logging and encoding give "<redacted>", Reveal gives it.
+type Secret struct{ value string }
+
+// NewSecret hides a value.
+func NewSecret(value string) Secret { return Secret{value} }
+
+// Reveal gives the value. Callers use it up on the spot.
+func (s Secret) Reveal() string { return s.value }
+
+// IsZero says whether there is no value. YAML and JSON leave such a secret out (omitempty, omitzero).
+func (s Secret) IsZero() bool { return s.value == "" }
+
+func (s Secret) String() string {
+	if s.IsZero() {
+		return ""
+	}
+	return redacted
+}
+
+func (s Secret) GoString() string             { return s.String() }
+func (s Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, s.String()) }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s Secret) MarshalYAML() (any, error)    { return s.String(), nil }
+
+// Settings are a plugin's own. Their names show, their values do not.
+type Settings map[string]any
+
+func (s Settings) shown() map[string]string {
+	out := make(map[string]string, len(s))
+	for key := range s {
+		out[key] = redacted
+	}
+	return out
+}
+
+func (s Settings) String() string               { return fmt.Sprint(s.shown()) }
+func (s Settings) GoString() string             { return s.String() }
+func (s Settings) Format(f fmt.State, _ rune)   { io.WriteString(f, s.String()) }
+func (s Settings) LogValue() slog.Value         { return slog.AnyValue(s.shown()) }
+func (s Settings) MarshalJSON() ([]byte, error) { return json.Marshal(s.shown()) }
+func (s Settings) MarshalYAML() (any, error)    { return s.shown(), nil }
+
+// Size is a number of bytes, written as 4096, 64KiB, 16MiB or 1GiB.
+type Size int64
+
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return fmt.Sprintf("%d%s", int64(s)/u.bytes, u.name)
+		}
+	}
+	return "0B"
+}
+
+// MarshalText writes the size with the largest unit that loses nothing.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func parseSize(text string) (Size, error) {
+	number, factor := strings.TrimSpace(text), int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(number, u.name); ok {
+			number, factor = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)/factor {
+		return 0, fmt.Errorf("%q is no size: write it as 4096, 64KiB, 16MiB or 1GiB", text)
+	}
+	return Size(n * factor), nil
+}

@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"context"
+	"net"
+
+	"github.com/coopr/coopr/rpc/identity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// Credentials are gRPC's for conns of the peer port: the handshake has happened below (Mux and DialGRPC did it), so they
+// only pass on who is at the other end. Use them on both sides.
+func Credentials() credentials.TransportCredentials { return passedOn{} }
+
+// PeerInfo is the AuthInfo of a call that came through the peer port.
+type PeerInfo struct {
+	credentials.CommonAuthInfo
+	ID string // the agent's id; empty in dev mode, where there is no TLS
+}
+
+// AuthType is the name of the method, for gRPC's diagnostics.
+func (PeerInfo) AuthType() string { return "coopr-mesh" }
+
+// CallerID gives the id of the agent that makes the gRPC call of ctx. It is empty, and ok false, where the conn has no
+// identity (dev mode, or not a peer conn).
+func CallerID(ctx context.Context) (id string, ok bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "", false
+	}
+	info, ok := p.AuthInfo.(PeerInfo)
+	return info.ID, ok && info.ID != ""
+}
+
+type passedOn struct{}
+
+func (passedOn) info(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	info := PeerInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}}
+	if id, err := identity.PeerID(conn); err == nil {
+		info.ID, info.SecurityLevel = id, credentials.PrivacyAndIntegrity
+	}
+	return conn, info, nil
+}
+
+func (c passedOn) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c.info(conn)
+}
+
+func (c passedOn) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return c.info(conn)
+}
+
+func (passedOn) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "coopr-mesh"}
+}
+
+func (c passedOn) Clone() credentials.TransportCredentials { return c }
+
+// OverrideServerName is part of the interface; agents are known by id, so there is no server name.
+func (passedOn) OverrideServerName(string) error { return nil }

@@ -1,0 +1,180 @@
+package wire_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/rpc/identity"
+	"github.com/coopr/coopr/rpc/wire"
+	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// counter is a state machine that counts entries.
+type counter struct{ n int }
+
+func (c *counter) Apply(*raft.Log) any                 { c.n++; return c.n }
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return c, nil }
+func (c *counter) Restore(r io.ReadCloser) error       { return r.Close() }
+func (c *counter) Persist(s raft.SnapshotSink) error   { return s.Close() }
+func (c *counter) Release()                            {}
+
+func agentID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
+
+// Three Raft members over muxes with mutual TLS on the fabric: they elect, commit, and find a member that moved to
+// another address through addrOf, with the old address in the configuration.
+func TestRaftOverTheMux(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fabric.New(3)
+		f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
+		secret, _ := identity.NewSecret()
+		addrs := map[string]string{}
+		addrOf := func(id string) (string, error) {
+			if addr, ok := addrs[id]; ok {
+				return addr, nil
+			}
+			return "", fmt.Errorf("agent %s is unknown", id)
+		}
+		type member struct {
+			raft *raft.Raft
+			stop func()
+		}
+		boot := func(i int, ip string, store *raft.InmemStore, bootstrap *raft.Configuration) member {
+			id, err := identity.New(secret, agentID(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			network := wire.WithTLS(f.Host(ip), wire.TLSConfigs{Server: id.ServerConfig(), Client: id.ClientConfig("")})
+			mux, stopMux := run(t, wire.MuxConfig{Network: network, Addr: ip + ":55055"})
+			transport := wire.NewRaftTransport(mux, addrOf, nil)
+			conf := raft.DefaultConfig()
+			conf.LocalID = raft.ServerID(agentID(i))
+			conf.Logger = wire.HCLog(nil, "raft")
+			snaps := raft.NewInmemSnapshotStore()
+			if bootstrap != nil {
+				if err := raft.BootstrapCluster(conf, store, store, snaps, transport, *bootstrap); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r, err := raft.NewRaft(conf, &counter{}, store, store, snaps, transport)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return member{r, func() {
+				if err := r.Shutdown().Error(); err != nil {
+					t.Error(err)
+				}
+				transport.Close()
+				transport.CloseStreams()
+				stopMux()
+			}}
+		}
+		var conf raft.Configuration
+		for i := range 3 {
+			ip := fmt.Sprintf("10.0.0.%d", i+1)
+			addrs[agentID(i)] = ip + ":55055"
+			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(agentID(i)), Address: raft.ServerAddress(ip + ":55055")})
+		}
+		stores := []*raft.InmemStore{raft.NewInmemStore(), raft.NewInmemStore(), raft.NewInmemStore()}
+		members := []member{boot(0, "10.0.0.1", stores[0], &conf), boot(1, "10.0.0.2", stores[1], nil), boot(2, "10.0.0.3", stores[2], nil)}
+		leader := func() *raft.Raft {
+			for range 10_000 {
+				for _, m := range members {
+					if m.raft.State() == raft.Leader {
+						return m.raft
+					}
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Fatal("no leader")
+			return nil
+		}
+		for range 10 {
+			if err := leader().Apply([]byte("x"), time.Second).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A follower moves.
+		moved := 0
+		for members[moved].raft.State() == raft.Leader {
+			moved++
+		}
+		members[moved].stop()
+		addrs[agentID(moved)] = "10.0.0.9:55055"
+		members[moved] = boot(moved, "10.0.0.9", stores[moved], nil)
+		for range 1000 {
+			if members[moved].raft.AppliedIndex() >= leader().AppliedIndex() && members[moved].raft.AppliedIndex() > 5 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got, want := members[moved].raft.AppliedIndex(), leader().AppliedIndex(); got != want {
+			t.Errorf("the member that moved is at %d, the leader at %d", got, want)
+		}
+		for _, m := range members {
+			m.stop()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestGRPCCallsKnowTheirCaller(t *testing.T) {
+	secret, _ := identity.NewSecret()
+	one, _ := identity.New(secret, agentID(1))
+	two, _ := identity.New(secret, agentID(2))
+	network := func(i *identity.Identity) wire.Network {
+		return wire.TCP(&wire.TLSConfigs{Server: i.ServerConfig(), Client: i.ClientConfig("")})
+	}
+	m1, stop1 := run(t, wire.MuxConfig{Network: network(one), Addr: "127.0.0.1:0"})
+	defer stop1()
+	m2, stop2 := run(t, wire.MuxConfig{Network: network(two), Addr: "127.0.0.1:0"})
+	defer stop2()
+	callers := make(chan string, 1)
+	server := grpc.NewServer(grpc.Creds(wire.Credentials()), grpc.UnaryInterceptor(
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+			id, _ := wire.CallerID(ctx)
+			callers <- id
+			return next(ctx, req)
+		}))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	go server.Serve(m1.GRPC())
+	defer server.Stop()
+	conn, err := grpc.NewClient("passthrough:///"+m1.Addr().String(), grpc.WithTransportCredentials(wire.Credentials()), grpc.WithContextDialer(m2.DialGRPC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-callers; got != agentID(2) {
+		t.Error("the caller is", got)
+	}
+}
+
+func TestHCLogReachesSlog(t *testing.T) {
+	var out strings.Builder
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := wire.HCLog(logger, "raft").With("peer", "x")
+	h.Info("entering follower state", "term", 7)
+	h.Warn("slow", "took", "1s")
+	h.Trace("invisible")
+	got := out.String()
+	for _, want := range []string{"level=DEBUG msg=\"entering follower state\"", "term=7", "level=WARN msg=slow", "peer=x", "library=raft"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "invisible") {
+		t.Error("trace at debug level")
+	}
+}
