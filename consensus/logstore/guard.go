@@ -57,7 +57,8 @@ type Guard struct {
 	failures int       // length of the present row
 	sick     error
 	onSick   []func(error)
-	closed   bool
+	closed   bool // no more writes
+	closing  bool // the store is being closed, or is
 
 	armed    bool          // Raft runs: a panic would take the whole agent along
 	released chan struct{} // Raft has been shut down, nobody may be kept waiting
@@ -308,10 +309,15 @@ func (g *Guard) sickLocked(err error) {
 	g.onSick = nil
 }
 
-// close runs closeStore once no write is running.
+// close runs closeStore, once, when no write is running.
 func (g *Guard) close(closeStore func() error) error {
 	g.Release()
 	g.mu.Lock()
+	if g.closing {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closing = true
 	stuck := g.late > 0
 	var idle chan bool
 	if g.inFlight > 0 {

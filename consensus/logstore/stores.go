@@ -104,9 +104,10 @@ type Stores struct {
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 
-	guard *Guard
-	dir   string
-	close func() error
+	guard  *Guard
+	dir    string
+	close  func() error
+	closed chan struct{}
 }
 
 // Open opens, or makes, the stores in dir. It fails with ErrInUse when another
@@ -208,7 +209,8 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 		return nil, fmt.Errorf("make the log cache: %w", err)
 	}
 	g := newGuard(cached, keeper, stable, o)
-	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, close: func() error { return nil }}, nil
+	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, closed: make(chan struct{}),
+		close: func() error { return nil }}, nil
 }
 
 // Guard tells how the disk does and stops a member whose disk is sick.
@@ -229,7 +231,16 @@ func (s *Stores) HasState() (bool, error) {
 // Close closes the stores after their Raft has been shut down. When a write
 // still hangs it returns ErrStuck at once and closes as soon as that write
 // comes back; until then the directory stays locked.
-func (s *Stores) Close() error { return s.guard.close(s.close) }
+func (s *Stores) Close() error {
+	return s.guard.close(func() error {
+		defer close(s.closed)
+		return s.close()
+	})
+}
+
+// Closed is closed when Close has really closed the stores: a hanging write may
+// put that off.
+func (s *Stores) Closed() <-chan struct{} { return s.closed }
 
 // Detect tells which kind of log dir holds, or "" when it holds none.
 func Detect(dir string) (Kind, error) {

@@ -57,6 +57,8 @@ func (g *Group) outcome(err error) error {
 		return ErrTransferring
 	case errors.Is(err, raft.ErrLeadershipLost), errors.Is(err, raft.ErrAbortedByRestore):
 		return fmt.Errorf("%w (%w)", ErrUnknownOutcome, err)
+	case errors.Is(err, ErrShutdown):
+		return err
 	case errors.Is(err, raft.ErrRaftShutdown):
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, ErrShutdown)
 	case errors.Is(err, raft.ErrEnqueueTimeout):

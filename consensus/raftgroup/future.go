@@ -125,9 +125,44 @@ func (g *Group) answer(f *future, err error, index uint64, response any) {
 	delete(g.pending, f)
 	f.err, f.index, f.response = err, index, response
 	close(f.done)
-	if len(g.pending) == 0 && g.drained != nil {
+	g.drainedLocked()
+}
+
+func (g *Group) drainedLocked() {
+	if len(g.pending)+g.questions == 0 && g.drained != nil {
 		close(g.drained)
 		g.drained = nil
+	}
+}
+
+// ask puts a question to the library, on a goroutine of its own because even
+// putting it may wait, and gives the answer. Like entries, questions that the
+// library holds when it is shut down may never be answered; so none is put once
+// the member is closing, and Shutdown waits a moment for those that were.
+func (g *Group) ask(ctx context.Context, do func() raft.Future) error {
+	g.mu.Lock()
+	if g.closing {
+		g.mu.Unlock()
+		return ErrShutdown
+	}
+	g.questions++
+	g.mu.Unlock()
+	got := make(chan error, 1)
+	go func() {
+		err := do().Error()
+		g.mu.Lock()
+		g.questions--
+		g.drainedLocked()
+		g.mu.Unlock()
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.done:
+		return ErrShutdown
 	}
 }
 

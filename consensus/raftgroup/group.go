@@ -59,9 +59,11 @@ type Group struct {
 	mu          sync.Mutex
 	closing     bool
 	pending     map[*future]struct{}
-	drained     chan struct{} // closed when pending falls empty while closing
+	questions   int           // of the library, not answered yet; see ask
+	drained     chan struct{} // closed when nothing is pending or asked any more; set while closing
 	leaderMoved chan struct{} // closed at the next change of leader
-	established uint64        // the last term whose first entry we saw applied
+	firstOf     uint64        // the last term of ours of which an entry has been applied here
+	transfers   int           // under way
 	reads       readRounds
 }
 
@@ -178,15 +180,15 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	first := !g.closing
 	g.closing = true
 	var drained chan struct{}
-	if first && len(g.pending) > 0 {
+	if first && len(g.pending)+g.questions > 0 {
 		g.drained = make(chan struct{})
 		drained = g.drained
 	}
 	g.mu.Unlock()
 	if first {
 		if drained != nil && g.cfg.Stores.Guard().Err() == nil {
-			// The library forgets to answer entries that it holds when it is
-			// shut down. A moment is enough: without a majority the lease ends.
+			// The library forgets to answer what it holds when it is shut
+			// down. A moment is enough: without a majority the lease ends.
 			timer := time.NewTimer(4 * g.timing.ElectionTimeout)
 			select {
 			case <-drained:

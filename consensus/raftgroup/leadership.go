@@ -80,7 +80,7 @@ func (g *Group) observe(o *raft.Observation) bool {
 	case raft.RaftState:
 		if v == raft.Leader {
 			// Still in the main loop that has just won: the term is that of the
-			// victory. pump reads it before the loop can go on to the next.
+			// victory. pump reads it before the loop can get to another one.
 			g.events.setTerm(o.Raft.CurrentTerm())
 		}
 	}
@@ -119,7 +119,9 @@ func (g *Group) probe(term uint64) {
 		switch {
 		case err == nil:
 			g.mu.Lock()
-			g.established = max(g.established, term)
+			if g.raft.CurrentTerm() == term {
+				g.firstOf = max(g.firstOf, term)
+			}
 			g.mu.Unlock()
 			return
 		case !errors.Is(err, ErrTransferring):
@@ -162,11 +164,16 @@ func (l *eventLog) add(leader bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.appendLocked(leader)
-	return l.term
+	return l.tail.change.Term
 }
 
 func (l *eventLog) appendLocked(leader bool) {
-	e := &event{change: LeadershipChange{Leader: leader, Term: l.term}, ready: make(chan struct{})}
+	term := l.term
+	if !leader {
+		// The next victory may have been noted already.
+		term = l.tail.change.Term
+	}
+	e := &event{change: LeadershipChange{Leader: leader, Term: term}, ready: make(chan struct{})}
 	l.tail.next = e
 	close(l.tail.ready)
 	l.tail = e

@@ -27,7 +27,7 @@ func (g *Group) Bootstrap(ctx context.Context, servers []Server) error {
 	if err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
 	}
-	err = g.await(ctx, g.raft.BootstrapCluster(conf))
+	err = g.ask(ctx, func() raft.Future { return g.raft.BootstrapCluster(conf) })
 	if errors.Is(err, raft.ErrCantBootstrap) {
 		return fmt.Errorf("bootstrap: %w", ErrHasState)
 	}
@@ -123,7 +123,8 @@ func (g *Group) RemoveAt(ctx context.Context, id string, prev uint64) error {
 
 // Remove takes a member out of the group. Leader only. A leader that is to be
 // removed itself hands over first and returns ErrTransferring: the new leader
-// must be asked to remove it.
+// must be asked to remove it. The removed member may never hear of it; one that
+// must know is demoted first, which it hears of for certain (see WaitNoVote).
 func (g *Group) Remove(ctx context.Context, id string) error {
 	if id == g.cfg.ID && g.IsLeader() && g.otherVoters() > 0 {
 		if err := g.Transfer(ctx, ""); err != nil {
@@ -132,6 +133,29 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("remove %s: %w", id, ErrTransferring)
 	}
 	return g.RemoveAt(ctx, id, 0)
+}
+
+// WaitNoVote returns when this member knows that it has no vote (any more). An
+// agent that leaves may stop then: the group does not count on it.
+func (g *Group) WaitNoVote(ctx context.Context) error {
+	pause := 5 * time.Millisecond
+	for {
+		vote := false
+		for _, s := range g.Servers() {
+			vote = vote || (s.ID == g.cfg.ID && s.Voter)
+		}
+		if !vote {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait to be without a vote: %w", ctx.Err())
+		case <-g.done:
+			return fmt.Errorf("wait to be without a vote: %w", ErrShutdown)
+		case <-time.After(pause):
+			pause = min(2*pause, 100*time.Millisecond)
+		}
+	}
 }
 
 func (g *Group) otherVoters() int {
@@ -148,22 +172,12 @@ func (g *Group) change(ctx context.Context, what string, do func() raft.Future, 
 	if !g.IsLeader() {
 		return fmt.Errorf("%s: %w", what, g.notLeader())
 	}
-	// The library takes a change only when the one before is through, so even
-	// handing it in may wait.
-	type answer struct{ err error }
-	got := make(chan answer, 1)
-	go func() { got <- answer{do().Error()} }()
-	var err error
-	select {
-	case a := <-got:
-		err = a.err
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", what, ctx.Err())
-	case <-g.done:
-		err = raft.ErrRaftShutdown
-	}
-	if err == nil {
+	err := g.ask(ctx, do)
+	switch {
+	case err == nil:
 		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	if prev != 0 {
 		if _, now := g.ServersAt(); now != prev && !errors.Is(err, raft.ErrLeadershipLost) {
@@ -184,10 +198,8 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 		return fmt.Errorf("transfer of leadership: %w", ErrNoPeer)
 	}
 	term := g.Term()
-	var f raft.Future
-	if id == "" {
-		f = g.raft.LeadershipTransfer()
-	} else {
+	hand := func() raft.Future { return g.raft.LeadershipTransfer() }
+	if id != "" {
 		addr := ""
 		for _, s := range g.Servers() {
 			if s.ID == id && s.Voter {
@@ -197,27 +209,23 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 		if addr == "" || id == g.cfg.ID {
 			return fmt.Errorf("transfer of leadership to %s: it is not another voter of the group: %w", id, ErrNoPeer)
 		}
-		f = g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr))
+		hand = func() raft.Future {
+			return g.raft.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(addr))
+		}
 	}
-	if err := g.await(ctx, f); err != nil {
+	g.mu.Lock()
+	g.transfers++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.transfers--
+		g.mu.Unlock()
+	}()
+	if err := g.ask(ctx, hand); err != nil {
 		go g.probe(term)
 		return fmt.Errorf("transfer of leadership: %w", err)
 	}
 	return nil
-}
-
-// await waits for one of the library's futures.
-func (g *Group) await(ctx context.Context, f raft.Future) error {
-	got := make(chan error, 1)
-	go func() { got <- f.Error() }()
-	select {
-	case err := <-got:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-g.done:
-		return ErrShutdown
-	}
 }
 
 // outcomeOfQuestion is outcome for what changes nothing: lost leadership then

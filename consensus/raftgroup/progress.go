@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 type Progress struct {
 	// Contact is when the member last answered; zero means never.
 	Contact time.Time
+	// Asked is when the message was sent that it answered.
+	Asked time.Time
 	// LastIndex is the newest entry that it held then.
 	LastIndex uint64
 	// Term is the term that it knew then.
@@ -23,15 +26,22 @@ type Progress struct {
 func (g *Group) Progress(id string) Progress {
 	g.trans.mu.Lock()
 	defer g.trans.mu.Unlock()
-	return g.trans.seen[raft.ServerID(id)]
+	return g.trans.heard[raft.ServerID(id)].Progress
 }
 
 // watchedTransport notes what the answers to AppendEntries tell about their
 // sender. Heartbeats always come this way, also when entries are pipelined.
 type watchedTransport struct {
 	raft.Transport
-	mu   sync.Mutex
-	seen map[raft.ServerID]Progress
+	mu    sync.Mutex
+	heard map[raft.ServerID]heard
+	round uint64        // number of the last question whether we lead, see verify
+	news  chan struct{} // closed at the next answer while someone waits, else nil
+}
+
+type heard struct {
+	Progress
+	round uint64 // the last round that was open already when the message was sent
 }
 
 // preVoting keeps the transport's pre-vote, which the library looks for by type.
@@ -41,7 +51,7 @@ type preVoting struct {
 }
 
 func watchTransport(t raft.Transport) *watchedTransport {
-	return &watchedTransport{Transport: t, seen: make(map[raft.ServerID]Progress)}
+	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard)}
 }
 
 // forRaft is what the library gets.
@@ -54,14 +64,100 @@ func (w *watchedTransport) forRaft() raft.Transport {
 
 // AppendEntries passes the call on and notes the answer.
 func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	asked := time.Now()
+	w.mu.Lock()
+	round := w.round
+	w.mu.Unlock()
 	if err := w.Transport.AppendEntries(id, target, args, resp); err != nil {
 		return err
 	}
 	now := time.Now()
 	w.mu.Lock()
-	w.seen[id] = Progress{Contact: now, LastIndex: resp.LastLog, Term: resp.Term}
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	last := w.heard[id]
+	if resp.Term != args.Term {
+		// It follows another term: whatever it granted us before is void.
+		last.Contact, last.LastIndex, last.Term = now, resp.LastLog, resp.Term
+		w.heard[id] = last
+		return nil
+	}
+	w.heard[id] = heard{
+		Progress: Progress{Contact: now, Asked: later(last.Asked, asked), LastIndex: resp.LastLog, Term: resp.Term},
+		round:    max(last.round, round),
+	}
+	if w.news != nil {
+		close(w.news)
+		w.news = nil
+	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// openRound begins a question whether we lead.
+func (w *watchedTransport) openRound() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.round++
+	return w.round
+}
+
+// confirmed says whether a majority of the voters, self included, has answered
+// in term to a message sent after the round was opened; if not, news is closed
+// when there may be more.
+func (w *watchedTransport) confirmed(round, term uint64, self string, servers []Server) (ok bool, news <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	yes, voters := 0, 0
+	for _, s := range servers {
+		if !s.Voter {
+			continue
+		}
+		voters++
+		h := w.heard[raft.ServerID(s.ID)]
+		if s.ID == self || (h.Term == term && h.round >= round) {
+			yes++
+		}
+	}
+	if yes > voters/2 {
+		return true, nil
+	}
+	if w.news == nil {
+		w.news = make(chan struct{})
+	}
+	return false, w.news
+}
+
+// promisedSince is the moment since which a majority has, in answer to us,
+// promised to wait for one election timeout before it follows another.
+func (w *watchedTransport) promisedSince(now time.Time, term uint64, self string, servers []Server) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var asked []time.Time
+	for _, s := range servers {
+		if !s.Voter {
+			continue
+		}
+		h := w.heard[raft.ServerID(s.ID)]
+		switch {
+		case s.ID == self:
+			asked = append(asked, now)
+		case h.Term == term:
+			asked = append(asked, h.Asked)
+		default:
+			asked = append(asked, time.Time{})
+		}
+	}
+	if len(asked) == 0 {
+		return time.Time{}
+	}
+	slices.SortFunc(asked, func(a, b time.Time) int { return b.Compare(a) })
+	return asked[len(asked)/2]
 }
 
 // Close closes the transport below, if it can be closed.

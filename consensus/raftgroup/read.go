@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // readRounds lets readers share the question whether we still lead: one round
@@ -75,24 +77,79 @@ func (g *Group) runRounds() {
 }
 
 // verify takes the commit index, then has a majority confirm that nobody else
-// can have committed anything meanwhile.
+// can have committed anything before the question was put.
+//
+// The library's VerifyLeader is not enough: it counts answers to messages that
+// were sent before it was called. A leader that was stopped for a while finds
+// such answers in its sockets when it wakes, long after another has taken over.
+// Here only answers to messages sent after the question count; VerifyLeader is
+// called because it sends heartbeats at once.
 func (g *Group) verify() (uint64, error) {
 	term := g.raft.CurrentTerm()
-	g.mu.Lock()
-	known := g.established == term
-	g.mu.Unlock()
-	if !known {
-		// A new leader's commit index may lag behind what its predecessor has
-		// answered, until an entry of its own term is through.
-		if err := g.Barrier(context.Background()); err != nil {
-			return 0, err
-		}
+	if err := g.established(term); err != nil {
+		return 0, err
 	}
 	index := g.raft.CommitIndex()
-	if err := g.await(context.Background(), g.raft.VerifyLeader()); err != nil {
+	round := g.trans.openRound()
+	if err := g.ask(context.Background(), func() raft.Future { return g.raft.VerifyLeader() }); err != nil {
 		return 0, g.outcomeOfQuestion(err)
 	}
-	return index, nil
+	for {
+		moved := g.LeaderChanged()
+		if !g.IsLeader() || g.raft.CurrentTerm() != term {
+			return 0, g.notLeader()
+		}
+		ok, news := g.trans.confirmed(round, term, g.cfg.ID, g.Servers())
+		if ok {
+			return index, nil
+		}
+		select {
+		case <-news:
+		case <-moved:
+		case <-g.done:
+			return 0, ErrShutdown
+		}
+	}
+}
+
+// established returns when this member, as the leader of term, has applied an
+// entry of that term. Before, its commit index may lag behind what its
+// predecessor has answered.
+func (g *Group) established(term uint64) error {
+	g.mu.Lock()
+	known := g.firstOf == term
+	g.mu.Unlock()
+	if known {
+		return nil
+	}
+	if err := g.Barrier(context.Background()); err != nil {
+		return err
+	}
+	if g.raft.CurrentTerm() != term {
+		return g.notLeader()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.firstOf = max(g.firstOf, term)
+	return nil
+}
+
+// HasLease says whether a read from this member's state, as it is now, sees
+// every write answered so far, without asking anyone: a majority has promised,
+// less than a leader's lease ago, to follow nobody else for an election timeout.
+// It trusts the clocks' rates and that the process was not stopped between this
+// answer and the read; ReadIndex trusts neither.
+func (g *Group) HasLease() bool {
+	term := g.raft.CurrentTerm()
+	g.mu.Lock()
+	known, transferring := g.firstOf == term, g.transfers > 0
+	g.mu.Unlock()
+	if !known || transferring || !g.IsLeader() {
+		return false
+	}
+	now := time.Now()
+	since := g.trans.promisedSince(now, term, g.cfg.ID, g.Servers())
+	return now.Sub(since) < g.timing.LeaderLeaseTimeout
 }
 
 // waitQueued waits until the library has applied index. It has no notice for

@@ -68,8 +68,11 @@ func (g *Group) Stats() Stats {
 // Snapshot makes a snapshot now and opens it; with nothing new since the last
 // one, that one is opened. Any member can. The caller closes the reader.
 func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	f := g.raft.Snapshot()
-	err := g.await(ctx, f)
+	var f raft.SnapshotFuture
+	err := g.ask(ctx, func() raft.Future {
+		f = g.raft.Snapshot()
+		return f
+	})
 	if err == nil {
 		meta, rc, err := f.Open()
 		if err != nil {
@@ -102,17 +105,17 @@ func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.R
 	if !g.IsLeader() {
 		return fmt.Errorf("restore: %w", g.notLeader())
 	}
-	got := make(chan error, 1)
-	go func() { got <- g.raft.Restore(meta, state, 0) }()
-	select {
-	case err := <-got:
-		if err != nil {
-			return fmt.Errorf("restore: %w", g.outcome(err))
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("restore: %w; it goes on behind", ctx.Err())
-	case <-g.done:
-		return fmt.Errorf("restore: %w", ErrShutdown)
+	err := g.ask(ctx, func() raft.Future { return answered{g.raft.Restore(meta, state, 0)} })
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("restore: %w; it goes on behind", err)
 	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", g.outcome(err))
+	}
+	return nil
 }
+
+// answered makes a future of an answer that is there.
+type answered struct{ err error }
+
+func (a answered) Error() error { return a.err }

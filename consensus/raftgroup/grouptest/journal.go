@@ -1,0 +1,60 @@
+package grouptest
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// Journal is a state machine that remembers its entries in order. Apply answers
+// with their number so far.
+type Journal struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+var _ raft.FSM = (*Journal)(nil)
+
+// Apply adds an entry.
+func (j *Journal) Apply(l *raft.Log) any {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, string(l.Data))
+	return len(j.entries)
+}
+
+// Entries is a copy of what was applied.
+func (j *Journal) Entries() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]string(nil), j.entries...)
+}
+
+// Snapshot copies the entries.
+func (j *Journal) Snapshot() (raft.FSMSnapshot, error) { return journalSnapshot(j.Entries()), nil }
+
+// Restore replaces the entries.
+func (j *Journal) Restore(r io.ReadCloser) error {
+	var entries []string
+	if err := json.NewDecoder(r).Decode(&entries); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = entries
+	return nil
+}
+
+type journalSnapshot []string
+
+func (s journalSnapshot) Persist(sink raft.SnapshotSink) error {
+	if err := json.NewEncoder(sink).Encode([]string(s)); err != nil {
+		_ = sink.Cancel()
+		return err
+	}
+	return sink.Close()
+}
+
+func (journalSnapshot) Release() {}
