@@ -1,0 +1,141 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// How a verb may be repeated when the end of an attempt is unknown
+// (design/architecture.md, "A task").
+const (
+	Idempotent = "idempotent" // doing it twice is as doing it once
+	Observe    = "observe"    // look first whether it is done
+)
+
+var (
+	typeName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	verbsOf    = map[model.Kind][]string{model.KindProviderType: {"create", "confirm", "delete"}, model.KindAutomatorType: {"bootstrap", "run", "check"}}
+	fieldTypes = []string{"text", "password", "select", "checkbox"}
+)
+
+// CheckDescriptor gives everything that is wrong with the descriptor of a
+// provider type or automator type, and fills in the rules of repetition that it
+// leaves out: create is observed, everything else is idempotent but run, which
+// is observed (the automator's Check says whether it is done).
+func CheckDescriptor(kind model.Kind, d *model.PluginType) model.Faults {
+	var faults model.Faults
+	if !typeName.MatchString(d.Name) {
+		faults.Add("name", fmt.Sprintf("%q must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit", d.Name))
+	}
+	if d.Plugin == "" {
+		faults.Add("plugin", "the plugin's version is missing, such as \"1.0.0\"")
+	}
+	checkFields(&faults, "parameters.admin", d.Parameters.Admin)
+	checkFields(&faults, "parameters.user", d.Parameters.User)
+	for _, name := range slices.Sorted(maps.Keys(d.ResourceTypes)) {
+		r, path := d.ResourceTypes[name], "resourceTypes."+name
+		if r.Format != "file" && r.Format != "archive" {
+			faults.Add(path+".format", fmt.Sprintf("%q is not one of file, archive", r.Format))
+		}
+		if r.Permissions != "" {
+			if _, err := strconv.ParseUint(r.Permissions, 8, 12); err != nil {
+				faults.Add(path+".permissions", fmt.Sprintf("%q is not an octal mode such as \"0755\"", r.Permissions))
+			}
+		}
+	}
+	verbs, known := verbsOf[kind]
+	if !known {
+		faults.Add("kind", fmt.Sprintf("%q is not one of %s, %s", kind, model.KindProviderType, model.KindAutomatorType))
+	}
+	for _, verb := range slices.Sorted(maps.Keys(d.Actions)) {
+		if rule := d.Actions[verb]; rule != Idempotent && rule != Observe {
+			faults.Add("actions."+verb, fmt.Sprintf("%q is not one of %s, %s", rule, Idempotent, Observe))
+		}
+		if known && !slices.Contains(verbs, verb) && !(kind == model.KindAutomatorType && isServiceAction(verb)) {
+			faults.Add("actions."+verb, "is not a verb of this kind of plugin: "+strings.Join(verbs, ", "))
+		}
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	rules := maps.Clone(d.Actions)
+	if rules == nil {
+		rules = map[string]string{}
+	}
+	for _, verb := range verbs {
+		if rules[verb] == "" {
+			rules[verb] = Idempotent
+			if verb == "create" || verb == "run" {
+				rules[verb] = Observe
+			}
+		}
+	}
+	d.Actions = rules
+	return nil
+}
+
+func isServiceAction(verb string) bool {
+	a, err := model.ParseAction(verb)
+	return err == nil && !a.PerNode() && a != model.Barrier
+}
+
+func checkFields(faults *model.Faults, path string, set model.PluginFields) {
+	for _, name := range slices.Sorted(maps.Keys(set.Fields)) {
+		f, at := set.Fields[name], path+".fields."+name
+		if !slices.Contains(fieldTypes, f.Type) {
+			faults.Add(at+".type", fmt.Sprintf("%q is not one of %s", f.Type, strings.Join(fieldTypes, ", ")))
+		}
+		if f.Type == "select" && len(f.Options) == 0 {
+			faults.Add(at+".options", "a select field needs options")
+		}
+	}
+	for i, required := range set.Required {
+		for j, name := range required {
+			if _, ok := set.Fields[name]; !ok {
+				faults.Add(fmt.Sprintf("%s.required[%d][%d]", path, i, j), fmt.Sprintf("%q is not among the fields", name))
+			}
+		}
+	}
+}
+
+// Repeat gives the rule of repetition for an action of a type: "idempotent" or
+// "observe".
+func (t *Type) Repeat(action string) string {
+	verb := strings.ToLower(action)
+	if rule := t.Actions[verb]; rule != "" {
+		return rule
+	}
+	if t.Kind == model.KindAutomatorType {
+		return t.Actions["run"]
+	}
+	return Observe
+}
+
+// compareVersions compares dotted numbers; parts that are not numbers compare as text.
+func compareVersions(a, b string) int {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range max(len(as), len(bs)) {
+		x, y := "0", "0"
+		if i < len(as) {
+			x = as[i]
+		}
+		if i < len(bs) {
+			y = bs[i]
+		}
+		n, nerr := strconv.Atoi(x)
+		m, merr := strconv.Atoi(y)
+		switch {
+		case nerr == nil && merr == nil && n != m:
+			return n - m
+		case (nerr != nil || merr != nil) && x != y:
+			return strings.Compare(x, y)
+		}
+	}
+	return 0
+}

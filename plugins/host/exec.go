@@ -1,0 +1,432 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/sdk/tasklog"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// execPlugin is a plugin of protocol "exec": an executable in any language
+// that is started once for each task, with the request as JSON on its standard
+// input; it answers as JSON on its standard output and logs on its standard
+// error (docs/plugins.md).
+type execPlugin struct {
+	host    *Host
+	command []string
+	verbs   []string // of "validate" and "list", those that the command knows
+}
+
+// execDescriptor is the part of an "exec" descriptor that is not model.PluginType.
+type execDescriptor struct {
+	Protocol string          `json:"protocol"`
+	Kind     string          `json:"kind"` // "provider" or "automator"
+	Command  json.RawMessage `json:"command"`
+	Verbs    []string        `json:"verbs"`
+}
+
+// execRequest is what the command reads. The fields of model.TaskInput stand
+// beside these.
+type execRequest struct {
+	Verb      string         `json:"verb"`
+	Plugin    string         `json:"plugin"`
+	Tenant    string         `json:"tenant,omitempty"`
+	Operation string         `json:"operation,omitempty"`
+	Fence     uint64         `json:"fence,omitempty"`
+	Attempt   uint32         `json:"attempt,omitempty"`
+	Observe   bool           `json:"observe,omitempty"`
+	Timeout   float64        `json:"timeout,omitempty"` // seconds
+	Scope     string         `json:"scope,omitempty"`
+	Cluster   string         `json:"cluster,omitempty"` // of list
+	Fields    map[string]any `json:"fields,omitempty"`
+}
+
+// execAnswer is what the command writes.
+type execAnswer struct {
+	Outcome string `json:"outcome"` // "succeeded" (the default), "retryable", "fatal", "nothing-done", "cancelled", "unknown"
+	// Status is the original's way to say it: 0 is success.
+	Status  json.Number                `json:"status"`
+	Message string                     `json:"message"`
+	Adopted bool                       `json:"adopted"`
+	Save    map[string]json.RawMessage `json:"save"`
+	model.TaskOutput
+	Faults    []model.Fault  `json:"faults"`
+	Resources []execResource `json:"resources"`
+}
+
+type execResource struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Fence   uint64 `json:"fence"`
+	ID      string `json:"id"`
+	model.TaskOutput
+}
+
+var execOutcomes = map[string]proto.Outcome{
+	"":             proto.Outcome_OUTCOME_SUCCEEDED,
+	"succeeded":    proto.Outcome_OUTCOME_SUCCEEDED,
+	"retryable":    proto.Outcome_OUTCOME_RETRYABLE,
+	"fatal":        proto.Outcome_OUTCOME_FATAL,
+	"nothing-done": proto.Outcome_OUTCOME_NOTHING_DONE,
+	"cancelled":    proto.Outcome_OUTCOME_CANCELLED,
+	"unknown":      proto.Outcome_OUTCOME_UNKNOWN,
+}
+
+const (
+	// Exit codes of a command that gives no answer; the shell automator's
+	// scripts use the same.
+	exitFatal       = 100
+	exitNothingDone = 101
+	// maxAnswer bounds a command's standard output, in bytes.
+	maxAnswer = 16 << 20
+)
+
+// readDescriptor fills in a file that holds a descriptor. Other descriptors
+// than those of protocol "exec" are left alone: the file has no types.
+func (h *Host) readDescriptor(f *file) {
+	b, err := os.ReadFile(f.path)
+	if err != nil {
+		f.err = err
+		return
+	}
+	if filepath.Ext(f.path) != ".json" {
+		var v any
+		if err := yaml.Unmarshal(b, &v); err != nil {
+			f.err = err
+			return
+		}
+		if b, err = json.Marshal(v); err != nil {
+			f.err = err
+			return
+		}
+	}
+	var d execDescriptor
+	if err := json.Unmarshal(b, &d); err != nil || d.Protocol != "exec" {
+		return
+	}
+	t := Type{Path: f.path}
+	if err := json.Unmarshal(b, &t.PluginType); err != nil {
+		f.err = err
+		return
+	}
+	var faults model.Faults
+	switch d.Kind {
+	case "provider":
+		t.Kind = model.KindProviderType
+	case "automator":
+		t.Kind = model.KindAutomatorType
+	default:
+		faults.Add("kind", fmt.Sprintf("%q is not one of provider, automator", d.Kind))
+	}
+	if t.Kind != "" {
+		faults = append(faults, CheckDescriptor(t.Kind, &t.PluginType)...)
+	}
+	for i, v := range d.Verbs {
+		if v != "validate" && v != "list" {
+			faults.Add(fmt.Sprintf("verbs[%d]", i), fmt.Sprintf("%q is not one of validate, list; the other verbs go without saying", v))
+		}
+	}
+	var command []string
+	var line string
+	if json.Unmarshal(d.Command, &line) == nil {
+		command = strings.Fields(line)
+	} else if err := json.Unmarshal(d.Command, &command); err != nil {
+		command = nil
+	}
+	if len(command) == 0 {
+		faults.Add("command", "must be the command to start, as text or as a list of texts")
+	}
+	if err := faults.Err(); err != nil {
+		f.err = err
+		return
+	}
+	if strings.Contains(command[0], "/") && !filepath.IsAbs(command[0]) {
+		command[0] = filepath.Join(filepath.Dir(f.path), command[0])
+	}
+	sum := sha256.Sum256(b)
+	t.Checksum = hex.EncodeToString(sum[:])
+	f.sum = t.Checksum
+	f.exec = &execPlugin{host: h, command: command, verbs: d.Verbs}
+	f.types = []Type{t}
+}
+
+// execEnd is how a command ended.
+type execEnd struct {
+	stdout  []byte
+	code    int    // exit code; -1: killed by a signal
+	status  string // for people
+	stopped string // why we stopped it; "" if we did not
+	tail    string // end of standard error
+}
+
+// call runs the command with a request. An error means that it did not start.
+func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log *tasklog.Log) (*execEnd, error) {
+	cmd := exec.Command(x.command[0], x.command[1:]...)
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	stdout := &limited{max: maxAnswer}
+	cmd.Env = append(append([]string(nil), x.host.cfg.Env...), env...)
+	cmd.Dir = "/"
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
+	cmd.WaitDelay = pipeDrain // what it started may hold its pipes for ever
+	if err := x.host.spawn.start(cmd, syscall.SIGKILL); err != nil {
+		return nil, err
+	}
+	pid := cmd.Process.Pid
+	pidfile := x.host.left.write(pid, x.command[0])
+	defer x.host.left.remove(pidfile)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	end := &execEnd{}
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		end.stopped = context.Cause(ctx).Error()
+		_ = syscall.Kill(-pid, syscall.SIGTERM)
+		grace := time.NewTimer(x.host.cfg.CancelGrace)
+		defer grace.Stop()
+		select {
+		case err = <-ended:
+			// What is left of its group has had its chance too.
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		case <-grace.C:
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			err = <-ended
+		case <-x.host.ctx.Done():
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+			err = <-ended
+		}
+	}
+	end.stdout, end.code, end.status, end.tail = stdout.Bytes(), cmd.ProcessState.ExitCode(), exitStatus(err), log.Close()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		end.status = "exit status 0"
+	}
+	if stdout.cut {
+		end.stdout = nil
+		end.status += fmt.Sprintf(", with more than %d bytes of output", maxAnswer)
+	}
+	return end, nil
+}
+
+// limited keeps what is written, up to a bound.
+type limited struct {
+	bytes.Buffer
+	max int
+	cut bool
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > l.max {
+		l.cut = true
+		return len(p), nil
+	}
+	return l.Buffer.Write(p)
+}
+
+// execute carries one task out.
+func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink Sink) *proto.Result {
+	verb := strings.ToLower(t.Action)
+	if t.Automator && verb != "bootstrap" && verb != "check" {
+		verb = "run"
+	}
+	head, err := json.Marshal(execRequest{
+		Verb: verb, Plugin: t.Plugin, Tenant: t.Tenant, Operation: t.Operation, Fence: t.Fence, Attempt: t.Attempt,
+		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000,
+	})
+	if err != nil {
+		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
+	}
+	request := head
+	if in := bytes.TrimSpace(t.Input); len(in) > 2 && in[0] == '{' {
+		// {"verb":…} and {"taskId":…} become one object.
+		request = append(append(head[:len(head)-1], ','), in[1:]...)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(x.host.ctx, func() { stop(errClosed) })()
+	if t.TimeoutMs > 0 {
+		var cancel context.CancelFunc
+		d := time.Duration(t.TimeoutMs) * time.Millisecond
+		ctx, cancel = context.WithTimeoutCause(ctx, d, errTimeout{d})
+		defer cancel()
+	}
+	log := tasklog.New(func(text string, stderr bool) {
+		sink.Log(&proto.LogLine{Task: t.Id, Fence: t.Fence, Text: text, Stderr: stderr})
+	})
+	end, err := x.call(ctx, request, []string{"COOPR_TASK=" + t.Id, "COOPR_FENCE=" + strconv.FormatUint(t.Fence, 10)}, log)
+	if err != nil {
+		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, fmt.Sprintf("plugin %s did not start: %v", p.Name, err))
+	}
+	r := x.judge(p, t, sink, end)
+	var timeout errTimeout
+	switch {
+	case end.stopped == "" || r.Outcome == proto.Outcome_OUTCOME_SUCCEEDED:
+	case p.Repeat(t.Action) == Observe && !t.Automator || x.host.ctx.Err() != nil:
+		r.Outcome, r.Message = proto.Outcome_OUTCOME_UNKNOWN, end.stopped
+	case errors.As(context.Cause(ctx), &timeout):
+		r.Outcome, r.Message = proto.Outcome_OUTCOME_RETRYABLE, end.stopped
+	default:
+		r.Outcome, r.Message = proto.Outcome_OUTCOME_CANCELLED, end.stopped
+	}
+	return r
+}
+
+type errTimeout struct{ after time.Duration }
+
+func (e errTimeout) Error() string { return fmt.Sprintf("timed out after %s", e.after) }
+
+// judge turns a command's end into a result.
+func (x *execPlugin) judge(p *plug, t *proto.Task, sink Sink, end *execEnd) *proto.Result {
+	a, err := parseAnswer(end.stdout)
+	unclear := proto.Outcome_OUTCOME_RETRYABLE
+	if p.Repeat(t.Action) == Observe {
+		unclear = proto.Outcome_OUTCOME_UNKNOWN
+	}
+	r := result(t, unclear, a.Message)
+	r.LogTail = end.tail
+	outcome, known := execOutcomes[a.Outcome]
+	if n, nerr := a.Status.Int64(); a.Outcome == "" && (a.Status != "" && nerr != nil || n != 0) {
+		outcome = proto.Outcome_OUTCOME_RETRYABLE
+		if t.Action == "CREATE" && n >= 200 && n <= 299 {
+			outcome = proto.Outcome_OUTCOME_NOTHING_DONE
+		}
+	}
+	succeeded := outcome == proto.Outcome_OUTCOME_SUCCEEDED
+	switch {
+	case err != nil && end.code == 0:
+		r.Message = fmt.Sprintf("plugin %s: its standard output must be one JSON object and nothing else (logs go to standard error): %v", p.Name, err)
+	case !known:
+		r.Message = fmt.Sprintf("plugin %s gave the outcome %q, which is none: %s", p.Name, a.Outcome, a.Message)
+	case end.code != 0 && (err != nil || succeeded):
+		switch end.code {
+		case exitFatal:
+			r.Outcome = proto.Outcome_OUTCOME_FATAL
+		case exitNothingDone:
+			r.Outcome = proto.Outcome_OUTCOME_NOTHING_DONE
+		case -1:
+			r.Outcome = proto.Outcome_OUTCOME_UNKNOWN
+		default:
+			r.Outcome = proto.Outcome_OUTCOME_RETRYABLE
+		}
+		r.Message = strings.TrimSuffix(fmt.Sprintf("plugin %s ended with %s: %s", p.Name, end.status, a.Message), ": ")
+	default:
+		r.Outcome, r.Adopted = outcome, a.Adopted
+		if !succeeded && r.Message == "" {
+			r.Message = fmt.Sprintf("plugin %s failed without a message", p.Name)
+		}
+	}
+	if err == nil {
+		for k, v := range a.Save {
+			sink.Save(&proto.SaveState{Task: t.Id, Fence: t.Fence, Key: k, Value: v})
+		}
+	}
+	if r.Outcome == proto.Outcome_OUTCOME_SUCCEEDED {
+		r.LogTail = ""
+		if o := a.TaskOutput; o.Hostname != "" || len(o.IPAddresses) > 0 || len(o.Result) > 0 {
+			// It was JSON a moment ago.
+			r.Output, _ = json.Marshal(o)
+		}
+	}
+	return r
+}
+
+// parseAnswer reads a command's standard output; nothing is an answer too.
+func parseAnswer(b []byte) (execAnswer, error) {
+	var a execAnswer
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 {
+		return a, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	if err := dec.Decode(&a); err != nil {
+		return execAnswer{}, err
+	}
+	if dec.More() {
+		return execAnswer{}, errors.New("there is more after it")
+	}
+	return a, nil
+}
+
+// ask runs the command for a verb that is no task.
+func (x *execPlugin) ask(ctx context.Context, p *plug, req execRequest) (execAnswer, error) {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return execAnswer{}, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(x.host.ctx, func() { stop(errClosed) })()
+	log := x.host.cfg.Logger
+	end, err := x.call(ctx, b, nil, tasklog.New(func(text string, _ bool) { log.Info(text, "plugin", p.Name) }))
+	if err != nil {
+		return execAnswer{}, err
+	}
+	a, err := parseAnswer(end.stdout)
+	switch {
+	case end.stopped != "":
+		return a, errors.New(end.stopped)
+	case end.code != 0:
+		return a, fmt.Errorf("plugin %s ended with %s: %s%s", p.Name, end.status, a.Message, end.tail)
+	case err != nil:
+		return a, fmt.Errorf("plugin %s gave no JSON: %w", p.Name, err)
+	}
+	return a, nil
+}
+
+func (x *execPlugin) validate(ctx context.Context, p *plug, scope string, fields map[string]any) (model.Faults, error) {
+	faults := sdk.CheckFields(p.PluginType, sdk.Scope(scope), fields)
+	if !slices.Contains(x.verbs, "validate") {
+		return faults, nil
+	}
+	a, err := x.ask(ctx, p, execRequest{Verb: "validate", Plugin: p.Name, Scope: scope, Fields: fields})
+	for _, f := range a.Faults {
+		faults.Add(f.Path, f.Message)
+	}
+	return faults, err
+}
+
+func (x *execPlugin) list(ctx context.Context, p *plug, req *proto.ListRequest, found func(*proto.Resource) error) error {
+	if !slices.Contains(x.verbs, "list") {
+		return fmt.Errorf("plugin %s cannot list: its descriptor does not name the verb", p.Name)
+	}
+	er := execRequest{Verb: "list", Plugin: p.Name, Tenant: req.Tenant, Cluster: req.Cluster}
+	if len(req.Fields) > 0 {
+		if err := json.Unmarshal(req.Fields, &er.Fields); err != nil {
+			return err
+		}
+	}
+	a, err := x.ask(ctx, p, er)
+	if err != nil {
+		return err
+	}
+	for _, r := range a.Resources {
+		out, err := json.Marshal(r.TaskOutput)
+		if err != nil {
+			return err
+		}
+		if err := found(&proto.Resource{Cluster: r.Cluster, Node: r.Node, Fence: r.Fence, Id: r.ID, Output: out}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// bridge gives go-plugin a logger that writes to ours. What plugins print on
+// standard error comes this way too, with its level where it has one.
+func bridge(to *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
+	l.RegisterSink(sink{to})
+	return l
+}
+
+type sink struct{ to *slog.Logger }
+
+// Accept passes one record on. go-plugin says at each normal end that the
+// process has exited; that is not worth more than debug.
+func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	l := slog.LevelDebug
+	switch {
+	case level >= hclog.Error && msg != "plugin process exited":
+		l = slog.LevelError
+	case level == hclog.Warn:
+		l = slog.LevelWarn
+	case level == hclog.Info && msg != "plugin process exited":
+		l = slog.LevelInfo
+	}
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			args[i] = f[0]
+		}
+	}
+	s.to.Log(context.Background(), l, msg, args...)
+}
+
+// lineLogger logs what a plugin prints with fmt.Println and its kin.
+type lineLogger struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	partial []byte
+}
+
+// maxLine bounds a line of a plugin's own output; the rest is dropped.
+const maxLine = 4 << 10
+
+func (w *lineLogger) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := len(p); ; {
+		line, rest, whole := bytes.Cut(p, []byte{'\n'})
+		if room := maxLine - len(w.partial); len(line) > room {
+			line = line[:room]
+		}
+		w.partial = append(w.partial, line...)
+		if !whole {
+			return n, nil
+		}
+		w.log.Info(string(w.partial))
+		w.partial, p = w.partial[:0], rest
+	}
+}

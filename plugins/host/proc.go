@@ -1,0 +1,91 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// startTime gives when a process began, in clock ticks since the machine's
+// start: with the pid it names a process for good. False: there is none.
+func startTime(pid int) (uint64, bool) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	// The name, in brackets, may hold anything; what follows the last one counts.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(fields[19], 10, 64)
+	return n, err == nil
+}
+
+// children gives the pids of a process's children.
+func children(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var pids []int
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		for _, s := range strings.Fields(string(b)) {
+			if n, err := strconv.Atoi(s); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
+}
+
+// killTree kills a process and all its descendants. The root is stopped while
+// they are looked for, so that it starts no more.
+func killTree(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	var all []int
+	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
+		for _, c := range children(queue[0]) {
+			_ = syscall.Kill(c, syscall.SIGSTOP)
+			queue = append(queue, c)
+		}
+		all = append(all, queue[0])
+	}
+	for _, p := range all {
+		_ = syscall.Kill(p, syscall.SIGKILL)
+	}
+}
+
+// killTasks kills every process that carries out one of the attempts, known by
+// the variables COOPR_TASK and COOPR_FENCE that automators give to what they
+// start. It is for a plugin that died and left its children behind.
+func killTasks(attempts map[attempt]bool) {
+	if len(attempts) == 0 {
+		return
+	}
+	self := os.Getpid()
+	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range procs {
+		pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+		if err != nil || pid == self {
+			continue
+		}
+		b, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(b, []byte("COOPR_FENCE=")) {
+			continue
+		}
+		var a attempt
+		for kv := range bytes.SplitSeq(b, []byte{0}) {
+			if v, ok := bytes.CutPrefix(kv, []byte("COOPR_TASK=")); ok {
+				a.task = string(v)
+			} else if v, ok := bytes.CutPrefix(kv, []byte("COOPR_FENCE=")); ok {
+				a.fence, _ = strconv.ParseUint(string(v), 10, 64)
+			}
+		}
+		if attempts[a] {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// spawner starts processes from one OS thread that lives as long as the host:
+// the kernel's signal on the parent's death is tied to the thread that made
+// the child, not to the process.
+type spawner struct {
+	requests chan spawnRequest
+	stopped  chan struct{}
+}
+
+type spawnRequest struct {
+	cmd   *exec.Cmd
+	reply chan error
+}
+
+func newSpawner() *spawner {
+	s := &spawner{requests: make(chan spawnRequest), stopped: make(chan struct{})}
+	go func() {
+		defer close(s.stopped)
+		runtime.LockOSThread()
+		// Unlocked at the end, the thread goes back to the pool and lives on:
+		// one that ended would signal children that are still ending.
+		defer runtime.UnlockOSThread()
+		for r := range s.requests {
+			r.reply <- r.cmd.Start()
+		}
+	}()
+	return s
+}
+
+// start starts cmd; the kernel sends it sig when this process dies.
+func (s *spawner) start(cmd *exec.Cmd, sig syscall.Signal) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = sig
+	cmd.SysProcAttr.Setpgid = true
+	r := spawnRequest{cmd: cmd, reply: make(chan error, 1)}
+	s.requests <- r
+	return <-r.reply
+}
+
+// stop ends the thread's work. Nobody calls start any more.
+func (s *spawner) stop() {
+	close(s.requests)
+	<-s.stopped
+}
+
+// pipeDrain is how long output that a dead process left in its pipes is read.
+// Something it started may hold the pipes open for ever.
+const pipeDrain = 250 * time.Millisecond
+
+// runner starts one plugin process for go-plugin (its runner.Runner). It runs
+// the very file whose checksum was compared, through its descriptor: between
+// the comparison and the start nobody can exchange it.
+type runner struct {
+	host *Host
+	cmd  *exec.Cmd
+	file *os.File // the open, checked file
+	path string
+
+	input          *os.File // our end of its standard input: closing it says good-bye
+	stdout, stderr *os.File
+	pidfile        string
+	socketDir      string
+
+	exited chan struct{} // closed when the process is gone
+	status string        // how it ended; read after exited
+
+	killOnce sync.Once
+}
+
+// newRunner takes over file.
+func (h *Host) newRunner(spec *exec.Cmd, file *os.File, path string, socketDir string) *runner {
+	cmd := exec.Command("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
+	cmd.Args = []string{path}
+	cmd.Env = append(append([]string(nil), h.cfg.Env...), spec.Env...)
+	cmd.Dir = "/"
+	return &runner{host: h, cmd: cmd, file: file, path: path, socketDir: socketDir, exited: make(chan struct{})}
+}
+
+// Start starts the process.
+func (r *runner) Start(context.Context) (err error) {
+	var ends []*os.File
+	pipe := func(ours **os.File, input bool) *os.File {
+		if err != nil {
+			return nil
+		}
+		var rd, wr *os.File
+		if rd, wr, err = os.Pipe(); err != nil {
+			return nil
+		}
+		if input {
+			rd, wr = wr, rd
+		}
+		*ours = rd
+		ends = append(ends, wr)
+		return wr
+	}
+	stdin, stdout, stderr := pipe(&r.input, true), pipe(&r.stdout, false), pipe(&r.stderr, false)
+	defer func() {
+		r.file.Close()
+		for _, f := range ends {
+			f.Close()
+		}
+		if err != nil {
+			for _, f := range []*os.File{r.input, r.stdout, r.stderr} {
+				if f != nil {
+					f.Close()
+				}
+			}
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
+	if isScript(r.file) {
+		// The kernel hands the descriptor to an interpreter, that must find it open.
+		r.cmd.Path = r.path
+	}
+	if err = r.host.spawn.start(r.cmd, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("start %s: %w", r.path, err)
+	}
+	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path)
+	go func() {
+		r.status = exitStatus(r.cmd.Wait())
+		r.host.left.remove(r.pidfile)
+		_ = r.stdout.SetReadDeadline(time.Now().Add(pipeDrain))
+		_ = r.stderr.SetReadDeadline(time.Now().Add(pipeDrain))
+		r.input.Close()
+		close(r.exited)
+	}()
+	return nil
+}
+
+func exitStatus(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+func isScript(f *os.File) bool {
+	var head [2]byte
+	n, _ := f.ReadAt(head[:], 0)
+	return n == 2 && head == [2]byte{'#', '!'}
+}
+
+// Wait waits until the process is gone.
+func (r *runner) Wait(context.Context) error {
+	<-r.exited
+	// Both readers are at their end: go-plugin waits for them before this.
+	r.stdout.Close()
+	r.stderr.Close()
+	return nil
+}
+
+// Kill kills the process and all its descendants.
+func (r *runner) Kill(context.Context) error {
+	r.killOnce.Do(func() {
+		select {
+		case <-r.exited:
+		default:
+			killTree(r.cmd.Process.Pid)
+		}
+	})
+	return nil
+}
+
+// Diagnose has nothing to add to go-plugin's message.
+func (r *runner) Diagnose(context.Context) string { return "" }
+
+func (r *runner) Stdout() io.ReadCloser { return r.stdout }
+func (r *runner) Stderr() io.ReadCloser { return r.stderr }
+
+// Name gives the plugin's path.
+func (r *runner) Name() string { return r.path }
+
+// ID gives the process id.
+func (r *runner) ID() string { return strconv.Itoa(r.cmd.Process.Pid) }
+
+// PluginToHost gives the address as it is: both sides see the same files.
+func (r *runner) PluginToHost(network, addr string) (string, string, error) {
+	return network, addr, nil
+}
+
+// HostToPlugin gives the address as it is.
+func (r *runner) HostToPlugin(network, addr string) (string, string, error) {
+	return network, addr, nil
+}

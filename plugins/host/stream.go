@@ -1,0 +1,183 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/coopr/coopr/plugins/sdk/wire"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// attempt names one attempt at a task.
+type attempt struct {
+	task  string
+	fence uint64
+}
+
+// call is one task on its way through a plugin.
+type call struct {
+	task *proto.Task
+	sink Sink
+	done chan *proto.Result // holds the one result
+	sent bool               // guarded by stream.mu
+}
+
+// stream multiplexes the tasks of a process: callers queue tasks, one
+// goroutine sends what has gathered as one message, another reads.
+type stream struct {
+	mu     sync.Mutex
+	calls  map[attempt]*call
+	queue  []*call
+	stops  []*proto.Cancel
+	failed error
+	wake   chan struct{} // holds at most one token
+}
+
+func newStream() *stream {
+	return &stream{calls: map[attempt]*call{}, wake: make(chan struct{}, 1)}
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send queues a task. An error means that the plugin never saw it.
+func (s *stream) send(c *call) error {
+	key := attempt{c.task.Id, c.task.Fence}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
+	if s.calls[key] != nil {
+		return fmt.Errorf("task %s with fence %d is being carried out already", key.task, key.fence)
+	}
+	s.calls[key] = c
+	s.queue = append(s.queue, c)
+	s.signal()
+	return nil
+}
+
+// cancel tells the plugin to stop a task; one that waits to be sent ends at once.
+func (s *stream) cancel(c *call, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := attempt{c.task.Id, c.task.Fence}
+	if s.calls[key] != c {
+		return
+	}
+	if !c.sent {
+		delete(s.calls, key)
+		c.done <- result(c.task, proto.Outcome_OUTCOME_NOTHING_DONE, "cancelled before the plugin saw it: "+reason)
+		return
+	}
+	s.stops = append(s.stops, &proto.Cancel{Task: key.task, Fence: key.fence, Reason: reason})
+	s.signal()
+}
+
+// write sends what is queued until the process is dead. A failed send is left to the
+// reader, who learns of it too.
+func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.ExecuteResponse], dead <-chan struct{}) {
+	msg := &proto.ExecuteRequest{}
+	for {
+		s.mu.Lock()
+		n, bytes := 0, 0
+		for ; n < len(s.queue) && bytes < wire.BatchBytes; n++ {
+			c := s.queue[n]
+			if s.calls[attempt{c.task.Id, c.task.Fence}] != c {
+				continue // cancelled while it waited
+			}
+			c.sent = true
+			bytes += len(c.task.Input) + 128
+			msg.Tasks = append(msg.Tasks, c.task)
+		}
+		left := copy(s.queue, s.queue[n:])
+		clear(s.queue[left:])
+		s.queue = s.queue[:left]
+		msg.Cancels = append(msg.Cancels, s.stops...)
+		s.stops = s.stops[:0]
+		s.mu.Unlock()
+
+		if len(msg.Tasks)+len(msg.Cancels) > 0 {
+			if err := to.Send(msg); err != nil {
+				return
+			}
+			clear(msg.Tasks)
+			msg.Tasks, msg.Cancels = msg.Tasks[:0], msg.Cancels[:0]
+			if left > 0 {
+				continue
+			}
+		}
+		select {
+		case <-s.wake:
+		case <-dead:
+			return
+		}
+	}
+}
+
+// deliver passes a message's lines and values to their sinks and its results
+// to their callers. What belongs to no call is late and dropped.
+func (s *stream) deliver(m *proto.ExecuteResponse) {
+	get := func(task string, fence uint64) *call {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.calls[attempt{task, fence}]
+	}
+	for _, l := range m.Logs {
+		if c := get(l.Task, l.Fence); c != nil {
+			c.sink.Log(l)
+		}
+	}
+	for _, v := range m.Saves {
+		if c := get(v.Task, v.Fence); c != nil {
+			c.sink.Save(v)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range m.Results {
+		key := attempt{r.Task, r.Fence}
+		c := s.calls[key]
+		if c == nil {
+			continue
+		}
+		delete(s.calls, key)
+		if _, known := proto.Outcome_name[int32(r.Outcome)]; !known || r.Outcome == proto.Outcome_OUTCOME_UNSPECIFIED {
+			r.Outcome, r.Message = proto.Outcome_OUTCOME_UNKNOWN, "the plugin gave a result without an outcome: "+r.Message
+		}
+		c.done <- r
+	}
+}
+
+// unfinished adds the attempts that were sent and have no result.
+func (s *stream) unfinished(to map[attempt]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.calls {
+		if c.sent {
+			to[key] = true
+		}
+	}
+}
+
+// fail answers everything that waits.
+func (s *stream) fail(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = reason
+	for key, c := range s.calls {
+		delete(s.calls, key)
+		o := proto.Outcome_OUTCOME_UNKNOWN
+		if !c.sent {
+			o = proto.Outcome_OUTCOME_NOTHING_DONE
+		}
+		c.done <- result(c.task, o, reason.Error())
+	}
+	s.queue = nil
+}

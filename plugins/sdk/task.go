@@ -1,0 +1,94 @@
+package sdk
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk/tasklog"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// Task is one thing to do. Its methods may be called from several goroutines
+// until the plugin's method has returned.
+type Task struct {
+	ID        string // the same for every attempt
+	Fence     uint64 // of this attempt; pass it on to what can check it
+	Attempt   int    // from 1
+	Tenant    string
+	Cluster   string
+	Operation string
+	Node      string
+	Action    string // CREATE, INSTALL, …
+	Service   string // "" for actions of the node
+	Plugin    string // the type's name
+	Timeout   time.Duration
+
+	raw   []byte
+	input func() (*model.TaskInput, error)
+	log   *tasklog.Log
+	save  func(key string, value []byte)
+}
+
+func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
+	raw := t.Input
+	return &Task{
+		ID: t.Id, Fence: t.Fence, Attempt: int(t.Attempt), Tenant: t.Tenant, Cluster: t.Cluster, Operation: t.Operation,
+		Node: t.Node, Action: t.Action, Service: t.Service, Plugin: t.Plugin, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
+		raw: raw, log: log, save: save,
+		input: sync.OnceValues(func() (*model.TaskInput, error) {
+			in := &model.TaskInput{}
+			if len(raw) == 0 {
+				return in, nil
+			}
+			if err := json.Unmarshal(raw, in); err != nil {
+				return nil, NothingDone(Fatal(fmt.Errorf("the task's input cannot be read: %w", err)))
+			}
+			return in, nil
+		}),
+	}
+}
+
+// Input gives the task's input, decoded once. The error is marked and can be
+// returned as it is.
+func (t *Task) Input() (*model.TaskInput, error) { return t.input() }
+
+// RawInput gives the input as the leader wrote it.
+func (t *Task) RawInput() json.RawMessage { return t.raw }
+
+// Fields gives the fields that the task's plugin works by: of the service's
+// action for automators, the provider's otherwise.
+func (t *Task) Fields() (map[string]any, error) {
+	in, err := t.input()
+	if err != nil {
+		return nil, err
+	}
+	if s := in.Config.Service; s != nil {
+		return s.Action.Fields, nil
+	}
+	return in.Config.Provider.Provisioner, nil
+}
+
+// Stdout is the task's log, for what a program prints; lines are streamed to
+// the agent. Writing waits when the agent is slower than the writer.
+func (t *Task) Stdout() io.Writer { return t.log.Writer(false) }
+
+// Stderr is as Stdout, marked as error output.
+func (t *Task) Stderr() io.Writer { return t.log.Writer(true) }
+
+// Logf adds a line to the task's log.
+func (t *Task) Logf(format string, args ...any) { t.log.Line(fmt.Sprintf(format, args...), false) }
+
+// Save keeps a value under a key in the replicated state, for later tasks of
+// the same node; value is written as JSON.
+func (t *Task) Save(key string, value any) error {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("save %q: %w", key, err)
+	}
+	t.save(key, b)
+	return nil
+}
