@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// mesh is the demo's agents, and the ways to talk to them.
+type mesh struct {
+	bin, dir string
+	agents   []*agent
+}
+
+// agent is one coopr-agent process.
+type agent struct {
+	name               string
+	http, peer, gossip string
+	cmd                *exec.Cmd
+	ended              chan struct{} // closed when the process has ended
+}
+
+// start begins so many agents that know one another.
+func (m *mesh) start(names ...string) error {
+	for _, name := range names {
+		a := &agent{name: name, ended: make(chan struct{})}
+		for _, addr := range []*string{&a.http, &a.peer, &a.gossip} {
+			var err error
+			if *addr, err = freeAddress(); err != nil {
+				return err
+			}
+		}
+		m.agents = append(m.agents, a)
+	}
+	var join []string
+	for _, a := range m.agents {
+		join = append(join, a.gossip)
+	}
+	for _, a := range m.agents {
+		if err := m.run(a, join); err != nil {
+			return fmt.Errorf("agent %s: %w", a.name, err)
+		}
+	}
+	return nil
+}
+
+func (m *mesh) run(a *agent, join []string) error {
+	data := filepath.Join(m.dir, a.name)
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(m.dir, a.name+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"), "--dev",
+		"--name", a.name, "--data-dir", data, "--bootstrap-expect", fmt.Sprint(len(m.agents)),
+		"--http-addr", a.http, "--peer-addr", a.peer, "--gossip-addr", a.gossip, "--join", strings.Join(join, ","),
+		// The nodes are this machine's, whichever agent works on them.
+		"--providers-local-root", filepath.Join(m.dir, "nodes"), "--plugin-dir", m.bin)
+	a.cmd.Dir, a.cmd.Env = m.dir, m.env()
+	a.cmd.Stdout, a.cmd.Stderr = log, log
+	// A group of its own, so that Ctrl-C is the demo's business.
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := a.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		defer close(a.ended)
+		_ = a.cmd.Wait() // how it ended does not matter
+	}()
+	return nil
+}
+
+// env is what everything the demo starts gets: no settings of the user's, and
+// no folder to write to but the demo's.
+func (m *mesh) env() []string {
+	env := []string{marker + "=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.dir, "PATH=" + m.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+	for _, k := range []string{"TERM", "LANG", "LC_ALL", "NO_COLOR", "COLUMNS"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env = append(env, k+"="+v)
+		}
+	}
+	for _, a := range m.agents {
+		if a.alive() {
+			return append(env, "COOPR_ADDR=http://"+a.http)
+		}
+	}
+	return env
+}
+
+func (a *agent) alive() bool {
+	if a.cmd == nil {
+		return false
+	}
+	select {
+	case <-a.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// freeAddress finds a port of 127.0.0.1 that nobody uses at the moment, for
+// TCP and UDP.
+func freeAddress() (string, error) {
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		addr := l.Addr().String()
+		u, err := net.ListenPacket("udp", addr)
+		if err == nil {
+			err = u.Close()
+		}
+		if err = errors.Join(err, l.Close()); err == nil {
+			return addr, nil
+		}
+	}
+	return "", errors.New("no free port on 127.0.0.1")
+}
+
+// cli runs the coopr command for the reader's eyes.
+func (m *mesh) cli(ctx context.Context, args ...string) error {
+	cmd := m.command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("coopr %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// query runs the coopr command and decodes the JSON that it prints.
+func (m *mesh) query(ctx context.Context, into any, args ...string) error {
+	args = append(args, "-o", "json")
+	cmd := m.command(ctx, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), into)
+	}
+	if err != nil {
+		return fmt.Errorf("coopr %s: %w\n%s", strings.Join(args, " "), err, errs.String())
+	}
+	return nil
+}
+
+func (m *mesh) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr"), args...)
+	cmd.Env, cmd.Stdin = m.env(), nil
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// member is what the demo reads of "coopr members".
+type member struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Leader bool   `json:"leader"`
+	Voter  bool   `json:"voter"`
+}
+
+// leader waits until the mesh has one that is not the agent called other, and
+// voters voters; it returns it.
+func (m *mesh) leader(ctx context.Context, other string, voters int) (*agent, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var members []member
+		err := m.query(ctx, &members, "members")
+		have := 0
+		var found *agent
+		for _, x := range members {
+			if x.Voter {
+				have++
+			}
+			for _, a := range m.agents {
+				if x.Leader && x.Name == a.name && a.name != other && a.alive() {
+					found = a
+				}
+			}
+		}
+		if found != nil && have >= voters {
+			return found, nil
+		}
+		for _, a := range m.agents {
+			if a.name != other && !a.alive() {
+				return nil, fmt.Errorf("agent %s has ended:\n%s", a.name, m.tail(a))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the mesh has no leader after a minute: %w", errors.Join(err, ctx.Err()))
+		case <-tick.C:
+		}
+	}
+}
+
+// tail is the end of an agent's log.
+func (m *mesh) tail(a *agent) string {
+	b, err := os.ReadFile(filepath.Join(m.dir, a.name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-10):], "\n")
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// clusterName is the cluster that the tour makes.
+const clusterName = "my-shop"
+
+// walk is the tour, step by step.
+func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
+	began := time.Now()
+	fmt.Fprintln(t.out, t.paint("1", "Coopr: a cluster from nothing, on this machine"))
+	t.say("Everything happens in %s and on loopback addresses.", ".demo")
+	t.say("Ctrl-C ends it at any time and cleans up.")
+
+	t.chapter("Three agents meet and become a mesh")
+	t.say("Each is one process. No database, no server to install.")
+	if err := m.start("ada", "bob", "cyd"); err != nil {
+		return err
+	}
+	for _, a := range m.agents {
+		t.command("coopr-agent", "--dev", "--name", a.name, "--bootstrap-expect", "3", "…", "&")
+	}
+	first, err := m.leader(ctx, "", len(m.agents))
+	if err != nil {
+		return err
+	}
+	if err := t.show(ctx, m, "members"); err != nil {
+		return err
+	}
+	t.say("They elected %s to lead. Any of them takes any request.", first.name)
+
+	t.chapter("The definitions: what can be built, and how")
+	t.say("Templates, services and machines, as files: see examples/shop.")
+	if err := t.show(ctx, m, "import", shop); err != nil {
+		return err
+	}
+
+	t.chapter("One command makes a cluster of six nodes")
+	t.say("The template says: one balancer, one store, each alone; the rest are web servers.")
+	if err := t.show(ctx, m, "cluster", "create", clusterName, "--template", "shop", "--nodes", "6", "--yes"); err != nil {
+		return err
+	}
+
+	t.chapter("The shop is open")
+	address, err := m.shopAddress(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.visit(ctx, address, 1); err != nil {
+		return err
+	}
+
+	t.chapter("The leader is killed")
+	t.command("kill", "-9", fmt.Sprint(first.cmd.Process.Pid), "  #", first.name)
+	killed := time.Now()
+	if err := first.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	<-first.ended
+	second, err := m.leader(ctx, first.name, 0)
+	if err != nil {
+		return err
+	}
+	t.say("%s leads now, %.1f seconds later.", second.name, time.Since(killed).Seconds())
+	if err := t.show(ctx, m, "members"); err != nil {
+		return err
+	}
+	t.say("The shop has not noticed:")
+	if err := t.visit(ctx, address, 2); err != nil {
+		return err
+	}
+
+	t.chapter("The mesh still works: it takes the cluster away")
+	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
+		return err
+	}
+	t.say("")
+	t.say("%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds; everything is cleaned up.", time.Since(began).Seconds())))
+	t.say("What happened, and where to read on: README.md")
+	return nil
+}
+
+// show prints a coopr command and runs it.
+func (t *tour) show(ctx context.Context, m *mesh, args ...string) error {
+	t.command(append([]string{"coopr"}, args...)...)
+	return m.cli(ctx, args...)
+}
+
+// visit fetches the shop's page, which must count this visit as number n.
+func (t *tour) visit(ctx context.Context, address string, n int) error {
+	t.command("curl", "-H", "'Accept: text/plain'", address)
+	body, err := get(ctx, address)
+	if err != nil {
+		return err
+	}
+	t.quote(body)
+	if want := fmt.Sprintf("visitor number %d.", n); !strings.Contains(body, want) {
+		return fmt.Errorf("the shop's page does not say %q", want)
+	}
+	return nil
+}
+
+func get(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Accept", "text/plain")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("GET %s: %s: %s", address, resp.Status, b)
+	}
+	return string(b), nil
+}
+
+// shopAddress asks Coopr for the cluster's link to its shop.
+func (m *mesh) shopAddress(ctx context.Context) (string, error) {
+	var c struct {
+		Links []struct{ Label, URL string }
+	}
+	if err := m.query(ctx, &c, "cluster", "get", clusterName); err != nil {
+		return "", err
+	}
+	for _, l := range c.Links {
+		if l.Label == "Shop" {
+			return l.URL, nil
+		}
+	}
+	return "", fmt.Errorf("cluster %s has no link called Shop: %+v", clusterName, c.Links)
+}
