@@ -132,8 +132,11 @@ func (f *field) checkLayout(c *Cluster, faults *model.Faults) {
 // numbers are those nodes, of the cluster as it will be, whose own parts differ.
 // A node that was not there before, or that cannot be expanded, counts as changed.
 func Changed(before, after *Bound) (all bool, numbers []int) {
-	if !before.root.self && !after.root.self || !shaped(before.root, after.root) {
-		return !reflect.DeepEqual(before.root.plain, after.root.plain) || before.root.kind != after.root.kind, nil
+	if !shaped(before.root, after.root) {
+		return true, nil
+	}
+	if !before.root.self && !after.root.self {
+		return false, nil
 	}
 	for i := range after.cluster.nodes {
 		number := after.cluster.nodes[i].Number
