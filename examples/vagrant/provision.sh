@@ -13,18 +13,22 @@ done
 id coopr >/dev/null 2>&1 || useradd --system --home-dir /var/lib/coopr --shell /usr/sbin/nologin coopr
 install -d -m 0750 -g coopr /etc/coopr
 if [ -f /tmp/coopr-secrets/join-token ]; then
-	install -m 0440 -g coopr /tmp/coopr-secrets/join-token /etc/coopr/join-token
+	install -m 0600 -o coopr /tmp/coopr-secrets/join-token /etc/coopr/join-token
 	rm -rf /tmp/coopr-secrets
 fi
 cat >/etc/coopr/agent.yaml <<EOF
 name: $(hostname)
 data_dir: /var/lib/coopr
+plugin_dir: /usr/local/lib/coopr
 bootstrap_expect: 3
 join: [$join]
 join_token_file: /etc/coopr/join-token
-http_addr: $ip:55054
-peer_addr: $ip:55055
-gossip_addr: $ip:55056
+http:
+  addr: $ip:55054
+peer:
+  addr: $ip:55055
+gossip:
+  addr: $ip:55056
 EOF
 
 install -d /usr/local/lib/coopr
