@@ -1,0 +1,92 @@
+package model
+
+import (
+	"slices"
+	"strings"
+)
+
+// DependencyCycle gives a circle of services that depend on each other at one
+// stage (install or runtime, required or used), closed: the first name is also
+// the last. It is nil where there is none. Names are found through "provides"
+// as the planner finds them: a provided name stands for all services that
+// provide it (spec/coopr.md 5.3). The services are those that are together on
+// a cluster; the answer does not depend on the order of the map.
+func DependencyCycle(services map[string]Service) []string {
+	providers := map[string][]string{}
+	names := sorted(services)
+	for _, name := range names {
+		for _, p := range unique(services[name].Dependencies.Provides) {
+			providers[p] = append(providers[p], name)
+		}
+	}
+	for _, stage := range []func(Service) Needs{
+		func(s Service) Needs { return s.Dependencies.Install },
+		func(s Service) Needs { return s.Dependencies.Runtime },
+	} {
+		next := func(name string) []string {
+			needs := stage(services[name])
+			var to []string
+			for _, n := range slices.Concat(needs.Requires, needs.Uses) {
+				found := slices.DeleteFunc(slices.Clone(providers[n]), func(p string) bool { return p == name })
+				if _, real := services[n]; real && len(found) == 0 && n != name {
+					found = []string{n}
+				}
+				to = append(to, found...)
+			}
+			return to
+		}
+		if c := circle(names, next); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// circle finds a circle in a graph by depth-first search, without recursion:
+// a chain of services may be long. It starts with the least name in it.
+func circle(names []string, next func(string) []string) []string {
+	const (
+		open = 1
+		done = 2
+	)
+	state := map[string]int{}
+	type frame struct {
+		name string
+		to   []string
+	}
+	for _, start := range names {
+		if state[start] != 0 {
+			continue
+		}
+		stack := []frame{{start, next(start)}}
+		state[start] = open
+		for len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if len(top.to) == 0 {
+				state[top.name] = done
+				stack = stack[:len(stack)-1]
+				continue
+			}
+			to := top.to[0]
+			top.to = top.to[1:]
+			switch state[to] {
+			case 0:
+				state[to] = open
+				stack = append(stack, frame{to, next(to)})
+			case open:
+				i := slices.IndexFunc(stack, func(f frame) bool { return f.name == to })
+				var c []string
+				for _, f := range stack[i:] {
+					c = append(c, f.name)
+				}
+				least := slices.Index(c, slices.Min(c))
+				c = slices.Concat(c[least:], c[:least])
+				return append(c, c[0])
+			}
+		}
+	}
+	return nil
+}
+
+// arrows writes a circle as one reads it: "a → b → a".
+func arrows(circle []string) string { return strings.Join(circle, " → ") }
