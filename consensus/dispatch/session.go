@@ -39,7 +39,6 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
-	types := &pb.PutPluginTypes{Agent: h.Agent}
 	for _, b := range h.Plugins {
 		var t model.PluginType
 		if err := json.Unmarshal(b, &t); err != nil {
@@ -47,34 +46,27 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		}
 		agent.Plugins[t.Key()] = t.Plugin
 		plugins[t.Key()] = true
-		types.Types = append(types.Types, b)
 	}
 	body, err := json.Marshal(agent)
 	if err != nil {
 		return err
 	}
-	open := &pb.OpenSession{Session: id, Agent: h.Agent}
+	open := &pb.OpenSession{Session: id, Agent: h.Agent, Record: body, Types: h.Plugins}
 	for _, held := range h.Held {
 		if !held.Lost {
 			open.Keep = append(open.Keep, held.Fence)
 		}
 	}
-	answers, err := d.cfg.Propose(ctx,
-		&pb.Command{Change: &pb.Command_PutAgent{PutAgent: &pb.PutAgent{Agent: body}}},
-		&pb.Command{Change: &pb.Command_PutPluginTypes{PutPluginTypes: types}},
-		&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}},
-	)
+	answers, err := d.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
+	if err == nil {
+		err = answers[0].Err
+	}
 	if err != nil {
 		return fmt.Errorf("session of agent %s: %w", h.Name, err)
 	}
-	for _, a := range answers {
-		if a.Err != nil {
-			return fmt.Errorf("session of agent %s: %w", h.Name, a.Err)
-		}
-	}
 	done := make(chan struct{})
 	ok := d.post(func() {
-		d.opened(id, h, plugins, conn, answers[2].Index)
+		d.opened(id, h, plugins, conn, answers[0].Index)
 		close(done)
 	})
 	if !ok {

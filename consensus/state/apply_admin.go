@@ -154,17 +154,6 @@ func (a *applier) deleteToken(c *pb.Command, id string) Answer {
 	return Answer{Subject: id}
 }
 
-func (a *applier) putPluginTypes(p *pb.PutPluginTypes) Answer {
-	for _, b := range p.Types {
-		var t model.PluginType
-		if err := json.Unmarshal(b, &t); err != nil {
-			return refuse(ErrUnknown, "plugin type: %v", err)
-		}
-		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: t})
-	}
-	return Answer{}
-}
-
 func (a *applier) saveValue(s *pb.SaveValue) Answer {
 	e := a.edit(s.Operation)
 	if e == nil || int(s.Task) >= e.State().Graph.Len() {
@@ -206,7 +195,7 @@ func (a *applier) raise(level uint32) Answer {
 		m = *old
 	}
 	if level > FeatureLevel {
-		return a.halt(fmt.Errorf("%w: the mesh's feature level is %d, this build's %d: upgrade this agent", ErrUnknown, level, FeatureLevel))[0]
+		return Answer{Err: a.halt(fmt.Errorf("%w: the mesh's feature level is %d, this build's %d: upgrade this agent", ErrUnknown, level, FeatureLevel))}
 	}
 	m.FeatureLevel = max(m.FeatureLevel, level)
 	a.put(tMeta, &m)

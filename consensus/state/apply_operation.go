@@ -38,6 +38,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
 	if s.ClusterVersion == 0 {
 		cl.CreatedAt = a.now
+		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(cl.ExpiresAt))
 	}
 	a.put(tOperations, op)
 	a.put(tClusters, cl)
@@ -245,6 +246,8 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		case act.PerNode():
 		case act == model.Remove:
 			delete(n.States, g.ServiceName(v))
+		case act == model.Configure && n.States[g.ServiceName(v)] == model.Start.String():
+			// It still runs, and planning must be able to tell.
 		default:
 			n.States[g.ServiceName(v)] = act.String()
 		}

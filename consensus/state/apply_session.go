@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
@@ -9,19 +10,28 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-func (a *applier) putAgent(body []byte) Answer {
+// record writes an agent's record and what it offers, as it says itself.
+func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 	n := &model.Agent{}
-	if err := json.Unmarshal(body, n); err != nil || n.ID == "" {
-		return refuse(ErrUnknown, "agent: %v", err)
+	if err := json.Unmarshal(s.Record, n); err != nil || n.ID != s.Agent || n.ID == "" {
+		return nil, fmt.Errorf("%w: the record of agent %q: %w", ErrUnknown, s.Agent, err)
 	}
+	types := make([]model.PluginType, len(s.Types))
+	for i, b := range s.Types {
+		if err := json.Unmarshal(b, &types[i]); err != nil {
+			return nil, fmt.Errorf("%w: a plugin type of agent %s: %w", ErrUnknown, n.Name, err)
+		}
+	}
+	n.Session, n.Epoch, n.Alive, n.Since = "", 0, false, a.now
 	if old := get[model.Agent](a.txn, tAgents, "id", n.ID); old != nil {
 		n.Session, n.Epoch, n.Alive, n.Since = old.Session, old.Epoch, old.Alive, old.Since
-	} else {
-		n.Since = a.now
+	}
+	for _, t := range types {
+		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: t})
 	}
 	a.put(tAgents, n)
 	a.batch.Agents = true
-	return Answer{Subject: n.ID}
+	return n, nil
 }
 
 func (a *applier) removeAgent(id string) Answer {
@@ -38,15 +48,15 @@ func (a *applier) removeAgent(id string) Answer {
 	return Answer{Subject: id}
 }
 
-// openSession gives an agent a new session. The leases it keeps move to it;
+// openSession writes an agent's record and gives it a new session. The leases it keeps move to it;
 // all others it held are lost.
 func (a *applier) openSession(s *pb.OpenSession) Answer {
-	old := get[model.Agent](a.txn, tAgents, "id", s.Agent)
-	if old == nil {
-		return refuse(ErrNotFound, "there is no agent %q", s.Agent)
-	}
 	if get[sessionRow](a.txn, tSessions, "id", s.Session) != nil {
-		return Answer{Subject: s.Session, Repeated: false}
+		return refuse(ErrConflict, "session %s is open", s.Session)
+	}
+	old, err := a.record(s)
+	if err != nil {
+		return Answer{Err: err}
 	}
 	if old.Session != "" {
 		h := plan.Holder{Session: s.Session, Agent: s.Agent}

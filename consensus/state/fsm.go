@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -124,7 +125,8 @@ func (m *Machine) tell(b Batch) {
 func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch applies entries in one transaction: readers see all of it or
-// nothing. Each response is a []Answer, one for each command.
+// nothing. Each response is a [][]Answer: for each group of commands that came
+// together, one for each command; or an error for the whole entry.
 func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +137,7 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 			continue
 		}
 		if h := m.halted.Load(); h != nil {
-			out[i] = []Answer{{Err: h.err}}
+			out[i] = h.err
 			continue
 		}
 		a.index = l.Index
@@ -160,7 +162,7 @@ type applier struct {
 	batch  Batch
 }
 
-func (a *applier) entry(data []byte) []Answer {
+func (a *applier) entry(data []byte) any {
 	var e pb.Entry
 	if err := proto.Unmarshal(data, &e); err != nil {
 		return a.halt(fmt.Errorf("%w: log entry %d is damaged: %w", ErrUnknown, a.index, err))
@@ -168,30 +170,43 @@ func (a *applier) entry(data []byte) []Answer {
 	if (e.Format != Format || e.FeatureLevel > FeatureLevel) && e.MustUnderstand {
 		return a.halt(fmt.Errorf("%w: log entry %d has format %d and feature level %d, this build reads format %d and level %d: upgrade this agent", ErrUnknown, a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
 	}
+	if e.MustUnderstand && slices.ContainsFunc(e.Commands, func(c *pb.Command) bool { return c.Change == nil }) {
+		return a.halt(fmt.Errorf("%w: log entry %d has a command that this build does not know: upgrade this agent", ErrUnknown, a.index))
+	}
 	a.now = e.NowMs
-	out := make([]Answer, len(e.Commands))
+	flat := make([]Answer, len(e.Commands))
 	for i, c := range e.Commands {
 		if c.Change == nil {
-			if e.MustUnderstand {
-				return a.halt(fmt.Errorf("%w: log entry %d has a command that this build does not know: upgrade this agent", ErrUnknown, a.index))
-			}
-			out[i] = Answer{Index: a.index, Err: fmt.Errorf("%w: command skipped", ErrUnknown)}
+			flat[i] = Answer{Index: a.index, Err: fmt.Errorf("%w: command skipped", ErrUnknown)}
 			continue
 		}
-		out[i] = a.command(c)
-		out[i].Index = max(out[i].Index, a.index)
-		if out[i].Repeated {
-			out[i].Index = get[requestRow](a.txn, tRequests, "id", requestKey(c)).Index
+		flat[i] = a.command(c)
+		if flat[i].Index == 0 {
+			flat[i].Index = a.index
 		}
+	}
+	if len(e.Groups) == 0 {
+		out := make([][]Answer, len(flat))
+		for i := range flat {
+			out[i] = flat[i : i+1]
+		}
+		return out
+	}
+	out := make([][]Answer, len(e.Groups))
+	for i, n := range e.Groups {
+		if int(n) > len(flat) {
+			break
+		}
+		out[i], flat = flat[:n:n], flat[n:]
 	}
 	return out
 }
 
-func (a *applier) halt(err error) []Answer {
+func (a *applier) halt(err error) error {
 	if a.m.halted.CompareAndSwap(nil, &haltError{err}) && a.m.onHalt != nil {
 		go a.m.onHalt(err)
 	}
-	return []Answer{{Err: err}}
+	return err
 }
 
 func requestKey(c *pb.Command) string {
@@ -239,12 +254,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.saveValue(ch.SaveValue)
 	case *pb.Command_Part:
 		return a.part(ch.Part)
-	case *pb.Command_PutAgent:
-		return a.putAgent(ch.PutAgent.Agent)
 	case *pb.Command_RemoveAgent:
 		return a.removeAgent(ch.RemoveAgent.Id)
-	case *pb.Command_PutPluginTypes:
-		return a.putPluginTypes(ch.PutPluginTypes)
 	case *pb.Command_Prune:
 		return a.prune(ch.Prune)
 	case *pb.Command_RaiseFeatureLevel:

@@ -32,8 +32,11 @@ type Entry struct {
 	MustUnderstand bool                   `protobuf:"varint,3,opt,name=must_understand,json=mustUnderstand,proto3" json:"must_understand,omitempty"` // a reader that does not must stop, not skip
 	NowMs          int64                  `protobuf:"varint,4,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"`                            // the proposer's clock, Unix milliseconds
 	Commands       []*Command             `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many of the commands came together, group by group; answers are
+	// grouped likewise. Empty: each came alone.
+	Groups        []uint32 `protobuf:"varint,6,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
@@ -101,6 +104,13 @@ func (x *Entry) GetCommands() []*Command {
 	return nil
 }
 
+func (x *Entry) GetGroups() []uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // Command is one change. All that is decided by chance or a clock is in it.
 type Command struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -122,11 +132,9 @@ type Command struct {
 	//	*Command_ControlOperation
 	//	*Command_SaveValue
 	//	*Command_Part
-	//	*Command_PutAgent
 	//	*Command_RemoveAgent
 	//	*Command_Prune
 	//	*Command_RaiseFeatureLevel
-	//	*Command_PutPluginTypes
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -307,15 +315,6 @@ func (x *Command) GetPart() *Part {
 	return nil
 }
 
-func (x *Command) GetPutAgent() *PutAgent {
-	if x != nil {
-		if x, ok := x.Change.(*Command_PutAgent); ok {
-			return x.PutAgent
-		}
-	}
-	return nil
-}
-
 func (x *Command) GetRemoveAgent() *RemoveAgent {
 	if x != nil {
 		if x, ok := x.Change.(*Command_RemoveAgent); ok {
@@ -338,15 +337,6 @@ func (x *Command) GetRaiseFeatureLevel() *RaiseFeatureLevel {
 	if x != nil {
 		if x, ok := x.Change.(*Command_RaiseFeatureLevel); ok {
 			return x.RaiseFeatureLevel
-		}
-	}
-	return nil
-}
-
-func (x *Command) GetPutPluginTypes() *PutPluginTypes {
-	if x != nil {
-		if x, ok := x.Change.(*Command_PutPluginTypes); ok {
-			return x.PutPluginTypes
 		}
 	}
 	return nil
@@ -408,10 +398,6 @@ type Command_Part struct {
 	Part *Part `protobuf:"bytes,22,opt,name=part,proto3,oneof"`
 }
 
-type Command_PutAgent struct {
-	PutAgent *PutAgent `protobuf:"bytes,23,opt,name=put_agent,json=putAgent,proto3,oneof"`
-}
-
 type Command_RemoveAgent struct {
 	RemoveAgent *RemoveAgent `protobuf:"bytes,24,opt,name=remove_agent,json=removeAgent,proto3,oneof"`
 }
@@ -422,10 +408,6 @@ type Command_Prune struct {
 
 type Command_RaiseFeatureLevel struct {
 	RaiseFeatureLevel *RaiseFeatureLevel `protobuf:"bytes,26,opt,name=raise_feature_level,json=raiseFeatureLevel,proto3,oneof"`
-}
-
-type Command_PutPluginTypes struct {
-	PutPluginTypes *PutPluginTypes `protobuf:"bytes,27,opt,name=put_plugin_types,json=putPluginTypes,proto3,oneof"`
 }
 
 func (*Command_PutDefinitions) isCommand_Change() {}
@@ -454,15 +436,11 @@ func (*Command_SaveValue) isCommand_Change() {}
 
 func (*Command_Part) isCommand_Change() {}
 
-func (*Command_PutAgent) isCommand_Change() {}
-
 func (*Command_RemoveAgent) isCommand_Change() {}
 
 func (*Command_Prune) isCommand_Change() {}
 
 func (*Command_RaiseFeatureLevel) isCommand_Change() {}
-
-func (*Command_PutPluginTypes) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -806,6 +784,8 @@ type OpenSession struct {
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
 	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences that go on under the new session
+	Record        []byte                 `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`     // JSON model.Agent
+	Types         [][]byte               `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`       // JSON model.PluginType, what the agent offers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -857,6 +837,20 @@ func (x *OpenSession) GetAgent() string {
 func (x *OpenSession) GetKeep() []uint64 {
 	if x != nil {
 		return x.Keep
+	}
+	return nil
+}
+
+func (x *OpenSession) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *OpenSession) GetTypes() [][]byte {
+	if x != nil {
+		return x.Types
 	}
 	return nil
 }
@@ -1453,50 +1447,6 @@ func (x *Part) GetData() []byte {
 	return nil
 }
 
-type PutAgent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         []byte                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PutAgent) Reset() {
-	*x = PutAgent{}
-	mi := &file_log_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PutAgent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PutAgent) ProtoMessage() {}
-
-func (x *PutAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PutAgent.ProtoReflect.Descriptor instead.
-func (*PutAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *PutAgent) GetAgent() []byte {
-	if x != nil {
-		return x.Agent
-	}
-	return nil
-}
-
 type RemoveAgent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1506,7 +1456,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1518,7 +1468,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1531,7 +1481,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -1539,58 +1489,6 @@ func (x *RemoveAgent) GetId() string {
 		return x.Id
 	}
 	return ""
-}
-
-type PutPluginTypes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	Types         [][]byte               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *PutPluginTypes) Reset() {
-	*x = PutPluginTypes{}
-	mi := &file_log_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *PutPluginTypes) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*PutPluginTypes) ProtoMessage() {}
-
-func (x *PutPluginTypes) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use PutPluginTypes.ProtoReflect.Descriptor instead.
-func (*PutPluginTypes) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *PutPluginTypes) GetAgent() string {
-	if x != nil {
-		return x.Agent
-	}
-	return ""
-}
-
-func (x *PutPluginTypes) GetTypes() [][]byte {
-	if x != nil {
-		return x.Types
-	}
-	return nil
 }
 
 // Prune removes records whose retention ended.
@@ -1605,7 +1503,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1515,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1528,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -1663,7 +1561,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +1573,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +1586,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -1711,7 +1609,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1621,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1634,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1771,7 +1669,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1681,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1694,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -1824,13 +1722,14 @@ var File_log_proto protoreflect.FileDescriptor
 
 const file_log_proto_rawDesc = "" +
 	"\n" +
-	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\"\xb7\x01\n" +
+	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\"\xcf\x01\n" +
 	"\x05Entry\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12#\n" +
 	"\rfeature_level\x18\x02 \x01(\rR\ffeatureLevel\x12'\n" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
-	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\"\xb4\t\n" +
+	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb3\b\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -1852,12 +1751,10 @@ const file_log_proto_rawDesc = "" +
 	"\x11control_operation\x18\x14 \x01(\v2\x1e.coopr.log.v1.ControlOperationH\x00R\x10controlOperation\x128\n" +
 	"\n" +
 	"save_value\x18\x15 \x01(\v2\x17.coopr.log.v1.SaveValueH\x00R\tsaveValue\x12(\n" +
-	"\x04part\x18\x16 \x01(\v2\x12.coopr.log.v1.PartH\x00R\x04part\x125\n" +
-	"\tput_agent\x18\x17 \x01(\v2\x16.coopr.log.v1.PutAgentH\x00R\bputAgent\x12>\n" +
+	"\x04part\x18\x16 \x01(\v2\x12.coopr.log.v1.PartH\x00R\x04part\x12>\n" +
 	"\fremove_agent\x18\x18 \x01(\v2\x19.coopr.log.v1.RemoveAgentH\x00R\vremoveAgent\x12+\n" +
 	"\x05prune\x18\x19 \x01(\v2\x13.coopr.log.v1.PruneH\x00R\x05prune\x12Q\n" +
-	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevel\x12H\n" +
-	"\x10put_plugin_types\x18\x1b \x01(\v2\x1c.coopr.log.v1.PutPluginTypesH\x00R\x0eputPluginTypesB\b\n" +
+	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevelB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -1882,11 +1779,13 @@ const file_log_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"Q\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x7f\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04keep\x18\x03 \x03(\x04R\x04keep\">\n" +
+	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12\x16\n" +
+	"\x06record\x18\x04 \x01(\fR\x06record\x12\x14\n" +
+	"\x05types\x18\x05 \x03(\fR\x05types\">\n" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
@@ -1933,14 +1832,9 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\" \n" +
-	"\bPutAgent\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\fR\x05agent\"\x1d\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\"\x1d\n" +
 	"\vRemoveAgent\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"<\n" +
-	"\x0ePutPluginTypes\x12\x14\n" +
-	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x14\n" +
-	"\x05types\x18\x02 \x03(\fR\x05types\"k\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"k\n" +
 	"\x05Prune\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
@@ -1970,7 +1864,7 @@ func file_log_proto_rawDescGZIP() []byte {
 	return file_log_proto_rawDescData
 }
 
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_log_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: coopr.log.v1.Entry
 	(*Command)(nil),           // 1: coopr.log.v1.Command
@@ -1989,14 +1883,12 @@ var file_log_proto_goTypes = []any{
 	(*ControlOperation)(nil),  // 14: coopr.log.v1.ControlOperation
 	(*SaveValue)(nil),         // 15: coopr.log.v1.SaveValue
 	(*Part)(nil),              // 16: coopr.log.v1.Part
-	(*PutAgent)(nil),          // 17: coopr.log.v1.PutAgent
-	(*RemoveAgent)(nil),       // 18: coopr.log.v1.RemoveAgent
-	(*PutPluginTypes)(nil),    // 19: coopr.log.v1.PutPluginTypes
-	(*Prune)(nil),             // 20: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil), // 21: coopr.log.v1.RaiseFeatureLevel
-	(*SnapshotHeader)(nil),    // 22: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 23: coopr.log.v1.SnapshotRecord
-	(Outcome)(0),              // 24: coopr.plugin.v1.Outcome
+	(*RemoveAgent)(nil),       // 17: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),             // 18: coopr.log.v1.Prune
+	(*RaiseFeatureLevel)(nil), // 19: coopr.log.v1.RaiseFeatureLevel
+	(*SnapshotHeader)(nil),    // 20: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 21: coopr.log.v1.SnapshotRecord
+	(Outcome)(0),              // 22: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	1,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2013,20 +1905,18 @@ var file_log_proto_depIdxs = []int32{
 	14, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
 	15, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
 	16, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	17, // 14: coopr.log.v1.Command.put_agent:type_name -> coopr.log.v1.PutAgent
-	18, // 15: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	20, // 16: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	21, // 17: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	19, // 18: coopr.log.v1.Command.put_plugin_types:type_name -> coopr.log.v1.PutPluginTypes
-	2,  // 19: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	11, // 20: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	24, // 21: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	12, // 22: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	17, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	18, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	19, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	2,  // 17: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	11, // 18: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	22, // 19: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	12, // 20: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2049,11 +1939,9 @@ func file_log_proto_init() {
 		(*Command_ControlOperation)(nil),
 		(*Command_SaveValue)(nil),
 		(*Command_Part)(nil),
-		(*Command_PutAgent)(nil),
 		(*Command_RemoveAgent)(nil),
 		(*Command_Prune)(nil),
 		(*Command_RaiseFeatureLevel)(nil),
-		(*Command_PutPluginTypes)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2061,7 +1949,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

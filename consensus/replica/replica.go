@@ -1,0 +1,143 @@
+// Package replica joins a Raft member to the replicated state: commands go in,
+// answers come out, reads are as fresh as asked.
+package replica
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/propose"
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/consensus/state"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Config of a Replica. Everything but Timing, OnSick, OnHalt and RecoveryDir
+// is required.
+type Config struct {
+	ID        string
+	Transport raft.Transport
+	Stores    *logstore.Stores
+	Timing    raftgroup.Timing
+	Logger    *slog.Logger
+	// OnSick: the disk fails; see raftgroup.Config.
+	OnSick func(error)
+	// OnHalt: the log holds what this build does not understand.
+	OnHalt      func(error)
+	RecoveryDir string
+}
+
+// Replica is one agent's copy of the state and its part in the Raft group.
+type Replica struct {
+	Machine *state.Machine
+	Group   *raftgroup.Group
+	propose *propose.Proposer[[]*pb.Command, []state.Answer]
+}
+
+// partSize is the most that one piece of a large command holds.
+const partSize = 512 << 10
+
+// New starts the member; see raftgroup.New.
+func New(cfg Config) (*Replica, error) {
+	m, err := state.New(state.Config{OnHalt: cfg.OnHalt})
+	if err != nil {
+		return nil, err
+	}
+	g, err := raftgroup.New(raftgroup.Config{
+		ID: cfg.ID, FSM: m, Transport: cfg.Transport, Stores: cfg.Stores, Timing: cfg.Timing,
+		Logger: cfg.Logger, OnSick: cfg.OnSick, RecoveryDir: cfg.RecoveryDir,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := propose.New(propose.Config[[]*pb.Command, []state.Answer]{Encode: encode, Apply: g.Apply, Size: size})
+	if err != nil {
+		return nil, err
+	}
+	return &Replica{Machine: m, Group: g, propose: p}, nil
+}
+
+func size(cs []*pb.Command) int {
+	n := 16
+	for _, c := range cs {
+		n += proto.Size(c) + 4
+	}
+	return n
+}
+
+// encode makes one log entry of groups of commands. The clock is read here, by
+// the proposer, and travels in the entry.
+func encode(groups [][]*pb.Command) ([]byte, error) {
+	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli()}
+	for _, g := range groups {
+		e.Commands = append(e.Commands, g...)
+		e.Groups = append(e.Groups, uint32(len(g)))
+	}
+	return proto.Marshal(e)
+}
+
+// Propose commits commands together in one log entry and gives an answer for
+// each. It fails as a whole with raftgroup.ErrNotLeader (nothing was done) or
+// raftgroup.ErrUnknownOutcome. A single command too large for an entry goes in
+// parts.
+func (r *Replica) Propose(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error) {
+	if len(commands) == 1 && proto.Size(commands[0]) > partSize {
+		return r.inParts(ctx, commands[0])
+	}
+	return r.propose.Propose(ctx, commands)
+}
+
+func (r *Replica) inParts(ctx context.Context, c *pb.Command) ([]state.Answer, error) {
+	data, err := proto.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	id := rand.Text()
+	total := (len(data) + partSize - 1) / partSize
+	for i := range total {
+		piece := data[i*partSize : min(len(data), (i+1)*partSize)]
+		answers, err := r.propose.Propose(ctx, []*pb.Command{{Tenant: c.Tenant, Change: &pb.Command_Part{Part: &pb.Part{Id: id, Number: uint32(i), Total: uint32(total), Data: piece}}}})
+		if err != nil || answers[0].Err != nil || i == total-1 {
+			return answers, err
+		}
+	}
+	return nil, errors.New("an empty command")
+}
+
+// Fresh waits until a read from the Machine sees every write that was answered
+// before the call. lease trusts the leader's lease; otherwise a majority is
+// asked. Only the leader can.
+func (r *Replica) Fresh(ctx context.Context, lease bool) error {
+	if lease && r.Group.HasLease() {
+		return nil
+	}
+	index, err := r.Group.ReadIndex(ctx)
+	if err != nil {
+		return err
+	}
+	return r.Group.WaitApplied(ctx, index)
+}
+
+// Save writes a snapshot of the state as the Machine has it now to w, and
+// tells its index.
+func (r *Replica) Save(w io.Writer) (uint64, error) {
+	v := r.Machine.View()
+	return v.Index(), v.Write(w)
+}
+
+// Restore replaces the whole state with a snapshot's.
+func (r *Replica) Restore(ctx context.Context, size int64, in io.Reader) error {
+	if err := r.Group.Restore(ctx, &raft.SnapshotMeta{Version: 1, Size: size}, in); err != nil {
+		return fmt.Errorf("restore a snapshot: %w", err)
+	}
+	return nil
+}

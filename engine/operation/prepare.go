@@ -1,0 +1,344 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/solver"
+)
+
+// Prepared is an operation that could start: nothing has been written yet.
+type Prepared struct {
+	Operation model.Operation
+	// Cluster and Nodes are as the state will hold them; Nodes are those that
+	// are new or that the operation changes at once.
+	Cluster model.Cluster
+	Nodes   []model.Node
+	Graph   *plan.Graph
+	// Version is the cluster's version that this was made from; 0: a new one.
+	Version uint64
+	// Answer is the solver's, for operations that change the layout.
+	Answer *solver.Answer
+}
+
+// ErrState says that the cluster's status does not allow the operation.
+var ErrState = errors.New("the cluster's status does not allow it")
+
+// IDs are what the caller chose for a new cluster or operation.
+type IDs struct {
+	Cluster   string // eight digits; only for a create
+	Operation string
+}
+
+// Create prepares a new cluster. It fails with model.Faults for a request that
+// does not fit, *solver.Unsolvable where no layout exists, solver.ErrBudget
+// where the search took too long.
+func Create(ctx context.Context, who model.Caller, req model.CreateCluster, known model.Lookup, ids IDs) (*Prepared, error) {
+	if err := req.Validate().Err(); err != nil {
+		return nil, err
+	}
+	d, ok := known.Definition(model.KindClusterTemplate, req.ClusterTemplate)
+	if !ok {
+		return nil, missing("clusterTemplate", "cluster template", req.ClusterTemplate, known.Names(model.KindClusterTemplate))
+	}
+	tpl, err := model.ResolveTemplate(*d.Value.(*model.ClusterTemplate), known)
+	if err != nil {
+		return nil, err
+	}
+	choice, err := req.Choose(tpl)
+	if err != nil {
+		return nil, err
+	}
+	pd, ok := known.Definition(model.KindProvider, choice.Provider)
+	if !ok {
+		return nil, missing("provider", "provider", choice.Provider, known.Names(model.KindProvider))
+	}
+	provider, err := withUserFields(*pd.Value.(*model.Provider), req.ProviderFields, known)
+	if err != nil {
+		return nil, err
+	}
+	services := lookupAll[model.Service](known, model.KindService)
+	answer, err := solver.Solve(ctx, solver.Input{
+		Template: tpl, Provider: provider.Name, Services: services,
+		HardwareTypes: slices.Collect(maps.Values(lookupAll[model.HardwareType](known, model.KindHardwareType))),
+		ImageTypes:    slices.Collect(maps.Values(lookupAll[model.ImageType](known, model.KindImageType))),
+		Nodes:         int(req.NumMachines), Wanted: choice.Services,
+		HardwareType: choice.HardwareType, ImageType: choice.ImageType, Comparator: choice.Comparator,
+	})
+	if err != nil {
+		return nil, err
+	}
+	cl := model.Cluster{
+		ID: ids.Cluster, Tenant: who.Tenant, Name: req.Name, Description: req.Description, Owner: who.Actor,
+		Status: model.ClusterPending, Template: tpl, Provider: provider, Services: answer.Services,
+		Definitions: map[string]model.Service{}, Config: choice.Config, DNSSuffix: choice.DNSSuffix,
+		ExpiresAt: int64(choice.Lease), // a duration until the state knows the time of creation
+		Operation: ids.Operation, Operations: 1, NextNode: model.FirstNodeNumber,
+	}
+	for _, s := range answer.Services {
+		cl.Definitions[s] = services[s]
+	}
+	nodes, err := newNodes(&cl, answer.Layout, known)
+	if err != nil {
+		return nil, err
+	}
+	onFailure := req.OnFailure
+	if onFailure == "" {
+		onFailure = "delete"
+	}
+	p := &Prepared{Cluster: cl, Nodes: nodes, Answer: answer, Operation: model.Operation{
+		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
+		Actor: who.Actor, Request: who.Request, OnFailure: onFailure, Priority: int(req.Priority),
+	}}
+	return p.plan(nodes, planner.Input{})
+}
+
+// Request asks for an operation on a cluster that exists.
+type Request struct {
+	Type     model.OperationType
+	Services []string
+	// Config (with its mode) and Restart are for configure.
+	Config     map[string]any
+	ConfigMode string
+	Restart    bool
+	// Graceful is for delete.
+	Graceful  bool
+	OnFailure string
+	Follows   string
+}
+
+// Operate prepares an operation on a cluster that exists. It fails with
+// ErrState where the cluster's status does not allow it, model.Faults for a
+// request that does not fit.
+func Operate(who model.Caller, req Request, cl model.Cluster, nodes []*model.Node, id string) (*Prepared, error) {
+	if err := allowed(req.Type, cl); err != nil {
+		return nil, err
+	}
+	var fs model.Faults
+	for i, s := range req.Services {
+		if !slices.Contains(cl.Services, s) {
+			fs.Add(fmt.Sprintf("services[%d]", i), fmt.Sprintf("cluster %s has no service %q%s", cl.Name, s, near(s, cl.Services)))
+		}
+	}
+	if err := fs.Err(); err != nil {
+		return nil, err
+	}
+	onFailure := req.OnFailure
+	if onFailure == "" {
+		onFailure = "leave"
+	}
+	p := &Prepared{Version: cl.Version, Cluster: cl, Operation: model.Operation{
+		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
+		Request: who.Request, Services: req.Services, OnFailure: onFailure, Follows: req.Follows,
+	}}
+	p.Cluster.Operation = id
+	p.Cluster.Operations++
+	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful}
+	if len(req.Services) > 0 {
+		in.PlannedServices = req.Services
+	}
+	if req.Type == model.OpConfigure {
+		p.Cluster.Config = model.CombineConfig(cl.Config, req.Config, req.ConfigMode)
+		p.Operation.Config = p.Cluster.Config
+	}
+	all := make([]model.Node, len(nodes))
+	for i, n := range nodes {
+		all[i] = *n
+	}
+	return p.plan(all, in)
+}
+
+// allowed checks an operation against the cluster's status (spec/coopr.md 1.3).
+func allowed(op model.OperationType, cl model.Cluster) error {
+	ok := false
+	switch op {
+	case model.OpDelete:
+		ok = cl.Status != model.ClusterTerminated
+	case model.OpConfigure:
+		ok = cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
+	case model.OpStart, model.OpStop, model.OpRestart:
+		ok = cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
+	default:
+		return fmt.Errorf("operation %q is not known", op)
+	}
+	if !ok {
+		return fmt.Errorf("%w: cluster %s is %s and cannot be asked to %s", ErrState, cl.Name, cl.Status, op)
+	}
+	return nil
+}
+
+// plan makes the graph and checks that the configuration can be expanded
+// before any task runs.
+func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error) {
+	in.Operation = p.Operation.Type
+	in.Services = p.Cluster.Definitions
+	in.Nodes = make([]planner.Node, len(nodes))
+	for i, n := range nodes {
+		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
+	}
+	if p.Operation.Type == model.OpDelete {
+		// Whatever a node's record says, its machine may exist: a create whose
+		// end nobody saw leaves none. Deleting what is not there is no fault.
+		for i := range in.Nodes {
+			in.Nodes[i].Created = true
+		}
+	}
+	others, err := checkConfig(&p.Cluster, nodes)
+	if err != nil && p.Operation.Type != model.OpDelete {
+		return nil, err
+	}
+	in.Gather = others && p.Operation.Type == model.OpCreate
+	p.Graph, err = planner.Plan(in)
+	return p, err
+}
+
+// checkConfig says whether the configuration speaks of other nodes than the
+// one it is expanded for. It fails for macros that are mistyped, and for those
+// that this layout can never fill in.
+func checkConfig(cl *model.Cluster, nodes []model.Node) (others bool, err error) {
+	t, err := macro.Compile(cl.Config)
+	if err != nil {
+		return false, err
+	}
+	// Every node gets a name and an address of each kind that is asked for: what
+	// still fails is the layout's fault.
+	refs := t.References()
+	filled := make([]macro.Node, len(nodes))
+	for i, n := range nodes {
+		filled[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, Services: n.Services, IPAddresses: map[string]string{}}
+		for kind := range refs.IPs {
+			filled[i].IPAddresses[kind] = "0.0.0.0"
+		}
+		for _, kind := range refs.SelfIPTypes {
+			filled[i].IPAddresses[kind] = "0.0.0.0"
+		}
+	}
+	b, err := t.Bind(macro.NewCluster(cl.Owner, filled))
+	if err != nil {
+		return false, err
+	}
+	if len(nodes) > 0 && !b.Shared() {
+		if _, err := b.On(nodes[0].Number); err != nil {
+			return false, err
+		}
+	}
+	return len(refs.IPs)+len(refs.Hosts) > 0, nil
+}
+
+// newNodes makes the records of a layout's nodes, numbered in its order.
+func newNodes(cl *model.Cluster, layout model.Layout, known model.Lookup) ([]model.Node, error) {
+	var out []model.Node
+	var fs model.Faults
+	for _, g := range layout {
+		flavor, _ := entry[model.HardwareType](known, model.KindHardwareType, g.HardwareType, cl.Provider.Name)
+		image, _ := entry[model.ImageType](known, model.KindImageType, g.ImageType, cl.Provider.Name)
+		automators := automatorsOf(cl, g.Services)
+		for range g.Count {
+			n := model.Node{
+				ID: cl.ID + "-" + strconv.Itoa(cl.NextNode), Cluster: cl.ID, Tenant: cl.Tenant, Number: cl.NextNode,
+				HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Automators: automators,
+				Flavor: text(flavor["flavor"]), Image: text(image["image"]), SSHUser: text(image["sshuser"]),
+			}
+			n.Hostname = model.Hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
+			cl.NextNode++
+			out = append(out, n)
+		}
+	}
+	return out, fs.Err()
+}
+
+// automatorsOf gives the automators that the services' actions name.
+func automatorsOf(cl *model.Cluster, services []string) []string {
+	set := map[string]bool{}
+	for _, s := range services {
+		for _, a := range cl.Definitions[s].Provisioner.Actions {
+			if a.Type != "" {
+				set[a.Type] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func entry[T any](known model.Lookup, kind model.Kind, name, provider string) (map[string]any, bool) {
+	d, ok := known.Definition(kind, name)
+	if !ok {
+		return nil, false
+	}
+	switch v := d.Value.(type) {
+	case *model.HardwareType:
+		return v.ProviderMap[provider], true
+	case *model.ImageType:
+		return v.ProviderMap[provider], true
+	}
+	return nil, false
+}
+
+func text(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+func lookupAll[T any](known model.Lookup, kind model.Kind) map[string]T {
+	out := map[string]T{}
+	for _, name := range known.Names(kind) {
+		if d, ok := known.Definition(kind, name); ok {
+			if v, ok := d.Value.(*T); ok {
+				out[name] = *v
+			}
+		}
+	}
+	return out
+}
+
+// near suggests the nearest known name.
+func near(name string, known []string) string {
+	if n := model.Nearest(name, known); n != "" {
+		return fmt.Sprintf(": did you mean %q?", n)
+	}
+	return ""
+}
+
+func missing(path, what, name string, known []string) error {
+	fs := model.Faults{}
+	fs.Add(path, fmt.Sprintf("there is no %s %q%s", what, name, near(name, known)))
+	return fs
+}
+
+// withUserFields lays the request's provider fields over the administrator's.
+func withUserFields(p model.Provider, fields map[string]any, known model.Lookup) (model.Provider, error) {
+	if len(fields) == 0 {
+		return p, nil
+	}
+	p.Provisioner = maps.Clone(p.Provisioner)
+	if p.Provisioner == nil {
+		p.Provisioner = map[string]any{}
+	}
+	var fs model.Faults
+	var schema *model.PluginType
+	if d, ok := known.Definition(model.KindProviderType, p.ProviderType); ok {
+		schema, _ = d.Value.(*model.PluginType)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if schema != nil {
+			admin, isAdmin := schema.Parameters.Admin.Fields[name]
+			_, isUser := schema.Parameters.User.Fields[name]
+			if !isUser && (!isAdmin || !admin.Override) {
+				fs.Add("providerFields."+name, fmt.Sprintf("provider type %s has no field %q that a user may give", p.ProviderType, name))
+				continue
+			}
+		}
+		p.Provisioner[name] = fields[name]
+	}
+	return p, fs.Err()
+}

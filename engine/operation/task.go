@@ -1,0 +1,178 @@
+package operation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Source is what the inputs of a cluster's tasks are made from. It is made for
+// one moment of the cluster and its nodes, expands the configuration once, and
+// may be used by many goroutines at once.
+type Source struct {
+	cluster *model.Cluster
+	nodes   map[string]*model.Node
+	refs    macro.References
+	raw     json.RawMessage // the configuration unexpanded, for hardware tasks
+	bound   *macro.Bound
+	shared  json.RawMessage // expanded, where it is the same on every node
+	err     error           // why it cannot be expanded now
+	others  map[string]model.TaskNode
+}
+
+// NewSource makes the source of a cluster's tasks.
+func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
+	s := &Source{cluster: cl, nodes: make(map[string]*model.Node, len(nodes)), others: map[string]model.TaskNode{}}
+	for _, n := range nodes {
+		s.nodes[n.ID] = n
+	}
+	config := cl.Config
+	if config == nil {
+		config = map[string]any{}
+	}
+	if s.raw, s.err = json.Marshal(config); s.err != nil {
+		return s
+	}
+	t, err := macro.Compile(config)
+	if err != nil {
+		s.err = err
+		return s
+	}
+	s.refs = t.References()
+	known := make([]macro.Node, len(nodes))
+	for i, n := range nodes {
+		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
+		if s.refersTo(n) {
+			s.others[n.ID] = model.TaskNode{
+				Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number), HardwareType: n.HardwareType,
+				ImageType: n.ImageType, Services: n.Services, Automators: n.Automators,
+			}
+		}
+	}
+	if s.bound, s.err = t.Bind(macro.NewCluster(cl.Owner, known)); s.err != nil {
+		return s
+	}
+	if s.bound.Shared() && len(nodes) > 0 {
+		s.shared, s.err = s.expand(nodes[0].Number)
+	}
+	return s
+}
+
+// refersTo says whether the configuration asks for anything of a node.
+func (s *Source) refersTo(n *model.Node) bool {
+	return slices.ContainsFunc(n.Services, func(svc string) bool { return slices.Contains(s.refs.Services, svc) })
+}
+
+func (s *Source) expand(number int) (json.RawMessage, error) {
+	c, err := s.bound.On(number)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(c)
+}
+
+// Work says who carries a task out, and with what.
+type Work struct {
+	Plugin    string // name of the provider type or automator type
+	Automator bool
+	Timeout   time.Duration
+	Input     []byte // JSON model.TaskInput
+}
+
+// The time-outs of actions that state none (spec/planner.md, "Graph" 6).
+var timeouts = map[model.Action]time.Duration{
+	model.Create: 10 * time.Minute, model.Confirm: 15 * time.Minute, model.Delete: 10 * time.Minute, model.Bootstrap: 15 * time.Minute,
+}
+
+const defaultTimeout = 30 * time.Minute
+
+// Plugin gives the name of the plugin type that carries an action out, and
+// whether it is an automator.
+func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service string) (name string, automator bool) {
+	switch {
+	case action.Hardware():
+		return cl.Provider.ProviderType, false
+	case action == model.Bootstrap:
+		if len(n.Automators) > 0 {
+			return n.Automators[0], true
+		}
+		return "", true
+	}
+	return cl.Definitions[service].Provisioner.Actions[action.Key()].Type, true
+}
+
+// Work makes what a task carries. It fails where the configuration cannot be
+// expanded as the nodes are now.
+func (s *Source) Work(operation, task, node string, action model.Action, service string) (*Work, error) {
+	n := s.nodes[node]
+	if n == nil {
+		return nil, fmt.Errorf("node %s is not in cluster %s any more", node, s.cluster.ID)
+	}
+	w := &Work{Timeout: timeouts[action]}
+	if w.Timeout == 0 {
+		w.Timeout = defaultTimeout
+	}
+	w.Plugin, w.Automator = Plugin(s.cluster, n, action, service)
+	in := model.TaskInput{
+		TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: node,
+		Config: model.TaskConfig{
+			ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
+			HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
+			Automators: n.Automators, Services: n.Services, Results: n.Results,
+			Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
+		},
+	}
+	if action.Hardware() {
+		in.Config.Provider.Provisioner = maps.Clone(s.cluster.Provider.Provisioner)
+	} else {
+		if s.err != nil {
+			return nil, fmt.Errorf("the configuration of cluster %s cannot be expanded: %w", s.cluster.Name, s.err)
+		}
+		config := s.shared
+		if config == nil {
+			var err error
+			if config, err = s.expand(n.Number); err != nil {
+				return nil, fmt.Errorf("the configuration of node %s cannot be expanded: %w", n.Hostname, err)
+			}
+		}
+		in.Config.ClusterJSON, in.Config.Nodes = config, s.others
+	}
+	if service != "" {
+		a := s.cluster.Definitions[service].Provisioner.Actions[action.Key()]
+		in.Config.Service = &model.TaskService{Name: service, Action: model.TaskAction{Type: a.Type, Fields: a.Fields}}
+		if d, err := time.ParseDuration(a.Timeout); err == nil && d > 0 {
+			w.Timeout = d
+		}
+	}
+	var err error
+	w.Input, err = json.Marshal(in)
+	return w, err
+}
+
+// Links expands the links of a cluster's template and services; those that
+// cannot be expanded as the nodes are now are left out.
+func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
+	known := make([]macro.Node, len(nodes))
+	for i, n := range nodes {
+		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
+	}
+	ctx := macro.Context{Cluster: macro.NewCluster(cl.Owner, known), Self: macro.NoNode}
+	all := slices.Clone(cl.Template.Links)
+	for _, s := range cl.Services {
+		all = append(all, cl.Definitions[s].Links...)
+	}
+	var out []model.Link
+	for _, l := range all {
+		url, err := macro.Expand(l.URL, ctx)
+		if err != nil || url == "" {
+			continue
+		}
+		out = append(out, model.Link{Label: l.Label, URL: url})
+	}
+	return out
+}
