@@ -23,6 +23,7 @@ type decoder struct {
 	file   string
 	faults model.Faults
 	places map[string]place
+	unread map[string]bool // paths whose value could not be read
 }
 
 // decode merges a file over what c holds already: sections merge, values and lists replace.
@@ -47,6 +48,12 @@ func (d *decoder) decode(raw []byte, c *Config) {
 	d.value(root, reflect.ValueOf(c).Elem(), "", 0)
 }
 
+// unreadable is a fault that leaves a default in place of a value.
+func (d *decoder) unreadable(path string, line int, format string, args ...any) {
+	d.unread[path] = true
+	d.fault(path, line, format, args...)
+}
+
 func (d *decoder) fault(path string, line int, format string, args ...any) {
 	d.faults = append(d.faults, &model.Fault{Subject: d.file, Path: path, Line: line, Message: fmt.Sprintf(format, args...)})
 }
@@ -69,7 +76,7 @@ const maxDepth = 32
 
 func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if depth > maxDepth {
-		d.fault(path, n.Line, "nested too deep")
+		d.unreadable(path, n.Line, "nested too deep")
 		return
 	}
 	if n.Kind == yaml.AliasNode {
@@ -91,17 +98,17 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 	case t.Kind() == reflect.Slice:
 		d.list(n, v, path, depth)
 	case n.Kind != yaml.ScalarNode:
-		d.fault(path, n.Line, "expected one value, found a %s", kindName(n))
+		d.unreadable(path, n.Line, "expected one value, found a %s", kindName(n))
 	default:
 		if err := setText(v, n.Value); err != nil {
-			d.fault(path, n.Line, "%s", err)
+			d.unreadable(path, n.Line, "%s", err)
 		}
 	}
 }
 
 func (d *decoder) section(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind != yaml.MappingNode {
-		d.fault(path, n.Line, "expected names and values, found a %s", kindName(n))
+		d.unreadable(path, n.Line, "expected names and values, found a %s", kindName(n))
 		return
 	}
 	fields := map[string]int{}
@@ -136,12 +143,12 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string, depth int)
 func (d *decoder) list(n *yaml.Node, v reflect.Value, path string, depth int) {
 	if n.Kind == yaml.ScalarNode && v.Type() == reflect.TypeFor[[]string]() {
 		if err := setText(v, n.Value); err != nil {
-			d.fault(path, n.Line, "%s", err)
+			d.unreadable(path, n.Line, "%s", err)
 		}
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.fault(path, n.Line, "expected a list, found a %s", kindName(n))
+		d.unreadable(path, n.Line, "expected a list, found a %s", kindName(n))
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
@@ -153,12 +160,12 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string, depth int) {
 
 func (d *decoder) settings(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.fault(path, n.Line, "expected names and values, found a %s", kindName(n))
+		d.unreadable(path, n.Line, "expected names and values, found a %s", kindName(n))
 		return
 	}
 	var out map[string]any
 	if err := n.Decode(&out); err != nil {
-		d.fault(path, n.Line, "%s", yamlMessage(err))
+		d.unreadable(path, n.Line, "%s", yamlMessage(err))
 		return
 	}
 	v.Set(reflect.ValueOf(Settings(out)))

@@ -30,9 +30,9 @@ type Sources struct {
 // Load puts a configuration together, flags over environment over files over defaults, and checks it. Where something
 // is wrong the error is a Faults with all of it.
 func Load(sources Sources) (Config, error) {
-	l := loader{places: map[string]place{}}
+	l := newLoader()
 	// Whether it is dev mode decides the defaults, so the sources are read twice.
-	probe := loader{places: map[string]place{}}
+	probe := newLoader()
 	first := Default(false)
 	probe.all(sources, &first)
 	c := Default(first.Dev)
@@ -41,12 +41,8 @@ func Load(sources Sources) (Config, error) {
 		c.Name, _ = os.Hostname()
 	}
 	// A value that could not be read has a fault already; its default need not be judged.
-	bad := map[string]bool{}
-	for _, f := range l.faults {
-		bad[f.Path] = true
-	}
 	for _, f := range c.check() {
-		if bad[f.Path] {
+		if l.unread[f.Path] {
 			continue
 		}
 		if at, ok := l.placeOf(f.Path); ok {
@@ -70,7 +66,10 @@ func Load(sources Sources) (Config, error) {
 type loader struct {
 	faults model.Faults
 	places map[string]place
+	unread map[string]bool
 }
+
+func newLoader() *loader { return &loader{places: map[string]place{}, unread: map[string]bool{}} }
 
 func (l *loader) all(sources Sources, c *Config) {
 	l.files(sources.Files, c)
@@ -104,7 +103,7 @@ func (l *loader) files(paths []string, c *Config) {
 				l.faults = append(l.faults, &model.Fault{Subject: file, Message: reason(err)})
 				continue
 			}
-			d := decoder{file: file, places: l.places}
+			d := decoder{file: file, places: l.places, unread: l.unread}
 			d.decode(raw, c)
 			l.faults = append(l.faults, d.faults...)
 		}
@@ -167,6 +166,7 @@ func (l *loader) flags(flags map[string]string, c *Config) {
 func (l *loader) set(c *Config, field Field, text, subject string) {
 	l.places[field.Path] = place{subject: subject}
 	if err := setText(reflect.ValueOf(c).Elem().FieldByIndex(field.index), text); err != nil {
+		l.unread[field.Path] = true
 		l.faults = append(l.faults, &model.Fault{Subject: subject, Path: field.Path, Message: err.Error()})
 	}
 }

@@ -24,7 +24,7 @@ type Config struct {
 	Self Self
 	// Bind is the gossip address, "ip:port", UDP and TCP. Required without Transport.
 	Bind string
-	// Advertise is the address others reach it at, "ip:port"; empty: Bind.
+	// Advertise is the address others reach it at, "ip:port" (port 0: the one bound); empty: Bind.
 	Advertise string
 	// Transport replaces the sockets (tests: wire/fabric). Run shuts it down.
 	Transport memberlist.NodeAwareTransport

@@ -128,13 +128,14 @@ func (c *tiedConn) Close() error {
 
 func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr := s.addr.Addr()
-	if ip == "" {
-		port = int(s.addr.Port())
-	} else {
+	if ip != "" {
 		var err error
 		if addr, err = netip.ParseAddr(ip); err != nil {
 			return nil, 0, err
 		}
+	}
+	if ip == "" || port == 0 {
+		port = int(s.addr.Port())
 	}
 	return net.IP(addr.Unmap().AsSlice()), port, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 )
 
@@ -72,7 +73,10 @@ func ParseToken(text string) (Secret, error) {
 		return Secret{}, fmt.Errorf("%w: it ends after %d characters", ErrTokenTruncated, len(text))
 	}
 	if version != tokenVersion {
-		return Secret{}, fmt.Errorf("%w: version %.20q, this build reads %q", ErrTokenVersion, version, tokenVersion)
+		if _, err := strconv.ParseUint(version, 10, 16); err != nil { // whatever it is, it may be secret
+			version = "unknown"
+		}
+		return Secret{}, fmt.Errorf("%w: %s, this build reads %s", ErrTokenVersion, version, tokenVersion)
 	}
 	want := tokenEncoding.EncodedLen(secretSize + checksumSize)
 	switch {

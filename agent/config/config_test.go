@@ -1,0 +1,399 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/rpc/identity"
+	"go.yaml.in/yaml/v3"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "write docs/agent.yaml anew")
+
+// file writes a configuration file with mode 0600 and gives its path.
+func file(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t testing.TB, content string) (Config, error) {
+	t.Helper()
+	return Load(Sources{Files: []string{file(t, "agent.yaml", content)}})
+}
+
+// faultsOf gives "line path: message" for each fault.
+func faultsOf(t testing.TB, err error) string {
+	t.Helper()
+	var faults Faults
+	if err == nil {
+		return ""
+	}
+	if !errors.As(err, &faults) {
+		t.Fatalf("not Faults: %v", err)
+	}
+	var lines []string
+	for _, f := range faults {
+		lines = append(lines, fmt.Sprintf("%d %s: %s", f.Line, f.Path, f.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, dev := range []bool{false, true} {
+		c, err := Load(Sources{Flags: map[string]string{"dev": fmt.Sprint(dev)}})
+		if err != nil {
+			t.Error(err)
+		}
+		want := Default(dev)
+		want.Name, _ = os.Hostname()
+		if !reflect.DeepEqual(c, want) {
+			t.Errorf("dev %v: got %+v", dev, c)
+		}
+	}
+}
+
+func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
+	path := filepath.Join("..", "..", "docs", "agent.yaml")
+	if *update {
+		if err := os.WriteFile(path, []byte(Sample()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(raw) != Sample() {
+		t.Error("docs/agent.yaml is out of date: go test ./agent/config -run Sample -update")
+	}
+	hostname, _ := os.Hostname()
+	want := Default(false)
+	want.Name = hostname
+	asIs, err := load(t, string(raw))
+	if err != nil || !reflect.DeepEqual(asIs, want) {
+		t.Errorf("as it is: %v\n%+v", err, asIs)
+	}
+	// With every value commented in it loads too, and says the same but for the example plugin.
+	var in strings.Builder
+	for line := range strings.Lines(string(raw)) {
+		text := strings.TrimLeft(line, " ")
+		indent := line[:len(line)-len(text)]
+		if strings.HasPrefix(text, "#") && len(text) > 2 && (text[1] != ' ' || text[2] == ' ') {
+			text = text[1:]
+		}
+		in.WriteString(indent + text)
+	}
+	all, err := load(t, in.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Plugins) != 1 || len(all.Plugins[0].Settings) != 1 {
+		t.Errorf("the example plugin: %+v", all.Plugins)
+	}
+	all.Plugins = nil
+	all.Name, all.Join, all.HTTP.Names = hostname, nil, nil
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("commented in it is not the default:\n%#v\n%#v", all, want)
+	}
+	for _, f := range Fields() {
+		if f.Doc == "" {
+			t.Errorf("%s has no documentation", f.Path)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	one := file(t, "one.yaml", "zone: file-one\nclass: file-one\nname: file-one\nlog: {level: debug}\njoin: [a, b]\n")
+	two := file(t, "two.yaml", "class: file-two\nname: file-two\nlog:\n  format: json\njoin: [c]\n")
+	c, err := Load(Sources{
+		Files: []string{one, two},
+		Env:   []string{"COOPR_NAME=env", "COOPR_WORKER_SLOTS=7", "COOPR_HTTP_ADDR=127.0.0.1:1", "HOME=/root", "COOPR_HTTP_NAMES=x.example.org, 10.0.0.1"},
+		Flags: map[string]string{"worker.slots": "9"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%s %s %s %d %s %v %v %v", c.Zone, c.Class, c.Name, c.Worker.Slots, c.HTTP.Addr, c.Log, c.Join, c.HTTP.Names)
+	if want := "file-one file-two env 9 127.0.0.1:1 {debug json} [c] [x.example.org 10.0.0.1]"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestDirectoryOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{"10-a.yaml": "zone: a\nclass: a", "20-b.yml": "zone: b", "README": "zone: [", "30.yaml.bak": "zone: c"} {
+		os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)
+	}
+	c, err := Load(Sources{Files: []string{dir}})
+	if err != nil || c.Zone != "b" || c.Class != "a" {
+		t.Error(c.Zone, c.Class, err)
+	}
+}
+
+func TestDevSetsDefaultsFromAnySource(t *testing.T) {
+	for name, s := range map[string]Sources{
+		"file": {Files: []string{file(t, "a.yaml", "dev: true")}},
+		"env":  {Env: []string{"COOPR_DEV=true"}},
+		"flag": {Flags: map[string]string{"dev": "true"}},
+	} {
+		c, err := Load(s)
+		if err != nil || c.HTTP.Addr != "127.0.0.1:55054" || c.BootstrapExpect != 1 || c.HTTPSecurity() != PlainLoopback {
+			t.Error(name, c, err)
+		}
+	}
+}
+
+func TestEveryFaultAtOnceWithItsLine(t *testing.T) {
+	_, err := load(t, `name: "bad name"
+http:
+  adr: 0.0.0.0:1
+  tls_cert: /nonexistent
+peer:
+  addr: nowhere
+gossip: 5
+worker: {slots: many}
+bootstrap_expect: 2
+join: [ok.example.org, "bad host", "h:99999"]
+log: {level: loud}
+raft:
+  snapshot_interval: soon
+  multiplier: 99
+limits: {body: huge}
+plugins:
+  - name: p
+    checksum: md5:1
+  - name: p
+    path: ../../bin/sh
+    setings: {a: b}
+name: again
+quux: 1
+`)
+	want := []string{
+		`1 name: "bad name"`, `3 http.adr: unknown name, did you mean addr?`, `4 http.tls_cert: there is no http.tls_key`,
+		`6 peer.addr: "nowhere": write it as ip:port`, `7 gossip: expected names and values, found a single value`,
+		`8 worker.slots: "many" is no whole number`, `9 bootstrap_expect: 2: it is 1, 3 or 5`, `10 join[1]: "bad host"`, `10 join[2]: "h:99999"`,
+		`11 log.level: "loud": it is one of debug, info, warn, error`, `13 raft.snapshot_interval: "soon" is no duration`,
+		`14 raft.multiplier: 99: it is between 1 and 10`, `15 limits.body: "huge" is no size`, `18 plugins[0].checksum:`,
+		`19 plugins[1].name: p is in the list already`, `20 plugins[1].path: "../../bin/sh" leads out of plugin_dir`,
+		`21 plugins[1].setings: unknown name, did you mean settings?`, `22 name: given a second time, first on line 1`, `23 quux: unknown name`,
+	}
+	got := faultsOf(t, err)
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("no fault %q", w)
+		}
+	}
+	if lines := strings.Count(got, "\n") + 1; lines != len(want) {
+		t.Errorf("%d faults, expected %d:\n%s", lines, len(want), got)
+	}
+	if !strings.Contains(err.Error(), "agent.yaml, line 3: http.adr: ") {
+		t.Errorf("printed as:\n%v", err)
+	}
+}
+
+func TestRules(t *testing.T) {
+	token, _ := identity.NewSecret()
+	tokenFile := file(t, "token", token.Token())
+	for content, want := range map[string]string{
+		"":                                                                 "",
+		"http: {addr: '127.0.0.1:1'}":                                      "",
+		"http: {insecure_plaintext: true}":                                 "",
+		"dev: true\nhttp: {addr: '0.0.0.0:1'}":                             "not loopback",
+		"dev: true\ngossip: {addr: '10.0.0.1:1'}":                          "not loopback",
+		"dev: true\npeer: {advertise: '10.0.0.1:1'}":                       "not loopback",
+		"dev: true\nhttp: {addr: '127.0.0.2:1'}":                           "",
+		"dev: true\nhttp: {addr: '[::1]:1'}":                               "",
+		"peer: {addr: '0.0.0.0:55054'}":                                    "is http.addr's already",
+		"peer: {addr: '127.0.0.1:0'}\ngossip: {addr: '127.0.0.1:0'}":       "",
+		"peer: {advertise: '0.0.0.0:55055'}":                               "others cannot reach that",
+		"gossip: {advertise: '10.0.0.1'}":                                  "write it as ip:port",
+		"data_dir: ''":                                                     "needs a directory",
+		"eligible: false\nbootstrap_expect: 3":                             "eligible is false",
+		"eligible: false":                                                  "",
+		"join_token: coopr-join-1-x":                                       "cut short",
+		"join_token: " + token.Token():                                     "",
+		"join_token_file: " + tokenFile:                                    "",
+		"join_token_file: " + tokenFile + "\njoin_token: " + token.Token(): "decide for one",
+		"join_token_file: /nonexistent/token":                              "no such file",
+		"http: {tls_key: /x}":                                              "there is no http.tls_cert",
+		"http: {names: ['a b']}":                                           "neither a host name",
+		"join: a.example.org, 10.0.0.1:55056, fd00::1":                     "",
+		"join: ['[::1]:5', 10.0.0.9, host:5]":                              "",
+		"worker: {slots: 0}":                                               "",
+		"worker: {slots: -1}":                                              "between",
+		"raft: {snapshot_interval: 0s}":                                    "longer than nothing",
+		"limits: {body: 1B}":                                               "at least 1KiB",
+		"zone: [a]":                                                        "expected one value, found a list",
+		"join: {a: b}":                                                     "expected a list, found a section",
+		"http: [a]":                                                        "expected names and values, found a list",
+		"http:\n  addr: 'x\n":                                              "not YAML",
+		"- a":                                                              "expected names and values, found a list",
+		"a: b\n---\nc: d":                                                  "second document",
+		"zone: &z a\nclass: *z":                                            "",
+		"plugins: [{name: p, settings: [1]}]":                              "expected names and values",
+	} {
+		_, err := load(t, content)
+		got := faultsOf(t, err)
+		if want == "" && got != "" || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s\ngives %q, expected %q", content, got, want)
+		}
+	}
+}
+
+func TestJoinTokenInAReadableFileIsRefused(t *testing.T) {
+	token, _ := identity.NewSecret()
+	path := file(t, "agent.yaml", "join_token: "+token.Token())
+	c, err := Load(Sources{Files: []string{path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.MeshSecret(); got != token || err != nil {
+		t.Error(err)
+	}
+	os.Chmod(path, 0o644)
+	if _, err := Load(Sources{Files: []string{path}}); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Error(err)
+	}
+}
+
+func TestEnvironmentAndFlagFaults(t *testing.T) {
+	_, err := Load(Sources{
+		Env:   []string{"COOPR_HTTP_ADRR=x", "COOPR_TOKEN=secret", "COOPR_WORKER_SLOTS=many", "COOPR_PLUGINS=x"},
+		Flags: map[string]string{"htpp.addr": "x", "log.level": "loud"},
+	})
+	got := err.Error()
+	for _, want := range []string{
+		"COOPR_HTTP_ADRR: unknown variable, did you mean COOPR_HTTP_ADDR?", `COOPR_WORKER_SLOTS: worker.slots: "many"`,
+		"flag htpp.addr: unknown flag, did you mean http.addr?", `--log-level: log.level: "loud"`, "COOPR_PLUGINS: plugins: this can only be set in a file",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "TOKEN") {
+		t.Error("another program's variable is refused")
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	_, err := Load(Sources{Files: []string{"/nonexistent/agent.yaml"}})
+	if err == nil || err.Error() != "/nonexistent/agent.yaml: cannot read it: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+func TestNamesDoNotCollide(t *testing.T) {
+	seen := map[string]string{}
+	for _, f := range Fields() {
+		for _, name := range []string{f.Env, f.Flag} {
+			if other, ok := seen[name]; ok && name != "" {
+				t.Errorf("%s and %s are both %s", f.Path, other, name)
+			}
+			seen[name] = f.Path
+		}
+	}
+}
+
+func TestReload(t *testing.T) {
+	running := Default(false)
+	next := running
+	next.Log.Level, next.Join, next.Zone, next.Limits.Body = "debug", []string{"x"}, "z", 1<<20
+	next.HTTP.TLSCert, next.HTTP.TLSKey = "c", "k"
+	next.Peer.Addr, next.Raft.Store = "0.0.0.0:1", "wal"
+	next.JoinToken = NewSecret("hidden")
+	changes := Diff(running, next)
+	if got := changes.String(); got != "changed: http.tls_cert, http.tls_key, join, zone, log.level, limits.body; restart the agent for: peer.addr, join_token, raft.store" {
+		t.Error(got)
+	}
+	after := Reloaded(running, next)
+	if left := Diff(after, next); len(left.Now) != 0 || len(left.Restart) != 3 {
+		t.Error("after a reload:", left)
+	}
+	if after.Peer.Addr != running.Peer.Addr || after.Zone != "z" {
+		t.Errorf("%+v", after)
+	}
+	if Diff(running, running).String() != "nothing changed" {
+		t.Error("a configuration differs from itself")
+	}
+}
+
+func TestSecretsDoNotPrint(t *testing.T) {
+	c := Default(false)
+	c.JoinToken = NewSecret("hunter2")
+	c.Plugins = []Plugin{{Name: "p", Settings: Settings{"password": "hunter2", "deep": map[string]any{"key": "hunter2"}}}}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "config", c, "secret", c.JoinToken, "settings", c.Plugins[0].Settings)
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "config", c, "secret", c.JoinToken, "settings", c.Plugins[0].Settings)
+	inJSON, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inYAML, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%s %q %x %d", c.JoinToken, c.JoinToken, c.JoinToken, c.JoinToken), log.String(), string(inJSON), string(inYAML)} {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, "68756e746572") || !strings.Contains(text, "redacted") {
+			t.Errorf("prints as %s", text)
+		}
+	}
+	if c.JoinToken.Reveal() != "hunter2" {
+		t.Error("lost")
+	}
+}
+
+func TestSizes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := Size(rapid.Int64Range(0, 1<<50).Draw(t, "size"))
+		if back, err := parseSize(s.String()); back != s || err != nil {
+			t.Fatal(s, back, err)
+		}
+	})
+	for text, want := range map[string]Size{"0": 0, "4096": 4096, "64KiB": 64 << 10, "1 GiB": 1 << 30} {
+		if got, err := parseSize(text); got != want || err != nil {
+			t.Error(text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "1.5MiB", "MiB", "99999999999GiB", "1MB"} {
+		if got, err := parseSize(text); err == nil {
+			t.Error(text, "is", got)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	c, err := load(t, "raft: {snapshot_interval: 90s}")
+	if err != nil || c.Raft.SnapshotInterval != 90*time.Second {
+		t.Error(c.Raft, err)
+	}
+}
+
+// FuzzDecode: whatever the file holds, it is taken or refused, never a panic; and a file that is taken prints no fault.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(Sample()))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Add([]byte("join: &a [x, *a]\nhttp: &h {addr: *h}"))
+	f.Add([]byte("plugins: [{settings: {a: &x {b: *x}}}]"))
+	f.Add([]byte("http: {addr: 1.2.3.4:5}\nlog: !!binary aGk=\n? [a]\n: b"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := Default(false)
+		d := decoder{file: "f", places: map[string]place{}, unread: map[string]bool{}}
+		d.decode(raw, &c)
+		c.check()
+		_ = d.faults.Error()
+	})
+}
