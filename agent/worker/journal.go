@@ -1,0 +1,277 @@
+package worker
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Journal remembers leases over a crash of the agent.
+type Journal interface {
+	// Load gives what was held when the agent ended.
+	Load() ([]*pb.Held, error)
+	// Put writes the latest about leases, before it counts.
+	Put(held ...*pb.Held) error
+	// Forget removes leases that are settled.
+	Forget(fences ...Key) error
+	Close() error
+}
+
+// Key names one attempt at a task.
+type Key struct {
+	Task  string
+	Fence uint64
+}
+
+// File is a journal in one file of records, each behind its length and CRC-32.
+// A record is a pb.Held; one with nothing but task and fence set and Forgotten
+// removes the lease.
+//
+// It is not synced: a crash of the agent does not lose what was written, and a
+// crash of the machine ends the plugins too; the leader then observes what the
+// lease may have done, as it does for an agent that never comes back
+// (docs/decisions/005-journal.md).
+type File struct {
+	mu   sync.Mutex
+	f    *os.File
+	size int64
+	live map[Key]*pb.Held
+}
+
+const (
+	compactAt = 4 << 20 // bytes after which the file is written anew
+	maxRecord = 64 << 20
+)
+
+// OpenFile opens or makes a journal. What a crash left half written at the end
+// is cut off.
+func OpenFile(path string) (*File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	j := &File{f: f, live: map[Key]*pb.Held{}}
+	if err := j.read(); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", path, err), f.Close())
+	}
+	return j, nil
+}
+
+func (j *File) read() error {
+	r := bufio.NewReader(j.f)
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			break
+		}
+		n := binary.BigEndian.Uint32(head[1:])
+		if n > maxRecord {
+			break
+		}
+		body := make([]byte, n)
+		if _, err := io.ReadFull(r, body); err != nil || crc32.ChecksumIEEE(body) != binary.BigEndian.Uint32(head[5:]) {
+			break
+		}
+		h := &pb.Held{}
+		if err := proto.Unmarshal(body, h); err != nil {
+			break
+		}
+		if k := (Key{h.Task, h.Fence}); head[0] == forgotten {
+			delete(j.live, k)
+		} else {
+			j.live[k] = h
+		}
+		j.size += int64(len(head)) + int64(n)
+	}
+	if err := j.f.Truncate(j.size); err != nil {
+		return err
+	}
+	_, err := j.f.Seek(j.size, io.SeekStart)
+	return err
+}
+
+const (
+	kept      = 1
+	forgotten = 2
+)
+
+func record(b []byte, kind byte, h *pb.Held) []byte {
+	at := len(b)
+	b = append(b, kind, 0, 0, 0, 0, 0, 0, 0, 0)
+	b, _ = proto.MarshalOptions{}.MarshalAppend(b, h)
+	body := b[at+9:]
+	binary.BigEndian.PutUint32(b[at+1:], uint32(len(body)))
+	binary.BigEndian.PutUint32(b[at+5:], crc32.ChecksumIEEE(body))
+	return b
+}
+
+// Load gives what the file held when it was opened.
+func (j *File) Load() ([]*pb.Held, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := make([]*pb.Held, 0, len(j.live))
+	for _, h := range j.live {
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// Put writes the latest about leases.
+func (j *File) Put(held ...*pb.Held) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var b []byte
+	for _, h := range held {
+		b = record(b, kept, h)
+	}
+	if err := j.write(b); err != nil {
+		return err
+	}
+	for _, h := range held {
+		j.live[Key{h.Task, h.Fence}] = h
+	}
+	return nil
+}
+
+// Forget removes leases.
+func (j *File) Forget(keys ...Key) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var b []byte
+	for _, k := range keys {
+		if _, ok := j.live[k]; ok {
+			delete(j.live, k)
+			b = record(b, forgotten, &pb.Held{Task: k.Task, Fence: k.Fence})
+		}
+	}
+	if len(j.live) == 0 && j.size > 0 {
+		// Nothing is held: an empty file says the same.
+		if err := j.f.Truncate(0); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		j.size = 0
+		_, err := j.f.Seek(0, io.SeekStart)
+		return err
+	}
+	return j.write(b)
+}
+
+// write appends, and leaves no half record behind when it fails.
+func (j *File) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if j.size > compactAt {
+		if err := j.compact(); err != nil {
+			return err
+		}
+	}
+	if _, err := j.f.Write(b); err != nil {
+		terr := j.f.Truncate(j.size)
+		_, serr := j.f.Seek(j.size, io.SeekStart)
+		return fmt.Errorf("journal: %w", errors.Join(err, terr, serr))
+	}
+	j.size += int64(len(b))
+	return nil
+}
+
+// compact writes what is held to a new file and puts it in the old one's place.
+func (j *File) compact() error {
+	var b []byte
+	for _, h := range j.live {
+		b = record(b, kept, h)
+	}
+	if int64(len(b)) > j.size/2 {
+		return nil // most of it is held: nothing to win
+	}
+	path := j.f.Name()
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if _, err := f.Write(b); err != nil {
+		return fmt.Errorf("journal: %w", errors.Join(err, f.Close(), os.Remove(f.Name())))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("journal: %w", errors.Join(err, f.Close()))
+	}
+	// The new file keeps its name as it was opened: give it the right one.
+	renamed, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("journal: %w", errors.Join(err, f.Close()))
+	}
+	if _, err := renamed.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("journal: %w", errors.Join(err, f.Close(), renamed.Close()))
+	}
+	err = errors.Join(f.Close(), j.f.Close())
+	j.f, j.size = renamed, int64(len(b))
+	return err
+}
+
+// Close closes the file.
+func (j *File) Close() error { return j.f.Close() }
+
+// Memory is a journal that lasts as long as its owner keeps it: a simulated
+// agent is restarted with the one it had.
+type Memory struct {
+	mu   sync.Mutex
+	held map[Key]*pb.Held
+	// Full makes every Put fail, as a full disk does.
+	Full error
+}
+
+// NewMemory makes an empty journal.
+func NewMemory() *Memory { return &Memory{held: map[Key]*pb.Held{}} }
+
+// Load gives what is held.
+func (m *Memory) Load() ([]*pb.Held, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []*pb.Held
+	for _, h := range m.held {
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// Put keeps leases.
+func (m *Memory) Put(held ...*pb.Held) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Full != nil {
+		return m.Full
+	}
+	for _, h := range held {
+		m.held[Key{h.Task, h.Fence}] = h
+	}
+	return nil
+}
+
+// Forget removes leases.
+func (m *Memory) Forget(keys ...Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range keys {
+		delete(m.held, k)
+	}
+	return nil
+}
+
+// SetFull makes Put fail with err, or work again where it is nil.
+func (m *Memory) SetFull(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Full = err
+}
+
+// Close does nothing: the content outlives the agent.
+func (m *Memory) Close() error { return nil }

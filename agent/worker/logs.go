@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// tailSize is how much of a failed attempt's log goes into the state.
+const tailSize = 2 << 10
+
+// maxLog bounds the log of one attempt; what is over is cut, and said so.
+const maxLog = 16 << 20
+
+// Logs keeps the logs of the attempts that ran here, a file each. An empty
+// folder name keeps only tails.
+type Logs struct {
+	dir string
+}
+
+// NewLogs keeps logs under dir.
+func NewLogs(dir string) *Logs { return &Logs{dir: dir} }
+
+// path gives the file of an attempt: <operation>/<vertex>-<fence>.log.
+func (l *Logs) path(task string, fence uint64) string {
+	op, v, _ := strings.Cut(task, "/")
+	return filepath.Join(l.dir, filepath.Base(op), filepath.Base(v)+"-"+strconv.FormatUint(fence, 10)+".log")
+}
+
+// attemptLog takes the log of one attempt. It implements host.Sink, but for
+// Save.
+type attemptLog struct {
+	mu   sync.Mutex
+	logs *Logs
+	key  Key
+	f    *os.File
+	err  error
+	size int
+	tail []byte
+	save func(*pb.SaveState)
+}
+
+// Log appends a line.
+func (a *attemptLog) Log(line *pb.LogLine) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text := strings.TrimRight(line.Text, "\n") + "\n"
+	a.tail = append(a.tail, text...)
+	if len(a.tail) > 2*tailSize {
+		a.tail = append([]byte(nil), a.tail[len(a.tail)-tailSize:]...)
+	}
+	if a.logs.dir == "" || a.err != nil {
+		return
+	}
+	if a.f == nil {
+		path := a.logs.path(a.key.Task, a.key.Fence)
+		if a.err = os.MkdirAll(filepath.Dir(path), 0o700); a.err == nil {
+			a.f, a.err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		}
+		if a.err != nil {
+			return
+		}
+	}
+	if a.size > maxLog {
+		return
+	}
+	mark := "  "
+	if line.Stderr {
+		mark = "! "
+	}
+	entry := time.Now().UTC().Format("15:04:05.000 ") + mark + text
+	if a.size += len(entry); a.size > maxLog {
+		entry = fmt.Sprintf("(the log is cut here, at %d bytes)\n", maxLog)
+	}
+	_, a.err = a.f.WriteString(entry) // a full disk loses log lines, not tasks
+}
+
+// Save passes a value on.
+func (a *attemptLog) Save(s *pb.SaveState) {
+	if a.save != nil {
+		a.save(s)
+	}
+}
+
+// end closes the log and gives its tail.
+func (a *attemptLog) end() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.f != nil {
+		_ = a.f.Close()
+		a.f = nil
+	}
+	if len(a.tail) > tailSize {
+		a.tail = a.tail[len(a.tail)-tailSize:]
+	}
+	return strings.ToValidUTF8(string(a.tail), "�")
+}
+
+// ErrNoLog says that this agent has no log of the task.
+var ErrNoLog = errors.New("this agent has no log of the task")
+
+// Open opens the log of an attempt; fence 0 means the latest one here.
+func (l *Logs) Open(task string, fence uint64) (io.ReadCloser, uint64, error) {
+	if l.dir == "" {
+		return nil, 0, ErrNoLog
+	}
+	if fence == 0 {
+		op, v, _ := strings.Cut(task, "/")
+		found, err := filepath.Glob(filepath.Join(l.dir, filepath.Base(op), filepath.Base(v)+"-*.log"))
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, path := range found {
+			_, num, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".log"), "-")
+			if n, err := strconv.ParseUint(num, 10, 64); err == nil {
+				fence = max(fence, n)
+			}
+		}
+	}
+	f, err := os.Open(l.path(task, fence))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%w: %s", ErrNoLog, task)
+	}
+	return f, fence, err
+}
+
+// Prune removes the logs of operations that nothing was written to since.
+func (l *Logs) Prune(before time.Time) error {
+	if l.dir == "" {
+		return nil
+	}
+	dirs, err := os.ReadDir(l.dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	var errs error
+	for _, d := range dirs {
+		if info, err := d.Info(); err == nil && info.ModTime().Before(before) {
+			errs = errors.Join(errs, os.RemoveAll(filepath.Join(l.dir, d.Name())))
+		}
+	}
+	return errs
+}

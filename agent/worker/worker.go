@@ -1,0 +1,336 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/host"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Stream is the worker's end of a session.
+type Stream interface {
+	Send(*pb.WorkerMessage) error
+	Recv() (*pb.LeaderMessage, error)
+}
+
+// Config of a Worker. Everything is required but Records and Drain.
+type Config struct {
+	// Hello gives what the worker says of itself; what it holds is added.
+	Hello func() *pb.Hello
+	// Connect opens a session with the leader, whoever that is now. The stream
+	// ends with ctx.
+	Connect  func(ctx context.Context) (Stream, error)
+	Executor host.Executor
+	Journal  Journal
+	Logs     *Logs
+	Logger   *slog.Logger
+	// Records takes the list of record when the leader sends it.
+	Records func([]model.Agent)
+	// Drain is how long a worker that leaves lets its tasks run; 0 means 10 s.
+	Drain time.Duration
+}
+
+// attempt is a lease that the worker holds.
+type attempt struct {
+	task   *pb.Task
+	since  time.Time
+	cancel context.CancelFunc
+	result *pb.Result // set when it has ended; not confirmed yet
+	lost   bool       // from before a restart: nobody knows its end
+	marked bool       // the leader was told that it runs
+}
+
+// Worker is one agent's.
+type Worker struct {
+	cfg Config
+
+	mu      sync.Mutex
+	held    map[Key]*attempt
+	out     pb.WorkerMessage // what waits to be sent
+	wake    chan struct{}    // one slot
+	session string
+	until   time.Time // leases are ours until then
+	leaving bool
+	drained chan struct{} // closed when a leaving worker holds nothing
+	running sync.WaitGroup
+	base    context.Context
+}
+
+// New makes a worker, with what its journal holds.
+func New(cfg Config) (*Worker, error) {
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, wake: make(chan struct{}, 1), drained: make(chan struct{})}
+	if w.cfg.Drain == 0 {
+		w.cfg.Drain = 10 * time.Second
+	}
+	old, err := cfg.Journal.Load()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range old {
+		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result, lost: h.Result == nil}
+		w.held[Key{h.Task, h.Fence}] = a
+	}
+	return w, nil
+}
+
+// Run keeps a session with the leader until ctx ends; then it gives back or
+// ends what it holds, and reports it, for as long as Config.Drain allows.
+func (w *Worker) Run(ctx context.Context) error {
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.base = base
+	defer func() { stop(); w.running.Wait() }()
+	go w.fence(base)
+	go func() {
+		<-ctx.Done()
+		w.leave(stop)
+	}()
+	pause := 10 * time.Millisecond
+	for {
+		start := time.Now()
+		err := w.talk(base)
+		if base.Err() != nil || w.done() {
+			return nil
+		}
+		w.cfg.Logger.Debug("session ended", "error", err)
+		if time.Since(start) > time.Second {
+			pause = 10 * time.Millisecond
+		}
+		select {
+		case <-time.After(pause):
+		case <-w.drained:
+			return nil
+		}
+		pause = min(2*pause, 500*time.Millisecond)
+	}
+}
+
+// leave tells the leader that nothing more is wanted, and ends everything when
+// the time to drain is over.
+func (w *Worker) leave(stop func()) {
+	w.mu.Lock()
+	w.leaving = true
+	w.out.Leaving = true
+	w.mu.Unlock()
+	w.checkDrained()
+	w.poke()
+	timer := time.NewTimer(w.cfg.Drain)
+	defer timer.Stop()
+	select {
+	case <-w.drained:
+	case <-timer.C:
+		w.cancelAll("the agent is stopping")
+		last := time.NewTimer(2 * time.Second)
+		defer last.Stop()
+		select {
+		case <-w.drained:
+		case <-last.C:
+		}
+	}
+	// The leader ends the session when it hears of it; give that a moment.
+	stop()
+}
+
+func (w *Worker) done() bool {
+	select {
+	case <-w.drained:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *Worker) checkDrained() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leaving && len(w.held) == 0 {
+		select {
+		case <-w.drained:
+		default:
+			close(w.drained)
+		}
+	}
+}
+
+func (w *Worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fence stops everything when the leader was out of reach for so long that it
+// may give our leases to others.
+func (w *Worker) fence(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			w.mu.Lock()
+			over := !w.until.IsZero() && now.After(w.until)
+			if over {
+				w.until = time.Time{}
+			}
+			w.mu.Unlock()
+			if over {
+				w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
+				w.cancelAll("the agent lost touch with the leader")
+			}
+		}
+	}
+}
+
+func (w *Worker) cancelAll(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.held {
+		if a.cancel != nil && a.result == nil {
+			w.cfg.Logger.Info("task cancelled", "task", a.task.Id, "fence", a.task.Fence, "reason", reason)
+			a.cancel()
+		}
+	}
+}
+
+// Busy counts the tasks at work.
+func (w *Worker) Busy() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, a := range w.held {
+		if a.result == nil && !a.lost {
+			n++
+		}
+	}
+	return n
+}
+
+// Session gives the id of the session, or "".
+func (w *Worker) Session() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session
+}
+
+// take starts tasks that were leased to this worker.
+func (w *Worker) take(tasks []*pb.Task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var fresh []*attempt
+	var records []*pb.Held
+	for _, t := range tasks {
+		k := Key{t.Id, t.Fence}
+		if w.held[k] != nil {
+			continue // sent twice
+		}
+		a := &attempt{task: t, since: time.Now()}
+		fresh = append(fresh, a)
+		records = append(records, &pb.Held{Task: t.Id, Fence: t.Fence, Started: true})
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	err := error(nil)
+	if w.leaving {
+		err = fmt.Errorf("the agent is leaving")
+	} else {
+		err = w.cfg.Journal.Put(records...)
+	}
+	if err != nil {
+		// Without a record nothing is begun: the lease goes back untouched.
+		w.cfg.Logger.Warn("leases given back", "tasks", len(fresh), "error", err)
+		for _, a := range fresh {
+			w.out.Returned = append(w.out.Returned, &pb.Started{Task: a.task.Id, Fence: a.task.Fence})
+		}
+		w.poke()
+		return
+	}
+	for _, a := range fresh {
+		ctx, cancel := context.WithCancel(w.base)
+		a.cancel = cancel
+		w.held[Key{a.task.Id, a.task.Fence}] = a
+		w.running.Add(1)
+		go func() {
+			defer w.running.Done()
+			defer cancel()
+			w.run(ctx, a)
+		}()
+	}
+}
+
+// run carries one lease out.
+func (w *Worker) run(ctx context.Context, a *attempt) {
+	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save}
+	res := w.cfg.Executor.Execute(ctx, a.task, log)
+	tail := log.end()
+	if len(res.Output) > 0 {
+		var o model.TaskOutput
+		if err := json.Unmarshal(res.Output, &o); err != nil {
+			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN, Message: fmt.Sprintf("the plugin's output is not what it should be: %v", err)}
+		}
+	}
+	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {
+		res.LogTail = tail
+	}
+	w.ended(a, res)
+}
+
+func (w *Worker) ended(a *attempt, res *pb.Result) {
+	if err := w.cfg.Journal.Put(&pb.Held{Task: a.task.Id, Fence: a.task.Fence, Started: true, Result: res}); err != nil {
+		// It is reported all the same. Should the agent crash before that, the
+		// lease counts as lost and is observed.
+		w.cfg.Logger.Warn("a result is not in the journal", "task", a.task.Id, "error", err)
+	}
+	w.mu.Lock()
+	a.result = res
+	if w.held[Key{a.task.Id, a.task.Fence}] == a {
+		w.out.Results = append(w.out.Results, res)
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *Worker) save(s *pb.SaveState) {
+	w.mu.Lock()
+	w.out.Saves = append(w.out.Saves, s)
+	w.mu.Unlock()
+	w.poke()
+}
+
+// cancel stops one lease.
+func (w *Worker) cancel(c *pb.Cancel) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.held[Key{c.Task, c.Fence}]; a != nil && a.cancel != nil {
+		w.cfg.Logger.Info("task cancelled", "task", c.Task, "fence", c.Fence, "reason", c.Reason)
+		a.cancel()
+	}
+}
+
+// settle forgets leases whose end is committed, or refused for good.
+func (w *Worker) settle(verdicts []*pb.Verdict) {
+	var keys []Key
+	w.mu.Lock()
+	for _, v := range verdicts {
+		k := Key{v.Task, v.Fence}
+		if a := w.held[k]; a != nil {
+			if a.cancel != nil {
+				a.cancel() // abandoned while at work: nobody wants it
+			}
+			delete(w.held, k)
+			keys = append(keys, k)
+		}
+	}
+	w.mu.Unlock()
+	if err := w.cfg.Journal.Forget(keys...); err != nil {
+		w.cfg.Logger.Warn("the journal keeps what is settled", "error", err)
+	}
+	w.checkDrained()
+}
