@@ -81,8 +81,9 @@ func decodeNode(kind Kind, n *node) (Definition, Faults) {
 	}
 	settle(value)
 	def.Name = def.base().Name
+	shape := d.faults
 	for _, f := range check(def) {
-		if !d.faults.has(f.Path) {
+		if !shape.has(f.Path) {
 			f.Line = n.lineAt(f.Path)
 			d.faults = append(d.faults, f)
 		}

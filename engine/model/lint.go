@@ -31,9 +31,10 @@ func Lint(defs []Definition, known Lookup) (faults, warnings Faults) {
 // name; a dependency cycle; a requirement that no service meets; for templates,
 // on the merged template: what cannot be resolved, defaults that do not exist,
 // default hardware or image types that are not compatible, default services
-// that lack what they require, exclude each other, or can be placed nowhere. A
-// warning: what leaves a definition usable, such as compatible services that
-// do not exist, or a plugin type that no agent offers.
+// that exclude each other or can be placed nowhere. A warning: what leaves a
+// definition usable, such as compatible services that do not exist, default
+// services that need others beside them (a request may choose its services),
+// or a plugin type that no agent offers.
 func (l Linter) Lint(defs []Definition) (faults, warnings Faults) {
 	// Samples and the like have nothing to judge.
 	defs = slices.DeleteFunc(slices.Clone(defs), func(d Definition) bool { return d.Value == nil })

@@ -124,10 +124,9 @@ func (j *judge) defaultServices(t *ClusterTemplate) {
 	}
 	for i, s := range t.Defaults.Services {
 		d := on[s.Name].Dependencies
-		for _, need := range unique(slices.Concat(d.Install.Requires, d.Runtime.Requires)) {
-			if !provided[need] {
-				j.fault(path(i), "%s requires %s, which no default service is or provides: add it to defaults.services", s.Name, need)
-			}
+		lacks := slices.DeleteFunc(unique(slices.Concat(d.Install.Requires, d.Runtime.Requires)), func(n string) bool { return provided[n] })
+		if len(lacks) > 0 {
+			j.warn(path(i), "%s requires %s, which no default service is or provides: clusters must choose other services than the default ones, or defaults.services needs more", s.Name, list(lacks))
 		}
 		for _, c := range unique(d.Conflicts) {
 			if _, both := on[c]; both && c != s.Name {

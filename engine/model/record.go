@@ -134,3 +134,10 @@ type StoredDefinition struct {
 // Key gives the name by which agents offer a plugin type: "provider/local" or
 // "automator/shell".
 func (t PluginType) Key() string { return t.Class + "/" + t.Name }
+
+// SetVersion gives a definition's value its version, in place.
+func (d Definition) SetVersion(version int) {
+	if b := d.base(); b != nil {
+		b.Version = version
+	}
+}

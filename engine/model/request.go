@@ -70,8 +70,9 @@ type ChangeLease struct {
 func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 	var r CreateCluster
 	faults := decodeRequest(data, &r, modernCreate)
+	shape := faults
 	for _, f := range r.Check() {
-		if !faults.has(f.Path) {
+		if !shape.has(f.Path) {
 			faults = append(faults, f)
 		}
 	}

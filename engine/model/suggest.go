@@ -9,7 +9,8 @@ import (
 )
 
 // Nearest gives the known name that the given one was most likely meant to be,
-// and "" when none is near: by letters changed (Levenshtein), in any case.
+// and "" when none is near: by the letters to
+// change (Levenshtein's distance, with swaps), in any case.
 func Nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/3)+1
 	sorted := slices.Sorted(slices.Values(known))
@@ -24,29 +25,33 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, delete or replace to make b of a; it
-// stops counting at limit.
+// distance counts the letters to insert, delete, replace or swap with the next
+// to make b of a; it stops counting at limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
 	}
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal, least := row[0], i+1
+		before, last, row = last, row, before
 		row[0] = i + 1
+		least := row[0]
 		for j := range len(b) {
-			change := diagonal
+			cost := last[j]
 			if a[i] != b[j] {
-				change++
+				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-			least = min(least, row[j+1])
+			cost = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				cost = min(cost, before[j-1]+1)
+			}
+			row[j+1] = cost
+			least = min(least, cost)
 		}
-		if least >= limit {
+		if least > limit {
 			return limit
 		}
 	}

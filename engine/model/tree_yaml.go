@@ -17,7 +17,9 @@ import (
 type yamlReader struct {
 	nodes, bytes int
 	stopped      bool
-	faults       Faults
+	// alias is the line of the outermost alias that is being written out.
+	alias  int
+	faults Faults
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
@@ -65,6 +67,9 @@ func (r *yamlReader) fault(line int, format string, args ...any) {
 
 // stop ends the reading: a limit is passed.
 func (r *yamlReader) stop(line int, format string, args ...any) {
+	if r.alias > 0 {
+		line = r.alias
+	}
 	if !r.stopped {
 		r.fault(line, format, args...)
 	}
@@ -92,6 +97,10 @@ func (r *yamlReader) node(y *yaml.Node, depth int) *node {
 			return r.node(y.Content[0], depth)
 		}
 	case yaml.AliasNode:
+		if r.alias == 0 {
+			r.alias = y.Line
+			defer func() { r.alias = 0 }()
+		}
 		return r.node(y.Alias, depth+1)
 	case yaml.SequenceNode:
 		n.kind = listNode
