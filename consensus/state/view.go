@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // View is the state at one moment. Rows it gives are shared: nobody changes
@@ -369,4 +371,24 @@ func (v *View) Parts() []string {
 		return true
 	})
 	return out
+}
+
+// Request finds what a request with the caller's request id made.
+func (v *View) Request(who model.Caller) (subject string, ok bool) {
+	if who.Request == "" {
+		return "", false
+	}
+	r := get[requestRow](v.txn, tRequests, "id", requestKey(&pb.Command{Tenant: who.Tenant, Actor: who.Actor, RequestId: who.Request}))
+	if r == nil {
+		return "", false
+	}
+	return r.Subject, true
+}
+
+// OldestRequest gives the time of the oldest request id that is remembered;
+// the largest number where there is none.
+func (v *View) OldestRequest() int64 {
+	oldest := int64(math.MaxInt64)
+	each(v.txn, tRequests, "id", func(r *requestRow) bool { oldest = min(oldest, r.Time); return true })
+	return oldest
 }

@@ -42,7 +42,7 @@ type IDs struct {
 // does not fit, *solver.Unsolvable where no layout exists, solver.ErrBudget
 // where the search took too long.
 func Create(ctx context.Context, who model.Caller, req model.CreateCluster, known model.Lookup, ids IDs) (*Prepared, error) {
-	if err := req.Validate().Err(); err != nil {
+	if err := req.Check().Err(); err != nil {
 		return nil, err
 	}
 	d, ok := known.Definition(model.KindClusterTemplate, req.ClusterTemplate)
@@ -115,10 +115,10 @@ type Request struct {
 	Follows   string
 }
 
-// Operate prepares an operation on a cluster that exists. It fails with
+// Prepare prepares an operation on a cluster that exists. It fails with
 // ErrState where the cluster's status does not allow it, model.Faults for a
 // request that does not fit.
-func Operate(who model.Caller, req Request, cl model.Cluster, nodes []*model.Node, id string) (*Prepared, error) {
+func Prepare(who model.Caller, req Request, cl model.Cluster, nodes []*model.Node, id string) (*Prepared, error) {
 	if err := allowed(req.Type, cl); err != nil {
 		return nil, err
 	}

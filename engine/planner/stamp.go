@@ -16,6 +16,8 @@ type stamper struct {
 	b *plan.Builder
 	// gate is what the tasks of a phase wait for that wait for nothing else.
 	gate uint32
+	// gather is what every node's first service task waits for besides.
+	gather uint32
 	// last vertices: of each node's own tasks, and of each slot.
 	lastNode, lastSlot []uint32
 	dense              bool // for tests: no barriers
@@ -27,7 +29,7 @@ func newStamper(g *grid) *stamper {
 		ids[i] = g.in.Nodes[i].ID
 	}
 	return &stamper{
-		grid: g, b: plan.NewBuilder(ids, g.names), gate: noVertex,
+		grid: g, b: plan.NewBuilder(ids, g.names), gate: noVertex, gather: noVertex,
 		lastNode: filled(len(ids)), lastSlot: filled(len(g.slotNode)),
 	}
 }
@@ -121,11 +123,27 @@ func (st *stamper) chain(before, v uint32) {
 	}
 }
 
+// gatherConfirmed puts a barrier behind the CONFIRMs of all nodes.
+func (st *stamper) gatherConfirmed(p *phase) {
+	for n, m := range p.node {
+		if m&bit(model.Confirm) == 0 {
+			continue
+		}
+		if st.gather == noVertex {
+			st.gather = st.b.Barrier()
+		}
+		st.b.Edge(st.lastNode[n], st.gather)
+	}
+}
+
 // link makes v the next vertex of a slot.
 func (st *stamper) link(k int, v uint32) {
 	before := st.lastSlot[k]
 	if before == noVertex {
 		before = st.lastNode[st.slotNode[k]]
+		if st.gather != noVertex {
+			st.b.Edge(st.gather, v)
+		}
 	}
 	st.chain(before, v)
 	st.lastSlot[k] = v

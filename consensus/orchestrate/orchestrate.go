@@ -1,0 +1,259 @@
+// Package orchestrate is the leader's duty that turns requests into operations:
+// it solves and plans outside the state machine, proposes the result as data,
+// and starts what follows from an operation's end.
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Config of an Orchestrator.
+type Config struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Logger  *slog.Logger
+}
+
+// Orchestrator is the duty. It is made for one term.
+type Orchestrator struct {
+	cfg Config
+
+	mu   sync.Mutex
+	last int // number of the latest cluster
+	// ended are operations whose end may ask for another one.
+	ended []string
+	wake  chan struct{}
+}
+
+// New makes the orchestrator of one term.
+func New(cfg Config) *Orchestrator {
+	return &Orchestrator{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// Name names the duty.
+func (o *Orchestrator) Name() string { return "orchestrator" }
+
+// Restore learns the numbers that were given away. It runs after the barrier,
+// so that no earlier leader's number is given twice.
+func (o *Orchestrator) Restore(context.Context) error {
+	v := o.cfg.Machine.View()
+	for _, c := range v.Clusters("") {
+		if n, err := strconv.Atoi(c.ID); err == nil {
+			o.last = max(o.last, n)
+		}
+		o.ended = append(o.ended, c.Operation)
+	}
+	return nil
+}
+
+// Run starts what follows from operations' ends.
+func (o *Orchestrator) Run(ctx context.Context) error {
+	stop := o.cfg.Machine.Watch(func(b state.Batch) {
+		if len(b.Operations) > 0 {
+			o.mu.Lock()
+			for id := range b.Operations {
+				o.ended = append(o.ended, id)
+			}
+			o.mu.Unlock()
+			o.poke()
+		}
+	})
+	defer stop()
+	o.poke()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.wake:
+		}
+		o.mu.Lock()
+		ids := o.ended
+		o.ended = nil
+		o.mu.Unlock()
+		for _, id := range ids {
+			if err := o.follow(ctx, id); err != nil {
+				return fmt.Errorf("what follows operation %s: %w", id, err)
+			}
+		}
+	}
+}
+
+func (o *Orchestrator) poke() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// follow starts the deletion of what a failed or aborted create left, where
+// its policy says so (spec/planner.md, "Transactions" 7).
+func (o *Orchestrator) follow(ctx context.Context, id string) error {
+	v := o.cfg.Machine.View()
+	op, ok := v.Operation("", id)
+	if !ok || op.Type != model.OpCreate || op.OnFailure != "delete" || (op.Status != model.OpFailed && op.Status != model.OpAborted) {
+		return nil
+	}
+	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	if !ok || cl.Operation != op.ID {
+		return nil // another operation came since
+	}
+	o.cfg.Logger.Info("deleting what a create left", "cluster", cl.ID, "operation", op.ID, "status", op.Status)
+	who := model.Caller{Tenant: op.Tenant, Actor: "coopr", Role: model.RoleAdmin, Request: "follows " + op.ID}
+	_, _, err := o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
+	switch {
+	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
+		return nil // somebody else was faster
+	}
+	return err
+}
+
+// lookup reads a tenant's definitions.
+type lookup struct {
+	v      *state.View
+	tenant string
+}
+
+func (l lookup) Definition(kind model.Kind, name string) (model.Definition, bool) {
+	row, ok := l.v.Definition(l.tenant, kind, name, 0)
+	if !ok {
+		return model.Definition{}, false
+	}
+	d, err := model.Restore(kind, row.Body)
+	if err != nil {
+		return model.Definition{}, false // it was decoded before it was stored
+	}
+	d.SetVersion(row.Version)
+	return d, true
+}
+
+func (l lookup) Names(kind model.Kind) []string {
+	var out []string
+	for _, d := range l.v.Definitions(l.tenant, kind) {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// Lookup reads the definitions of a tenant, and the plugin types that agents
+// offer where the tenant has no definition of its own.
+func Lookup(v *state.View, tenant string) model.Lookup {
+	offered := model.Set{}
+	for _, t := range v.PluginTypes() {
+		kind := model.KindProviderType
+		if t.Class == "automator" {
+			kind = model.KindAutomatorType
+		}
+		offered.Add(model.Define(kind, &t))
+	}
+	return model.Over(lookup{v, tenant}, offered)
+}
+
+// Create prepares and starts a new cluster, or with dryRun only prepares it.
+func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared, state.Answer, error) {
+	v := o.cfg.Machine.View()
+	if id, ok := v.Request(who); ok && !dryRun {
+		return repeated(v, who, id)
+	}
+	id := "00000000"
+	if !dryRun {
+		o.mu.Lock()
+		o.last++
+		id = fmt.Sprintf("%08d", o.last)
+		o.mu.Unlock()
+	}
+	p, err := operation.Create(ctx, who, req, Lookup(v, who.Tenant), operation.IDs{Cluster: id, Operation: id + "-001"})
+	if err != nil || dryRun {
+		return p, state.Answer{}, err
+	}
+	ans, err := o.start(ctx, who, p)
+	return o.outcome(who, p, ans, err)
+}
+
+// Operate prepares and starts an operation on a cluster.
+func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
+	p, err := o.Prepare(who, cluster, req)
+	if err != nil {
+		v := o.cfg.Machine.View()
+		if id, ok := v.Request(who); ok {
+			return repeated(v, who, id)
+		}
+		return nil, state.Answer{}, err
+	}
+	ans, err := o.start(ctx, who, p)
+	return o.outcome(who, p, ans, err)
+}
+
+// Prepare prepares an operation on a cluster.
+func (o *Orchestrator) Prepare(who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
+	v := o.cfg.Machine.View()
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+	}
+	return operation.Prepare(who, req, *cl, v.Nodes(cl.Tenant, cl.ID), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
+}
+
+func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {
+	if err != nil {
+		return nil, ans, err
+	}
+	if ans.Repeated {
+		return repeated(o.cfg.Machine.View(), who, ans.Subject)
+	}
+	return p, ans, ans.Err
+}
+
+// repeated answers a request that was done before.
+func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, state.Answer, error) {
+	op, ok := v.Operation(who.Tenant, id)
+	if !ok {
+		return nil, state.Answer{}, fmt.Errorf("%w: request %q was used for something else", state.ErrConflict, who.Request)
+	}
+	p := &operation.Prepared{Operation: *op}
+	if cl, ok := v.Cluster(op.Tenant, op.Cluster); ok {
+		p.Cluster = *cl
+	}
+	for _, n := range v.Nodes(op.Tenant, op.Cluster) {
+		p.Nodes = append(p.Nodes, *n)
+	}
+	if s, ok := v.Plan(op.ID); ok {
+		p.Graph = s.Graph
+	}
+	return p, state.Answer{Index: v.Index(), Subject: id, Repeated: true}, nil
+}
+
+// start proposes a prepared operation.
+func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared) (state.Answer, error) {
+	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
+	var errs error
+	marshal := func(x any) []byte {
+		b, err := json.Marshal(x)
+		errs = errors.Join(errs, err)
+		return b
+	}
+	s.Operation, s.Cluster = marshal(p.Operation), marshal(p.Cluster)
+	if p.Version == 0 {
+		for _, n := range p.Nodes {
+			s.Nodes = append(s.Nodes, marshal(n))
+		}
+	}
+	if errs != nil {
+		return state.Answer{}, errs
+	}
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})
+	if err != nil {
+		return state.Answer{}, err
+	}
+	return answers[0], answers[0].Err
+}

@@ -1,0 +1,2 @@
+// Package peer is agent to agent RPC: gRPC over the peer port.
+package peer

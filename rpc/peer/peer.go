@@ -1,0 +1,98 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// maxMessage bounds one message. What can grow without bound is streamed in
+// pieces far below it.
+const maxMessage = 64 << 20
+
+// NewServer makes the gRPC server of an agent.
+func NewServer(impl pb.PeerServer) *grpc.Server {
+	s := grpc.NewServer(
+		grpc.Creds(wire.Credentials()),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)
+	pb.RegisterPeerServer(s, impl)
+	return s
+}
+
+// Pool keeps a conn to each agent it was asked for.
+type Pool struct {
+	dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn
+}
+
+// NewPool makes a pool over a dialer of gRPC conns ((*wire.Mux).DialGRPC).
+func NewPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *Pool {
+	return &Pool{dial: dial, conns: map[string]*grpc.ClientConn{}}
+}
+
+// errClosed says that the pool is closed.
+var errClosed = errors.New("peer: the pool is closed")
+
+// Client gives a client of the agent at a peer address. Dialling happens with
+// the first call.
+func (p *Pool) Client(addr string) (pb.PeerClient, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conns == nil {
+		return nil, errClosed
+	}
+	if c, ok := p.conns[addr]; ok {
+		return pb.NewPeerClient(c), nil
+	}
+	c, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithContextDialer(p.dial),
+		grpc.WithTransportCredentials(wire.Credentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		// An agent that comes back is wanted at once, not after a minute.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	p.conns[addr] = c
+	return pb.NewPeerClient(c), nil
+}
+
+// Drop closes the conn to an address, so that the next call dials anew.
+func (p *Pool) Drop(addr string) {
+	p.mu.Lock()
+	c := p.conns[addr]
+	delete(p.conns, addr)
+	p.mu.Unlock()
+	if c != nil {
+		_ = c.Close()
+	}
+}
+
+// Close closes all conns.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	conns := p.conns
+	p.conns = nil
+	p.mu.Unlock()
+	var errs error
+	for _, c := range conns {
+		errs = errors.Join(errs, c.Close())
+	}
+	return errs
+}
