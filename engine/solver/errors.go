@@ -25,6 +25,9 @@ type Unsolvable struct {
 	Conflict []Constraint `json:"conflict"`
 	// Hints say what would help, where that was cheap to find.
 	Hints []string `json:"hints,omitempty"`
+	// Minimal is false where the budget ended while the set was being made
+	// smaller: then some of its members may not matter.
+	Minimal bool `json:"minimal"`
 	// Nodes is the number of nodes that was asked for.
 	Nodes int `json:"nodes"`
 }

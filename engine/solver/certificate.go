@@ -1,0 +1,157 @@
+package solver
+
+import "math"
+
+// proof is a certificate, in integers, that a question has no solution:
+// multipliers y of the rows and mu of the classes such that for every column
+//
+//	worth(column) = sum of y over its items and goals - mu of its class
+//
+// is at most 0, save for columns whose bounds are counted exactly. Then the sum
+// of worth times count has an upper bound, which is below the lower bound that
+// the rows give for the same sum.
+type proof struct {
+	items []int64
+	goals []int64
+	mu    []int64
+	// need is the lower bound from the rows, less what the columns counted
+	// exactly can give, save the column asked about: columns whose worth is less
+	// cannot be used at all.
+	need int64
+	// rows is the part of need that comes from the rows.
+	rows int64
+	// give is what the columns counted exactly can give at most.
+	give int64
+}
+
+// worth of a column.
+func (q *proof) worth(p *problem, c *column) int64 {
+	w := -q.mu[c.class]
+	c.items.each(func(i int) bool { w += q.items[i]; return true })
+	for n, y := range q.goals {
+		w += y * p.classes[c.class].kinds[c.kind].cost[n]
+	}
+	return w
+}
+
+// certify turns the simplex's multipliers into a proof; nil where rounding
+// spoils it.
+func (r *program) certify() *proof {
+	y := append([]float64(nil), r.lp.y...)
+	if scale := fractions(y); scale > 0 {
+		if q := r.prove(y, scale); q != nil {
+			return q
+		}
+	}
+	if r.meter.err != nil {
+		return nil
+	}
+	if scale := r.scaleOf(y); scale > 0 {
+		return r.prove(y, scale)
+	}
+	return nil
+}
+
+// fractions gives a small number that makes all of y whole, or 0.
+func fractions(y []float64) float64 {
+	scale := 1.0
+	for _, v := range y {
+		x := v * scale
+		if math.Abs(x-math.Round(x)) < 1e-6 {
+			continue
+		}
+		found := false
+		for d := 2.0; d <= 60; d++ {
+			if z := x * d; math.Abs(z-math.Round(z)) < 1e-6 {
+				scale *= d
+				found = true
+				break
+			}
+		}
+		if !found || scale > 1<<20 {
+			return 0
+		}
+	}
+	return scale
+}
+
+func (r *program) prove(y []float64, scale float64) *proof {
+	p := r.p
+	k, g := len(p.domains), len(p.classes)
+	q := &proof{items: make([]int64, k), goals: make([]int64, p.goals), mu: make([]int64, g)}
+	for i := range k {
+		q.items[i] = int64(math.Round(y[i] * scale))
+	}
+	for n := range p.goals {
+		q.goals[n] = min(0, int64(math.Round(y[k+g+n]*scale/r.scale[n])))
+	}
+	restricted := func(id int) bool {
+		return r.lo[id] > 0 || r.hi[id] < p.classes[r.cols[id].class].nodes
+	}
+	for ci, c := range p.classes {
+		if c.nodes == 0 {
+			continue
+		}
+		best, any := int64(0), false
+		if c.listed != nil {
+			for id := range r.cols {
+				if r.cols[id].class == ci && !restricted(id) {
+					if w := q.worth(p, &r.cols[id]); !any || w > best {
+						best, any = w, true
+					}
+				}
+			}
+		} else {
+			for ki := range c.kinds {
+				base := int64(0)
+				for n, yg := range q.goals {
+					base += yg * c.kinds[ki].cost[n]
+				}
+				above := int64(minWeight)
+				if any {
+					above = best - base
+				}
+				s, ok := r.heaviest(ci, ki, q.items, above, func(s *set) bool {
+					id, in := r.ids[column{ci, ki, *s}]
+					return !in || !restricted(id)
+				})
+				if r.meter.err != nil {
+					return nil
+				}
+				if ok {
+					w := base
+					s.each(func(i int) bool { w += q.items[i]; return true })
+					best, any = w, true
+				}
+			}
+		}
+		if !any { // only restricted columns: any multiplier is right, take the simplex's
+			best = int64(math.Round(-y[k+ci] * scale))
+		}
+		q.mu[ci] = best
+	}
+	for i, d := range r.doms {
+		if q.items[i] > 0 {
+			q.rows += q.items[i] * d.lo
+		} else {
+			q.rows += q.items[i] * d.hi
+		}
+	}
+	for n, yg := range q.goals {
+		q.rows += yg * r.most[n]
+	}
+	for ci, c := range p.classes {
+		q.rows -= q.mu[ci] * c.nodes
+	}
+	for id := range r.cols {
+		if restricted(id) {
+			w := q.worth(p, &r.cols[id])
+			q.give += max(w*r.lo[id], w*r.hi[id])
+		}
+	}
+	q.need = q.rows - q.give
+	if q.need <= 0 {
+		return nil
+	}
+	return q
+}

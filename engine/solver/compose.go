@@ -1,0 +1,162 @@
+package solver
+
+import (
+	"math/big"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// answer tells a solution in the caller's words.
+func (w *world) answer(s *solution) (*Answer, error) {
+	a := &Answer{Services: w.services, Comparator: w.comparator}
+	type line struct {
+		model.NodeGroup
+		existing int
+		rank     int
+	}
+	var lines []*line
+	at := map[string]*line{}
+	removed := map[*ExistingNode]bool{}
+	for _, n := range s.removed {
+		removed[n] = true
+		a.Removed = append(a.Removed, n.ID)
+	}
+	if w.in.Change.Kind == Shrink && len(w.in.Change.Victims) > 0 {
+		a.Removed = slices.Clone(w.in.Change.Victims)
+	}
+	// The existing nodes of a class take its columns in turn, newest first.
+	next := make([]int, len(s.classes))
+	for _, c := range s.counts {
+		k := &s.classes[c.class].kinds[c.kind]
+		services := s.services(&c.column)
+		g := model.NodeGroup{Count: int(c.n), HardwareType: w.hardware[k.hw].name, ImageType: w.images[k.img], Services: services}
+		id := key(g.HardwareType, g.ImageType, services)
+		l := at[id]
+		if l == nil {
+			l = &line{NodeGroup: model.NodeGroup{HardwareType: g.HardwareType, ImageType: g.ImageType, Services: services}, rank: k.rank}
+			at[id] = l
+			lines = append(lines, l)
+		}
+		l.Count += g.Count
+		old := s.groups[c.class]
+		if old == nil {
+			a.New = append(a.New, g)
+			continue
+		}
+		l.existing += g.Count
+		var add []string
+		for _, n := range services {
+			if !slices.Contains(old.services, n) {
+				add = append(add, n)
+			}
+		}
+		for left := c.n; left > 0; next[c.class]++ {
+			n := old.nodes[next[c.class]]
+			if removed[n] {
+				continue
+			}
+			left--
+			remove := w.taken(n)
+			if len(add)+len(remove) > 0 {
+				a.Changed = append(a.Changed, NodeChange{ID: n.ID, Number: n.Number, Add: add, Remove: remove})
+			}
+		}
+	}
+	sort.SliceStable(lines, func(i, j int) bool {
+		x, y := lines[i], lines[j]
+		if len(x.Services) != len(y.Services) {
+			return len(x.Services) > len(y.Services)
+		}
+		if x.rank != y.rank {
+			return x.rank < y.rank
+		}
+		return slices.Compare(x.Services, y.Services) < 0
+	})
+	sort.Slice(a.Changed, func(i, j int) bool { return a.Changed[i].Number < a.Changed[j].Number })
+	total := new(big.Rat)
+	for _, l := range lines {
+		a.Layout = append(a.Layout, l.NodeGroup)
+		g := Group{Nodes: l.Count, Existing: l.existing}
+		if c := w.costOf(l.HardwareType); c != nil {
+			c.Mul(c, new(big.Rat).SetInt64(int64(l.Count)))
+			g.Cost = &Cost{PerHour: text(c)}
+			if total != nil {
+				total.Add(total, c)
+			}
+		} else {
+			total = nil
+		}
+		a.Groups = append(a.Groups, g)
+	}
+	if total != nil {
+		a.Cost = &Cost{PerHour: text(total)}
+	}
+	a.Tight = w.tight(a.Layout)
+	a.Placement = s.places
+	return a, nil
+}
+
+// taken lists the services that the operation takes off a node.
+func (w *world) taken(n *ExistingNode) []string {
+	if w.in.Change.Kind != RemoveServices {
+		return nil
+	}
+	i := slices.IndexFunc(w.in.Existing, func(e ExistingNode) bool { return e.ID == n.ID && e.Number == n.Number })
+	var out []string
+	for _, s := range sortedUnique(w.in.Existing[i].Services) {
+		if slices.Contains(w.in.Change.Services, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (w *world) costOf(hw string) *big.Rat {
+	for i := range w.hardware {
+		if w.hardware[i].name == hw && w.hardware[i].cost != nil {
+			return new(big.Rat).Set(w.hardware[i].cost)
+		}
+	}
+	return nil
+}
+
+// text writes a decimal without trailing zeros; costs come from decimals, so
+// it is exact.
+func text(r *big.Rat) string {
+	n, _ := r.FloatPrec()
+	s := r.FloatString(n)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// tight lists the constraints that the layout meets with nothing to spare.
+func (w *world) tight(l model.Layout) []Constraint {
+	count := map[string]int64{}
+	for _, g := range l {
+		for _, s := range g.Services {
+			count[s] += int64(g.Count)
+		}
+	}
+	var out []Constraint
+	for i := range w.rules {
+		r := &w.rules[i]
+		at := false
+		switch r.kind {
+		case ruleSizeMin, ruleSizeMax:
+			at = w.nodes == r.n
+		case ruleMin, ruleMax:
+			at = count[r.service] == r.n
+		case ruleRequires:
+			at = count[r.other] == r.n
+		}
+		if at {
+			out = append(out, r.Constraint)
+		}
+	}
+	return out
+}

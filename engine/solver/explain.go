@@ -1,0 +1,124 @@
+package solver
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// explain finds a minimal set of rules that cannot hold together, by halving
+// (Junker's QuickXplain): every question is whether some of the rules leave a
+// layout, and only a proof counts as no (spec/solver.md rule 10).
+func (w *world) explain(m *meter) error {
+	u := &Unsolvable{Nodes: int(w.nodes), Minimal: true}
+	w.meter = newMeter(m.ctx, w.in.Budget)
+	all := make([]int, len(w.rules))
+	for i := range all {
+		all[i] = i
+	}
+	conflict := w.conflict(nil, false, all)
+	if w.meter.err != nil {
+		// There is certainly no layout; only the reasons are not boiled down.
+		u.Minimal = false
+	}
+	slices.Sort(conflict)
+	for _, i := range conflict {
+		u.Conflict = append(u.Conflict, w.rules[i].Constraint)
+	}
+	if u.Minimal {
+		u.Hints = w.hints()
+	}
+	return u
+}
+
+// conflict gives a minimal subset of candidates that together with the rules
+// of given has no layout. changed tells that given has grown since it was last
+// asked about.
+func (w *world) conflict(given []int, changed bool, candidates []int) []int {
+	if w.meter.err != nil {
+		return candidates
+	}
+	if changed {
+		if v := w.possible(w.only(given)); v == no {
+			return nil
+		}
+	}
+	if len(candidates) <= 1 {
+		if len(candidates) == 1 && !changed && len(given) == 0 && w.possible(w.only(nil)) == no {
+			return nil
+		}
+		return candidates
+	}
+	half := len(candidates) / 2
+	first, second := candidates[:half], candidates[half:]
+	b := w.conflict(slices.Concat(given, first), true, second)
+	a := w.conflict(slices.Concat(given, b), len(b) > 0, first)
+	return slices.Concat(a, b)
+}
+
+// only switches the given rules on.
+func (w *world) only(rules []int) []bool {
+	on := make([]bool, len(w.rules))
+	for _, i := range rules {
+		on[i] = true
+	}
+	return on
+}
+
+// hints looks for the nearest other numbers of nodes that have a layout.
+func (w *world) hints() []string {
+	var more func(in *Input, d int64)
+	from, word := w.nodes, "nodes"
+	switch w.in.Change.Kind {
+	case Create:
+		more = func(in *Input, d int64) { in.Nodes += int(d) }
+	case Grow:
+		more = func(in *Input, d int64) { in.Change.Nodes += int(d) }
+		from, word = w.fresh, "new nodes"
+	case AddServices:
+		more = func(in *Input, d int64) { in.Change.Nodes += int(d) }
+		from, word = w.fresh, "new nodes"
+	default:
+		return nil
+	}
+	solves := func(d int64) bool {
+		if from+d < 0 || w.nodes+d < 1 || w.nodes+d > model.MaxClusterSize {
+			return false
+		}
+		in := w.in
+		more(&in, d)
+		o, err := understand(in, w.meter)
+		if err != nil {
+			return false
+		}
+		return o.possible(o.all()) == yes
+	}
+	var out []string
+	for _, sign := range []int64{1, -1} {
+		found, below := int64(0), int64(0)
+		for d := int64(1); d <= 4096; {
+			if solves(sign * d) {
+				found = d
+				break
+			}
+			if below = d; d < 8 {
+				d++
+			} else {
+				d *= 2
+			}
+		}
+		if found == 0 {
+			continue
+		}
+		for found-below > 1 {
+			if mid := (found + below) / 2; solves(sign * mid) {
+				found = mid
+			} else {
+				below = mid
+			}
+		}
+		out = append(out, fmt.Sprintf("with %d %s instead of %d it has a solution", from+sign*found, word, from))
+	}
+	return out
+}

@@ -1,0 +1,227 @@
+package solver
+
+import (
+	"math"
+	"sort"
+)
+
+// finder searches the sets that one kind of node can carry for the one with
+// the greatest weight, by branch and bound: an item is in or out, and the bound
+// adds the best item of every clique of conflicting items.
+//
+// It never lists all sets, yet it misses none: with the right bound a set is
+// left out only when another at least as good is known.
+type finder struct {
+	c     *class
+	k     *kind
+	meter *meter
+
+	weight []int64
+	// within are the only items considered; with are in for certain.
+	within, with set
+	// cuts are inequalities every set must keep.
+	cuts []cut
+	// accept may refuse a finished set.
+	accept func(s *set) bool
+	// above: only sets of greater weight count.
+	above int64
+	// first asks, among sets of the greatest weight, for the one that comes
+	// first when its items are compared in their order. All weights are positive.
+	first bool
+
+	order []int32
+	best  set
+	found bool
+
+	stamp   []int32
+	heavy   []int64
+	stampNo int32
+}
+
+// cut asks that the sum of coef over a set's items be at least bound.
+type cut struct {
+	coef  []int64
+	bound int64
+}
+
+const minWeight = math.MinInt64 / 4
+
+// run gives a set of the greatest weight above f.above; false where there is none.
+func (f *finder) run() (set, int64, bool) {
+	s, w, ok := f.search(false)
+	if !ok || !f.first {
+		return s, w, ok
+	}
+	// No heavier one exists, so the first that the search by items' order meets
+	// is the first in that order.
+	f.above = w - 1
+	return f.search(true)
+}
+
+func (f *finder) search(byItem bool) (set, int64, bool) {
+	f.found = false
+	base := f.k.forced
+	for w := range base {
+		base[w] |= f.with[w]
+	}
+	allowed := f.k.allowed.and(&f.within)
+	if !allowed.holds(&base) {
+		return set{}, 0, false
+	}
+	f.order = f.order[:0]
+	free := allowed.minus(&base)
+	f.order = free.appendItems(f.order)
+	if !byItem {
+		sort.SliceStable(f.order, func(a, b int) bool { return f.weight[f.order[a]] > f.weight[f.order[b]] })
+	}
+	if len(f.stamp) < f.c.cliqueSize {
+		f.stamp, f.heavy, f.stampNo = make([]int32, f.c.cliqueSize), make([]int64, f.c.cliqueSize), 0
+	}
+	cur := set{}
+	room := f.k.room
+	total := int64(0)
+	ok := true
+	base.each(func(i int) bool {
+		ok = !f.c.conflict[i].meets(&base)
+		for d, n := range f.c.need[i] {
+			room[d] -= n
+			ok = ok && room[d] >= 0
+		}
+		cur.add(i)
+		total += f.weight[i]
+		free = free.minus(&f.c.conflict[i])
+		return ok
+	})
+	if !ok || f.completes(&cur) {
+		return set{}, 0, false
+	}
+	have := make([]int64, len(f.cuts))
+	for n := range f.cuts {
+		cur.each(func(i int) bool { have[n] += f.cuts[n].coef[i]; return true })
+	}
+	f.rec(0, cur, free, total, room, have)
+	return f.best, f.above, f.found
+}
+
+// completes tells whether s holds a whole set that may not share a node.
+func (f *finder) completes(s *set) bool {
+	for i := range f.c.together {
+		if s.holds(&f.c.together[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// rec decides the items from place n of the order on; free are those that
+// still can be added to cur.
+func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, have []int64) {
+	if !f.meter.spend(1) {
+		return
+	}
+	for {
+		// The bound, and whether every cut can still be kept.
+		f.stampNo++
+		bound, next := total, -1
+		for q := n; q < len(f.order); q++ {
+			i := f.order[q]
+			if !free.has(int(i)) {
+				continue
+			}
+			if next < 0 {
+				next = q
+			}
+			q := f.c.cliques[i]
+			if f.stamp[q] != f.stampNo {
+				f.stamp[q], f.heavy[q] = f.stampNo, 0
+			}
+			if w := f.weight[i]; w > f.heavy[q] {
+				bound += w - f.heavy[q]
+				f.heavy[q] = w
+			}
+		}
+		if bound <= f.above {
+			return
+		}
+		open := false
+		for c := range f.cuts {
+			cut := &f.cuts[c]
+			if have[c] >= cut.bound && next < 0 {
+				continue
+			}
+			reach := have[c]
+			if next >= 0 {
+				reach += f.reach(cut, n, &free)
+			}
+			if reach < cut.bound {
+				return
+			}
+			open = open || have[c] < cut.bound
+		}
+		if !open && (!cur.empty() || f.k.bare) && total > f.above && (f.accept == nil || f.accept(&cur)) {
+			f.best, f.above, f.found = cur, total, true
+			if bound <= total {
+				return
+			}
+		}
+		if next < 0 {
+			return
+		}
+		i := int(f.order[next])
+		n = next + 1
+		free.drop(i)
+		if with, withRoom, ok := f.include(i, &cur, room); ok {
+			more := have
+			if len(have) > 0 {
+				more = make([]int64, len(have))
+				for c := range have {
+					more[c] = have[c] + f.cuts[c].coef[i]
+				}
+			}
+			f.rec(n, with, free.minus(&f.c.conflict[i]), total+f.weight[i], withRoom, more)
+			if f.meter.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// reach bounds what the free items can add to a cut.
+func (f *finder) reach(c *cut, n int, free *set) int64 {
+	var best [64]int64
+	if f.c.cliqueSize > len(best) {
+		sum := int64(0)
+		for q := n; q < len(f.order); q++ {
+			if i := f.order[q]; free.has(int(i)) && c.coef[i] > 0 {
+				sum += c.coef[i]
+			}
+		}
+		return sum
+	}
+	sum := int64(0)
+	for q := n; q < len(f.order); q++ {
+		i := f.order[q]
+		if v := c.coef[i]; v > 0 && free.has(int(i)) {
+			if b := &best[f.c.cliques[i]]; v > *b {
+				sum += v - *b
+				*b = v
+			}
+		}
+	}
+	return sum
+}
+
+func (f *finder) include(i int, cur *set, room [dimensions]int64) (set, [dimensions]int64, bool) {
+	for d, n := range f.c.need[i] {
+		if room[d] -= n; room[d] < 0 {
+			return set{}, room, false
+		}
+	}
+	with := *cur
+	with.add(i)
+	return with, room, !f.completes(&with)
+}
+
+func sortStable(s []int, less func(a, b int) bool) {
+	sort.SliceStable(s, func(i, j int) bool { return less(s[i], s[j]) })
+}

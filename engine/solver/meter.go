@@ -1,0 +1,56 @@
+package solver
+
+import (
+	"context"
+	"fmt"
+)
+
+// meter counts steps of search against the budget and looks at the context now
+// and then.
+type meter struct {
+	ctx   context.Context
+	left  int
+	since int
+	err   error
+}
+
+func newMeter(ctx context.Context, budget int) *meter {
+	if budget <= 0 {
+		budget = DefaultBudget
+	}
+	m := &meter{ctx: ctx, left: budget}
+	m.look()
+	return m
+}
+
+// spend takes n steps; false where the budget or the context has ended, and
+// then for ever.
+func (m *meter) spend(n int) bool {
+	if m.err != nil {
+		return false
+	}
+	m.left -= n
+	m.since += n
+	if m.left < 0 {
+		m.err = ErrBudget
+		return false
+	}
+	if m.since >= 2000 {
+		m.since = 0
+		m.look()
+	}
+	return m.err == nil
+}
+
+func (m *meter) look() {
+	if err := m.ctx.Err(); err != nil {
+		m.err = fmt.Errorf("%w: %w", ErrBudget, err)
+	}
+}
+
+// fail ends the search for another reason.
+func (m *meter) fail(why string) {
+	if m.err == nil {
+		m.err = fmt.Errorf("%w: %s", ErrBudget, why)
+	}
+}

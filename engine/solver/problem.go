@@ -1,0 +1,193 @@
+package solver
+
+// problem is the counting problem that every operation comes down to: choose
+// for each node of each class a kind and a set of items, so that every item's
+// number of nodes lies in its domain. An item is a group of services that must
+// share their nodes.
+type problem struct {
+	domains []domain
+	weight  []int64 // services in each item
+	classes []*class
+	// goals are totals to be made as small as possible, one after the other,
+	// before the preference order has its say; a kind has a cost for each.
+	goals int
+}
+
+// domain is the set of counts an item may have: lo <= count <= hi and
+// count = rem modulo mod.
+type domain struct{ lo, hi, mod, rem int64 }
+
+func (d domain) has(c int64) bool {
+	return c >= d.lo && c <= d.hi && (c-d.rem)%d.mod == 0
+}
+
+// tight moves the bounds to the nearest counts that are in the domain.
+func (d domain) tight() domain {
+	d.lo = d.up(d.lo)
+	d.hi = d.down(d.hi)
+	return d
+}
+
+// up gives the least count >= c with the right remainder.
+func (d domain) up(c int64) int64 { return c + mod(d.rem-c, d.mod) }
+
+// down gives the greatest count <= c with the right remainder.
+func (d domain) down(c int64) int64 { return c - mod(c-d.rem, d.mod) }
+
+func mod(a, m int64) int64 {
+	if a %= m; a < 0 {
+		a += m
+	}
+	return a
+}
+
+// class is a number of nodes between which nothing makes a difference before
+// the choice.
+type class struct {
+	nodes int64
+	// conflict[i] are the items that cannot share a node with item i.
+	conflict []set
+	// together are sets of three and more items of which one must be missing.
+	together []set
+	// need is what each item takes of a node's capacities.
+	need [][dimensions]int64
+	// kinds are what a node may become, most preferred first.
+	kinds []kind
+	// listed, where it is not nil, are all the sets there are, in the order of
+	// preference, instead of those that follow from the rest (one kind only).
+	listed []set
+	// cliques[i] numbers the clique of conflicting items that i is in.
+	cliques    []int32
+	cliqueSize int
+}
+
+// dimensions of capacity: vcpu, ram, disk.
+const dimensions = 3
+
+// kind is a hardware and image type a node may have, and what it may carry.
+type kind struct {
+	allowed set
+	forced  set
+	// room left for items; negative numbers are not used: unlimited is noLimit.
+	room [dimensions]int64
+	// bare tells whether a node may carry no item at all.
+	bare bool
+	// rank is the place in the comparator's order among kinds of all classes
+	// with equally many services.
+	rank int
+	// base counts the services that are on the node anyway.
+	base int64
+	cost [maxGoals]int64
+	// hw and img are indexes of the caller's lists.
+	hw, img int
+}
+
+const noLimit = int64(1) << 60
+
+const maxGoals = 2
+
+// column is one node layout: a class's nodes of one kind with one set.
+type column struct {
+	class, kind int
+	items       set
+}
+
+func (p *problem) total() int64 {
+	n := int64(0)
+	for _, c := range p.classes {
+		n += c.nodes
+	}
+	return n
+}
+
+// prepare computes what the searches look up. It is called once.
+func (p *problem) prepare() {
+	for i := range p.domains {
+		p.domains[i] = p.domains[i].tight()
+	}
+	for _, c := range p.classes {
+		c.prepare(len(p.domains))
+	}
+}
+
+func (c *class) prepare(items int) {
+	if c.conflict == nil {
+		c.conflict = make([]set, items)
+	}
+	if c.need == nil {
+		c.need = make([][dimensions]int64, items)
+	}
+	for i := range c.kinds {
+		k := &c.kinds[i]
+		for d := range k.room {
+			if k.room[d] < 0 { // what is on the node anyway does not fit
+				k.allowed, k.forced, k.bare = set{}, setOf(0), false
+			}
+		}
+		for j := range items {
+			for d := range k.room {
+				if c.need[j][d] > k.room[d] {
+					k.allowed.drop(j)
+				}
+			}
+		}
+	}
+	// A greedy cover by cliques, those with most conflicts first: a bound on
+	// what a node can carry.
+	c.cliques = make([]int32, items)
+	degree := make([]int, items)
+	order := make([]int, items)
+	for i := range items {
+		degree[i], order[i] = c.conflict[i].size(), i
+	}
+	sortStable(order, func(a, b int) bool { return degree[a] > degree[b] })
+	var members []set
+	for _, i := range order {
+		placed := false
+		for q := range members {
+			if c.conflict[i].holds(&members[q]) {
+				members[q].add(i)
+				c.cliques[i] = int32(q)
+				placed = true
+				break
+			}
+		}
+		if !placed {
+			c.cliques[i] = int32(len(members))
+			members = append(members, setOf(i))
+		}
+	}
+	c.cliqueSize = len(members)
+}
+
+// valid tells whether a node of kind k can carry exactly the items of s.
+func (c *class) valid(k *kind, s *set) bool {
+	if c.listed != nil {
+		for i := range c.listed {
+			if c.listed[i] == *s {
+				return true
+			}
+		}
+		return false
+	}
+	if !k.allowed.holds(s) || !s.holds(&k.forced) || s.empty() && !k.bare {
+		return false
+	}
+	room := k.room
+	good := true
+	s.each(func(i int) bool {
+		if c.conflict[i].meets(s) {
+			good = false
+			return false
+		}
+		for d, n := range c.need[i] {
+			room[d] -= n
+			good = good && room[d] >= 0
+		}
+		return good
+	})
+	for i := range c.together {
+		good = good && !s.holds(&c.together[i])
+	}
+	return good
+}

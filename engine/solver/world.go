@@ -1,0 +1,392 @@
+package solver
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"sort"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// world is one input, understood: what is on the cluster after the operation,
+// which nodes there are and will be, and every rule by name.
+type world struct {
+	in       Input
+	provider string
+	services []string        // on the cluster after the operation, sorted
+	limited  map[string]bool // those with a constraint in the template
+	free     []string        // those without, sorted
+	adding   map[string]bool // those that the operation puts on existing nodes
+	absentOK map[string]bool // those that need not be anywhere
+	// everywhere counts the nodes that a service without constraints is on.
+	everywhere map[string]int64
+
+	hardware   []machine
+	images     []string
+	offeredHW  []bool
+	offeredImg []bool
+	wantedHW   string
+	wantedImg  string
+
+	nodes  int64 // after the operation
+	fresh  int64 // of them new
+	shrink int64 // to be chosen and removed
+	groups []*group
+
+	comparator string
+	touch      Touch
+	costs      []int64 // by hardware type, scaled and less the least
+	rules      []rule
+	faults     model.Faults
+	meter      *meter
+}
+
+// group is existing nodes that are equal, newest first.
+type group struct {
+	hw, img  string
+	services []string
+	count    int64
+	nodes    []*ExistingNode
+}
+
+// understand makes the world of an input, or gives all that is wrong with it.
+func understand(in Input, m *meter) (*world, error) {
+	w := &world{in: in, meter: m, limited: map[string]bool{}, adding: map[string]bool{}, absentOK: map[string]bool{}, everywhere: map[string]int64{}}
+	w.provider = in.Provider
+	if w.provider == "" {
+		w.provider = in.Template.Defaults.Provider
+	}
+	if w.provider == "" {
+		w.fault("provider", "no provider is named, and template %s has no default", in.Template.Name)
+	}
+	w.findTypes()
+	existing := w.operation()
+	if w.fresh > 0 && w.provider != "" {
+		w.checkTypes()
+	}
+	if w.nodes > model.MaxClusterSize {
+		w.fault("nodes", "%d nodes are more than the %d that one cluster may have", w.nodes, model.MaxClusterSize)
+	} else if w.nodes < 1 {
+		w.fault("nodes", "a cluster has at least 1 node, not %d", w.nodes)
+	}
+	for _, s := range w.services {
+		if constrained(&in.Template, s) {
+			w.limited[s] = true
+		} else {
+			w.free = append(w.free, s)
+		}
+	}
+	w.form(existing)
+	w.compare()
+	w.collect()
+	w.checkNumbers()
+	if n := len(w.limited); n > maxItems-1 {
+		w.fault("services", "%d services with constraints are more than the %d that one cluster may have", n, maxItems-1)
+	}
+	return w, w.faults.Err()
+}
+
+// form groups the nodes that stay and adds their types to those that are known.
+func (w *world) form(existing []*ExistingNode) {
+	w.offeredHW, w.offeredImg = make([]bool, len(w.hardware)), make([]bool, len(w.images))
+	for i := range w.offeredHW {
+		w.offeredHW[i] = true
+	}
+	for i := range w.offeredImg {
+		w.offeredImg[i] = true
+	}
+	sort.SliceStable(existing, func(i, j int) bool { return existing[i].Number > existing[j].Number })
+	byKey := map[string]*group{}
+	for _, n := range existing {
+		services := sortedUnique(n.Services)
+		k := key(n.HardwareType, n.ImageType, services)
+		g := byKey[k]
+		if g == nil {
+			g = &group{hw: n.HardwareType, img: n.ImageType, services: services}
+			byKey[k] = g
+			w.groups = append(w.groups, g)
+			if !slices.ContainsFunc(w.hardware, func(m machine) bool { return m.name == n.HardwareType }) {
+				w.hardware = append(w.hardware, machine{name: n.HardwareType})
+				w.offeredHW = append(w.offeredHW, false)
+			}
+			if !slices.Contains(w.images, n.ImageType) {
+				w.images = append(w.images, n.ImageType)
+				w.offeredImg = append(w.offeredImg, false)
+			}
+		}
+		g.count++
+		g.nodes = append(g.nodes, n)
+	}
+	sort.SliceStable(w.groups, func(i, j int) bool {
+		a, b := w.groups[i], w.groups[j]
+		return key(a.hw, a.img, a.services) < key(b.hw, b.img, b.services)
+	})
+	for _, s := range w.free {
+		n := w.fresh
+		for _, g := range w.groups {
+			if w.adding[s] || slices.Contains(g.services, s) {
+				n += g.count
+			}
+		}
+		w.everywhere[s] = n
+	}
+}
+
+// compare settles the comparator and the costs it needs.
+func (w *world) compare() {
+	w.comparator = w.in.Comparator
+	if w.comparator == "" {
+		w.comparator = w.in.Template.Comparator
+	}
+	asked := w.comparator
+	usable := func(i int) bool {
+		m := &w.hardware[i]
+		c := w.in.Template.Compatibility.HardwareTypes
+		return w.offeredHW[i] && (w.wantedHW == "" || w.wantedHW == m.name) && (len(c) == 0 || slices.Contains(c, m.name))
+	}
+	costed := true
+	any := false
+	costs := make([]*big.Rat, len(w.hardware))
+	for i := range w.hardware {
+		if usable(i) {
+			any = true
+			costs[i] = w.hardware[i].cost
+			costed = costed && costs[i] != nil
+		}
+	}
+	costed = costed && any
+	if w.comparator == "" {
+		w.comparator = ComparatorOriginal
+		if costed {
+			w.comparator = ComparatorCost
+		}
+	}
+	if w.comparator == ComparatorCost && w.fresh > 0 {
+		if !costed {
+			for i := range w.hardware {
+				if usable(i) && w.hardware[i].cost == nil {
+					w.fault("comparator", "comparator %q needs a cost for every usable hardware type, and %s has none for provider %s: add \"cost\" to its providermap", ComparatorCost, w.hardware[i].name, w.provider)
+				}
+			}
+			return
+		}
+		n, ok := whole(costs)
+		if !ok {
+			w.fault("hardwaretypes", "the costs are too great, or too finely divided, to be added up exactly")
+			return
+		}
+		least := int64(-1)
+		for i := range n {
+			if usable(i) && (least < 0 || n[i] < least) {
+				least = n[i]
+			}
+		}
+		g := int64(0)
+		for i := range n {
+			n[i] = max(0, n[i]-least)
+			g = gcd(g, n[i])
+		}
+		for i := range n {
+			if g > 1 {
+				n[i] /= g
+			}
+		}
+		w.costs = n
+	}
+	if w.touch = ""; w.in.Change.Kind == AddServices {
+		w.touch = w.in.Change.Touch
+		if w.touch == "" {
+			w.touch = TouchFewest
+			if asked == ComparatorOriginal {
+				w.touch = TouchMost
+			}
+		}
+	}
+}
+
+// takes gives what a service takes of one capacity; nil where nothing.
+func (w *world) takes(s string, d int) *big.Rat {
+	r := w.in.Services[s].Resources
+	if r == nil {
+		return nil
+	}
+	v, _ := decimal([dimensions]float64{r.VCPU, r.RAM, r.Disk}[d])
+	return v
+}
+
+// checkNumbers refuses resources that could not be added up exactly.
+func (w *world) checkNumbers() {
+	for d := range dimensions {
+		var all []*big.Rat
+		for _, s := range w.services {
+			if v := w.takes(s, d); v != nil {
+				if v.Sign() < 0 {
+					w.fault("services."+s+".resources."+capacities[d], "must not be negative")
+				}
+				all = append(all, v)
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		for h := range w.hardware {
+			all = append(all, w.hardware[h].room[d])
+		}
+		if _, ok := whole(all); !ok {
+			w.fault("services", "the amounts of %s are too great, or too finely divided, to be added up exactly", capacities[d])
+		}
+	}
+}
+
+// operation finds out what is on the cluster after the operation, checks what
+// it names, and gives the existing nodes that stay.
+func (w *world) operation() []*ExistingNode {
+	in, c := &w.in, &w.in.Change
+	nodes := make([]*ExistingNode, len(in.Existing))
+	for i := range in.Existing {
+		n := in.Existing[i]
+		nodes[i] = &n
+	}
+	var have []string
+	for _, n := range nodes {
+		have = append(have, n.Services...)
+	}
+	have = sortedUnique(have)
+	switch c.Kind {
+	case Create:
+		w.create()
+		return nil
+	case AddServices:
+		return w.addServices(nodes, have)
+	case Grow:
+		w.services = have
+		if c.Nodes < 1 {
+			w.fault("change.nodes", "growing takes at least 1 node, not %d", c.Nodes)
+		}
+		w.fresh = int64(c.Nodes)
+		w.check(nil, "")
+	case Shrink:
+		return w.shrinkNodes(nodes, have)
+	case RemoveServices:
+		return w.removeServices(nodes, have)
+	case Replace:
+		w.services = have
+		w.victims(nodes)
+	case Retemplate:
+		w.services = have
+		w.check(nil, "")
+		w.checkNamed(have, "services")
+	default:
+		w.fault("change.kind", "there is no change %q", c.Kind)
+	}
+	w.nodes = int64(len(nodes)) + w.fresh
+	return nodes
+}
+
+func (w *world) create() {
+	in := &w.in
+	named, path := in.Wanted, "services"
+	if len(named) == 0 {
+		path = "template.defaults.services"
+		for _, d := range in.Template.Defaults.Services {
+			named = append(named, d.Name)
+		}
+	}
+	if len(named) == 0 {
+		w.fault("services", "no services are named, and template %s has no defaults", in.Template.Name)
+	}
+	w.services = sortedUnique(named)
+	w.nodes, w.fresh = int64(in.Nodes), int64(in.Nodes)
+	w.check(named, path)
+}
+
+func (w *world) addServices(nodes []*ExistingNode, have []string) []*ExistingNode {
+	c := &w.in.Change
+	if len(c.Services) == 0 {
+		w.fault("change.services", "names no service to add")
+	}
+	for i, s := range c.Services {
+		if slices.Contains(have, s) {
+			w.fault(fmt.Sprintf("change.services[%d]", i), "service %s is on the cluster already", s)
+		}
+		w.adding[s] = true
+	}
+	if c.Nodes < 0 {
+		w.fault("change.nodes", "must not be negative")
+	}
+	w.services = sortedUnique(append(have, c.Services...))
+	w.fresh = int64(max(0, c.Nodes))
+	w.nodes = int64(len(nodes)) + w.fresh
+	w.check(c.Services, "change.services")
+	return nodes
+}
+
+func (w *world) removeServices(nodes []*ExistingNode, have []string) []*ExistingNode {
+	c := &w.in.Change
+	if len(c.Services) == 0 {
+		w.fault("change.services", "names no service to remove")
+	}
+	for i, s := range c.Services {
+		if !slices.Contains(have, s) {
+			w.fault(fmt.Sprintf("change.services[%d]", i), "service %s is not on the cluster", s)
+		}
+	}
+	gone := func(s string) bool { return slices.Contains(c.Services, s) }
+	w.services = slices.DeleteFunc(slices.Clone(have), gone)
+	if len(w.services) == 0 {
+		w.fault("change.services", "no service would be left: delete the cluster instead")
+	}
+	bare := 0
+	for _, n := range nodes {
+		n.Services = slices.DeleteFunc(slices.Clone(n.Services), gone)
+		if len(n.Services) == 0 {
+			bare++
+		}
+	}
+	if bare > 0 && len(w.services) > 0 {
+		w.fault("change.services", "%s would be left without any service: remove them too, by shrinking first", nodesWord(bare))
+	}
+	w.nodes = int64(len(nodes))
+	w.check(nil, "")
+	return nodes
+}
+
+func (w *world) shrinkNodes(nodes []*ExistingNode, have []string) []*ExistingNode {
+	c := &w.in.Change
+	w.services = have
+	if len(c.Victims) > 0 {
+		gone := w.victims(nodes)
+		if c.Nodes != 0 && c.Nodes != len(c.Victims) {
+			w.fault("change.nodes", "is %d, but %d nodes are named", c.Nodes, len(c.Victims))
+		}
+		nodes = slices.DeleteFunc(nodes, func(n *ExistingNode) bool { return gone[n.ID] })
+	} else {
+		if c.Nodes < 1 {
+			w.fault("change.nodes", "shrinking takes at least 1 node, not %d", c.Nodes)
+		}
+		w.shrink = int64(max(0, c.Nodes))
+	}
+	w.nodes = int64(len(nodes)) - w.shrink
+	w.check(nil, "")
+	return nodes
+}
+
+// victims checks the nodes that the change names.
+func (w *world) victims(nodes []*ExistingNode) map[string]bool {
+	named := map[string]bool{}
+	if len(w.in.Change.Victims) == 0 {
+		w.fault("change.victims", "names no node")
+	}
+	for i, id := range w.in.Change.Victims {
+		at := fmt.Sprintf("change.victims[%d]", i)
+		if named[id] {
+			w.fault(at, "node %s is named twice", id)
+		}
+		named[id] = true
+		if !slices.ContainsFunc(nodes, func(n *ExistingNode) bool { return n.ID == id }) {
+			w.fault(at, "node %s is not of this cluster", id)
+		}
+	}
+	return named
+}

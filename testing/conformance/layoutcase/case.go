@@ -1,0 +1,232 @@
+package layoutcase
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/solver"
+)
+
+// Result is how one case came out.
+type Result struct {
+	Name     string
+	OK       bool
+	Expected string
+	Came     string
+}
+
+type group struct {
+	Count    int      `json:"count"`
+	Hardware string   `json:"hw"`
+	Image    string   `json:"img"`
+	Services []string `json:"services"`
+}
+
+func layoutOf(groups []group) model.Layout {
+	var l model.Layout
+	for _, g := range groups {
+		l = append(l, model.NodeGroup{Count: g.Count, HardwareType: g.Hardware, ImageType: g.Image, Services: slices.Sorted(slices.Values(g.Services))})
+	}
+	return l
+}
+
+// Text writes a layout so that equal ones are equal texts: counts per hardware
+// type, image type and services, in any order.
+func Text(l model.Layout) string {
+	sum := map[string]int{}
+	for _, g := range l {
+		s := slices.Sorted(slices.Values(g.Services))
+		sum["{"+strings.Join(s, ",")+"} "+g.HardwareType+"/"+g.ImageType] += g.Count
+	}
+	var lines []string
+	for k, n := range sum {
+		lines = append(lines, fmt.Sprintf("%d×%s", n, k))
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, " + ")
+}
+
+// types makes hardware or image types with an entry for the provider.
+func entries(names []string, provider, key string) []struct {
+	name string
+	m    map[string]map[string]any
+} {
+	var out []struct {
+		name string
+		m    map[string]map[string]any
+	}
+	for _, n := range names {
+		out = append(out, struct {
+			name string
+			m    map[string]map[string]any
+		}{n, map[string]map[string]any{provider: {key: n}}})
+	}
+	return out
+}
+
+// Types makes hardware and image types of the given names for a provider.
+func Types(hardware, images []string, provider string) ([]model.HardwareType, []model.ImageType) {
+	var hw []model.HardwareType
+	var img []model.ImageType
+	for _, e := range entries(hardware, provider, "flavor") {
+		hw = append(hw, model.HardwareType{Base: model.Base{Name: e.name}, ProviderMap: e.m})
+	}
+	for _, e := range entries(images, provider, "image") {
+		img = append(img, model.ImageType{Base: model.Base{Name: e.name}, ProviderMap: e.m})
+	}
+	return hw, img
+}
+
+// Services makes plain definitions of the given names.
+func Services(names ...[]string) map[string]model.Service {
+	out := map[string]model.Service{}
+	for _, list := range names {
+		for _, n := range list {
+			out[n] = model.Service{Base: model.Base{Name: n}}
+		}
+	}
+	return out
+}
+
+// Solver runs the cases of a file such as solver-cases.json.
+func Solver(path string) ([]Result, error) {
+	var file struct {
+		Templates map[string]model.ClusterTemplate
+		Cases     []struct {
+			Name          string
+			Template      string
+			Services      []string
+			HardwareTypes []string
+			ImageTypes    []string
+			NumMachines   int
+			Original      []group
+			Drops         []string `json:"originalDropsServices"`
+		}
+	}
+	if err := read(path, &file); err != nil {
+		return nil, err
+	}
+	var out []Result
+	for _, c := range file.Cases {
+		t, ok := file.Templates[c.Template]
+		if !ok {
+			return nil, fmt.Errorf("%s: case %s: there is no template %s", path, c.Name, c.Template)
+		}
+		// The types are those that are left after the original's own choice: the
+		// template's defaults have done their work.
+		t.Defaults.HardwareType, t.Defaults.ImageType = "", ""
+		t.Compatibility.HardwareTypes, t.Compatibility.ImageTypes = nil, nil
+		in := solver.Input{Template: t, Provider: "p", Wanted: c.Services, Nodes: c.NumMachines, Comparator: solver.ComparatorOriginal,
+			Services: Services(c.Services)}
+		in.HardwareTypes, in.ImageTypes = Types(c.HardwareTypes, c.ImageTypes, "p")
+		found, came := solved(in)
+		r := Result{Name: c.Name, Came: came}
+		size := t.Constraints.Size
+		fits := size == nil || (size.Min == nil || c.NumMachines >= int(*size.Min)) && (size.Max == nil || c.NumMachines <= int(*size.Max))
+		switch {
+		case c.Original != nil && len(c.Drops) == 0 && fits:
+			r.Expected = Text(layoutOf(c.Original))
+			r.OK = found != nil && Text(found.Layout) == r.Expected
+		case !fits:
+			r.Expected = "no layout: the template's size does not allow " + fmt.Sprint(c.NumMachines) + " nodes"
+			r.OK = found == nil
+		default:
+			r.Expected = "a layout with every service, or an explanation"
+			r.OK = explained(in, found, came)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// AddServices runs the cases of a file such as add-services-cases.json.
+func AddServices(path string) ([]Result, error) {
+	var file struct {
+		Cases []struct {
+			Name     string
+			Template model.ClusterTemplate
+			Nodes    []group
+			Add      []string
+			Original []group
+		}
+	}
+	if err := read(path, &file); err != nil {
+		return nil, err
+	}
+	var out []Result
+	for _, c := range file.Cases {
+		in := solver.Input{Template: c.Template, Provider: "p", Comparator: solver.ComparatorOriginal,
+			Change: solver.Change{Kind: solver.AddServices, Services: c.Add}}
+		var hw, img, services []string
+		for _, g := range c.Nodes {
+			hw, img, services = append(hw, g.Hardware), append(img, g.Image), append(services, g.Services...)
+			for range g.Count {
+				n := len(in.Existing)
+				in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint("n", n), Number: 1000 + n, HardwareType: g.Hardware, ImageType: g.Image, Services: g.Services})
+			}
+		}
+		slices.Sort(hw)
+		slices.Sort(img)
+		in.HardwareTypes, in.ImageTypes = Types(slices.Compact(hw), slices.Compact(img), "p")
+		in.Services = Services(services, c.Add)
+		found, came := solved(in)
+		r := Result{Name: c.Name, Came: came}
+		all := slices.Sorted(slices.Values(append(services, c.Add...)))
+		placed := map[string]bool{}
+		for _, g := range c.Original {
+			for _, s := range g.Services {
+				placed[s] = true
+			}
+		}
+		dropped := slices.ContainsFunc(c.Add, func(s string) bool { return !placed[s] })
+		if c.Original != nil && !dropped {
+			r.Expected = Text(layoutOf(c.Original))
+			r.OK = found != nil && Text(found.Layout) == r.Expected
+		} else {
+			r.Expected = "a layout with every service, or an explanation"
+			if r.OK = explained(in, found, came); found != nil {
+				r.OK = len(Broken(&c.Template, slices.Compact(all), found.Layout, false)) == 0
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// solved asks the solver; the answer is nil where there is none.
+func solved(in solver.Input) (*solver.Answer, string) {
+	a, err := solver.Solve(context.Background(), in)
+	if err != nil {
+		return nil, "no layout: " + err.Error()
+	}
+	return a, Text(a.Layout)
+}
+
+// explained tells whether an answer keeps every rule, or a refusal says why.
+func explained(in solver.Input, a *solver.Answer, _ string) bool {
+	if a != nil {
+		return len(Broken(&in.Template, in.Wanted, a.Layout, true)) == 0
+	}
+	_, err := solver.Solve(context.Background(), in)
+	var u *solver.Unsolvable
+	var f model.Faults
+	return errors.As(err, &u) && len(u.Conflict) > 0 || errors.As(err, &f)
+}
+
+func read(path string, into any) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

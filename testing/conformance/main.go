@@ -1,0 +1,44 @@
+// Command conformance runs case files against this project's engine: for each
+// failing case it prints what was expected and what came, and then how many
+// passed and failed. It exits with 1 where one failed and 2 where it was used
+// wrongly.
+//
+//	go run ./testing/conformance solver FILE…
+//	go run ./testing/conformance add-services FILE…
+//	go run ./testing/conformance planner FILE…          (the order of tasks)
+//	go run ./testing/conformance planner-compat FILE…   (the original's stages)
+//	go run ./testing/conformance macros FILE…
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// subcommands run the files of one kind, by the name on the command line, and
+// count. Each has a file of its own.
+var subcommands = map[string]func(files []string) (passed, failed int){
+	"add-services":   runAddServices,
+	"macros":         runMacros,
+	"planner":        func(files []string) (int, int) { return runPlanner(files, false) },
+	"planner-compat": func(files []string) (int, int) { return runPlanner(files, true) },
+	"solver":         runSolver,
+}
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	if len(args) < 2 || subcommands[args[0]] == nil {
+		fmt.Fprintf(os.Stderr, "usage: conformance %s FILE…\n", strings.Join(slices.Sorted(maps.Keys(subcommands)), "|"))
+		return 2
+	}
+	passed, failed := subcommands[args[0]](args[1:])
+	fmt.Printf("%d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		return 1
+	}
+	return 0
+}
