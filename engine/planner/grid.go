@@ -28,9 +28,10 @@ type grid struct {
 	runtime      *relations
 	installation *relations
 
-	onNode bitset // planned nodes
-	ofSvc  bitset // planned services, before expansion
-	wide   bitset // planned services, after expansion
+	onNode     bitset // planned nodes
+	gatherFrom bitset // nodes of GatherFrom
+	ofSvc      bitset // planned services, before expansion
+	wide       bitset // planned services, after expansion
 }
 
 // newGrid reads the input and finds all that is wrong with it.
@@ -93,6 +94,19 @@ func (g *grid) selectPlanned(ids map[string]bool, faults *model.Faults) {
 	for i := range g.in.Nodes {
 		if g.in.PlannedNodes == nil || wanted[g.in.Nodes[i].ID] {
 			g.onNode.set(i)
+		}
+	}
+	g.gatherFrom = newBitset(len(g.in.Nodes))
+	from := make(map[string]bool, len(g.in.GatherFrom))
+	for i, id := range g.in.GatherFrom {
+		if !ids[id] {
+			faults.Add(fmt.Sprintf("gatherFrom[%d]", i), "node "+id+" is not in the cluster")
+		}
+		from[id] = true
+	}
+	for i := range g.in.Nodes {
+		if g.in.GatherFrom == nil || from[g.in.Nodes[i].ID] {
+			g.gatherFrom.set(i)
 		}
 	}
 	if g.in.PlannedServices == nil {

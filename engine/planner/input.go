@@ -50,10 +50,11 @@ type Input struct {
 	// the operation changes: they are configured, and restarted where they run
 	// and restart_on_configure is not false, once all the rest is done.
 	Reconfigure map[string][]string
-	// Gather lets no service's action begin before every machine that the
-	// operation makes is confirmed: the configuration speaks of the others'
-	// addresses, and a task's is expanded when it begins.
-	Gather bool
+	// Gather makes everything but CREATE and CONFIRM wait until the nodes of
+	// GatherFrom (ids; nil means all) are confirmed: the configuration speaks of
+	// them, so that no task can have it before their addresses are known.
+	Gather     bool
+	GatherFrom []string
 	// Compat plans as the original did: nothing is left out for being done
 	// already, dependencies are started again, nodes without services get no
 	// task, and dependency cycles cancel out silently.

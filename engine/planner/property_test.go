@@ -86,6 +86,9 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	place := func(a model.Action) int { return slices.Index(order, a) }
 	before := func(u, v int) bool {
 		a, b := g.Action[u], g.Action[v]
+		if in.Gather && a == model.Confirm && !b.Hardware() && (in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
+			return true
+		}
 		if g.Node[u] == g.Node[v] && (g.Service[u] == g.Service[v] || g.Service[u] < 0 || g.Service[v] < 0) {
 			return place(a) < place(b)
 		}
@@ -178,8 +181,16 @@ func anyInput(t *rapid.T) Input {
 	return in
 }
 
-// limit draws planned nodes and services.
+// limit draws planned nodes and services, and nodes to gather from.
 func limit(t *rapid.T, in *Input) {
+	if in.Gather = rapid.Bool().Draw(t, "gather"); in.Gather && rapid.Bool().Draw(t, "gather from some") {
+		in.GatherFrom = []string{}
+		for _, n := range in.Nodes {
+			if rapid.Bool().Draw(t, "gather from "+n.ID) {
+				in.GatherFrom = append(in.GatherFrom, n.ID)
+			}
+		}
+	}
 	if rapid.Bool().Draw(t, "some nodes") {
 		in.PlannedNodes = []string{}
 		for _, n := range in.Nodes {

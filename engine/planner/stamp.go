@@ -16,11 +16,13 @@ type stamper struct {
 	b *plan.Builder
 	// gate is what the tasks of a phase wait for that wait for nothing else.
 	gate uint32
-	// gather is what every node's first service task waits for besides.
-	gather uint32
 	// last vertices: of each node's own tasks, and of each slot.
 	lastNode, lastSlot []uint32
-	dense              bool // for tests: no barriers
+	// met is the vertex behind which all of GatherFrom is confirmed; meets are
+	// the nodes whose next tasks must wait for it besides their own CONFIRM.
+	met   uint32
+	meets bitset
+	dense bool // for tests: no barriers
 }
 
 func newStamper(g *grid) *stamper {
@@ -29,7 +31,7 @@ func newStamper(g *grid) *stamper {
 		ids[i] = g.in.Nodes[i].ID
 	}
 	return &stamper{
-		grid: g, b: plan.NewBuilder(ids, g.names), gate: noVertex, gather: noVertex,
+		grid: g, b: plan.NewBuilder(ids, g.names), gate: noVertex,
 		lastNode: filled(len(ids)), lastSlot: filled(len(g.slotNode)),
 	}
 }
@@ -73,15 +75,15 @@ func (st *stamper) stamp(p *phase) {
 	} else {
 		st.b.Grow(tasks, 3*tasks)
 	}
-	for n, m := range p.node {
-		for _, a := range p.order[:first] {
-			if m&bit(a) != 0 {
-				v := st.b.Task(a, n, plan.None)
-				st.chain(st.lastNode[n], v)
-				st.lastNode[n] = v
-			}
-		}
+	early := 0
+	for early < first && bit(p.order[early])&hardware != 0 {
+		early++
 	}
+	st.lead(p, p.order[:early])
+	if st.in.Gather {
+		st.confirmed()
+	}
+	st.lead(p, p.order[early:first])
 	if p.local {
 		st.locally(p)
 	} else {
@@ -89,6 +91,56 @@ func (st *stamper) stamp(p *phase) {
 	}
 	for _, a := range p.order[end:] {
 		st.whole(p, a)
+	}
+}
+
+// lead adds actions on whole nodes that come before the services' own, node by node.
+func (st *stamper) lead(p *phase, actions []model.Action) {
+	for n, m := range p.node {
+		for _, a := range actions {
+			if m&bit(a) != 0 {
+				v := st.b.Task(a, n, plan.None)
+				st.chain(st.lastNode[n], v)
+				st.meet(n, v)
+				st.lastNode[n] = v
+			}
+		}
+	}
+}
+
+// confirmed makes all that follows wait for the nodes of GatherFrom.
+func (st *stamper) confirmed() {
+	from := st.gatherFrom
+	var ends []uint32
+	for n, v := range st.lastNode {
+		if v != noVertex && from.has(n) {
+			ends = append(ends, v)
+		}
+	}
+	if len(ends) == 0 {
+		return
+	}
+	met := ends[0]
+	if len(ends) > 1 {
+		met = st.b.Barrier()
+		for _, v := range ends {
+			st.b.Edge(v, met)
+		}
+	}
+	st.met, st.meets = met, newBitset(len(st.lastNode))
+	for n, v := range st.lastNode {
+		if v == noVertex || from.has(n) {
+			st.lastNode[n] = met // which says it all
+		} else {
+			st.meets.set(n)
+		}
+	}
+}
+
+// meet makes v, the first task of a node since confirmed, wait for the others.
+func (st *stamper) meet(n int, v uint32) {
+	if st.meets != nil && st.meets.has(n) {
+		st.b.Edge(st.met, v)
 	}
 }
 
@@ -123,27 +175,11 @@ func (st *stamper) chain(before, v uint32) {
 	}
 }
 
-// gatherConfirmed puts a barrier behind the CONFIRMs of all nodes.
-func (st *stamper) gatherConfirmed(p *phase) {
-	for n, m := range p.node {
-		if m&bit(model.Confirm) == 0 {
-			continue
-		}
-		if st.gather == noVertex {
-			st.gather = st.b.Barrier()
-		}
-		st.b.Edge(st.lastNode[n], st.gather)
-	}
-}
-
 // link makes v the next vertex of a slot.
 func (st *stamper) link(k int, v uint32) {
 	before := st.lastSlot[k]
 	if before == noVertex {
 		before = st.lastNode[st.slotNode[k]]
-		if st.gather != noVertex {
-			st.b.Edge(st.gather, v)
-		}
 	}
 	st.chain(before, v)
 	st.lastSlot[k] = v
@@ -240,6 +276,7 @@ func (st *stamper) close() {
 		}
 		st.lastNode[n] = noVertex
 	}
+	st.meets = nil
 	switch len(ends) {
 	case 0:
 	case 1:
