@@ -75,7 +75,9 @@ type Backend interface {
 	TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error
 	// Events gives the changes after an index to fn, in order, until ctx ends
 	// or fn fails. Index 0: from now on. A reader that is too slow, or an index
-	// too old, ends with ErrConflict: read the state again.
+	// too old, ends with ErrConflict: read the state again. fn is called once
+	// with no events as soon as the reader is connected: what happens from
+	// then on is not missed. All events of one index are in one call.
 	Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error
 
 	// Members is this agent's view of the mesh.
@@ -160,7 +162,9 @@ type Operate struct {
 	Restart    *bool          `json:"restart,omitempty"`
 	// Graceful is for delete: stop and remove services first.
 	Graceful bool `json:"graceful,omitempty"`
-	DryRun   bool `json:"dryRun,omitempty"`
+	// ProviderFields are user fields that the provider needs for it.
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+	DryRun         bool           `json:"dryRun,omitempty"`
 }
 
 // Started is a new operation, or the preview of one.

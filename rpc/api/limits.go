@@ -1,0 +1,85 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// The limits on what a request may send, and on how long it may take to.
+const (
+	MaxBody = 16 << 20
+	// MaxHeader bounds all headers of a request together.
+	MaxHeader = 64 << 10
+	// bodyTime is how long a whole body may take, or one piece of a body that
+	// is streamed.
+	bodyTime   = time.Minute
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+)
+
+// NewServer gives an http.Server with the limits that the API counts on: slow
+// headers and idle connections are cut. Bodies are limited by the handler
+// itself, because an answer may rightly last for hours.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    MaxHeader,
+	}
+}
+
+func tooLarge() *Problem {
+	return problem(http.StatusRequestEntityTooLarge, ProblemTooLarge,
+		fmt.Sprintf("the body is larger than %d MiB: send it in several requests", MaxBody>>20))
+}
+
+var errTooLarge = errors.New("body too large")
+
+// limitedBody bounds a request's body in size and in time. The deadline is
+// taken away at the end of the body: one left behind would end the answer.
+type limitedBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	left    int64
+	// streamed bodies have no limit in size, and the time is for each piece.
+	streamed bool
+	begun    bool
+	ended    bool
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.ended {
+		return b.ReadCloser.Read(p)
+	}
+	if !b.begun || b.streamed {
+		b.begun = true
+		// Not every writer has deadlines (tests' recorders): then there is none.
+		_ = b.control.SetReadDeadline(time.Now().Add(bodyTime))
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if b.left < 0 && !b.streamed {
+		b.end()
+		return n, errTooLarge
+	}
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *limitedBody) Close() error {
+	b.end()
+	return b.ReadCloser.Close()
+}
+
+func (b *limitedBody) end() {
+	if !b.ended {
+		b.ended = true
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+}

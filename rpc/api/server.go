@@ -1,0 +1,123 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what New needs. Backend is required.
+type Config struct {
+	Backend Backend
+	Logger  *slog.Logger
+	// Registry takes the API's metrics; nil: they are not registered.
+	Registry prometheus.Registerer
+	// Name tells this agent apart in the header of requests it passes on.
+	Name string
+	// Patience is how long a request waits for a leader; 0 means 5 seconds.
+	Patience time.Duration
+	// Heartbeat is how often an idle event stream shows that it lives; 0 means
+	// 15 seconds.
+	Heartbeat time.Duration
+}
+
+type server struct {
+	backend   Backend
+	log       *slog.Logger
+	metrics   *metrics
+	name      string
+	patience  time.Duration
+	heartbeat time.Duration
+	mux       *http.ServeMux
+	api       huma.API
+}
+
+// New gives the handler of the whole API. Serve it with NewServer's limits.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Backend == nil {
+		return nil, errors.New("api: no backend")
+	}
+	m, err := newMetrics(cfg.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("api: metrics: %w", err)
+	}
+	s := newServer()
+	s.backend, s.metrics = cfg.Backend, m
+	if cfg.Logger != nil {
+		s.log = cfg.Logger
+	}
+	if cfg.Name != "" {
+		s.name = cfg.Name
+	}
+	if cfg.Patience > 0 {
+		s.patience = cfg.Patience
+	}
+	if cfg.Heartbeat > 0 {
+		s.heartbeat = cfg.Heartbeat
+	}
+	if err := s.serveDocument(); err != nil {
+		return nil, fmt.Errorf("api: OpenAPI document: %w", err)
+	}
+	return s.observe(s.routed()), nil
+}
+
+// newServer has all routes and no backend: enough to write the document.
+func newServer() *server {
+	s := &server{
+		log: slog.New(slog.DiscardHandler), name: "agent",
+		patience: 5 * time.Second, heartbeat: 15 * time.Second,
+		mux: http.NewServeMux(),
+	}
+	s.api = humago.New(s.mux, humaConfig())
+	s.routes()
+	return s
+}
+
+func (s *server) routes() {
+	s.definitionRoutes()
+	s.importRoutes()
+	s.clusterRoutes()
+	s.operationRoutes()
+	s.taskRoutes()
+	s.nodeRoutes()
+	s.tenantRoutes()
+	s.tokenRoutes()
+	s.meshRoutes()
+	s.eventRoutes()
+	s.operatorRoutes()
+	s.settleDocument()
+}
+
+// routed gives the requests to their routes; what has none, or another method,
+// is answered with a problem like everything else.
+func (s *server) routed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := s.mux.Handler(r); pattern == "" {
+			probe := &probe{header: http.Header{}}
+			s.mux.ServeHTTP(probe, r)
+			if allow := probe.header.Get("Allow"); allow != "" {
+				w.Header().Set("Allow", allow)
+				writeProblem(w, problem(http.StatusMethodNotAllowed, ProblemMethod, fmt.Sprintf("%s does not go with %s: use %s", r.Method, r.URL.Path, allow)))
+				return
+			}
+			writeProblem(w, notFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))
+			return
+		}
+		s.mux.ServeHTTP(w, r)
+	})
+}
+
+// probe takes an answer of the mux to see what it is.
+type probe struct {
+	header http.Header
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(int)             {}
