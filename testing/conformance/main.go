@@ -5,8 +5,8 @@
 //
 //	go run ./testing/conformance solver FILE…
 //	go run ./testing/conformance add-services FILE…
-//	go run ./testing/conformance planner FILE…          (the order of tasks)
-//	go run ./testing/conformance planner-compat FILE…   (the original's stages)
+//	go run ./testing/conformance planner FILE…           (the order of tasks)
+//	go run ./testing/conformance planner FILE… -compat   (the original's stages)
 //	go run ./testing/conformance macros FILE…
 package main
 
@@ -21,11 +21,10 @@ import (
 // subcommands run the files of one kind, by the name on the command line, and
 // count. Each has a file of its own.
 var subcommands = map[string]func(files []string) (passed, failed int){
-	"add-services":   runAddServices,
-	"macros":         runMacros,
-	"planner":        func(files []string) (int, int) { return runPlanner(files, false) },
-	"planner-compat": func(files []string) (int, int) { return runPlanner(files, true) },
-	"solver":         runSolver,
+	"add-services": runAddServices,
+	"macros":       runMacros,
+	"planner":      plannerCommand,
+	"solver":       runSolver,
 }
 
 func main() { os.Exit(run(os.Args[1:])) }

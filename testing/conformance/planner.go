@@ -81,6 +81,14 @@ func runPlanner(files []string, compat bool) (passed, failed int) {
 	return passed, failed
 }
 
+// plannerCommand is runPlanner as the command line has it: -compat among the
+// files asks for the original's stages.
+func plannerCommand(args []string) (passed, failed int) {
+	compat := func(a string) bool { return a == "-compat" || a == "--compat" }
+	asked := slices.ContainsFunc(args, compat)
+	return runPlanner(slices.DeleteFunc(slices.Clone(args), compat), asked)
+}
+
 // input gives the case as the planner's input, in compat mode.
 func (c *plannerCase) input(services map[string]model.Service) (planner.Input, error) {
 	in, ok := plannerOps[c.Action]
