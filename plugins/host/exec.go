@@ -188,7 +188,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
 	cmd.WaitDelay = pipeDrain // what it started may hold its pipes for ever
-	if err := x.host.spawn.start(cmd, syscall.SIGKILL); err != nil {
+	if err := x.host.spawn.Start(cmd, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
 	pid := cmd.Process.Pid

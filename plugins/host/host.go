@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk/spawn"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
 // Host finds and runs plugins. It is safe for concurrent use.
 type Host struct {
 	cfg   Config
-	spawn *spawner
+	spawn *spawn.Spawner
 	left  *leftovers
 
 	ctx    context.Context // done when the host closes
@@ -65,7 +66,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	left.reap()
 	h := &Host{
-		cfg: cfg, spawn: newSpawner(), left: left, first: make(chan struct{}),
+		cfg: cfg, spawn: spawn.New(), left: left, first: make(chan struct{}),
 		files: map[string]*file{}, plugs: map[typeKey]*plug{},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
@@ -169,7 +170,7 @@ func (h *Host) Close() error {
 	h.cancel(errClosed)
 	h.calls.Wait()
 	h.tasks.Wait()
-	h.spawn.stop()
+	h.spawn.Stop()
 	return nil
 }
 

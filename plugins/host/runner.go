@@ -6,58 +6,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 )
-
-// spawner starts processes from one OS thread that lives as long as the host:
-// the kernel's signal on the parent's death is tied to the thread that made
-// the child, not to the process.
-type spawner struct {
-	requests chan spawnRequest
-	stopped  chan struct{}
-}
-
-type spawnRequest struct {
-	cmd   *exec.Cmd
-	reply chan error
-}
-
-func newSpawner() *spawner {
-	s := &spawner{requests: make(chan spawnRequest), stopped: make(chan struct{})}
-	go func() {
-		defer close(s.stopped)
-		runtime.LockOSThread()
-		// Unlocked at the end, the thread goes back to the pool and lives on:
-		// one that ended would signal children that are still ending.
-		defer runtime.UnlockOSThread()
-		for r := range s.requests {
-			r.reply <- r.cmd.Start()
-		}
-	}()
-	return s
-}
-
-// start starts cmd; the kernel sends it sig when this process dies.
-func (s *spawner) start(cmd *exec.Cmd, sig syscall.Signal) error {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig = sig
-	cmd.SysProcAttr.Setpgid = true
-	r := spawnRequest{cmd: cmd, reply: make(chan error, 1)}
-	s.requests <- r
-	return <-r.reply
-}
-
-// stop ends the thread's work. Nobody calls start any more.
-func (s *spawner) stop() {
-	close(s.requests)
-	<-s.stopped
-}
 
 // pipeDrain is how long output that a dead process left in its pipes is read.
 // Something it started may hold the pipes open for ever.
@@ -132,7 +85,7 @@ func (r *runner) Start(context.Context) (err error) {
 		// The kernel hands the descriptor to an interpreter, that must find it open.
 		r.cmd.Path = r.path
 	}
-	if err = r.host.spawn.start(r.cmd, syscall.SIGTERM); err != nil {
+	if err = r.host.spawn.Start(r.cmd, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("start %s: %w", r.path, err)
 	}
 	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path)

@@ -1,0 +1,51 @@
+// Package transport is how automators reach a node: run a command there, give
+// it files. The one transport so far is local, for nodes that are folders;
+// others, SSH first, join by implementing Node.
+package transport
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// Node is a machine that can be worked on. It is safe for concurrent use.
+type Node interface {
+	// Dir is the folder on the node that scripts work in, an absolute path.
+	Dir() string
+	// Run runs a command until it ends. Once the context is done the command and
+	// all of its process group are told to end, and killed after its grace; the
+	// error is then the context's cause. Other errors say that nothing ran.
+	Run(ctx context.Context, c Command) (Exit, error)
+	// Put writes a file below Dir, whole or not at all.
+	Put(ctx context.Context, name string, mode fs.FileMode, content []byte) error
+	// Append adds to a file below Dir in one piece and gives its new size.
+	Append(ctx context.Context, name string, content []byte) (int64, error)
+	// Read gives a file below Dir; fs.ErrNotExist when there is none.
+	Read(ctx context.Context, name string) ([]byte, error)
+	// Rename renames a file below Dir.
+	Rename(ctx context.Context, from, to string) error
+	// Secret gives content a path that only the node's own user can read and
+	// that is gone after remove.
+	Secret(ctx context.Context, content []byte) (path string, remove func(), err error)
+	// Script makes a file of the agent's machine available on the node and
+	// gives its path there.
+	Script(ctx context.Context, path string) (string, error)
+}
+
+// Command is what to run.
+type Command struct {
+	Args           []string
+	Dir            string   // default: the node's
+	Env            []string // the whole environment
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Grace          time.Duration // between TERM and KILL; default 5 s
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code   int    // -1: by a signal
+	Signal string // "killed"; "" if by itself
+}

@@ -1,0 +1,74 @@
+// Package spawn starts child processes that die with this one.
+package spawn
+
+import (
+	"errors"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// ErrStopped is what Start returns after Stop.
+var ErrStopped = errors.New("no processes are started any more")
+
+// Spawner starts processes from one OS thread that lives as long as it: the
+// kernel's signal on the parent's death is tied to the thread that made the
+// child, not to the process.
+type Spawner struct {
+	requests chan request
+	stopped  chan struct{}
+	mu       sync.RWMutex
+	stopping bool
+}
+
+type request struct {
+	cmd   *exec.Cmd
+	reply chan error
+}
+
+// New starts the thread.
+func New() *Spawner {
+	s := &Spawner{requests: make(chan request), stopped: make(chan struct{})}
+	go func() {
+		defer close(s.stopped)
+		runtime.LockOSThread()
+		// Unlocked at the end, the thread goes back to the pool and lives on:
+		// one that ended would signal children that are still ending.
+		defer runtime.UnlockOSThread()
+		for r := range s.requests {
+			r.reply <- r.cmd.Start()
+		}
+	}()
+	return s
+}
+
+// Start starts cmd in a process group of its own; the kernel sends it sig when
+// this process dies.
+func (s *Spawner) Start(cmd *exec.Cmd, sig syscall.Signal) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = sig
+	cmd.SysProcAttr.Setpgid = true
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.stopping {
+		return ErrStopped
+	}
+	r := request{cmd: cmd, reply: make(chan error, 1)}
+	s.requests <- r
+	return <-r.reply
+}
+
+// Stop ends the thread's work; processes that run are left alone.
+func (s *Spawner) Stop() {
+	s.mu.Lock()
+	first := !s.stopping
+	s.stopping = true
+	s.mu.Unlock()
+	if first {
+		close(s.requests)
+	}
+	<-s.stopped
+}
