@@ -34,18 +34,7 @@ func Decode(kind Kind, data []byte) (Definition, error) {
 // its json tags, with the same strictness and the same messages as Decode. It
 // serves the bodies of requests. An empty document leaves the value as it is.
 func DecodeStrict(data []byte, into any) error {
-	if len(strings.TrimSpace(string(data))) == 0 {
-		return nil
-	}
-	docs, faults := parse(data, false)
-	if len(docs) > 1 {
-		faults = append(faults, &Fault{Line: docs[1].line, Message: "a second document stands here: give one"})
-	}
-	if len(docs) > 0 {
-		d := decoder{keepEmpty: true}
-		d.value(docs[0], reflect.ValueOf(into).Elem(), "")
-		faults = append(faults, d.faults...)
-	}
+	faults, _ := decodeRequest(data, into, nil)
 	return faults.Err()
 }
 

@@ -36,6 +36,9 @@ type Provider struct {
 	Base
 	ProviderType string         `json:"providertype"`
 	Provisioner  map[string]any `json:"provisioner,omitempty"`
+	// MaxParallel bounds the tasks at a time that the provider's API is asked
+	// for; 0 sets no bound.
+	MaxParallel int `json:"maxParallel,omitempty"`
 }
 
 // HardwareType maps provider names to what the provider calls this hardware.

@@ -20,7 +20,9 @@ func (j *judge) template(t *ClusterTemplate) {
 		j.links(t.Links)
 		return
 	}
-	t = &merged
+	if t.Extends != nil || len(t.Includes) > 0 {
+		t = &merged // else paths are those of the text itself
+	}
 	j.defaults(t)
 	j.defaultServices(t)
 	j.compatibility(t)
@@ -67,7 +69,7 @@ func (j *judge) defaults(t *ClusterTemplate) {
 			j.fault(x.path, "%s", j.missing(x.kind, x.name, "no cluster can be made with the defaults"))
 			continue
 		}
-		if entries, ok := j.entries(x.kind, x.name); ok && d.Provider != "" && entries[d.Provider] == nil {
+		if entries, ok := j.entries(x.kind, x.name); ok && d.Provider != "" && j.exists(KindProvider, d.Provider) && entries[d.Provider] == nil {
 			j.warn(x.path, "%s has no %s for the default provider %s: clusters must choose another provider or %s", x.name, x.entry, d.Provider, singular(x.kind))
 		}
 	}

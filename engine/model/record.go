@@ -5,11 +5,13 @@ import "encoding/json"
 // Agent is the record of one control host, kept in the replicated state: the
 // list of record against which every agent's gossip view is completed.
 type Agent struct {
-	ID           string `json:"id"`
-	Name         string `json:"name"`
-	PeerAddr     string `json:"peerAddr"`
-	APIAddr      string `json:"apiAddr"`
-	GossipAddr   string `json:"gossipAddr,omitempty"`
+	ID         string `json:"id"`
+	Name       string `json:"name"`
+	PeerAddr   string `json:"peerAddr"`
+	APIAddr    string `json:"apiAddr"`
+	GossipAddr string `json:"gossipAddr,omitempty"`
+	// Incarnation grows with every start of the agent's process, as gossip has it.
+	Incarnation  uint64 `json:"incarnation"`
 	Build        string `json:"build"`
 	FeatureLevel uint32 `json:"featureLevel"`
 	Zone         string `json:"zone,omitempty"`

@@ -69,7 +69,10 @@ type ChangeLease struct {
 // at once (Faults).
 func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 	var r CreateCluster
-	faults := decodeRequest(data, &r, modernCreate)
+	faults, read := decodeRequest(data, &r, modernCreate)
+	if !read {
+		return r, faults
+	}
 	shape := faults
 	for _, f := range r.Check() {
 		if !shape.has(f.Path) {
@@ -82,7 +85,7 @@ func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 // DecodeConfigureCluster reads a request strictly and validates it.
 func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 	var r ConfigureCluster
-	faults := decodeRequest(data, &r, nil)
+	faults, _ := decodeRequest(data, &r, nil)
 	if len(faults) == 0 && r.Config == nil {
 		faults.Add("config", "is missing: give the configuration that the cluster shall have")
 	}
@@ -94,7 +97,7 @@ func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 // an empty body asks for all services.
 func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 	var r ServiceRequest
-	faults := decodeRequest(data, &r, nil)
+	faults, _ := decodeRequest(data, &r, nil)
 	checkNames(&faults, "services", r.Services)
 	return r, faults.Err()
 }
@@ -102,35 +105,39 @@ func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 // DecodeDeleteCluster reads the body of a delete, which may be empty.
 func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
 	var r DeleteCluster
-	faults := decodeRequest(data, &r, nil)
+	faults, _ := decodeRequest(data, &r, nil)
 	return r, faults.Err()
 }
 
 // DecodeChangeLease reads a request for another expiry time.
 func DecodeChangeLease(data []byte) (ChangeLease, error) {
 	var r ChangeLease
-	faults := decodeRequest(data, &r, nil)
+	faults, _ := decodeRequest(data, &r, nil)
 	if len(faults) == 0 && r.ExpireTime == nil {
 		faults.Add("expireTime", "is missing: give Unix milliseconds, or 0 for never")
 	}
 	return r, faults.Err()
 }
 
-// decodeRequest is DecodeStrict with a chance to rewrite older shapes.
-func decodeRequest(data []byte, into any, modernise func(*decoder, *node)) Faults {
+// decodeRequest is DecodeStrict with a chance to rewrite older shapes. It says
+// whether there is a request to judge: an empty body is one, broken JSON is not.
+func decodeRequest(data []byte, into any, modernise func(*decoder, *node)) (Faults, bool) {
 	if len(strings.TrimSpace(string(data))) == 0 {
-		return nil
+		return nil, true
 	}
 	docs, faults := parse(data, false)
 	if len(docs) == 0 {
-		return faults
+		return faults, false
+	}
+	if len(docs) > 1 {
+		faults = append(faults, &Fault{Line: docs[1].line, Message: "a second document stands here: give one"})
 	}
 	d := decoder{keepEmpty: true}
 	if modernise != nil {
 		modernise(&d, docs[0])
 	}
 	d.value(docs[0], reflect.ValueOf(into).Elem(), "")
-	return append(faults, d.faults...)
+	return append(faults, d.faults...), docs[0].kind == objectNode
 }
 
 func modernCreate(d *decoder, n *node) {

@@ -12,7 +12,7 @@ import (
 // and "" when none is near: by the letters to
 // change (Levenshtein's distance, with swaps), in any case.
 func Nearest(name string, known []string) string {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", len(name)/3+1
 	sorted := slices.Sorted(slices.Values(known))
 	for _, k := range sorted {
 		if k == name || k == "" {
