@@ -125,8 +125,11 @@ func (r *program) prove(y []float64, scale float64) *proof {
 				}
 			}
 		}
-		if !any { // only restricted columns: any multiplier is right, take the simplex's
-			best = int64(math.Round(-y[k+ci] * scale))
+		// Any greater multiplier is as right; the simplex's own is the best for
+		// the columns that are counted exactly.
+		own := int64(math.Round(-y[k+ci] * scale))
+		if !any || own > best {
+			best = own
 		}
 		q.mu[ci] = best
 	}

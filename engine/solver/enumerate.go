@@ -1,5 +1,7 @@
 package solver
 
+import "maps"
+
 // alternative is a part of the search space and its preferred solution.
 type alternative struct {
 	within box
@@ -31,29 +33,36 @@ func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([
 			return yes
 		}
 		// Another solution in this part agrees up to some column of this one,
-		// and has fewer of that.
+		// and has fewer of that. It can have more of it only where goals come
+		// before the order, in which this one is the greatest otherwise.
 		for j, c := range a.counts {
-			within := box{}
-			for c, b := range a.within {
-				within[c] = b
+			low, high := int64(0), p.classes[c.class].nodes
+			if b, ok := a.within[c.column]; ok {
+				low, high = b[0], b[1]
 			}
-			for _, prior := range a.counts[:j] {
-				within[prior.column] = [2]int64{prior.n, prior.n}
+			parts := [][2]int64{{low, c.n - 1}}
+			if p.goals > 0 {
+				parts = append(parts, [2]int64{c.n + 1, high})
 			}
-			low := int64(0)
-			if b, ok := within[c.column]; ok {
-				low = b[0]
-			}
-			if low > c.n-1 {
-				continue
-			}
-			within[c.column] = [2]int64{low, c.n - 1}
-			counts, totals, v := preferred(p, m, within, compare)
-			if v == unknown {
-				return unknown
-			}
-			if v == yes {
-				open = append(open, alternative{within, counts, totals})
+			for _, part := range parts {
+				if part[0] > part[1] {
+					continue
+				}
+				within := maps.Clone(a.within)
+				if within == nil {
+					within = box{}
+				}
+				for _, prior := range a.counts[:j] {
+					within[prior.column] = [2]int64{prior.n, prior.n}
+				}
+				within[c.column] = part
+				counts, totals, v := preferred(p, m, within, compare)
+				if v == unknown {
+					return unknown
+				}
+				if v == yes {
+					open = append(open, alternative{within, counts, totals})
+				}
 			}
 		}
 	}

@@ -54,14 +54,18 @@ func (w *world) solution(on []bool) (*solution, verdict) {
 		return w.shrunk(b)
 	}
 	var found *solution
+	m := w.meter
 	v := enumerate(b.problem, w.meter, b.before, func(counts []counted) bool {
 		s := &solution{built: b, counts: counts}
 		if w.excluded(s, on) || !w.place(s, on) {
-			return false
+			return m.err != nil // a search that has ended stops here too
 		}
 		found = s
 		return true
 	})
+	if m.err != nil {
+		return nil, unknown
+	}
 	return found, v
 }
 

@@ -100,7 +100,7 @@ func (w *world) form(existing []*ExistingNode) {
 	byKey := map[string]*group{}
 	for _, n := range existing {
 		services := sortedUnique(n.Services)
-		k := key(n.HardwareType, n.ImageType, services)
+		k := key(n.HardwareType, n.ImageType, services) + "\x00\x00" + w.placesOf(n)
 		g := byKey[k]
 		if g == nil {
 			g = &group{hw: n.HardwareType, img: n.ImageType, services: services}
@@ -120,7 +120,11 @@ func (w *world) form(existing []*ExistingNode) {
 	}
 	sort.SliceStable(w.groups, func(i, j int) bool {
 		a, b := w.groups[i], w.groups[j]
-		return key(a.hw, a.img, a.services) < key(b.hw, b.img, b.services)
+		x, y := key(a.hw, a.img, a.services), key(b.hw, b.img, b.services)
+		if x != y {
+			return x < y
+		}
+		return w.placesOf(a.nodes[0]) < w.placesOf(b.nodes[0])
 	})
 	for _, s := range w.free {
 		n := w.fresh
@@ -131,6 +135,20 @@ func (w *world) form(existing []*ExistingNode) {
 		}
 		w.everywhere[s] = n
 	}
+}
+
+// placesOf tells where a node is, as far as some service's spread asks.
+func (w *world) placesOf(n *ExistingNode) string {
+	at := [2]string{}
+	for _, s := range w.services {
+		switch w.in.Services[s].Spread {
+		case "zone":
+			at[0] = n.Zone
+		case "host":
+			at[1] = n.Host
+		}
+	}
+	return at[0] + "\x00" + at[1]
 }
 
 // compare settles the comparator and the costs it needs.
