@@ -58,6 +58,14 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 		}
 		after = n
 	}
+	if after == 0 {
+		// "From now on" begins at a place that the reader can come back to.
+		v, err := s.view(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		after = v.Index()
+	}
 	tenant := c.who.Tenant
 	if tenant == AllTenants {
 		tenant = ""
@@ -71,7 +79,7 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // proxies would hold events back
-	out := &eventWriter{w: w, cancel: cancel}
+	out := &eventWriter{w: w, cancel: cancel, seen: after}
 	var beats sync.WaitGroup
 	beats.Add(1)
 	go func() {
@@ -178,13 +186,29 @@ func (o *eventWriter) batch(batch []model.Event, wants func(*model.Event) bool) 
 	o.seen = max(o.seen, last)
 	o.told = max(o.told, told)
 	o.mu.Unlock()
-	if b.Len() == 0 && len(batch) > 0 {
-		return nil
+	switch {
+	case b.Len() > 0:
+		return o.raw(b.String())
+	case len(batch) == 0:
+		return o.place("here")
 	}
-	return o.raw(b.String())
+	return nil
 }
 
-// raw writes and flushes; an empty text sends the headers.
+// place tells the reader where it is: events that were not for it need not be
+// looked at again when it comes back.
+func (o *eventWriter) place(comment string) error {
+	text := ": " + comment + "\n\n"
+	o.mu.Lock()
+	if o.seen > o.told {
+		text = fmt.Sprintf(": %s\nid: %d\n\n", comment, o.seen)
+		o.told = o.seen
+	}
+	o.mu.Unlock()
+	return o.raw(text)
+}
+
+// raw writes and flushes.
 func (o *eventWriter) raw(text string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -195,9 +219,6 @@ func (o *eventWriter) raw(text string) error {
 	// A reader that takes nothing for so long is gone.
 	control := http.NewResponseController(o.w)
 	_ = control.SetWriteDeadline(time.Now().Add(bodyTime))
-	if text == "" {
-		text = ": here\n\n"
-	}
 	if _, err := o.w.Write([]byte(text)); err != nil {
 		o.dead = true
 		o.cancel()
@@ -228,14 +249,7 @@ func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
 			}
 		case <-ticker.C:
 		}
-		text := ": beat\n\n"
-		o.mu.Lock()
-		if o.seen > o.told {
-			text = fmt.Sprintf(": beat\nid: %d\n\n", o.seen)
-			o.told = o.seen
-		}
-		o.mu.Unlock()
-		if o.raw(text) != nil {
+		if o.place("beat") != nil {
 			return
 		}
 	}

@@ -1,0 +1,337 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	mrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// DefaultPort is the port of the HTTP API.
+const DefaultPort = "55054"
+
+// Config says where the mesh is and who is asking.
+type Config struct {
+	// Addresses of agents: host, host:port or a URL. Empty: the local one.
+	Addresses []string
+	Token     string
+	// Tenant is another tenant than the token's; superadmins only.
+	Tenant string
+	// CACert is a file with the certificates that the agents' are checked
+	// against; TLS is used where it is set or an address says https.
+	CACert string
+	// TLS replaces what CACert would give.
+	TLS *tls.Config
+	// Patience is how long a request is tried again while the mesh cannot
+	// answer; 0 means 15 seconds, less than 0 not at all.
+	Patience time.Duration
+	// Transport replaces the network, for tests.
+	Transport http.RoundTripper
+}
+
+// Client talks to a mesh. It may be used by many goroutines.
+type Client struct {
+	bases    []string
+	next     atomic.Uint32
+	token    string
+	tenant   string
+	patience time.Duration
+	http     *http.Client
+	close    func()
+}
+
+// New gives a client; it connects when it is used.
+func New(cfg Config) (*Client, error) {
+	c := &Client{token: cfg.Token, tenant: cfg.Tenant, patience: cfg.Patience, close: func() {}}
+	if c.patience == 0 {
+		c.patience = 15 * time.Second
+	}
+	secure := cfg.TLS
+	if secure == nil && cfg.CACert != "" {
+		pem, err := os.ReadFile(cfg.CACert)
+		if err != nil {
+			return nil, fmt.Errorf("the mesh's certificates: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("the mesh's certificates: there is none in %s", cfg.CACert)
+		}
+		secure = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	}
+	addresses := cfg.Addresses
+	if len(addresses) == 0 {
+		addresses = []string{"127.0.0.1"}
+	}
+	for _, a := range addresses {
+		base, err := baseOf(a, secure != nil)
+		if err != nil {
+			return nil, err
+		}
+		c.bases = append(c.bases, base)
+	}
+	transport := cfg.Transport
+	if transport == nil {
+		t := &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure,
+			DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
+			ExpectContinueTimeout: time.Second,
+		}
+		c.close = t.CloseIdleConnections
+		transport = t
+	}
+	c.http = &http.Client{Transport: transport}
+	return c, nil
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.close() }
+
+// Addresses gives the agents' base URLs.
+func (c *Client) Addresses() []string { return c.bases }
+
+func baseOf(address string, secure bool) (string, error) {
+	scheme, rest := "http", strings.TrimSpace(address)
+	if secure {
+		scheme = "https"
+	}
+	if s, r, ok := strings.Cut(rest, "://"); ok {
+		scheme, rest = s, r
+	}
+	rest = strings.TrimSuffix(rest, "/")
+	if scheme != "http" && scheme != "https" || rest == "" || strings.ContainsAny(rest, "/?# ") {
+		return "", fmt.Errorf("address %q: give host, host:port or a URL such as https://host:%s", address, DefaultPort)
+	}
+	if _, _, err := net.SplitHostPort(rest); err != nil {
+		rest = net.JoinHostPort(strings.Trim(rest, "[]"), DefaultPort)
+	}
+	return scheme + "://" + rest, nil
+}
+
+// Meta is what the headers of an answer say.
+type Meta struct {
+	// Index of the state that the answer is from.
+	Index uint64
+	// Repeated says that the same request had been done before.
+	Repeated bool
+	// Total is how many there are, where the answer is a part.
+	Total int
+}
+
+// Read says how a read is to be done. Its zero value is the usual way.
+type Read struct {
+	// After waits for a state newer than this index, for Wait at most.
+	After       uint64
+	Wait        time.Duration
+	Consistency api.Consistency
+}
+
+func (r Read) query(q url.Values) url.Values {
+	if q == nil {
+		q = url.Values{}
+	}
+	if r.After > 0 {
+		q.Set("index", strconv.FormatUint(r.After, 10))
+	}
+	if r.Wait > 0 {
+		q.Set("wait", r.Wait.String())
+	}
+	if r.Consistency != "" {
+		q.Set("consistency", string(r.Consistency))
+	}
+	return q
+}
+
+// request is one thing to ask, as often as it takes.
+type request struct {
+	method string
+	path   string
+	query  url.Values
+	header http.Header
+	body   []byte
+	// stream is a body that can be sent once only.
+	stream io.Reader
+	accept string
+	id     string
+}
+
+type requestIDKey struct{}
+
+// WithRequestID makes the writes of a context carry this request id, in place
+// of one of their own: what has the same id is done once.
+func WithRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+// NewRequestID gives an id that nobody else has.
+func NewRequestID() string { return rand.Text() }
+
+func (c *Client) get(ctx context.Context, path string, read Read, query url.Values, into any) (Meta, error) {
+	return c.json(ctx, request{method: http.MethodGet, path: path, query: read.query(query)}, into)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body, into any) (Meta, error) {
+	r := request{method: method, path: path, query: query}
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return Meta{}, err
+		}
+		r.body = data
+	}
+	return c.json(ctx, r, into)
+}
+
+func (c *Client) json(ctx context.Context, r request, into any) (Meta, error) {
+	resp, err := c.do(ctx, r)
+	if err != nil {
+		return Meta{}, err
+	}
+	defer resp.Body.Close()
+	m := metaOf(resp)
+	if into == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	} else {
+		err = json.NewDecoder(resp.Body).Decode(into)
+	}
+	if err != nil {
+		return m, fmt.Errorf("%s %s: the answer cannot be read: %w", r.method, r.path, err)
+	}
+	return m, nil
+}
+
+func metaOf(resp *http.Response) Meta {
+	index, _ := strconv.ParseUint(resp.Header.Get(api.HeaderIndex), 10, 64)
+	total, _ := strconv.Atoi(resp.Header.Get(api.HeaderTotal))
+	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true"}
+}
+
+// do sends a request until there is an answer that is final, or patience ends.
+// The caller closes the answer's body.
+func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
+	if r.method != http.MethodGet && r.id == "" {
+		r.id, _ = ctx.Value(requestIDKey{}).(string)
+		if r.id == "" {
+			r.id = NewRequestID()
+		}
+	}
+	deadline := time.Now().Add(c.patience)
+	pause := 50 * time.Millisecond
+	var last error
+	for attempt := 0; ; attempt++ {
+		base := c.bases[int(c.next.Load())%len(c.bases)]
+		resp, err := c.once(ctx, base, r)
+		if err == nil {
+			return resp, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var problem *Error
+		if errors.As(err, &problem) && !problem.passing() {
+			return nil, err
+		}
+		last = err
+		c.next.Add(1) // the next agent may do better
+		if r.stream != nil || !time.Now().Add(pause).Before(deadline) {
+			break
+		}
+		// With other agents to ask, the first round is quick.
+		if attempt+1 < len(c.bases) {
+			continue
+		}
+		timer := time.NewTimer(pause/2 + mrand.N(pause))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+		}
+		pause = min(2*pause, 2*time.Second)
+	}
+	var problem *Error
+	if errors.As(last, &problem) {
+		return nil, last
+	}
+	return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, strings.Join(c.bases, ", "), last)
+}
+
+func (c *Client) once(ctx context.Context, base string, r request) (*http.Response, error) {
+	target := base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	var body io.Reader
+	switch {
+	case r.stream != nil:
+		body = r.stream
+	case r.body != nil:
+		body = bytes.NewReader(r.body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range r.header {
+		req.Header[k] = v
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.tenant != "" && r.query.Get("tenant") == "" {
+		req.Header.Set(api.HeaderTenant, c.tenant)
+	}
+	if r.id != "" {
+		req.Header.Set(api.HeaderRequest, r.id)
+	}
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	} else if r.stream != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // the URL stands in the message already
+		}
+		return nil, err
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, errorOf(resp)
+}
+
+func errorOf(resp *http.Response) error {
+	e := &Error{Status: resp.StatusCode}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	var p api.Problem
+	if err == nil && json.Unmarshal(data, &p) == nil && p.Title != "" {
+		e.Type, e.Title, e.Detail, e.Faults = p.Type, p.Title, p.Detail, p.Errors
+		return e
+	}
+	e.Title = http.StatusText(resp.StatusCode)
+	e.Detail = fmt.Sprintf("%s answered %s, and not as an agent of Coopr would: is the address right?", resp.Request.URL.Host, resp.Status)
+	return e
+}
+
+// seg makes one piece of a path of a name.
+func seg(name string) string { return url.PathEscape(name) }

@@ -1,0 +1,143 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Clusters lists clusters, those of the given statuses where any is given.
+func (c *Client) Clusters(ctx context.Context, statuses []string, read Read) ([]api.ClusterSummary, Meta, error) {
+	var out []api.ClusterSummary
+	m, err := c.get(ctx, "/v1/clusters", read, values("status", strings.Join(statuses, ",")), &out)
+	return out, m, err
+}
+
+// Cluster gets a cluster by id or name, with its nodes, links and progress.
+func (c *Client) Cluster(ctx context.Context, idOrName string, read Read) (api.ClusterDetails, Meta, error) {
+	var out api.ClusterDetails
+	m, err := c.get(ctx, "/v1/clusters/"+seg(idOrName), read, nil, &out)
+	return out, m, err
+}
+
+// CreateCluster starts a new cluster, or with dryRun says what it would be.
+func (c *Client) CreateCluster(ctx context.Context, req model.CreateCluster, dryRun bool) (api.StartedBody, Meta, error) {
+	var out api.StartedBody
+	m, err := c.send(ctx, http.MethodPost, "/v1/clusters", dry(dryRun), req, &out)
+	return out, m, err
+}
+
+// Operate starts an operation on a cluster, or with op.DryRun says what it
+// would do.
+func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (api.StartedBody, Meta, error) {
+	var out api.StartedBody
+	method, path := http.MethodPost, "/v1/clusters/"+seg(cluster)
+	var body any
+	switch op.Type {
+	case model.OpDelete:
+		method, body = http.MethodDelete, model.DeleteCluster{Graceful: op.Graceful, ProviderFields: op.ProviderFields}
+	case model.OpConfigure:
+		path += "/configure"
+		if op.Config != nil {
+			method, path = http.MethodPut, "/v1/clusters/"+seg(cluster)+"/config"
+			body = model.ConfigureCluster{Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
+		}
+	default:
+		path += "/" + seg(string(op.Type))
+		body = model.ServiceRequest{Services: op.Services, ProviderFields: op.ProviderFields}
+	}
+	m, err := c.send(ctx, method, path, dry(op.DryRun), body, &out)
+	return out, m, err
+}
+
+func dry(run bool) map[string][]string {
+	if !run {
+		return nil
+	}
+	return values("dryRun", "true")
+}
+
+// Page is a part of a longer list; zero means the server's default.
+type Page struct{ Offset, Limit int }
+
+func (p Page) pairs() []string {
+	var out []string
+	if p.Offset > 0 {
+		out = append(out, "offset", strconv.Itoa(p.Offset))
+	}
+	if p.Limit > 0 {
+		out = append(out, "limit", strconv.Itoa(p.Limit))
+	}
+	return out
+}
+
+// Operations lists operations, newest first; of one cluster or "" of all.
+func (c *Client) Operations(ctx context.Context, cluster string, statuses []string, page Page, read Read) ([]api.OperationDetails, Meta, error) {
+	var out []api.OperationDetails
+	m, err := c.get(ctx, "/v1/operations", read, values(append(page.pairs(), "cluster", cluster, "status", strings.Join(statuses, ","))...), &out)
+	return out, m, err
+}
+
+// Operation gets an operation and how far it is.
+func (c *Client) Operation(ctx context.Context, id string, read Read) (api.OperationDetails, Meta, error) {
+	var out api.OperationDetails
+	m, err := c.get(ctx, "/v1/operations/"+seg(id), read, nil, &out)
+	return out, m, err
+}
+
+// Tasks lists tasks of an operation, of one status or "" of any.
+func (c *Client) Tasks(ctx context.Context, operation, status string, page Page, read Read) ([]model.Task, Meta, error) {
+	var out []model.Task
+	m, err := c.get(ctx, "/v1/operations/"+seg(operation)+"/tasks", read, values(append(page.pairs(), "status", status)...), &out)
+	return out, m, err
+}
+
+// Order gives an operation an order: "pause", "resume" or "abort".
+func (c *Client) Order(ctx context.Context, operation, order, reason string) (api.OperationDetails, Meta, error) {
+	var out api.OperationDetails
+	m, err := c.send(ctx, http.MethodPost, "/v1/operations/"+seg(operation)+"/"+seg(order), nil, api.OrderBody{Reason: reason}, &out)
+	return out, m, err
+}
+
+// Task gets a task with its attempts.
+func (c *Client) Task(ctx context.Context, id string, read Read) (model.Task, Meta, error) {
+	var out model.Task
+	m, err := c.get(ctx, "/v1/tasks/"+seg(id), read, nil, &out)
+	return out, m, err
+}
+
+// TaskLog gives a task's log to read; attempt 0 is the latest. With follow it
+// goes on until the task ends. The caller closes it.
+func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow bool) (io.ReadCloser, error) {
+	q := values()
+	if attempt > 0 {
+		q.Set("attempt", strconv.Itoa(attempt))
+	}
+	if follow {
+		q.Set("follow", "true")
+	}
+	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/tasks/" + seg(id) + "/log", query: q})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// Nodes lists nodes; of one cluster or "" of all.
+func (c *Client) Nodes(ctx context.Context, cluster string, page Page, read Read) ([]model.Node, Meta, error) {
+	var out []model.Node
+	m, err := c.get(ctx, "/v1/nodes", read, values(append(page.pairs(), "cluster", cluster)...), &out)
+	return out, m, err
+}
+
+// Node gets a node.
+func (c *Client) Node(ctx context.Context, id string, read Read) (model.Node, Meta, error) {
+	var out model.Node
+	m, err := c.get(ctx, "/v1/nodes/"+seg(id), read, nil, &out)
+	return out, m, err
+}

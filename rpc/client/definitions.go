@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Definitions lists the latest version of each definition of a kind, as JSON.
+func (c *Client) Definitions(ctx context.Context, kind model.Kind, read Read) ([]json.RawMessage, Meta, error) {
+	var out []json.RawMessage
+	m, err := c.get(ctx, "/v1/"+seg(string(kind)), read, nil, &out)
+	return out, m, err
+}
+
+// Definition gets one version of a definition; 0 is the latest.
+func (c *Client) Definition(ctx context.Context, kind model.Kind, name string, version int, read Read) (json.RawMessage, Meta, error) {
+	var out json.RawMessage
+	m, err := c.get(ctx, definitionPath(kind, name, version), read, nil, &out)
+	return out, m, err
+}
+
+func definitionPath(kind model.Kind, name string, version int) string {
+	path := "/v1/" + seg(string(kind)) + "/" + seg(name)
+	if version > 0 {
+		path += "/versions/" + strconv.Itoa(version)
+	}
+	return path
+}
+
+// Versions lists all versions of a definition.
+func (c *Client) Versions(ctx context.Context, kind model.Kind, name string, read Read) ([]json.RawMessage, Meta, error) {
+	var out []json.RawMessage
+	m, err := c.get(ctx, definitionPath(kind, name, 0)+"/versions", read, nil, &out)
+	return out, m, err
+}
+
+// PutDefinition writes a definition, as JSON, and gives it as it was written.
+func (c *Client) PutDefinition(ctx context.Context, kind model.Kind, name string, body json.RawMessage) (json.RawMessage, Meta, error) {
+	var out json.RawMessage
+	m, err := c.send(ctx, http.MethodPut, definitionPath(kind, name, 0), nil, body, &out)
+	return out, m, err
+}
+
+// CreateDefinition writes a definition that does not exist yet.
+func (c *Client) CreateDefinition(ctx context.Context, kind model.Kind, body json.RawMessage) (json.RawMessage, Meta, error) {
+	var out json.RawMessage
+	m, err := c.send(ctx, http.MethodPost, "/v1/"+seg(string(kind)), nil, body, &out)
+	return out, m, err
+}
+
+// DeleteDefinition deletes one version of a definition, or with 0 all.
+func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name string, version int) (Meta, error) {
+	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), nil, nil, nil)
+}
+
+// Import writes many definitions at once, all or none. The body is what Export
+// gives, or any other shape that api's import reads.
+func (c *Client) Import(ctx context.Context, body any) (api.Imported, Meta, error) {
+	var out api.Imported
+	m, err := c.send(ctx, http.MethodPost, "/v1/import", nil, body, &out)
+	return out, m, err
+}
+
+// Export gives all definitions of the tenant.
+func (c *Client) Export(ctx context.Context, read Read) (api.Definitions, Meta, error) {
+	var out api.Definitions
+	m, err := c.get(ctx, "/v1/export", read, nil, &out)
+	return out, m, err
+}
+
+// Tenants lists the tenants that the caller may see.
+func (c *Client) Tenants(ctx context.Context, read Read) ([]model.Tenant, Meta, error) {
+	var out []model.Tenant
+	m, err := c.get(ctx, "/v1/tenants", read, nil, &out)
+	return out, m, err
+}
+
+// TenantByName gets a tenant.
+func (c *Client) TenantByName(ctx context.Context, name string, read Read) (model.Tenant, Meta, error) {
+	var out model.Tenant
+	m, err := c.get(ctx, "/v1/tenants/"+seg(name), read, nil, &out)
+	return out, m, err
+}
+
+// PutTenant creates or changes a tenant.
+func (c *Client) PutTenant(ctx context.Context, t model.Tenant) (model.Tenant, Meta, error) {
+	var out model.Tenant
+	m, err := c.send(ctx, http.MethodPut, "/v1/tenants/"+seg(t.Name), nil, t, &out)
+	return out, m, err
+}
+
+// CreateTenant creates a tenant that does not exist yet.
+func (c *Client) CreateTenant(ctx context.Context, t model.Tenant) (model.Tenant, Meta, error) {
+	var out model.Tenant
+	m, err := c.send(ctx, http.MethodPost, "/v1/tenants", nil, t, &out)
+	return out, m, err
+}
+
+// DeleteTenant deletes a tenant that has no clusters.
+func (c *Client) DeleteTenant(ctx context.Context, name string) (Meta, error) {
+	return c.send(ctx, http.MethodDelete, "/v1/tenants/"+seg(name), nil, nil, nil)
+}
+
+// Tokens lists the tenant's tokens, without their secrets.
+func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, error) {
+	var out []model.Token
+	m, err := c.get(ctx, "/v1/tokens", read, nil, &out)
+	return out, m, err
+}
+
+// CreateToken issues a token.
+func (c *Client) CreateToken(ctx context.Context, t api.NewToken) (api.IssuedToken, Meta, error) {
+	var out api.IssuedToken
+	m, err := c.send(ctx, http.MethodPost, "/v1/tokens", nil, t, &out)
+	return out, m, err
+}
+
+// DeleteToken revokes a token.
+func (c *Client) DeleteToken(ctx context.Context, id string) (Meta, error) {
+	return c.send(ctx, http.MethodDelete, "/v1/tokens/"+seg(id), nil, nil, nil)
+}
+
+func values(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}
