@@ -47,8 +47,10 @@ type Input struct {
 	// Graceful makes a delete stop and remove services first.
 	Graceful bool
 	// Reconfigure names, by node id, the services whose expanded configuration
-	// the operation changes: they are configured, and restarted where they run
-	// and restart_on_configure is not false, once all the rest is done.
+	// the operation changes. Those that the operation has tasks for are configured
+	// among these; the others once all the rest is done, and restarted where they
+	// run and restart_on_configure is not false. For grow, shrink, add-services,
+	// remove-services, upgrade and replace-node.
 	Reconfigure map[string][]string
 	// Gather makes everything but CREATE and CONFIRM wait until the nodes of
 	// GatherFrom (ids; nil means all) are confirmed: the configuration speaks of

@@ -21,6 +21,13 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 	if !ok {
 		return nil, fmt.Errorf("operation %q cannot be planned", in.Operation)
 	}
+	switch in.Operation {
+	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode:
+	default:
+		if len(in.Reconfigure) > 0 {
+			return nil, fmt.Errorf("plan %s: it takes no services to reconfigure besides", in.Operation)
+		}
+	}
 	g, err := newGrid(in)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", in.Operation, err)

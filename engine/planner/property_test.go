@@ -83,16 +83,25 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	}
 	runtime, install := dependsOn(in.Services, on, false), dependsOn(in.Services, on, true)
 	order, _ := in.order()
-	place := func(a model.Action) int { return slices.Index(order, a) }
+	later := secondPhase(in)
+	last := func(v int) bool { return later[[2]string{g.NodeID(v), g.ServiceName(v)}] }
 	before := func(u, v int) bool {
 		a, b := g.Action[u], g.Action[v]
+		if last(u) != last(v) {
+			return last(v)
+		}
+		order := order
+		if last(u) {
+			order = []model.Action{model.Stop, model.Configure, model.Start}
+		}
+		place := func(a model.Action) int { return slices.Index(order, a) }
 		if in.Gather && a == model.Confirm && !b.Hardware() && (in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
 			return true
 		}
 		if g.Node[u] == g.Node[v] && (g.Service[u] == g.Service[v] || g.Service[u] < 0 || g.Service[v] < 0) {
 			return place(a) < place(b)
 		}
-		if in.Operation == OpUpgrade && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
+		if in.Operation == OpUpgrade && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
 			return false
 		}
 		s, t := g.ServiceName(u), g.ServiceName(v)
@@ -128,6 +137,26 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 		panic(err)
 	}
 	return reach(naive)
+}
+
+// secondPhase gives the slots that are configured once all the rest is done.
+func secondPhase(in Input) map[[2]string]bool {
+	out := map[[2]string]bool{}
+	g, err := newGrid(&in)
+	if err != nil {
+		panic(err)
+	}
+	order, _ := in.order()
+	first := g.wants(order)
+	g.startIdle(first)
+	if p := g.reconfiguration(first); p != nil {
+		for k, m := range p.slot {
+			if m != 0 {
+				out[[2]string{in.Nodes[g.slotNode[k]].ID, g.names[g.slotSvc[k]]}] = true
+			}
+		}
+	}
+	return out
 }
 
 var operations = []Input{
@@ -188,6 +217,17 @@ func limit(t *rapid.T, in *Input) {
 		for _, n := range in.Nodes {
 			if rapid.Bool().Draw(t, "gather from "+n.ID) {
 				in.GatherFrom = append(in.GatherFrom, n.ID)
+			}
+		}
+	}
+	switch in.Operation {
+	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode:
+		if rapid.Bool().Draw(t, "reconfigures") {
+			in.Reconfigure = map[string][]string{}
+			for _, n := range in.Nodes {
+				if len(n.Services) > 0 {
+					in.Reconfigure[n.ID] = rapid.SliceOfDistinct(rapid.SampledFrom(n.Services), rapid.ID[string]).Draw(t, "reconfigured on "+n.ID)
+				}
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func newStamper(g *grid) *stamper {
 	}
 	return &stamper{
 		grid: g, b: plan.NewBuilder(ids, g.names), gate: noVertex,
-		lastNode: filled(len(ids)), lastSlot: filled(len(g.slotNode)),
+		lastNode: filled(len(ids)), lastSlot: filled(len(g.slotNode)), met: noVertex,
 	}
 }
 
@@ -156,6 +156,7 @@ func (st *stamper) whole(p *phase, a model.Action) {
 			if u := st.lastSlot[k]; u != noVertex {
 				st.b.Edge(u, v)
 				waits = true
+				st.lastSlot[k] = noVertex // v is the last now
 			}
 		}
 		if !waits {
@@ -262,6 +263,7 @@ func (st *stamper) count(p *phase, pr pair) int {
 // close ends a phase: what comes next waits for all of it.
 func (st *stamper) close() {
 	var ends []uint32
+	met := st.meets == nil // whether the gathering is among the ends already
 	for n := range st.lastNode {
 		some := false
 		for _, k := range st.slots(n) {
@@ -271,8 +273,9 @@ func (st *stamper) close() {
 			}
 			st.lastSlot[k] = noVertex
 		}
-		if v := st.lastNode[n]; v != noVertex && !some {
+		if v := st.lastNode[n]; v != noVertex && !some && (v != st.met || !met) {
 			ends = append(ends, v)
+			met = met || v == st.met
 		}
 		st.lastNode[n] = noVertex
 	}

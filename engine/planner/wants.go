@@ -1,6 +1,10 @@
 package planner
 
-import "github.com/coopr/coopr/engine/model"
+import (
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+)
 
 // phase is one part of an operation: which tasks it has, by node and by slot.
 type phase struct {
@@ -44,6 +48,9 @@ func (g *grid) wants(order []model.Action) *phase {
 				p.slot[k] = base
 			} else if base != 0 {
 				p.slot[k] = g.needed(n, s, base)
+				if p.slot[k] != 0 && g.changed(n, s) {
+					p.slot[k] |= base & bit(model.Configure) // configured before, but otherwise
+				}
 			}
 		}
 		if g.in.Compat {
@@ -225,8 +232,12 @@ func (g *grid) startIdle(p *phase) {
 			if n < 0 || p.slot[k] != 0 || p.node[n]&bit(model.Delete) != 0 || !g.in.Nodes[n].Created {
 				continue
 			}
-			if g.startable(s, g.in.Nodes[n].States[g.names[s]]) {
-				p.slot[k] = bit(model.Start)
+			if !g.startable(s, g.in.Nodes[n].States[g.names[s]]) {
+				continue
+			}
+			p.slot[k] = bit(model.Start)
+			if g.changed(int(n), s) {
+				p.slot[k] |= g.defined[s] & maskOf(p.order...) & bit(model.Configure)
 			}
 		}
 	}
@@ -269,14 +280,14 @@ func (g *grid) reconfiguration(first *phase) *phase {
 	some := false
 	for n := range g.in.Nodes {
 		node := &g.in.Nodes[n]
-		names := g.in.Reconfigure[node.ID]
-		if len(names) == 0 || !node.Created && first.node[n]&bit(model.Create) == 0 || gone(first.node[n]) {
+		if len(g.in.Reconfigure[node.ID]) == 0 || !node.Created || gone(first.node[n]) {
 			continue
 		}
 		for _, k := range g.slots(n) {
 			s := int(g.slotSvc[k])
-			if first.slot[k]&maskOf(model.Configure, model.Remove) != 0 || !contains(names, g.names[s]) {
-				continue // configured with the new values, or taken away
+			leaves := g.in.Operation == OpRemoveServices && g.onNode.has(n) && g.wide.has(s)
+			if first.slot[k] != 0 || leaves || !g.changed(n, s) {
+				continue // what has tasks already is configured among them
 			}
 			p.slot[k] = g.defined[s] & bit(model.Configure)
 			if p.slot[k] == 0 {
@@ -297,11 +308,10 @@ func (g *grid) reconfiguration(first *phase) *phase {
 // gone says that a node's tasks end with its deletion.
 func gone(m mask) bool { return m&bit(model.Delete) != 0 && m&bit(model.Create) == 0 }
 
-func contains(list []string, s string) bool {
-	for _, v := range list {
-		if v == s {
-			return true
-		}
+// changed says that the operation changes the configuration of a service on a node.
+func (g *grid) changed(node, service int) bool {
+	if len(g.in.Reconfigure) == 0 {
+		return false
 	}
-	return false
+	return slices.Contains(g.in.Reconfigure[g.in.Nodes[node].ID], g.names[service])
 }
