@@ -22,14 +22,6 @@ import (
 	"github.com/coopr/coopr/plugins/provider/local/machine"
 )
 
-// TestMain is coopr-node when a script calls this binary by that name.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "coopr-node" {
-		os.Exit(machine.Main(os.Args[1:], os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
 // site is a shop built by its own scripts, run here one after the other in an
 // order that a plan could have.
 type site struct {
@@ -43,16 +35,9 @@ type site struct {
 // newSite makes three empty nodes: a balancer, a web server and a store.
 func newSite(t *testing.T) *site {
 	s := &site{t: t, bin: t.TempDir(), dir: t.TempDir(), actions: map[string]map[string]model.ServiceAction{}}
-	build := exec.Command("go", "build", "-o", filepath.Join(s.bin, "shop"), "./cmd/shop")
+	build := exec.Command("go", "build", "-o", s.bin, "./cmd/shop", "../../plugins/provider/coopr-node")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the shop: %v\n%s", err, out)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(s.bin, "coopr-node")); err != nil {
-		t.Fatal(err)
 	}
 	p, err := create(t, 3)
 	if err != nil {
