@@ -151,6 +151,10 @@ func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.S
 // ID is the member's identity.
 func (g *Group) ID() string { return g.cfg.ID }
 
+// Library is the member itself, for libraries that work on it (raft-autopilot).
+// Entries handed in here bypass the safeguards of Apply.
+func (g *Group) Library() *raft.Raft { return g.raft }
+
 // Done is closed when the member has stopped.
 func (g *Group) Done() <-chan struct{} { return g.done }
 

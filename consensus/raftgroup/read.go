@@ -152,6 +152,38 @@ func (g *Group) HasLease() bool {
 	return now.Sub(since) < g.timing.LeaderLeaseTimeout
 }
 
+// Confirm returns when every one of the members ids has answered to a message
+// sent after the call: they are there now, not a while ago. Leader only.
+func (g *Group) Confirm(ctx context.Context, ids ...string) error {
+	term := g.raft.CurrentTerm()
+	round := g.trans.openRound()
+	if err := g.ask(ctx, func() raft.Future { return g.raft.VerifyLeader() }); err != nil {
+		return fmt.Errorf("confirm members: %w", g.outcomeOfQuestion(err))
+	}
+	for _, id := range ids {
+		only := []Server{{ID: id, Voter: true}}
+		for {
+			moved := g.LeaderChanged()
+			if !g.IsLeader() || g.raft.CurrentTerm() != term {
+				return fmt.Errorf("confirm members: %w", g.notLeader())
+			}
+			ok, news := g.trans.confirmed(round, term, g.cfg.ID, only)
+			if ok {
+				break
+			}
+			select {
+			case <-news:
+			case <-moved:
+			case <-ctx.Done():
+				return fmt.Errorf("member %s does not answer: %w", id, ctx.Err())
+			case <-g.done:
+				return fmt.Errorf("confirm members: %w", ErrShutdown)
+			}
+		}
+	}
+	return nil
+}
+
 // waitQueued waits until the library has applied index. It has no notice for
 // that, and a caller is here only when a follower lags, so it is looked at in
 // short turns.

@@ -1,0 +1,419 @@
+package voters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	autopilot "github.com/hashicorp/raft-autopilot"
+
+	"github.com/coopr/coopr/consensus/hclogslog"
+	"github.com/coopr/coopr/consensus/raftgroup"
+)
+
+// Config is what a Keeper is made of. Group and Candidates are required.
+type Config struct {
+	Group *raftgroup.Group
+	// Candidates gives the agents of the mesh, this one included, members or
+	// not. It is called about once per Interval and must not block.
+	Candidates func() []Candidate
+	// Policy is asked anew each time, so it may change.
+	Policy func() Policy
+	Logger *slog.Logger
+	// Interval is how often things are looked at (default 500 ms).
+	Interval time.Duration
+	// Changed is told of every change made or failed; may be nil.
+	Changed func(Change, error)
+}
+
+// Keeper is the leader's duty to keep the voters right. Make one for each term.
+type Keeper struct {
+	cfg    Config
+	states chan *autopilot.State // the newest state, if it has not been looked at
+
+	// Owned by Run.
+	stable map[string]time.Time // since when a member has been healthy
+	first  map[string]time.Time // when a member was first seen as one
+	shun   map[string]shunned
+
+	mu     sync.Mutex
+	health Health
+}
+
+type shunned struct {
+	until time.Time
+	times int
+}
+
+// shunFirst is for how long an agent is left alone that failed as a new member;
+// doubled each time, up to 32 times.
+const shunFirst = time.Minute
+
+// Limits by which a member counts as healthy.
+const (
+	contactLimit = 2 * time.Second
+	lagLimit     = 1024 // entries
+	changeLimit  = 15 * time.Second
+	confirmLimit = time.Second
+)
+
+// Health is how the group does, for the operator.
+type Health struct {
+	// Healthy: every member is.
+	Healthy bool `json:"healthy"`
+	// FailureTolerance is how many voters may fail now without a stop.
+	FailureTolerance int            `json:"failureTolerance"`
+	Members          []MemberHealth `json:"members"`
+	// Next is the change that is due, if any, and Error why it could not be made.
+	Next  string `json:"next,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// MemberHealth is how one member does.
+type MemberHealth struct {
+	ID        string        `json:"id"`
+	Addr      string        `json:"address"`
+	Zone      string        `json:"zone,omitempty"`
+	Voter     bool          `json:"voter"`
+	Leader    bool          `json:"leader"`
+	Healthy   bool          `json:"healthy"`
+	Stable    time.Duration `json:"stable"`  // for how long it has been healthy
+	Silence   time.Duration `json:"silence"` // since it was heard last
+	LastIndex uint64        `json:"lastIndex"`
+}
+
+// NewKeeper makes a Keeper.
+func NewKeeper(cfg Config) (*Keeper, error) {
+	if cfg.Group == nil || cfg.Candidates == nil {
+		return nil, errors.New("voters: Config.Group and Config.Candidates are required")
+	}
+	if cfg.Policy == nil {
+		cfg.Policy = func() Policy { return Policy{} }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = 500 * time.Millisecond
+	}
+	return &Keeper{
+		cfg:    cfg,
+		states: make(chan *autopilot.State, 1),
+		stable: make(map[string]time.Time),
+		first:  make(map[string]time.Time),
+		shun:   make(map[string]shunned),
+	}, nil
+}
+
+// Name is the duty's name.
+func (k *Keeper) Name() string { return "voters" }
+
+// Restore has nothing to prepare: what counts is learnt from the heartbeats.
+func (k *Keeper) Restore(context.Context) error { return nil }
+
+// Run keeps the voters right until ctx ends. A change that fails is not an
+// error of the duty; it is looked at again.
+func (k *Keeper) Run(ctx context.Context) error {
+	pilot := autopilot.New(k.cfg.Group.Library(), (*delegate)(k),
+		autopilot.WithLogger(hclogslog.New(k.cfg.Logger)),
+		autopilot.WithUpdateInterval(k.cfg.Interval),
+		autopilot.WithReconcileInterval(24*time.Hour),
+		autopilot.WithPromoter(watcher{}),
+		autopilot.WithReconciliationDisabled(),
+	)
+	pilot.Start(ctx)
+	defer func() { <-pilot.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case state := <-k.states:
+			k.step(ctx, state)
+		}
+	}
+}
+
+// Health is what the Keeper saw last.
+func (k *Keeper) Health() Health {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.health
+}
+
+// step looks once and makes one change at most.
+func (k *Keeper) step(ctx context.Context, state *autopilot.State) {
+	g := k.cfg.Group
+	servers, at := g.ServersAt()
+	if latest := g.Servers(); !sameServers(servers, latest) {
+		return // a change is on its way
+	}
+	view := k.view(time.Now(), state, servers)
+	change := Decide(view)
+	err := k.make(ctx, change, view, at)
+	k.note(view, state, change, err)
+	if change.Kind == None {
+		return
+	}
+	if k.cfg.Changed != nil {
+		k.cfg.Changed(change, err)
+	}
+	log := k.cfg.Logger.With("change", string(change.Kind), "member", change.ID, "address", change.Addr, "reason", change.Reason)
+	switch {
+	case err == nil:
+		log.Info("changed the voters")
+	case errors.Is(err, raftgroup.ErrNotLeader), ctx.Err() != nil:
+		log.Debug("left a change of the voters to the next leader", "error", err)
+	default:
+		log.Warn("could not change the voters", "error", err)
+	}
+}
+
+func sameServers(a, b []raftgroup.Server) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *Keeper) view(now time.Time, state *autopilot.State, servers []raftgroup.Server) View {
+	g := k.cfg.Group
+	v := View{Now: now, Policy: k.cfg.Policy(), Candidates: k.cfg.Candidates()}
+	for i, c := range v.Candidates {
+		v.Candidates[i].Shunned = c.Shunned || now.Before(k.shun[c.ID].until)
+	}
+	present := make(map[string]bool, len(servers))
+	for _, s := range servers {
+		present[s.ID] = true
+		if _, ok := k.first[s.ID]; !ok {
+			k.first[s.ID] = now
+		}
+		m := Member{ID: s.ID, Addr: s.Addr, Voter: s.Voter, Leader: s.ID == g.ID()}
+		if !m.Leader {
+			m.Silence = now.Sub(later(k.first[s.ID], g.Progress(s.ID).Contact))
+		}
+		// autopilot's own StableSince is of no use: it never moves when a member
+		// falls ill and recovers (v0.3.0 compares the value with itself).
+		if st, ok := state.Servers[raft.ServerID(s.ID)]; ok && st.Health.Healthy {
+			since, ok := k.stable[s.ID]
+			if !ok {
+				since = now
+				k.stable[s.ID] = now
+			}
+			m.Stable = max(now.Sub(since), 1)
+			if s.Voter {
+				delete(k.shun, s.ID) // it has made its way
+			}
+		} else {
+			delete(k.stable, s.ID)
+		}
+		v.Members = append(v.Members, m)
+	}
+	for id := range k.first {
+		if !present[id] {
+			delete(k.first, id)
+			delete(k.stable, id)
+		}
+	}
+	return v
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// make carries a change out, tied to the configuration it was decided on.
+func (k *Keeper) make(ctx context.Context, c Change, v View, at uint64) error {
+	if c.Kind == None {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	g := k.cfg.Group
+	switch c.Kind {
+	case Add:
+		return g.AddNonvoter(ctx, c.ID, c.Addr, at)
+	case Promote:
+		if err := k.confirm(ctx, v, "", c.ID); err != nil {
+			return err
+		}
+		return g.AddVoter(ctx, c.ID, c.Addr, at)
+	case Demote:
+		if err := k.confirm(ctx, v, c.ID, ""); err != nil {
+			return err
+		}
+		return g.Demote(ctx, c.ID, at)
+	case Remove:
+		for _, m := range v.Members {
+			switch {
+			case m.ID != c.ID:
+			case m.Voter:
+				if err := k.confirm(ctx, v, c.ID, ""); err != nil {
+					return err
+				}
+			case m.Silence >= v.Policy.withDefaults().Reachable:
+				k.shunFor(c.ID, v.Now)
+			}
+		}
+		return g.RemoveAt(ctx, c.ID, at)
+	case Move:
+		if c.Voter {
+			return g.AddVoter(ctx, c.ID, c.Addr, at)
+		}
+		return g.AddNonvoter(ctx, c.ID, c.Addr, at)
+	case Transfer:
+		return g.Transfer(ctx, c.ID)
+	}
+	return fmt.Errorf("change of kind %q is not known", c.Kind)
+}
+
+// confirm asks, right before the number of voters changes, all those that were
+// counted upon whether they are still there. What was heard a second ago may
+// have died since, and a configuration without a majority cannot be undone.
+func (k *Keeper) confirm(ctx context.Context, v View, without, with string) error {
+	var ids []string
+	for _, m := range v.Members {
+		if m.ID == with || (m.Voter && m.ID != without && m.Silence < v.Policy.withDefaults().Reachable) {
+			ids = append(ids, m.ID)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmLimit)
+	defer cancel()
+	return k.cfg.Group.Confirm(ctx, ids...)
+}
+
+func (k *Keeper) shunFor(id string, now time.Time) {
+	s := k.shun[id]
+	s.until = now.Add(shunFirst << min(s.times, 5))
+	s.times++
+	k.shun[id] = s
+}
+
+func (k *Keeper) note(v View, state *autopilot.State, c Change, err error) {
+	h := Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
+	zones := make(map[string]string, len(v.Candidates))
+	for _, cand := range v.Candidates {
+		zones[cand.ID] = cand.Zone
+	}
+	for _, m := range v.Members {
+		mh := MemberHealth{ID: m.ID, Addr: m.Addr, Zone: zones[m.ID], Voter: m.Voter, Leader: m.Leader,
+			Healthy: m.Stable > 0, Stable: m.Stable, Silence: m.Silence}
+		if st, ok := state.Servers[raft.ServerID(m.ID)]; ok {
+			mh.LastIndex = st.Stats.LastIndex
+		}
+		h.Members = append(h.Members, mh)
+	}
+	if c.Kind != None {
+		h.Next = fmt.Sprintf("%s %s: %s", c.Kind, c.ID, c.Reason)
+	}
+	if err != nil {
+		h.Error = err.Error()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.health = h
+}
+
+// delegate is the Keeper as autopilot sees it.
+type delegate Keeper
+
+var _ autopilot.ApplicationIntegration = (*delegate)(nil)
+
+// AutopilotConfig gives autopilot its limits.
+func (d *delegate) AutopilotConfig() *autopilot.Config {
+	return &autopilot.Config{LastContactThreshold: contactLimit, MaxTrailingLogs: lagLimit}
+}
+
+// NotifyState hands a new state to Run, in place of one not looked at yet.
+func (d *delegate) NotifyState(s *autopilot.State) {
+	for {
+		select {
+		case d.states <- s:
+			return
+		default:
+		}
+		select {
+		case <-d.states:
+		default:
+		}
+	}
+}
+
+// FetchServerStats gives what the heartbeats have told; no one is asked.
+func (d *delegate) FetchServerStats(_ context.Context, servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
+	g := d.cfg.Group
+	own := g.Library().Stats()
+	lastTerm, _ := strconv.ParseUint(own["last_log_term"], 10, 64) // as autopilot itself reads it
+	out := make(map[raft.ServerID]*autopilot.ServerStats, len(servers))
+	for id := range servers {
+		if string(id) == g.ID() {
+			out[id] = &autopilot.ServerStats{LastTerm: lastTerm, LastIndex: g.Library().LastIndex()}
+			continue
+		}
+		p := g.Progress(string(id))
+		s := &autopilot.ServerStats{LastContact: -1, LastIndex: p.LastIndex}
+		if !p.Contact.IsZero() {
+			s.LastContact = time.Since(p.Contact)
+		}
+		if p.Term == g.Term() {
+			s.LastTerm = lastTerm
+		}
+		out[id] = s
+	}
+	return out
+}
+
+// KnownServers gives the agents of the mesh, in autopilot's words.
+func (d *delegate) KnownServers() map[raft.ServerID]*autopilot.Server {
+	out := make(map[raft.ServerID]*autopilot.Server)
+	for _, c := range d.cfg.Candidates() {
+		s := &autopilot.Server{ID: raft.ServerID(c.ID), Name: c.ID, Address: raft.ServerAddress(c.Addr),
+			NodeStatus: autopilot.NodeFailed, NodeType: autopilot.NodeVoter, RaftVersion: raft.ProtocolVersionMax,
+			IsLeader: c.ID == d.cfg.Group.ID()}
+		switch {
+		case c.Leaving:
+			s.NodeStatus = autopilot.NodeLeft
+		case c.Alive:
+			s.NodeStatus = autopilot.NodeAlive
+		}
+		out[s.ID] = s
+	}
+	return out
+}
+
+// RemoveFailedServer is never called: reconciliation is off.
+func (d *delegate) RemoveFailedServer(*autopilot.Server) {}
+
+// watcher is a promoter that promotes nobody: Decide does.
+type watcher struct{}
+
+var _ autopilot.Promoter = watcher{}
+
+func (watcher) GetServerExt(*autopilot.Config, *autopilot.ServerState) any { return nil }
+func (watcher) GetStateExt(*autopilot.Config, *autopilot.State) any        { return nil }
+
+func (watcher) GetNodeTypes(*autopilot.Config, *autopilot.State) map[raft.ServerID]autopilot.NodeType {
+	return nil
+}
+
+func (watcher) CalculatePromotionsAndDemotions(*autopilot.Config, *autopilot.State) autopilot.RaftChanges {
+	return autopilot.RaftChanges{}
+}
+
+func (watcher) FilterFailedServerRemovals(*autopilot.Config, *autopilot.State, *autopilot.FailedServers) *autopilot.FailedServers {
+	return &autopilot.FailedServers{}
+}
+
+func (watcher) IsPotentialVoter(autopilot.NodeType) bool { return true }
