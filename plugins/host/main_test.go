@@ -20,7 +20,7 @@ import (
 )
 
 // built holds the binaries that the tests run.
-var built struct{ dir, chaos, chaos2 string }
+var built struct{ dir, chaos, chaos2, bin string }
 
 func TestMain(m *testing.M) {
 	if os.Getenv("COOPR_TEST_HOST") != "" {
@@ -48,6 +48,12 @@ func (b builder) Run() int {
 			fmt.Fprintf(os.Stderr, "build the chaos plugin: %v\n%s", err, out)
 			return 1
 		}
+	}
+	built.bin = filepath.Join(dir, "bin")
+	out, err := exec.Command("go", "build", "-o", built.bin+"/", "github.com/coopr/coopr/plugins/...").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build the plugins: %v\n%s", err, out)
+		return 1
 	}
 	return b.m.Run()
 }

@@ -98,11 +98,15 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 // explainStart says why a process did not become a plugin.
 func (p *process) explainStart(err error) error {
 	name := filepath.Base(p.path)
-	if p.run != nil && p.run.cmd.Process != nil {
-		select {
-		case <-p.run.exited:
-			return fmt.Errorf("plugin %s ended while starting (%s): it must be built with the plugin kit and run on this machine: %w", name, p.run.status, err)
-		case <-time.After(pipeDrain):
+	switch {
+	case p.run == nil:
+	case p.run.cmd.Process == nil:
+		return fmt.Errorf("plugin %s cannot be started: it must be a program for this machine: %w", name, err)
+	default:
+		_ = p.run.Kill(context.Background())
+		<-p.run.exited
+		if p.run.status != "signal: killed" { // by itself, then
+			return fmt.Errorf("plugin %s ended while starting (%s): %w", name, p.run.status, err)
 		}
 	}
 	return fmt.Errorf("plugin %s did not start: its standard output must begin with the plugin kit's own line, nothing may be printed before it: %w", name, err)

@@ -143,8 +143,13 @@ func (r *runner) Stderr() io.ReadCloser { return r.stderr }
 // Name gives the plugin's path.
 func (r *runner) Name() string { return r.path }
 
-// ID gives the process id.
-func (r *runner) ID() string { return strconv.Itoa(r.cmd.Process.Pid) }
+// ID gives the process id; "" when it never started.
+func (r *runner) ID() string {
+	if r.cmd.Process == nil {
+		return ""
+	}
+	return strconv.Itoa(r.cmd.Process.Pid)
+}
 
 // PluginToHost gives the address as it is: both sides see the same files.
 func (r *runner) PluginToHost(network, addr string) (string, string, error) {

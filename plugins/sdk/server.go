@@ -120,7 +120,7 @@ func (s *providerServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outpu
 		out, err := s.impl.Delete(ctx, t)
 		return out, false, err
 	}
-	return nil, false, NothingDone(Fatal(fmt.Errorf("a provider has no action %s: it has CREATE, CONFIRM and DELETE", p.Action)))
+	return nil, false, Fatal(fmt.Errorf("a provider has no action %s: it has CREATE, CONFIRM and DELETE", p.Action))
 }
 
 // observe looks for the task's node, by Observe or, without it, by List.
@@ -182,7 +182,7 @@ func (s *automatorServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outp
 		}
 		return out, false, err
 	case "CREATE", "CONFIRM", "DELETE", "":
-		return nil, false, NothingDone(Fatal(fmt.Errorf("an automator has no action %q", p.Action)))
+		return nil, false, Fatal(fmt.Errorf("an automator has no action %q", p.Action))
 	}
 	if p.Observe {
 		done, out, err := s.impl.Check(ctx, t)

@@ -45,7 +45,7 @@ func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
 				return in, nil
 			}
 			if err := json.Unmarshal(raw, in); err != nil {
-				return nil, NothingDone(Fatal(fmt.Errorf("the task's input cannot be read: %w", err)))
+				return nil, Fatal(fmt.Errorf("the task's input cannot be read: %w", err))
 			}
 			return in, nil
 		}),

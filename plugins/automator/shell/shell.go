@@ -101,9 +101,9 @@ func (a *Automator) node(in *model.TaskInput) (transport.Node, error) {
 		}
 		return n, nil
 	case "":
-		return nil, sdk.NothingDone(sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so the shell automator cannot reach it: it can reach nodes of the provider type local", in.NodeID)))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so the shell automator cannot reach it: it can reach nodes of the provider type local", in.NodeID))
 	default:
-		return nil, sdk.NothingDone(sdk.Fatal(fmt.Errorf("node %s: the shell automator does not know the transport %q: it knows local", in.NodeID, via)))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: the shell automator does not know the transport %q: it knows local", in.NodeID, via))
 	}
 }
 
@@ -164,11 +164,11 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 // script runs the task's script and reads what it says.
 func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task, in *model.TaskInput) (*sdk.Output, error) {
 	if in.Config.Service == nil {
-		return nil, sdk.NothingDone(sdk.Fatal(fmt.Errorf("task %s has no service to act on", t.ID)))
+		return nil, sdk.Fatal(fmt.Errorf("task %s has no service to act on", t.ID))
 	}
 	act, faults := parse(in.Config.Service.Action.Fields)
 	if err := faults.Err(); err != nil {
-		return nil, sdk.NothingDone(sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err)))
+		return nil, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	args, done, err := a.command(ctx, node, act)
 	if err != nil {
@@ -177,7 +177,7 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	defer done()
 	config, err := encodeConfig(in)
 	if err != nil {
-		return nil, sdk.NothingDone(sdk.Fatal(err))
+		return nil, sdk.Fatal(err)
 	}
 	path, remove, err := node.Secret(ctx, config)
 	if err != nil {

@@ -67,10 +67,10 @@ func (p *Provider) open(fields map[string]any) (*os.Root, string, error) {
 			base = v
 		}
 	default:
-		return nil, "", sdk.NothingDone(sdk.Fatal(fmt.Errorf("field root must be text, not %v", v)))
+		return nil, "", sdk.Fatal(fmt.Errorf("field root must be text, not %v", v))
 	}
 	if err := checkRoot(base); err != nil {
-		return nil, "", sdk.NothingDone(sdk.Fatal(err))
+		return nil, "", sdk.Fatal(err)
 	}
 	base = filepath.Clean(base)
 	if err := os.MkdirAll(base, 0o755); err != nil {
@@ -115,7 +115,7 @@ func (p *Provider) place(t *sdk.Task) (*place, error) {
 	}
 	number := strconv.Itoa(int(in.Config.NodeNum))
 	if !safeName.MatchString(t.Cluster) {
-		return nil, sdk.NothingDone(sdk.Fatal(fmt.Errorf("cluster id %q cannot name a folder", t.Cluster)))
+		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot name a folder", t.Cluster))
 	}
 	root, base, err := p.open(in.Config.Provider.Provisioner)
 	if err != nil {
