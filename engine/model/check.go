@@ -95,7 +95,6 @@ func checkProviderMap(fs *Faults, entries map[string]map[string]any, key, what s
 
 func checkService(fs *Faults, s *Service) {
 	names := func(path string, list []string) {
-		seen := map[string]int{}
 		for i, n := range list {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			if n == "" {
@@ -103,10 +102,16 @@ func checkService(fs *Faults, s *Service) {
 			} else if n == s.Name && path != "dependencies.provides" {
 				fs.addf(at, "is the service %s itself: take it away", n)
 			}
-			seen[n]++
 		}
 	}
 	d := s.Dependencies
+	if tooLong(fs, map[string]int{
+		"dependencies.provides": len(d.Provides), "dependencies.conflicts": len(d.Conflicts), "links": len(s.Links),
+		"dependencies.install.requires": len(d.Install.Requires), "dependencies.install.uses": len(d.Install.Uses),
+		"dependencies.runtime.requires": len(d.Runtime.Requires), "dependencies.runtime.uses": len(d.Runtime.Uses),
+	}) {
+		return
+	}
 	names("dependencies.provides", d.Provides)
 	names("dependencies.conflicts", d.Conflicts)
 	names("dependencies.install.requires", d.Install.Requires)
@@ -171,7 +176,38 @@ func checkLinks(fs *Faults, links []Link) {
 	}
 }
 
+// maxList is how long a list of names may be: rules that compare all with all
+// stay fast, also for input that was made to be slow.
+const maxList = 1000
+
+// tooLong adds a fault for each list that is longer than maxList.
+func tooLong(fs *Faults, lists map[string]int) bool {
+	before := len(*fs)
+	for _, path := range sorted(lists) {
+		if lists[path] > maxList {
+			fs.addf(path, "has %d entries: at most %d are allowed", lists[path], maxList)
+		}
+	}
+	return len(*fs) > before
+}
+
 func checkTemplate(fs *Faults, t *ClusterTemplate) {
+	lists := map[string]int{
+		"defaults.services": len(t.Defaults.Services), "includes": len(t.Includes), "links": len(t.Links),
+		"compatibility.hardwaretypes": len(t.Compatibility.HardwareTypes), "compatibility.imagetypes": len(t.Compatibility.ImageTypes), "compatibility.services": len(t.Compatibility.Services),
+		"constraints.services": len(t.Constraints.Services), "constraints.layout.mustcoexist": len(t.Constraints.Layout.MustCoexist), "constraints.layout.cantcoexist": len(t.Constraints.Layout.CantCoexist),
+	}
+	together := 0
+	for _, set := range slices.Concat(t.Constraints.Layout.MustCoexist, t.Constraints.Layout.CantCoexist) {
+		together += len(set)
+	}
+	lists["constraints.layout"] = together / 5
+	for name, c := range t.Constraints.Services {
+		lists["constraints.services."+name] = max(len(c.HardwareTypes), len(c.ImageTypes), len(c.Requires))
+	}
+	if tooLong(fs, lists) {
+		return
+	}
 	seen := map[string]int{}
 	for i, s := range t.Defaults.Services {
 		path := fmt.Sprintf("defaults.services[%d]", i)
@@ -437,8 +473,10 @@ func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 // unique gives the names of a list in their order, each once.
 func unique(names []string) []string {
 	var out []string
+	seen := make(map[string]bool, len(names))
 	for _, n := range names {
-		if !slices.Contains(out, n) {
+		if !seen[n] {
+			seen[n] = true
 			out = append(out, n)
 		}
 	}

@@ -30,7 +30,7 @@ func Classify(file string, data []byte) ([]Definition, error) {
 	for i := range c.defs {
 		c.defs[i].Source = file
 	}
-	return c.defs, c.faults.about(file).Err()
+	return c.defs, c.faults.limited().about(file).Err()
 }
 
 // kindOfFolder gives the kind that the innermost telling folder names.

@@ -27,7 +27,7 @@ func Decode(kind Kind, data []byte) (Definition, error) {
 	}
 	def, more := decodeNode(kind, docs[0])
 	faults = append(faults, more...)
-	return def, faults.Err()
+	return def, faults.limited().Err()
 }
 
 // DecodeStrict reads any JSON or YAML document into a pointer to a Go value by
@@ -35,7 +35,7 @@ func Decode(kind Kind, data []byte) (Definition, error) {
 // serves the bodies of requests. An empty document leaves the value as it is.
 func DecodeStrict(data []byte, into any) error {
 	faults, _ := decodeRequest(data, into, nil)
-	return faults.Err()
+	return faults.limited().Err()
 }
 
 // decodeNode reads a definition of a known kind from a tree.

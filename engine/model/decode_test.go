@@ -303,3 +303,34 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// Input made to be slow is refused, not worked on. (No time is asserted: a
+// quadratic rule would run for minutes here and end the test run.)
+func TestHostileSizesAreRefused(t *testing.T) {
+	names := strings.Repeat(`"a",`, 150_000) + `"a"`
+	sets := strings.Repeat(`["a"],`, 60_000) + `["a"]`
+	for _, c := range []struct {
+		kind     Kind
+		in, want string
+	}{
+		{KindClusterTemplate, `{"name":"t","compatibility":{"services":[` + names + `]}}`, `line 1: compatibility.services: has 150001 entries: at most 1000 are allowed`},
+		{KindClusterTemplate, `{"name":"t","constraints":{"layout":{"mustcoexist":[` + sets + `],"cantcoexist":[` + sets + `]}}}`, `more than 200000 values: split the file`},
+		{KindClusterTemplate, `{"name":"t","constraints":{"layout":{"mustcoexist":[[` + names + `]]}}}`, `constraints.layout: has 30000 entries: at most 1000 are allowed`},
+		{KindService, `{"name":"s","dependencies":{"install":{"requires":[` + names + `]}}}`, `dependencies.install.requires: has 150001 entries`},
+		{KindService, "name: s\n" + strings.Repeat("#", MaxYAML), `1048584 bytes are too many: a YAML file may have 1048576 at most; split it, or write JSON, which may have 4194304`},
+		{KindService, "name: s\nx: " + strings.Repeat("[", 1_000_000), `exceeded max depth`},
+	} {
+		_, err := Decode(c.kind, []byte(c.in))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.60s: %.200v", c.in, err)
+		}
+	}
+	var keys strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&keys, `,"k%d":1`, i)
+	}
+	_, err := Decode(KindService, []byte(`{"name":"s"`+keys.String()+`}`))
+	if lines := faultsOf(err); len(lines) != 201 || lines[200] != "and 49800 faults more" {
+		t.Errorf("%d faults, the last %q", len(lines), lines[len(lines)-1])
+	}
+}

@@ -83,3 +83,15 @@ func (fs Faults) has(path string) bool {
 	}
 	return false
 }
+
+// maxFaults is how many faults of one input are told: who has more will not
+// read them.
+const maxFaults = 200
+
+// limited cuts a long list of faults, and says how many were left out.
+func (fs Faults) limited() Faults {
+	if len(fs) <= maxFaults {
+		return fs
+	}
+	return append(fs[:maxFaults:maxFaults], &Fault{Message: fmt.Sprintf("and %d faults more", len(fs)-maxFaults)})
+}

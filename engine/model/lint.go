@@ -17,9 +17,14 @@ type Linter struct {
 	Macros func(text string) error
 }
 
-// Lint judges definitions without looking at macros: see Linter.Lint.
-func Lint(defs []Definition, known Lookup) (faults, warnings Faults) {
-	return Linter{Known: known}.Lint(defs)
+// Lint judges definitions, with a check of their macros where one is given:
+// see Linter.Lint.
+func Lint(defs []Definition, known Lookup, macros ...func(text string) error) (faults, warnings Faults) {
+	l := Linter{Known: known}
+	if len(macros) > 0 {
+		l.Macros = macros[0]
+	}
+	return l.Lint(defs)
 }
 
 // Lint gives everything that is wrong with the definitions as they would stand

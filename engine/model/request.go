@@ -79,7 +79,7 @@ func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 			faults = append(faults, f)
 		}
 	}
-	return r, faults.Err()
+	return r, faults.limited().Err()
 }
 
 // DecodeConfigureCluster reads a request strictly and validates it.
@@ -90,7 +90,7 @@ func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 		faults.Add("config", "is missing: give the configuration that the cluster shall have")
 	}
 	checkConfigMode(&faults, r.ConfigMode)
-	return r, faults.Err()
+	return r, faults.limited().Err()
 }
 
 // DecodeServiceRequest reads the body of a start, stop, restart, add or remove;
@@ -99,14 +99,14 @@ func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 	var r ServiceRequest
 	faults, _ := decodeRequest(data, &r, nil)
 	checkNames(&faults, "services", r.Services)
-	return r, faults.Err()
+	return r, faults.limited().Err()
 }
 
 // DecodeDeleteCluster reads the body of a delete, which may be empty.
 func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
 	var r DeleteCluster
 	faults, _ := decodeRequest(data, &r, nil)
-	return r, faults.Err()
+	return r, faults.limited().Err()
 }
 
 // DecodeChangeLease reads a request for another expiry time.
@@ -116,7 +116,7 @@ func DecodeChangeLease(data []byte) (ChangeLease, error) {
 	if len(faults) == 0 && r.ExpireTime == nil {
 		faults.Add("expireTime", "is missing: give Unix milliseconds, or 0 for never")
 	}
-	return r, faults.Err()
+	return r, faults.limited().Err()
 }
 
 // decodeRequest is DecodeStrict with a chance to rewrite older shapes. It says

@@ -19,8 +19,11 @@ const (
 	// MaxDocument is the size of a file in bytes, also after YAML's aliases
 	// have been written out.
 	MaxDocument = 4 << 20
-	maxDepth    = 64
-	maxNodes    = 200_000
+	// MaxYAML is the size of a YAML file in bytes: reading it costs some ten
+	// times as much as reading JSON.
+	MaxYAML  = 1 << 20
+	maxDepth = 64
+	maxNodes = 200_000
 )
 
 type nodeKind uint8
@@ -134,6 +137,9 @@ func parse(data []byte, asYAML bool) ([]*node, Faults) {
 	trimmed := bytes.TrimSpace(data)
 	if len(trimmed) == 0 {
 		return nil, Faults{{Message: "the document is empty"}}
+	}
+	if (asYAML || trimmed[0] != '{' && trimmed[0] != '[') && len(data) > MaxYAML {
+		return nil, Faults{{Message: fmt.Sprintf("%d bytes are too many: a YAML file may have %d at most; split it, or write JSON, which may have %d", len(data), MaxYAML, MaxDocument)}}
 	}
 	if asYAML || trimmed[0] != '{' && trimmed[0] != '[' {
 		return parseYAML(data)

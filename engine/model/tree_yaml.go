@@ -87,8 +87,8 @@ func (r *yamlReader) node(y *yaml.Node, depth int) *node {
 	case depth > maxDepth:
 		r.stop(y.Line, "nested deeper than %d levels (an alias that contains itself?)", maxDepth)
 		return n
-	case r.nodes > maxNodes || r.bytes > MaxDocument:
-		r.stop(y.Line, "too much once the aliases are written out: at most %d values and %d bytes", maxNodes, MaxDocument)
+	case r.nodes > maxNodes || r.bytes > MaxYAML*4:
+		r.stop(y.Line, "too much once the aliases are written out: at most %d values and %d bytes", maxNodes, MaxYAML*4)
 		return n
 	}
 	switch y.Kind {
