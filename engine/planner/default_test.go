@@ -42,6 +42,8 @@ func TestDefaultPlans(t *testing.T) {
 		{"grow onto a stopped service that it reconfigures", Input{Operation: OpGrow, Services: web, PlannedNodes: []string{"n2"}, Nodes: nodes("n1:db=STOP", "-n2:app"),
 			Reconfigure: map[string][]string{"n1": {"db"}}}, []string{
 			"n1/CONFIGURE/db n2/CREATE", "n1/START/db n2/CONFIRM", "n2/BOOTSTRAP", "n2/INSTALL/app", "n2/CONFIGURE/app", "n2/START/app"}},
+		{"grow again with other values", Input{Operation: OpGrow, Services: web, PlannedNodes: []string{"n2"}, Nodes: nodes("n1:db=START", "n2:app=CONFIGURE"),
+			Reconfigure: map[string][]string{"n2": {"app"}}}, []string{"n2/CONFIGURE/app", "n2/START/app"}},
 		{"shrink", Input{Operation: OpShrink, Services: web, PlannedNodes: []string{"n3"}, Nodes: nodes("n1:db=START", "n2:lb=STOP", "n3:app=START"),
 			Reconfigure: map[string][]string{"n2": {"lb"}, "n3": {"app"}}}, []string{
 			"n3/STOP/app", "n3/REMOVE/app", "n3/DELETE", "n2/CONFIGURE/lb"}},
@@ -55,6 +57,8 @@ func TestDefaultPlans(t *testing.T) {
 		{"remove services", Input{Operation: OpRemoveServices, Services: web, PlannedServices: []string{"app", "lb"}, Nodes: nodes("n1:db=START,app=START,lb=START"),
 			Reconfigure: map[string][]string{"n1": {"db", "app"}}}, []string{
 			"n1/STOP/lb", "n1/STOP/app", "n1/REMOVE/app", "n1/STOP/db", "n1/CONFIGURE/db", "n1/START/db"}},
+		{"remove a service that has nothing to remove", Input{Operation: OpRemoveServices, Services: web, PlannedServices: []string{"lb"}, Nodes: nodes("n1:lb=STOP"),
+			Reconfigure: map[string][]string{"n1": {"lb"}}}, nil},
 		{"start widens over what is needed", Input{Operation: model.OpStart, Services: web, PlannedServices: []string{"lb"}, Nodes: nodes("n1:db=STOP,app=START,lb=STOP", "n2:app=STOP")}, []string{
 			"n1/START/db", "n2/START/app", "n1/START/lb"}},
 		{"start passes what runs", Input{Operation: model.OpStart, Services: web, Nodes: nodes("n1:db=STOP,app=START,lb=STOP")}, []string{"n1/START/db", "n1/START/lb"}},
