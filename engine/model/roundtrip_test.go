@@ -30,7 +30,7 @@ func fill(t *rapid.T, v reflect.Value, depth int) {
 	case reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, "bool"))
 	case reflect.Int:
-		v.SetInt(0) // the version, which is not written
+		v.SetInt(rapid.Int64Range(0, 1<<53).Draw(t, "int"))
 	case reflect.Int64:
 		v.SetInt(rapid.Int64Range(0, 1<<62).Draw(t, "int64"))
 	case reflect.Float64:
