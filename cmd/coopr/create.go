@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// running are the flags of every command that starts an operation.
+type running struct {
+	dryRun, detach bool
+	question       string // asked where it cannot be undone
+}
+
+func (r *running) flags(a *app, cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
+	cmd.Flags().BoolVarP(&r.detach, "detach", "d", false, "do not wait for the end")
+	a.outputFlag(cmd, asTable, asJSON, asYAML)
+}
+
+func (a *app) clusterCreateCmd() *cobra.Command {
+	var r running
+	var req model.CreateCluster
+	var nodes int
+	var file, lease string
+	var set, fields []string
+	cmd := &cobra.Command{
+		Use: "create NAME --template TEMPLATE --nodes N", Short: "Create a cluster", Args: args("NAME"),
+		Long: `Create a cluster of a template.
+
+First the plan is shown: which nodes there will be, what runs on them, in which
+stages, at what cost. Then the work is followed until it ends; Ctrl-C leaves it
+running.`,
+		Example: `  coopr cluster create shop --template shop --nodes 3
+  coopr cluster create shop -t shop -n 3 --dry-run
+  coopr cluster create shop -t shop -n 5 --set nginx.workers=8 --yes --detach`,
+	}
+	f := cmd.Flags()
+	f.StringVarP(&req.ClusterTemplate, "template", "t", "", "cluster template (required)")
+	f.IntVarP(&nodes, "nodes", "n", 0, "number of nodes (required)")
+	f.StringVar(&req.Description, "description", "", "what the cluster is for")
+	f.StringVar(&req.Provider, "provider", "", "provider, else the template's")
+	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes, else as the template says")
+	f.StringVar(&req.ImageType, "image", "", "image type of all nodes, else as the template says")
+	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas, else the template's")
+	f.StringVar(&file, "config", "", "file with configuration, JSON or YAML, merged over the template's")
+	f.StringArrayVar(&set, "set", nil, "one value of configuration, as path.to.key=value; may be repeated")
+	f.StringArrayVar(&fields, "provider-field", nil, "a field that the provider asks users for, as name=value; may be repeated")
+	f.StringVar(&lease, "lease", "", "how long the cluster may live, such as 2h or 3d; 0 for ever; else the template's")
+	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes, else the template's")
+	f.StringVar(&req.OnFailure, "on-failure", "", "what happens when a task fails for good: delete (the usual), pause or leave")
+	r.flags(a, cmd)
+	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider, "hardware": model.KindHardwareType, "image": model.KindImageType} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
+			return a.completeDefinitions(kind)(cmd, nil, start)
+		})
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, flag := range []string{"template", "nodes"} {
+			if !cmd.Flags().Changed(flag) {
+				return usage(cmd, "--%s is missing", flag)
+			}
+		}
+		req.Name, req.NumMachines = args[0], model.Int(nodes)
+		var err error
+		if req.Config, err = a.configOf(cmd, file, set); err != nil {
+			return err
+		}
+		for _, f := range fields {
+			name, value, ok := strings.Cut(f, "=")
+			if !ok || name == "" {
+				return usage(cmd, "--provider-field %q: write name=value", f)
+			}
+			if req.ProviderFields == nil {
+				req.ProviderFields = map[string]any{}
+			}
+			req.ProviderFields[name] = value
+		}
+		if lease != "" {
+			ms, err := model.ParseMillis(lease)
+			if err != nil {
+				return usage(cmd, "--lease: %v", err)
+			}
+			req.InitialLeaseDuration = &ms
+		}
+		if faults := req.Check(); len(faults) > 0 {
+			return faults
+		}
+		return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.launch(cmd, c, &r, func(ctx context.Context, dry bool) (api.StartedBody, error) {
+				st, _, err := c.CreateCluster(ctx, req, dry)
+				return st, err
+			}, fmt.Sprintf("Create cluster %s?", req.Name), fmt.Sprintf("Cluster %s of template %s, %s", req.Name, req.ClusterTemplate, count(nodes, "node")))
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// operate starts an operation on a cluster and follows it.
+func (a *app) operate(cmd *cobra.Command, cluster string, op api.Operate, r *running) error {
+	return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.launch(cmd, c, r, func(ctx context.Context, dry bool) (api.StartedBody, error) {
+			op.DryRun = dry
+			st, _, err := c.Operate(ctx, cluster, op)
+			return st, err
+		}, "", fmt.Sprintf("%s cluster %s", strings.ToUpper(string(op.Type)[:1])+string(op.Type)[1:], cluster))
+	})(cmd, nil)
+}
+
+// launch shows the plan, asks, starts and follows. confirm is asked on a
+// terminal; r.question even needs --yes where there is none.
+func (a *app) launch(cmd *cobra.Command, c *client.Client, r *running, start func(context.Context, bool) (api.StartedBody, error), confirm, title string) error {
+	ctx := cmd.Context()
+	asks := !a.yes && a.inTerminal && a.outTerminal && (confirm != "" || r.question != "")
+	if r.question != "" && !r.dryRun && !a.yes && !asks {
+		return a.confirm(cmd, r.question)
+	}
+	if r.dryRun || confirm != "" || asks {
+		st, err := start(ctx, true)
+		if err != nil {
+			return err
+		}
+		if r.dryRun && a.structured() {
+			return a.print(st)
+		}
+		if !a.structured() {
+			a.preview(title, st)
+		}
+		if r.dryRun {
+			fmt.Fprintln(a.out, "Nothing is done: this was a dry run.")
+			return nil
+		}
+	}
+	if asks {
+		question := r.question
+		if question == "" {
+			question = confirm
+		}
+		if err := a.ask(question); err != nil {
+			return err
+		}
+	}
+	st, err := start(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, w := range st.Warnings {
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
+	}
+	if st.Operation == nil {
+		if a.structured() {
+			return a.print(st)
+		}
+		fmt.Fprintln(a.out, "There was nothing to do.")
+		return nil
+	}
+	if r.detach {
+		if a.structured() {
+			return a.print(st)
+		}
+		fmt.Fprintf(a.out, "Operation %s is started. Watch it: coopr operation watch %s\n", st.Operation.ID, st.Operation.ID)
+		return nil
+	}
+	return a.follow(ctx, c, st.Operation.ID)
+}
+
+// configOf reads configuration from a file and --set, the latter on top.
+func (a *app) configOf(cmd *cobra.Command, file string, set []string) (map[string]any, error) {
+	var config map[string]any
+	if file != "" {
+		data, err := a.readFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := model.DecodeStrict(data, &config); err != nil {
+			return nil, inFile(err, file)
+		}
+		if config == nil {
+			config = map[string]any{}
+		}
+	}
+	for _, s := range set {
+		path, value, ok := strings.Cut(s, "=")
+		keys := strings.Split(path, ".")
+		if !ok || slices.Contains(keys, "") {
+			return nil, usage(cmd, "--set %q: write path.to.key=value", s)
+		}
+		// The value is YAML, so that 8 is a number and [a, b] a list.
+		var v any
+		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
+			v = value
+		}
+		if config == nil {
+			config = map[string]any{}
+		}
+		at := config
+		for _, k := range keys[:len(keys)-1] {
+			next, ok := at[k].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[k] = next
+			}
+			at = next
+		}
+		at[keys[len(keys)-1]] = v
+	}
+	return config, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// The exit codes, the same for every command.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitUnreachable = 5
+	exitInterrupted = 130 // as shells have it
+)
+
+var (
+	errDeclined = errors.New("not done")
+	// errReported is a failure whose story has been told already.
+	errReported = errors.New("failed")
+	// errLeft is a Ctrl-C that was answered with how to come back.
+	errLeft = errors.New("left")
+)
+
+// usageError is a command that was not written as it must be.
+type usageError struct {
+	cmd  *cobra.Command
+	text string
+}
+
+func (u *usageError) Error() string { return u.text }
+
+func usage(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{cmd, fmt.Sprintf(format, args...)}
+}
+
+// exit tells what went wrong, and gives the code to end with.
+func (a *app) exit(cmd *cobra.Command, err error) int {
+	var u *usageError
+	var faults model.Faults
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.Is(err, errLeft):
+		return exitInterrupted
+	case errors.Is(err, errDeclined):
+		fmt.Fprintln(a.err, "Nothing is done.")
+		return exitFailed
+	case errors.As(err, &u):
+		a.complain(u.text)
+		fmt.Fprintf(a.err, "Try: %s --help\n", u.cmd.CommandPath())
+		return exitUsage
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, client.ErrUnreachable):
+		a.complain(err.Error())
+		fmt.Fprintln(a.err, "Check that an agent runs there, or name another with --addr.")
+		return exitUnreachable
+	case errors.As(err, &faults):
+		for _, f := range faults {
+			fmt.Fprintln(a.err, f.Error())
+		}
+		a.complain(fmt.Sprintf("%s: nothing is done", count(len(faults), "fault")))
+		return exitFailed
+	}
+	a.complain(err.Error())
+	switch {
+	case errors.Is(err, client.ErrUnauthorized):
+		fmt.Fprintln(a.err, "Give a token with --token or COOPR_TOKEN.")
+	case errors.Is(err, client.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, client.ErrConflict):
+		return exitConflict
+	case cmd == nil, cmd.Parent() == nil && strings.HasPrefix(err.Error(), "unknown"):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (a *app) complain(text string) {
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, red, "error:"), text)
+}
+
+// count gives "1 fault", "2 faults".
+func count(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+func (a *app) importCmd() *cobra.Command {
+	var check bool
+	cmd := &cobra.Command{
+		Use: "import DIR|FILE…", Short: "Write all definitions in files and folders at once",
+		Long: `Write all definitions in the given files and folders, all or none.
+
+JSON and YAML are read; a file may hold one definition, several, or an export.
+What a file defines is told by its folder (services/, clustertemplates/, …), by
+a key "kind", or by its other keys. Definitions that are not in the files stay
+as they are.`,
+		Example: "  coopr import examples/\n  coopr import shop.yaml services/\n  coopr export | coopr --tenant other import -",
+		Args:    args("DIR|FILE…"),
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "only read the files and say what is wrong with them")
+	a.outputFlag(cmd, asTable, asJSON, asYAML)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		if err := a.checkOutput(cmd); err != nil {
+			return err
+		}
+		defs, faults, err := a.gather(names)
+		if err != nil {
+			return err
+		}
+		var kept []model.Definition
+		for _, d := range defs {
+			if ok, why := d.Imports(); !ok {
+				fmt.Fprintf(a.err, "%s: left out: %s\n", d.Source, why)
+				continue
+			}
+			kept = append(kept, d)
+		}
+		if len(kept) == 0 && len(faults) == 0 {
+			return fmt.Errorf("there is no definition in %s: files of definitions end in .json, .yaml or .yml", strings.Join(names, ", "))
+		}
+		found, warnings := model.Lint(kept, nil)
+		// The state is asked about what the files refer to, so that only what
+		// is wrong in the files themselves is said here.
+		faults = append(faults, named(found, kept)...)
+		if len(faults) > 0 {
+			return faults
+		}
+		if check {
+			for _, w := range named(warnings, kept) {
+				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
+			}
+			fmt.Fprintf(a.out, "%s, nothing wrong.\n", count(len(kept), "definition"))
+			return nil
+		}
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		body := map[model.Kind][]json.RawMessage{}
+		for _, d := range kept {
+			raw, err := model.Encode(d)
+			if err != nil {
+				return err
+			}
+			body[d.Kind] = append(body[d.Kind], raw)
+		}
+		done, _, err := c.Import(cmd.Context(), body)
+		if err != nil {
+			var problem *client.Error
+			if errors.As(err, &problem) {
+				problem.Faults = named(problem.Faults, kept)
+			}
+			return err
+		}
+		for _, w := range named(done.Warnings, kept) {
+			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
+		}
+		if a.structured() {
+			return a.print(done)
+		}
+		t := table{head: []string{"KIND", "WRITTEN"}}
+		for _, kind := range model.Kinds {
+			n := 0
+			for _, ref := range done.Written {
+				if ref.Kind == kind {
+					n++
+				}
+			}
+			if n > 0 {
+				t.row(string(kind), fmt.Sprint(n))
+			}
+		}
+		a.show(t)
+		return nil
+	}
+	return cmd
+}
+
+// named adds to the subject of each fault the file that it is in.
+func named(faults model.Faults, defs []model.Definition) model.Faults {
+	files := map[string]string{}
+	for _, d := range defs {
+		files[d.ID()] = d.Source
+	}
+	for _, f := range faults {
+		if file := files[f.Subject]; file != "" {
+			f.Subject = file + " (" + f.Subject + ")"
+		}
+	}
+	return faults
+}
+
+// gather reads definitions out of files and folders; every fault of every
+// file is given.
+func (a *app) gather(names []string) (defs []model.Definition, faults model.Faults, err error) {
+	var files []string
+	for _, name := range names {
+		if name == "-" {
+			files = append(files, name)
+			continue
+		}
+		info, err := os.Stat(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, name)
+			continue
+		}
+		err = filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != name {
+				return filepath.SkipDir
+			}
+			if !d.IsDir() && slices.Contains([]string{".json", ".yaml", ".yml"}, strings.ToLower(filepath.Ext(path))) {
+				files = append(files, path)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, file := range files {
+		data, err := a.readFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		name := file
+		if name == "-" {
+			name = "standard input"
+		}
+		got, err := model.Classify(name, data)
+		var bad model.Faults
+		if err != nil && !errors.As(err, &bad) {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		defs, faults = append(defs, got...), append(faults, bad...)
+	}
+	return defs, faults, nil
+}
+
+// inFile names the file that faults are in.
+func inFile(err error, file string) error {
+	var faults model.Faults
+	if !errors.As(err, &faults) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, f := range faults {
+		if f.Subject == "" {
+			f.Subject = file
+		}
+	}
+	return faults
+}
+
+func (a *app) exportCmd() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "export", Short: "Show all definitions, or write each into a file", Args: args(),
+		Long:    "Show all definitions of the tenant in a form that import reads. Secrets of\nproviders are given to admins only: keep the output where secrets are kept.",
+		Example: "  coopr export > definitions.yaml\n  coopr export --dir definitions/",
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "write one file for each definition into this folder")
+	a.outputFlag(cmd, asYAML, asJSON)
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+		all, _, err := c.Export(ctx, client.Read{})
+		if err != nil {
+			return err
+		}
+		if dir == "" {
+			return a.print(all)
+		}
+		raw, err := json.Marshal(all)
+		if err != nil {
+			return err
+		}
+		var kinds map[string][]json.RawMessage
+		if err := json.Unmarshal(raw, &kinds); err != nil {
+			return err
+		}
+		n := 0
+		for kind, defs := range kinds {
+			folder := filepath.Join(dir, kind)
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				return err
+			}
+			for _, d := range defs {
+				var base model.Base
+				if err := json.Unmarshal(d, &base); err != nil {
+					return err
+				}
+				if why := model.CheckName(base.Name); why != "" {
+					return fmt.Errorf("%s name %s", kind, why)
+				}
+				// Providers may have passwords.
+				f, err := os.OpenFile(filepath.Join(folder, base.Name+"."+a.output), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(encode(f, a.output, d), f.Close()); err != nil {
+					return err
+				}
+				n++
+			}
+		}
+		fmt.Fprintf(a.out, "%s in %s.\n", count(n, "definition"), dir)
+		return nil
+	})
+	return cmd
+}
+
+func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, 64<<20)) }

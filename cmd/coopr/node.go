@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+func (a *app) nodeCmd() *cobra.Command {
+	var cluster string
+	var page client.Page
+	list := listCmd(a, listing[model.Node]{
+		use: "list", short: "List nodes", example: "  coopr node list --cluster shop -o wide",
+		empty: "There are no nodes.",
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Node, client.Meta, error) {
+			return c.Nodes(ctx, cluster, page, read)
+		},
+		rows: nodeTable,
+	})
+	list.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
+	_ = list.RegisterFlagCompletionFunc("cluster", func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
+		return a.completeClusters()(cmd, nil, start)
+	})
+	pageFlags(list, &page)
+
+	get := &cobra.Command{Use: "get ID", Short: "Show everything about a node", Args: args("ID"), Example: "  coopr node get 00000001-1000"}
+	a.outputFlag(get, asYAML, asJSON)
+	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		n, _, err := c.Node(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		return a.print(n)
+	})
+	return group("node", "Look at nodes", list, get)
+}
+
+func nodeTable(items []model.Node) table {
+	t := table{head: []string{"ID", "HOSTNAME", "ADDRESS", "HARDWARE", "IMAGE", "SERVICES", "STATES", "CLUSTER"}, wide: 2}
+	for _, n := range items {
+		states := make([]string, 0, len(n.States))
+		for service, state := range n.States {
+			states = append(states, service+"="+state)
+		}
+		sort.Strings(states)
+		t.row(n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, clip(strings.Join(n.Services, ","), 60), strings.Join(states, ","), n.Cluster)
+	}
+	return t
+}
+
+// address gives the address by which a node is reached from outside.
+func address(n model.Node) string {
+	if ip := n.IPAddresses["access_v4"]; ip != "" {
+		return ip
+	}
+	kinds := make([]string, 0, len(n.IPAddresses))
+	for kind := range n.IPAddresses {
+		kinds = append(kinds, kind)
+	}
+	sort.Strings(kinds)
+	for _, kind := range kinds {
+		return fmt.Sprint(n.IPAddresses[kind])
+	}
+	return ""
+}
+
+// since gives the time between two moments in Unix milliseconds.
+func (a *app) since(from, to int64) time.Duration { return time.Duration(to-from) * time.Millisecond }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// preview shows what an operation will do before it does it.
+func (a *app) preview(title string, st api.StartedBody) {
+	p := st.Preview
+	fmt.Fprintf(a.out, "%s\n\n", a.paint(a.out, bold, title))
+	if len(p.Layout) > 0 {
+		t := table{head: []string{"NODES", "HARDWARE", "IMAGE", "SERVICES"}}
+		for _, g := range p.Layout {
+			t.row(strconv.Itoa(g.Count), g.HardwareType, g.ImageType, strings.Join(g.Services, ", "))
+		}
+		a.show(t)
+		fmt.Fprintln(a.out)
+	}
+	if len(p.Stages) > 0 {
+		t := table{head: []string{"STAGE", "TASKS", "WHAT"}}
+		for i, stage := range p.Stages {
+			names := make([]string, 0, len(stage))
+			total := 0
+			for name, n := range stage {
+				names = append(names, name)
+				total += n
+			}
+			sort.Strings(names)
+			for j, name := range names {
+				if n := stage[name]; n > 1 {
+					names[j] = fmt.Sprintf("%s ×%d", name, n)
+				}
+			}
+			t.row(strconv.Itoa(i+1), strconv.Itoa(total), strings.Join(names, ", "))
+		}
+		a.show(t)
+		fmt.Fprintln(a.out)
+	}
+	fmt.Fprintf(a.out, "%s in %s", count(p.Tasks, "task"), count(len(p.Stages), "stage"))
+	if p.Cost != nil {
+		fmt.Fprintf(a.out, ", %s an hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
+	}
+	fmt.Fprintln(a.out, ".")
+	for _, s := range p.Tight {
+		fmt.Fprintf(a.out, "No room left: %s\n", s)
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintf(a.out, "%s %s\n", a.paint(a.out, yellow, "warning:"), w)
+	}
+}
