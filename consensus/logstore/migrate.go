@@ -47,10 +47,9 @@ func Migrate(ctx context.Context, dir string, to Kind, o Options) (err error) {
 		return fmt.Errorf("migrate %s to %s: %w; nothing has been changed", dir, to, errors.Join(err, os.RemoveAll(work)))
 	}
 	oldName, newName := logName(from), logName(to)
-	// A crash between the two renames leaves no log under either name: the old
-	// one is then still there as .old, and starting finds a directory without a
-	// log but with the lock and snapshots. Renaming the new one first would
-	// leave two logs, which Open refuses to choose from; that is the safer half.
+	// In this order a crash between the two leaves two logs, which Open refuses
+	// to choose from. The other order would leave none, which looks like a new
+	// member.
 	if err := os.Rename(filepath.Join(work, newName), filepath.Join(dir, newName)); err != nil {
 		return fmt.Errorf("put the new log in place: %w", err)
 	}

@@ -1,0 +1,285 @@
+package logstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/logstore/faulty"
+)
+
+var onDisk = []logstore.Kind{logstore.BoltDB, logstore.WAL}
+
+func open(t testing.TB, dir string, kind logstore.Kind, o logstore.Options) *logstore.Stores {
+	t.Helper()
+	s, err := logstore.Open(dir, kind, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func shut(t testing.TB, s *logstore.Stores) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func fill(t testing.TB, s *logstore.Stores) {
+	t.Helper()
+	if err := errors.Join(
+		s.Log.StoreLogs(entries(1, 20, 3)),
+		s.Log.DeleteRange(1, 4),
+		s.Stable.SetUint64([]byte("CurrentTerm"), 3),
+		s.Stable.SetUint64([]byte("LastVoteTerm"), 3),
+		s.Stable.Set([]byte("LastVoteCand"), []byte("me")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	sink, err := s.Snapshots.Create(1, 4, 3, raft.Configuration{}, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sink.Write([]byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkFilled(t testing.TB, s *logstore.Stores) {
+	t.Helper()
+	first, _ := s.Log.FirstIndex()
+	if got := last(t, s.Log); first != 5 || got != 20 {
+		t.Fatalf("log from %d to %d", first, got)
+	}
+	for i := uint64(5); i <= 20; i++ {
+		var l raft.Log
+		if err := s.Log.GetLog(i, &l); err != nil || l.Index != i || l.Term != 3 || string(l.Data) != fmt.Sprint(3, "/", i) {
+			t.Fatalf("entry %d: %+v, %v", i, l, err)
+		}
+	}
+	if v, err := s.Stable.GetUint64([]byte("CurrentTerm")); v != 3 || err != nil {
+		t.Fatalf("term %d, %v", v, err)
+	}
+	if v, err := s.Stable.Get([]byte("LastVoteCand")); string(v) != "me" || err != nil {
+		t.Fatalf("vote %q, %v", v, err)
+	}
+	list, err := s.Snapshots.List()
+	if err != nil || len(list) != 1 || list[0].Index != 4 {
+		t.Fatalf("snapshots %v, %v", list, err)
+	}
+	if has, err := s.HasState(); !has || err != nil {
+		t.Fatalf("state: %v, %v", has, err)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, kind, logstore.Options{})
+			if has, err := s.HasState(); has || err != nil {
+				t.Fatalf("new stores with state: %v, %v", has, err)
+			}
+			fill(t, s)
+			checkFilled(t, s)
+			shut(t, s)
+			shut(t, s) // twice is fine
+			<-s.Closed()
+			if k, err := logstore.Detect(dir); k != kind || err != nil {
+				t.Fatalf("detected %q, %v", k, err)
+			}
+			s = open(t, dir, kind, logstore.Options{})
+			checkFilled(t, s)
+			shut(t, s)
+		})
+	}
+}
+
+func TestMonotonicThroughTheGuard(t *testing.T) {
+	for kind, want := range map[logstore.Kind]bool{logstore.BoltDB: false, logstore.WAL: true, logstore.Memory: false} {
+		disk := &faulty.Disk{}
+		s := open(t, t.TempDir(), kind, logstore.Options{Wrap: disk.Wrap})
+		m, ok := s.Log.(raft.MonotonicLogStore)
+		if !ok || m.IsMonotonic() != want {
+			t.Errorf("%s: monotonic %v, want %v", kind, ok && m.IsMonotonic(), want)
+		}
+		shut(t, s)
+	}
+}
+
+// TestLateAppendOnRealStores: raft-wal refuses an entry that does not follow its
+// last, so an append that landed late and stayed would end the member for good.
+func TestLateAppendOnRealStores(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			disk := &faulty.Disk{}
+			s := open(t, t.TempDir(), kind, logstore.Options{Wrap: disk.Wrap, Deadline: 20 * time.Millisecond, MaxFailures: 1 << 20})
+			defer shut(t, s)
+			until := func(what string, err func() error) {
+				t.Helper()
+				end := time.Now().Add(20 * time.Second)
+				for e := err(); e != nil; e = err() {
+					if time.Now().After(end) {
+						t.Fatalf("%s: %v", what, e)
+					}
+					<-time.After(time.Millisecond)
+				}
+			}
+			until("first entries", func() error { return s.Log.StoreLogs(entries(1, 3, 1)) })
+			disk.Hang()
+			if err := s.Log.StoreLogs(entries(4, 9, 1)); !errors.Is(err, logstore.ErrStuck) {
+				t.Fatal(err)
+			}
+			disk.Heal()
+			until("the guard to settle", s.Guard().Err)
+			if got := last(t, s.Log); got != 3 {
+				t.Fatalf("the log ends at %d", got)
+			}
+			until("other entries in their place", func() error { return s.Log.StoreLogs(entries(4, 5, 2)) })
+			var l raft.Log
+			if err := s.Log.GetLog(4, &l); err != nil || l.Term != 2 {
+				t.Fatalf("%+v, %v", l, err)
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, kind, logstore.Options{})
+			if _, err := logstore.Open(dir, kind, logstore.Options{}); !errors.Is(err, logstore.ErrInUse) {
+				t.Errorf("opened twice: %v", err)
+			}
+			if err := logstore.Migrate(context.Background(), dir, other(kind), logstore.Options{}); !errors.Is(err, logstore.ErrInUse) {
+				t.Errorf("migrated while open: %v", err)
+			}
+			fill(t, s)
+			shut(t, s)
+			if _, err := logstore.Open(dir, other(kind), logstore.Options{}); !errors.Is(err, logstore.ErrOtherKind) {
+				t.Errorf("opened as another kind: %v", err)
+			}
+		})
+	}
+	if _, err := logstore.Open("", logstore.BoltDB, logstore.Options{}); err == nil {
+		t.Error("opened nowhere")
+	}
+	if _, err := logstore.Open(t.TempDir(), "punchcards", logstore.Options{}); err == nil {
+		t.Error("opened punchcards")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := logstore.Open(file, logstore.BoltDB, logstore.Options{}); err == nil {
+		t.Error("opened a file as a directory")
+	}
+}
+
+func other(k logstore.Kind) logstore.Kind {
+	if k == logstore.WAL {
+		return logstore.BoltDB
+	}
+	return logstore.WAL
+}
+
+func TestMigrateThereAndBack(t *testing.T) {
+	for _, kind := range onDisk {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, kind, logstore.Options{})
+			fill(t, s)
+			shut(t, s)
+			for _, to := range []logstore.Kind{other(kind), kind} {
+				// What a broken-off attempt leaves must not disturb.
+				if err := os.MkdirAll(filepath.Join(dir, "migrate.tmp", "wal"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := logstore.Migrate(context.Background(), dir, to, logstore.Options{}); err != nil {
+					t.Fatal(err)
+				}
+				s := open(t, dir, to, logstore.Options{})
+				checkFilled(t, s)
+				shut(t, s)
+				// Make way for the way back.
+				for _, old := range []string{"raft.db.old", "wal.old"} {
+					if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := logstore.Migrate(context.Background(), dir, kind, logstore.Options{}); err == nil {
+				t.Error("migrated to what it is")
+			}
+			if err := logstore.Migrate(context.Background(), dir, logstore.Memory, logstore.Options{}); err == nil {
+				t.Error("migrated to memory")
+			}
+			if err := logstore.Migrate(context.Background(), t.TempDir(), kind, logstore.Options{}); err == nil {
+				t.Error("migrated nothing")
+			}
+		})
+	}
+}
+
+func TestTwoLogsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "wal"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []string{"raft.db", "wal/wal-meta.db"} {
+		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := logstore.Open(dir, logstore.BoltDB, logstore.Options{}); !errors.Is(err, logstore.ErrOtherKind) {
+		t.Fatal(err)
+	}
+}
+
+func TestGarbageIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "raft.db"), bytes.Repeat([]byte("garbage "), 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := logstore.Open(dir, logstore.BoltDB, logstore.Options{}); err == nil {
+		t.Fatal("opened garbage")
+	}
+	// And the lock was given back.
+	if err := os.Remove(filepath.Join(dir, "raft.db")); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, open(t, dir, logstore.BoltDB, logstore.Options{}))
+}
+
+func TestParseKind(t *testing.T) {
+	for in, want := range map[string]logstore.Kind{"": logstore.BoltDB, "BoltDB": logstore.BoltDB, " wal ": logstore.WAL, "memory": logstore.Memory} {
+		if got, err := logstore.ParseKind(in); got != want || err != nil {
+			t.Errorf("%q: %q, %v", in, got, err)
+		}
+	}
+	if _, err := logstore.ParseKind("tape"); err == nil {
+		t.Error("tape is known")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	if err := logstore.Probe(context.Background(), t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if err := logstore.Probe(context.Background(), filepath.Join(t.TempDir(), "missing")); err == nil {
+		t.Error("a missing directory takes writes")
+	}
+}
