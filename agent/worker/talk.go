@@ -15,6 +15,9 @@ import (
 func (w *Worker) talk(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	w.mu.Lock()
+	w.hangUp = cancel
+	w.mu.Unlock()
 	stream, err := w.cfg.Connect(ctx)
 	if err != nil {
 		return err

@@ -60,6 +60,7 @@ type Worker struct {
 	drained chan struct{} // closed when a leaving worker holds nothing
 	running sync.WaitGroup
 	base    context.Context
+	hangUp  func() // ends the open session
 }
 
 // New makes a worker, with what its journal holds.
@@ -333,4 +334,25 @@ func (w *Worker) settle(verdicts []*pb.Verdict) {
 		w.cfg.Logger.Warn("the journal keeps what is settled", "error", err)
 	}
 	w.checkDrained()
+}
+
+// Holds says whether an attempt is at work here; fence 0 means any.
+func (w *Worker) Holds(task string, fence uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, a := range w.held {
+		if k.Task == task && (fence == 0 || k.Fence == fence) && a.result == nil && !a.lost {
+			return true
+		}
+	}
+	return false
+}
+
+// Reconnect ends the session, so that the next one says hello anew.
+func (w *Worker) Reconnect() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hangUp != nil {
+		w.hangUp()
+	}
 }

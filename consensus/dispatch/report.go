@@ -8,6 +8,11 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
+// ReportSoon is Report that does not wait for the commit.
+func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
+	d.post(func() { d.async(func(ctx context.Context) { d.Report(ctx, session, results) }) })
+}
+
 // Report commits what became of leased tasks and confirms it to the worker,
 // which may forget it then. Results that the state refuses are confirmed too:
 // they will never be accepted. It blocks until the commit.

@@ -36,7 +36,7 @@ func (s *session) free() int {
 func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn) error {
 	agent := model.Agent{
 		ID: h.Agent, Name: h.Name, PeerAddr: h.PeerAddr, APIAddr: h.ApiAddr, Build: h.Build, FeatureLevel: h.FeatureLevel,
-		Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
+		Incarnation: h.Incarnation, GossipAddr: h.GossipAddr, Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
 	for _, b := range h.Plugins {
@@ -196,11 +196,11 @@ func (d *Dispatcher) Live() map[string]int {
 	}
 }
 
-// Tell sends a message to every worker.
-func (d *Dispatcher) Tell(m *pb.LeaderMessage) {
+// Tell sends the list of record to every worker.
+func (d *Dispatcher) Tell(records []byte) {
 	d.post(func() {
 		for _, s := range d.sessions {
-			d.send(s, m)
+			d.send(s, &pb.LeaderMessage{Records: records})
 		}
 	})
 }

@@ -57,6 +57,17 @@ type Machine struct {
 	watchers []func(Batch)
 	halted   atomic.Pointer[haltError]
 	onHalt   func(error)
+	// nodes has, by cluster, the index at which one of its nodes changed last.
+	// It is not state: it lets readers keep what they made from a cluster's nodes.
+	nodes sync.Map
+}
+
+// NodesVersion changes whenever a node of the cluster does.
+func (m *Machine) NodesVersion(cluster string) uint64 {
+	if v, ok := m.nodes.Load(cluster); ok {
+		return v.(uint64)
+	}
+	return 0
 }
 
 type haltError struct{ err error }
@@ -146,6 +157,9 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	}
 	a.flush()
 	a.txn.Commit()
+	for _, c := range a.changed {
+		m.nodes.Store(c, a.batch.Index)
+	}
 	m.events.publish(a.batch.Index, a.groups)
 	m.tell(a.batch)
 	return out
@@ -160,6 +174,8 @@ type applier struct {
 	edits  map[string]*plan.Edit // plans under change, by operation
 	groups []group
 	batch  Batch
+	// changed are the clusters whose nodes changed.
+	changed []string
 }
 
 func (a *applier) entry(data []byte) any {
@@ -269,6 +285,9 @@ func (a *applier) change(c *pb.Command) Answer {
 func (a *applier) put(table string, row any) {
 	if err := a.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
+	}
+	if n, ok := row.(*model.Node); ok {
+		a.changed = append(a.changed, n.Cluster)
 	}
 }
 

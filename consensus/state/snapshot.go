@@ -142,6 +142,7 @@ func (m *Machine) Restore(in io.ReadCloser) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.db.Store(db)
+	m.nodes.Clear()
 	m.events.reset(index)
 	m.tell(Batch{Index: index, Restored: true, Agents: true})
 	return nil

@@ -15,8 +15,11 @@ import (
 // one moment of the cluster and its nodes, expands the configuration once, and
 // may be used by many goroutines at once.
 type Source struct {
+	// Dependent says that the inputs depend on the nodes' names and addresses:
+	// a change of any node asks for another Source.
+	Dependent bool
+
 	cluster *model.Cluster
-	nodes   map[string]*model.Node
 	refs    macro.References
 	raw     json.RawMessage // the configuration unexpanded, for hardware tasks
 	bound   *macro.Bound
@@ -27,10 +30,7 @@ type Source struct {
 
 // NewSource makes the source of a cluster's tasks.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
-	s := &Source{cluster: cl, nodes: make(map[string]*model.Node, len(nodes)), others: map[string]model.TaskNode{}}
-	for _, n := range nodes {
-		s.nodes[n.ID] = n
-	}
+	s := &Source{cluster: cl, others: map[string]model.TaskNode{}}
 	config := cl.Config
 	if config == nil {
 		config = map[string]any{}
@@ -44,6 +44,7 @@ func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
 		return s
 	}
 	s.refs = t.References()
+	s.Dependent = s.refs.Self || len(s.refs.Services) > 0
 	known := make([]macro.Node, len(nodes))
 	for i, n := range nodes {
 		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
@@ -108,18 +109,14 @@ func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service strin
 
 // Work makes what a task carries. It fails where the configuration cannot be
 // expanded as the nodes are now.
-func (s *Source) Work(operation, task, node string, action model.Action, service string) (*Work, error) {
-	n := s.nodes[node]
-	if n == nil {
-		return nil, fmt.Errorf("node %s is not in cluster %s any more", node, s.cluster.ID)
-	}
+func (s *Source) Work(operation, task string, n *model.Node, action model.Action, service string) (*Work, error) {
 	w := &Work{Timeout: timeouts[action]}
 	if w.Timeout == 0 {
 		w.Timeout = defaultTimeout
 	}
 	w.Plugin, w.Automator = Plugin(s.cluster, n, action, service)
 	in := model.TaskInput{
-		TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: node,
+		TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID,
 		Config: model.TaskConfig{
 			ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
 			HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,

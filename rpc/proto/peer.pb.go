@@ -325,7 +325,7 @@ type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Incarnation   string                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // new at every start of the process
+	Incarnation   uint64                 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // grows with every start of the process
 	Slots         uint32                 `protobuf:"varint,4,opt,name=slots,proto3" json:"slots,omitempty"`
 	Build         string                 `protobuf:"bytes,5,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel  uint32                 `protobuf:"varint,6,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
@@ -337,6 +337,8 @@ type Hello struct {
 	Held          []*Held                `protobuf:"bytes,12,rep,name=held,proto3" json:"held,omitempty"`
 	Session       string                 `protobuf:"bytes,13,opt,name=session,proto3" json:"session,omitempty"` // the session it had with an earlier leader
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	GossipAddr    string                 `protobuf:"bytes,17,opt,name=gossip_addr,json=gossipAddr,proto3" json:"gossip_addr,omitempty"`
+	Token         []byte                 `protobuf:"bytes,16,opt,name=token,proto3" json:"token,omitempty"`     // SHA-256 of the API token a dev agent printed; others send none
 	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"` // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -386,11 +388,11 @@ func (x *Hello) GetName() string {
 	return ""
 }
 
-func (x *Hello) GetIncarnation() string {
+func (x *Hello) GetIncarnation() uint64 {
 	if x != nil {
 		return x.Incarnation
 	}
-	return ""
+	return 0
 }
 
 func (x *Hello) GetSlots() uint32 {
@@ -468,6 +470,20 @@ func (x *Hello) GetEligible() bool {
 		return x.Eligible
 	}
 	return false
+}
+
+func (x *Hello) GetGossipAddr() string {
+	if x != nil {
+		return x.GossipAddr
+	}
+	return ""
+}
+
+func (x *Hello) GetToken() []byte {
+	if x != nil {
+		return x.Token
+	}
+	return nil
 }
 
 func (x *Hello) GetMachine() string {
@@ -983,11 +999,11 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\x99\x03\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xd0\x03\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
-	"\vincarnation\x18\x03 \x01(\tR\vincarnation\x12\x14\n" +
+	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12\x14\n" +
 	"\x05slots\x18\x04 \x01(\rR\x05slots\x12\x14\n" +
 	"\x05build\x18\x05 \x01(\tR\x05build\x12#\n" +
 	"\rfeature_level\x18\x06 \x01(\rR\ffeatureLevel\x12\x12\n" +
@@ -999,7 +1015,10 @@ const file_peer_proto_rawDesc = "" +
 	"\aplugins\x18\v \x03(\fR\aplugins\x12'\n" +
 	"\x04held\x18\f \x03(\v2\x13.coopr.peer.v1.HeldR\x04held\x12\x18\n" +
 	"\asession\x18\r \x01(\tR\asession\x12\x1a\n" +
-	"\beligible\x18\x0e \x01(\bR\beligible\x12\x18\n" +
+	"\beligible\x18\x0e \x01(\bR\beligible\x12\x1f\n" +
+	"\vgossip_addr\x18\x11 \x01(\tR\n" +
+	"gossipAddr\x12\x14\n" +
+	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
 	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +

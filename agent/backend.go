@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// backend is the agent as its API sees it.
+type backend struct{ *Agent }
+
+var _ api.Backend = (*backend)(nil)
+
+// Serves says whether this agent answers a request itself.
+func (b *backend) Serves(stale bool) bool {
+	if _, _, ok := b.leader(); ok {
+		return true
+	}
+	m := b.member.Load()
+	return stale && m != nil && m.Group.Member()
+}
+
+// LeaderTransport reaches the leader's API over the peer network.
+func (b *backend) LeaderTransport() api.Transport { return toLeader{b.Agent} }
+
+type toLeader struct{ a *Agent }
+
+// RoundTripToLeader sends one request to whoever leads.
+func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
+	find, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	id, addr, err := t.a.awaitLeader(find)
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("%w: %w", api.ErrNoLeader, err)
+	}
+	if id == t.a.id {
+		// We have just been elected: our own duties may not run yet.
+		return 0, nil, nil, fmt.Errorf("%w: this agent is becoming it", api.ErrNoLeader)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+uri, body)
+	if err != nil {
+		return 0, nil, nil, err
+	}
+	req.Header = header
+	res, err := t.a.forward.RoundTrip(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, nil, nil, ctx.Err()
+		}
+		return 0, nil, nil, fmt.Errorf("%w: agent %s at %s: %w", api.ErrNoLeader, id, addr, err)
+	}
+	return res.StatusCode, res.Header, res.Body, nil
+}
+
+// Authenticate says whose token it is.
+func (b *backend) Authenticate(_ context.Context, token string) (model.Caller, error) {
+	if b.token != "" && subtle.ConstantTimeCompare([]byte(token), []byte(b.token)) == 1 {
+		actor := "root"
+		if b.cfg.Dev {
+			actor = "dev"
+		}
+		return model.Caller{Tenant: FirstTenant, Actor: actor, Role: model.RoleSuperadmin}, nil
+	}
+	if m := b.member.Load(); m != nil && token != "" {
+		sum := sha256.Sum256([]byte(token))
+		if t, ok := m.Machine.View().TokenByHash(hex.EncodeToString(sum[:])); ok {
+			return model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}, nil
+		}
+	}
+	return model.Caller{}, api.ErrUnauthorized
+}
+
+// View reads the state.
+func (b *backend) View(ctx context.Context, c api.Consistency, after uint64) (api.View, error) {
+	m := b.member.Load()
+	if m == nil {
+		return nil, api.ErrNoLeader
+	}
+	if c != api.Stale {
+		if err := m.Fresh(ctx, c == api.Default); err != nil {
+			return nil, mapError(err)
+		}
+	}
+	if after > 0 {
+		m.Machine.WaitNewer(ctx, after)
+	}
+	return view{m.Machine.View()}, nil
+}
+
+// view adds what the API wants to see beyond the tables.
+type view struct{ *state.View }
+
+func (v view) Links(c *model.Cluster) []model.Link {
+	return operation.Links(c, v.Nodes(c.Tenant, c.ID))
+}
+
+// mapError gives the API's error for one of the house.
+func mapError(err error) error {
+	var faults model.Faults
+	var unsolvable *solver.Unsolvable
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &faults), errors.As(err, &unsolvable):
+		return err
+	case errors.Is(err, state.ErrNotFound):
+		return fmt.Errorf("%w: %w", api.ErrNotFound, err)
+	case errors.Is(err, state.ErrQuota):
+		return fmt.Errorf("%w: %w", api.ErrQuota, err)
+	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, operation.ErrState), errors.Is(err, state.ErrGone):
+		return fmt.Errorf("%w: %w", api.ErrConflict, err)
+	case errors.Is(err, raftgroup.ErrUnknownOutcome):
+		return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)
+	case errors.Is(err, raftgroup.ErrNotLeader), errors.Is(err, raftgroup.ErrShutdown):
+		return fmt.Errorf("%w: %w", api.ErrNoLeader, err)
+	}
+	return err
+}
+
+// Events gives the changes after an index.
+func (b *backend) Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
+	m := b.member.Load()
+	if m == nil {
+		return api.ErrNoLeader
+	}
+	// A member that is shut down gives no more events: its readers ask anew.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-m.Group.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return mapError(m.Machine.Follow(ctx, tenant, after, fn))
+}

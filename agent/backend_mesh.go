@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Members is this agent's view of the mesh.
+func (b *backend) Members() []api.Member {
+	voters := map[string]bool{}
+	leader := ""
+	if m := b.member.Load(); m != nil && m.Group.Member() {
+		for _, s := range m.Group.Servers() {
+			voters[s.ID] = s.Voter
+		}
+		leader, _ = m.Group.Leader()
+	}
+	var busy map[string]int
+	slots := map[string]int{}
+	if m, l, ok := b.leader(); ok {
+		busy = l.dispatcher.Live()
+		for _, a := range m.Machine.View().Agents() {
+			slots[a.ID] = a.Slots
+		}
+	}
+	var out []api.Member
+	for _, m := range b.mesh.Members() {
+		out = append(out, api.Member{
+			ID: m.ID, Name: m.Name, Status: m.Status.String(), PeerAddr: m.RPCAddr, APIAddr: m.APIAddr, Build: m.Build, Zone: m.Zone,
+			Voter: voters[m.ID], Leader: m.ID == leader, Eligible: m.Eligible, Slots: slots[m.ID], Busy: busy[m.ID],
+		})
+	}
+	return out
+}
+
+// Status tells how this agent is.
+func (b *backend) Status() api.AgentStatus {
+	out := api.AgentStatus{ID: b.id, Name: b.cfg.Name, Build: b.cfg.Build, Slots: b.cfg.Worker.Slots, Busy: b.worker.Busy(), Session: b.worker.Session()}
+	for _, m := range b.mesh.Members() {
+		out.Members++
+		if m.Alive() {
+			out.Alive++
+		}
+	}
+	m := b.member.Load()
+	if m == nil {
+		return out
+	}
+	st := m.Group.Stats()
+	out.Leader, out.IsLeader, out.Applied, out.Term = st.LeaderID, m.Group.IsLeader(), st.AppliedIndex, st.Term
+	if other, ok := b.mesh.Member(st.LeaderID); ok {
+		out.Leader = other.Name
+	}
+	_, _, out.LeaderReady = b.leader()
+	for _, s := range st.Servers {
+		out.Voter = out.Voter || (s.ID == b.id && s.Voter)
+	}
+	return out
+}
+
+// Join looks for the mesh at these addresses.
+func (b *backend) Join(ctx context.Context, addrs []string) (int, error) {
+	return b.mesh.Join(ctx, addrs)
+}
+
+// Leave takes another, dead agent out of the mesh, or this one.
+func (b *backend) Leave(ctx context.Context, agent string) error {
+	if agent == "" || agent == b.id || agent == b.cfg.Name {
+		return b.leaveMesh(ctx)
+	}
+	id := agent
+	for _, m := range b.mesh.Members() {
+		if m.Name == agent || m.ID == agent {
+			if id = m.ID; m.Alive() && m.Gossip != 0 {
+				return fmt.Errorf("%w: agent %s is alive: let it leave itself, with coopr leave at its own address", api.ErrConflict, agent)
+			}
+		}
+	}
+	m, _, ok := b.leader()
+	if !ok {
+		return api.ErrNoLeader
+	}
+	answers, err := m.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id}}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return mapError(err)
+	}
+	_ = b.mesh.Remove(ctx, id) // gossip may not know it at all
+	return nil
+}
+
+// RaftPeers lists the Raft group.
+func (b *backend) RaftPeers(context.Context) ([]api.RaftPeer, error) {
+	m := b.member.Load()
+	if m == nil {
+		return nil, api.ErrNoLeader
+	}
+	leader, _ := m.Group.Leader()
+	var out []api.RaftPeer
+	for _, s := range m.Group.Servers() {
+		p := api.RaftPeer{ID: s.ID, Name: s.ID, Addr: s.Addr, Voter: s.Voter, Leader: s.ID == leader, Healthy: s.ID == b.id}
+		if other, ok := b.mesh.Member(s.ID); ok {
+			p.Name, p.Healthy = other.Name, other.Alive()
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// peerID finds a Raft member by id or name.
+func (b *backend) peerID(name string) string {
+	for _, m := range b.mesh.Members() {
+		if m.Name == name {
+			return m.ID
+		}
+	}
+	return name
+}
+
+// RaftTransfer hands the leadership over.
+func (b *backend) RaftTransfer(ctx context.Context, to string) error {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.ErrNoLeader
+	}
+	id := ""
+	if to != "" {
+		id = b.peerID(to)
+		known := false
+		for _, s := range m.Group.Servers() {
+			known = known || (s.ID == id && s.Voter)
+		}
+		if !known {
+			return fmt.Errorf("%w: %q is not a voter", api.ErrNotFound, to)
+		}
+	}
+	return mapError(m.Group.Transfer(ctx, id))
+}
+
+// RaftRemove takes a member out of the Raft group.
+func (b *backend) RaftRemove(ctx context.Context, id string) error {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.ErrNoLeader
+	}
+	id = b.peerID(id)
+	for _, s := range m.Group.Servers() {
+		if s.ID == id {
+			return mapError(m.Group.Remove(ctx, id))
+		}
+	}
+	return fmt.Errorf("%w: %q is not in the Raft group", api.ErrNotFound, id)
+}
+
+// SnapshotSave writes an archive of the whole state.
+func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.ErrNoLeader
+	}
+	if err := m.Fresh(ctx, false); err != nil {
+		return mapError(err)
+	}
+	_, err := m.Save(w)
+	return err
+}
+
+// SnapshotRestore replaces the whole state by an archive's.
+func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.ErrNoLeader
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if _, _, err := state.Check(bytes.NewReader(data)); err != nil {
+		var fs model.Faults
+		fs.Add("snapshot", err.Error())
+		return fs
+	}
+	return mapError(m.Restore(ctx, int64(len(data)), bytes.NewReader(data)))
+}
+
+// TaskLog copies a task's log from whichever agent has it.
+func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
+	m := b.member.Load()
+	if m == nil {
+		return api.ErrNoLeader
+	}
+	v := m.Machine.View()
+	t, ok := v.Task(who.Tenant, task)
+	if !ok {
+		return fmt.Errorf("%w: there is no task %q", api.ErrNotFound, task)
+	}
+	var at *model.TaskAttempt
+	for i := range t.Attempts {
+		if a := &t.Attempts[i]; attempt == 0 || a.Number == attempt {
+			at = a
+		}
+	}
+	if at == nil {
+		return fmt.Errorf("%w: task %s has had no attempt %s yet", api.ErrNotFound, task, strconv.Itoa(attempt))
+	}
+	for _, r := range v.Agents() {
+		if r.Name != at.Agent {
+			continue
+		}
+		c, err := b.pool.Client(r.PeerAddr)
+		if err != nil {
+			return err
+		}
+		s, err := c.TaskLog(ctx, &pb.TaskLogRequest{Task: task, Fence: at.Fence, Follow: follow})
+		for err == nil {
+			var msg *pb.TaskLogResponse
+			if msg, err = s.Recv(); err == nil {
+				_, err = w.Write(msg.Data)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		b.log.Debug("the log is not where the task ran", "task", task, "agent", r.Name, "error", err)
+	}
+	// The agent is gone, or the attempt said nothing: what the state has of it.
+	_, err := io.WriteString(w, at.Log)
+	return err
+}
+
+// Metrics writes what Prometheus reads.
+func (b *backend) Metrics(w io.Writer) error {
+	families, err := b.registry.Gather()
+	if err != nil {
+		return err
+	}
+	enc := expfmt.NewEncoder(w, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

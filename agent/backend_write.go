@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/coopr/coopr/consensus/orchestrate"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// propose commits one command for a caller.
+func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) (api.Written, error) {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.Written{}, api.ErrNoLeader
+	}
+	c.Tenant, c.Actor, c.RequestId = who.Tenant, who.Actor, who.Request
+	answers, err := m.Propose(ctx, c)
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return api.Written{}, mapError(err)
+	}
+	return api.Written{Index: answers[0].Index, Repeated: answers[0].Repeated}, nil
+}
+
+// PutDefinitions lints and writes definitions, all or none.
+func (b *backend) PutDefinitions(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.Written{}, api.ErrNoLeader
+	}
+	list := make([]model.Definition, len(defs))
+	put := &pb.PutDefinitions{CreateOnly: createOnly}
+	for i, d := range defs {
+		var err error
+		if list[i], err = model.Restore(d.Kind, d.Body); err != nil {
+			return api.Written{}, err
+		}
+		put.Definitions = append(put.Definitions, &pb.Definition{Kind: string(d.Kind), Name: d.Name, Body: d.Body})
+	}
+	faults, warnings := model.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), checkMacros)
+	if len(faults) > 0 {
+		return api.Written{Warnings: warnings}, faults
+	}
+	w, err := b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}})
+	w.Warnings = warnings
+	return w, err
+}
+
+// checkMacros says whether the macros of a text are written as they should be.
+func checkMacros(text string) error { return macro.Check(text) }
+
+// DeleteDefinition deletes a definition, or one version of it.
+func (b *backend) DeleteDefinition(ctx context.Context, who model.Caller, kind model.Kind, name string, version int) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+		Definitions: []*pb.Definition{{Kind: string(kind), Name: name, Version: int32(version)}},
+	}}})
+}
+
+// PutTenant writes a tenant.
+func (b *backend) PutTenant(ctx context.Context, who model.Caller, t model.Tenant, createOnly bool) (api.Written, error) {
+	body, err := json.Marshal(t)
+	if err != nil {
+		return api.Written{}, err
+	}
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: body, CreateOnly: createOnly}}})
+}
+
+// DeleteTenant deletes a tenant that has no clusters.
+func (b *backend) DeleteTenant(ctx context.Context, who model.Caller, name string) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: name}}})
+}
+
+// CreateToken makes a token and keeps its hash.
+func (b *backend) CreateToken(ctx context.Context, who model.Caller, t model.Token) (string, api.Written, error) {
+	secret := "coopr-" + rand.Text()
+	sum := sha256.Sum256([]byte(secret))
+	if t.ID == "" {
+		t.ID = rand.Text()[:8]
+	}
+	w, err := b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Hash: sum[:], Actor: t.Actor, Tenant: t.Tenant, Role: string(t.Role), Id: t.ID,
+	}}})
+	if w.Repeated {
+		return "", w, fmt.Errorf("%w: this request was done before, and a token is shown only once: revoke it and make another", api.ErrConflict)
+	}
+	return secret, w, err
+}
+
+// DeleteToken revokes a token.
+func (b *backend) DeleteToken(ctx context.Context, who model.Caller, id string) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: id}}})
+}
+
+// CreateCluster starts a new cluster, or previews it.
+func (b *backend) CreateCluster(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
+	_, l, ok := b.leader()
+	if !ok {
+		return api.Started{}, api.ErrNoLeader
+	}
+	p, ans, err := l.orchestrator.Create(ctx, who, req, dryRun)
+	if err != nil {
+		return api.Started{}, mapError(err)
+	}
+	return started(p, ans), nil
+}
+
+// Operate starts an operation on a cluster, or previews it.
+func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
+	_, l, ok := b.leader()
+	if !ok {
+		return api.Started{}, api.ErrNoLeader
+	}
+	r := operation.Request{
+		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
+		Restart: req.Restart == nil || *req.Restart, Graceful: req.Graceful,
+	}
+	if req.DryRun {
+		p, err := l.orchestrator.Prepare(who, cluster, r)
+		if err != nil {
+			return api.Started{}, mapError(err)
+		}
+		return started(p, state.Answer{}), nil
+	}
+	p, ans, err := l.orchestrator.Operate(ctx, who, cluster, r)
+	if err != nil {
+		return api.Started{}, mapError(err)
+	}
+	return started(p, ans), nil
+}
+
+// started tells of an operation and what it will do.
+func started(p *operation.Prepared, ans state.Answer) api.Started {
+	out := api.Started{Operation: p.Operation, Cluster: p.Cluster, Written: api.Written{Index: ans.Index, Repeated: ans.Repeated}}
+	out.Preview.Nodes = p.Nodes
+	if p.Graph != nil {
+		out.Preview.Tasks = p.Graph.Tasks()
+		out.Preview.Stages = stages(p.Graph)
+	}
+	if a := p.Answer; a != nil {
+		out.Preview.Layout = a.Layout
+		out.Preview.Cost = perHour(a.Cost)
+		for _, c := range a.Tight {
+			out.Preview.Tight = append(out.Preview.Tight, c.Words)
+		}
+	}
+	return out
+}
+
+func perHour(c *solver.Cost) *float64 {
+	if c == nil {
+		return nil
+	}
+	f, err := strconv.ParseFloat(c.PerHour, 64)
+	if err != nil {
+		return nil
+	}
+	return &f
+}
+
+// stages counts each level of the plan by action and service.
+func stages(g *plan.Graph) []map[string]int {
+	var out []map[string]int
+	for _, level := range planner.Stages(g) {
+		m := map[string]int{}
+		for _, v := range level {
+			if g.Action[v] == model.Barrier {
+				continue
+			}
+			name := g.Action[v].String()
+			if s := g.ServiceName(v); s != "" {
+				name += " " + s
+			}
+			m[name]++
+		}
+		if len(m) > 0 {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Order gives an operation an order.
+func (b *backend) Order(ctx context.Context, who model.Caller, op, order, reason string) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: order, Reason: reason}}})
+}

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coopr/coopr/consensus/dispatch"
+	"github.com/coopr/coopr/consensus/janitor"
+	"github.com/coopr/coopr/consensus/orchestrate"
+	"github.com/coopr/coopr/consensus/raftgroup/voters"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/term"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// FirstTenant is the tenant that a new mesh has, and that of the root token
+// where a request names no other.
+const FirstTenant = "default"
+
+// duties makes what this agent does while it leads.
+func (a *Agent) duties(m *member) []term.Duty {
+	l := &leadership{
+		dispatcher: dispatch.New(dispatch.Config{
+			Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
+		}),
+		orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log}),
+	}
+	m.lead.Store(l)
+	keeper, err := a.voterDuty(m)
+	if err != nil {
+		panic(err) // only a wrong configuration of ours
+	}
+	return []term.Duty{
+		&seed{a, m},
+		l.orchestrator,
+		l.dispatcher,
+		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Delete: func(ctx context.Context, cl *model.Cluster) error {
+			who := model.Caller{Tenant: cl.Tenant, Actor: "coopr", Role: model.RoleAdmin}
+			_, _, err := l.orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
+			return err
+		}}),
+		keeper,
+		&telling{a, m, l},
+	}
+}
+
+// seed gives a new mesh its first tenant.
+type seed struct {
+	a *Agent
+	m *member
+}
+
+func (s *seed) Name() string { return "seed" }
+
+func (s *seed) Restore(ctx context.Context) error {
+	if _, ok := s.m.Machine.View().Tenant(FirstTenant); ok {
+		return nil
+	}
+	b, err := json.Marshal(model.Tenant{Name: FirstTenant, Description: "the tenant that every mesh begins with"})
+	if err != nil {
+		return err
+	}
+	answers, err := s.m.Propose(ctx,
+		&pb.Command{Actor: "coopr", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: b, CreateOnly: true}}},
+		&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: state.FeatureLevel}}})
+	if err != nil {
+		return fmt.Errorf("first tenant: %w", err)
+	}
+	return answers[1].Err
+}
+
+func (s *seed) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+// devToken makes the token that another dev agent printed good everywhere: a
+// mesh in dev mode has no secret to derive a common one from.
+func (a *Agent) admitDevToken(ctx context.Context, m *member, agent string, hash []byte) error {
+	if !a.cfg.Dev || len(hash) == 0 {
+		return nil
+	}
+	if _, ok := m.Machine.View().TokenByHash(hex.EncodeToString(hash)); ok {
+		return nil
+	}
+	_, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Hash: hash, Actor: "dev", Tenant: FirstTenant, Role: string(model.RoleSuperadmin), Id: "dev-" + agent,
+	}}})
+	return err
+}
+
+// telling sends the list of record to every agent when it changed.
+type telling struct {
+	a *Agent
+	m *member
+	l *leadership
+}
+
+func (t *telling) Name() string                  { return "list of record" }
+func (t *telling) Restore(context.Context) error { return nil }
+
+// settle is how long changes are gathered: many agents join at once.
+const settle = 50 * time.Millisecond
+
+func (t *telling) Run(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	stop := t.m.Machine.Watch(func(b state.Batch) {
+		if b.Agents {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settle):
+		}
+		b, err := json.Marshal(t.m.Machine.View().Agents())
+		if err != nil {
+			return err
+		}
+		t.l.dispatcher.Tell(b)
+	}
+}
+
+// candidates are the agents that may vote, as mesh and state know them.
+func (a *Agent) candidates() []voters.Candidate {
+	var out []voters.Candidate
+	for _, m := range a.mesh.Members() {
+		out = append(out, candidateOf(m))
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/config"
+)
+
+// devFile is what a dev agent leaves for the command line to find it by.
+type devFile struct {
+	Addr  string `json:"addr"`
+	Token string `json:"token"`
+	PID   int    `json:"pid"`
+}
+
+// announce tells how to talk to a dev agent, and writes it where the command
+// line looks: in the data directory, and in the user's configuration unless
+// another dev agent is there already. The result takes it back.
+func announce(cfg config.Config, a *agent.Agent) (func(), error) {
+	d := devFile{Addr: "http://" + a.Addr(), Token: a.Token(), PID: os.Getpid()}
+	body, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	files := []string{filepath.Join(cfg.DataDir, "dev.json")}
+	if dir, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(dir, "coopr", "dev.json"))
+	}
+	var written []string
+	for i, f := range files {
+		if i > 0 && taken(f) {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
+			continue // a home that cannot be written to is no reason not to run
+		}
+		if err := os.WriteFile(f, body, 0o600); err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			continue
+		}
+		written = append(written, f)
+	}
+	fmt.Fprintf(os.Stdout, "Coopr agent in dev mode: everything on loopback, nothing is encrypted.\n\n  API    %s\n  token  %s\n\nThe coopr command finds both by itself. From another shell:\n\n  export COOPR_ADDR=%s COOPR_TOKEN=%s\n\n", d.Addr, d.Token, d.Addr, d.Token)
+	return func() {
+		for _, f := range written {
+			if b, err := os.ReadFile(f); err == nil && string(b) == string(body) {
+				_ = os.Remove(f)
+			}
+		}
+	}, nil
+}
+
+// taken says whether another dev agent that still lives has written the file.
+func taken(file string) bool {
+	b, err := os.ReadFile(file)
+	var d devFile
+	if err != nil || json.Unmarshal(b, &d) != nil || d.PID == 0 || d.PID == os.Getpid() {
+		return false
+	}
+	_, err = os.Stat(filepath.Join("/proc", fmt.Sprint(d.PID)))
+	return err == nil
+}

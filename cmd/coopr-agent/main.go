@@ -1,0 +1,251 @@
+// Command coopr-agent is the daemon: every control host runs one.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/rpc/identity"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-agent:", err)
+		var usage usageError
+		if errors.As(err, &usage) {
+			os.Exit(2)
+		}
+		os.Exit(1)
+	}
+}
+
+// usageError is a fault of the command line or the configuration.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "coopr-agent",
+		Short:         "Run a Coopr agent",
+		Long:          "coopr-agent is the daemon of Coopr. Every control host runs one; together they are the mesh.",
+		Example:       "  coopr-agent --dev\n  coopr-agent run --config /etc/coopr/agent.yaml",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	run := &cobra.Command{Use: "run", Short: "Run the agent (also the default)", Args: cobra.NoArgs, Example: root.Example}
+	for _, c := range []*cobra.Command{root, run} {
+		load := settings(c)
+		c.RunE = func(c *cobra.Command, _ []string) error { return start(c.Context(), load) }
+	}
+	validate := &cobra.Command{
+		Use: "validate", Short: "Check a configuration and name every fault", Args: cobra.NoArgs,
+		Example: "  coopr-agent validate --config /etc/coopr/agent.yaml",
+	}
+	load := settings(validate)
+	validate.RunE = func(c *cobra.Command, _ []string) error {
+		if _, err := load(); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
+		return nil
+	}
+	root.AddCommand(run, validate, tokenCommand(), versionCommand())
+	return root
+}
+
+// settings gives a command the flags of the configuration, and the function
+// that reads it all.
+func settings(c *cobra.Command) func() (config.Config, error) {
+	files := c.Flags().StringSlice("config", nil, "YAML file, or directory of them; may be given more than once")
+	values := map[string]*string{}
+	flags := map[string]string{} // path of each flag
+	for _, f := range config.Fields() {
+		if f.Flag == "" {
+			continue
+		}
+		values[f.Flag] = c.Flags().String(f.Flag, "", f.Doc+" (env "+f.Env+")")
+		flags[f.Flag] = f.Path
+		if f.Bool {
+			c.Flags().Lookup(f.Flag).NoOptDefVal = "true"
+		}
+	}
+	return func() (config.Config, error) {
+		given := map[string]string{}
+		for name, v := range values {
+			if c.Flags().Changed(name) {
+				given[flags[name]] = *v
+			}
+		}
+		cfg, err := config.Load(config.Sources{Files: *files, Env: os.Environ(), Flags: given})
+		if err != nil {
+			return cfg, usageError{err}
+		}
+		return cfg, nil
+	}
+}
+
+func tokenCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "token", Short: "Show the root API token of this agent's mesh", Args: cobra.NoArgs,
+		Long:    "Shows the API token that may do everything. It is derived from the mesh's secret, so that whoever can read the data directory of an agent can show it.",
+		Example: "  export COOPR_TOKEN=$(coopr-agent token --data-dir /var/lib/coopr)",
+	}
+	load := settings(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		secret, err := identity.LoadSecret(cfg.DataDir)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.OutOrStdout(), secret.RootToken())
+		return nil
+	}
+	c.AddCommand(&cobra.Command{
+		Use: "new", Short: "Make the join token of a new mesh", Args: cobra.NoArgs,
+		Long:    "Makes a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Whoever has it can join the mesh and do everything in it.",
+		Example: "  (umask 077; coopr-agent token new > /etc/coopr/join-token)",
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := identity.NewSecret()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), s.Token())
+			return nil
+		},
+	})
+	return c
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Show the version", Args: cobra.NoArgs, Run: func(c *cobra.Command, _ []string) {
+		fmt.Fprintln(c.OutOrStdout(), build())
+	}}
+}
+
+// version is set when a release is built.
+var version = ""
+
+func build() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+func start(ctx context.Context, load func() (config.Config, error)) error {
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	level := new(slog.LevelVar)
+	logger := newLogger(cfg, level)
+	if cfg.DataDir == "" {
+		dir, err := os.MkdirTemp("", "coopr-dev-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		cfg.DataDir = dir
+	}
+	secret, err := meshSecret(cfg)
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(agent.Config{Config: cfg, Build: build(), Logger: logger, Secret: secret})
+	if err != nil {
+		return err
+	}
+	if cfg.Dev {
+		forget, err := announce(cfg, a)
+		if err != nil {
+			return errors.Join(err, a.Close())
+		}
+		defer forget()
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hup:
+				next, err := load()
+				if err != nil {
+					logger.Error("the configuration is not reloaded: it has faults", "faults", err.Error())
+					continue
+				}
+				setLevel(level, next.Log.Level)
+				a.Reload(next)
+			}
+		}
+	}()
+	return a.Run(ctx)
+}
+
+// meshSecret gives the secret that the configuration names and keeps it in the
+// data directory, or the one that is kept there.
+func meshSecret(cfg config.Config) (identity.Secret, error) {
+	if cfg.Dev {
+		return identity.Secret{}, nil
+	}
+	given, err := cfg.MeshSecret()
+	if err != nil {
+		return given, usageError{err}
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return given, err
+	}
+	kept, err := identity.LoadSecret(cfg.DataDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && given.IsZero():
+		return given, usageError{errors.New("no join token: give join_token_file (make the token of a new mesh with: coopr-agent token new), or use --dev")}
+	case errors.Is(err, fs.ErrNotExist):
+		return given, identity.SaveSecret(cfg.DataDir, given)
+	case err != nil:
+		return kept, err
+	case !given.IsZero() && given.Token() != kept.Token():
+		return kept, usageError{fmt.Errorf("the join token is of another mesh than the one that %s belongs to: use another data directory, or take the token away", cfg.DataDir)}
+	}
+	return kept, nil
+}
+
+func setLevel(v *slog.LevelVar, name string) {
+	var l slog.Level
+	if l.UnmarshalText([]byte(name)) == nil {
+		v.Set(l)
+	}
+}
+
+func newLogger(cfg config.Config, level *slog.LevelVar) *slog.Logger {
+	setLevel(level, cfg.Log.Level)
+	o := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, o))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, o))
+}
