@@ -202,4 +202,3 @@ func checkLease(fs *Faults, l LeaseDuration) {
 		fs.addf(path, "initial %s is more than max %s: a new cluster would already be too old", l.Initial, l.Max)
 	}
 }
-
