@@ -145,19 +145,24 @@ func (c TaskConfig) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads the fixed keys; every other key is a result.
+// UnmarshalJSON reads the fixed keys. Where there is no "results", as in the
+// original's tasks, every other key is one.
 func (c *TaskConfig) UnmarshalJSON(b []byte) error {
 	type plain TaskConfig
 	var p plain
 	if err := json.Unmarshal(b, &p); err != nil {
 		return err
 	}
+	if p.Results != nil {
+		*c = TaskConfig(p) // the keys beside are copies
+		return nil
+	}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(b, &all); err != nil {
 		return err
 	}
 	for k, raw := range all {
-		if _, have := p.Results[k]; have || taskConfigKeys[k] || bytes.Equal(raw, []byte("null")) {
+		if taskConfigKeys[k] || bytes.Equal(raw, []byte("null")) {
 			continue
 		}
 		var v any

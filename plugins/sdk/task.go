@@ -33,6 +33,18 @@ type Task struct {
 	save  func(key string, value []byte)
 }
 
+// NewTask gives a task outside of a plugin process, for tests of plugins and for
+// executors that call them directly. log and save may be nil.
+func NewTask(t *proto.Task, log func(line string, stderr bool), save func(key string, value []byte)) *Task {
+	if log == nil {
+		log = func(string, bool) {}
+	}
+	if save == nil {
+		save = func(string, []byte) {}
+	}
+	return newTask(t, tasklog.New(log), save)
+}
+
 func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
 	raw := t.Input
 	return &Task{
