@@ -17,7 +17,7 @@ import (
 // marker is an environment variable that everything the demo starts inherits;
 // its value is the demo's folder. With it the demo finds its processes, those
 // of the nodes included, and nobody else's.
-const marker = "COOPR_DEMO_DIR"
+const marker = "INSIDE_COOPR_DEMO"
 
 // processes lists the pids of the demo in dir: those that carry the marker,
 // and those that work inside the folder. This process is not among them.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // mesh is the demo's agents, and the ways to talk to them.
 type mesh struct {
 	bin, dir string
+	token    string // the operator's
 	agents   []*agent
 }
 
@@ -31,6 +33,7 @@ type agent struct {
 
 // start begins so many agents that know one another.
 func (m *mesh) start(names ...string) error {
+	m.token = "coopr-demo-" + rand.Text()
 	for _, name := range names {
 		a := &agent{name: name, ended: make(chan struct{})}
 		for _, addr := range []*string{&a.http, &a.peer, &a.gossip} {
@@ -56,6 +59,10 @@ func (m *mesh) start(names ...string) error {
 func (m *mesh) run(a *agent, join []string) error {
 	data := filepath.Join(m.dir, a.name)
 	if err := os.MkdirAll(data, 0o700); err != nil {
+		return err
+	}
+	// One token for all three: a request may go from one to another.
+	if err := os.WriteFile(filepath.Join(data, "dev-token"), []byte(m.token+"\n"), 0o600); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(m.dir, a.name+".log"))
@@ -91,12 +98,12 @@ func (m *mesh) env() []string {
 			env = append(env, k+"="+v)
 		}
 	}
+	// Any agent will do: the command takes the first that answers.
+	var addrs []string
 	for _, a := range m.agents {
-		if a.alive() {
-			return append(env, "COOPR_ADDR=http://"+a.http)
-		}
+		addrs = append(addrs, a.http)
 	}
-	return env
+	return append(env, "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token)
 }
 
 func (a *agent) alive() bool {
@@ -173,9 +180,10 @@ type member struct {
 	Voter  bool   `json:"voter"`
 }
 
-// leader waits until the mesh has one that is not the agent called other, and
-// voters voters; it returns it.
-func (m *mesh) leader(ctx context.Context, other string, voters int) (*agent, error) {
+// until asks for the members again and again until ok is content with them, or
+// a minute has passed, or an agent has ended that should not: only the one
+// called dead may.
+func (m *mesh) until(ctx context.Context, what string, dead string, ok func([]member) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -183,32 +191,53 @@ func (m *mesh) leader(ctx context.Context, other string, voters int) (*agent, er
 	for {
 		var members []member
 		err := m.query(ctx, &members, "members")
+		if err == nil && ok(members) {
+			return nil
+		}
+		for _, a := range m.agents {
+			if a.name != dead && !a.alive() {
+				return fmt.Errorf("agent %s has ended:\n%s", a.name, m.tail(a))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("after a minute there is no %s: %w", what, errors.Join(err, ctx.Err()))
+		case <-tick.C:
+		}
+	}
+}
+
+// leader waits until the mesh has a leader that is not the agent called dead,
+// and so many voters; it returns it.
+func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agent, err error) {
+	err = m.until(ctx, "leader", dead, func(members []member) bool {
 		have := 0
-		var found *agent
+		found = nil
 		for _, x := range members {
 			if x.Voter {
 				have++
 			}
 			for _, a := range m.agents {
-				if x.Leader && x.Name == a.name && a.name != other && a.alive() {
+				if x.Leader && x.Name == a.name && a.name != dead {
 					found = a
 				}
 			}
 		}
-		if found != nil && have >= voters {
-			return found, nil
-		}
-		for _, a := range m.agents {
-			if a.name != other && !a.alive() {
-				return nil, fmt.Errorf("agent %s has ended:\n%s", a.name, m.tail(a))
+		return found != nil && have >= voters
+	})
+	return found, err
+}
+
+// gone waits until the mesh has noticed that an agent is dead.
+func (m *mesh) gone(ctx context.Context, dead *agent) error {
+	return m.until(ctx, "agreement that "+dead.name+" is dead", dead.name, func(members []member) bool {
+		for _, x := range members {
+			if x.Name == dead.name && x.Status == "alive" {
+				return false
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("the mesh has no leader after a minute: %w", errors.Join(err, ctx.Err()))
-		case <-tick.C:
-		}
-	}
+		return true
+	})
 }
 
 // tail is the end of an agent's log.

@@ -65,18 +65,22 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 		return err
 	}
 	<-first.ended
-	second, err := m.leader(ctx, first.name, 0)
-	if err != nil {
-		return err
-	}
-	t.say("%s leads now, %.1f seconds later.", second.name, time.Since(killed).Seconds())
-	if err := t.show(ctx, m, "members"); err != nil {
-		return err
-	}
 	t.say("The shop has not noticed:")
 	if err := t.visit(ctx, address, 2); err != nil {
 		return err
 	}
+	second, err := m.leader(ctx, first.name, 0)
+	if err != nil {
+		return err
+	}
+	took := time.Since(killed)
+	if err := m.gone(ctx, first); err != nil {
+		return err
+	}
+	if err := t.show(ctx, m, "members"); err != nil {
+		return err
+	}
+	t.say("%s led %.1f seconds after %s died.", second.name, took.Seconds(), first.name)
 
 	t.chapter("The mesh still works: it takes the cluster away")
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
