@@ -1,8 +1,14 @@
-# Build tag hashicorpmetrics: raft-boltdb's metrics go to hashicorp/go-metrics (see docs/decisions).
+# Build tag hashicorpmetrics: raft-boltdb's metrics go to hashicorp/go-metrics
+# (docs/decisions/001-libraries.md).
 export GOFLAGS := -tags=hashicorpmetrics -buildvcs=false
+FUZZTIME ?= 3s
+
+.PHONY: help
+help: ## Show what can be made.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: build
-build: ## Build the two binaries and the plugins into bin/.
+build: ## Build the two programs, the plugins and the example into bin/.
 	go build -o bin/ ./cmd/... ./plugins/... ./examples/...
 
 .PHONY: demo
@@ -10,7 +16,47 @@ demo: build ## A guided tour: three agents, a cluster of six nodes, a dead leade
 	@go build -o bin/coopr-demo ./testing/demo
 	@bin/coopr-demo
 
+.PHONY: test
+test: ## Run every test.
+	go test ./...
+	cd tools && GOFLAGS= go test ./...
+
+.PHONY: race
+race: ## Run every test under the race detector.
+	go test -race -timeout 20m ./...
+
+.PHONY: check
+check: ## Formatting, vet, staticcheck, tidy modules, generated files.
+	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
+	go vet ./...
+	go tool -modfile=tools/go.mod staticcheck ./...
+	go mod tidy -diff
+	cd tools && GOFLAGS= go mod tidy -diff
+	$(MAKE) generate
+	git diff --exit-code -- rpc/proto docs
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for a moment (FUZZTIME).
+	testing/ci/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## Run the benchmarks that docs/benchmarks.md records.
+	go test -run='^$$' -bench=. -benchtime=1s ./testing/bench/...
+
+.PHONY: ci
+ci: ## All that a change must pass.
+	$(MAKE) check
+	$(MAKE) race
+	cd tools && GOFLAGS= go test ./...
+	$(MAKE) fuzz
+	@echo "ci: all passed"
+
 .PHONY: generate
 generate: ## Write the generated files again.
 	cd tools && GOFLAGS= go build -o ../bin/protogen ./protogen
 	cd rpc/proto && GOFLAGS= PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . plugin.proto peer.proto log.proto
+	go generate ./...
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin .demo
