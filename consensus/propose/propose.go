@@ -127,13 +127,29 @@ func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 		return zero, ErrBusy
 	}
 	p.queue = append(p.queue, w)
-	p.sendLocked()
+	mine := p.nextLocked()
 	p.mu.Unlock()
 
-	select {
-	case <-w.done:
-		return w.result, w.err
-	case <-ctx.Done():
+	if mine != nil {
+		// The caller takes its entry to the log itself: with nothing else going
+		// on no other goroutine need be woken.
+		mine.handIn()
+		select {
+		case <-mine.done():
+			p.land(mine)
+			return w.result, w.err
+		case <-ctx.Done():
+			go func() {
+				<-mine.done()
+				p.land(mine)
+			}()
+		}
+	} else {
+		select {
+		case <-w.done:
+			return w.result, w.err
+		case <-ctx.Done():
+		}
 	}
 	p.mu.Lock()
 	sent := w.sent
@@ -150,16 +166,50 @@ func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 	return zero, fmt.Errorf("%w: %w", raftgroup.ErrUnknownOutcome, ctx.Err())
 }
 
-// sendLocked starts entries while there is something to send and room for it.
-func (p *Proposer[T, R]) sendLocked() {
-	for len(p.queue) > 0 && p.inFlight < p.cfg.MaxInFlight {
-		batch := p.takeLocked()
-		if len(batch) == 0 {
-			return
-		}
-		p.inFlight++
-		go p.fly(batch)
+// flight is one entry under way.
+type flight[T, R any] struct {
+	p      *Proposer[T, R]
+	batch  []*waiter[T, R]
+	bytes  int
+	err    error            // it could not be encoded
+	future raftgroup.Future // else
+}
+
+// nextLocked begins an entry, if there is something to send and room for it.
+func (p *Proposer[T, R]) nextLocked() *flight[T, R] {
+	if p.inFlight >= p.cfg.MaxInFlight {
+		return nil
 	}
+	batch := p.takeLocked()
+	if len(batch) == 0 {
+		return nil
+	}
+	p.inFlight++
+	return &flight[T, R]{p: p, batch: batch}
+}
+
+// handIn gives the entry to the log.
+func (f *flight[T, R]) handIn() {
+	cmds := make([]T, len(f.batch))
+	for i, w := range f.batch {
+		cmds[i] = w.cmd
+	}
+	entry, err := f.p.cfg.Encode(cmds)
+	if err != nil {
+		f.err = fmt.Errorf("encode commands: %w", err)
+		return
+	}
+	f.bytes = len(entry)
+	f.future = f.p.cfg.Apply(entry)
+}
+
+func (f *flight[T, R]) done() <-chan struct{} {
+	if f.future == nil {
+		down := make(chan struct{}) // it never took off
+		close(down)
+		return down
+	}
+	return f.future.Done()
 }
 
 // takeLocked takes what fits into one entry off the queue.
@@ -185,20 +235,27 @@ func (p *Proposer[T, R]) takeLocked() []*waiter[T, R] {
 	return batch
 }
 
-// fly takes one entry to the log and the answers back.
-func (p *Proposer[T, R]) fly(batch []*waiter[T, R]) {
-	results, bytes, err := p.commit(batch)
-	// Send on first, answer after: the log should not wait for the callers.
+// land sends the next entry on its way, then gives the answers out: the log
+// should not wait for the callers.
+func (p *Proposer[T, R]) land(f *flight[T, R]) {
+	results, err := f.results()
 	p.mu.Lock()
 	p.inFlight--
-	if bytes > 0 {
+	if f.future != nil {
 		p.stats.Entries++
-		p.stats.Commands += uint64(len(batch))
-		p.stats.Bytes += uint64(bytes)
+		p.stats.Commands += uint64(len(f.batch))
+		p.stats.Bytes += uint64(f.bytes)
 	}
-	p.sendLocked()
+	next := p.nextLocked()
 	p.mu.Unlock()
-	for i, w := range batch {
+	if next != nil {
+		go func() {
+			next.handIn()
+			<-next.done()
+			p.land(next)
+		}()
+	}
+	for i, w := range f.batch {
 		if w.err = err; err == nil {
 			w.result = results[i]
 		}
@@ -206,29 +263,23 @@ func (p *Proposer[T, R]) fly(batch []*waiter[T, R]) {
 	}
 }
 
-func (p *Proposer[T, R]) commit(batch []*waiter[T, R]) (results []R, bytes int, err error) {
-	cmds := make([]T, len(batch))
-	for i, w := range batch {
-		cmds[i] = w.cmd
+func (f *flight[T, R]) results() ([]R, error) {
+	if f.err != nil {
+		return nil, f.err
 	}
-	entry, err := p.cfg.Encode(cmds)
-	if err != nil {
-		return nil, 0, fmt.Errorf("encode commands: %w", err)
+	if err := f.future.Err(); err != nil {
+		return nil, err
 	}
-	f := p.cfg.Apply(entry)
-	if err := f.Err(); err != nil {
-		return nil, len(entry), err
-	}
-	switch r := f.Response().(type) {
+	switch r := f.future.Response().(type) {
 	case []R:
-		if len(r) != len(batch) {
-			return nil, len(entry), fmt.Errorf("the state answered %d of %d commands", len(r), len(batch))
+		if len(r) != len(f.batch) {
+			return nil, fmt.Errorf("the state answered %d of %d commands", len(r), len(f.batch))
 		}
-		return r, len(entry), nil
+		return r, nil
 	case error:
-		return nil, len(entry), r
+		return nil, r
 	default:
-		return nil, len(entry), fmt.Errorf("the state answered with a %T", r)
+		return nil, fmt.Errorf("the state answered with a %T", r)
 	}
 }
 

@@ -160,8 +160,12 @@ func (w *watchedTransport) promisedSince(now time.Time, term uint64, self string
 	return asked[len(asked)/2]
 }
 
-// Close closes the transport below, if it can be closed.
+// Close closes the transport below, if it can be closed. The library's network
+// transport leaves its pooled connections open unless it is told.
 func (w *watchedTransport) Close() error {
+	if c, ok := w.Transport.(interface{ CloseStreams() }); ok {
+		c.CloseStreams()
+	}
 	if c, ok := w.Transport.(raft.WithClose); ok {
 		return c.Close()
 	}

@@ -142,10 +142,15 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 		if lost || ctx.Err() != nil {
 			return
 		}
-		// Still the leader, as far as we have heard, and the duties have failed.
-		log.Error("the leader's duties have failed, handing over", "error", err)
-		if terr := r.cfg.Group.Transfer(ctx, ""); terr != nil {
-			log.Warn("could not hand over, starting the duties again", "error", terr, "pause", backoff)
+		// Still the leader, as far as we have heard.
+		if errors.Is(err, errNoBarrier) {
+			// The duties are not to blame; most likely the loss is on its way.
+			log.Info("a new leader could not commit yet", "error", err, "pause", backoff)
+		} else {
+			log.Error("the leader's duties have failed, handing over", "error", err)
+			if terr := r.cfg.Group.Transfer(ctx, ""); terr != nil {
+				log.Warn("could not hand over, starting the duties again", "error", terr, "pause", backoff)
+			}
 		}
 		pause := time.NewTimer(backoff)
 		backoff = min(2*backoff, 16*r.cfg.Backoff)
@@ -188,14 +193,17 @@ func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgr
 	}
 }
 
+// errNoBarrier: the term did not get as far as its duties.
+var errNoBarrier = errors.New("before the duties")
+
 // duties is one life of the duties. It returns only when all of them have.
 func (r *Runner) duties(ctx context.Context, term uint64) error {
 	defer r.setReady(0)
 	if err := r.cfg.Group.Barrier(ctx); err != nil {
-		return fmt.Errorf("before the duties: %w", err)
+		return fmt.Errorf("%w: %w", errNoBarrier, err)
 	}
 	var list []Duty
-	if err := guarded("duties", func() error { list = r.cfg.Duties(term); return nil }); err != nil {
+	if err := guarded(func() error { list = r.cfg.Duties(term); return nil }); err != nil {
 		return err
 	}
 	for _, d := range list {
@@ -232,7 +240,7 @@ func (r *Runner) tracked(duty, what string, f func() error) error {
 	name := duty + " " + what
 	r.count(name, 1)
 	defer r.count(name, -1)
-	if err := guarded(name, f); err != nil {
+	if err := guarded(f); err != nil {
 		return fmt.Errorf("duty %s: %s: %w", duty, what, err)
 	}
 	return nil
@@ -271,7 +279,7 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-func guarded(_ string, f func() error) (err error) {
+func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
