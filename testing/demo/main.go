@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,14 +43,52 @@ func demo(ctx context.Context, t *tour, bin, dir, shop string) (err error) {
 			return fmt.Errorf("no program %s in %s: run 'make build'", p, bin)
 		}
 	}
-	if err := clean(dir); err != nil { // an earlier demo that was killed
+	lock, err := take(dir)
+	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, clean(dir)) }()
+	// Closed last: whoever takes the folder next finds it gone.
+	defer func() { err = errors.Join(err, clean(dir), lock.Close()) }()
 	return walk(ctx, t, &mesh{bin: bin, dir: dir}, shop)
+}
+
+// errBusy says that another demo runs.
+var errBusy = errors.New("another demo is running here: wait for its end, or give this one another folder with --dir")
+
+// take makes the folder the demo's own. What a demo that was killed has left
+// there is ended and removed; a folder that is no demo's is not touched.
+func take(dir string) (lock *os.File, err error) {
+	path := filepath.Join(dir, "demo.lock")
+	switch err := os.Mkdir(dir, 0o700); {
+	case err == nil:
+	case !errors.Is(err, fs.ErrExist):
+		return nil, err
+	default:
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%s is there and is no demo's folder: remove it, or give another with --dir", dir)
+		}
+	}
+	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(errBusy, lock.Close())
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_, err = endProcesses(ctx, dir, 5*time.Second)
+		for _, e := range entries {
+			if e.Name() != filepath.Base(path) {
+				err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // clean ends the processes of the demo in dir and removes the folder. It has a

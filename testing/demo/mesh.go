@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -167,8 +168,9 @@ func (m *mesh) query(ctx context.Context, into any, args ...string) error {
 func (m *mesh) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr"), args...)
 	cmd.Env, cmd.Stdin = m.env(), nil
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
+	// Ctrl-C is for the demo alone: the command would say how to come back to
+	// an operation that will be gone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
@@ -183,7 +185,7 @@ type member struct {
 // until asks for the members again and again until ok is content with them, or
 // a minute has passed, or an agent has ended that should not: only the one
 // called dead may.
-func (m *mesh) until(ctx context.Context, what string, dead string, ok func([]member) bool) error {
+func (m *mesh) until(ctx context.Context, what, dead string, ok func([]member) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -226,6 +228,22 @@ func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agen
 		return found != nil && have >= voters
 	})
 	return found, err
+}
+
+// ready waits until the agents offer plugins of these names to the leader.
+func (m *mesh) ready(ctx context.Context, plugins ...string) error {
+	return m.until(ctx, "agent that offers "+strings.Join(plugins, " and "), "", func([]member) bool {
+		var offered []struct{ Name string }
+		if err := m.query(ctx, &offered, "plugin", "list"); err != nil {
+			return false
+		}
+		for _, name := range plugins {
+			if !slices.ContainsFunc(offered, func(p struct{ Name string }) bool { return p.Name == name }) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // gone waits until the mesh has noticed that an agent is dead.

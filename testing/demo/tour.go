@@ -36,17 +36,17 @@ func (t *tour) chapter(title string) {
 
 // say tells something, in short lines.
 func (t *tour) say(format string, a ...any) {
-	fmt.Fprintf(t.out, "   %s\n", fmt.Sprintf(format, a...))
+	fmt.Fprintf(t.out, "%s\n", fmt.Sprintf(format, a...))
 }
 
 // command shows a command that the reader could type.
 func (t *tour) command(words ...string) {
-	fmt.Fprintf(t.out, "\n   %s\n", t.paint("32", "$ "+strings.Join(words, " ")))
+	fmt.Fprintf(t.out, "\n%s\n", t.paint("32", "$ "+strings.Join(words, " ")))
 }
 
-// quote shows the output of something, set in.
+// quote shows what a program answered.
 func (t *tour) quote(text string) {
 	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
-		fmt.Fprintf(t.out, "   %s %s\n", t.paint("2", "│"), strings.TrimRight(line, "\n"))
+		fmt.Fprintf(t.out, "%s %s\n", t.paint("2", "│"), strings.TrimRight(line, "\n"))
 	}
 }

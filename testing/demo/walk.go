@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -17,7 +18,7 @@ const clusterName = "my-shop"
 func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	began := time.Now()
 	fmt.Fprintln(t.out, t.paint("1", "Coopr: a cluster from nothing, on this machine"))
-	t.say("Everything happens in %s and on loopback addresses.", ".demo")
+	t.say("Everything happens in one folder, %s, and on loopback addresses.", filepath.Base(m.dir))
 	t.say("Ctrl-C ends it at any time and cleans up.")
 
 	t.chapter("Three agents meet and become a mesh")
@@ -30,6 +31,9 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	}
 	first, err := m.leader(ctx, "", len(m.agents))
 	if err != nil {
+		return err
+	}
+	if err := m.ready(ctx, "local", "shell"); err != nil {
 		return err
 	}
 	if err := t.show(ctx, m, "members"); err != nil {
@@ -86,9 +90,7 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
-	t.say("")
-	t.say("%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds; everything is cleaned up.", time.Since(began).Seconds())))
-	t.say("What happened, and where to read on: README.md")
+	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. What happened, and where to read on: README.md", time.Since(began).Seconds())))
 	return nil
 }
 
