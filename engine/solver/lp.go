@@ -27,7 +27,12 @@ type lp struct {
 	beta  []float64
 	moves int // pivots since the inverse was computed afresh
 
+	// raise is the column to be made as great as can be once all bounds hold,
+	// or -1.
+	raise int
+
 	y, alpha, work []float64
+	full           []int32
 	meter          *meter
 }
 
@@ -56,7 +61,7 @@ const (
 )
 
 func newLP(m int, mt *meter) *lp {
-	l := &lp{m: m, meter: mt,
+	l := &lp{m: m, meter: mt, raise: -1,
 		rowLo: make([]float64, m), rowHi: make([]float64, m),
 		basis: make([]int32, m), where: make([]int32, m), upper: make([]bool, m),
 		binv: make([]float64, m*m), beta: make([]float64, m),
@@ -229,11 +234,13 @@ func (l *lp) dot(c *lpColumn) float64 {
 // added any.
 func (l *lp) solve(more func() bool) lpState {
 	l.refresh()
+	if statOn { statSolve++ }
 	stalls, fresh := 0, 0
 	for {
 		if !l.meter.spend(1 + l.m*l.m/1000) {
 			return lpUnknown
 		}
+		if statOn { statIter++ }
 		if l.moves > lpFresh {
 			if !l.invert() {
 				l.reset()
@@ -243,28 +250,20 @@ func (l *lp) solve(more func() bool) lpState {
 			}
 			l.refresh()
 		}
-		if !l.multipliers() {
+		short := l.multipliers()
+		if !short && !l.rising() {
 			return lpFeasible
 		}
 		bland := stalls > lpStalls
-		v, up := l.entering(bland)
+		v, up := l.entering(bland, short)
 		if v < 0 {
 			if more != nil && more() {
 				continue
 			}
-			if l.moves > 0 { // look again with fresh numbers before saying no
-				if !l.invert() {
-					l.reset()
-					if fresh++; fresh > 5 {
-						return lpUnknown
-					}
-				}
-				l.refresh()
-				if fresh++; fresh <= 5 {
-					continue
-				}
+			if !short {
+				return lpFeasible
 			}
-			return lpInfeasible
+			return lpInfeasible // the caller proves it, or asks for fresh numbers
 		}
 		if l.step(v, up, bland) > 1e-10 {
 			stalls = 0
@@ -272,6 +271,17 @@ func (l *lp) solve(more func() bool) lpState {
 			return lpUnknown
 		}
 	}
+}
+
+// renew computes the inverse afresh; false where that changes nothing.
+func (l *lp) renew() bool {
+	if l.moves == 0 {
+		return false
+	}
+	if !l.invert() {
+		l.reset()
+	}
+	return true
 }
 
 // multipliers computes y, the prices of the rows for the sum of
@@ -300,9 +310,35 @@ func (l *lp) multipliers() bool {
 	return bad
 }
 
-// entering picks the variable that lowers the infeasibility fastest (or, to
-// break a cycle, the first that lowers it) and whether it has to rise.
-func (l *lp) entering(bland bool) (int32, bool) {
+// rising computes y, the prices of the rows for the column to be raised; false
+// where there is none, or it is at its upper bound.
+func (l *lp) rising() bool {
+	if l.raise < 0 {
+		return false
+	}
+	v := l.m + l.raise
+	p := l.where[v]
+	if p < 0 {
+		clear(l.y)
+		if l.upper[v] || l.cols[l.raise].lo >= l.cols[l.raise].hi {
+			return false
+		}
+		// Its own price is its only gain: it enters by itself.
+		return true
+	}
+	for k, b := range l.binv[int(p)*l.m : int(p+1)*l.m] {
+		l.y[k] = -b
+	}
+	return true
+}
+
+// entering picks the variable that helps fastest (short: that lowers the
+// infeasibility, otherwise that raises the column to be raised; or, to
+// break a cycle, the first that helps) and whether it has to rise.
+func (l *lp) entering(bland, short bool) (int32, bool) {
+	if !short && l.where[l.m+l.raise] < 0 {
+		return int32(l.m + l.raise), true
+	}
 	best, at, rise := 1e-8, int32(-1), false
 	try := func(v int32, gain float64) bool { // gain of rising by one
 		if l.upper[v] {
@@ -408,20 +444,31 @@ func (l *lp) step(v int32, rise, bland bool) float64 {
 	l.basis[leave], l.where[v] = v, int32(leave)
 	pivot := 1 / l.alpha[leave]
 	row := l.binv[leave*m : (leave+1)*m]
-	for k := range row {
-		row[k] *= pivot
+	l.full = l.full[:0]
+	for k, b := range row {
+		if b != 0 {
+			row[k] = b * pivot
+			l.full = append(l.full, int32(k))
+		}
 	}
 	for i, a := range l.alpha {
-		if i == leave || a == 0 {
+		if i == leave || math.Abs(a) < 1e-13 {
 			continue
 		}
-		other := l.binv[i*m : (i+1)*m]
-		for k, b := range row {
-			if b != 0 {
+		other := l.binv[i*m : (i+1)*m : (i+1)*m]
+		if len(l.full) == m {
+			for k, b := range row {
 				other[k] -= float64(a * b)
 			}
+			continue
+		}
+		for _, k := range l.full {
+			other[k] -= float64(a * row[k])
 		}
 	}
 	l.moves++
 	return t
 }
+
+var statOn = true
+var statIter, statSolve int

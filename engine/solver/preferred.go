@@ -135,7 +135,7 @@ func (f *preferrer) run() ([]counted, verdict) {
 			f.meter.fail("no column is left although there is a solution")
 			return nil, unknown
 		}
-		n, v := f.greatest(c)
+		n, v := f.decide(c)
 		if v == unknown {
 			return nil, unknown
 		}
@@ -152,8 +152,8 @@ func (f *preferrer) run() ([]counted, verdict) {
 	}
 }
 
-// greatest finds and fixes the greatest count that column c can have.
-func (f *preferrer) greatest(c column) (int64, verdict) {
+// decide finds and fixes the greatest count that column c can have.
+func (f *preferrer) decide(c column) (int64, verdict) {
 	id := f.program.column(c)
 	sure := f.lo[id] // known to be possible
 	if id < len(f.witness) {
@@ -172,37 +172,19 @@ func (f *preferrer) greatest(c column) (int64, verdict) {
 			q.need += max(w*f.lo[id], w*f.hi[id])
 		}
 	}
-	fails := 0
-	for sure < most {
-		try := most
-		if sure == 0 && fails == 0 && most > 1 {
-			try = 1 // most columns cannot be used at all
+	if sure < most {
+		n, v := f.program.greatest(id, sure, most)
+		if v != yes {
+			return 0, v
 		}
-		if fails > 2 {
-			try = sure + (most-sure+1)/2
-		}
-		witness := f.witness
-		f.bound(id, try, f.hi[id])
-		switch f.feasible() {
-		case unknown:
-			return 0, unknown
-		case yes:
-			sure = f.witness[id]
-			fails = max(fails, 1)
-			continue
-		}
-		f.witness = witness
-		most = try - 1
 		if q := f.proof; q != nil {
-			// The tested column was counted exactly: take it out again.
+			// The proof is for more than the relaxation's greatest count, which
+			// it counted exactly: take that out again.
 			w := q.worth(f.p, &c)
-			q.need += max(w*try, w*f.hi[id])
-			if w < 0 {
-				most = min(most, max(sure, floorDiv(q.need, w)))
-			}
+			q.need += max(w*(f.top+1), w*f.hi[id])
 			f.learn(q)
 		}
-		fails++
+		sure = n
 	}
 	f.bound(id, sure, sure)
 	return sure, yes

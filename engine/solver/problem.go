@@ -119,6 +119,12 @@ func (c *class) prepare(items int) {
 	}
 	for i := range c.kinds {
 		k := &c.kinds[i]
+		if c.listed != nil {
+			for j := range items {
+				k.allowed.add(j)
+			}
+			continue
+		}
 		for d := range k.room {
 			if k.room[d] < 0 { // what is on the node anyway does not fit
 				k.allowed, k.forced, k.bare = set{}, setOf(0), false

@@ -26,8 +26,17 @@ type program struct {
 	// certificate shows it.
 	proof *proof
 
+	// goal is the column whose count is to be made as great as can be, or -1;
+	// best is the greatest found, and top the greatest there can be.
+	goal      int
+	best, top int64
+	// rule is how to branch, nodes how many branches are left to this try.
+	rule         branching
+	tries, nodes int
+
 	finder finder
 	ints   []int64
+	counts []int64
 }
 
 type verdict int
@@ -36,11 +45,12 @@ const (
 	yes verdict = iota
 	no
 	unknown // the meter has ended
+	late    // a try has used up its branches
 )
 
 func newProgram(p *problem, m *meter) *program {
 	k, g := len(p.domains), len(p.classes)
-	r := &program{p: p, meter: m, ids: map[column]int{}, doms: append([]domain(nil), p.domains...)}
+	r := &program{p: p, meter: m, goal: -1, counts: make([]int64, k), ids: map[column]int{}, doms: append([]domain(nil), p.domains...)}
 	r.lp = newLP(k+g+p.goals, m)
 	for i, d := range p.domains {
 		r.lp.rowLo[i], r.lp.rowHi[i] = float64(d.lo), float64(d.hi)
@@ -122,108 +132,248 @@ func (r *program) feasible() verdict {
 		i := k + len(r.p.classes) + n
 		r.lp.rowLo[i], r.lp.rowHi[i] = 0, float64(m)/r.scale[n]
 	}
-	return r.branch(true)
+	return r.search(true)
 }
 
+// branching says which fraction to branch on.
+type branching int
+
+const (
+	mostFractional branching = iota
+	firstFraction
+	nearlyWhole
+	allRules
+)
+
+// search runs the branch and bound with one rule of branching after the other,
+// each for twice as many branches as before. How long a search takes depends on the
+// rule by orders of magnitude, and no rule is good for all problems.
+func (r *program) search(root bool) verdict {
+	for r.tries = 40; ; r.tries *= 2 {
+		for r.rule = 0; r.rule < allRules; r.rule++ {
+			if r.goal >= 0 {
+				r.bound(r.goal, r.best+1, r.hi[r.goal])
+			}
+			r.nodes = r.tries
+			if v := r.branch(root); v != late {
+				return v
+			}
+			root = false
+		}
+	}
+}
+
+// greatest gives the greatest count that column id has in any solution, where
+// sure is one that is known to be possible and most one that none exceeds. The
+// proof that there is no more is left behind where the relaxation gives it.
+func (r *program) greatest(id int, sure, most int64) (int64, verdict) {
+	r.proof = nil
+	lo, hi := r.lo[id], r.hi[id]
+	r.lp.raise = id
+	defer func() {
+		r.lp.raise, r.goal = -1, -1
+		r.bound(id, lo, hi)
+	}()
+	r.bound(id, sure, hi)
+	if v := r.relax(false); v != yes {
+		if v == no {
+			r.meter.fail("a count that was possible is not")
+		}
+		return 0, unknown
+	}
+	top := min(most, max(sure, int64(math.Floor(r.lp.x(id)+1e-6))))
+	for top < most {
+		// What the simplex ended with should prove that there is no more.
+		r.bound(id, top+1, hi)
+		if r.proof = r.certify(); r.proof != nil {
+			break
+		}
+		if v := r.relax(true); v == unknown {
+			return 0, unknown
+		} else if v == no {
+			break
+		}
+		top++
+	}
+	r.goal, r.best, r.top = id, sure, top
+	if r.best < r.top {
+		proof := r.proof
+		v := r.search(false)
+		r.proof = proof
+		if v == unknown {
+			return 0, unknown
+		}
+		if r.best < r.top {
+			r.proof = nil // the search knows that there is no more, no proof does
+		}
+	}
+	return r.best, yes
+}
+
+// branch searches what the bounds leave. Without a goal it ends with yes at the
+// first solution. With one it goes on to solutions with more of that column, and
+// ends with yes when it has r.top of it.
 func (r *program) branch(root bool) verdict {
 	for id := range r.cols {
 		if r.lo[id] > r.hi[id] {
 			return no
 		}
 	}
-	switch r.lp.solve(r.price) {
-	case lpUnknown:
-		r.meter.fail("the linear relaxation did not settle")
-		return unknown
-	case lpInfeasible:
-		p := r.certify()
-		if p == nil {
-			r.meter.fail("a proof could not be made exact")
+	if r.nodes--; r.nodes < 0 {
+		return late
+	}
+	for {
+		if v := r.relax(root); v != yes {
+			return v
+		}
+		if at := r.fraction(); at >= 0 {
+			return r.split(at)
+		}
+		odd, ok := r.settle()
+		if !ok {
+			r.meter.fail("the linear relaxation was too coarse")
 			return unknown
 		}
-		if root {
-			r.proof = p
+		if odd >= 0 {
+			return r.splitItem(odd)
 		}
-		return no
-	}
-	// The most promising fraction first: the one nearest to the next whole number.
-	at, best := -1, 0.0
-	for id := range r.cols {
-		x := r.lp.x(id)
-		if f := x - math.Floor(x+1e-6); f > 1e-6 && f > best {
-			at, best = id, f
+		if r.goal < 0 {
+			return yes
 		}
+		if r.best = r.witness[r.goal]; r.best >= r.top {
+			return yes
+		}
+		if r.best+1 > r.hi[r.goal] {
+			return no
+		}
+		r.bound(r.goal, r.best+1, r.hi[r.goal]) // is there one that is better still?
 	}
-	if at < 0 {
-		return r.settle()
-	}
+}
+
+// split decides a column whose count is a fraction.
+func (r *program) split(at int) verdict {
 	floor := int64(math.Floor(r.lp.x(at)))
 	lo, hi := r.lo[at], r.hi[at]
+	least := func(n int64) int64 { // what is found raises the goal for good
+		if at == r.goal {
+			return max(n, r.best+1)
+		}
+		return n
+	}
 	r.bound(at, floor+1, hi)
 	v := r.branch(false)
 	if v == no {
-		r.bound(at, lo, floor)
+		r.bound(at, least(lo), floor)
 		v = r.branch(false)
 	}
-	r.bound(at, lo, hi)
+	r.bound(at, least(lo), hi)
 	return v
 }
 
-// settle checks in integers a point whose counts are whole, and branches on an
-// item whose number has the wrong remainder.
-func (r *program) settle() verdict {
-	k := len(r.p.domains)
-	counts := make([]int64, k)
+// splitItem decides an item whose count has the wrong remainder.
+func (r *program) splitItem(i int) verdict {
+	d := r.doms[i]
+	n := r.counts[i]
+	v := no
+	if up := d.up(n); up <= d.hi {
+		r.limit(i, domain{up, d.hi, d.mod, d.rem})
+		v = r.branch(false)
+	}
+	if down := d.down(n); v == no && down >= d.lo {
+		r.limit(i, domain{d.lo, down, d.mod, d.rem})
+		v = r.branch(false)
+	}
+	r.limit(i, d)
+	return v
+}
+
+// relax solves the relaxation and proves its no.
+func (r *program) relax(root bool) verdict {
+	for {
+		switch r.lp.solve(r.price) {
+		case lpUnknown:
+			r.meter.fail("the linear relaxation did not settle")
+			return unknown
+		case lpFeasible:
+			return yes
+		}
+		p := r.certify()
+		if p != nil {
+			if root {
+				r.proof = p
+			}
+			return no
+		}
+		if r.meter.err != nil {
+			return unknown
+		}
+		if !r.lp.renew() {
+			r.meter.fail("a proof could not be made exact")
+			return unknown
+		}
+	}
+}
+
+// fraction picks the column to branch on, -1 where all counts are whole.
+func (r *program) fraction() int {
+	at, best := -1, 0.0
+	for id := range r.cols {
+		x := r.lp.x(id)
+		f := math.Abs(x - math.Round(x))
+		if f < 1e-6 {
+			continue
+		}
+		switch r.rule {
+		case firstFraction:
+			return id
+		case nearlyWhole:
+			f = x - math.Floor(x)
+		}
+		if f > best {
+			at, best = id, f
+		}
+	}
+	return at
+}
+
+// settle checks in integers a point whose counts are whole. It is the witness,
+// unless an item's count has the wrong remainder: then that item is given.
+func (r *program) settle() (odd int, ok bool) {
+	clear(r.counts)
 	nodes := make([]int64, len(r.p.classes))
 	totals := make([]int64, r.p.goals)
 	x := make([]int64, len(r.cols))
-	good := true
+	ok = true
 	for id, c := range r.cols {
 		n := int64(math.Round(r.lp.x(id)))
 		x[id] = n
-		good = good && n >= r.lo[id] && n <= r.hi[id]
+		ok = ok && n >= r.lo[id] && n <= r.hi[id]
 		if n == 0 {
 			continue
 		}
-		c.items.each(func(i int) bool { counts[i] += n; return true })
+		c.items.each(func(i int) bool { r.counts[i] += n; return true })
 		nodes[c.class] += n
 		for g := range totals {
 			totals[g] += n * r.p.classes[c.class].kinds[c.kind].cost[g]
 		}
 	}
 	for i, c := range r.p.classes {
-		good = good && nodes[i] == c.nodes
+		ok = ok && nodes[i] == c.nodes
 	}
 	for g := range totals {
-		good = good && totals[g] <= r.most[g]
+		ok = ok && totals[g] <= r.most[g]
 	}
-	odd := -1
+	odd = -1
 	for i, d := range r.doms {
-		good = good && counts[i] >= d.lo && counts[i] <= d.hi
-		if odd < 0 && !d.has(counts[i]) {
+		ok = ok && r.counts[i] >= d.lo && r.counts[i] <= d.hi
+		if odd < 0 && !d.has(r.counts[i]) {
 			odd = i
 		}
 	}
-	if !good {
-		r.meter.fail("the linear relaxation was too coarse")
-		return unknown
-	}
-	if odd < 0 {
+	if ok && odd < 0 {
 		r.witness = x
-		return yes
 	}
-	d := r.doms[odd]
-	v := no
-	if up := d.up(counts[odd]); up <= d.hi {
-		r.limit(odd, domain{up, d.hi, d.mod, d.rem})
-		v = r.branch(false)
-	}
-	if down := d.down(counts[odd]); v == no && down >= d.lo {
-		r.limit(odd, domain{d.lo, down, d.mod, d.rem})
-		v = r.branch(false)
-	}
-	r.limit(odd, d)
-	return v
+	return odd, ok
 }
 
 // price looks, for the simplex, for a column outside the pool that can lower

@@ -62,7 +62,7 @@ func understand(in Input, m *meter) (*world, error) {
 	}
 	w.findTypes()
 	existing := w.operation()
-	if w.fresh > 0 && w.provider != "" {
+	if (w.fresh > 0 || in.Change.Kind == Create) && w.provider != "" {
 		w.checkTypes()
 	}
 	if w.nodes > model.MaxClusterSize {

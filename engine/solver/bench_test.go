@@ -1,0 +1,126 @@
+package solver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/testing/conformance/layoutcase"
+	"github.com/coopr/coopr/testing/shared"
+)
+
+// layered has k services with at least one node each.
+func layered(k, nodes int) solver.Input {
+	in := solver.Input{Provider: "p", Nodes: nodes, Comparator: solver.ComparatorOriginal}
+	in.HardwareTypes, in.ImageTypes = layoutcase.Types([]string{"h"}, []string{"i"}, "p")
+	in.Template.Constraints.Services = map[string]model.ServiceConstraint{}
+	for i := range k {
+		s := fmt.Sprintf("s%03d", i)
+		in.Wanted = append(in.Wanted, s)
+		in.Template.Constraints.Services[s] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(1)}}
+	}
+	in.Services = layoutcase.Services(in.Wanted)
+	return in
+}
+
+// exclusive makes all services of an input exclude each other.
+func exclusive(in solver.Input, least int) solver.Input {
+	for i, a := range in.Wanted {
+		for _, b := range in.Wanted[:i] {
+			in.Template.Constraints.Layout.CantCoexist = append(in.Template.Constraints.Layout.CantCoexist, []string{a, b})
+		}
+		in.Template.Constraints.Services[a] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(least)}}
+	}
+	return in
+}
+
+// grouped has k services in groups that must share nodes, and pairs of services
+// from different groups that may not.
+func grouped(seed uint64, k, groups, pairs, nodes int, limits bool) solver.Input {
+	r := rand.New(rand.NewPCG(seed, 3))
+	in := layered(k, nodes)
+	l := &in.Template.Constraints.Layout
+	members := make([][]string, groups)
+	for i, s := range in.Wanted {
+		members[i%groups] = append(members[i%groups], s)
+	}
+	l.MustCoexist = members
+	for len(l.CantCoexist) < pairs {
+		a, b := r.IntN(k), r.IntN(k)
+		if a%groups != b%groups {
+			l.CantCoexist = append(l.CantCoexist, []string{in.Wanted[a], in.Wanted[b]})
+		}
+	}
+	if limits {
+		for i := range groups {
+			q := model.Quantities{Min: whole(1)}
+			switch i % 3 {
+			case 0:
+				q.Max = whole(1 + r.IntN(5))
+			case 1:
+				q.Max = whole(1 + r.IntN(nodes))
+			}
+			in.Template.Constraints.Services[in.Wanted[i]] = model.ServiceConstraint{Quantities: q}
+		}
+	}
+	return in
+}
+
+func bench(b *testing.B, in solver.Input) {
+	b.Helper()
+	for b.Loop() {
+		_, err := solver.Solve(context.Background(), in)
+		var u *solver.Unsolvable
+		if err != nil && !errors.As(err, &u) {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkSolve has the cases of spec/solver.md "Speed", with what the original
+// took for them.
+func BenchmarkSolve(b *testing.B) {
+	b.Run("constrained18/original=63s", func(b *testing.B) { bench(b, layered(18, 18)) })
+	b.Run("constrained24/original=none", func(b *testing.B) { bench(b, layered(24, 24)) })
+	b.Run("constrained40", func(b *testing.B) { bench(b, layered(40, 40)) })
+	b.Run("capped40", func(b *testing.B) {
+		in := layered(40, 40)
+		for s := range in.Template.Constraints.Services {
+			in.Template.Constraints.Services[s] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(1), Max: whole(1)}}
+		}
+		bench(b, in)
+	})
+	b.Run("groups30of200/pairs100/10000nodes", func(b *testing.B) { bench(b, grouped(1, 200, 30, 100, 10000, false)) })
+	b.Run("groups30of200/pairs100/10000nodes/limits", func(b *testing.B) { bench(b, grouped(1, 200, 30, 100, 10000, true)) })
+	b.Run("exclusive16/original=31.6s", func(b *testing.B) { bench(b, exclusive(layered(16, 16), 1)) })
+	b.Run("no/exclusive7/50nodes/original=5.3s", func(b *testing.B) { bench(b, exclusive(layered(7, 50), 8)) })
+	b.Run("hadoop/10000nodes", func(b *testing.B) {
+		set := definitions(b, filepath.Join(shared.Dir(b), "data", "coopr", "templates-develop"))
+		bench(b, templateInput(b, set, "hadoop-distributed", 10000))
+	})
+	b.Run("add5/10000nodes", func(b *testing.B) { bench(b, adding(10000)) })
+}
+
+// adding adds five services to a cluster of some nodes.
+func adding(nodes int) solver.Input {
+	in := layered(12, 0)
+	in.Nodes = 0
+	t := &in.Template.Constraints
+	for i, s := range in.Wanted[7:] {
+		q := model.Quantities{Min: whole(1 + i), Max: whole(10 + 1000*i)}
+		t.Services[s] = model.ServiceConstraint{Quantities: q}
+	}
+	t.Layout.CantCoexist = [][]string{{in.Wanted[0], in.Wanted[7]}, {in.Wanted[8], in.Wanted[9]}, {in.Wanted[1], in.Wanted[11]}}
+	for i := range nodes {
+		in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint(i), Number: 1000 + i, HardwareType: "h", ImageType: "i",
+			Services: []string{in.Wanted[i%7], in.Wanted[(i/7)%7]}})
+	}
+	in.Change = solver.Change{Kind: solver.AddServices, Services: in.Wanted[7:]}
+	in.Wanted = nil
+	return in
+}

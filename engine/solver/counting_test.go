@@ -1,0 +1,174 @@
+package solver
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// countingProblem has given node layouts in the order of preference, and bounds
+// on each service's number of nodes that at least one vector of counts keeps:
+// the shape of problem that design/peers-measured.md B6 gave to other solvers.
+var noMod = false
+
+func countingProblem(seed uint64, layouts, services int, nodes int64) *problem {
+	r := rand.New(rand.NewPCG(seed, 9))
+	p := &problem{}
+	c := &class{nodes: nodes, listed: []set{}, kinds: make([]kind, 1)}
+	for range layouts {
+		var s set
+		for range 1 + r.IntN(max(1, services/3)) {
+			s.add(r.IntN(services))
+		}
+		if !slices.Contains(c.listed, s) {
+			c.listed = append(c.listed, s)
+		}
+	}
+	slices.SortStableFunc(c.listed, func(a, b set) int { return b.size() - a.size() })
+	hidden := make([]int64, len(c.listed))
+	for range min(nodes, 1000) {
+		hidden[r.IntN(len(hidden))] += nodes / min(nodes, 1000)
+	}
+	hidden[0] += nodes - (nodes/min(nodes, 1000))*min(nodes, 1000)
+	for i := range services {
+		n := int64(0)
+		for l, s := range c.listed {
+			if s.has(i) {
+				n += hidden[l]
+			}
+		}
+		slack := func() int64 { return r.Int64N(nodes/10 + 2) }
+		d := domain{0, nodes, 1, 0}
+		switch r.IntN(4) {
+		case 0:
+			d.lo = max(0, n-slack())
+		case 1:
+			d.hi = min(nodes, n+slack())
+		case 2:
+			d.lo, d.hi = max(0, n-slack()), min(nodes, n+slack())
+		}
+		if r.IntN(20) == 0 && !noMod {
+			d.mod = 2 + r.Int64N(2)
+			d.rem = n % d.mod
+		}
+		p.domains = append(p.domains, d)
+		p.weight = append(p.weight, 1)
+	}
+	p.classes = []*class{c}
+	p.prepare()
+	return p
+}
+
+func solveCounting(p *problem) ([]counted, verdict, *meter) {
+	m := newMeter(context.Background(), 0)
+	out, _, v := preferred(p, m, nil, func(a, b *column) int { return 0 })
+	return out, v, m
+}
+
+// TestCountingAgainstOracle compares with plain enumeration.
+func TestCountingAgainstOracle(t *testing.T) {
+	for seed := range uint64(1500) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		p := countingProblem(seed, 1+r.IntN(6), 1+r.IntN(6), 1+r.Int64N(9))
+		if seed%3 == 0 { // not feasible by construction
+			for i := range p.domains {
+				d := &p.domains[i]
+				d.lo, d.hi = r.Int64N(4), 2+r.Int64N(8)
+			}
+			p.prepare()
+		}
+		c := p.classes[0]
+		n := make([]int64, len(c.listed))
+		var want []int64
+		var walk func(at int, left int64) bool
+		walk = func(at int, left int64) bool {
+			if at == len(n) {
+				if left > 0 {
+					return false
+				}
+				for i, d := range p.domains {
+					sum := int64(0)
+					for l, s := range c.listed {
+						if s.has(i) {
+							sum += n[l]
+						}
+					}
+					if !d.has(sum) {
+						return false
+					}
+				}
+				want = slices.Clone(n)
+				return true
+			}
+			for k := left; k >= 0; k-- {
+				n[at] = k
+				if walk(at+1, left-k) {
+					return true
+				}
+			}
+			n[at] = 0
+			return false
+		}
+		walk(0, c.nodes)
+		out, v, m := solveCounting(p)
+		if v == unknown {
+			t.Fatalf("seed %d: %v", seed, m.err)
+		}
+		if (v == yes) != (want != nil) {
+			t.Fatalf("seed %d: a solution: %v, by enumeration %v", seed, v == yes, want)
+		}
+		if v == yes {
+			got := make([]int64, len(c.listed))
+			for _, o := range out {
+				got[slices.Index(c.listed, o.items)] += o.n
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: %v instead of %v", seed, got, want)
+			}
+		}
+	}
+}
+
+// TestCountingLarge asks that none of the large random instances runs away.
+func TestCountingLarge(t *testing.T) {
+	for _, n := range []int64{10, 100, 1000, 10000} {
+		for seed := range uint64(40) {
+			p := countingProblem(seed, 10+int(seed), 10+int(seed)*3/4, n)
+			_, v, m := solveCounting(p)
+			if v != yes {
+				t.Errorf("%d nodes, seed %d: %v, %v", n, seed, v, m.err)
+			}
+		}
+	}
+}
+
+// BenchmarkCounting tells the median and the 99th percentile over many random
+// instances, for each number of nodes.
+func BenchmarkCounting(b *testing.B) {
+	for _, size := range []struct{ layouts, services int }{{15, 30}, {50, 40}} {
+		for _, n := range []int64{10, 100, 1000, 10000} {
+			b.Run(fmt.Sprintf("layouts=%d/services=%d/nodes=%d", size.layouts, size.services, n), func(b *testing.B) {
+				var took []time.Duration; statIter, statSolve = 0, 0
+				for b.Loop() {
+					took = took[:0]; its := []int{}
+					for seed := range uint64(200) {
+						p := countingProblem(seed, size.layouts, size.services, n)
+						at := time.Now(); i0 := statIter
+						if _, v, m := solveCounting(p); v != yes {
+							b.Fatalf("seed %d: %v %v", seed, v, m.err)
+						}
+						took = append(took, time.Since(at)); its = append(its, statIter-i0)
+					}
+				slices.Sort(its); b.ReportMetric(float64(its[198]), "it99"); b.ReportMetric(float64(its[199]), "itmax")
+				}
+				slices.Sort(took)
+				b.ReportMetric(float64(took[100].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(float64(took[198].Microseconds())/1000, "p99-ms")
+				b.ReportMetric(float64(statIter)/200/float64(b.N), "iters"); b.ReportMetric(float64(statSolve)/200/float64(b.N), "solves"); b.ReportMetric(float64(took[199].Microseconds())/1000, "max-ms")
+			})
+		}
+	}
+}
