@@ -68,7 +68,7 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 	st := s.Task(u)
 	act := action(s.Graph, st.Note, u)
 	id := state.TaskID(op.ID, u)
-	w, err := t.source(v, cl).Work(op.ID, id, n, act, s.Graph.ServiceName(int(u)))
+	w, err := t.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
 	if err != nil {
 		return nil, err
 	}

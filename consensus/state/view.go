@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -183,9 +184,15 @@ func (v *View) Node(tenant, id string) (*model.Node, bool) {
 }
 
 // Values gives what plugins keep about a node.
-func (v *View) Values(node string) map[string][]byte {
-	out := map[string][]byte{}
-	each(v.txn, tValues, "id_prefix", func(r *valueRow) bool { out[r.Key] = r.Value; return true }, node)
+func (v *View) Values(node string) map[string]json.RawMessage {
+	var out map[string]json.RawMessage
+	each(v.txn, tValues, "id_prefix", func(r *valueRow) bool {
+		if out == nil {
+			out = map[string]json.RawMessage{}
+		}
+		out[r.Key] = r.Value
+		return true
+	}, node)
 	return out
 }
 

@@ -55,6 +55,10 @@ type TaskConfig struct {
 	// "transport", …). They are written under "results" and, as Coopr's scripts
 	// expect, beside the fixed keys too; a fixed key is never overwritten.
 	Results map[string]any `json:"results,omitempty"`
+
+	// Saved are the values that plugins keep about this node in the replicated
+	// state, by key.
+	Saved map[string]json.RawMessage `json:"saved,omitempty"`
 }
 
 // TaskService is the service a task works on, with the one action it is about.

@@ -107,9 +107,9 @@ func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service strin
 	return cl.Definitions[service].Provisioner.Actions[action.Key()].Type, true
 }
 
-// Work makes what a task carries. It fails where the configuration cannot be
+// Work makes what a task carries; saved is what plugins keep about the node. It fails where the configuration cannot be
 // expanded as the nodes are now.
-func (s *Source) Work(operation, task string, n *model.Node, action model.Action, service string) (*Work, error) {
+func (s *Source) Work(operation, task string, n *model.Node, saved map[string]json.RawMessage, action model.Action, service string) (*Work, error) {
 	w := &Work{Timeout: timeouts[action]}
 	if w.Timeout == 0 {
 		w.Timeout = defaultTimeout
@@ -120,7 +120,7 @@ func (s *Source) Work(operation, task string, n *model.Node, action model.Action
 		Config: model.TaskConfig{
 			ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
 			HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
-			Automators: n.Automators, Services: n.Services, Results: n.Results,
+			Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
 			Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
 		},
 	}

@@ -94,6 +94,20 @@ func (t *Task) Stderr() io.Writer { return t.log.Writer(true) }
 // Logf adds a line to the task's log.
 func (t *Task) Logf(format string, args ...any) { t.log.Line(fmt.Sprintf(format, args...), false) }
 
+// Saved reads a value that an earlier task kept about this node with Save. It
+// gives false where there is none.
+func (t *Task) Saved(key string, into any) (bool, error) {
+	in, err := t.input()
+	if err != nil {
+		return false, err
+	}
+	raw, ok := in.Config.Saved[key]
+	if !ok {
+		return false, nil
+	}
+	return true, json.Unmarshal(raw, into)
+}
+
 // Save keeps a value under a key in the replicated state, for later tasks of
 // the same node; value is written as JSON.
 func (t *Task) Save(key string, value any) error {

@@ -1,0 +1,231 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// bin has the plugins, built once.
+var bin string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coopr-bench-")
+	if err == nil {
+		bin = filepath.Join(dir, "bin")
+		out, berr := exec.Command("go", "build", "-o", bin+"/", "../../plugins/...").CombinedOutput()
+		if berr == nil {
+			out, berr = exec.Command("go", "build", "-o", bin+"/coopr-plugin-chaos", "../plugins/chaos").CombinedOutput()
+		}
+		if err = berr; err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// mesh is three agents in this process.
+type mesh struct {
+	b      *testing.B
+	agents []*agent.Agent
+	leader *agent.Agent
+}
+
+func freePort(b *testing.B) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// newMesh starts agents and waits for a leader and for all workers.
+func newMesh(b *testing.B, store string, slots, count int) *mesh {
+	m := &mesh{b: b}
+	var join []string
+	var configs []agent.Config
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("BENCH_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	for i := range count {
+		c := config.Default(true)
+		c.Name, c.DataDir = fmt.Sprintf("a%d", i), filepath.Join(b.TempDir(), fmt.Sprint(i))
+		c.HTTP.Addr, c.Peer.Addr, c.Gossip.Addr = freePort(b), freePort(b), freePort(b)
+		c.BootstrapExpect, c.PluginDir, c.Worker.Slots, c.Raft.Store = count, bin, slots, store
+		join = append(join, c.Gossip.Addr)
+		configs = append(configs, agent.Config{Config: c, Build: "bench", Logger: log, Token: "bench-token-bench-token", Drain: time.Second})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, count)
+	for _, c := range configs {
+		c.Join = join
+		a, err := agent.New(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m.agents = append(m.agents, a)
+		go func() { done <- a.Run(ctx) }()
+	}
+	b.Cleanup(func() {
+		cancel()
+		for range m.agents {
+			if err := <-done; err != nil {
+				b.Log("agent:", err)
+			}
+		}
+	})
+	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+		ready := 0
+		for _, a := range m.agents {
+			var st struct {
+				LeaderReady bool   `json:"leaderReady"`
+				Session     string `json:"session"`
+				Alive       int    `json:"alive"`
+			}
+			if m.try(a, "GET", "/v1/status", nil, &st) == nil && st.Session != "" && st.Alive == count {
+				ready++
+			}
+			if st.LeaderReady {
+				m.leader = a
+			}
+		}
+		var types []model.PluginType
+		if ready == count && m.leader != nil && m.try(m.leader, "GET", "/v1/plugins", nil, &types) == nil && len(types) >= 4 {
+			return m
+		}
+	}
+	b.Fatal("the mesh did not become ready")
+	return nil
+}
+
+// try makes one request of an agent's API.
+func (m *mesh) try(a *agent.Agent, method, path string, in, out any) error {
+	var body bytes.Buffer
+	if in != nil {
+		if err := json.NewEncoder(&body).Encode(in); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequest(method, "http://"+a.Addr()+path, &body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+a.Token())
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	var buf bytes.Buffer
+	if _, err := buf.ReadFrom(res.Body); err != nil {
+		return err
+	}
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s: %s", method, path, res.Status, buf.String())
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(buf.Bytes(), out)
+}
+
+func (m *mesh) call(method, path string, in, out any) {
+	m.b.Helper()
+	if err := m.try(m.leader, method, path, in, out); err != nil {
+		m.b.Fatal(err)
+	}
+}
+
+// define writes the definitions of a cluster whose services have these actions.
+func (m *mesh) define(services int, actions []string, action model.ServiceAction, provider model.Provider) []string {
+	var defs []map[string]any
+	put := func(kind model.Kind, v any) {
+		m.call("PUT", "/v1/"+string(kind)+"/"+nameOf(v), v, nil)
+		defs = append(defs, nil)
+	}
+	provider.Name = "p"
+	put(model.KindProvider, provider)
+	put(model.KindHardwareType, model.HardwareType{Base: model.Base{Name: "h"}, ProviderMap: map[string]map[string]any{"p": {"flavor": "x"}}})
+	put(model.KindImageType, model.ImageType{Base: model.Base{Name: "i"}, ProviderMap: map[string]map[string]any{"p": {"image": "x"}}})
+	t := model.ClusterTemplate{Base: model.Base{Name: "t"}, Defaults: model.Defaults{Provider: "p", HardwareType: "h", ImageType: "i"}}
+	var names []string
+	for i := range services {
+		s := model.Service{Base: model.Base{Name: fmt.Sprintf("s%02d", i)}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{}}}
+		for _, a := range actions {
+			s.Provisioner.Actions[a] = action
+		}
+		put(model.KindService, s)
+		t.Defaults.Services = append(t.Defaults.Services, model.DefaultService{Name: s.Name})
+		names = append(names, s.Name)
+	}
+	put(model.KindClusterTemplate, t)
+	return names
+}
+
+func nameOf(v any) string {
+	b, _ := json.Marshal(v)
+	var n struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(b, &n)
+	return n.Name
+}
+
+type startedOp struct {
+	Operation model.Operation `json:"operation"`
+	Cluster   struct {
+		ID string `json:"id"`
+	} `json:"cluster"`
+}
+
+// operation waits for the end of an operation.
+func (m *mesh) wait(id string) model.Operation {
+	m.b.Helper()
+	index := ""
+	for {
+		var op struct {
+			model.Operation
+		}
+		req, _ := http.NewRequest("GET", "http://"+m.leader.Addr()+"/v1/operations/"+id+index, nil)
+		req.Header.Set("Authorization", "Bearer "+m.leader.Token())
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			m.b.Fatal(err)
+		}
+		err = json.NewDecoder(res.Body).Decode(&op)
+		res.Body.Close()
+		if err != nil || res.StatusCode != 200 {
+			m.b.Fatal(res.Status, err)
+		}
+		if op.Status.Ended() {
+			if op.Status != model.OpSucceeded {
+				m.b.Fatalf("operation %s: %s: %s", id, op.Status, op.Message)
+			}
+			return op.Operation
+		}
+		index = "?wait=30s&index=" + strings.TrimSpace(res.Header.Get("Coopr-Index"))
+	}
+}
