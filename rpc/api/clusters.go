@@ -63,6 +63,13 @@ type StartedBody struct {
 	Warnings  model.Faults     `json:"warnings,omitempty"`
 }
 
+func (b StartedBody) status() int {
+	if b.Operation == nil {
+		return http.StatusOK
+	}
+	return http.StatusAccepted
+}
+
 // ByCluster names a cluster in the path.
 type ByCluster struct {
 	ID string `path:"cluster" doc:"The cluster's id or name"`

@@ -10,6 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
+//go:generate go run ./writedocument ../../docs/openapi.json
+
 // Document gives the OpenAPI 3.1 document of the API as indented JSON, made
 // from the handlers' types. The copy in docs/openapi.json is this.
 func Document() ([]byte, error) {

@@ -103,6 +103,9 @@ func write[I, T any](s *server, r route, h func(context.Context, *call, *I) (T, 
 			return nil, err
 		}
 		reply := &Reply[T]{Body: body}
+		if st, ok := any(body).(interface{ status() int }); ok {
+			reply.Status = st.status()
+		}
 		if w.Index > 0 {
 			reply.Index = strconv.FormatUint(w.Index, 10)
 		}
@@ -256,6 +259,10 @@ func (s *server) finish(op huma.Operation, r route) {
 				body.Required = !r.optional
 				body.Content["application/yaml"] = &huma.MediaType{Schema: body.Content["application/json"].Schema}
 			}
+		}
+		if r.status == http.StatusAccepted {
+			// Nothing was begun: a dry run, or there was nothing to do.
+			o.Responses["200"] = &huma.Response{Description: "Nothing is begun", Content: o.Responses["202"].Content}
 		}
 		o.Responses["default"] = &huma.Response{
 			Description: "A problem document (RFC 9457)",
