@@ -230,7 +230,7 @@ func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agen
 	return found, err
 }
 
-// ready waits until the agents offer plugins of these names to the leader.
+// ready waits until the mesh has agents with plugins of these names.
 func (m *mesh) ready(ctx context.Context, plugins ...string) error {
 	return m.until(ctx, "agent that offers "+strings.Join(plugins, " and "), "", func([]member) bool {
 		var offered []struct{ Name string }

@@ -39,9 +39,12 @@ func (t *tour) say(format string, a ...any) {
 	fmt.Fprintf(t.out, "%s\n", fmt.Sprintf(format, a...))
 }
 
-// command shows a command that the reader could type.
-func (t *tour) command(words ...string) {
-	fmt.Fprintf(t.out, "\n%s\n", t.paint("32", "$ "+strings.Join(words, " ")))
+// commands shows commands that the reader could type.
+func (t *tour) commands(lines ...string) {
+	fmt.Fprintln(t.out)
+	for _, line := range lines {
+		fmt.Fprintln(t.out, t.paint("32", "$ "+line))
+	}
 }
 
 // quote shows what a program answered.

@@ -26,9 +26,11 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := m.start("ada", "bob", "cyd"); err != nil {
 		return err
 	}
+	var typed []string
 	for _, a := range m.agents {
-		t.command("coopr-agent", "--dev", "--name", a.name, "--bootstrap-expect", "3", "…", "&")
+		typed = append(typed, fmt.Sprintf("coopr-agent --dev --name %s --bootstrap-expect %d … &", a.name, len(m.agents)))
 	}
+	t.commands(typed...)
 	first, err := m.leader(ctx, "", len(m.agents))
 	if err != nil {
 		return err
@@ -63,7 +65,7 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	}
 
 	t.chapter("The leader is killed")
-	t.command("kill", "-9", fmt.Sprint(first.cmd.Process.Pid), "  #", first.name)
+	t.commands(fmt.Sprintf("kill -9 %d   # %s", first.cmd.Process.Pid, first.name))
 	killed := time.Now()
 	if err := first.cmd.Process.Kill(); err != nil {
 		return err
@@ -96,13 +98,13 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 
 // show prints a coopr command and runs it.
 func (t *tour) show(ctx context.Context, m *mesh, args ...string) error {
-	t.command(append([]string{"coopr"}, args...)...)
+	t.commands("coopr " + strings.Join(args, " "))
 	return m.cli(ctx, args...)
 }
 
 // visit fetches the shop's page, which must count this visit as number n.
 func (t *tour) visit(ctx context.Context, address string, n int) error {
-	t.command("curl", "-H", "'Accept: text/plain'", address)
+	t.commands("curl -H 'Accept: text/plain' " + address)
 	body, err := get(ctx, address)
 	if err != nil {
 		return err
