@@ -28,17 +28,25 @@ func (b *backend) Members() []api.Member {
 	}
 	var busy map[string]int
 	slots := map[string]int{}
-	if m, l, ok := b.leader(); ok {
+	if _, l, ok := b.leader(); ok {
 		busy = l.dispatcher.Live()
-		for _, a := range m.Machine.View().Agents() {
-			slots[a.ID] = a.Slots
-		}
+	}
+	_, latest := b.recordsChanged()
+	for _, r := range latest() {
+		slots[r.ID] = r.Slots
 	}
 	var out []api.Member
 	for _, m := range b.mesh.Members() {
+		var at *int
+		if n, ok := busy[m.ID]; ok {
+			at = &n
+		} else if m.ID == b.id {
+			n := b.worker.Busy()
+			at = &n
+		}
 		out = append(out, api.Member{
 			ID: m.ID, Name: m.Name, Status: m.Status.String(), PeerAddr: m.RPCAddr, APIAddr: m.APIAddr, Build: m.Build, Zone: m.Zone,
-			Voter: voters[m.ID], Leader: m.ID == leader, Eligible: m.Eligible, Slots: slots[m.ID], Busy: busy[m.ID],
+			Voter: voters[m.ID], Leader: m.ID == leader, Eligible: m.Eligible, Slots: slots[m.ID], Busy: at,
 		})
 	}
 	return out

@@ -76,7 +76,12 @@ func (a *app) membersCmd() *cobra.Command {
 				if m.Leader {
 					role = "leader"
 				}
-				t.row(m.Name, m.Status, role, m.APIAddr, fmt.Sprintf("%d/%d", m.Busy, m.Slots), m.Build, m.Zone, m.ID, m.PeerAddr, yesNo(m.Eligible))
+				// Only the leader knows how busy the others are.
+				busy := fmt.Sprintf("-/%d", m.Slots)
+				if m.Busy != nil {
+					busy = fmt.Sprintf("%d/%d", *m.Busy, m.Slots)
+				}
+				t.row(m.Name, m.Status, role, m.APIAddr, busy, m.Build, m.Zone, m.ID, m.PeerAddr, yesNo(m.Eligible))
 			}
 			return t
 		},

@@ -205,7 +205,8 @@ type Member struct {
 	Leader   bool   `json:"leader"`
 	Eligible bool   `json:"eligible"`
 	Slots    int    `json:"slots,omitempty"`
-	Busy     int    `json:"busy,omitempty"`
+	// Busy counts its tasks at work; only the leader knows it of all.
+	Busy *int `json:"busy,omitempty"`
 }
 
 // AgentStatus tells how an agent and its mesh are.

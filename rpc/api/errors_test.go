@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coopr/coopr/rpc/api"
@@ -165,7 +166,10 @@ func TestStatusesOfTheBackend(t *testing.T) {
 }
 
 // endless is a body of 100 MB that counts what is taken of it.
-type endless struct{ left, taken int64 }
+type endless struct {
+	left  int64
+	taken atomic.Int64
+}
 
 func (e *endless) Read(p []byte) (int, error) {
 	if e.left == 0 {
@@ -176,7 +180,7 @@ func (e *endless) Read(p []byte) (int, error) {
 		p[i] = ' '
 	}
 	e.left -= n
-	e.taken += n
+	e.taken.Add(n)
 	return int(n), nil
 }
 
@@ -204,8 +208,8 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		if body.taken > 40<<20 {
-			t.Errorf("announced %v: %d MiB were taken", announced, body.taken>>20)
+		if body.taken.Load() > 40<<20 {
+			t.Errorf("announced %v: %d MiB were taken", announced, body.taken.Load()>>20)
 		}
 	}
 	// A client that asks first is told no before it sends a byte.
@@ -222,8 +226,8 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != 413 || body.taken != 0 {
-		t.Errorf("status %d, %d bytes taken", resp.StatusCode, body.taken)
+	if resp.StatusCode != 413 || body.taken.Load() != 0 {
+		t.Errorf("status %d, %d bytes taken", resp.StatusCode, body.taken.Load())
 	}
 	data, _ := io.ReadAll(resp.Body)
 	answer{resp.StatusCode, resp.Header, string(data)}.problem(t)

@@ -228,7 +228,8 @@ func (a *Agent) DeleteToken(_ context.Context, who model.Caller, id string) (api
 
 // Members lists the agent alone.
 func (a *Agent) Members() []api.Member {
-	return []api.Member{{ID: "id-" + a.name, Name: a.name, Status: "alive", PeerAddr: "127.0.0.1:55055", APIAddr: "127.0.0.1:55054", Build: "test", Voter: a.voter.Load(), Leader: a.leads.Load(), Eligible: true, Slots: 4, Busy: 1}}
+	busy := 1
+	return []api.Member{{ID: "id-" + a.name, Name: a.name, Status: "alive", PeerAddr: "127.0.0.1:55055", APIAddr: "127.0.0.1:55054", Build: "test", Voter: a.voter.Load(), Leader: a.leads.Load(), Eligible: true, Slots: 4, Busy: &busy}}
 }
 
 // Status tells of the agent.
