@@ -234,13 +234,11 @@ func (l *lp) dot(c *lpColumn) float64 {
 // added any.
 func (l *lp) solve(more func() bool) lpState {
 	l.refresh()
-	if statOn { statSolve++ }
 	stalls, fresh := 0, 0
 	for {
 		if !l.meter.spend(1 + l.m*l.m/1000) {
 			return lpUnknown
 		}
-		if statOn { statIter++ }
 		if l.moves > lpFresh {
 			if !l.invert() {
 				l.reset()
@@ -469,6 +467,3 @@ func (l *lp) step(v int32, rise, bland bool) float64 {
 	l.moves++
 	return t
 }
-
-var statOn = true
-var statIter, statSolve int

@@ -70,7 +70,8 @@ func newProgram(p *problem, m *meter) *program {
 			total += most * c.nodes
 		}
 		r.scale = append(r.scale, float64(top))
-		r.most = append(r.most, total)
+		r.most = append(r.most, 0)
+		r.cap(n, total)
 	}
 	for ci, c := range p.classes {
 		for i := range c.listed {
@@ -116,21 +117,17 @@ func (r *program) limit(i int, d domain) {
 // cap bounds the total of a goal.
 func (r *program) cap(n int, most int64) {
 	r.most[n] = most
+	i := len(r.p.domains) + len(r.p.classes) + n
+	r.lp.rowLo[i], r.lp.rowHi[i] = 0, float64(most)/r.scale[n]
 }
 
 // feasible tells whether there is a solution; then witness holds one.
 func (r *program) feasible() verdict {
 	r.proof = nil
-	k := len(r.p.domains)
-	for i, d := range r.doms {
+	for _, d := range r.doms {
 		if d.lo > d.hi {
 			return no
 		}
-		_ = i
-	}
-	for n, m := range r.most {
-		i := k + len(r.p.classes) + n
-		r.lp.rowLo[i], r.lp.rowHi[i] = 0, float64(m)/r.scale[n]
 	}
 	return r.search(true)
 }
