@@ -64,7 +64,7 @@ func command() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
 		return nil
 	}
-	root.AddCommand(run, validate, tokenCommand(), versionCommand())
+	root.AddCommand(run, validate, tokenCommand(), caCommand(), versionCommand())
 	return root
 }
 
@@ -131,6 +131,32 @@ func tokenCommand() *cobra.Command {
 			return nil
 		},
 	})
+	return c
+}
+
+func caCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "ca", Short: "Show the certificate by which this agent's mesh is known", Args: cobra.NoArgs,
+		Long:    "Shows the certificate of the mesh's CA in PEM. It is no secret: clients check the agents' certificates against it.",
+		Example: "  coopr-agent ca --data-dir /var/lib/coopr > coopr-ca.pem\n  export COOPR_CACERT=$PWD/coopr-ca.pem",
+	}
+	load := settings(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := load()
+		if err != nil {
+			return err
+		}
+		secret, err := identity.LoadSecret(cfg.DataDir)
+		if err != nil {
+			return err
+		}
+		pem, err := identity.CACertificate(secret)
+		if err != nil {
+			return err
+		}
+		_, err = c.OutOrStdout().Write(pem)
+		return err
+	}
 	return c
 }
 
