@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// bin is the folder of the programs under test.
+var bin string
+
+// TestMain builds the programs. They are built plainly: the race detector is
+// for this package's own code, and for the packages' own tests.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coopr-e2e-")
+	if err == nil {
+		bin = filepath.Join(dir, "bin")
+		err = build(bin)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: the programs cannot be built:", err)
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// build makes the programs: the plugins beside the agent, where it looks for
+// them in dev mode, but the test's own, which only some tests want.
+func build(bin string) error {
+	for _, args := range [][]string{
+		{"-o", bin + "/", "./cmd/...", "./plugins/...", "./examples/shop/cmd/shop"},
+		{"-o", filepath.Join(bin, "more", "coopr-plugin-chaos"), "./testing/plugins/chaos"},
+	} {
+		cmd := exec.Command("go", append([]string{"build"}, args...)...)
+		cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
+		// Raft's stores need the tag (docs/decisions/001-libraries.md).
+		cmd.Env = append(os.Environ(), "GOFLAGS=-tags=hashicorpmetrics -buildvcs=false")
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("go build %v: %w", args, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,423 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// patience is how long a test waits for anything before it gives up. It
+// guards against waiting for ever; nothing is said about how fast things are.
+const patience = 90 * time.Second
+
+// Ports of every agent: each has a loopback address of its own, where nobody
+// else's connections begin.
+const (
+	httpPort   = "14054"
+	peerPort   = "14055"
+	gossipPort = "14056"
+)
+
+// mesh is some agents that know one another.
+type mesh struct {
+	t      *testing.T
+	dir    string
+	token  string
+	flags  []string // of every agent, beyond what all tests need
+	expect int      // bootstrap_expect
+	agents []*agent
+	client *client.Client
+}
+
+// agent is one coopr-agent process, or one that will be or has been.
+type agent struct {
+	mesh  *mesh
+	name  string
+	ip    string
+	data  string
+	flags []string
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when the process has ended
+	err   error         // how; read after ended is closed
+}
+
+// newMesh gives a folder for a mesh of agents with these names, in dev mode
+// unless secure was called. Nothing is started yet.
+func newMesh(t *testing.T, names ...string) *mesh {
+	t.Helper()
+	m := &mesh{t: t, dir: t.TempDir(), token: "coopr-e2e-" + rand.Text(), expect: len(names)}
+	for _, dir := range []string{m.tmp(), m.nodes()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(m.end)
+	for _, name := range names {
+		m.add(name)
+	}
+	return m
+}
+
+// startMesh starts three agents and waits until they are one mesh at work.
+func startMesh(t *testing.T, flags ...string) *mesh {
+	t.Helper()
+	m := newMesh(t, "a", "b", "c")
+	m.flags = flags
+	for _, a := range m.agents {
+		a.start()
+	}
+	m.ready()
+	return m
+}
+
+func (m *mesh) tmp() string   { return filepath.Join(m.dir, "tmp") }
+func (m *mesh) nodes() string { return filepath.Join(m.dir, "nodes") }
+
+// add gives the mesh one more agent, with an address of its own.
+func (m *mesh) add(name string) *agent {
+	a := &agent{mesh: m, name: name, ip: freeIP(m.t), data: filepath.Join(m.dir, name)}
+	m.agents = append(m.agents, a)
+	return a
+}
+
+// freeIP gives a loopback address on which nobody uses our ports. The nodes of
+// the local provider live in 127.64.0.0 to 127.127.255.255.
+func freeIP(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		b := make([]byte, 3)
+		_, _ = rand.Read(b) // it never fails
+		ip := fmt.Sprintf("127.%d.%d.%d", 128+int(b[0])%126, b[1], 1+int(b[2])%254)
+		if l, err := net.Listen("tcp", net.JoinHostPort(ip, peerPort)); err == nil {
+			_ = l.Close()
+			return ip
+		}
+	}
+	t.Fatal("no free loopback address")
+	return ""
+}
+
+func (a *agent) addr(port string) string { return net.JoinHostPort(a.ip, port) }
+
+// args is the command line of an agent in dev mode.
+func (a *agent) args() []string {
+	m := a.mesh
+	var join []string
+	for _, other := range m.agents {
+		join = append(join, other.addr(gossipPort))
+	}
+	args := []string{
+		"--dev", "--name", a.name, "--data-dir", a.data, "--bootstrap-expect", fmt.Sprint(m.expect), "--join", strings.Join(join, ","),
+		"--http-addr", a.addr(httpPort), "--peer-addr", a.addr(peerPort), "--gossip-addr", a.addr(gossipPort),
+		"--providers-local-root", m.nodes(),
+	}
+	return append(append(args, m.flags...), a.flags...)
+}
+
+// start starts the agent's process; it may have run before.
+func (a *agent) start() {
+	t := a.mesh.t
+	t.Helper()
+	if err := os.MkdirAll(a.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// One token for all: a request may go from one to another.
+	if err := os.WriteFile(filepath.Join(a.data, "dev-token"), []byte(a.mesh.token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.run(a.args()...)
+}
+
+// run starts the agent's process with these arguments.
+func (a *agent) run(args ...string) {
+	m := a.mesh
+	m.t.Helper()
+	log, err := os.OpenFile(a.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close()
+	fmt.Fprintf(log, "---- %s: coopr-agent %s\n", a.name, strings.Join(args, " "))
+	a.cmd = exec.Command(filepath.Join(bin, "coopr-agent"), args...)
+	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = m.dir, m.env(), log, log
+	a.ended = make(chan struct{})
+	if err := a.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		a.err = cmd.Wait()
+		close(ended)
+	}(a.cmd, a.ended)
+}
+
+func (a *agent) log() string { return filepath.Join(a.mesh.dir, a.name+".log") }
+
+// env is what everything of the mesh gets. It has the folder's path, by which
+// processes are found.
+func (m *mesh) env() []string {
+	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + bin + ":" + os.Getenv("PATH")}
+}
+
+// signal sends a signal to the agent alone, none of its children.
+func (a *agent) signal(s syscall.Signal) {
+	a.mesh.t.Helper()
+	if err := a.cmd.Process.Signal(s); err != nil {
+		a.mesh.t.Fatalf("signal %v to agent %s: %v", s, a.name, err)
+	}
+}
+
+// kill is kill -9, and waits for the end.
+func (a *agent) kill() {
+	a.mesh.t.Helper()
+	a.signal(syscall.SIGKILL)
+	<-a.ended
+}
+
+// stop is SIGTERM; it waits for the agent to end well.
+func (a *agent) stop() {
+	a.mesh.t.Helper()
+	a.signal(syscall.SIGTERM)
+	select {
+	case <-a.ended:
+	case <-time.After(patience):
+		a.mesh.t.Fatalf("agent %s does not stop", a.name)
+	}
+	if a.err != nil {
+		a.mesh.t.Errorf("agent %s stopped with %v", a.name, a.err)
+	}
+}
+
+func (a *agent) alive() bool {
+	if a.cmd == nil {
+		return false
+	}
+	select {
+	case <-a.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop stops every agent that runs, and looks for what they leave.
+func (m *mesh) stop() {
+	m.t.Helper()
+	for _, a := range m.agents {
+		if a.alive() {
+			a.signal(syscall.SIGTERM)
+		}
+	}
+	for _, a := range m.agents {
+		if a.alive() {
+			a.stop()
+		}
+	}
+	m.noneLeft()
+}
+
+// end ends what is still there and shows the logs of a test that failed.
+func (m *mesh) end() {
+	if m.client != nil {
+		m.client.Close()
+	}
+	for _, a := range m.agents {
+		if a.alive() {
+			_ = a.cmd.Process.Kill() // it may have ended just now
+			<-a.ended
+		}
+	}
+	endProcesses(m.t, m.dir)
+	if !m.t.Failed() {
+		return
+	}
+	for _, a := range m.agents {
+		m.t.Logf("---- the log of agent %s:\n%s", a.name, a.tail(60))
+	}
+	if dir := os.Getenv("COOPR_E2E_KEEP"); dir != "" {
+		_ = os.CopyFS(filepath.Join(dir, m.t.Name()), os.DirFS(m.dir))
+	}
+}
+
+// tail is the end of the agent's log.
+func (a *agent) tail(lines int) string {
+	b, err := os.ReadFile(a.log())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// context ends with the test, or when it took too long.
+func (m *mesh) context() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	m.t.Cleanup(cancel)
+	return ctx
+}
+
+// api gives a client of these agents, or of all.
+func (m *mesh) api(agents ...*agent) *client.Client {
+	m.t.Helper()
+	if len(agents) == 0 && m.client != nil {
+		return m.client
+	}
+	cfg := client.Config{Token: m.token, Patience: 30 * time.Second}
+	all := agents
+	if len(agents) == 0 {
+		all = m.agents
+	}
+	for _, a := range all {
+		cfg.Addresses = append(cfg.Addresses, a.addr(httpPort))
+	}
+	c, err := client.New(cfg)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if len(agents) == 0 {
+		m.client = c
+	} else {
+		m.t.Cleanup(c.Close)
+	}
+	return c
+}
+
+// await asks again and again until there is no error any more: for what has
+// no blocking read.
+func (m *mesh) await(what string, ask func() error) {
+	m.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(patience)
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-over:
+			m.t.Fatalf("waited for %s: %v", what, err)
+		case <-tick.C:
+		}
+	}
+}
+
+var errNotYet = errors.New("not yet")
+
+// ready waits until the mesh has a leader at work and every agent that runs
+// has a session with it.
+func (m *mesh) ready() *agent {
+	m.t.Helper()
+	alive := 0
+	for _, a := range m.agents {
+		if a.alive() {
+			alive++
+		}
+	}
+	leader := m.leader()
+	m.await(fmt.Sprintf("%d agents to be at work", alive), func() error {
+		list, _, err := m.api().Agents(m.context(), client.Read{})
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, r := range list {
+			if r.Alive && len(r.Plugins) >= 2 {
+				n++
+			}
+		}
+		if n < alive {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	return leader
+}
+
+// leader waits until one agent that runs leads and its duties run.
+func (m *mesh) leader(but ...*agent) (found *agent) {
+	m.t.Helper()
+	m.await("a leader", func() error {
+		for _, a := range m.agents {
+			if !a.alive() {
+				continue
+			}
+			s, err := a.status()
+			if err == nil && s.IsLeader && s.LeaderReady && (len(but) == 0 || a != but[0]) {
+				found = a
+				return nil
+			}
+		}
+		return errNotYet
+	})
+	return found
+}
+
+// follower gives an agent that runs and does not lead.
+func (m *mesh) follower() *agent {
+	m.t.Helper()
+	leader := m.leader()
+	for _, a := range m.agents {
+		if a != leader && a.alive() {
+			return a
+		}
+	}
+	m.t.Fatal("there is no follower")
+	return nil
+}
+
+// status asks this agent, for a moment only: it may be stopped.
+func (a *agent) status() (s api.AgentStatus, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return a.mesh.api(a).Status(ctx)
+}
+
+// said is how a command ended.
+type said struct {
+	out, err string
+	code     int
+}
+
+// coopr runs the command against all agents.
+func (m *mesh) coopr(args ...string) said {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "coopr"), args...)
+	var out, errs bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, &errs
+	var addrs []string
+	for _, a := range m.agents {
+		addrs = append(addrs, a.addr(httpPort))
+	}
+	cmd.Env = append(m.env(), "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		m.t.Fatalf("coopr %s: %v", strings.Join(args, " "), err)
+	}
+	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must is coopr for commands that succeed; it gives what they print.
+func (m *mesh) must(args ...string) string {
+	m.t.Helper()
+	s := m.coopr(args...)
+	if s.code != 0 {
+		m.t.Fatalf("coopr %s: exit code %d\n%s%s", strings.Join(args, " "), s.code, s.out, s.err)
+	}
+	return s.out
+}
