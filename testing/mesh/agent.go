@@ -1,0 +1,187 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/logstore/faulty"
+	"github.com/coopr/coopr/rpc/wire/fabric"
+)
+
+// Agent is one simulated agent, with the host it is on and what outlives it.
+type Agent struct {
+	Name string
+	ID   string
+	Disk *faulty.Disk
+
+	m       *Mesh
+	ip      string
+	host    *fabric.Host
+	log     *raft.InmemStore
+	snaps   *raft.InmemSnapshotStore
+	journal *worker.Memory
+
+	life   *life
+	agent  *agent.Agent
+	gossip *fabric.Gossip
+	cancel context.CancelFunc
+	lives  []chan struct{} // each closed when that life's goroutines ended
+}
+
+func (m *Mesh) newAgent(i int) *Agent {
+	ip := fmt.Sprintf("10.0.%d.%d", i/200, i%200+1)
+	return &Agent{
+		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faulty.Disk{},
+		m: m, ip: ip, host: m.Fabric.Host(ip), log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore(), journal: worker.NewMemory(),
+	}
+}
+
+const (
+	peerPort   = ":55055"
+	gossipPort = 55056
+)
+
+// Start starts the agent on what its earlier lives stored.
+func (a *Agent) Start() {
+	a.m.T.Helper()
+	if a.Running() {
+		return
+	}
+	a.host.Start()
+	g, err := a.host.Gossip(gossipPort)
+	if err != nil {
+		a.m.T.Fatalf("%s: %v", a.Name, err)
+	}
+	l := newLife()
+	level := slog.LevelInfo
+	if a.m.opts.Verbose {
+		level = slog.LevelDebug
+	}
+	cfg := agent.Config{
+		Config: config.Config{
+			Name: a.Name, Dev: true, BootstrapExpect: a.m.opts.Expect, Eligible: true,
+			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots},
+		},
+		Build: "simulation", Logger: slog.New(tracer{m: a.m, name: a.Name, level: level}), ID: a.ID, Token: Token,
+		Network: network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},
+		Executor: &executor{world: a.m.World, life: l, name: a.Name},
+		OpenStores: func() (*logstore.Stores, error) {
+			wrap := func(ls raft.LogStore, ss raft.StableStore) (raft.LogStore, raft.StableStore) {
+				return a.Disk.Wrap(logs{ls, l}, stable{ss, l})
+			}
+			return logstore.FromParts(a.log, a.log, snapshots{a.snaps, l}, logstore.Options{Wrap: wrap})
+		},
+		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
+	}
+	for i := range min(3, len(a.m.agents)) {
+		if other := a.m.agents[i]; other != a {
+			cfg.Join = append(cfg.Join, fmt.Sprintf("%s:%d", other.ip, gossipPort))
+		}
+	}
+	a.m.Tracef("%s starts", a.Name)
+	ag, err := agent.New(cfg)
+	if err != nil {
+		a.m.T.Fatalf("%s: %v", a.Name, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	a.life, a.agent, a.gossip, a.cancel = l, ag, g, cancel
+	a.lives = append(a.lives, done)
+	go func() {
+		defer close(done)
+		if err := ag.Run(ctx); err != nil && !l.isDead() && !errors.Is(err, context.Canceled) {
+			a.m.Tracef("%s ended: %v", a.Name, err)
+		}
+	}()
+}
+
+// Running says whether the agent is up; a frozen one is.
+func (a *Agent) Running() bool { return a.life != nil && !a.life.isDead() }
+
+// Crash kills the agent (kill -9): at once nothing of it reaches network, disk
+// or world any more.
+func (a *Agent) Crash() {
+	if !a.Running() {
+		return
+	}
+	a.m.Tracef("%s is killed", a.Name)
+	a.kill()
+}
+
+func (a *Agent) kill() {
+	close(a.life.dead)
+	a.life.thaw()
+	a.host.Crash()
+	_ = a.gossip.Shutdown()
+	a.cancel()
+}
+
+// Stop ends the agent in order (SIGTERM) and waits for it.
+func (a *Agent) Stop() {
+	if !a.Running() {
+		return
+	}
+	a.m.Tracef("%s is told to stop", a.Name)
+	a.cancel()
+	<-a.lives[len(a.lives)-1]
+	a.kill()
+}
+
+// Freeze stops the agent like SIGSTOP: no byte comes in or goes out, and its
+// plugins do nothing. Its own goroutines cannot be held; what they do reaches
+// nobody.
+func (a *Agent) Freeze() {
+	a.m.Tracef("%s is frozen", a.Name)
+	a.life.freeze()
+	a.m.Cut("frozen "+a.Name, []*Agent{a})
+}
+
+// Thaw ends Freeze.
+func (a *Agent) Thaw() {
+	a.m.Tracef("%s thaws", a.Name)
+	a.m.Mend("frozen " + a.Name)
+	a.life.thaw()
+}
+
+// FillDisk makes every write of log and journal fail, until FreeDisk.
+func (a *Agent) FillDisk() {
+	a.m.Tracef("%s: its disk is full", a.Name)
+	a.Disk.Fail(faulty.ErrDiskFull)
+	a.journal.SetFull(faulty.ErrDiskFull)
+}
+
+// FreeDisk ends FillDisk.
+func (a *Agent) FreeDisk() {
+	a.m.Tracef("%s: its disk has room again", a.Name)
+	a.Disk.Heal()
+	a.journal.SetFull(nil)
+}
+
+// Busy counts the tasks at work on it.
+func (a *Agent) Busy() int {
+	if !a.Running() {
+		return 0
+	}
+	n := 0
+	for _, at := range a.m.World.Attempts() {
+		if at.life == a.life && at.Ended == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *Agent) wait() {
+	for _, done := range a.lives {
+		<-done
+	}
+}

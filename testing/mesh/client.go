@@ -1,0 +1,131 @@
+package mesh
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Call asks one agent's API once.
+func (a *Agent) Call(method, path string, body []byte, request string) (int, []byte) {
+	req := httptest.NewRequest(method, path, bytes.NewReader(body))
+	req.Header.Set("Authorization", "Bearer "+Token)
+	req.Header.Set("Content-Type", "application/json")
+	if request != "" {
+		req.Header.Set("Coopr-Request-Id", request)
+	}
+	rec := httptest.NewRecorder()
+	a.agent.Handler().ServeHTTP(rec, req)
+	return rec.Code, rec.Body.Bytes()
+}
+
+// Ask asks the mesh as a patient user does: one agent after the other, with
+// one request id, until somebody answers.
+func (m *Mesh) Ask(method, path string, body any, into any) int {
+	m.T.Helper()
+	var b []byte
+	switch v := body.(type) {
+	case nil:
+	case string:
+		b = []byte(v)
+	default:
+		b, _ = json.Marshal(v)
+	}
+	request := fmt.Sprintf("ask-%d-%d", m.opts.Seed, m.rng.Uint64())
+	start := time.Now()
+	for i := m.rng.IntN(1 << 16); ; i++ {
+		up := m.Up()
+		if len(up) > 0 {
+			a := up[i%len(up)]
+			code, answer := a.Call(method, path, b, request)
+			if code < 500 {
+				if code >= 300 {
+					m.Tracef("%s %s on %s: %d %s", method, path, a.Name, code, answer)
+				} else if into != nil {
+					if err := json.Unmarshal(answer, into); err != nil {
+						m.T.Fatalf("%s %s: %v: %s", method, path, err, answer)
+					}
+				}
+				return code
+			}
+			m.Tracef("%s %s on %s: %d %s", method, path, a.Name, code, answer)
+		}
+		if time.Since(start) > patience {
+			m.T.Fatalf("seed %d: nobody answers %s %s", m.opts.Seed, method, path)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+func (m *Mesh) must(method, path string, body, into any) {
+	m.T.Helper()
+	if code := m.Ask(method, path, body, into); code >= 300 {
+		m.T.Fatalf("seed %d: %s %s: %d", m.opts.Seed, method, path, code)
+	}
+}
+
+// Define writes the simulated cluster's definitions.
+func (m *Mesh) Define() {
+	m.T.Helper()
+	m.AwaitLeader()
+	m.must("POST", "/v1/import", definitions, nil)
+}
+
+// started is what the API says of a new operation.
+type started struct {
+	Operation struct{ ID string }
+	Cluster   struct{ ID string }
+}
+
+// Create asks for a cluster and gives its id and its operation's.
+func (m *Mesh) Create(name string, nodes int, onFailure string) (cluster, operation string) {
+	m.T.Helper()
+	var s started
+	m.must("POST", "/v1/clusters", map[string]any{"name": name, "clusterTemplate": "trio", "numMachines": nodes, "onFailure": onFailure}, &s)
+	m.Tracef("cluster %s, operation %s", s.Cluster.ID, s.Operation.ID)
+	return s.Cluster.ID, s.Operation.ID
+}
+
+// Delete asks for a cluster's deletion.
+func (m *Mesh) Delete(cluster string) (operation string) {
+	m.T.Helper()
+	var s started
+	m.must("DELETE", "/v1/clusters/"+cluster, nil, &s)
+	return s.Operation.ID
+}
+
+// Operation reads an operation from whoever answers.
+func (m *Mesh) Operation(id string) (op model.Operation) {
+	m.T.Helper()
+	m.must("GET", "/v1/operations/"+id, nil, &op)
+	return op
+}
+
+// AwaitEnd waits for an operation's end, as the leader has it.
+func (m *Mesh) AwaitEnd(id string) model.OperationStatus {
+	m.T.Helper()
+	var st model.OperationStatus
+	m.Until("the end of operation "+id, func() bool {
+		l := m.Leader()
+		if l == nil {
+			return false
+		}
+		r := l.agent.Replica()
+		if r == nil {
+			return false
+		}
+		op, ok := r.Machine.View().Operation("", id)
+		if !ok {
+			return false
+		}
+		st = op.Status
+		return st.Ended()
+	})
+	m.Tracef("operation %s ended: %s", id, st)
+	return st
+}
+

@@ -1,0 +1,269 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/rpc/wire/fabric"
+)
+
+// Options shape a mesh.
+type Options struct {
+	// Agents is how many there are; 0 means 3.
+	Agents int
+	// Seed chooses everything that is left to chance.
+	Seed uint64
+	// Expect is bootstrap_expect; 0 means 3, or 1 for a mesh of less.
+	Expect int
+	// Timing of Raft; zero: a heartbeat time-out of one second, which costs a
+	// simulation a tenth of what the default of 150 ms does.
+	Timing raftgroup.Timing
+	// TTL of sessions; 0 means the default of 5 s.
+	TTL time.Duration
+	// Slots of each agent; 0 means 4.
+	Slots int
+	// Verbose writes the trace as it comes.
+	Verbose bool
+}
+
+// Mesh is the box.
+type Mesh struct {
+	T      testing.TB
+	Fabric *fabric.Fabric
+	World  *World
+
+	opts   Options
+	rng    *rand.Rand
+	agents []*Agent
+	begin  time.Time
+
+	mu   sync.Mutex
+	cuts map[string]cut // by name
+	log  []string
+}
+
+// cut is a partition that is in force.
+type cut struct {
+	groups [][]string
+	oneWay [][2]string
+}
+
+// Token is the superadmin's of every simulated mesh.
+const Token = "simulated-root-token"
+
+// New makes a mesh and starts its agents. It must be called in a synctest
+// bubble. The mesh is taken down at the test's end.
+func New(t testing.TB, o Options) *Mesh {
+	t.Helper()
+	if o.Agents == 0 {
+		o.Agents = 3
+	}
+	if o.Expect == 0 {
+		o.Expect = 3
+		if o.Agents < 3 {
+			o.Expect = 1
+		}
+	}
+	if o.Timing.HeartbeatTimeout == 0 {
+		o.Timing.HeartbeatTimeout = time.Second
+	}
+	if o.Slots == 0 {
+		o.Slots = 4
+	}
+	m := &Mesh{T: t, Fabric: fabric.New(o.Seed), opts: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), begin: time.Now(), cuts: map[string]cut{}}
+	m.World = newWorld(o.Seed, m.Tracef)
+	m.Fabric.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
+	t.Cleanup(m.close)
+	for i := range o.Agents {
+		m.agents = append(m.agents, m.newAgent(i))
+	}
+	for _, a := range m.agents {
+		a.Start()
+	}
+	return m
+}
+
+func (m *Mesh) close() {
+	for _, a := range m.agents {
+		a.Crash()
+	}
+	for _, a := range m.agents {
+		a.wait()
+	}
+	if m.T.Failed() && !m.opts.Verbose {
+		m.mu.Lock()
+		m.T.Logf("seed %d; the trace:\n%s", m.opts.Seed, strings.Join(m.log, "\n"))
+		m.mu.Unlock()
+	}
+	time.Sleep(time.Minute) // what the libraries left sleeping
+}
+
+// maxTrace bounds the trace of a seed that runs wild.
+const maxTrace = 3000
+
+// Tracef puts a line on the trace that a failure shows.
+func (m *Mesh) Tracef(format string, args ...any) {
+	line := fmt.Sprintf("%10.3fs  ", time.Since(m.begin).Seconds()) + fmt.Sprintf(format, args...)
+	if m.opts.Verbose {
+		m.T.Log(line)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.log = append(m.log, line); len(m.log) > maxTrace {
+		m.log = append(m.log[:100:100], m.log[maxTrace/2:]...)
+	}
+}
+
+// tracer is a log handler that writes what an agent says to the trace.
+type tracer struct {
+	m     *Mesh
+	name  string
+	level slog.Level
+	attrs string
+}
+
+func (t tracer) Enabled(_ context.Context, l slog.Level) bool { return l >= t.level }
+func (t tracer) WithGroup(string) slog.Handler                { return t }
+
+func (t tracer) WithAttrs(attrs []slog.Attr) slog.Handler {
+	for _, a := range attrs {
+		if a.Key != "agent" {
+			t.attrs += " " + a.String()
+		}
+	}
+	return t
+}
+
+func (t tracer) Handle(_ context.Context, r slog.Record) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s%s", t.name, r.Level, r.Message, t.attrs)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(&b, " %s", a)
+		return true
+	})
+	t.m.Tracef("%s", b.String())
+	return nil
+}
+
+// Agents gives all agents, up or down.
+func (m *Mesh) Agents() []*Agent { return m.agents }
+
+// Up gives the agents that run and are not frozen.
+func (m *Mesh) Up() []*Agent {
+	var out []*Agent
+	for _, a := range m.agents {
+		if a.Running() && !a.life.frozen() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Leader gives the agent that leads and whose duties run, or nil. While a
+// deposed leader does not know it yet, the one with the higher term counts.
+func (m *Mesh) Leader() *Agent {
+	var best *Agent
+	var term uint64
+	for _, a := range m.Up() {
+		if r := a.agent.Replica(); r != nil && a.agent.Leads() {
+			if st := r.Group.Stats(); best == nil || st.Term > term {
+				best, term = a, st.Term
+			}
+		}
+	}
+	return best
+}
+
+// Voters gives the voters that are up, as the leader has them; nil while there
+// is no leader.
+func (m *Mesh) Voters() []*Agent {
+	l := m.Leader()
+	if l == nil {
+		return nil
+	}
+	r := l.agent.Replica()
+	if r == nil {
+		return nil
+	}
+	votes := map[string]bool{}
+	for _, s := range r.Group.Servers() {
+		votes[s.ID] = s.Voter
+	}
+	var out []*Agent
+	for _, a := range m.Up() {
+		if votes[a.ID] {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// patience is how long a wait may take, in simulated time.
+const patience = 10 * time.Minute
+
+// Until waits for a condition.
+func (m *Mesh) Until(what string, ok func() bool) {
+	m.T.Helper()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > patience {
+			m.T.Fatalf("seed %d: not within %s: %s", m.opts.Seed, patience, what)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// AwaitLeader waits for a leader.
+func (m *Mesh) AwaitLeader() *Agent {
+	m.T.Helper()
+	var l *Agent
+	m.Until("a leader", func() bool { l = m.Leader(); return l != nil })
+	return l
+}
+
+// Cut makes a partition that Mend ends; parts in no group keep their links.
+func (m *Mesh) Cut(name string, groups ...[]*Agent) {
+	c := cut{}
+	for _, g := range groups {
+		var ips []string
+		for _, a := range g {
+			ips = append(ips, a.ip)
+		}
+		c.groups = append(c.groups, ips)
+	}
+	m.setCut(name, &c)
+}
+
+// CutOneWay makes to deaf for from.
+func (m *Mesh) CutOneWay(name string, from, to *Agent) {
+	m.setCut(name, &cut{oneWay: [][2]string{{from.ip, to.ip}}})
+}
+
+// Mend ends a partition.
+func (m *Mesh) Mend(name string) { m.setCut(name, nil) }
+
+func (m *Mesh) setCut(name string, c *cut) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c == nil {
+		delete(m.cuts, name)
+		m.Fabric.Heal()
+	} else {
+		m.cuts[name] = *c
+	}
+	for _, c := range m.cuts {
+		if len(c.groups) > 0 {
+			m.Fabric.Partition(fabric.Blackhole, c.groups...)
+		}
+		for _, l := range c.oneWay {
+			m.Fabric.CutLink(l[0], l[1])
+		}
+	}
+}
