@@ -23,6 +23,8 @@ type pidRecord struct {
 	Start uint64 `json:"start"` // startTime
 	Boot  string `json:"boot"`
 	Path  string `json:"path"`
+	// Sockets is the folder of its sockets, which its agent would have removed.
+	Sockets string `json:"sockets,omitempty"`
 }
 
 func newLeftovers(dir string, log *slog.Logger) (*leftovers, error) {
@@ -33,7 +35,8 @@ func newLeftovers(dir string, log *slog.Logger) (*leftovers, error) {
 	return &leftovers{dir: dir, boot: strings.TrimSpace(string(b)), log: log}, nil
 }
 
-// reap kills the processes of an earlier agent and forgets them.
+// reap kills the processes of an earlier agent, removes their sockets and
+// forgets them.
 func (l *leftovers) reap() {
 	files, _ := filepath.Glob(filepath.Join(l.dir, "*.json"))
 	for _, f := range files {
@@ -46,18 +49,23 @@ func (l *leftovers) reap() {
 			l.log.Warn("killing a plugin that an earlier agent left behind", "pid", r.PID, "plugin", r.Path)
 			killTree(r.PID)
 		}
+		if err == nil && r.Sockets != "" {
+			if err := os.RemoveAll(r.Sockets); err != nil {
+				l.log.Warn("sockets of an earlier agent's plugin stay", "folder", r.Sockets, "error", err)
+			}
+		}
 		_ = os.Remove(f)
 	}
 }
 
 // write remembers a process and gives the file's path. Failing only costs the
 // reaping: the other guards against orphans stand.
-func (l *leftovers) write(pid int, path string) string {
+func (l *leftovers) write(pid int, path, sockets string) string {
 	start, alive := startTime(pid)
 	if !alive {
 		return ""
 	}
-	b, err := json.Marshal(pidRecord{PID: pid, Start: start, Boot: l.boot, Path: path})
+	b, err := json.Marshal(pidRecord{PID: pid, Start: start, Boot: l.boot, Path: path, Sockets: sockets})
 	file := filepath.Join(l.dir, strconv.Itoa(pid)+".json")
 	if err == nil {
 		err = os.WriteFile(file, b, 0o600)

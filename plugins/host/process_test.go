@@ -122,13 +122,17 @@ func TestLeftoversAreReaped(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- left.Wait() }()
+	var sockets string
 	h := newHost(t, func(c *Config) {
 		l, err := newLeftovers(filepath.Join(c.DataDir, "run"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.write(left.Process.Pid, "left")
-		file := l.write(stranger.Process.Pid, "stranger")
+		if sockets, err = os.MkdirTemp(c.SocketDir, "plugin-dir"); err != nil {
+			t.Fatal(err)
+		}
+		l.write(left.Process.Pid, "left", sockets)
+		file := l.write(stranger.Process.Pid, "stranger", "")
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -151,6 +155,9 @@ func TestLeftoversAreReaped(t *testing.T) {
 	}
 	_ = stranger.Process.Kill()
 	_ = stranger.Wait()
+	if _, err := os.Stat(sockets); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its sockets are left: %v", err)
+	}
 	if n := h.Processes(); n != 0 {
 		t.Errorf("%d processes are remembered", n)
 	}
