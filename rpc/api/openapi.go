@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -75,25 +76,23 @@ func (s *server) settleDocument() {
 	}}
 }
 
-// serveDocument serves the document, made once.
-func (s *server) serveDocument() error {
-	doc := s.api.OpenAPI()
-	asJSON, err := json.Marshal(doc)
-	if err != nil {
-		return err
-	}
-	asYAML, err := doc.YAML()
-	if err != nil {
-		return err
-	}
-	serve := func(route, contentType string, body []byte) {
+// serveDocument serves the document. It is made when it is first asked for: an
+// agent starts faster without.
+func (s *server) serveDocument() {
+	serve := func(route, contentType string, encode func() ([]byte, error)) {
+		body := sync.OnceValues(encode)
 		s.mux.HandleFunc("GET "+route, func(w http.ResponseWriter, r *http.Request) {
 			noteOf(r.Context()).route = "openapi"
+			b, err := body()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
 			w.Header().Set("Content-Type", contentType)
-			_, _ = w.Write(body)
+			_, _ = w.Write(b)
 		})
 	}
-	serve("/v1/openapi.json", "application/openapi+json", asJSON)
-	serve("/v1/openapi.yaml", "application/openapi+yaml", asYAML)
-	return nil
+	doc := s.api.OpenAPI()
+	serve("/v1/openapi.json", "application/openapi+json", func() ([]byte, error) { return json.Marshal(doc) })
+	serve("/v1/openapi.yaml", "application/openapi+yaml", doc.YAML)
 }

@@ -61,9 +61,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Heartbeat > 0 {
 		s.heartbeat = cfg.Heartbeat
 	}
-	if err := s.serveDocument(); err != nil {
-		return nil, fmt.Errorf("api: OpenAPI document: %w", err)
-	}
+	s.serveDocument()
 	return s.observe(s.routed()), nil
 }
 
