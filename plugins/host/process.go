@@ -90,9 +90,20 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 	go func() {
 		defer p.readers.Done()
 		<-p.run.exited
-		p.fail(fmt.Errorf("the process of plugin %s ended: %s", filepath.Base(p.path), p.run.status))
+		// Results that it sent last may still be on their way to the reader,
+		// who will find the stream's end behind them.
+		select {
+		case <-p.dead:
+		case <-time.After(pipeDrain):
+		}
+		p.fail(p.ended())
 	}()
 	return p, nil
+}
+
+// ended says how the process ended, once it has.
+func (p *process) ended() error {
+	return fmt.Errorf("the process of plugin %s ended: %s", filepath.Base(p.path), p.run.status)
 }
 
 // explainStart says why a process did not become a plugin.
@@ -159,6 +170,9 @@ func (p *process) alive() bool {
 	return p.reason == nil
 }
 
+// politeFor is how long an idle process has to end when it is asked to.
+const politeFor = 3 * time.Second
+
 // close ends the process, politely first, and waits until nothing of it is left.
 func (p *process) close(reason error) {
 	p.closeOnce.Do(func() {
@@ -166,8 +180,11 @@ func (p *process) close(reason error) {
 		polite := p.reason == nil && p.users.Load() == 0
 		p.mu.Unlock()
 		if polite {
-			// go-plugin asks the process to end, and kills it after two seconds.
+			// go-plugin asks the process to end and waits for the answer, for
+			// ever if the process is frozen.
+			frozen := time.AfterFunc(politeFor, func() { _ = p.run.Kill(context.Background()) })
 			p.client.Kill()
+			frozen.Stop()
 		}
 		p.fail(reason)
 		p.client.Kill()
@@ -228,10 +245,11 @@ func (p *process) open(automator bool) (*stream, error) {
 					err = errors.New("the plugin closed its stream")
 				}
 				select {
-				case <-p.run.exited: // the better reason
+				case <-p.run.exited:
+					p.fail(p.ended()) // the better reason
 				case <-time.After(pipeDrain):
+					p.fail(fmt.Errorf("plugin %s: %w", filepath.Base(p.path), err))
 				}
-				p.fail(fmt.Errorf("plugin %s: %w", filepath.Base(p.path), err))
 				return
 			}
 			p.heard.Store(time.Now().UnixNano())

@@ -46,6 +46,10 @@ func (o *outbox) log(l *proto.LogLine) {
 	for o.queued >= wire.BatchBytes && !o.closed {
 		o.room.Wait()
 	}
+	if o.closed {
+		o.mu.Unlock()
+		return
+	}
 	o.next.Logs = append(o.next.Logs, l)
 	o.queued += len(l.Text) + 64
 	o.mu.Unlock()
@@ -56,6 +60,10 @@ func (o *outbox) save(s *proto.SaveState) {
 	o.mu.Lock()
 	for o.queued >= wire.BatchBytes && !o.closed {
 		o.room.Wait()
+	}
+	if o.closed {
+		o.mu.Unlock()
+		return
 	}
 	o.next.Saves = append(o.next.Saves, s)
 	o.queued += len(s.Key) + len(s.Value) + 64

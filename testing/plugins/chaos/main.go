@@ -157,6 +157,7 @@ func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 		time.Sleep(time.Hour)
 	case "freeze": // the whole process
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Hour)
 	case "log":
 		for i := range o.Count {
 			fmt.Fprintf(t.Stdout(), "%s %d\n", o.Text, i)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -177,11 +178,19 @@ func command(verb string, args []string, stdout io.Writer) (int, error) {
 	return exitOK, nil
 }
 
-// List gives the named processes of a node.
+// List gives the named processes of a node, those too that have ended.
 func List(ctx context.Context, dir string) ([]Status, error) {
 	resp, err := call(ctx, dir, request{Verb: "status"})
 	if errors.Is(err, errNoSupervisor) {
-		return nil, nil
+		var ended []Status
+		b, err := os.ReadFile(filepath.Join(dir, endedName))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		if err == nil {
+			err = json.Unmarshal(b, &ended)
+		}
+		return ended, err
 	}
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ const (
 	socketName  = "run/ctl"
 	lockName    = "run/lock"
 	wantedName  = "run/services.json"
+	endedName   = "run/ended.json"
 	superLog    = "run/supervisor.log"
 	logsDir     = "logs"
 	NodeDirVar  = "COOPR_NODE_DIR" // set for every process of a node, to its folder

@@ -95,6 +95,7 @@ func supervise(dir string) error {
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
 	_ = os.Remove(socketName)
+	_ = os.Remove(endedName)
 	listener, err := net.Listen("unix", socketName)
 	if err != nil {
 		return err
@@ -104,6 +105,7 @@ func supervise(dir string) error {
 	go s.accept(listener)
 	ready.Close()
 	s.loop(children, terminate)
+	s.report()
 	// Gone from the folder before the lock is: who comes now starts another one.
 	listener.Close()
 	return nil
@@ -459,6 +461,17 @@ func lookPath(command, dir string, env []string) (string, error) {
 		break
 	}
 	return "", fmt.Errorf("%s: %w", command, exec.ErrNotFound)
+}
+
+// report leaves behind how the processes ended, for who asks later.
+func (s *supervisor) report() {
+	b, err := json.Marshal(s.status())
+	if err == nil {
+		err = os.WriteFile(endedName, b, 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report how the node's processes ended:", err)
+	}
 }
 
 // save writes what is wanted, for a supervisor after this one.
