@@ -1,0 +1,324 @@
+// Package archive is the file in which an operator keeps a snapshot of the
+// replicated state.
+//
+// The format, number 1, is a gzip stream of a tar of exactly these regular
+// files in this order:
+//
+//	meta.json    Meta, as a JSON object, at most 1 MiB
+//	state.bin    the state machine's snapshot, Meta.Size bytes
+//	SHA256SUMS   one line "<hex>  <name>\n" for each of the two, as sha256sum
+//	             writes them, so that `tar xzf x && sha256sum -c SHA256SUMS` works
+//
+// Nothing may follow. The sums guard against damage, not against malice: keep
+// archives where only operators can write. Secrets in the state are sealed with
+// keys that are not in the archive.
+//
+// The sums come last, so a reader knows that the state is whole only when it
+// has seen all of it: nothing that Read has written may be used before it
+// returned nil.
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+)
+
+// Format is the number of the format that Write writes.
+const Format = 1
+
+const (
+	metaName  = "meta.json"
+	stateName = "state.bin"
+	sumsName  = "SHA256SUMS"
+
+	maxMeta = 1 << 20
+	maxSums = 4 << 10
+	// maxPadding bounds the zeros behind a tar's last file; GNU tar fills up to 10 KiB.
+	maxPadding = 1 << 20
+)
+
+// Faults of an archive. An error of the underlying reader or writer comes
+// through as it is.
+var (
+	// ErrNotArchive: this is something else, or of a format not known here.
+	ErrNotArchive = errors.New("not a snapshot archive")
+	// ErrDamaged: it is an archive, but cut short or altered. Nothing in it may be used.
+	ErrDamaged = errors.New("the snapshot archive is damaged")
+	// ErrTooLarge: the state is larger than the reader allows.
+	ErrTooLarge = errors.New("the snapshot archive is larger than allowed")
+)
+
+// Meta says what an archive holds.
+type Meta struct {
+	// Format is set by Write.
+	Format int `json:"format"`
+	// Index and Term are those of the last log entry in the state.
+	Index uint64 `json:"index"`
+	Term  uint64 `json:"term"`
+	// Size of the state in bytes.
+	Size int64 `json:"size"`
+	// SnapshotVersion is raft's own number for its snapshots.
+	SnapshotVersion int `json:"snapshotVersion"`
+	// FeatureLevel is the newest kind of log entry that may be in the state.
+	FeatureLevel int `json:"featureLevel,omitempty"`
+	// Mesh is the id of the mesh that it was taken from, Agent that of the agent.
+	Mesh  string `json:"mesh,omitempty"`
+	Agent string `json:"agent,omitempty"`
+	// Build is the version of the agent.
+	Build string `json:"build,omitempty"`
+	// TakenAt is when.
+	TakenAt time.Time `json:"takenAt"`
+}
+
+// Write writes an archive of the state, of which it takes exactly meta.Size bytes.
+func Write(w io.Writer, meta Meta, state io.Reader) error {
+	if meta.Size < 0 {
+		return fmt.Errorf("write snapshot archive: the size %d is negative", meta.Size)
+	}
+	meta.Format = Format
+	head, err := json.MarshalIndent(meta, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write snapshot archive: %w", err)
+	}
+	head = append(head, '\n')
+	zip := gzip.NewWriter(w)
+	zip.ModTime = meta.TakenAt
+	out := &writer{tar: tar.NewWriter(zip), at: meta.TakenAt}
+	steps := []func() error{
+		func() error { return out.file(metaName, int64(len(head)), bytes.NewReader(head), true) },
+		func() error { return out.file(stateName, meta.Size, state, true) },
+		func() error { return out.file(sumsName, int64(out.sums.Len()), bytes.NewReader(out.sums.Bytes()), false) },
+		out.tar.Close,
+		zip.Close,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("write snapshot archive: %w", err)
+		}
+	}
+	return nil
+}
+
+type writer struct {
+	tar  *tar.Writer
+	at   time.Time
+	sums bytes.Buffer
+}
+
+func (w *writer) file(name string, size int64, from io.Reader, sum bool) error {
+	if err := w.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: size, ModTime: w.at}); err != nil {
+		return err
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w.tar, h), io.LimitReader(from, size))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if n != size {
+		return fmt.Errorf("%s: %w after %d of %d bytes", name, io.ErrUnexpectedEOF, n, size)
+	}
+	if sum {
+		fmt.Fprintf(&w.sums, "%x  %s\n", h.Sum(nil), name)
+	}
+	return nil
+}
+
+// Read reads an archive to its end, writes its state to state and checks all of
+// it. A state of more than maxState bytes is refused before any of it is
+// written; 0 means no limit.
+func Read(r io.Reader, state io.Writer, maxState int64) (Meta, error) {
+	src := &source{r: r}
+	meta, err := read(src, state, maxState)
+	if err != nil {
+		if src.err != nil {
+			err = src.err // the reader's own trouble is not the archive's
+		}
+		return Meta{}, fmt.Errorf("read snapshot archive: %w", err)
+	}
+	return meta, nil
+}
+
+// Inspect reads and checks an archive and gives only what it says about itself.
+func Inspect(r io.Reader) (Meta, error) { return Read(r, io.Discard, 0) }
+
+// Open reads and checks an archive with the state going to a temporary file in
+// dir ("" is the system's own place), which it gives for reading from the start.
+// Closing it removes it.
+func Open(r io.Reader, dir string, maxState int64) (Meta, io.ReadCloser, error) {
+	f, err := os.CreateTemp(dir, "snapshot-*.tmp")
+	if err != nil {
+		return Meta{}, nil, fmt.Errorf("read snapshot archive: %w", err)
+	}
+	state := &scratch{f}
+	meta, err := Read(r, f, maxState)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return Meta{}, nil, errors.Join(err, state.Close())
+	}
+	return meta, state, nil
+}
+
+type scratch struct{ *os.File }
+
+func (s *scratch) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
+
+// source remembers an error of the reader itself.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+func read(src io.Reader, state io.Writer, maxState int64) (Meta, error) {
+	raw := bufio.NewReader(src)
+	zip, err := gzip.NewReader(raw)
+	if err != nil {
+		return Meta{}, fmt.Errorf("%w: it does not begin as a gzip stream does", ErrNotArchive)
+	}
+	zip.Multistream(false)
+	in := &reader{tar: tar.NewReader(zip), sums: make(map[string]string)}
+
+	var head bytes.Buffer
+	if err := in.file(metaName, &head, maxMeta); err != nil {
+		if !errors.Is(err, ErrDamaged) || head.Len() == 0 {
+			err = fmt.Errorf("%w: %w", ErrNotArchive, err)
+		}
+		return Meta{}, err
+	}
+	meta, err := parseMeta(head.Bytes())
+	if err != nil {
+		return Meta{}, err
+	}
+	if maxState > 0 && meta.Size > maxState {
+		return Meta{}, fmt.Errorf("%w: %d bytes of state, the limit is %d", ErrTooLarge, meta.Size, maxState)
+	}
+	in.want = meta.Size
+	if err := in.file(stateName, state, meta.Size); err != nil {
+		return Meta{}, err
+	}
+	in.want = -1
+	var sums bytes.Buffer
+	if err := in.file(sumsName, &sums, maxSums); err != nil {
+		return Meta{}, err
+	}
+	if err := in.check(sums.String()); err != nil {
+		return Meta{}, err
+	}
+	return meta, in.end(zip, raw)
+}
+
+func parseMeta(head []byte) (Meta, error) {
+	var meta Meta
+	if err := json.Unmarshal(head, &meta); err != nil {
+		return Meta{}, fmt.Errorf("%w: %s is not JSON of the right shape: %w", ErrNotArchive, metaName, err)
+	}
+	if meta.Format != Format {
+		return Meta{}, fmt.Errorf("%w: format %d, only %d is known here; use a newer build", ErrNotArchive, meta.Format, Format)
+	}
+	if meta.Size < 0 {
+		return Meta{}, fmt.Errorf("%w: the state's size is %d", ErrDamaged, meta.Size)
+	}
+	return meta, nil
+}
+
+type reader struct {
+	tar  *tar.Reader
+	sums map[string]string // of what was read, by name
+	want int64             // the size that the next file must have; negative: any
+}
+
+// file reads the next file, which must be the one of that name.
+func (r *reader) file(name string, to io.Writer, limit int64) error {
+	h, err := r.tar.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %s is missing", ErrDamaged, name)
+	case err != nil:
+		return fmt.Errorf("%w: before %s: %w", ErrDamaged, name, err)
+	case h.Name != name || h.Typeflag != tar.TypeReg:
+		return fmt.Errorf("%w: %q stands where %s should", ErrDamaged, h.Name, name)
+	case h.Size > limit || (name == stateName && h.Size != r.want):
+		return fmt.Errorf("%w: %s is of %d bytes, %d were expected at most", ErrDamaged, name, h.Size, limit)
+	}
+	sum := sha256.New()
+	if err := copyOut(to, sum, r.tar); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.sums[name] = hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+// copyOut copies and keeps faults of the archive and of the writer apart.
+func copyOut(to io.Writer, sum hash.Hash, from io.Reader) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			sum.Write(buf[:n])
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+	}
+}
+
+// check compares the sums in the archive with those of what was read.
+func (r *reader) check(sums string) error {
+	want := ""
+	for _, name := range []string{metaName, stateName} {
+		want += r.sums[name] + "  " + name + "\n"
+	}
+	if sums != want {
+		return fmt.Errorf("%w: the checksums do not match", ErrDamaged)
+	}
+	return nil
+}
+
+// end sees that nothing follows but padding, and that gzip's own sum is right.
+func (r *reader) end(zip *gzip.Reader, raw *bufio.Reader) error {
+	if h, err := r.tar.Next(); err == nil {
+		return fmt.Errorf("%w: %q follows the checksums", ErrDamaged, h.Name)
+	} else if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: behind the checksums: %w", ErrDamaged, err)
+	}
+	rest, err := io.ReadAll(io.LimitReader(zip, maxPadding+1))
+	if err != nil {
+		return fmt.Errorf("%w: at its end: %w", ErrDamaged, err)
+	}
+	if len(rest) > maxPadding || len(bytes.Trim(rest, "\x00")) > 0 {
+		return fmt.Errorf("%w: something follows the last file", ErrDamaged)
+	}
+	if _, err := raw.ReadByte(); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: something follows the archive", ErrDamaged)
+	}
+	return nil
+}
