@@ -112,6 +112,15 @@ func (w *world) build(on []bool) *built {
 	}
 	if w.fresh > 0 {
 		c := &class{nodes: w.fresh}
+		var anyway []string
+		var forced set
+		for _, s := range w.free {
+			if i, ok := itemOf[s]; ok {
+				forced.add(i)
+			} else {
+				anyway = append(anyway, s)
+			}
+		}
 		costed := w.comparator == ComparatorCost
 		if costed {
 			b.goals++
@@ -120,7 +129,7 @@ func (w *world) build(on []bool) *built {
 			if !offered[at] {
 				continue
 			}
-			k := kind{allowed: carries[at], bare: len(w.free) > 0, rank: at, base: int64(len(w.free)), hw: p.hw, img: p.img, room: caps.left(p.hw, w.free)}
+			k := kind{allowed: carries[at], forced: forced, bare: len(anyway) > 0, rank: at, base: int64(len(anyway)), hw: p.hw, img: p.img, room: caps.left(p.hw, anyway)}
 			if b.gone >= 0 {
 				k.allowed.drop(b.gone)
 			}
@@ -132,7 +141,7 @@ func (w *world) build(on []bool) *built {
 			}
 			c.kinds = append(c.kinds, k)
 		}
-		addClass(c, w.free, nil)
+		addClass(c, anyway, nil)
 	}
 	b.prepare()
 	return b
@@ -173,7 +182,7 @@ func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int
 		return parent[s]
 	}
 	for _, s := range w.services {
-		if w.limited[s] {
+		if w.limited[s] || w.tracked[s] {
 			parent[s] = s
 		}
 	}
@@ -185,7 +194,7 @@ func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int
 	itemOf := map[string]int{}
 	root := map[string]int{}
 	for _, s := range w.services { // sorted: items are in the order of their first service
-		if !w.limited[s] {
+		if !w.limited[s] && !w.tracked[s] {
 			continue
 		}
 		at, ok := root[find(s)]
@@ -208,11 +217,6 @@ func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, fun
 	for range b.items {
 		b.problem.domains = append(b.problem.domains, domain{1, w.nodes, 1, 0})
 	}
-	for i := range b.items {
-		if w.absentOK[b.items[i][0]] {
-			b.problem.domains[i].lo = 0
-		}
-	}
 	least := func(s string, n int64) {
 		if i, ok := itemOf[s]; ok {
 			d := &b.problem.domains[i]
@@ -222,7 +226,7 @@ func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, fun
 		// A service without constraints is on every node; one that is not on
 		// the cluster is on none.
 		_, here := slices.BinarySearch(w.services, s)
-		b.impossible = b.impossible || !here || n > w.everywhere[s]
+		b.impossible = b.impossible || !here || n > w.nodes
 	}
 	each(ruleMin, func(r *rule) { least(r.service, r.n) })
 	each(ruleRequires, func(r *rule) { least(r.other, r.n) })
@@ -314,9 +318,14 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 	}
 	untouched := true
 	for _, s := range w.free {
-		if w.adding[s] && !slices.Contains(anyway, s) {
+		if !w.adding[s] {
+			continue
+		}
+		untouched = false // it goes to every node
+		if i, ok := itemOf[s]; ok {
+			held.add(i)
+		} else {
 			anyway = append(anyway, s)
-			untouched = false
 		}
 	}
 	slices.Sort(anyway)
@@ -324,12 +333,9 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 		if i == b.gone {
 			continue
 		}
-		have, old, new := 0, 0, 0
+		old, new := 0, 0
 		for _, s := range members {
 			here := slices.Contains(g.services, s)
-			if here {
-				have++
-			}
 			if !w.adding[s] {
 				old++
 				if !here && held.has(i) {
@@ -347,7 +353,6 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 		case old == 0:
 			k.allowed.add(i)
 		}
-		_ = have
 	}
 	k.allowed = k.allowed.and(&carries[at])
 	k.base = int64(len(anyway))

@@ -10,7 +10,7 @@ import (
 )
 
 // answer tells a solution in the caller's words.
-func (w *world) answer(s *solution) (*Answer, error) {
+func (w *world) answer(s *solution) *Answer {
 	a := &Answer{Services: w.services, Comparator: w.comparator}
 	type line struct {
 		model.NodeGroup
@@ -29,7 +29,8 @@ func (w *world) answer(s *solution) (*Answer, error) {
 	}
 	// The existing nodes of a class take its columns in turn, newest first.
 	next := make([]int, len(s.classes))
-	for _, c := range s.counts {
+	lineOf := make([]*line, len(s.counts))
+	for i, c := range s.counts {
 		k := &s.classes[c.class].kinds[c.kind]
 		services := s.services(&c.column)
 		g := model.NodeGroup{Count: int(c.n), HardwareType: w.hardware[k.hw].name, ImageType: w.images[k.img], Services: services}
@@ -41,6 +42,7 @@ func (w *world) answer(s *solution) (*Answer, error) {
 			lines = append(lines, l)
 		}
 		l.Count += g.Count
+		lineOf[i] = l
 		old := s.groups[c.class]
 		if old == nil {
 			a.New = append(a.New, g)
@@ -64,6 +66,9 @@ func (w *world) answer(s *solution) (*Answer, error) {
 				a.Changed = append(a.Changed, NodeChange{ID: n.ID, Number: n.Number, Add: add, Remove: remove})
 			}
 		}
+	}
+	if w.in.Change.Kind == Replace {
+		w.replaced(a)
 	}
 	sort.SliceStable(lines, func(i, j int) bool {
 		x, y := lines[i], lines[j]
@@ -95,8 +100,27 @@ func (w *world) answer(s *solution) (*Answer, error) {
 		a.Cost = &Cost{PerHour: text(total)}
 	}
 	a.Tight = w.tight(a.Layout)
-	a.Placement = s.places
-	return a, nil
+	for _, p := range s.places {
+		p.Group = slices.Index(lines, lineOf[p.Group])
+		a.Placement = append(a.Placement, p)
+	}
+	return a
+}
+
+// replaced puts new nodes like them in the places of the victims.
+func (w *world) replaced(a *Answer) {
+	a.Removed = slices.Clone(w.in.Change.Victims)
+	for _, g := range w.groups {
+		n := 0
+		for _, node := range g.nodes {
+			if slices.Contains(a.Removed, node.ID) {
+				n++
+			}
+		}
+		if n > 0 {
+			a.New = append(a.New, model.NodeGroup{Count: n, HardwareType: g.hw, ImageType: g.img, Services: g.services})
+		}
+	}
 }
 
 // taken lists the services that the operation takes off a node.

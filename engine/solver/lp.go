@@ -47,7 +47,7 @@ type lpColumn struct {
 const (
 	lpTol    = 1e-7
 	lpPivot  = 1e-7
-	lpFresh  = 80
+	lpFresh  = 200
 	lpStalls = 40
 )
 

@@ -92,14 +92,6 @@ type column struct {
 	items       set
 }
 
-func (p *problem) total() int64 {
-	n := int64(0)
-	for _, c := range p.classes {
-		n += c.nodes
-	}
-	return n
-}
-
 // prepare computes what the searches look up. It is called once.
 func (p *problem) prepare() {
 	for i := range p.domains {
@@ -164,36 +156,4 @@ func (c *class) prepare(items int) {
 		}
 	}
 	c.cliqueSize = len(members)
-}
-
-// valid tells whether a node of kind k can carry exactly the items of s.
-func (c *class) valid(k *kind, s *set) bool {
-	if c.listed != nil {
-		for i := range c.listed {
-			if c.listed[i] == *s {
-				return true
-			}
-		}
-		return false
-	}
-	if !k.allowed.holds(s) || !s.holds(&k.forced) || s.empty() && !k.bare {
-		return false
-	}
-	room := k.room
-	good := true
-	s.each(func(i int) bool {
-		if c.conflict[i].meets(s) {
-			good = false
-			return false
-		}
-		for d, n := range c.need[i] {
-			room[d] -= n
-			good = good && room[d] >= 0
-		}
-		return good
-	})
-	for i := range c.together {
-		good = good && !s.holds(&c.together[i])
-	}
-	return good
 }

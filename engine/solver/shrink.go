@@ -4,58 +4,126 @@ import "sort"
 
 // shrunk chooses the nodes to remove: going from the newest node to the oldest,
 // each that can go, given those before it, goes (spec/solver.md rule 9).
-func (w *world) shrunk(b *built) (*solution, verdict) {
-	r := newProgram(b.problem, w.meter)
-	if v := r.feasible(); v != yes {
+func (w *world) shrunk(b *built, on []bool) (*solution, verdict) {
+	c := &culling{world: w, built: b, on: on, program: newProgram(b.problem, w.meter), leave: map[int]int64{}, closed: map[int]bool{}}
+	if v := c.program.feasible(); v != yes {
 		return nil, v
 	}
-	type victim struct {
-		node *ExistingNode
-		id   int // its column
-	}
-	var order []victim
-	leave := map[int]int64{} // by column
 	for ci, g := range b.groups {
-		c := b.classes[ci]
-		ki := len(c.kinds) - 1
-		id := r.column(column{ci, ki, setOf(b.gone)})
+		id := c.program.column(column{ci, len(b.classes[ci].kinds) - 1, setOf(b.gone)})
 		for _, n := range g.nodes {
-			order = append(order, victim{n, id})
+			c.order = append(c.order, candidateVictim{n, id})
 		}
 	}
-	sort.SliceStable(order, func(i, j int) bool { return order[i].node.Number > order[j].node.Number })
-	s := &solution{built: b}
-	closed := map[int]bool{}
-	for _, v := range order {
-		if int64(len(s.removed)) == w.shrink {
-			break
-		}
-		if closed[v.id] {
-			continue
-		}
-		n := leave[v.id] + 1
-		if v.id >= len(r.witness) || r.witness[v.id] < n {
-			keep := r.witness
-			r.bound(v.id, n, r.hi[v.id])
-			switch r.feasible() {
-			case unknown:
-				return nil, unknown
-			case no:
-				r.witness = keep
-				r.bound(v.id, n-1, r.hi[v.id])
-				closed[v.id] = true
-				continue
-			}
-		} else {
-			r.bound(v.id, n, r.hi[v.id])
-		}
-		leave[v.id] = n
-		s.removed = append(s.removed, v.node)
+	sort.SliceStable(c.order, func(i, j int) bool { return c.order[i].node.Number > c.order[j].node.Number })
+	v := c.choose(0)
+	return c.found, v
+}
+
+type candidateVictim struct {
+	node *ExistingNode
+	id   int // its column
+}
+
+// culling is the search for victims.
+type culling struct {
+	world   *world
+	built   *built
+	on      []bool
+	program *program
+	order   []candidateVictim
+	leave   map[int]int64 // by column, so far
+	closed  map[int]bool  // columns of which no more may go
+	removed []*ExistingNode
+	found   *solution
+}
+
+// choose goes on with the node at place i.
+func (c *culling) choose(i int) verdict {
+	r := c.program
+	if int64(len(c.removed)) == c.world.shrink {
+		return c.finish()
 	}
+	for i < len(c.order) && c.closed[c.order[i].id] {
+		i++
+	}
+	if i == len(c.order) {
+		return no
+	}
+	id := c.order[i].id
+	n := c.leave[id]
+	lo, hi := r.lo[id], r.hi[id]
+	// It goes, or neither it nor an equal older one does.
+	r.bound(id, n+1, hi)
+	v := c.can(id, n+1)
+	if v == yes {
+		c.leave[id] = n + 1
+		c.removed = append(c.removed, c.order[i].node)
+		if v = c.choose(i + 1); v != no {
+			return v
+		}
+		c.leave[id] = n
+		c.removed = c.removed[:len(c.removed)-1]
+	}
+	if v == no {
+		r.bound(id, n, n)
+		c.closed[id] = true
+		if v = r.feasible(); v == yes {
+			v = c.choose(i + 1)
+		}
+		if v == no {
+			c.closed[id] = false
+		}
+	}
+	if v == no {
+		r.bound(id, lo, hi)
+	}
+	return v
+}
+
+// can tells whether at least n nodes of the column can go.
+func (c *culling) can(id int, n int64) verdict {
+	r := c.program
+	if id < len(r.witness) && r.witness[id] >= n && c.fits() {
+		return yes
+	}
+	return r.feasible()
+}
+
+// fits tells whether the last witness keeps the bounds there are now.
+func (c *culling) fits() bool {
+	for id := range c.program.cols {
+		x := int64(0)
+		if id < len(c.program.witness) {
+			x = c.program.witness[id]
+		}
+		if x < c.program.lo[id] || x > c.program.hi[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// finish makes the solution, if what is left is spread as it must be.
+func (c *culling) finish() verdict {
+	r := c.program
+	if !c.fits() {
+		if v := r.feasible(); v != yes {
+			return v
+		}
+	}
+	s := &solution{built: c.built, removed: append([]*ExistingNode(nil), c.removed...)}
 	for id, n := range r.witness {
-		if n > 0 && !r.cols[id].items.has(b.gone) {
+		if n > 0 && !r.cols[id].items.has(c.built.gone) {
 			s.counts = append(s.counts, counted{r.cols[id], n})
 		}
 	}
-	return s, yes
+	if !c.world.place(s, c.on) {
+		if c.world.meter.err != nil {
+			return unknown
+		}
+		return no
+	}
+	c.found = s
+	return yes
 }

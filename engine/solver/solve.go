@@ -23,7 +23,7 @@ func Solve(ctx context.Context, in Input) (*Answer, error) {
 	case no:
 		return nil, w.explain(m)
 	}
-	return w.answer(s)
+	return w.answer(s), nil
 }
 
 // all switches every rule on.
@@ -51,7 +51,7 @@ func (w *world) solution(on []bool) (*solution, verdict) {
 		return nil, no
 	}
 	if b.gone >= 0 {
-		return w.shrunk(b)
+		return w.shrunk(b, on)
 	}
 	var found *solution
 	m := w.meter

@@ -4,8 +4,6 @@ import (
 	"math/big"
 	"slices"
 	"sort"
-
-	"github.com/coopr/coopr/engine/model"
 )
 
 // machine is a hardware type as the provider offers it.
@@ -136,5 +134,3 @@ func sortedKeys[V any](m map[string]V) []string {
 	sort.Strings(out)
 	return out
 }
-
-var _ = model.MaxClusterSize

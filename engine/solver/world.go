@@ -18,9 +18,9 @@ type world struct {
 	limited  map[string]bool // those with a constraint in the template
 	free     []string        // those without, sorted
 	adding   map[string]bool // those that the operation puts on existing nodes
-	absentOK map[string]bool // those that need not be anywhere
-	// everywhere counts the nodes that a service without constraints is on.
-	everywhere map[string]int64
+	// tracked are services without constraints that are counted all the same:
+	// where an operation on existing nodes could leave too few of them.
+	tracked map[string]bool
 
 	hardware   []machine
 	images     []string
@@ -52,7 +52,7 @@ type group struct {
 
 // understand makes the world of an input, or gives all that is wrong with it.
 func understand(in Input, m *meter) (*world, error) {
-	w := &world{in: in, meter: m, limited: map[string]bool{}, adding: map[string]bool{}, absentOK: map[string]bool{}, everywhere: map[string]int64{}}
+	w := &world{in: in, meter: m, limited: map[string]bool{}, adding: map[string]bool{}, tracked: map[string]bool{}}
 	w.provider = in.Provider
 	if w.provider == "" {
 		w.provider = in.Template.Defaults.Provider
@@ -78,10 +78,14 @@ func understand(in Input, m *meter) (*world, error) {
 		}
 	}
 	w.form(existing)
+	if in.Change.Kind == Replace {
+		w.checkReplaced()
+	}
 	w.compare()
 	w.collect()
+	w.track()
 	w.checkNumbers()
-	if n := len(w.limited); n > maxItems-1 {
+	if n := len(w.limited) + len(w.tracked); n > maxItems-1 {
 		w.fault("services", "%d services with constraints are more than the %d that one cluster may have", n, maxItems-1)
 	}
 	return w, w.faults.Err()
@@ -126,14 +130,39 @@ func (w *world) form(existing []*ExistingNode) {
 		}
 		return w.placesOf(a.nodes[0]) < w.placesOf(b.nodes[0])
 	})
-	for _, s := range w.free {
-		n := w.fresh
-		for _, g := range w.groups {
-			if w.adding[s] || slices.Contains(g.services, s) {
-				n += g.count
+}
+
+// checkReplaced asks that the provider still has the types of the nodes that
+// are to be made anew.
+func (w *world) checkReplaced() {
+	for i, id := range w.in.Change.Victims {
+		for _, n := range w.in.Existing {
+			if n.ID != id {
+				continue
+			}
+			at := fmt.Sprintf("change.victims[%d]", i)
+			if j := slices.IndexFunc(w.hardware, func(m machine) bool { return m.name == n.HardwareType }); !w.offeredHW[j] {
+				w.fault(at, "node %s has hardware type %s, which provider %s does not have any more", id, n.HardwareType, w.provider)
+			}
+			if !w.offeredImg[slices.Index(w.images, n.ImageType)] {
+				w.fault(at, "node %s has image type %s, which provider %s does not have any more", id, n.ImageType, w.provider)
 			}
 		}
-		w.everywhere[s] = n
+	}
+}
+
+// track finds the services without constraints that must be counted.
+func (w *world) track() {
+	if w.in.Change.Kind == Create {
+		return // they are on every node
+	}
+	for _, s := range w.free {
+		w.tracked[s] = w.in.Change.Kind == Shrink
+	}
+	for i := range w.rules {
+		if r := &w.rules[i]; r.kind == ruleRequires && slices.Contains(w.free, r.other) {
+			w.tracked[r.other] = true
+		}
 	}
 }
 

@@ -1,0 +1,148 @@
+package solver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/solver"
+)
+
+// TestOrderDoesNotMatter shuffles every list in which order means nothing: the
+// answer, or the refusal's conflict, is the same.
+func TestOrderDoesNotMatter(t *testing.T) {
+	from, to := seeds(t, 1500)
+	for seed := from; seed < to; seed++ {
+		r := rand.New(rand.NewPCG(seed, 21))
+		in := randomInput(r)
+		want := outcome(in)
+		for range 3 {
+			o := in
+			o.Wanted, o.HardwareTypes, o.ImageTypes = shuffled(r, in.Wanted), shuffled(r, in.HardwareTypes), shuffled(r, in.ImageTypes)
+			o.Services = maps.Clone(in.Services)
+			if got := outcome(o); got != want {
+				t.Fatalf("seed %d:\n got %s\nwant %s\n%s", seed, got, want, dump(in))
+			}
+		}
+	}
+}
+
+func shuffled[T any](r *rand.Rand, list []T) []T {
+	out := slices.Clone(list)
+	r.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// outcome writes all of an answer or refusal.
+func outcome(in solver.Input) string {
+	a, err := solver.Solve(context.Background(), in)
+	if err != nil {
+		return err.Error()
+	}
+	b, err := json.Marshal(a)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// TestSpreadAgainstOracle has sets of services for which an even spread over
+// zones is often in the way.
+func TestSpreadAgainstOracle(t *testing.T) {
+	from, to := seeds(t, 600)
+	moved, refused := 0, 0
+	for seed := from; seed < to; seed++ {
+		r := rand.New(rand.NewPCG(seed, 22))
+		in := solver.Input{Provider: "p", Nodes: 3 + r.IntN(3), Comparator: solver.ComparatorOriginal, Services: map[string]model.Service{}}
+		in.HardwareTypes = []model.HardwareType{{Base: model.Base{Name: "h"}, ProviderMap: map[string]map[string]any{"p": {"flavor": "h"}}}}
+		in.ImageTypes = []model.ImageType{{Base: model.Base{Name: "i"}, ProviderMap: map[string]map[string]any{"p": {"image": "i"}}}}
+		in.Template.Constraints.Services = map[string]model.ServiceConstraint{}
+		in.Wanted = []string{"a", "b", "c", "d"}[:3+r.IntN(2)]
+		for _, s := range in.Wanted {
+			in.Services[s] = model.Service{Base: model.Base{Name: s}, Spread: "zone"}
+			n := 2 - r.IntN(5)/4
+			in.Template.Constraints.Services[s] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(n), Max: whole(n)}}
+		}
+		in.Template.Constraints.Layout.CantCoexist = [][]string{in.Wanted[:3]}
+		in.Zones = []string{"z1", "z2", "z3"}[:2+r.IntN(6)/5]
+		free := in
+		free.Zones = nil
+		before, _ := solver.Solve(context.Background(), free)
+		a, err := solver.Solve(context.Background(), in)
+		want, found, tooBig := oracle(in, solver.ComparatorOriginal)
+		if tooBig {
+			continue
+		}
+		if found != (a != nil) || found && !same(want, a.Layout) {
+			t.Fatalf("seed %d: %v, %v, by enumeration %v\n%s", seed, a, err, want, dump(in))
+		}
+		switch {
+		case a == nil && before != nil:
+			refused++
+		case a != nil && !same(a.Layout, before.Layout):
+			moved++
+		}
+		if a == nil {
+			continue
+		}
+		per := map[string]map[string]int{}
+		for _, p := range a.Placement {
+			for _, s := range a.Layout[p.Group].Services {
+				if per[s] == nil {
+					per[s] = map[string]int{}
+				}
+				per[s][p.Zone] += p.Count
+			}
+		}
+		for _, s := range in.Wanted {
+			low, high, sum := 1<<20, 0, 0
+			for _, z := range in.Zones {
+				low, high, sum = min(low, per[s][z]), max(high, per[s][z]), sum+per[s][z]
+			}
+			if high-low > 1 || sum == 0 {
+				t.Fatalf("seed %d: %s is spread as %v", seed, s, per[s])
+			}
+		}
+	}
+	t.Logf("the spread changed %d layouts and refused %d", moved, refused)
+	if from+1 < to && moved+refused == 0 {
+		t.Error("the spread never mattered")
+	}
+}
+
+// FuzzSolve reads any template and asks for an answer that ends, and for none
+// that panics or that breaks the order of nodes.
+func FuzzSolve(f *testing.F) {
+	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]],"mustcoexist":[["a","c"]]},"services":{"a":{"quantities":{"min":1,"max":"3","odd":true}}},"size":{"min":"2"}}}`), uint8(4), uint8(7))
+	f.Add([]byte(`{"constraints":{"services":{"a":{"quantities":{"stepSize":2,"step":2,"ratio":{"min":0.5,"max":"0.7"}}},"b":{"requires":[{"service":"a","min":2}]}}}}`), uint8(9), uint8(3))
+	f.Add([]byte(`{"preferences":{"hardwaretypes":["h2"]},"compatibility":{"services":["a"]},"defaults":{"services":["a","b"]}}`), uint8(0), uint8(0))
+	f.Fuzz(func(t *testing.T, template []byte, nodes, services uint8) {
+		in := solver.Input{Provider: "p", Nodes: int(nodes), Budget: 200_000, Services: map[string]model.Service{}}
+		if json.Unmarshal(template, &in.Template) != nil {
+			return
+		}
+		for i, s := range []string{"a", "b", "c", "d"} {
+			in.Services[s] = model.Service{Base: model.Base{Name: s}}
+			if services>>i&1 != 0 {
+				in.Wanted = append(in.Wanted, s)
+			}
+		}
+		for i := range 2 {
+			n := fmt.Sprint("h", i+1)
+			in.HardwareTypes = append(in.HardwareTypes, model.HardwareType{Base: model.Base{Name: n}, ProviderMap: map[string]map[string]any{"p": {"flavor": n, "cost": i}}})
+		}
+		in.ImageTypes = []model.ImageType{{Base: model.Base{Name: "i"}, ProviderMap: map[string]map[string]any{"p": {"image": "i"}}}}
+		a, err := solver.Solve(context.Background(), in)
+		if err != nil {
+			return
+		}
+		if a.Layout.Nodes() != int(nodes) {
+			t.Errorf("%d nodes instead of %d", a.Layout.Nodes(), nodes)
+		}
+	})
+}
