@@ -1,9 +1,15 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
 )
 
 // nodes is the size of the clusters that faults happen to.
@@ -28,8 +34,7 @@ func (m *mesh) survives(op model.Operation) {
 // TestNoFault is how it goes when nothing happens.
 func TestNoFault(t *testing.T) {
 	m := ledgerMesh(t)
-	op := m.create("c", nodes)
-	m.survives(op)
+	m.survives(m.create("c", nodes))
 }
 
 // TestKillLeader: kill -9 of the leader in the middle of the work.
@@ -41,5 +46,192 @@ func TestKillLeader(t *testing.T) {
 	leader.kill()
 	m.succeeds(op.ID)
 	leader.start()
+	m.ready()
 	m.survives(op)
+}
+
+// TestKillFollower: kill -9 of an agent that does not lead, while it has work.
+func TestKillFollower(t *testing.T) {
+	m := ledgerMesh(t)
+	op := m.create("c", nodes)
+	m.half(op.ID, .2)
+	follower := m.follower()
+	follower.busy()
+	follower.kill()
+	m.succeeds(op.ID)
+	follower.start()
+	m.ready()
+	m.survives(op)
+}
+
+// TestRestartWorker: kill -9 of an agent with running tasks, which is back at
+// once: its journal says what it had, so nobody waits for its leases to end.
+func TestRestartWorker(t *testing.T) {
+	m := ledgerMesh(t)
+	op := m.create("c", nodes)
+	m.half(op.ID, .2)
+	worker := m.follower()
+	worker.busy()
+	worker.kill()
+	worker.start()
+	m.ready()
+	m.survives(op)
+}
+
+// busy waits until the agent has tasks at work.
+func (a *agent) busy() {
+	a.mesh.t.Helper()
+	a.mesh.await("agent "+a.name+" to have running tasks", func() error {
+		s, err := a.status()
+		if err == nil && s.Busy == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+}
+
+// TestKillAll: kill -9 of all three agents, which leave no process behind and
+// go on when they are started again.
+func TestKillAll(t *testing.T) {
+	m := ledgerMesh(t)
+	op := m.create("c", nodes)
+	m.half(op.ID, .3)
+	for _, a := range m.agents {
+		a.signal(syscall.SIGKILL)
+	}
+	for _, a := range m.agents {
+		<-a.ended
+	}
+	m.await("the plugins and their scripts to be gone with their agents", func() error {
+		list, err := processes(m.dir)
+		if err == nil && len(list) > 0 {
+			err = fmt.Errorf("still there: %v", list)
+		}
+		return err
+	})
+	for _, a := range m.agents {
+		a.start()
+	}
+	m.ready()
+	m.survives(op)
+}
+
+// TestStopLeader: SIGSTOP of the leader, for so long that the others have
+// taken its leases away and finished its work; then it wakes up.
+func TestStopLeader(t *testing.T) {
+	m := ledgerMesh(t)
+	op := m.create("c", nodes)
+	m.half(op.ID, .3)
+	asleep := m.leader()
+	asleep.signal(syscall.SIGSTOP)
+	var others []*agent
+	for _, a := range m.agents {
+		if a != asleep {
+			others = append(others, a)
+		}
+	}
+	m.succeeds(op.ID, others...)
+	m.await("the sleeping agent's session to have ended", func() error {
+		list, _, err := m.api(others...).Agents(m.context(), client.Read{})
+		for _, r := range list {
+			if r.Name == asleep.name && r.Alive {
+				return errNotYet
+			}
+		}
+		return err
+	})
+	asleep.signal(syscall.SIGCONT)
+	m.await("the agent that slept to follow", func() error {
+		s, err := asleep.status()
+		if err == nil && (s.IsLeader || s.Leader == "" || s.Session == "") {
+			err = errNotYet
+		}
+		return err
+	})
+	m.ready()
+	m.survives(op)
+}
+
+// TestFullDisk: the leader's disk is full in the middle of the work, and has
+// room again later.
+func TestFullDisk(t *testing.T) {
+	m := newMesh(t, "a", "b", "c")
+	m.flags = []string{"--plugin-dir", testdata(t, "ledger/plugins")}
+	small := m.agents[1]
+	mount(t, small.data)
+	for _, a := range m.agents {
+		a.start()
+	}
+	m.ready()
+	m.must("operator", "raft", "transfer", small.name)
+	m.await("the agent with the small disk to lead", func() error {
+		s, err := small.status()
+		if err == nil && !(s.IsLeader && s.LeaderReady) {
+			err = errNotYet
+		}
+		return err
+	})
+	op := m.create("c", nodes)
+	m.half(op.ID, .2)
+	fill := filepath.Join(small.data, "fill")
+	if err := os.WriteFile(fill, make([]byte, diskSize), 0o600); err == nil {
+		t.Fatal("the small disk is not small")
+	}
+	m.succeeds(op.ID)
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	m.ready()
+	m.survives(op)
+}
+
+const diskSize = 64 << 20
+
+// mount makes a small disk.
+func mount(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize)); err != nil {
+		t.Skipf("a full disk needs a small one, and that needs root to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+}
+
+// plugins lists the plugin processes of this name, of one agent or with nil of all.
+func (m *mesh) plugins(name string, of *agent) []int {
+	m.t.Helper()
+	list, err := processes(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var out []int
+	for _, p := range list {
+		program, _, _ := strings.Cut(p.what, " ")
+		if filepath.Base(program) != name || of != nil && parent(p.pid) != of.cmd.Process.Pid {
+			continue
+		}
+		out = append(out, p.pid)
+	}
+	return out
+}
+
+// parent gives a process's parent, 0 where it has none any more.
+func parent(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// "pid (name) state ppid …": the name may have anything in it.
+	var state string
+	var ppid int
+	if _, err := fmt.Sscan(string(b[strings.LastIndexByte(string(b), ')')+1:]), &state, &ppid); err != nil {
+		return 0
+	}
+	return ppid
 }
