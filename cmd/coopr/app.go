@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
 )
 
@@ -76,7 +78,13 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.tenant, "tenant", "", "another tenant than the token's, for superadmins (env COOPR_TENANT)")
 	f.StringVar(&a.caCert, "ca-cert", "", "file with the certificates to check the agents' against (env COOPR_CACERT)")
 	f.BoolVarP(&a.yes, "yes", "y", false, "do not ask, do it")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, "%v", err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var bad *pflag.InvalidValueError
+		if errors.As(err, &bad) {
+			return usage(cmd, "--%s: %q is no %s", bad.GetFlag().Name, bad.GetValue(), typeNames[bad.GetFlag().Value.Type()])
+		}
+		return usage(cmd, "%v", err)
+	})
 
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"},
@@ -99,6 +107,9 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
+// typeNames are the flags' types in words.
+var typeNames = map[string]string{"int": "whole number", "uint64": "whole number", "bool": "yes or no (true, false)"}
+
 // group is a command that only has others below it.
 func group(use, short string, cmds ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: noSuchCommand, RunE: help}
@@ -112,9 +123,13 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
 	hint := ""
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf("; did you mean %q?", near[0])
+	if near := model.Nearest(args[0], names); near != "" {
+		hint = fmt.Sprintf(": did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return usage(cmd, "there is no command %q%s", cmd.CommandPath()+" "+args[0], hint)
 }
@@ -169,11 +184,16 @@ func (a *app) client() (*client.Client, error) {
 		if len(cfg.Addresses) == 0 && dev.Addr != "" {
 			cfg.Addresses = []string{dev.Addr}
 		}
-		if cfg.Token == "" && len(cfg.Addresses) == 1 && cfg.Addresses[0] == dev.Addr {
+		if cfg.Token == "" && len(cfg.Addresses) == 1 && plainAddr(cfg.Addresses[0]) == plainAddr(dev.Addr) {
 			cfg.Token = dev.Token
 		}
 	}
 	return client.New(cfg)
+}
+
+// plainAddr is an address as it is compared.
+func plainAddr(addr string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/")
 }
 
 func (a *app) dev() (devFile, error) {

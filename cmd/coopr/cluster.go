@@ -24,7 +24,7 @@ func (a *app) clusterListCmd() *cobra.Command {
 	var status []string
 	cmd := listCmd(a, listing[api.ClusterSummary]{
 		use: "list", short: "List clusters", example: "  coopr cluster list\n  coopr cluster list --status active,pending --watch",
-		empty: "There are no clusters: coopr cluster create NAME --template TEMPLATE --nodes N makes one.",
+		narrow: []string{"status"}, empty: "There are no clusters: coopr cluster create NAME --template TEMPLATE --nodes N makes one.",
 		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.ClusterSummary, client.Meta, error) {
 			return c.Clusters(ctx, status, read)
 		},

@@ -92,6 +92,11 @@ running.`,
 			req.InitialLeaseDuration = &ms
 		}
 		if faults := req.Check(); len(faults) > 0 {
+			for _, f := range faults {
+				if flag := createFlags[f.Path]; flag != "" {
+					f.Path = flag
+				}
+			}
 			return faults
 		}
 		return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -102,6 +107,12 @@ running.`,
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// createFlags are the fields of a request as the command line calls them.
+var createFlags = map[string]string{
+	"name": "NAME", "numMachines": "--nodes", "clusterTemplate": "--template", "dnsSuffix": "--dns-suffix",
+	"initialLeaseDuration": "--lease", "onFailure": "--on-failure",
 }
 
 // operate starts an operation on a cluster and follows it.

@@ -74,6 +74,18 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		a.complain(fmt.Sprintf("%s: nothing is done", count(len(faults), "fault")))
 		return exitFailed
 	}
+	var problem *client.Error
+	if errors.As(err, &problem) {
+		// The query's parameters are called as the flags are.
+		for _, f := range problem.Faults {
+			if name, ok := strings.CutPrefix(f.Path, "query."); ok {
+				f.Path = "--" + name
+			}
+		}
+		if len(problem.Faults) == 1 {
+			problem.Detail = problem.Faults[0].Error()
+		}
+	}
 	a.complain(err.Error())
 	switch {
 	case errors.Is(err, client.ErrUnauthorized):

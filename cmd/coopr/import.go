@@ -53,8 +53,8 @@ as they are.`,
 			return fmt.Errorf("there is no definition in %s: files of definitions end in .json, .yaml or .yml", strings.Join(names, ", "))
 		}
 		found, warnings := model.Lint(kept, nil)
-		// The state is asked about what the files refer to, so that only what
-		// is wrong in the files themselves is said here.
+		// What the files refer to may be in the mesh: only what is wrong in the
+		// files themselves is said here.
 		faults = append(faults, named(found, kept)...)
 		if len(faults) > 0 {
 			return faults
@@ -135,6 +135,9 @@ func (a *app) gather(names []string) (defs []model.Definition, faults model.Faul
 			continue
 		}
 		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("there is no file or folder %s", name)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -20,8 +20,10 @@ type listing[T any] struct {
 	// fetch gets the list; rows puts it into a table.
 	fetch func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]T, client.Meta, error)
 	rows  func([]T) table
-	// empty is said where there is nothing.
-	empty string
+	// empty is said where there is nothing, unless one of the flags in narrow
+	// is set: then nothing fits.
+	empty  string
+	narrow []string
 	// still lists do not move: they have no --watch.
 	still bool
 }
@@ -40,6 +42,11 @@ func listCmd[T any](a *app, l listing[T]) *cobra.Command {
 		items, meta, err := l.fetch(ctx, c, args, client.Read{})
 		if err != nil {
 			return err
+		}
+		for _, flag := range l.narrow {
+			if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
+				l.empty = "There is nothing that fits."
+			}
 		}
 		showList(a, l, items, meta, true)
 		for watch {

@@ -18,7 +18,7 @@ func (a *app) nodeCmd() *cobra.Command {
 	var page client.Page
 	list := listCmd(a, listing[model.Node]{
 		use: "list", short: "List nodes", example: "  coopr node list --cluster shop -o wide",
-		empty: "There are no nodes.",
+		narrow: []string{"cluster"}, empty: "There are no nodes.",
 		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Node, client.Meta, error) {
 			return c.Nodes(ctx, cluster, page, read)
 		},

@@ -27,7 +27,7 @@ func (a *app) operationListCmd() *cobra.Command {
 	var page client.Page
 	cmd := listCmd(a, listing[api.OperationDetails]{
 		use: "list", short: "List operations, the newest first", example: "  coopr operation list\n  coopr operation list --cluster shop --status running,paused",
-		empty: "There are no operations.",
+		narrow: []string{"status", "cluster"}, empty: "There are no operations.",
 		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.OperationDetails, client.Meta, error) {
 			return c.Operations(ctx, cluster, status, page, read)
 		},

@@ -62,7 +62,8 @@ func (a *app) operatorCmd() *cobra.Command {
 	}
 	return group("operator", "Look after the mesh itself",
 		group("raft", "Look at and change the Raft group", peers, transfer, remove),
-		group("snapshot", "Save and restore the whole state", a.snapshotSaveCmd(), a.snapshotRestoreCmd()),
+		group("snapshot", "Save and restore the whole state", a.snapshotSaveCmd(), a.snapshotRestoreCmd(), a.snapshotInspectCmd()),
+		a.recoverCmd(),
 	)
 }
 

@@ -164,7 +164,7 @@ func colourOf(word string) colour {
 
 // paint colours a text, on a terminal that wants colour.
 func (a *app) paint(w io.Writer, c colour, text string) string {
-	if c == plain || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
+	if c == plain || text == "" || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
 		return text
 	}
 	terminal := w == a.out && a.outTerminal

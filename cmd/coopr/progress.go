@@ -17,7 +17,7 @@ import (
 // tell enough, and thousands of tasks are a lot to ask for again and again.
 const manyTasks = 1000
 
-// moment of an operation: what one look at it showed.
+// look is what one look at an operation showed.
 type look struct {
 	op    api.OperationDetails
 	tasks []model.Task // all of them, or the failed ones where there are many
@@ -79,6 +79,7 @@ func (a *app) follow(ctx context.Context, c *client.Client, id string) error {
 			}
 			return last.err
 		}
+		v.draw(last)
 		for _, t := range last.tasks {
 			if line, ok := trouble(t); ok && !said[line] {
 				said[line] = true
@@ -88,7 +89,6 @@ func (a *app) follow(ctx context.Context, c *client.Client, id string) error {
 		}
 		v.draw(last)
 		if last.op.Status.Ended() {
-			v.end(last)
 			return a.ended(ctx, c, last)
 		}
 	}
@@ -210,7 +210,8 @@ func (a *app) ended(ctx context.Context, c *client.Client, l look) error {
 		}
 		return nil
 	}
-	text := fmt.Sprintf("operation %s (%s cluster %s) is %s", op.ID, op.Type, name, op.Status)
+	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted", model.OpRolledBack: "has failed and is rolled back"}[op.Status]
+	text := fmt.Sprintf("operation %s (%s cluster %s) %s", op.ID, op.Type, name, became)
 	if op.Message != "" {
 		text += ": " + op.Message
 	}
@@ -227,7 +228,6 @@ func (a *app) ended(ctx context.Context, c *client.Client, l look) error {
 type viewer interface {
 	draw(look)
 	clear() // makes room for a line that stays
-	end(look)
 }
 
 // phase is how far the tasks of one action are.
@@ -248,7 +248,7 @@ func phases(tasks []model.Task) []phase {
 		switch {
 		case t.Status == model.TaskFailed:
 			p.failed++
-		case t.Status.Ended():
+		case t.Status == model.TaskSucceeded:
 			p.done++
 		case t.Status.Held():
 			p.running++
@@ -272,8 +272,7 @@ type lines struct {
 	tenth  int
 }
 
-func (l *lines) clear()   {}
-func (l *lines) end(look) {}
+func (l *lines) clear() {}
 
 func (l *lines) draw(k look) {
 	op := k.op
@@ -322,8 +321,6 @@ func (b *bars) clear() {
 		b.lines = 0
 	}
 }
-
-func (b *bars) end(look) {}
 
 func (b *bars) draw(k look) {
 	op := k.op

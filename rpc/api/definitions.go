@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -244,12 +243,4 @@ func hasRedacted(v any) bool {
 		}
 	}
 	return false
-}
-
-// plural gives "1 service", "2 services".
-func plural(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, strings.TrimSuffix(word, "s"))
 }

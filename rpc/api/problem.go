@@ -139,15 +139,15 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, ErrNoLeader):
 		return problem(http.StatusServiceUnavailable, ProblemNoLeader, join(err, ErrNoLeader, noLeaderAdvice))
 	case errors.Is(err, ErrNotFound):
-		return notFound("%v", err)
+		return problem(http.StatusNotFound, ProblemNotFound, told(err, ErrNotFound))
 	case errors.Is(err, ErrQuota):
-		return problem(http.StatusConflict, ProblemQuota, err.Error())
+		return problem(http.StatusConflict, ProblemQuota, told(err, ErrQuota))
 	case errors.Is(err, ErrConflict):
-		return problem(http.StatusConflict, ProblemConflict, err.Error())
+		return problem(http.StatusConflict, ProblemConflict, told(err, ErrConflict))
 	case errors.Is(err, ErrForbidden):
-		return forbidden("%v", err)
+		return problem(http.StatusForbidden, ProblemForbidden, told(err, ErrForbidden))
 	case errors.Is(err, ErrUnauthorized):
-		return problem(http.StatusUnauthorized, ProblemUnauthorized, err.Error())
+		return problem(http.StatusUnauthorized, ProblemUnauthorized, told(err, ErrUnauthorized))
 	case errors.Is(err, solver.ErrBudget):
 		return problem(http.StatusUnprocessableEntity, ProblemUnsolvable, err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -156,12 +156,18 @@ func problemOf(err error) *Problem {
 	return problem(http.StatusInternalServerError, ProblemInternal, "an internal error: the agent's log has its cause")
 }
 
+// told gives an error's text without the sentinel before it: the problem's
+// type and title say that already.
+func told(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
 // join gives what the error says beyond its sentinel, and the advice.
 func join(err, sentinel error, advice string) string {
 	if err == sentinel {
 		return advice
 	}
-	return err.Error() + ": " + advice
+	return told(err, sentinel) + ": " + advice
 }
 
 // writeProblem answers outside of huma's handlers.

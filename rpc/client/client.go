@@ -167,7 +167,6 @@ type request struct {
 	body   []byte
 	// stream is a body that can be sent once only.
 	stream io.Reader
-	accept string
 	id     string
 }
 
