@@ -63,9 +63,10 @@ type Mux struct {
 	end       context.CancelFunc
 	wg        sync.WaitGroup
 
-	raft, grpc, http *subListener
+	grpc, http *subListener
 
 	mu     sync.Mutex
+	raft   *subListener // the latest: see Raft
 	closed bool
 	open   map[net.Conn]struct{} // every incoming conn that is not closed yet
 	counts map[string]int        // per remote host: conns in handshake, gRPC and HTTP
@@ -216,7 +217,9 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	counts := m.counts
 	switch protocol {
 	case ProtocolRaft:
+		m.mu.Lock()
 		sub, counts = m.raft, m.rafts
+		m.mu.Unlock()
 	case ProtocolGRPC:
 		sub = m.grpc
 	case ProtocolHTTP:
@@ -342,6 +345,15 @@ func (l *subListener) Accept() (net.Conn, error) {
 func (l *subListener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
+}
+
+func (l *subListener) closed() bool {
+	select {
+	case <-l.done:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *subListener) Addr() net.Addr { return l.addr }

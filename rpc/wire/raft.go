@@ -9,8 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft is the peer port as Raft's stream layer: conns that opened with the Raft byte, and dials that open with it.
-func (m *Mux) Raft() raft.StreamLayer { return raftLayer{subListener: m.raft, mux: m} }
+// Raft is the peer port as Raft's stream layer: conns that opened with the Raft byte, and dials that open with it. The
+// library closes the layer with its transport; a Raft member that begins anew gets another one.
+func (m *Mux) Raft() raft.StreamLayer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.raft.closed() && !m.closed {
+		m.raft = newSubListener(m.advertise)
+	}
+	return raftLayer{subListener: m.raft, mux: m}
+}
 
 type raftLayer struct {
 	*subListener

@@ -178,3 +178,39 @@ func TestHCLogReachesSlog(t *testing.T) {
 		t.Error("trace at debug level")
 	}
 }
+
+// A Raft member that ended and begins anew finds the peer port open: the
+// library closes the stream layer with the transport.
+func TestRaftLayerOpensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fabric.New(1)
+		mux, stop := run(t, wire.MuxConfig{Network: f.Host("10.0.0.1"), Addr: "10.0.0.1:55055"})
+		other, stopOther := run(t, wire.MuxConfig{Network: f.Host("10.0.0.2"), Addr: "10.0.0.2:55055"})
+		for range 3 {
+			near, far := wire.NewRaftTransport(mux, nil, nil), wire.NewRaftTransport(other, nil, nil)
+			var resp raft.RequestVoteResponse
+			answered := make(chan error, 1)
+			go func() {
+				answered <- far.RequestVote("a", "10.0.0.1:55055", &raft.RequestVoteRequest{Term: 3}, &resp)
+			}()
+			select {
+			case rpc := <-near.Consumer():
+				rpc.Respond(&raft.RequestVoteResponse{Term: 3, Granted: true}, nil)
+			case <-time.After(time.Minute):
+				t.Fatal("no call came in")
+			}
+			if err := <-answered; err != nil || !resp.Granted {
+				t.Fatal(err, resp)
+			}
+			for _, tr := range []*raft.NetworkTransport{near, far} {
+				tr.CloseStreams()
+				if err := tr.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		stop()
+		stopOther()
+		time.Sleep(time.Minute)
+	})
+}
