@@ -71,7 +71,7 @@ func (a *Agent) Start() {
 			Name: a.Name, Dev: true, BootstrapExpect: a.m.opts.Expect, Eligible: true,
 			Peer: config.Peer{Addr: a.ip + peerPort}, Worker: config.Worker{Slots: a.m.opts.Slots},
 		},
-		Build: "simulation", Logger: slog.New(tracer{m: a.m, name: a.Name, level: level}), ID: a.ID, Token: Token,
+		Build: "simulation", Logger: slog.New(tracer{m: a.m, life: l, name: a.Name, level: level}), ID: a.ID, Token: Token,
 		Network: network{a.host, l}, Gossip: gossip{g, l}, Journal: journal{a.journal, l},
 		Executor: &executor{world: a.m.World, life: l, name: a.Name},
 		OpenStores: func() (*logstore.Stores, error) {

@@ -128,4 +128,3 @@ func (m *Mesh) AwaitEnd(id string) model.OperationStatus {
 	m.Tracef("operation %s ended: %s", id, st)
 	return st
 }
-

@@ -124,13 +124,16 @@ func (m *Mesh) Tracef(format string, args ...any) {
 // tracer is a log handler that writes what an agent says to the trace.
 type tracer struct {
 	m     *Mesh
+	life  *life // the dead are silent
 	name  string
 	level slog.Level
 	attrs string
 }
 
-func (t tracer) Enabled(_ context.Context, l slog.Level) bool { return l >= t.level }
-func (t tracer) WithGroup(string) slog.Handler                { return t }
+func (t tracer) Enabled(_ context.Context, l slog.Level) bool {
+	return l >= t.level && !t.life.isDead()
+}
+func (t tracer) WithGroup(string) slog.Handler { return t }
 
 func (t tracer) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
