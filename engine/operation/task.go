@@ -3,8 +3,8 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coopr/coopr/engine/macro"
@@ -26,6 +26,7 @@ type Source struct {
 	shared  json.RawMessage // expanded, where it is the same on every node
 	err     error           // why it cannot be expanded now
 	others  map[string]model.TaskNode
+	encoded sync.Map // encodedKey → []byte
 }
 
 // NewSource makes the source of a cluster's tasks.
@@ -115,40 +116,89 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 		w.Timeout = defaultTimeout
 	}
 	w.Plugin, w.Automator = Plugin(s.cluster, n, action, service)
-	in := model.TaskInput{
-		TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID,
-		Config: model.TaskConfig{
-			ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
-			HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
-			Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
-			Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
-		},
+	config, err := s.config(n, saved, action.Hardware())
+	if err != nil {
+		return nil, err
 	}
-	if action.Hardware() {
-		in.Config.Provider.Provisioner = maps.Clone(s.cluster.Provider.Provisioner)
+	var about []byte
+	if service != "" {
+		a := s.cluster.Definitions[service].Provisioner.Actions[action.Key()]
+		if d, err := time.ParseDuration(a.Timeout); err == nil && d > 0 {
+			w.Timeout = d
+		}
+		if about, err = json.Marshal(model.TaskService{Name: service, Action: model.TaskAction{Type: a.Type, Fields: a.Fields}}); err != nil {
+			return nil, err
+		}
+	}
+	w.Input, err = assemble(model.TaskInput{TaskID: task, Job: operation, Cluster: s.cluster.ID, TaskName: action.String(), NodeID: n.ID}, config, about)
+	return w, err
+}
+
+// config encodes what all tasks of a node carry alike, but for the provider's
+// own values, which only hardware tasks see. It is kept for as long as the node
+// stays the same: encoding it anew was most of the cost of a task.
+func (s *Source) config(n *model.Node, saved map[string]json.RawMessage, hardware bool) ([]byte, error) {
+	k := encodedKey{n.ID, n.Version, hardware}
+	if len(saved) == 0 {
+		if b, ok := s.encoded.Load(k); ok {
+			return b.([]byte), nil
+		}
+	}
+	c := model.TaskConfig{
+		ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
+		HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
+		Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
+		Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
+	}
+	if hardware {
+		c.Provider.Provisioner = s.cluster.Provider.Provisioner
 	} else {
 		if s.err != nil {
 			return nil, fmt.Errorf("the configuration of cluster %s cannot be expanded: %w", s.cluster.Name, s.err)
 		}
-		config := s.shared
-		if config == nil {
+		if c.ClusterJSON = s.shared; c.ClusterJSON == nil {
 			var err error
-			if config, err = s.expand(n.Number); err != nil {
+			if c.ClusterJSON, err = s.expand(n.Number); err != nil {
 				return nil, fmt.Errorf("the configuration of node %s cannot be expanded: %w", n.Hostname, err)
 			}
 		}
-		in.Config.ClusterJSON, in.Config.Nodes = config, s.others
+		c.Nodes = s.others
 	}
-	if service != "" {
-		a := s.cluster.Definitions[service].Provisioner.Actions[action.Key()]
-		in.Config.Service = &model.TaskService{Name: service, Action: model.TaskAction{Type: a.Type, Fields: a.Fields}}
-		if d, err := time.ParseDuration(a.Timeout); err == nil && d > 0 {
-			w.Timeout = d
-		}
+	b, err := json.Marshal(c)
+	if err == nil && len(saved) == 0 {
+		s.encoded.Store(k, b)
 	}
-	var err error
-	w.Input, err = json.Marshal(in)
-	return w, err
+	return b, err
+}
+
+type encodedKey struct {
+	node     string
+	version  uint64
+	hardware bool
+}
+
+// assemble puts an input together from its head and pieces that are encoded:
+// the configuration is an object, and the service joins it.
+func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
+	head, err := json.Marshal(struct {
+		TaskID   string `json:"taskId"`
+		Job      string `json:"jobId"`
+		Cluster  string `json:"clusterId"`
+		TaskName string `json:"taskName"`
+		NodeID   string `json:"nodeId"`
+	}{in.TaskID, in.Job, in.Cluster, in.TaskName, in.NodeID})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(head)+len(config)+len(service)+32)
+	out = append(out, head[:len(head)-1]...)
+	out = append(out, `,"config":`...)
+	out = append(out, config[:len(config)-1]...)
+	if service != nil {
+		out = append(out, `,"service":`...)
+		out = append(out, service...)
+	}
+	return append(out, '}', '}'), nil
 }
 
 // Links expands the links of a cluster's template and services; those that
