@@ -236,9 +236,12 @@ func TestIdle(t *testing.T) {
 		eventually(t, "no process", func() bool { return h.Processes() == 0 })
 	}
 	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if p := h.plugs[typeKey{true, "chaos"}]; p.sup.crashes != 0 {
-		t.Errorf("an idle process's end counts as %d crashes", p.sup.crashes)
+	sup := h.plugs[typeKey{true, "chaos"}].sup
+	h.mu.RUnlock()
+	sup.mu.Lock()
+	defer sup.mu.Unlock()
+	if sup.crashes != 0 {
+		t.Errorf("an idle process's end counts as %d crashes", sup.crashes)
 	}
 }
 

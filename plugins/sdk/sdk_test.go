@@ -109,9 +109,9 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 			return nil, NothingDone(Fatal(boom))
 		case "panic":
 			panic("boom")
-		case "nil map":
-			var m map[string]int
-			m["boom"] = 1
+		case "nil pointer":
+			var nobody *Task
+			nobody.ID = "boom"
 		case "slow":
 			<-ctx.Done()
 			return nil, fmt.Errorf("boom: %w", ctx.Err())
@@ -126,7 +126,7 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 	want := map[string]proto.Outcome{
 		"ok": proto.Outcome_OUTCOME_SUCCEEDED, "plain": proto.Outcome_OUTCOME_RETRYABLE, "fatal": proto.Outcome_OUTCOME_FATAL,
 		"nothing": proto.Outcome_OUTCOME_NOTHING_DONE, "unknown": proto.Outcome_OUTCOME_UNKNOWN, "outermost": proto.Outcome_OUTCOME_NOTHING_DONE,
-		"panic": proto.Outcome_OUTCOME_UNKNOWN, "nil map": proto.Outcome_OUTCOME_UNKNOWN, "slow": proto.Outcome_OUTCOME_RETRYABLE,
+		"panic": proto.Outcome_OUTCOME_UNKNOWN, "nil pointer": proto.Outcome_OUTCOME_UNKNOWN, "slow": proto.Outcome_OUTCOME_RETRYABLE,
 		"input": proto.Outcome_OUTCOME_FATAL, "output": proto.Outcome_OUTCOME_UNKNOWN,
 	}
 	stream := serve(t, &lifetime{Context: t.Context()}, f)
@@ -147,7 +147,7 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 		if r.Outcome != o || r.Fence != 3 || (o == proto.Outcome_OUTCOME_SUCCEEDED) != (r.Message == "") {
 			t.Errorf("%s: %v", id, r)
 		}
-		if o != proto.Outcome_OUTCOME_SUCCEEDED && !strings.Contains(r.LogTail, "in "+id) && id != "panic" && id != "nil map" {
+		if o != proto.Outcome_OUTCOME_SUCCEEDED && !strings.Contains(r.LogTail, "in "+id) && id != "panic" && id != "nil pointer" {
 			t.Errorf("%s: tail %q", id, r.LogTail)
 		}
 	}

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// TestDocumentation: the examples of docs/plugins.md build, run and do what
+// the page says.
+func TestDocumentation(t *testing.T) {
+	if err := exec.Command("python3", "-c", "").Run(); err != nil {
+		t.Skip("no python3: install it to run this test")
+	}
+	page, err := os.ReadFile("../../docs/plugins.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The Go example needs this module: it is built inside of it, where
+	// patterns such as ./... do not look.
+	if err := os.MkdirAll("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	src, err := os.MkdirTemp("testdata", "example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove("testdata")
+	defer os.RemoveAll(src)
+	h := newHost(t, func(c *Config) {
+		c.Env = append(c.Env, "PATH="+os.Getenv("PATH"))
+		blocks := regexp.MustCompile("(?ms)^```[a-z]+ file=(\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+		if len(blocks) != 3 {
+			t.Fatalf("%d examples", len(blocks))
+		}
+		for _, b := range blocks {
+			dir := c.Dirs[0]
+			if strings.HasSuffix(b[1], ".go") {
+				dir = src
+			}
+			if err := os.WriteFile(filepath.Join(dir, b[1]), []byte(b[2]), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command("go", "build", "-o", filepath.Join(c.Dirs[0], "coopr-provider-files"), "./"+src).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	})
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Faults(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(h.cfg.Dirs[0], "coopr-provider-files"), "describe").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"name": "files"`) {
+		t.Errorf("describe: %v\n%s", err, out)
+	}
+
+	folder := t.TempDir()
+	run := func(action string, observe bool) *proto.Result {
+		x := &proto.Task{Id: "x", Fence: 1, Cluster: "c", Node: "n", Action: action, Plugin: "files", Observe: observe, TimeoutMs: 60_000,
+			Input: []byte(`{"config":{"provider":{"provisioner":{"folder":"` + folder + `"}}}}`)}
+		return h.Execute(t.Context(), x, nil)
+	}
+	for _, step := range []struct {
+		action           string
+		observe, adopted bool
+	}{{"CREATE", true, false}, {"CREATE", true, true}, {"CONFIRM", false, false}, {"DELETE", false, false}, {"DELETE", false, false}} {
+		if r := run(step.action, step.observe); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED || r.Adopted != step.adopted {
+			t.Errorf("%s: %v", step.action, r)
+		}
+	}
+	if r := run("CONFIRM", false); r.Outcome != proto.Outcome_OUTCOME_RETRYABLE {
+		t.Errorf("confirm after delete: %v", r)
+	}
+
+	var rec recorder
+	x := task("x", map[string]any{"package": "nginx"})
+	x.Plugin = "packages"
+	if r := h.Execute(t.Context(), x, &rec); string(r.Output) != `{"result":{"installed":"nginx"}}` || !strings.HasPrefix(strings.Join(rec.lines, "\n"), "installing nginx") {
+		t.Errorf("%v %v", r, rec.lines)
+	}
+	x = task("y", map[string]any{"package": "no-such-package"})
+	x.Plugin = "packages"
+	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_FATAL {
+		t.Errorf("got %v", r)
+	}
+	if faults, err := h.Validate(t.Context(), model.KindAutomatorType, "packages", "admin", map[string]any{"package": "a b"}); err != nil || len(faults) != 1 {
+		t.Errorf("%v %v", faults, err)
+	}
+}
