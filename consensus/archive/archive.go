@@ -98,7 +98,9 @@ func Write(w io.Writer, meta Meta, state io.Reader) error {
 	steps := []func() error{
 		func() error { return out.file(metaName, int64(len(head)), bytes.NewReader(head), true) },
 		func() error { return out.file(stateName, meta.Size, state, true) },
-		func() error { return out.file(sumsName, int64(out.sums.Len()), bytes.NewReader(out.sums.Bytes()), false) },
+		func() error {
+			return out.file(sumsName, int64(out.sums.Len()), bytes.NewReader(out.sums.Bytes()), false)
+		},
 		out.tar.Close,
 		zip.Close,
 	}

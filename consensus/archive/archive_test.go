@@ -46,26 +46,36 @@ func TestRoundTrip(t *testing.T) {
 
 // TestEveryDamageIsFound cuts the archive short everywhere and flips bits everywhere.
 func TestEveryDamageIsFound(t *testing.T) {
-	raw, want := sample(t, bytes.Repeat([]byte("some state "), 40))
+	state := bytes.Repeat([]byte("some state "), 40)
+	raw, want := sample(t, state)
 	for n := range raw {
 		if _, err := Inspect(bytes.NewReader(raw[:n])); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrNotArchive) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}
-	// Of gzip's header, bytes 3 to 9 are hints for people and tools: they are not
-	// part of what is kept.
+	// Of gzip's header, bytes 3 to 9 are hints for people and tools, and at the
+	// end of the compressed data a few bits fill up their byte. Nothing is kept
+	// in them, so they may be anything; what is read must be the same.
+	fillers := 0
 	for n := range raw {
 		for bit := range 8 {
 			bad := bytes.Clone(raw)
 			bad[n] ^= 1 << bit
-			got, err := Inspect(bytes.NewReader(bad))
-			if err == nil && (n < 3 || n > 9) {
-				t.Fatalf("bit %d of byte %d flipped, accepted", bit, n)
+			var out bytes.Buffer
+			got, err := Read(bytes.NewReader(bad), &out, 0)
+			if err != nil {
+				continue
 			}
-			if err == nil && got != want {
+			if n < 3 || n > 9 {
+				fillers++
+			}
+			if got != want || !bytes.Equal(out.Bytes(), state) {
 				t.Fatalf("bit %d of byte %d flipped, accepted as %+v", bit, n, got)
 			}
 		}
+	}
+	if fillers > 14 {
+		t.Fatalf("%d flipped bits made no difference", fillers)
 	}
 	if _, err := Inspect(bytes.NewReader(append(bytes.Clone(raw), 0))); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("a byte at the end: %v", err)

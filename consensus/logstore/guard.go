@@ -135,6 +135,10 @@ func (g *Guard) Err() error {
 	return nil
 }
 
+// Deadline is the longest that a write may keep its caller waiting; 0 when there
+// is no limit.
+func (g *Guard) Deadline() time.Duration { return max(g.deadline, 0) }
+
 // Stats gives the counters.
 func (g *Guard) Stats() Stats {
 	g.mu.Lock()

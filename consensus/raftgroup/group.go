@@ -190,10 +190,11 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	}
 	g.mu.Unlock()
 	if first {
-		if drained != nil && g.cfg.Stores.Guard().Err() == nil {
+		if drained != nil {
 			// The library forgets to answer what it holds when it is shut
-			// down. A moment is enough: without a majority the lease ends.
-			timer := time.NewTimer(4 * g.timing.ElectionTimeout)
+			// down. A moment is enough: without a majority the lease ends, and
+			// a hanging write is given up.
+			timer := time.NewTimer(4*g.timing.ElectionTimeout + g.cfg.Stores.Guard().Deadline())
 			select {
 			case <-drained:
 			case <-timer.C:

@@ -227,12 +227,3 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 	}
 	return nil
 }
-
-// outcomeOfQuestion is outcome for what changes nothing: lost leadership then
-// simply means that the question was not answered.
-func (g *Group) outcomeOfQuestion(err error) error {
-	if errors.Is(err, raft.ErrLeadershipLost) {
-		return g.notLeader()
-	}
-	return g.outcome(err)
-}

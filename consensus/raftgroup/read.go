@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // readRounds lets readers share the question whether we still lead: one round
@@ -82,8 +80,7 @@ func (g *Group) runRounds() {
 // The library's VerifyLeader is not enough: it counts answers to messages that
 // were sent before it was called. A leader that was stopped for a while finds
 // such answers in its sockets when it wakes, long after another has taken over.
-// Here only answers to messages sent after the question count; VerifyLeader is
-// called because it sends heartbeats at once.
+// Here only answers to messages sent after the question count.
 func (g *Group) verify() (uint64, error) {
 	term := g.raft.CurrentTerm()
 	if err := g.established(term); err != nil {
@@ -91,9 +88,7 @@ func (g *Group) verify() (uint64, error) {
 	}
 	index := g.raft.CommitIndex()
 	round := g.trans.openRound()
-	if err := g.ask(context.Background(), func() raft.Future { return g.raft.VerifyLeader() }); err != nil {
-		return 0, g.outcomeOfQuestion(err)
-	}
+	g.nudge()
 	for {
 		moved := g.LeaderChanged()
 		if !g.IsLeader() || g.raft.CurrentTerm() != term {
@@ -111,6 +106,10 @@ func (g *Group) verify() (uint64, error) {
 		}
 	}
 }
+
+// nudge makes the library send heartbeats at once. That is all VerifyLeader is
+// called for: what it answers says less than what the transport hears.
+func (g *Group) nudge() { go g.raft.VerifyLeader() }
 
 // established returns when this member, as the leader of term, has applied an
 // entry of that term. Before, its commit index may lag behind what its
@@ -157,9 +156,7 @@ func (g *Group) HasLease() bool {
 func (g *Group) Confirm(ctx context.Context, ids ...string) error {
 	term := g.raft.CurrentTerm()
 	round := g.trans.openRound()
-	if err := g.ask(ctx, func() raft.Future { return g.raft.VerifyLeader() }); err != nil {
-		return fmt.Errorf("confirm members: %w", g.outcomeOfQuestion(err))
-	}
+	g.nudge()
 	for _, id := range ids {
 		only := []Server{{ID: id, Voter: true}}
 		for {

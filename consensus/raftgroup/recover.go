@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -34,6 +35,7 @@ const (
 )
 
 // ReadRecoverFile reads and checks a RecoverFile. All faults are named at once.
+// Beside an error the list is given as far as it could be read.
 func ReadRecoverFile(path string) ([]Server, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,7 +48,7 @@ func ReadRecoverFile(path string) ([]Server, error) {
 	}
 	servers, err := parseRecoverFile(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return servers, fmt.Errorf("%s: %w", path, err)
 	}
 	return servers, nil
 }
@@ -72,7 +74,7 @@ func parseRecoverFile(raw []byte) ([]Server, error) {
 	for i, e := range entries {
 		servers[i] = Server{ID: e.ID, Addr: e.Address, Voter: !e.NonVoter}
 	}
-	return servers, checkServers(servers)
+	return servers, errors.Join(checkServers(servers), checkAddresses(servers))
 }
 
 // checkServers names all faults of a group at once, each with its path.
@@ -110,6 +112,9 @@ func checkServers(servers []Server) error {
 func checkAddresses(servers []Server) error {
 	var faults []error
 	for i, s := range servers {
+		if s.Addr == "" {
+			continue // named already
+		}
 		if host, port, err := net.SplitHostPort(s.Addr); err != nil || host == "" || port == "" {
 			faults = append(faults, fmt.Errorf("[%d].address: %q is not host:port", i, s.Addr))
 		}
@@ -123,8 +128,8 @@ func (g *Group) recoverFromFile(conf *raft.Config, snapshots raft.SnapshotStore)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = checkMembers(g.cfg.ID, servers)
+	if servers != nil && !slices.ContainsFunc(servers, func(s Server) bool { return s.ID == g.cfg.ID }) {
+		err = errors.Join(err, fmt.Errorf("this agent, %s, is not in the list", g.cfg.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("recovery: %w; mend the file or remove it", err)
@@ -137,18 +142,6 @@ func (g *Group) recoverFromFile(conf *raft.Config, snapshots raft.SnapshotStore)
 	}
 	g.log.Warn("the Raft group was given a new set of members by the operator", "file", path, "members", servers)
 	return nil
-}
-
-func checkMembers(self string, servers []Server) error {
-	errs := []error{checkAddresses(servers)}
-	found := self == ""
-	for _, s := range servers {
-		found = found || s.ID == self
-	}
-	if !found {
-		errs = append(errs, fmt.Errorf("this agent, %s, is not in the list", self))
-	}
-	return errors.Join(errs...)
 }
 
 func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport, servers []Server) error {

@@ -94,13 +94,19 @@ func Start(t testing.TB, n int, o Options) *Cluster {
 // Add makes a member with empty stores and starts it; it waits to be added.
 func (c *Cluster) Add(id string) *Member {
 	c.t.Helper()
+	m := c.Make(id)
+	m.Start()
+	return m
+}
+
+// Make makes a member with empty stores and leaves it down.
+func (c *Cluster) Make(id string) *Member {
 	m := &Member{ID: id, Addr: "addr-" + id, Disk: &faulty.Disk{}, c: c,
 		log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
 	c.mu.Lock()
 	c.members[id] = m
 	c.order = append(c.order, id)
 	c.mu.Unlock()
-	m.Start()
 	return m
 }
 

@@ -13,6 +13,7 @@ import (
 type Journal struct {
 	mu      sync.Mutex
 	entries []string
+	set     map[string]bool
 }
 
 var _ raft.FSM = (*Journal)(nil)
@@ -22,6 +23,10 @@ func (j *Journal) Apply(l *raft.Log) any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.entries = append(j.entries, string(l.Data))
+	if j.set == nil {
+		j.set = make(map[string]bool)
+	}
+	j.set[string(l.Data)] = true
 	return len(j.entries)
 }
 
@@ -30,6 +35,13 @@ func (j *Journal) Entries() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]string(nil), j.entries...)
+}
+
+// Has says whether an entry is among those applied.
+func (j *Journal) Has(entry string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.set[entry]
 }
 
 // Snapshot copies the entries.
@@ -43,7 +55,10 @@ func (j *Journal) Restore(r io.ReadCloser) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.entries = entries
+	j.entries, j.set = entries, make(map[string]bool, len(entries))
+	for _, e := range entries {
+		j.set[e] = true
+	}
 	return nil
 }
 

@@ -1,0 +1,220 @@
+package raftgroup_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/consensus/logstore/faulty"
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+)
+
+// TestChaos lets five members write and read while networks are cut, members
+// crash, disks hang, fill up and dawdle, and leaders are moved. Then: nothing
+// that was answered is lost, what was answered first comes first, no read missed
+// what was answered before it, and all members hold the same.
+//
+// COOPR_CHAOS_SEEDS sets how many lives are lived, COOPR_CHAOS_SEED one of them.
+func TestChaos(t *testing.T) {
+	seeds := 6
+	if n, err := strconv.Atoi(os.Getenv("COOPR_CHAOS_SEEDS")); err == nil {
+		seeds = n
+	}
+	first := uint64(1)
+	if n, err := strconv.ParseUint(os.Getenv("COOPR_CHAOS_SEED"), 10, 64); err == nil {
+		first, seeds = n, 1
+	}
+	for seed := first; seed < first+uint64(seeds); seed++ {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { chaos(t, seed) })
+		})
+	}
+}
+
+// ledger is what the writers were told.
+type ledger struct {
+	mu       sync.Mutex
+	answered []string // in the order of the answers
+	unknown  int
+}
+
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.answered)
+}
+
+func chaos(t *testing.T, seed uint64) {
+	timing := raftgroup.Timing{SnapshotThreshold: 50, SnapshotInterval: 200 * time.Millisecond, TrailingLogs: 20}
+	c := grouptest.Start(t, 5, grouptest.Options{Timing: timing})
+	defer c.Stop()
+	var book ledger
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for w := range 4 {
+		all.Go(func() { writer(ctx, c, &book, w) })
+	}
+	for range 2 {
+		all.Go(func() { reader(ctx, t, c, &book) })
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 40 {
+		mishap(c, r)
+		time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+	}
+	c.Heal()
+	for _, m := range c.Members() {
+		m.Disk.Heal()
+	}
+	c.Until("all members to be up", func() bool { return allUp(c) })
+	stop()
+	all.Wait()
+	c.Apply("end")
+	got := c.Agree()
+	place := map[string]int{}
+	for i, e := range got {
+		if _, ok := place[e]; !ok {
+			place[e] = i
+		}
+	}
+	last := map[string]int{}
+	for _, e := range book.answered {
+		at, ok := place[e]
+		if !ok {
+			t.Errorf("%s was answered and is lost", e)
+		}
+		who := e[:1]
+		if at < last[who] {
+			t.Errorf("%s is out of the order in which its writer wrote", e)
+		}
+		last[who] = at
+	}
+	if len(book.answered) < 200 || book.unknown == 0 {
+		t.Errorf("only %d answered, %d of unknown outcome: this life was too quiet", len(book.answered), book.unknown)
+	}
+}
+
+func allUp(c *grouptest.Cluster) bool {
+	up := true
+	for _, m := range c.Members() {
+		if !m.Up() {
+			up = false
+			_ = m.TryStart() // fails while its last life has not ended
+		}
+	}
+	return up
+}
+
+func writer(ctx context.Context, c *grouptest.Cluster, book *ledger, w int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		entry := fmt.Sprint(w, "/", i)
+		for _, m := range c.Members() {
+			g := m.Group()
+			if g == nil || !g.IsLeader() {
+				continue
+			}
+			wait, cancel := context.WithTimeout(ctx, 5*time.Second)
+			err := g.Apply([]byte(entry)).Wait(wait)
+			cancel()
+			book.mu.Lock()
+			if err == nil {
+				book.answered = append(book.answered, entry)
+			} else if !errors.Is(err, raftgroup.ErrNotLeader) {
+				book.unknown++
+			}
+			book.mu.Unlock()
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// reader reads at a read index, and by lease.
+func reader(ctx context.Context, t *testing.T, c *grouptest.Cluster, book *ledger) {
+	for ctx.Err() == nil {
+		for _, m := range c.Members() {
+			g := m.Group()
+			if g == nil {
+				continue
+			}
+			j, ok := m.FSM().(*grouptest.Journal)
+			if !ok {
+				continue
+			}
+			before := book.count()
+			wait, cancel := context.WithTimeout(ctx, 5*time.Second)
+			_, err := g.ReadIndex(wait)
+			cancel()
+			if err == nil {
+				seen(t, book, before, j, "at a read index")
+			}
+			before = book.count()
+			if g.HasLease() {
+				seen(t, book, before, j, "by lease")
+			}
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+}
+
+// seen checks that a state shows the first n of what was answered; the last of
+// them are those that a stale read would miss.
+func seen(t *testing.T, book *ledger, n int, j *grouptest.Journal, how string) {
+	book.mu.Lock()
+	recent := book.answered[max(0, n-20):n]
+	book.mu.Unlock()
+	for _, e := range recent {
+		if !j.Has(e) {
+			t.Errorf("a read %s missed %s, answered before it", how, e)
+			return
+		}
+	}
+}
+
+func mishap(c *grouptest.Cluster, r *rand.Rand) {
+	members := c.Members()
+	m := members[r.IntN(len(members))]
+	switch r.IntN(10) {
+	case 0, 1:
+		var a, b []string
+		for _, x := range members {
+			if r.IntN(2) == 0 {
+				a = append(a, x.ID)
+			} else {
+				b = append(b, x.ID)
+			}
+		}
+		c.Partition(a, b)
+	case 2, 3:
+		c.Heal()
+	case 4:
+		m.Crash()
+	case 5:
+		allUp(c)
+	case 6:
+		m.Disk.Hang()
+	case 7:
+		m.Disk.Delay(time.Duration(r.IntN(200)) * time.Millisecond)
+	case 8:
+		m.Disk.Fail(faulty.ErrDiskFull)
+	case 9:
+		for _, x := range members {
+			if g := x.Group(); g != nil && g.IsLeader() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				_ = g.Transfer(ctx, "") // may fail in all the ways there are
+				cancel()
+			}
+		}
+	}
+	if r.IntN(2) == 0 {
+		members[r.IntN(len(members))].Disk.Heal()
+	}
+}

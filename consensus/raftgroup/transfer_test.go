@@ -1,0 +1,63 @@
+package raftgroup_test
+
+import (
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+)
+
+// breakTransfer puts the library into the state of its issue 696: a transfer of
+// leadership is noted as under way, and nothing will ever end it. The way there
+// is a race that cannot be brought about at will, so the mark is set by hand.
+func breakTransfer(t *testing.T, g *raftgroup.Group) {
+	t.Helper()
+	mark := reflect.ValueOf(g.Library()).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
+	if mark.Kind() != reflect.Int32 {
+		t.Skip("the library keeps this mark elsewhere now: look whether issue 696 is solved")
+	}
+	atomic.StoreInt32((*int32)(unsafe.Pointer(mark.UnsafeAddr())), 1)
+}
+
+func TestStuckTransferIsNoticed(t *testing.T) {
+	t.Run("after a transfer that failed", func(t *testing.T) {
+		box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
+			m := c.Leader()
+			breakTransfer(t, m.Group())
+			if err := m.Group().Apply([]byte("x")).Err(); !errors.Is(err, raftgroup.ErrTransferring) || !errors.Is(err, raftgroup.ErrNotLeader) {
+				t.Fatalf("an entry during a transfer: %v", err)
+			}
+			if err := m.Group().Transfer(bg, ""); err == nil {
+				t.Fatal("transferred")
+			}
+			restarted(c, m)
+		})
+	})
+	t.Run("when it is elected again", func(t *testing.T) {
+		box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
+			m := c.Member(others(c, c.Leader().ID)[0])
+			breakTransfer(t, m.Group())
+			if err := c.Leader().Group().Transfer(bg, m.ID); err != nil {
+				t.Fatal(err)
+			}
+			restarted(c, m)
+		})
+	})
+}
+
+// restarted waits for the member to complain, which the box answers as an agent
+// does, and sees that all is well afterwards.
+func restarted(c *grouptest.Cluster, m *grouptest.Member) {
+	c.Until("the member to stop", func() bool { return !m.Up() })
+	if err := m.Sick(); !errors.Is(err, raftgroup.ErrTransferStuck) {
+		panic(err)
+	}
+	c.Apply("meanwhile")
+	m.Start()
+	c.Apply("after")
+	c.Agree()
+}
