@@ -197,7 +197,13 @@ func (a *Agent) listen() (err error) {
 	}
 	a.pool = peer.NewPool(a.mux.DialGRPC)
 	a.forward = &http.Transport{
-		DialContext:         func(ctx context.Context, _, addr string) (net.Conn, error) { return a.mux.DialHTTP(ctx, addr) },
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+			conn, err := a.mux.DialHTTP(ctx, addr)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", errNotReached, err)
+			}
+			return conn, nil
+		},
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 	}
 	if !a.cfg.NoHTTP {

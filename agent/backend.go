@@ -50,19 +50,41 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 		// We have just been elected: our own duties may not run yet.
 		return 0, nil, nil, fmt.Errorf("%w: this agent is becoming it", api.ErrNoLeader)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+addr+uri, body)
+	under, cancel := t.a.whileLeads(ctx, id)
+	req, err := http.NewRequestWithContext(under, method, "http://"+addr+uri, body)
 	if err != nil {
+		cancel()
 		return 0, nil, nil, err
 	}
 	req.Header = header
 	res, err := t.a.forward.RoundTrip(req)
 	if err != nil {
-		if ctx.Err() != nil {
+		moved := errors.Is(context.Cause(under), errMoved)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
 			return 0, nil, nil, ctx.Err()
+		case errors.Is(err, errNotReached):
+			return 0, nil, nil, fmt.Errorf("%w: agent %s at %s: %w", api.ErrNoLeader, id, addr, err)
+		case moved:
+			err = errMoved
 		}
-		return 0, nil, nil, fmt.Errorf("%w: agent %s at %s: %w", api.ErrNoLeader, id, addr, err)
+		// It may have had the request, and have done what it asked.
+		return 0, nil, nil, fmt.Errorf("agent %s at %s: %w", id, addr, err)
 	}
-	return res.StatusCode, res.Header, res.Body, nil
+	return res.StatusCode, res.Header, &underLeader{res.Body, cancel}, nil
+}
+
+// underLeader is an answer that ends with its leader's reign.
+type underLeader struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close ends the request.
+func (u *underLeader) Close() error {
+	u.cancel()
+	return u.ReadCloser.Close()
 }
 
 // Authenticate says whose token it is.

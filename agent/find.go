@@ -67,8 +67,8 @@ func (a *Agent) awaitLeader(ctx context.Context) (id, addr string, err error) {
 
 // connectLeader opens a worker's session with whoever leads.
 func (a *Agent) connectLeader(ctx context.Context) (worker.Stream, error) {
-	wait, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
+	wait, found := context.WithTimeout(ctx, 5*time.Second)
+	defer found()
 	id, addr, err := a.awaitLeader(wait)
 	if err != nil {
 		return nil, err
@@ -80,8 +80,10 @@ func (a *Agent) connectLeader(ctx context.Context) (worker.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := a.whileLeads(ctx, id) // it ends with the session's own context
 	s, err := c.Session(ctx)
 	if err != nil {
+		cancel()
 		a.pool.Drop(addr)
 		return nil, fmt.Errorf("session with the leader at %s: %w", addr, err)
 	}
