@@ -25,12 +25,10 @@ const FirstTenant = "default"
 
 // duties makes what this agent does while it leads.
 func (a *Agent) duties(m *member) []term.Duty {
-	l := &leadership{
-		dispatcher: dispatch.New(dispatch.Config{
-			Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
-		}),
-		orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log}),
-	}
+	d := dispatch.New(dispatch.Config{
+		Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
+	})
+	l := &leadership{dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, First: firstLeases(d)})}
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
 	if err != nil {
@@ -142,4 +140,21 @@ func (a *Agent) candidates() []voters.Candidate {
 		out = append(out, candidateOf(m))
 	}
 	return out
+}
+
+// firstLeases lets an operation start with its first leases.
+func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+	return func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+		nodes := make(map[string]*model.Node, len(p.Nodes))
+		for i := range p.Nodes {
+			nodes[p.Nodes[i].ID] = &p.Nodes[i]
+		}
+		return d.First(ctx, &p.Operation, p.Graph, func(u uint32) dispatch.Needs {
+			n := nodes[p.Graph.NodeID(int(u))]
+			if n == nil {
+				return dispatch.Needs{}
+			}
+			return needsOf(&p.Cluster, n, p.Graph, u)
+		})
+	}
 }

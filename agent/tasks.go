@@ -90,6 +90,11 @@ func (t *tasks) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint3
 	if !ok || !found {
 		return dispatch.Needs{}
 	}
+	return needsOf(cl, n, g, u)
+}
+
+// needsOf is Needs for a cluster and a node at hand.
+func needsOf(cl *model.Cluster, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
 	name, automator := operation.Plugin(cl, n, g.Action[u], g.ServiceName(int(u)))
 	out := dispatch.Needs{Plugin: "provider/" + name}
 	if automator {
@@ -99,7 +104,7 @@ func (t *tasks) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint3
 		out.Machine = m
 	}
 	if g.Action[u].Hardware() {
-		out.Limit, out.Most = op.Tenant+"/"+cl.Provider.Name, cl.Provider.MaxParallel
+		out.Limit, out.Most = cl.Tenant+"/"+cl.Provider.Name, cl.Provider.MaxParallel
 	}
 	return out
 }

@@ -76,6 +76,7 @@ type Dispatcher struct {
 	again    bool // something may be grantable
 	work     sync.WaitGroup
 	ctx      context.Context
+	ended    chan struct{} // closed when Run has returned
 }
 
 // ErrOver says that the term of this dispatcher has ended.
@@ -94,7 +95,7 @@ func New(cfg Config) *Dispatcher {
 	}
 	return &Dispatcher{
 		cfg: cfg, wake: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{},
-		tenants: map[string]*tenant{}, limits: map[string]int{},
+		tenants: map[string]*tenant{}, limits: map[string]int{}, ended: make(chan struct{}),
 	}
 }
 
@@ -183,6 +184,7 @@ func (d *Dispatcher) end() {
 	d.over = true
 	d.mail = nil
 	d.mu.Unlock()
+	close(d.ended)
 	for _, s := range d.sessions {
 		if s.conn != nil {
 			s.conn.Close()

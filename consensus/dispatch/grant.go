@@ -22,6 +22,10 @@ type round struct {
 	index  map[string]map[string]uint32 // operation → session → index in its Lease
 }
 
+func newRound() *round {
+	return &round{leases: map[string]*pb.Lease{}, to: map[lease]*session{}, conns: map[*session]Conn{}, index: map[string]map[string]uint32{}}
+}
+
 // grant gives out what there are slots for: the highest priority first, then
 // the tenant that has the least for its weight, then its operations in turn.
 func (d *Dispatcher) grant() {
@@ -33,7 +37,7 @@ func (d *Dispatcher) grant() {
 		return
 	}
 	v := d.cfg.Machine.View()
-	r := &round{leases: map[string]*pb.Lease{}, to: map[lease]*session{}, conns: map[*session]Conn{}, index: map[string]map[string]uint32{}}
+	r := newRound()
 	var tried []tried
 	for free > 0 {
 		q := d.next()
@@ -47,7 +51,7 @@ func (d *Dispatcher) grant() {
 			tried = append(tried, triedTask(q, u))
 			continue
 		}
-		d.hold(v, q, u, s)
+		d.hold(q, u, s, n.Limit)
 		r.add(q, u, s)
 		free--
 	}
@@ -174,6 +178,11 @@ func (d *Dispatcher) commit(ctx context.Context, r *round) {
 		d.post(func() { d.recheck(r) })
 		return
 	}
+	d.settle(ctx, r, answers)
+}
+
+// settle sends what was granted to its workers, and takes back the rest.
+func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answer) {
 	v := d.cfg.Machine.View()
 	out := map[*session][]*pb.Task{}
 	var refused []lease

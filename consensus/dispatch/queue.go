@@ -70,6 +70,22 @@ func (r *ranks) Pop() any {
 	return v
 }
 
+// open makes the queue of an operation, with nothing in it.
+func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: map[int32]struct{}{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
+	d.queues[op.ID] = q
+	t := d.tenants[op.Tenant]
+	if t == nil {
+		t = &tenant{weight: 1}
+		d.tenants[op.Tenant] = t
+	}
+	if row, ok := v.Tenant(op.Tenant); ok && row.Weight > 0 {
+		t.weight = row.Weight
+	}
+	t.turn = append(t.turn, q)
+	return q
+}
+
 // refresh brings an operation's queue up to what the state says. With all, it
 // looks at every task, not only at those that became ready.
 func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool) {
@@ -84,17 +100,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	}
 	q := d.queues[id]
 	if q == nil {
-		q = &queue{op: op, graph: s.Graph, ready: ranks{g: s.Graph}, parked: map[int32]*ranks{}, busy: map[int32]struct{}{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
-		d.queues[id] = q
-		t := d.tenants[op.Tenant]
-		if t == nil {
-			t = &tenant{weight: 1}
-			d.tenants[op.Tenant] = t
-		}
-		if row, ok := v.Tenant(op.Tenant); ok && row.Weight > 0 {
-			t.weight = row.Weight
-		}
-		t.turn = append(t.turn, q)
+		q = d.open(v, op, s.Graph)
 		all = true
 	}
 	q.op = op
@@ -102,7 +108,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	if all {
 		for _, u := range s.Leased("") {
 			if _, ok := q.held[u]; !ok {
-				d.hold(v, q, u, d.sessions[s.Task(u).Holder.Session]).grant(s.Fence(u))
+				d.hold(q, u, d.sessions[s.Task(u).Holder.Session], d.cfg.Tasks.Needs(v, op, s.Graph, u).Limit).grant(s.Fence(u))
 			}
 		}
 		ready = s.Leasable()
@@ -178,8 +184,8 @@ func (d *Dispatcher) line(q *queue, u uint32) {
 func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
 
 // hold notes that a task is on its way to be leased.
-func (d *Dispatcher) hold(v *state.View, q *queue, u uint32, s *session) *holding {
-	h := &holding{session: s, limit: d.cfg.Tasks.Needs(v, q.op, q.graph, u).Limit}
+func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding {
+	h := &holding{session: s, limit: limit}
 	q.held[u] = h
 	q.known[u] = struct{}{}
 	if node := q.graph.Node[u]; node >= 0 {

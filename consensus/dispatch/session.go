@@ -128,7 +128,7 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 		}
 		for _, u := range p.Leased(id) {
 			d.release(q, u)
-			d.hold(v, q, u, s).grant(p.Fence(u))
+			d.hold(q, u, s, d.cfg.Tasks.Needs(v, op, p.Graph, u).Limit).grant(p.Fence(u))
 			if !known[lease{op.ID, u}] {
 				d.resend(v, p, lease{op.ID, u}, s)
 			}
@@ -191,7 +191,7 @@ func (d *Dispatcher) Live() map[string]int {
 	select {
 	case m := <-out:
 		return m
-	case <-d.ctx.Done():
+	case <-d.ended:
 		return nil
 	}
 }

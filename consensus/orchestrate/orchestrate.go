@@ -23,6 +23,9 @@ type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
+	// First chooses workers for the first tasks of an operation; nil: leases
+	// come later. See dispatch.Dispatcher.First.
+	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error))
 }
 
 // Orchestrator is the duty. It is made for one term.
@@ -251,9 +254,15 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 	if errs != nil {
 		return state.Answer{}, errs
 	}
+	done := func(context.Context, state.Answer, error) {}
+	if o.cfg.First != nil {
+		s.Lease, done = o.cfg.First(ctx, p)
+	}
 	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})
 	if err != nil {
+		done(ctx, state.Answer{}, err)
 		return state.Answer{}, err
 	}
+	done(ctx, answers[0], nil)
 	return answers[0], answers[0].Err
 }

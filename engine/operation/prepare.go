@@ -18,8 +18,7 @@ import (
 // Prepared is an operation that could start: nothing has been written yet.
 type Prepared struct {
 	Operation model.Operation
-	// Cluster and Nodes are as the state will hold them; Nodes are those that
-	// are new or that the operation changes at once.
+	// Cluster and Nodes are as the state will hold them; Nodes are all.
 	Cluster model.Cluster
 	Nodes   []model.Node
 	Graph   *plan.Graph
@@ -153,6 +152,7 @@ func Prepare(who model.Caller, req Request, cl model.Cluster, nodes []*model.Nod
 	for i, n := range nodes {
 		all[i] = *n
 	}
+	p.Nodes = all
 	return p.plan(all, in)
 }
 

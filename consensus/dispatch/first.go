@@ -1,0 +1,92 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// firstLeases bounds the leases that travel with an operation's start.
+const firstLeases = 64
+
+// First chooses workers for the tasks of an operation that is about to start
+// and that wait for nothing, so that their leases can be committed with it: one
+// round of the log less. The lease is nil where there is nobody to take them.
+// done must be called once with the start's answer.
+//
+// needs tells what a vertex asks of an agent; cluster and nodes may not be in
+// the state yet.
+func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Graph, needs func(vertex uint32) Needs) (first *pb.Lease, done func(context.Context, state.Answer, error)) {
+	nothing := func(context.Context, state.Answer, error) {}
+	result := make(chan *round, 1)
+	if !d.post(func() { result <- d.first(op, g, needs) }) {
+		return nil, nothing
+	}
+	var r *round
+	select {
+	case r = <-result:
+	case <-d.ended:
+	}
+	if r == nil {
+		return nil, nothing
+	}
+	return r.leases[op.ID], func(ctx context.Context, ans state.Answer, err error) {
+		if err != nil || ans.Err != nil || ans.Repeated {
+			// Whether it started after all the next look at the state will tell.
+			d.post(func() { d.unstarted(op.ID) })
+			return
+		}
+		d.settle(ctx, r, []state.Answer{ans})
+		d.post(func() {
+			d.refresh(d.cfg.Machine.View(), op.ID, nil, true)
+			d.again = true
+		})
+	}
+}
+
+func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32) Needs) *round {
+	if d.queues[op.ID] != nil {
+		return nil
+	}
+	v := d.cfg.Machine.View()
+	q := d.open(v, op, g)
+	r := newRound()
+	for u := range g.Len() {
+		if g.Preds[u] > 0 || g.Action[u] == model.Barrier || len(r.to) >= firstLeases {
+			continue
+		}
+		if _, busy := q.busy[g.Node[u]]; busy {
+			continue
+		}
+		n := needs(uint32(u))
+		s := d.choose(v, q, uint32(u), n)
+		if s == nil {
+			break
+		}
+		d.hold(q, uint32(u), s, n.Limit)
+		r.add(q, uint32(u), s)
+	}
+	if len(r.to) == 0 {
+		d.drop(op.ID)
+		return nil
+	}
+	return r
+}
+
+// unstarted forgets the queue of an operation that did not start. Where it did
+// after all, unknown to us, its leases are sent to their workers now.
+func (d *Dispatcher) unstarted(id string) {
+	d.drop(id)
+	v := d.cfg.Machine.View()
+	d.refresh(v, id, nil, true)
+	d.again = true
+	p, ok := v.Plan(id)
+	if q := d.queues[id]; q != nil && ok {
+		for u, h := range q.held {
+			d.resend(v, p, lease{id, u}, h.session)
+		}
+	}
+}
