@@ -11,6 +11,7 @@ import (
 
 // TestKillPlugin: kill -9 of the plugin that runs the scripts, on every agent.
 func TestKillPlugin(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .4)
@@ -31,6 +32,7 @@ func TestKillPlugin(t *testing.T) {
 
 // TestHangPlugin: the plugin that runs one agent's scripts stops to answer.
 func TestHangPlugin(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .4)
@@ -54,6 +56,7 @@ func TestHangPlugin(t *testing.T) {
 // after it has made a node; beside it lie plugins that print garbage, end, or
 // hang when they are started.
 func TestGarbagePlugin(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
 	dir := filepath.Join(m.dir, "p")
 	if err := os.CopyFS(dir, os.DirFS(testdata(t, "ledger/plugins"))); err != nil {
@@ -93,6 +96,7 @@ func TestGarbagePlugin(t *testing.T) {
 // TestUnrulyPlugin: tasks that kill their plugin's process, freeze it, are deaf to
 // their time-out, print on its output, and then do what they should.
 func TestUnrulyPlugin(t *testing.T) {
+	t.Parallel()
 	m := startMesh(t, "--plugin-dir", filepath.Join(bin, "more"))
 	m.must("import", testdata(t, "unruly"))
 	op := m.begin(model.CreateCluster{Name: "c", ClusterTemplate: "unruly", NumMachines: nodes})

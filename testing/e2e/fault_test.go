@@ -33,12 +33,14 @@ func (m *mesh) survives(op model.Operation) {
 
 // TestNoFault is how it goes when nothing happens.
 func TestNoFault(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	m.survives(m.create("c", nodes))
 }
 
 // TestKillLeader: kill -9 of the leader in the middle of the work.
 func TestKillLeader(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .3)
@@ -52,6 +54,7 @@ func TestKillLeader(t *testing.T) {
 
 // TestKillFollower: kill -9 of an agent that does not lead, while it has work.
 func TestKillFollower(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .2)
@@ -67,6 +70,7 @@ func TestKillFollower(t *testing.T) {
 // TestRestartWorker: kill -9 of an agent with running tasks, which is back at
 // once: its journal says what it had, so nobody waits for its leases to end.
 func TestRestartWorker(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .2)
@@ -93,6 +97,7 @@ func (a *agent) busy() {
 // TestKillAll: kill -9 of all three agents, which leave no process behind and
 // go on when they are started again.
 func TestKillAll(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .3)
@@ -119,6 +124,7 @@ func TestKillAll(t *testing.T) {
 // TestStopLeader: SIGSTOP of the leader, for so long that the others have
 // taken its leases away and finished its work; then it wakes up.
 func TestStopLeader(t *testing.T) {
+	t.Parallel()
 	m := ledgerMesh(t)
 	op := m.create("c", nodes)
 	m.half(op.ID, .3)
@@ -155,6 +161,7 @@ func TestStopLeader(t *testing.T) {
 // TestFullDisk: the leader's disk is full in the middle of the work, and has
 // room again later.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
 	m.flags = []string{"--plugin-dir", testdata(t, "ledger/plugins")}
 	small := m.agents[1]

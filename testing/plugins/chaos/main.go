@@ -155,6 +155,10 @@ func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 		os.Exit(9)
 	case "hang": // deaf to its context
 		time.Sleep(time.Hour)
+	case "hang-once":
+		if t.Attempt == 1 {
+			time.Sleep(time.Hour)
+		}
 	case "freeze": // the whole process
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		time.Sleep(time.Hour)
