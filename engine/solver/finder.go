@@ -33,9 +33,10 @@ type finder struct {
 	best  set
 	found bool
 
-	stamp   []int32
-	heavy   []int64
-	stampNo int32
+	objective bound
+	limits    []bound
+	rest      []int64 // scratch of the bounds
+	scratch   []int32
 }
 
 // cut asks that the sum of coef over a set's items be at least bound.
@@ -72,10 +73,21 @@ func (f *finder) search(byItem bool) (set, int64, bool) {
 	free := allowed.minus(&base)
 	f.order = free.appendItems(f.order)
 	if !byItem {
-		sort.SliceStable(f.order, func(a, b int) bool { return f.weight[f.order[a]] > f.weight[f.order[b]] })
+		sort.SliceStable(f.order, func(a, b int) bool {
+			x, y := f.order[a], f.order[b]
+			if f.weight[x] != f.weight[y] {
+				return f.weight[x] > f.weight[y]
+			}
+			return f.c.degree[x] < f.c.degree[y]
+		})
 	}
-	if len(f.stamp) < f.c.cliqueSize {
-		f.stamp, f.heavy, f.stampNo = make([]int32, f.c.cliqueSize), make([]int64, f.c.cliqueSize), 0
+	f.objective = newBound(f.c, f.k, f.weight)
+	f.limits = f.limits[:0]
+	for i := range f.cuts {
+		f.limits = append(f.limits, newBound(f.c, f.k, f.cuts[i].coef))
+	}
+	if len(f.rest) < len(f.weight) {
+		f.rest = make([]int64, len(f.weight))
 	}
 	cur := set{}
 	room := f.k.room
@@ -120,55 +132,29 @@ func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, 
 		return
 	}
 	for {
-		// The bound, and whether every cut can still be kept.
-		f.stampNo++
-		bound, next := total, -1
-		for q := n; q < len(f.order); q++ {
-			i := f.order[q]
-			if !free.has(int(i)) {
-				continue
-			}
-			if next < 0 {
-				next = q
-			}
-			q := f.c.cliques[i]
-			if f.stamp[q] != f.stampNo {
-				f.stamp[q], f.heavy[q] = f.stampNo, 0
-			}
-			if w := f.weight[i]; w > f.heavy[q] {
-				bound += w - f.heavy[q]
-				f.heavy[q] = w
-			}
-		}
-		if bound <= f.above {
+		if !f.objective.reaches(f, &free, &room, f.above+1-total) {
 			return
 		}
 		open := false
 		for c := range f.cuts {
-			cut := &f.cuts[c]
-			if have[c] >= cut.bound && next < 0 {
-				continue
+			if have[c] < f.cuts[c].bound {
+				open = true
 			}
-			reach := have[c]
-			if next >= 0 {
-				reach += f.reach(cut, n, &free)
-			}
-			if reach < cut.bound {
+			if !f.limits[c].reaches(f, &free, &room, f.cuts[c].bound-have[c]) {
 				return
 			}
-			open = open || have[c] < cut.bound
 		}
 		if !open && (!cur.empty() || f.k.bare) && total > f.above && (f.accept == nil || f.accept(&cur)) {
 			f.best, f.above, f.found = cur, total, true
-			if bound <= total {
-				return
-			}
 		}
-		if next < 0 {
+		for n < len(f.order) && !free.has(int(f.order[n])) {
+			n++
+		}
+		if n == len(f.order) {
 			return
 		}
-		i := int(f.order[next])
-		n = next + 1
+		i := int(f.order[n])
+		n++
 		free.drop(i)
 		if with, withRoom, ok := f.include(i, &cur, room); ok {
 			more := have
@@ -186,31 +172,6 @@ func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, 
 	}
 }
 
-// reach bounds what the free items can add to a cut.
-func (f *finder) reach(c *cut, n int, free *set) int64 {
-	var best [64]int64
-	if f.c.cliqueSize > len(best) {
-		sum := int64(0)
-		for q := n; q < len(f.order); q++ {
-			if i := f.order[q]; free.has(int(i)) && c.coef[i] > 0 {
-				sum += c.coef[i]
-			}
-		}
-		return sum
-	}
-	sum := int64(0)
-	for q := n; q < len(f.order); q++ {
-		i := f.order[q]
-		if v := c.coef[i]; v > 0 && free.has(int(i)) {
-			if b := &best[f.c.cliques[i]]; v > *b {
-				sum += v - *b
-				*b = v
-			}
-		}
-	}
-	return sum
-}
-
 func (f *finder) include(i int, cur *set, room [dimensions]int64) (set, [dimensions]int64, bool) {
 	for d, n := range f.c.need[i] {
 		if room[d] -= n; room[d] < 0 {
@@ -220,8 +181,4 @@ func (f *finder) include(i int, cur *set, room [dimensions]int64) (set, [dimensi
 	with := *cur
 	with.add(i)
 	return with, room, !f.completes(&with)
-}
-
-func sortStable(s []int, less func(a, b int) bool) {
-	sort.SliceStable(s, func(i, j int) bool { return less(s[i], s[j]) })
 }

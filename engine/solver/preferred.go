@@ -311,7 +311,7 @@ func (f *preferrer) candidateOf(ci, ki int) (set, bool) {
 		accept: func(s *set) bool {
 			c := column{ci, ki, *s}
 			return !f.done[c] && !slices.Contains(f.boxed, c)
-		}, order: fd.order, stamp: fd.stamp, heavy: fd.heavy, stampNo: fd.stampNo}
+		}, order: fd.order, rest: fd.rest, scratch: fd.scratch, limits: fd.limits}
 	s, w, ok := fd.run()
 	if !ok {
 		n.state = 2

@@ -1,5 +1,7 @@
 package solver
 
+import "sort"
+
 // problem is the counting problem that every operation comes down to: choose
 // for each node of each class a kind and a set of items, so that every item's
 // number of nodes lies in its domain. An item is a group of services that must
@@ -56,9 +58,11 @@ type class struct {
 	// listed, where it is not nil, are all the sets there are, in the order of
 	// preference, instead of those that follow from the rest (one kind only).
 	listed []set
-	// cliques[i] numbers the clique of conflicting items that i is in.
-	cliques    []int32
-	cliqueSize int
+	// degree counts the conflicts of each item, byDegree has the items with the
+	// fewest first, and free says that there are none at all.
+	degree   []int
+	byDegree []int32
+	free     bool
 }
 
 // dimensions of capacity: vcpu, ram, disk.
@@ -130,30 +134,12 @@ func (c *class) prepare(items int) {
 			}
 		}
 	}
-	// A greedy cover by cliques, those with most conflicts first: a bound on
-	// what a node can carry.
-	c.cliques = make([]int32, items)
-	degree := make([]int, items)
-	order := make([]int, items)
+	c.degree = make([]int, items)
+	c.byDegree = make([]int32, items)
+	c.free = true
 	for i := range items {
-		degree[i], order[i] = c.conflict[i].size(), i
+		c.degree[i], c.byDegree[i] = c.conflict[i].size(), int32(i)
+		c.free = c.free && c.degree[i] == 0
 	}
-	sortStable(order, func(a, b int) bool { return degree[a] > degree[b] })
-	var members []set
-	for _, i := range order {
-		placed := false
-		for q := range members {
-			if c.conflict[i].holds(&members[q]) {
-				members[q].add(i)
-				c.cliques[i] = int32(q)
-				placed = true
-				break
-			}
-		}
-		if !placed {
-			c.cliques[i] = int32(len(members))
-			members = append(members, setOf(i))
-		}
-	}
-	c.cliqueSize = len(members)
+	sort.SliceStable(c.byDegree, func(x, y int) bool { return c.degree[c.byDegree[x]] < c.degree[c.byDegree[y]] })
 }

@@ -415,7 +415,7 @@ func (r *program) heaviest(ci, ki int, w []int64, above int64, accept func(*set)
 	f := &r.finder
 	c := r.p.classes[ci]
 	*f = finder{c: c, k: &c.kinds[ki], meter: r.meter, weight: w, within: c.kinds[ki].allowed,
-		above: above, accept: accept, order: f.order, stamp: f.stamp, heavy: f.heavy, stampNo: f.stampNo}
+		above: above, accept: accept, order: f.order, rest: f.rest, scratch: f.scratch, limits: f.limits}
 	s, _, ok := f.run()
 	return s, ok
 }
