@@ -15,23 +15,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 )
 
 func (a *app) importCmd() *cobra.Command {
-	var check bool
+	var check, skip bool
 	cmd := &cobra.Command{
 		Use: "import DIR|FILE…", Short: "Write all definitions in files and folders at once",
-		Long: `Write all definitions in the given files and folders, all or none.
+		Long: `Write all definitions in the given files and folders, all or none. With
+--skip-faulty those that are wrong, and those that cannot be without them, are
+left out and named; the rest is written at once, and the exit code is 1.
 
 JSON and YAML are read; a file may hold one definition, several, or an export.
 What a file defines is told by its folder (services/, clustertemplates/, …), by
 a key "kind", or by its other keys. Definitions that are not in the files stay
 as they are.`,
-		Example: "  coopr import examples/\n  coopr import shop.yaml services/\n  coopr export | coopr --tenant other import -",
+		Example: "  coopr import examples/\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n  coopr export | coopr --tenant other import -",
 		Args:    args("DIR|FILE…"),
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "only read the files and say what is wrong with them")
+	cmd.Flags().BoolVar(&skip, "skip-faulty", false, "leave out what is wrong and write the rest")
 	a.outputFlag(cmd, asTable, asJSON, asYAML)
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := a.checkOutput(cmd); err != nil {
@@ -52,16 +56,22 @@ as they are.`,
 		if len(kept) == 0 && len(faults) == 0 {
 			return fmt.Errorf("there is no definition in %s: files of definitions end in .json, .yaml or .yml", strings.Join(names, ", "))
 		}
-		found, warnings := model.Lint(kept, nil)
 		// What the files refer to may be in the mesh: only what is wrong in the
 		// files themselves is said here.
+		good, found, warnings := model.Linter{}.Sift(kept)
+		if !skip {
+			found, warnings = model.Lint(kept, nil)
+		}
 		faults = append(faults, named(found, kept)...)
-		if len(faults) > 0 {
+		if len(faults) > 0 && !skip {
 			return faults
 		}
-		if check {
+		if check || len(good) == 0 {
 			for _, w := range named(warnings, kept) {
 				fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
+			}
+			if len(faults) > 0 {
+				return a.leftOut(faults)
 			}
 			fmt.Fprintf(a.out, "%s, nothing wrong.\n", count(len(kept), "definition"))
 			return nil
@@ -71,27 +81,19 @@ as they are.`,
 			return err
 		}
 		defer c.Close()
-		body := map[model.Kind][]json.RawMessage{}
-		for _, d := range kept {
-			raw, err := model.Encode(d)
-			if err != nil {
-				return err
-			}
-			body[d.Kind] = append(body[d.Kind], raw)
-		}
-		done, _, err := c.Import(cmd.Context(), body)
+		done, refused, err := send(cmd.Context(), c, good, skip)
 		if err != nil {
-			var problem *client.Error
-			if errors.As(err, &problem) {
-				problem.Faults = named(problem.Faults, kept)
-			}
 			return err
 		}
+		faults = append(faults, refused...)
 		for _, w := range named(done.Warnings, kept) {
 			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
 		}
 		if a.structured() {
-			return a.print(done)
+			if err := a.print(done); err != nil || len(faults) == 0 {
+				return err
+			}
+			return a.leftOut(faults)
 		}
 		t := table{head: []string{"KIND", "WRITTEN"}}
 		for _, kind := range model.Kinds {
@@ -106,9 +108,50 @@ as they are.`,
 			}
 		}
 		a.show(t)
+		if len(faults) > 0 {
+			return a.leftOut(faults)
+		}
 		return nil
 	}
 	return cmd
+}
+
+// leftOut names what an import has left out.
+func (a *app) leftOut(faults model.Faults) error {
+	for _, f := range faults {
+		fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, red, "left out:"), f)
+	}
+	return errReported
+}
+
+// send writes definitions, all or none. With skip it leaves out what the mesh
+// finds wrong, until the rest is accepted, and gives the faults.
+func send(ctx context.Context, c *client.Client, defs []model.Definition, skip bool) (done api.Imported, faults model.Faults, err error) {
+	for len(defs) > 0 {
+		body := map[model.Kind][]json.RawMessage{}
+		for _, d := range defs {
+			raw, err := model.Encode(d)
+			if err != nil {
+				return done, nil, err
+			}
+			body[d.Kind] = append(body[d.Kind], raw)
+		}
+		done, _, err = c.Import(ctx, body)
+		var problem *client.Error
+		if !errors.As(err, &problem) {
+			return done, faults, err
+		}
+		good := slices.DeleteFunc(slices.Clone(defs), func(d model.Definition) bool {
+			return slices.ContainsFunc(problem.Faults, func(f *model.Fault) bool { return f.Subject == d.ID() })
+		})
+		problem.Faults = named(problem.Faults, defs)
+		if !skip || len(good) == len(defs) {
+			return done, faults, err
+		}
+		faults = append(faults, problem.Faults...)
+		defs = good
+	}
+	return done, faults, nil
 }
 
 // named adds to the subject of each fault the file that it is in.

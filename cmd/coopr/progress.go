@@ -254,7 +254,13 @@ func phases(tasks []model.Task) []phase {
 			p.running++
 		}
 	}
+	// In the order of a node's life, but what is stopped is so before anything
+	// is done to it.
 	var out []phase
+	if p := byAction[model.Stop]; p.total > 0 {
+		out = append(out, p)
+		byAction[model.Stop].total = 0
+	}
 	for _, p := range byAction {
 		if p.total > 0 {
 			out = append(out, p)

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -249,4 +251,34 @@ func TestServerHasLimits(t *testing.T) {
 	if resp.StatusCode != 431 {
 		t.Errorf("status %d", resp.StatusCode)
 	}
+}
+
+func TestConfiguredLimits(t *testing.T) {
+	a := apitest.NewAgent(apitest.NewStore(), "a")
+	h, err := api.New(api.Config{Backend: a, MaxBody: 2000, MaxWatches: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(h)
+	defer s.Close()
+	w := &world{Agent: a, t: t, url: s.URL, http: s.Client()}
+	body := `{"name":"s","description":"` + strings.Repeat("x", 1900) + `"}`
+	w.must(200, apitest.Admin, "PUT", "/v1/services/s", body)
+	body = strings.Replace(body, "xx", strings.Repeat("x", 200), 1)
+	w.must(413, apitest.Admin, "PUT", "/v1/services/s", body).problem(t)
+	// The same where the length is not announced.
+	b := w.send(context.Background(), apitest.Admin, "PUT", "/v1/services/s", io.MultiReader(strings.NewReader(body)))
+	if b.status != 413 || b.problem(t).Type != api.ProblemTooLarge {
+		t.Errorf("%d %s", b.status, b.body)
+	}
+	// One may wait; a second is sent away, and may when the first is gone.
+	first := w.events(apitest.Admin, "")
+	if p := w.must(503, apitest.Admin, "GET", "/v1/clusters?index=99", "").problem(t); p.Type != api.ProblemBusy {
+		t.Errorf("%+v", p)
+	}
+	w.must(200, apitest.Admin, "GET", "/v1/clusters", "")
+	first.close()
+	eventually(t, "the place is free", func() bool {
+		return w.ask(apitest.Admin, "GET", "/v1/clusters?index=99&wait=1ms", "").status == 200
+	})
 }

@@ -39,7 +39,7 @@ func (f *eventFilter) wants(types []string, e *model.Event) bool {
 }
 
 func (s *server) eventRoutes() {
-	stream(s, route{id: "watchEvents", method: http.MethodGet, path: "/v1/events", tag: "events", rule: rule{need: model.RoleRead, allTenants: true}, bare: true,
+	stream(s, route{id: "watchEvents", method: http.MethodGet, path: "/v1/events", tag: "events", rule: rule{need: model.RoleRead, allTenants: true, watches: true}, bare: true,
 		summary: "Follow the changes of the state as server-sent events",
 		description: "Each event's data is an Event; its id is the index to go on from. An event of the type \"problem\" is the last one: its data is a problem document. " +
 			"Superadmins may ask for tenant=* to see every tenant's events."},

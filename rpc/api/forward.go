@@ -28,11 +28,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool) (an
 	body, err := outgoing(r)
 	if err != nil {
 		note.err = err
-		p := problem(http.StatusBadRequest, ProblemMalformed, "the body ended early: send the request again")
-		if errors.Is(err, errTooLarge) {
-			p = tooLarge()
-		}
-		writeProblem(w, p)
+		writeProblem(w, bodyProblem(err))
 		return true
 	}
 	header := r.Header.Clone()
@@ -68,8 +64,9 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool) (an
 		if !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnknownOutcome) && r.Method != http.MethodGet {
 			err = errors.Join(ErrUnknownOutcome, err)
 		}
-		if errors.Is(err, errTooLarge) {
-			writeProblem(w, tooLarge())
+		if note.body != nil {
+			// It was the client's side that failed, not the leader's.
+			writeProblem(w, bodyProblem(note.body))
 			return true
 		}
 		if again && body.fresh() {

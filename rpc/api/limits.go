@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"time"
 )
 
 // The limits on what a request may send, and on how long it may take to.
 const (
+	// MaxBody bounds a body in bytes, unless Config says otherwise.
 	MaxBody = 16 << 20
 	// MaxHeader bounds all headers of a request together.
 	MaxHeader = 64 << 10
@@ -32,19 +34,34 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-func tooLarge() *Problem {
-	return problem(http.StatusRequestEntityTooLarge, ProblemTooLarge,
-		fmt.Sprintf("the body is larger than %d MiB: send it in several requests", MaxBody>>20))
+// errTooLarge is what reading a body ends with that is larger than allowed.
+type errTooLarge struct{ limit int64 }
+
+func (e *errTooLarge) Error() string {
+	return fmt.Sprintf("the body is larger than the %d bytes that are allowed", e.limit)
 }
 
-var errTooLarge = errors.New("body too large")
+// bodyProblem says what to answer where a body could not be read to its end.
+func bodyProblem(err error) *Problem {
+	var large *errTooLarge
+	var slow net.Error
+	switch {
+	case errors.As(err, &large):
+		return problem(http.StatusRequestEntityTooLarge, ProblemTooLarge, large.Error()+": send it in several requests")
+	case errors.As(err, &slow) && slow.Timeout():
+		return problem(http.StatusRequestTimeout, ProblemTimeout, "the body did not arrive in time: send it faster or in pieces")
+	}
+	return problem(http.StatusBadRequest, ProblemMalformed, "the body ended early: send the request again")
+}
 
 // limitedBody bounds a request's body in size and in time. The deadline is
 // taken away at the end of the body: one left behind would end the answer.
 type limitedBody struct {
 	io.ReadCloser
-	control *http.ResponseController
-	left    int64
+	control     *http.ResponseController
+	limit, left int64
+	// failed is told what the reading ended with, if not with the end.
+	failed func(error)
 	// streamed bodies have no limit in size, and the time is for each piece.
 	streamed bool
 	begun    bool
@@ -63,11 +80,13 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	if b.left < 0 && !b.streamed {
-		b.end()
-		return n, errTooLarge
+		err = &errTooLarge{b.limit}
 	}
 	if err != nil {
 		b.end()
+		if err != io.EOF {
+			b.failed(err)
+		}
 	}
 	return n, err
 }

@@ -52,6 +52,7 @@ type note struct {
 	request   string
 	forwarded bool
 	err       error
+	body      error // why the body could not be read
 }
 
 type noteKey struct{}
@@ -70,8 +71,13 @@ type recorder struct {
 	bytes  int64
 }
 
+// WriteHeader sends the first status: a problem that is found while an answer
+// is made (transformProblem) has the say over the status that was meant.
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && status >= 200 {
+	if r.status != 0 {
+		return
+	}
+	if status >= 200 {
 		r.status = status
 	}
 	r.ResponseWriter.WriteHeader(status)

@@ -29,6 +29,7 @@ const (
 	ProblemTimeout        = "urn:coopr:problem:timeout"
 	ProblemNoLeader       = "urn:coopr:problem:no-leader"
 	ProblemUnknownOutcome = "urn:coopr:problem:unknown-outcome"
+	ProblemBusy           = "urn:coopr:problem:busy"
 	ProblemInternal       = "urn:coopr:problem:internal"
 )
 
@@ -77,6 +78,7 @@ var problemTitles = map[string]string{
 	ProblemTimeout:        "It took too long",
 	ProblemNoLeader:       "The mesh has no leader",
 	ProblemUnknownOutcome: "The outcome is unknown",
+	ProblemBusy:           "Too many wait already",
 	ProblemInternal:       "Something went wrong inside",
 }
 
@@ -203,6 +205,10 @@ func transformProblem(ctx huma.Context, _ string, v any) (any, error) {
 		return e, nil
 	case *huma.ErrorModel:
 		p := problemOfModel(e)
+		if err := noteOf(ctx.Context()).body; err != nil {
+			p = bodyProblem(err)
+			ctx.SetStatus(p.Status)
+		}
 		problemHeaders(p, ctx.SetHeader)
 		return p, nil
 	}
@@ -212,10 +218,6 @@ func transformProblem(ctx huma.Context, _ string, v any) (any, error) {
 func problemOfModel(e *huma.ErrorModel) *Problem {
 	typ := ProblemInvalid
 	switch {
-	case e.Status == http.StatusRequestEntityTooLarge:
-		return tooLarge()
-	case e.Status == http.StatusRequestTimeout:
-		return problem(e.Status, ProblemTimeout, "the body did not arrive in time: send it faster or in pieces")
 	case e.Status == http.StatusBadRequest:
 		typ = ProblemMalformed
 	case e.Status >= 500:

@@ -32,6 +32,8 @@ type rule struct {
 	need model.Role
 	// streamed bodies have no limit in size.
 	streamed bool
+	// watches routes go on for as long as their reader likes.
+	watches bool
 	// allTenants lets a superadmin name every tenant at once.
 	allTenants bool
 }
@@ -216,10 +218,11 @@ func (s *server) operation(r route) huma.Operation {
 	op := huma.Operation{
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.description,
 		Tags: []string{r.tag}, DefaultStatus: r.status,
-		MaxBodyBytes: MaxBody, BodyReadTimeout: -1, SkipValidateBody: true,
-		RequestBody: nil,
-		Metadata:    map[string]any{ruleKey: r.rule},
-		Middlewares: huma.Middlewares{s.enter},
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // limitedBody has both
+		SkipValidateBody: true,
+		RequestBody:      nil,
+		Metadata:         map[string]any{ruleKey: r.rule},
+		Middlewares:      huma.Middlewares{s.enter},
 	}
 	text := func() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 	if r.rule.public {
@@ -296,6 +299,14 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 		refuse(err)
 		return
 	}
+	if ru.watches || query.Get("index") != "" || query.Get("follow") == "true" {
+		leave, err := s.watch()
+		if err != nil {
+			refuse(err)
+			return
+		}
+		defer leave()
+	}
 	stale := !ru.local && r.Method == http.MethodGet && Consistency(query.Get("consistency")) == Stale
 	if !ru.local && !s.backend.Serves(stale) {
 		if r.Header.Get(HeaderForwarded) != "" {
@@ -322,15 +333,32 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(r.Context(), callKey{}, c)))
 }
 
+// watch takes one of the places for requests that wait.
+func (s *server) watch() (leave func(), err error) {
+	if s.watches == nil {
+		return func() {}, nil
+	}
+	select {
+	case s.watches <- struct{}{}:
+		return func() { <-s.watches }, nil
+	default:
+		return nil, problem(http.StatusServiceUnavailable, ProblemBusy, fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)))
+	}
+}
+
 // checkBody bounds the body before anything of it is read.
 func (s *server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru rule) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	if !ru.streamed && r.ContentLength > MaxBody {
-		return tooLarge()
+	if !ru.streamed && r.ContentLength > s.maxBody {
+		return bodyProblem(&errTooLarge{s.maxBody})
 	}
-	r.Body = &limitedBody{ReadCloser: r.Body, control: http.NewResponseController(w), left: MaxBody, streamed: ru.streamed}
+	n := noteOf(r.Context())
+	r.Body = &limitedBody{
+		ReadCloser: r.Body, control: http.NewResponseController(w), limit: s.maxBody, left: s.maxBody, streamed: ru.streamed,
+		failed: func(err error) { n.body, n.err = err, err },
+	}
 	if op.RequestBody == nil || ru.streamed || r.ContentLength == 0 {
 		return nil
 	}

@@ -25,6 +25,11 @@ type Config struct {
 	// Heartbeat is how often an idle event stream shows that it lives; 0 means
 	// 15 seconds.
 	Heartbeat time.Duration
+	// MaxBody bounds a request's body in bytes; 0 means MaxBody.
+	MaxBody int64
+	// MaxWatches bounds how many blocking reads, event streams and followed
+	// logs there are at a time; 0 means no bound.
+	MaxWatches int
 }
 
 type server struct {
@@ -34,6 +39,8 @@ type server struct {
 	name      string
 	patience  time.Duration
 	heartbeat time.Duration
+	maxBody   int64
+	watches   chan struct{} // a place for each watch; nil: no bound
 	mux       *http.ServeMux
 	api       huma.API
 }
@@ -61,6 +68,12 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Heartbeat > 0 {
 		s.heartbeat = cfg.Heartbeat
 	}
+	if cfg.MaxBody > 0 {
+		s.maxBody = cfg.MaxBody
+	}
+	if cfg.MaxWatches > 0 {
+		s.watches = make(chan struct{}, cfg.MaxWatches)
+	}
 	s.serveDocument()
 	return s.observe(s.routed()), nil
 }
@@ -69,7 +82,7 @@ func New(cfg Config) (http.Handler, error) {
 func newServer() *server {
 	s := &server{
 		log: slog.New(slog.DiscardHandler), name: "agent",
-		patience: 5 * time.Second, heartbeat: 15 * time.Second,
+		patience: 5 * time.Second, heartbeat: 15 * time.Second, maxBody: MaxBody,
 		mux: http.NewServeMux(),
 	}
 	s.api = humago.New(s.mux, humaConfig())

@@ -74,5 +74,5 @@ func (e *Error) Is(target error) bool {
 
 // passing says whether the same request may succeed a moment later.
 func (e *Error) passing() bool {
-	return e.Type == api.ProblemNoLeader || e.Type == api.ProblemUnknownOutcome || e.Type == "" && (e.Status == 502 || e.Status == 503 || e.Status == 504)
+	return e.Type == api.ProblemNoLeader || e.Type == api.ProblemUnknownOutcome || e.Type == api.ProblemBusy || e.Type == "" && (e.Status == 502 || e.Status == 503 || e.Status == 504)
 }
