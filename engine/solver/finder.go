@@ -29,6 +29,9 @@ type finder struct {
 	// first when its items are compared in their order. All weights are positive.
 	first bool
 
+	// quick allows core; accept is not asked then.
+	quick bool
+
 	order []int32
 	best  set
 	found bool
@@ -49,14 +52,49 @@ const minWeight = math.MinInt64 / 4
 
 // run gives a set of the greatest weight above f.above; false where there is none.
 func (f *finder) run() (set, int64, bool) {
+	// The quick search may take one of several equally good sets; only where
+	// just that one is refused, all have to be gone through.
+	above, accept := f.above, f.accept
+	f.accept, f.quick = nil, true
 	s, w, ok := f.search(false)
+	if ok && accept != nil && !accept(&s) {
+		f.above, f.accept, f.quick = above, accept, false
+		if s, w, ok = f.search(false); ok && f.first {
+			f.above = w - 1
+			s, w, ok = f.search(true)
+		}
+		return s, w, ok
+	}
 	if !ok || !f.first {
 		return s, w, ok
 	}
-	// No heavier one exists, so the first that the search by items' order meets
-	// is the first in that order.
-	f.above = w - 1
-	return f.search(true)
+	// Which comes first in the order of the items? Each in turn is in if that
+	// leaves a set of this weight.
+	within, with := f.within, f.with
+	allowed := f.k.allowed.and(&f.within)
+	allowed.each(func(i int) bool {
+		if s.has(i) {
+			f.with.add(i)
+			return true
+		}
+		keep := f.with
+		f.with.add(i)
+		f.above = w - 1
+		if other, _, ok := f.search(false); ok {
+			s = other
+		} else {
+			f.with = keep
+			f.within.drop(i)
+		}
+		return f.meter.err == nil
+	})
+	f.within, f.with = within, with
+	f.accept, f.above = accept, w
+	if accept != nil && !accept(&s) {
+		f.quick, f.above = false, w-1
+		return f.search(true)
+	}
+	return s, w, f.meter.err == nil
 }
 
 func (f *finder) search(byItem bool) (set, int64, bool) {
@@ -111,7 +149,23 @@ func (f *finder) search(byItem bool) (set, int64, bool) {
 	for n := range f.cuts {
 		cur.each(func(i int) bool { have[n] += f.cuts[n].coef[i]; return true })
 	}
-	f.rec(0, cur, free, total, room, have)
+	if !f.quick {
+		f.rec(0, cur, free, total, room, have)
+		return f.best, f.above, f.found
+	}
+	if len(f.cuts) == 0 {
+		gain := set{}
+		free.each(func(i int) bool {
+			if f.weight[i] > 0 {
+				gain.add(i)
+			}
+			return true
+		})
+		if f.k.bare || !cur.empty() || !gain.empty() {
+			free = gain
+		}
+	}
+	f.core(cur, free, total, room, have)
 	return f.best, f.above, f.found
 }
 
@@ -170,6 +224,99 @@ func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, 
 			}
 		}
 	}
+}
+
+// core is rec without an order: items that are as good in as out are taken in
+// at once, and the item with the most conflicts is decided first, which takes the
+// problem apart.
+func (f *finder) core(cur, free set, total int64, room [dimensions]int64, have []int64) {
+	own := false // have is this call's own to change
+	for {
+		if !f.meter.spend(1) {
+			return
+		}
+		at, degree := -1, -1
+		sure := -1
+		free.each(func(i int) bool {
+			around := f.c.conflict[i].and(&free)
+			n := around.size()
+			if n <= 1 && f.harmless(i, &around) {
+				sure = i
+				return false
+			}
+			if n > degree || n == degree && f.weight[i] > f.weight[at] {
+				at, degree = i, n
+			}
+			return true
+		})
+		if sure >= 0 {
+			at = sure
+		} else {
+			if !f.objective.reaches(f, &free, &room, f.above+1-total) {
+				return
+			}
+			open := false
+			for c := range f.cuts {
+				open = open || have[c] < f.cuts[c].bound
+				if !f.limits[c].reaches(f, &free, &room, f.cuts[c].bound-have[c]) {
+					return
+				}
+			}
+			if !open && (!cur.empty() || f.k.bare) && total > f.above {
+				f.best, f.above, f.found = cur, total, true
+			}
+			if at < 0 {
+				return
+			}
+		}
+		free.drop(at)
+		with, withRoom, ok := f.include(at, &cur, room)
+		if !ok {
+			continue
+		}
+		more := have
+		if len(have) > 0 && (sure < 0 || !own) {
+			more = append([]int64(nil), have...)
+		}
+		for c := range more {
+			more[c] += f.cuts[c].coef[at]
+		}
+		left := free.minus(&f.c.conflict[at])
+		if sure >= 0 {
+			cur, free, total, room, have, own = with, left, total+f.weight[at], withRoom, more, true
+			continue
+		}
+		f.core(with, left, total+f.weight[at], withRoom, more)
+		if f.meter.err != nil {
+			return
+		}
+	}
+}
+
+// harmless tells whether item i can be taken in whatever else is: it takes no
+// room, completes nothing, and is worth at least as much to the weight and to
+// every cut as the one item, if any, that it keeps out.
+func (f *finder) harmless(i int, around *set) bool {
+	if f.c.joint.has(i) {
+		return false
+	}
+	for d, n := range f.c.need[i] {
+		if n > 0 && f.k.room[d] < noLimit/2 {
+			return false
+		}
+	}
+	j := -1
+	around.each(func(o int) bool { j = o; return false })
+	beats := func(coef []int64) bool { return coef[i] >= 0 && (j < 0 || coef[i] >= coef[j]) }
+	if !beats(f.weight) {
+		return false
+	}
+	for c := range f.cuts {
+		if !beats(f.cuts[c].coef) {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *finder) include(i int, cur *set, room [dimensions]int64) (set, [dimensions]int64, bool) {

@@ -63,6 +63,7 @@ type class struct {
 	degree   []int
 	byDegree []int32
 	free     bool
+	joint    set // items of together
 }
 
 // dimensions of capacity: vcpu, ram, disk.
@@ -137,6 +138,11 @@ func (c *class) prepare(items int) {
 	c.degree = make([]int, items)
 	c.byDegree = make([]int32, items)
 	c.free = true
+	for i := range c.together {
+		for w := range c.joint {
+			c.joint[w] |= c.together[i][w]
+		}
+	}
 	for i := range items {
 		c.degree[i], c.byDegree[i] = c.conflict[i].size(), int32(i)
 		c.free = c.free && c.degree[i] == 0
