@@ -103,10 +103,11 @@ func (t *tracker) Snapshot() (raft.FSMSnapshot, error) { return t.inner.Snapshot
 // Restore passes the call on. The index that it leads to is not told; it is
 // that of the newest snapshot open at the moment.
 func (t *tracker) Restore(r io.ReadCloser) error {
+	m := t.snapshots.newestOpen() // now: the state machine closes r
 	if err := t.inner.Restore(r); err != nil {
 		return err
 	}
-	if m := t.snapshots.newestOpen(); m != nil {
+	if m != nil {
 		t.conf.Store(&committedConfig{m.ConfigurationIndex, m.Configuration})
 		t.advance(m.Index)
 	}

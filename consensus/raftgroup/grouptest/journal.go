@@ -49,6 +49,7 @@ func (j *Journal) Snapshot() (raft.FSMSnapshot, error) { return journalSnapshot(
 
 // Restore replaces the entries.
 func (j *Journal) Restore(r io.ReadCloser) error {
+	defer func() { _ = r.Close() }() // as raft.FSM asks; only read from
 	var entries []string
 	if err := json.NewDecoder(r).Decode(&entries); err != nil {
 		return err
