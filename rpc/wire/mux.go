@@ -65,12 +65,14 @@ type Mux struct {
 
 	grpc, http *subListener
 
-	mu     sync.Mutex
-	raft   *subListener // the latest: see Raft
-	closed bool
-	open   map[net.Conn]struct{} // every incoming conn that is not closed yet
-	counts map[string]int        // per remote host: conns in handshake, gRPC and HTTP
-	rafts  map[string]int        // per remote host: Raft conns
+	mu   sync.Mutex
+	raft *subListener // the latest: see Raft
+	// raftTaken says that somebody has it.
+	raftTaken bool
+	closed    bool
+	open      map[net.Conn]struct{} // every incoming conn that is not closed yet
+	counts    map[string]int        // per remote host: conns in handshake, gRPC and HTTP
+	rafts     map[string]int        // per remote host: Raft conns
 }
 
 // NewMux binds the port. Conns are served once Run runs.
@@ -99,9 +101,9 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 	if cfg.Advertise != "" {
 		m.advertise = Addr(cfg.Advertise)
 	}
-	m.raft = newSubListener(m.advertise)
-	m.grpc = newSubListener(m.advertise)
-	m.http = newSubListener(m.advertise)
+	m.raft = newSubListener(life, m.advertise)
+	m.grpc = newSubListener(life, m.advertise)
+	m.http = newSubListener(life, m.advertise)
 	return m, nil
 }
 
@@ -324,13 +326,14 @@ func (c *muxConn) NetConn() net.Conn { return c.Conn }
 // subListener is the net.Listener of one protocol.
 type subListener struct {
 	addr  net.Addr
+	life  context.Context // the mux's
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
 }
 
-func newSubListener(addr net.Addr) *subListener {
-	return &subListener{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+func newSubListener(life context.Context, addr net.Addr) *subListener {
+	return &subListener{addr: addr, life: life, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
 func (l *subListener) Accept() (net.Conn, error) {
@@ -338,22 +341,14 @@ func (l *subListener) Accept() (net.Conn, error) {
 	case conn := <-l.conns:
 		return conn, nil
 	case <-l.done:
-		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
+	case <-l.life.Done():
 	}
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
 }
 
 func (l *subListener) Close() error {
 	l.once.Do(func() { close(l.done) })
 	return nil
-}
-
-func (l *subListener) closed() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
 }
 
 func (l *subListener) Addr() net.Addr { return l.addr }

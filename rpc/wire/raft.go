@@ -10,13 +10,14 @@ import (
 )
 
 // Raft is the peer port as Raft's stream layer: conns that opened with the Raft byte, and dials that open with it. The
-// library closes the layer with its transport; a Raft member that begins anew gets another one.
+// library closes the layer with its transport, sometimes late; a Raft member that begins anew gets one of its own.
 func (m *Mux) Raft() raft.StreamLayer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.raft.closed() && !m.closed {
-		m.raft = newSubListener(m.advertise)
+	if m.raftTaken && !m.closed {
+		m.raft = newSubListener(m.life, m.advertise)
 	}
+	m.raftTaken = true
 	return raftLayer{subListener: m.raft, mux: m}
 }
 

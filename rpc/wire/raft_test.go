@@ -186,8 +186,12 @@ func TestRaftLayerOpensAgain(t *testing.T) {
 		f := fabric.New(1)
 		mux, stop := run(t, wire.MuxConfig{Network: f.Host("10.0.0.1"), Addr: "10.0.0.1:55055"})
 		other, stopOther := run(t, wire.MuxConfig{Network: f.Host("10.0.0.2"), Addr: "10.0.0.2:55055"})
+		var late func()
 		for range 3 {
 			near, far := wire.NewRaftTransport(mux, nil, nil), wire.NewRaftTransport(other, nil, nil)
+			if late != nil {
+				late() // the last life of the member lets go only now
+			}
 			var resp raft.RequestVoteResponse
 			answered := make(chan error, 1)
 			go func() {
@@ -202,13 +206,16 @@ func TestRaftLayerOpensAgain(t *testing.T) {
 			if err := <-answered; err != nil || !resp.Granted {
 				t.Fatal(err, resp)
 			}
-			for _, tr := range []*raft.NetworkTransport{near, far} {
-				tr.CloseStreams()
-				if err := tr.Close(); err != nil {
-					t.Error(err)
+			late = func() {
+				for _, tr := range []*raft.NetworkTransport{near, far} {
+					tr.CloseStreams()
+					if err := tr.Close(); err != nil {
+						t.Error(err)
+					}
 				}
 			}
 		}
+		late()
 		stop()
 		stopOther()
 		time.Sleep(time.Minute)
