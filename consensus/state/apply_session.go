@@ -117,21 +117,28 @@ func (a *applier) eachHeld(session string, fn func(*model.Operation, *plan.Edit,
 	}
 }
 
-// lose takes one lease away; what the operation wants of the task decides
-// whether it is done again.
+// lose takes one lease away from an agent that fell silent.
 func (a *applier) lose(op *model.Operation, e *plan.Edit, v uint32, reason string) {
+	a.takeBack(op, e, v, plan.End{Outcome: "lost", Message: reason})
+	a.taskEvent(op, e, v)
+}
+
+// takeBack ends an attempt whose end nobody saw, through no fault of the
+// task's; what the operation wants of the task decides whether it is done again.
+func (a *applier) takeBack(op *model.Operation, e *plan.Edit, v uint32, end plan.End) {
+	// As it is now: a batch may have changed it a moment ago.
+	op = get[model.Operation](a.txn, tOperations, "id", op.ID)
 	fence := e.State().Fence(v)
-	end := plan.End{Outcome: "lost", Message: reason}
+	unseen := observed(e.State().Graph.Action[v])
 	if op.Status == model.OpAborting {
 		e.Cancel(v, end, a.now)
 	} else if n := e.Note(v); n != nil && n.Lost >= maxLost {
-		end.Message = "lost with its agent too often: " + reason
-		_ = e.Fail(v, fence, end, a.now)
+		end.Message = "lost with its agent too often: " + end.Message
+		_ = e.Fail(v, fence, unseen, end, a.now)
 		a.failed(op, e, v, end.Message)
 	} else {
-		_ = e.Lose(v, fence, observed(e.State().Graph.Action[v]), end, a.now)
+		_ = e.Lose(v, fence, unseen, end, a.now)
 	}
-	a.taskEvent(op, e, v)
 }
 
 // maxLost bounds how often a task may be lost with its agent: one that kills

@@ -164,24 +164,30 @@ func (a *applier) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 		e.Cancel(v, end, a.now)
 		return nil
 	}
+	action := s.Graph.Action[v]
+	unseen := out.Outcome == pb.Outcome_OUTCOME_UNKNOWN && observed(action)
+	if out.Outcome == pb.Outcome_OUTCOME_CANCELLED {
+		// Nobody wanted it to end: its agent lost touch, was stopped or was
+		// killed. That is no fault of the task's, and how far it came is not known.
+		a.takeBack(op, e, v, plan.End{Outcome: "cancelled", Message: out.Message, LogTail: out.LogTail})
+		return nil
+	}
 	failures := 1
 	if n := e.Note(v); n != nil {
 		failures += n.Failures
 	}
 	if out.Outcome == pb.Outcome_OUTCOME_FATAL || failures >= MaxAttempts {
-		if err := e.Fail(v, fence, end, a.now); err != nil {
+		if err := e.Fail(v, fence, unseen, end, a.now); err != nil {
 			return err
 		}
 		a.failed(op, e, v, out.Message)
 		return nil
 	}
-	action := s.Graph.Action[v]
 	if action == model.Confirm && out.Outcome != pb.Outcome_OUTCOME_UNKNOWN {
 		if create, ok := s.Graph.Before(v, model.Create); ok {
 			return e.Recreate(v, create, fence, end, out.RetryAtMs, a.now)
 		}
 	}
-	unseen := out.Outcome == pb.Outcome_OUTCOME_UNKNOWN && observed(action)
 	return e.Retry(v, fence, unseen, end, out.RetryAtMs, a.now)
 }
 

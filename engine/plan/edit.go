@@ -118,6 +118,9 @@ func (e *Edit) free(v uint32) {
 		e.next.rest--
 		for _, w := range e.next.Graph.Next(int(v)) {
 			q, j := e.page(w)
+			if q.status[j] != model.TaskBlocked {
+				continue // it was cancelled
+			}
 			if q.pending[j]--; q.pending[j] == 0 {
 				stack = append(stack, w)
 			}
@@ -277,14 +280,16 @@ func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now 
 	return nil
 }
 
-// Fail ends a task that is out of attempts.
-func (e *Edit) Fail(v uint32, fence uint64, end End, now int64) error {
+// Fail ends a task that is out of attempts. With unseen nobody knows what the
+// last one did: should the task be opened again, it is looked for first.
+func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
 	}
 	n := e.note(v)
 	e.log(n, v, end, now)
 	n.Failures++
+	n.Observe = n.Observe || unseen
 	e.finish(v, model.TaskFailed, now)
 	return nil
 }
@@ -338,14 +343,19 @@ func (e *Edit) Reopen(v uint32) {
 	}
 	n := e.note(v)
 	n.Failures, n.RetryAt = 0, 0
-	e.setStatus(v, model.TaskReady)
+	status := model.TaskReady
+	if n.Observe {
+		status = model.TaskUncertain
+	}
+	e.setStatus(v, status)
 	p, i := e.page(v)
 	p.ended[i] = 0
 	e.ready = append(e.ready, v)
 }
 
 // Recreate ends a failed CONFIRM at v: the CREATE before it, at create, is
-// opened again, first to delete what it made, and v waits for it once more
+// opened again, first to delete what it made; v, and all else that waited for
+// it and has not begun, waits once more
 // (spec/planner.md, "Retry").
 func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {
@@ -356,8 +366,13 @@ func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now in
 	n.Failures++
 	e.setStatus(v, model.TaskBlocked)
 	e.setBusy(v, false)
-	p, i := e.page(v)
-	p.pending[i]++
+	// Whatever has not begun waits for the CREATE once more.
+	for _, w := range e.next.Graph.Next(int(create)) {
+		if e.next.Status(w) == model.TaskBlocked {
+			p, i := e.page(w)
+			p.pending[i]++
+		}
+	}
 	c := e.note(create)
 	c.Undo, c.RetryAt = true, retryAt
 	e.setStatus(create, model.TaskReady)
