@@ -50,7 +50,7 @@ func (w *Worker) hello() *pb.Hello {
 	defer w.mu.Unlock()
 	h.Session = w.session
 	for k, a := range w.held {
-		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result, Lost: a.lost})
+		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result})
 	}
 	// Results are said with what is held, and come again with the next hello
 	// until they are confirmed.
@@ -131,7 +131,7 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 		now := time.Now()
 		s.beats[s.beat] = now
 		for k, a := range w.held {
-			if a.result == nil && !a.lost && !a.marked && now.Sub(a.since) > time.Second {
+			if a.result == nil && !a.marked && now.Sub(a.since) > time.Second {
 				a.marked = true
 				m.Started = append(m.Started, &pb.Started{Task: k.Task, Fence: k.Fence})
 			}

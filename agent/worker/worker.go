@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -42,7 +43,6 @@ type attempt struct {
 	since  time.Time
 	cancel context.CancelFunc
 	result *pb.Result // set when it has ended; not confirmed yet
-	lost   bool       // from before a restart: nobody knows its end
 	marked bool       // the leader was told that it runs
 }
 
@@ -74,7 +74,11 @@ func New(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	for _, h := range old {
-		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result, lost: h.Result == nil}
+		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result}
+		if a.result == nil {
+			// It was at work when the agent ended: nobody knows how far it came.
+			a.result = &pb.Result{Task: h.Task, Fence: h.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED, Message: "the agent was killed while it worked on this"}
+		}
 		w.held[Key{h.Task, h.Fence}] = a
 	}
 	return w, nil
@@ -206,7 +210,7 @@ func (w *Worker) Busy() int {
 	defer w.mu.Unlock()
 	n := 0
 	for _, a := range w.held {
-		if a.result == nil && !a.lost {
+		if a.result == nil {
 			n++
 		}
 	}
@@ -238,10 +242,14 @@ func (w *Worker) take(tasks []*pb.Task) {
 	if len(fresh) == 0 {
 		return
 	}
-	err := error(nil)
-	if w.leaving {
-		err = fmt.Errorf("the agent is leaving")
-	} else {
+	var err error
+	switch {
+	case w.leaving:
+		err = errors.New("the agent is leaving")
+	case !time.Now().Before(w.until):
+		// They were long on their way: they may be somebody else's by now.
+		err = errors.New("the leader was out of reach when they came")
+	default:
 		err = w.cfg.Journal.Put(records...)
 	}
 	if err != nil {
@@ -341,7 +349,7 @@ func (w *Worker) Holds(task string, fence uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, a := range w.held {
-		if k.Task == task && (fence == 0 || k.Fence == fence) && a.result == nil && !a.lost {
+		if k.Task == task && (fence == 0 || k.Fence == fence) && a.result == nil {
 			return true
 		}
 	}
