@@ -207,6 +207,9 @@ func (d *Dispatcher) changed(b state.Batch) {
 			d.refresh(v, op.ID, nil, true)
 		}
 	}
+	if b.Agents || b.Restored {
+		d.forget(v)
+	}
 	for op, ready := range b.Operations {
 		d.refresh(v, op, ready, false)
 	}

@@ -45,6 +45,15 @@ func (d *Dispatcher) grant() {
 			break
 		}
 		u := heap.Pop(&q.ready).(uint32)
+		if q.held[u] != nil {
+			continue // in line twice, and granted
+		}
+		if node := q.graph.Node[u]; node >= 0 {
+			if _, busy := q.busy[node]; busy {
+				q.park(u) // two tasks of the node were in line
+				continue
+			}
+		}
 		n := d.cfg.Tasks.Needs(v, q.op, q.graph, u)
 		s := d.choose(v, q, u, n)
 		if s == nil {
@@ -219,6 +228,7 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 	for s, tasks := range out {
 		r.conns[s].Send(&pb.LeaderMessage{Tasks: tasks})
 	}
+	d.post(func() { d.unwanted(granted) })
 	for _, results := range broken {
 		d.Report(ctx, "", results)
 	}
@@ -232,6 +242,20 @@ func (d *Dispatcher) granted(ls map[lease]uint64) {
 	for l, fence := range ls {
 		if q := d.queues[l.op]; q != nil && q.held[l.v] != nil {
 			q.held[l.v].grant(fence)
+		}
+	}
+}
+
+// unwanted cancels leases whose operation was aborted while they were on their
+// way: the order to cancel may have overtaken them.
+func (d *Dispatcher) unwanted(ls map[lease]uint64) {
+	for l, fence := range ls {
+		q := d.queues[l.op]
+		if q == nil || q.op.Status != model.OpAborting {
+			continue
+		}
+		if h := q.held[l.v]; h != nil && h.fence == fence {
+			d.cancel(q, l.v, fence, h.session, q.op.Message)
 		}
 	}
 }

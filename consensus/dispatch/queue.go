@@ -17,7 +17,7 @@ type queue struct {
 	// first; parked wait, by node, for the task that holds it.
 	ready  ranks
 	parked map[int32]*ranks
-	busy   map[int32]struct{}
+	busy   map[int32]uint32 // by node: the task that holds it
 	// known are the tasks that are in ready, parked, delayed, or on their way
 	// to a lease: each only once.
 	known map[uint32]struct{}
@@ -72,7 +72,7 @@ func (r *ranks) Pop() any {
 
 // open makes the queue of an operation, with nothing in it.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
-	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: map[int32]struct{}{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: map[int32]uint32{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
 	d.queues[op.ID] = q
 	t := d.tenants[op.Tenant]
 	if t == nil {
@@ -169,16 +169,22 @@ func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
 func (d *Dispatcher) line(q *queue, u uint32) {
 	node := q.graph.Node[u]
 	if _, busy := q.busy[node]; busy && node >= 0 {
-		p := q.parked[node]
-		if p == nil {
-			p = &ranks{g: q.graph}
-			q.parked[node] = p
-		}
-		heap.Push(p, u)
+		q.park(u)
 		return
 	}
 	heap.Push(&q.ready, u)
 	d.again = true
+}
+
+// park lets a task wait for the one that holds its node.
+func (q *queue) park(u uint32) {
+	node := q.graph.Node[u]
+	p := q.parked[node]
+	if p == nil {
+		p = &ranks{g: q.graph}
+		q.parked[node] = p
+	}
+	heap.Push(p, u)
 }
 
 func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
@@ -189,7 +195,7 @@ func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding
 	q.held[u] = h
 	q.known[u] = struct{}{}
 	if node := q.graph.Node[u]; node >= 0 {
-		q.busy[node] = struct{}{}
+		q.busy[node] = u
 	}
 	if t := d.tenants[q.op.Tenant]; t != nil {
 		t.out++
@@ -222,14 +228,15 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 			delete(d.limits, h.limit)
 		}
 	}
-	if node := q.graph.Node[u]; node >= 0 {
+	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u {
 		delete(q.busy, node)
+		// All of them: the first may find no agent, and the others must not
+		// wait for it. Those that come second to the node are parked again.
 		if p := q.parked[node]; p != nil {
-			next := heap.Pop(p).(uint32)
-			if p.Len() == 0 {
-				delete(q.parked, node)
+			for _, next := range p.vs {
+				heap.Push(&q.ready, next)
 			}
-			heap.Push(&q.ready, next)
+			delete(q.parked, node)
 		}
 	}
 	d.again = true
@@ -266,7 +273,8 @@ func (h *delays) wait(now time.Time) time.Duration {
 func (d *Dispatcher) due(now time.Time) {
 	for len(d.delayed.list) > 0 && !d.delayed.list[0].at.After(now) {
 		x := heap.Pop(&d.delayed).(delay)
-		if q := d.queues[x.op]; q != nil {
+		// The queue may be another than the one the task was delayed in.
+		if q := d.queues[x.op]; q != nil && q.held[x.v] == nil {
 			d.line(q, x.v)
 		}
 	}

@@ -74,6 +74,8 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	}
 	select {
 	case <-done:
+	case <-d.ended:
+		return ErrOver // and nobody will say welcome
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -139,6 +141,27 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 		d.refresh(v, op.ID, nil, true)
 	}
 	d.again = true
+}
+
+// forget drops the sessions that the state does not have any more, as when
+// their agent was removed: what is leased to them is refused. Their workers
+// begin new ones.
+func (d *Dispatcher) forget(v *state.View) {
+	for id, s := range d.sessions {
+		if _, ok := v.Session(id); ok {
+			continue
+		}
+		if s.conn != nil {
+			s.conn.Close()
+		}
+		for l := range s.held {
+			if q := d.queues[l.op]; q != nil {
+				d.release(q, l.v)
+				d.refresh(v, l.op, nil, true)
+			}
+		}
+		delete(d.sessions, id)
+	}
 }
 
 // Hear notes a worker's sign of life and answers it.
