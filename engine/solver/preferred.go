@@ -29,8 +29,9 @@ type preferrer struct {
 	// boxed are the columns that had bounds from the start. Proofs count them
 	// exactly, so they are candidates of their own.
 	boxed []column
-	left  []int64 // nodes left by class
-	used  []int64 // count so far by item
+	left  []int64         // nodes left by class
+	used  []int64         // count so far by item
+	paid  [maxGoals]int64 // total of each goal so far
 	// next candidates by class and kind, as long as they hold.
 	next    [][]candidate
 	compare func(a, b *column) int
@@ -147,6 +148,9 @@ func (f *preferrer) run() ([]counted, verdict) {
 			q.need -= q.worth(f.p, &c) * n
 		}
 		f.left[c.class] -= n
+		for g := range f.most {
+			f.paid[g] += n * f.p.classes[c.class].kinds[c.kind].cost[g]
+		}
 		c.items.each(func(i int) bool { f.used[i] += n; return true })
 		out = append(out, counted{c, n})
 	}
@@ -163,7 +167,7 @@ func (f *preferrer) decide(c column) (int64, verdict) {
 	c.items.each(func(i int) bool { most = min(most, f.p.domains[i].hi-f.used[i]); return true })
 	for n := range f.most {
 		if cost := f.p.classes[c.class].kinds[c.kind].cost[n]; cost > 0 {
-			most = min(most, f.most[n]/cost)
+			most = min(most, (f.most[n]-f.paid[n])/cost)
 		}
 	}
 	if slices.Contains(f.boxed, c) {
@@ -262,6 +266,12 @@ func (f *preferrer) candidateOf(ci, ki int) (set, bool) {
 	n := &f.next[ci][ki]
 	if n.state == 2 {
 		return set{}, false
+	}
+	for g := range f.most {
+		if k.cost[g] > f.most[g]-f.paid[g] {
+			n.state = 2
+			return set{}, false
+		}
 	}
 	within := k.allowed
 	with := set{}
