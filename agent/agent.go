@@ -341,7 +341,8 @@ func (a *Agent) hello() *pb.Hello {
 
 // serve makes the API and the peer RPC server.
 func (a *Agent) serve() (err error) {
-	a.handler, err = api.New(api.Config{Backend: &backend{a}, Logger: a.log, Registry: a.registry, Name: a.cfg.Name})
+	a.handler, err = api.New(api.Config{Backend: &backend{a}, Logger: a.log, Registry: a.registry, Name: a.cfg.Name,
+		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
 	if err != nil {
 		return err
 	}

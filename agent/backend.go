@@ -158,6 +158,9 @@ func (b *backend) Events(ctx context.Context, tenant string, after uint64, fn fu
 	if m == nil {
 		return api.ErrNoLeader
 	}
+	if err := fn(nil); err != nil { // the reader is connected
+		return err
+	}
 	// A member that is shut down gives no more events: its readers ask anew.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/common/expfmt"
 
+	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -182,9 +184,20 @@ func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
 	if err := m.Fresh(ctx, false); err != nil {
 		return mapError(err)
 	}
-	_, err := m.Save(w)
-	return err
+	var buf bytes.Buffer
+	index, err := m.Save(&buf)
+	if err != nil {
+		return err
+	}
+	meta := archive.Meta{
+		Index: index, Term: m.Group.Term(), Size: int64(buf.Len()), SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
+		Agent: b.cfg.Name, Build: b.cfg.Build, TakenAt: time.Now().UTC(),
+	}
+	return archive.Write(w, meta, &buf)
 }
+
+// maxSnapshot bounds the state in an archive that is restored.
+const maxSnapshot = 4 << 30
 
 // SnapshotRestore replaces the whole state by an archive's.
 func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
@@ -192,10 +205,13 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 	if !ok {
 		return api.ErrNoLeader
 	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
+	var buf bytes.Buffer
+	if _, err := archive.Read(r, &buf, maxSnapshot); err != nil {
+		var fs model.Faults
+		fs.Add("snapshot", err.Error())
+		return fs
 	}
+	data := buf.Bytes()
 	if _, _, err := state.Check(bytes.NewReader(data)); err != nil {
 		var fs model.Faults
 		fs.Add("snapshot", err.Error())

@@ -29,6 +29,9 @@ func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Gra
 	select {
 	case r = <-result:
 	case <-d.ended:
+	case <-ctx.Done():
+		// Should the owner still make the round, it is forgotten again.
+		d.post(func() { d.unstarted(op.ID) })
 	}
 	if r == nil {
 		return nil, nothing

@@ -202,11 +202,18 @@ func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
 }
 
 // Links expands the links of a cluster's template and services; those that
-// cannot be expanded as the nodes are now are left out.
+// cannot be expanded as the nodes are now are left out, and those that speak of
+// services that the cluster does not have.
 func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
 	known := make([]macro.Node, len(nodes))
 	for i, n := range nodes {
 		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
+	}
+	on := map[string]bool{}
+	for _, n := range nodes {
+		for _, svc := range n.Services {
+			on[svc] = true
+		}
 	}
 	ctx := macro.Context{Cluster: macro.NewCluster(cl.Owner, known), Self: macro.NoNode}
 	all := slices.Clone(cl.Template.Links)
@@ -215,8 +222,12 @@ func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
 	}
 	var out []model.Link
 	for _, l := range all {
+		refs, err := macro.ReferencesOf(map[string]any{"url": l.URL})
+		if err != nil || slices.ContainsFunc(refs.Services, func(svc string) bool { return !on[svc] }) {
+			continue
+		}
 		url, err := macro.Expand(l.URL, ctx)
-		if err != nil || url == "" {
+		if err != nil {
 			continue
 		}
 		out = append(out, model.Link{Label: l.Label, URL: url})
