@@ -38,3 +38,17 @@ install -m 0644 /opt/coopr/examples/systemd/coopr-agent.service /etc/systemd/sys
 systemctl daemon-reload
 systemctl enable --quiet coopr-agent
 systemctl restart coopr-agent
+
+# So that "vagrant ssh coopr1 -c 'sudo -i coopr members'" needs nothing more.
+cat >/root/.coopr-profile <<'EOF'
+export COOPR_ADDR=https://ADDRESS COOPR_CACERT=/etc/coopr/ca.pem
+COOPR_TOKEN=$(/usr/local/lib/coopr/coopr-agent token --data-dir /var/lib/coopr) && export COOPR_TOKEN
+EOF
+sed -i "s/ADDRESS/$ip/" /root/.coopr-profile
+grep -q coopr-profile /root/.profile 2>/dev/null || echo '. /root/.coopr-profile' >>/root/.profile
+tries=0
+until /usr/local/lib/coopr/coopr-agent ca --data-dir /var/lib/coopr >/etc/coopr/ca.pem 2>/dev/null; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 30 ] || { echo "the agent has not begun: journalctl -u coopr-agent" >&2; exit 1; }
+	sleep 1
+done
