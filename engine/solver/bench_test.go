@@ -99,6 +99,14 @@ func BenchmarkSolve(b *testing.B) {
 	b.Run("groups30of200/pairs100/10000nodes/limits", func(b *testing.B) { bench(b, grouped(1, 200, 30, 100, 10000, true)) })
 	b.Run("exclusive16/original=31.6s", func(b *testing.B) { bench(b, exclusive(layered(16, 16), 1)) })
 	b.Run("no/exclusive7/50nodes/original=5.3s", func(b *testing.B) { bench(b, exclusive(layered(7, 50), 8)) })
+	b.Run("no/groups30of200/10000nodes", func(b *testing.B) {
+		in := grouped(1, 200, 30, 100, 10000, false)
+		for i := range 30 {
+			in.Template.Constraints.Services[in.Wanted[i]] = model.ServiceConstraint{Quantities: model.Quantities{Max: whole(300)}}
+		}
+		bench(b, in)
+	})
+	b.Run("costs+rooms/40services/6types/1000nodes", func(b *testing.B) { bench(b, costed(1, true)) })
 	b.Run("hadoop/10000nodes", func(b *testing.B) {
 		set := definitions(b, filepath.Join(shared.Dir(b), "data", "coopr", "templates-develop"))
 		bench(b, templateInput(b, set, "hadoop-distributed", 10000))
