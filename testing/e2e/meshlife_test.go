@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// TestRestore saves a snapshot, loses every agent, and brings the state into a
+// new mesh, which goes on with the cluster that is still there.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	m := ledgerMesh(t)
+	op := m.create("c", 5)
+	m.succeeds(op.ID)
+	token := m.must("token", "create", "alice", "--role", "admin")
+	file := filepath.Join(m.dir, "state.snap")
+	m.must("operator", "snapshot", "save", file)
+	before := m.must("export")
+	m.begin(model.CreateCluster{Name: "later", ClusterTemplate: "ledger", NumMachines: 1})
+	for _, a := range m.agents {
+		a.kill()
+	}
+	for _, a := range m.agents {
+		if err := os.RemoveAll(a.data); err != nil {
+			t.Fatal(err)
+		}
+		a.start()
+	}
+	m.ready()
+	if s := m.coopr("cluster", "get", "c"); s.code != 3 {
+		t.Errorf("a new mesh knows the old cluster: %s%s", s.out, s.err)
+	}
+	if err := os.WriteFile(file+".bad", []byte("no snapshot"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := m.coopr("operator", "snapshot", "restore", file+".bad", "--yes"); s.code == 0 {
+		t.Errorf("nonsense was restored: %s", s.out)
+	}
+	m.must("operator", "snapshot", "restore", file, "--yes")
+	m.ready()
+	if after := m.must("export"); after != before {
+		t.Errorf("definitions:\n%s\nwere\n%s", after, before)
+	}
+	if s := m.coopr("cluster", "get", "later"); s.code != 3 {
+		t.Errorf("what was made after the snapshot is known: %s%s", s.out, s.err)
+	}
+	if out := m.must("token", "list"); !strings.Contains(out, "alice") || token == "" {
+		t.Errorf("the token is not known:\n%s", out)
+	}
+	m.must("cluster", "restart", "c")
+	m.remove("c")
+	// What was begun after the snapshot is nobody's any more, as the manual says.
+	if err := os.RemoveAll(m.nodes()); err != nil {
+		t.Fatal(err)
+	}
+	m.stop()
+}
+
+// TestLostQuorum loses two of three agents with their disks, and does what
+// docs/operations.md says.
+func TestLostQuorum(t *testing.T) {
+	t.Parallel()
+	m := ledgerMesh(t)
+	op := m.create("c", 4)
+	m.succeeds(op.ID)
+	survivor := m.agents[0]
+	for _, a := range m.agents[1:] {
+		a.kill()
+		if err := os.RemoveAll(a.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := m.agents[1:]
+	m.await("the leader to be gone", func() error {
+		s, err := survivor.status()
+		if err == nil && s.Leader != "" {
+			err = errNotYet
+		}
+		return err
+	})
+	survivor.stop()
+	id, err := os.ReadFile(filepath.Join(survivor.data, "agent-id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.must("operator", "recover", "--yes", "--data-dir", survivor.data, strings.TrimSpace(string(id))+"="+survivor.addr(peerPort))
+	survivor.start()
+	m.ready()
+	if log := survivor.tail(1000); !strings.Contains(log, "the Raft group was given a new set of members by the operator") {
+		t.Error("the log does not tell of it")
+	}
+	list, _, err := m.api(survivor).Agents(m.context(), client.Read{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		if r.ID == strings.TrimSpace(string(id)) {
+			continue
+		}
+		m.await("agent "+r.Name+" to be forgotten", func() error {
+			if s := m.coopr("leave", r.ID, "--yes"); s.code != 0 {
+				return fmt.Errorf("exit code %d: %s%s", s.code, s.out, s.err)
+			}
+			return nil
+		})
+	}
+	// New agents in the place of the lost ones.
+	m.expect = 0
+	for _, a := range lost {
+		a.start()
+	}
+	m.ready()
+	m.await("three voters", func() error {
+		peers, err := m.api(survivor).RaftPeers(m.context())
+		n := 0
+		for _, p := range peers {
+			if p.Voter {
+				n++
+			}
+		}
+		if err == nil && n != 3 {
+			err = fmt.Errorf("%d voters: %+v", n, peers)
+		}
+		return err
+	})
+	survivor.kill() // the new group does not need it any more
+	m.leader()
+	m.must("cluster", "restart", "c")
+	survivor.start()
+	m.ready()
+	m.remove("c")
+	m.stop()
+}
+
+// TestMove restarts every agent, one after the other, at other addresses: they
+// are the same agents, and work goes on.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	m := ledgerMesh(t)
+	op := m.create("c", nodes)
+	m.half(op.ID, .1)
+	ids := map[string]string{}
+	for _, a := range m.agents {
+		s, err := a.status()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[a.name] = s.ID
+	}
+	for _, a := range m.agents {
+		a.stop() // SIGTERM: it hands over and gives back
+		a.ip = freeIP(t)
+		m.client.Close()
+		m.client = nil
+		a.start()
+		m.ready()
+		m.await("agent "+a.name+" to vote at its new address", func() error {
+			s, err := a.status()
+			if err == nil && (!s.Voter || s.Leader == "" || s.ID != ids[a.name]) {
+				err = fmt.Errorf("%w: %+v", errNotYet, s)
+			}
+			return err
+		})
+	}
+	members, err := m.api().Members(m.context())
+	if err != nil || len(members) != 3 {
+		t.Errorf("members: %v %v", members, err)
+	}
+	m.survives(op)
+}
