@@ -352,7 +352,7 @@ func TestOtherChanges(t *testing.T) {
 	in.Template.Constraints.Services["b"] = model.ServiceConstraint{}
 	in.Template.Constraints.Services["c"] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(4)}}
 	in.Services["c"] = model.Service{Base: model.Base{Name: "c"}}
-	if _, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}}); !errors.As(err, &u) || !slices.Contains(u.Hints, "with 1 new nodes instead of 0 it has a solution") {
+	if _, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}}); !errors.As(err, &u) || !slices.Contains(u.Hints, "with 1 new node instead of 0 it has a solution") {
 		t.Errorf("a service that needs a fourth node: %v", err)
 	}
 	if a, err = solve(solver.Change{Kind: solver.AddServices, Services: []string{"c"}, Nodes: 1}); err != nil || a.New.Nodes() != 1 || len(a.Changed) != 3 {

@@ -241,3 +241,20 @@ func TestBudgetAndContext(t *testing.T) {
 		t.Errorf("a context that has ended: %v", err)
 	}
 }
+
+// TestParity has services that exclude each other, on numbers of nodes that
+// their steps cannot add up to: told without trying all counts.
+func TestParity(t *testing.T) {
+	for _, c := range []struct{ services, nodes, step int }{{3, 51, 2}, {7, 51, 2}, {4, 1001, 2}, {5, 1000, 3}} {
+		in := exclusive(layered(c.services, c.nodes), 1)
+		for s, q := range in.Template.Constraints.Services {
+			q.Quantities = model.Quantities{Step: whole(c.step)}
+			in.Template.Constraints.Services[s] = q
+		}
+		_, err := solver.Solve(context.Background(), in)
+		var u *solver.Unsolvable
+		if !errors.As(err, &u) || !u.Minimal || len(u.Conflict) != c.services*(c.services-1)/2+c.services {
+			t.Errorf("%d services, %d nodes, multiples of %d: %v", c.services, c.nodes, c.step, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package solver
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -69,16 +70,16 @@ func (w *world) only(rules []int) []bool {
 // hints looks for the nearest other numbers of nodes that have a layout.
 func (w *world) hints() []string {
 	var more func(in *Input, d int64)
-	from, word := w.nodes, "nodes"
+	from, word := w.nodes, "node"
 	switch w.in.Change.Kind {
 	case Create:
 		more = func(in *Input, d int64) { in.Nodes += int(d) }
 	case Grow:
 		more = func(in *Input, d int64) { in.Change.Nodes += int(d) }
-		from, word = w.fresh, "new nodes"
+		from, word = w.fresh, "new node"
 	case AddServices:
 		more = func(in *Input, d int64) { in.Change.Nodes += int(d) }
-		from, word = w.fresh, "new nodes"
+		from, word = w.fresh, "new node"
 	default:
 		return nil
 	}
@@ -118,7 +119,12 @@ func (w *world) hints() []string {
 				below = mid
 			}
 		}
-		out = append(out, fmt.Sprintf("with %d %s instead of %d it has a solution", from+sign*found, word, from))
+		n := from + sign*found
+		if n != 1 {
+			word += "s"
+		}
+		out = append(out, fmt.Sprintf("with %d %s instead of %d it has a solution", n, word, from))
+		word = strings.TrimSuffix(word, "s")
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/engine/model"
 )
 
 // decimal reads a number as files write it: 3, 1.7 or "0.350". It is exact: a
@@ -82,21 +84,20 @@ func gcd(a, b int64) int64 {
 	return max(a, -a)
 }
 
-// meet combines two conditions on a remainder; false where no number has both.
+// meet combines two conditions on the remainder of a count; false where no
+// count of a cluster's nodes has both.
 func meet(r1, m1, r2, m2 int64) (int64, int64, bool) {
-	g := gcd(m1, m2)
-	if (r2-r1)%g != 0 {
-		return 0, 1, false
+	if m1 < m2 {
+		r1, m1, r2, m2 = r2, m2, r1, m1
 	}
-	lcm := m1 / g * m2
-	if lcm > noLimit/4 || lcm <= 0 {
-		lcm = noLimit / 4
+	r1, r2 = mod(r1, m1), mod(r2, m2)
+	if m1 > 2*model.MaxClusterSize { // then r1 is the only count there is
+		return r1, m1, r1%m2 == r2
 	}
-	for r, n := mod(r1, m1), int64(0); n < m2/g; n++ {
-		if mod(r-r2, m2) == 0 {
-			return mod(r, lcm), lcm, true
+	for r := r1; r < m1*m2; r += m1 {
+		if r%m2 == r2 {
+			return r, m1 / gcd(m1, m2) * m2, true
 		}
-		r += m1
 	}
 	return 0, 1, false
 }

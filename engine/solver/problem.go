@@ -105,6 +105,48 @@ func (p *problem) prepare() {
 	for _, c := range p.classes {
 		c.prepare(len(p.domains))
 	}
+	p.partition()
+}
+
+// partition tightens the domains where every node has exactly one item: then
+// the counts add up to the nodes, and each count's remainder follows from those of
+// the others. Without it the search would try all counts to find, say, that
+// even numbers do not add up to an odd one.
+func (p *problem) partition() {
+	if len(p.classes) != 1 || p.classes[0].listed != nil {
+		return
+	}
+	c := p.classes[0]
+	for i := range c.kinds {
+		if c.kinds[i].bare {
+			return
+		}
+	}
+	for _, d := range c.degree {
+		if d != len(p.domains)-1 {
+			return
+		}
+	}
+	for i := range p.domains {
+		g, rest := int64(0), c.nodes
+		for j, d := range p.domains {
+			if j != i {
+				g = gcd(g, d.mod)
+				rest -= d.rem
+			}
+		}
+		d := &p.domains[i]
+		if g == 0 {
+			g = max(1, c.nodes) // it is the only one
+		}
+		rem, m, ok := meet(d.rem, d.mod, mod(rest, g), g)
+		if !ok {
+			d.lo, d.hi = 1, 0
+			return
+		}
+		d.rem, d.mod = rem, m
+		*d = d.tight()
+	}
 }
 
 func (c *class) prepare(items int) {

@@ -120,6 +120,7 @@ func TestSpreadAgainstOracle(t *testing.T) {
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]],"mustcoexist":[["a","c"]]},"services":{"a":{"quantities":{"min":1,"max":"3","odd":true}}},"size":{"min":"2"}}}`), uint8(4), uint8(7))
 	f.Add([]byte(`{"constraints":{"services":{"a":{"quantities":{"stepSize":2,"step":2,"ratio":{"min":0.5,"max":"0.7"}}},"b":{"requires":[{"service":"a","min":2}]}}}}`), uint8(9), uint8(3))
+	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]]},"services":{"a":{"quantities":{"step":4000000000,"odd":true}},"b":{"quantities":{"step":3999999999}}}}}`), uint8(5), uint8(3))
 	f.Add([]byte(`{"preferences":{"hardwaretypes":["h2"]},"compatibility":{"services":["a"]},"defaults":{"services":["a","b"]}}`), uint8(0), uint8(0))
 	f.Fuzz(func(t *testing.T, template []byte, nodes, services uint8) {
 		in := solver.Input{Provider: "p", Nodes: int(nodes), Budget: 200_000, Services: map[string]model.Service{}}
