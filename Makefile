@@ -2,6 +2,7 @@
 # (docs/decisions/001-libraries.md).
 export GOFLAGS := -tags=hashicorpmetrics -buildvcs=false
 FUZZTIME ?= 3s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help
 help: ## Show what can be made.
@@ -9,7 +10,7 @@ help: ## Show what can be made.
 
 .PHONY: build
 build: ## Build the two programs, the plugins and the example into bin/.
-	go build -o bin/ ./cmd/... ./plugins/... ./examples/...
+	go build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/... ./plugins/... ./examples/...
 
 .PHONY: demo
 demo: build ## A guided tour: three agents, a cluster of six nodes, a dead leader.

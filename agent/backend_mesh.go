@@ -72,7 +72,9 @@ func (b *backend) Status() api.AgentStatus {
 	if other, ok := b.mesh.Member(st.LeaderID); ok {
 		out.Leader = other.Name
 	}
-	_, _, out.LeaderReady = b.leader()
+	if _, _, out.LeaderReady = b.leader(); !out.IsLeader {
+		out.LeaderReady = st.LeaderID != "" // followers hear of leaders, not of their duties
+	}
 	for _, s := range st.Servers {
 		out.Voter = out.Voter || (s.ID == b.id && s.Voter)
 	}
