@@ -219,6 +219,30 @@ func (d *Dispatcher) Live() map[string]int {
 	}
 }
 
+// Staying tells which agents have a session with somebody behind it who has
+// not said that he leaves.
+func (d *Dispatcher) Staying() map[string]bool {
+	out := make(chan map[string]bool, 1)
+	ok := d.post(func() {
+		m := map[string]bool{}
+		for _, s := range d.sessions {
+			if s.conn != nil && !s.leaving {
+				m[s.agent] = true
+			}
+		}
+		out <- m
+	})
+	if !ok {
+		return nil
+	}
+	select {
+	case m := <-out:
+		return m
+	case <-d.ended:
+		return nil
+	}
+}
+
 // Tell sends the list of record to every worker.
 func (d *Dispatcher) Tell(records []byte) {
 	d.post(func() {
