@@ -2,9 +2,11 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -184,4 +186,20 @@ func (a *Agent) wait() {
 	for _, done := range a.lives {
 		<-done
 	}
+}
+
+// Sees counts the agents that it has alive in its own view of the mesh.
+func (a *Agent) Sees() int {
+	code, body := a.Call("GET", "/v1/members", nil, "")
+	var members []struct{ Status string }
+	if code != http.StatusOK || json.Unmarshal(body, &members) != nil {
+		return 0
+	}
+	n := 0
+	for _, m := range members {
+		if m.Status == "alive" {
+			n++
+		}
+	}
+	return n
 }

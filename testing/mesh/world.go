@@ -304,3 +304,14 @@ func once(action string) bool {
 	}
 	return true
 }
+
+// Workers counts the agents that carried something out.
+func (w *World) Workers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lives := map[*life]bool{}
+	for _, a := range w.attempts {
+		lives[a.life] = true
+	}
+	return len(lives)
+}
