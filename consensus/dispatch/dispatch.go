@@ -129,14 +129,22 @@ func (d *Dispatcher) take() []func() {
 // nobody behind them: their agents have the TTL and the grace to return.
 func (d *Dispatcher) Restore(context.Context) error {
 	v := d.cfg.Machine.View()
-	now := time.Now()
-	for id, agent := range v.Sessions() {
-		d.sessions[id] = &session{id: id, agent: agent, heard: now.Add(d.cfg.Grace), held: map[lease]struct{}{}}
-	}
+	d.expect(v)
 	for _, op := range v.ActiveOperations() {
 		d.refresh(v, op.ID, nil, true)
 	}
 	return nil
+}
+
+// expect makes the sessions known that the state has and this dispatcher has
+// not: their agents come back to them in time, or lose them.
+func (d *Dispatcher) expect(v *state.View) {
+	heard := time.Now().Add(d.cfg.Grace)
+	for id, agent := range v.Sessions() {
+		if d.sessions[id] == nil {
+			d.sessions[id] = &session{id: id, agent: agent, heard: heard, held: map[lease]struct{}{}}
+		}
+	}
 }
 
 // Run owns the dispatcher until ctx ends.
@@ -203,6 +211,9 @@ func (d *Dispatcher) changed(b state.Batch) {
 		for _, s := range d.sessions {
 			clear(s.held)
 		}
+		// A snapshot has the sessions of when it was taken, also of agents that
+		// are no more: nobody else would end them.
+		d.expect(v)
 		for _, op := range v.ActiveOperations() {
 			d.refresh(v, op.ID, nil, true)
 		}
