@@ -88,7 +88,6 @@ func TestEveryDamageIsFound(t *testing.T) {
 type entry struct {
 	name, data string
 	kind       byte
-	size       int64
 }
 
 func build(t testing.TB, entries ...entry) []byte {

@@ -303,8 +303,10 @@ func TestCloseWithoutRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Close() != nil || m.Close() != nil {
-		t.Error("closing twice is an error")
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

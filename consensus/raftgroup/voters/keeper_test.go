@@ -24,7 +24,6 @@ type mesh struct {
 	zone    map[string]string
 	leaving map[string]bool
 	ends    map[string]func()
-	min     int // fewest live voters beyond a majority ever seen after a change
 }
 
 func startMesh(t *testing.T, n int) *mesh {
