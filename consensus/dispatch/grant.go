@@ -173,6 +173,9 @@ func (r *round) add(q *queue, u uint32, s *session) {
 	r.conns[s] = s.conn
 }
 
+// afterFailure is the pause after leases that could not be committed.
+const afterFailure = 100 * time.Millisecond
+
 // commit proposes a round and sends what was granted to its workers.
 func (d *Dispatcher) commit(ctx context.Context, r *round) {
 	commands := make([]*pb.Command, len(r.order))
@@ -184,6 +187,11 @@ func (d *Dispatcher) commit(ctx context.Context, r *round) {
 		// The term is ending, or nobody knows whether it was committed: the
 		// next term, or this one's next look at the state, will see.
 		d.cfg.Logger.Debug("leases were not committed", "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(afterFailure): // a log that refuses at once is not asked at once again
+		}
 		d.post(func() { d.recheck(r) })
 		return
 	}
