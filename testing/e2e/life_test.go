@@ -135,7 +135,7 @@ func TestOrders(t *testing.T) {
 
 	second := m.begin(model.CreateCluster{Name: "second", ClusterTemplate: "ledger", NumMachines: nodes})
 	m.half(second.ID, .3)
-	m.must("operation", "abort", second.ID)
+	m.must("operation", "abort", second.ID, "--yes")
 	m.ends(second.ID, model.OpAborted)
 	m.await("what was made to be deleted", func() error {
 		ops, _, err := m.api().Operations(m.context(), second.Cluster, nil, client.Page{}, client.Read{})

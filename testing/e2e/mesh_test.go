@@ -38,6 +38,7 @@ type mesh struct {
 	token  string
 	flags  []string // of every agent, beyond what all tests need
 	expect int      // bootstrap_expect
+	caCert string   // where the agents have TLS
 	agents []*agent
 	client *client.Client
 }
@@ -54,8 +55,7 @@ type agent struct {
 	err   error         // how; read after ended is closed
 }
 
-// newMesh gives a folder for a mesh of agents with these names, in dev mode
-// unless secure was called. Nothing is started yet.
+// newMesh gives a folder for a mesh of agents with these names. Nothing is started yet.
 func newMesh(t *testing.T, names ...string) *mesh {
 	t.Helper()
 	m := &mesh{t: t, dir: t.TempDir(), token: "coopr-e2e-" + rand.Text(), expect: len(names)}
@@ -228,7 +228,8 @@ func (m *mesh) stop() {
 	m.noneLeft()
 }
 
-// end ends what is still there and shows the logs of a test that failed.
+// end ends what is still there and shows the logs of a test that failed. With
+// COOPR_E2E_KEEP every test's folder is copied there.
 func (m *mesh) end() {
 	if m.client != nil {
 		m.client.Close()
@@ -240,14 +241,14 @@ func (m *mesh) end() {
 		}
 	}
 	endProcesses(m.t, m.dir)
+	if dir := os.Getenv("COOPR_E2E_KEEP"); dir != "" {
+		_ = os.CopyFS(filepath.Join(dir, m.t.Name()), os.DirFS(m.dir)) // for people: as much as there is
+	}
 	if !m.t.Failed() {
 		return
 	}
 	for _, a := range m.agents {
 		m.t.Logf("---- the log of agent %s:\n%s", a.name, a.tail(60))
-	}
-	if dir := os.Getenv("COOPR_E2E_KEEP"); dir != "" {
-		_ = os.CopyFS(filepath.Join(dir, m.t.Name()), os.DirFS(m.dir))
 	}
 }
 
@@ -274,7 +275,7 @@ func (m *mesh) api(agents ...*agent) *client.Client {
 	if len(agents) == 0 && m.client != nil {
 		return m.client
 	}
-	cfg := client.Config{Token: m.token, Patience: 30 * time.Second}
+	cfg := client.Config{Token: m.token, CACert: m.caCert, Patience: 30 * time.Second}
 	all := agents
 	if len(agents) == 0 {
 		all = m.agents
@@ -403,7 +404,7 @@ func (m *mesh) coopr(args ...string) said {
 	for _, a := range m.agents {
 		addrs = append(addrs, a.addr(httpPort))
 	}
-	cmd.Env = append(m.env(), "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token)
+	cmd.Env = append(m.env(), "COOPR_ADDR="+strings.Join(addrs, ","), "COOPR_TOKEN="+m.token, "COOPR_CACERT="+m.caCert)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

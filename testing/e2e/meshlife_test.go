@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,10 +27,8 @@ func TestRestore(t *testing.T) {
 	for _, a := range m.agents {
 		a.kill()
 	}
+	m.wipe(m.agents...)
 	for _, a := range m.agents {
-		if err := os.RemoveAll(a.data); err != nil {
-			t.Fatal(err)
-		}
 		a.start()
 	}
 	m.ready()
@@ -62,6 +61,34 @@ func TestRestore(t *testing.T) {
 	m.stop()
 }
 
+// wipe takes the disks of killed agents away. Their plugins' sockets, which
+// agents with their data remove themselves, go with them.
+func (m *mesh) wipe(lost ...*agent) {
+	m.t.Helper()
+	for _, a := range lost {
+		records, err := filepath.Glob(filepath.Join(a.data, "plugins", "run", "*.json"))
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		for _, file := range records {
+			var r struct{ Sockets string }
+			b, err := os.ReadFile(file)
+			if err == nil {
+				err = json.Unmarshal(b, &r)
+			}
+			if err == nil && r.Sockets != "" {
+				err = os.RemoveAll(r.Sockets)
+			}
+			if err != nil {
+				m.t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(a.data); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
 // TestLostQuorum loses two of three agents with their disks, and does what
 // docs/operations.md says.
 func TestLostQuorum(t *testing.T) {
@@ -70,13 +97,11 @@ func TestLostQuorum(t *testing.T) {
 	op := m.create("c", 4)
 	m.succeeds(op.ID)
 	survivor := m.agents[0]
-	for _, a := range m.agents[1:] {
-		a.kill()
-		if err := os.RemoveAll(a.data); err != nil {
-			t.Fatal(err)
-		}
-	}
 	lost := m.agents[1:]
+	for _, a := range lost {
+		a.kill()
+	}
+	m.wipe(lost...)
 	m.await("the leader to be gone", func() error {
 		s, err := survivor.status()
 		if err == nil && s.Leader != "" {
