@@ -41,6 +41,7 @@ func TestSeeds(t *testing.T) {
 	}
 	for seed := from; seed < from+uint64(n); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { live(t, seed) })
 		})
 	}
