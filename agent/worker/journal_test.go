@@ -1,0 +1,169 @@
+package worker_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/agent/worker"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func open(t testing.TB, path string) *worker.File {
+	t.Helper()
+	j, err := worker.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// content gives what a journal holds, in order, as texts.
+func content(t testing.TB, j worker.Journal) []string {
+	t.Helper()
+	held, err := j.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(held, func(a, b *pb.Held) int {
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Fence, b.Fence))
+	})
+	var out []string
+	for _, h := range held {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	return out
+}
+
+func held(task int, fence uint64, result string) *pb.Held {
+	h := &pb.Held{Task: fmt.Sprint("op/", task), Fence: fence, Started: true}
+	if result != "" {
+		h.Result = &pb.Result{Task: h.Task, Fence: fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Message: result}
+	}
+	return h
+}
+
+// After a crash at any byte the journal holds what it held after some of the
+// writes, in order, and goes on from there.
+func TestJournalIsCutAnywhere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journal")
+	j := open(t, path)
+	moments := [][]string{content(t, j)}
+	step := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		moments = append(moments, content(t, j))
+	}
+	for i := range 6 {
+		step(j.Put(held(i, uint64(10+i), "")))
+		if i%2 == 0 {
+			step(j.Put(held(i, uint64(10+i), "done")))
+		}
+		if i%3 == 0 {
+			step(j.Forget(worker.Key{Task: fmt.Sprint("op/", i), Fence: uint64(10 + i)}, worker.Key{Task: "unknown"}))
+		}
+		step(j.Put(held(100, 7, "the same again")))
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for n := range len(whole) + 1 {
+		for _, damage := range []bool{false, true} {
+			b := slices.Clone(whole[:n])
+			if damage && n > 0 {
+				b[n-1] ^= 0x40
+			}
+			cut := filepath.Join(dir, "cut")
+			if err := os.WriteFile(cut, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := open(t, cut)
+			got := content(t, c)
+			at := slices.IndexFunc(moments, func(m []string) bool { return slices.Equal(m, got) })
+			if at < 0 {
+				t.Fatalf("cut at byte %d of %d: it holds %d leases, as it never did", n, len(whole), len(got))
+			}
+			if !damage {
+				if n == len(whole) && !slices.Equal(got, moments[len(moments)-1]) {
+					t.Fatal("the whole file holds something else than was written")
+				}
+				last = n
+			}
+			// It goes on, and what is written now is read back.
+			if err := c.Put(held(500, 99, "after")); err != nil {
+				t.Fatal(err)
+			}
+			want := content(t, c)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c = open(t, cut)
+			if !slices.Equal(content(t, c), want) || len(want) != len(got)+1 {
+				t.Fatalf("cut at byte %d: what was written after it is lost", n)
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if last != len(whole) {
+		t.Fatal("the test looked at nothing")
+	}
+}
+
+// A file that has grown is written anew, and holds the same; the journal in
+// memory does as the file does.
+func TestJournalCompacts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	rapid.Check(t, func(rt *rapid.T) {
+		_ = os.Remove(path)
+		j, m := open(t, path), worker.NewMemory()
+		defer func() { _ = j.Close() }()
+		big := string(make([]byte, 200<<10))
+		for i := range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			task, fence := rapid.IntRange(0, 3).Draw(rt, "task"), uint64(rapid.IntRange(1, 2).Draw(rt, "fence"))
+			for _, k := range []worker.Journal{j, m} {
+				var err error
+				switch rapid.Map(rapid.Just(i), func(i int) int { return (i*7 + task) % 3 }).Draw(rt, "what") {
+				case 0:
+					err = k.Forget(worker.Key{Task: fmt.Sprint("op/", task), Fence: fence})
+				default:
+					err = k.Put(held(task, fence, big[:(i*31%200)<<10]+"x"))
+				}
+				if err != nil {
+					rt.Fatal(err)
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(rt, "reopen") == 0 {
+				if err := j.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				j = open(t, path)
+			}
+			if !slices.Equal(content(t, j), content(t, m)) {
+				rt.Fatalf("after step %d the file holds something else than memory", i)
+			}
+		}
+		if st, err := os.Stat(path); err != nil || st.Size() > 9<<20 {
+			rt.Fatalf("the file has %d bytes (%v)", st.Size(), err)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/plugins/host"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// leader is the other end of a worker's sessions.
+type leader struct {
+	up   chan *pb.WorkerMessage
+	down chan *pb.LeaderMessage
+	ctx  context.Context
+}
+
+func (l *leader) Send(m *pb.WorkerMessage) error {
+	select {
+	case l.up <- m:
+		return nil
+	case <-l.ctx.Done():
+		return l.ctx.Err()
+	}
+}
+
+func (l *leader) Recv() (*pb.LeaderMessage, error) {
+	select {
+	case m := <-l.down:
+		return m, nil
+	case <-l.ctx.Done():
+		return nil, l.ctx.Err()
+	}
+}
+
+// plugins run until they are told to end.
+type plugins struct {
+	mu      sync.Mutex
+	started []uint64
+}
+
+func (p *plugins) Types() []host.Type { return nil }
+
+func (p *plugins) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Result {
+	p.mu.Lock()
+	p.started = append(p.started, t.Fence)
+	p.mu.Unlock()
+	r := &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
+	select {
+	case <-ctx.Done():
+		r.Outcome = pb.Outcome_OUTCOME_CANCELLED
+	case <-time.After(time.Hour):
+	}
+	return r
+}
+
+func (p *plugins) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.started)
+}
+
+// run starts a worker and gives the leader's end of each of its sessions.
+func run(t *testing.T, j worker.Journal) (p *plugins, sessions chan *leader, stop func()) {
+	t.Helper()
+	p, sessions = &plugins{}, make(chan *leader)
+	w, err := worker.New(worker.Config{
+		Hello: func() *pb.Hello { return &pb.Hello{Agent: "a", Slots: 4} },
+		Connect: func(ctx context.Context) (worker.Stream, error) {
+			l := &leader{up: make(chan *pb.WorkerMessage), down: make(chan *pb.LeaderMessage), ctx: ctx}
+			select {
+			case sessions <- l:
+				return l, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		},
+		Executor: p, Journal: j, Logs: worker.NewLogs(""), Logger: slog.New(slog.DiscardHandler), Drain: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	return p, sessions, func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const ttl = 5 * time.Second
+
+// welcome takes a hello and answers it.
+func (l *leader) welcome() *pb.Hello {
+	m := <-l.up
+	l.down <- &pb.LeaderMessage{Welcome: &pb.Welcome{Session: "s", TtlMs: ttl.Milliseconds(), HeartbeatMs: 1000}}
+	return m.Hello
+}
+
+// until reads what the worker sends, answering heartbeats where beat, until ok.
+func (l *leader) until(beat bool, ok func(*pb.WorkerMessage) bool) {
+	for m := range l.up {
+		if beat && m.Heartbeat > 0 {
+			l.down <- &pb.LeaderMessage{Heartbeat: m.Heartbeat}
+		}
+		if ok(m) {
+			return
+		}
+	}
+}
+
+// A worker whose heartbeats are not answered ends what it does before its
+// leases can end, and begins nothing that comes later.
+func TestSilentLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, sessions, stop := run(t, worker.NewMemory())
+		l := <-sessions
+		l.welcome()
+		begin := time.Now()
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
+		l.until(false, func(m *pb.WorkerMessage) bool {
+			return len(m.Results) > 0 && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
+		})
+		if took := time.Since(begin); took >= ttl {
+			t.Errorf("it stopped after %v, its leases live for %v", took, ttl)
+		}
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/2", Fence: 8}}}
+		l.until(false, func(m *pb.WorkerMessage) bool { return len(m.Returned) == 1 && m.Returned[0].Fence == 8 })
+		if p.count() != 1 {
+			t.Errorf("%d tasks were begun", p.count())
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// A worker that was killed says after its return what became of all it held:
+// the ends that it knows, and that it does not know the others.
+func TestComesBackFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := worker.NewMemory()
+		if err := errors.Join(j.Put(held(1, 7, "")), j.Put(held(2, 7, "done"))); err != nil {
+			t.Fatal(err)
+		}
+		p, sessions, stop := run(t, j)
+		l := <-sessions
+		h := l.welcome()
+		got := map[string]pb.Outcome{}
+		for _, x := range h.Held {
+			got[x.Task] = x.Result.GetOutcome()
+		}
+		if len(got) != 2 || got["op/1"] != pb.Outcome_OUTCOME_CANCELLED || got["op/2"] != pb.Outcome_OUTCOME_SUCCEEDED {
+			t.Errorf("it says %v", got)
+		}
+		l.down <- &pb.LeaderMessage{Confirmed: []*pb.Verdict{{Task: "op/1", Fence: 7}, {Task: "op/2", Fence: 7}}}
+		synctest.Wait()
+		if left, _ := j.Load(); len(left) != 0 {
+			t.Errorf("the journal keeps %v", left)
+		}
+		if p.count() != 0 {
+			t.Error("it was begun again")
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// With a full disk nothing is begun, and nothing is lost.
+func TestFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := worker.NewMemory()
+		p, sessions, stop := run(t, j)
+		l := <-sessions
+		l.welcome()
+		j.SetFull(errors.New("no space left on device"))
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
+		l.until(true, func(m *pb.WorkerMessage) bool { return len(m.Returned) == 1 })
+		j.SetFull(nil)
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 9}}}
+		synctest.Wait()
+		if p.count() != 1 {
+			t.Errorf("%d tasks were begun", p.count())
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
