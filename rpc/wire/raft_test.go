@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,10 @@ func TestRaftOverTheMux(t *testing.T) {
 		f := fabric.New(3)
 		f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
 		secret, _ := identity.NewSecret()
-		addrs := map[string]string{}
+		var addrs sync.Map // read by the members while one moves
 		addrOf := func(id string) (string, error) {
-			if addr, ok := addrs[id]; ok {
-				return addr, nil
+			if addr, ok := addrs.Load(id); ok {
+				return addr.(string), nil
 			}
 			return "", fmt.Errorf("agent %s is unknown", id)
 		}
@@ -81,7 +82,7 @@ func TestRaftOverTheMux(t *testing.T) {
 		var conf raft.Configuration
 		for i := range 3 {
 			ip := fmt.Sprintf("10.0.0.%d", i+1)
-			addrs[agentID(i)] = ip + ":55055"
+			addrs.Store(agentID(i), ip+":55055")
 			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(agentID(i)), Address: raft.ServerAddress(ip + ":55055")})
 		}
 		stores := []*raft.InmemStore{raft.NewInmemStore(), raft.NewInmemStore(), raft.NewInmemStore()}
@@ -109,7 +110,7 @@ func TestRaftOverTheMux(t *testing.T) {
 			moved++
 		}
 		members[moved].stop()
-		addrs[agentID(moved)] = "10.0.0.9:55055"
+		addrs.Store(agentID(moved), "10.0.0.9:55055")
 		members[moved] = boot(moved, "10.0.0.9", stores[moved], nil)
 		for range 1000 {
 			if members[moved].raft.AppliedIndex() >= leader().AppliedIndex() && members[moved].raft.AppliedIndex() > 5 {
