@@ -37,6 +37,13 @@ func (m *Mesh) Self() Self {
 	return m.self
 }
 
+// Epoch is this agent's epoch now; what an agent says of itself to the leader carries it (Member.Epoch).
+func (m *Mesh) Epoch() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.epoch
+}
+
 // SetSelf changes what this agent tells about itself. It returns at once; the others hear of it by gossip. What does
 // not fit in gossip is refused with a *TagsTooLongError, and nothing changes.
 func (m *Mesh) SetSelf(self Self) error {
@@ -64,7 +71,7 @@ func (m *Mesh) announceLoop(ctx context.Context) {
 		m.mu.Lock()
 		tags := encodeTags(m.self, m.epoch)
 		m.mu.Unlock()
-		if err := m.serf.SetTags(tags); err != nil {
+		if err := m.now().serf.SetTags(tags); err != nil {
 			// It waits for the news to go out. They are queued in any case, and push/pulls carry them too.
 			m.log.Debug("announcing this agent's tags is slow", "error", err)
 		}
@@ -82,9 +89,10 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	if done == nil {
 		done = make(chan struct{})
 		m.leaving = done
+		s := m.gen.serf
 		go func() {
 			defer close(done)
-			if err := m.serf.Leave(); err != nil {
+			if err := s.Leave(); err != nil {
 				m.log.Warn("leaving the mesh: the others will notice by themselves", "error", err)
 			}
 		}()
@@ -111,7 +119,7 @@ func (m *Mesh) Remove(ctx context.Context, id string) error {
 	if member.Gossip == StatusAlive {
 		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
 	}
-	return m.behind(ctx, func() error { return m.serf.RemoveFailedNodePrune(id) })
+	return m.behind(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })
 }
 
 // behind runs something of serf that takes its time and knows no context.
@@ -130,12 +138,12 @@ func (m *Mesh) behind(ctx context.Context, f func() error) error {
 
 // Health is how gossip fares on this agent.
 type Health struct {
-	// Score is zero when probes are answered in time, and grows to 7 while this agent or its network is too slow for them.
+	// Score is zero when probes are answered in time, and grows (to Profile.SlowDown) while this agent or its network is too slow for them.
 	Score int
 	// Encrypted says whether gossip is.
 	Encrypted bool
-	// Queued is the number of news waiting to be told.
-	Queued int
+	// Profile is the pace of the moment.
+	Profile Profile
 }
 
 // Health tells how gossip fares. Before Run it is zero.
@@ -145,6 +153,6 @@ func (m *Mesh) Health() Health {
 	default:
 		return Health{}
 	}
-	ml := m.serf.Memberlist()
-	return Health{Score: ml.GetHealthScore(), Encrypted: m.keyring != nil}
+	g := m.now()
+	return Health{Score: g.serf.Memberlist().GetHealthScore(), Encrypted: m.keyring != nil, Profile: g.profile}
 }

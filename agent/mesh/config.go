@@ -37,7 +37,7 @@ type Config struct {
 	PeersFile string
 	// Join are addresses to try until somebody answers: "host[:port]".
 	Join []string
-	// Profile sets the speed; zero: by the number of agents known at the start.
+	// Profile fixes the speed; zero: by the number of agents, as it changes.
 	Profile Profile
 	// Lookup resolves host names of Join. Default: the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -76,11 +76,11 @@ func (c *Config) check() error {
 }
 
 // serfConfig turns everything into serf's and memberlist's words.
-func (m *Mesh) serfConfig(profile Profile, events chan<- serf.Event) (*serf.Config, error) {
+func (m *Mesh) serfConfig(profile Profile, transport memberlist.NodeAwareTransport, events chan<- serf.Event) *serf.Config {
 	logger := newLogBridge(m.log)
 	ml := memberlist.DefaultLANConfig()
 	profile.apply(ml)
-	ml.Transport = m.transport
+	ml.Transport = transport
 	ml.Logger = logger
 	ml.EnableCompression = false // a third of a storm's CPU, and a decoder less for strangers' bytes
 	ml.Alive = aliveWatch{m}
@@ -114,5 +114,5 @@ func (m *Mesh) serfConfig(profile Profile, events chan<- serf.Event) (*serf.Conf
 	c.LeavePropagateDelay = 5 * profile.GossipInterval
 	c.KeyringFile = m.cfg.KeyringFile
 	c.MsgpackUseNewTimeFormat = true
-	return c, nil
+	return c
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	joinEnough   = 3 // answers after which an agent has joined well: two halves of a mesh may answer
+	joinEnough   = 3 // answers after which an agent has joined well
 	joinFirst    = 200 * time.Millisecond
 	joinSlowest  = 10 * time.Second
 	healInterval = 10 * time.Second
@@ -64,7 +64,7 @@ func (m *Mesh) SetJoin(addrs []string) {
 
 // contact exchanges everything with one agent.
 func (m *Mesh) contact(target netip.AddrPort) error {
-	_, err := m.serf.Join([]string{target.String()}, true)
+	_, err := m.now().serf.Join([]string{target.String()}, true)
 	if err != nil {
 		return fmt.Errorf("join %s: %w", target, err)
 	}
@@ -100,20 +100,20 @@ func (m *Mesh) resolve(ctx context.Context, addr string) ([]netip.AddrPort, erro
 
 // joinLoop keeps this agent in the mesh: while it is alone it tries everybody it ever heard of, and later it looks for
 // agents that gossip has lost sight of.
-func (m *Mesh) joinLoop(ctx context.Context, profile Profile) {
-	pause := joinFirst
-	told := false
+func (m *Mesh) joinLoop(ctx context.Context) {
+	pause, told := joinFirst, false
+	care := care{m: m}
 	for ctx.Err() == nil {
 		if m.others() > 0 {
 			pause, told = joinFirst, false
-			m.heal(ctx, profile)
+			care.once(ctx)
 			continue
 		}
 		targets := m.candidates(ctx)
 		if len(targets) == 0 {
 			select {
 			case <-m.rejoin:
-			case <-time.After(healInterval): // somebody may have joined us
+			case <-m.resized: // somebody may have joined us
 			case <-ctx.Done():
 			}
 			continue
@@ -121,6 +121,7 @@ func (m *Mesh) joinLoop(ctx context.Context, profile Profile) {
 		joined, err := m.try(ctx, targets, joinEnough)
 		if joined > 0 {
 			m.log.Info("joined the mesh", "contacted", joined)
+			m.settle(ctx)
 			continue
 		}
 		if !told && ctx.Err() == nil {
@@ -130,9 +131,25 @@ func (m *Mesh) joinLoop(ctx context.Context, profile Profile) {
 		select {
 		case <-time.After(jitter(pause)):
 		case <-m.rejoin:
+		case <-m.resized:
 		case <-ctx.Done():
 		}
 		pause = min(pause*3/2, joinSlowest)
+	}
+}
+
+// settle waits until the view shows what a contact brought: it comes through serf's events.
+func (m *Mesh) settle(ctx context.Context) {
+	for range 100 {
+		if m.others() > 0 {
+			return
+		}
+		select {
+		case <-m.resized:
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -140,15 +157,7 @@ func (m *Mesh) joinLoop(ctx context.Context, profile Profile) {
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // others counts the agents that gossip has alive, this one apart.
-func (m *Mesh) others() int {
-	n := 0
-	for _, member := range m.Members() {
-		if member.ID != m.cfg.ID && member.Gossip == StatusAlive {
-			n++
-		}
-	}
-	return n
-}
+func (m *Mesh) others() int { return m.view.hears() - 1 }
 
 // candidates are all the addresses that may lead into the mesh, in random order, without our own.
 func (m *Mesh) candidates(ctx context.Context) []netip.AddrPort {
@@ -180,12 +189,17 @@ func (m *Mesh) candidates(ctx context.Context) []netip.AddrPort {
 	return out
 }
 
-// try contacts targets until enough answered. It runs on the join loop: the transport ends its dials at shutdown.
+// try contacts targets until enough answered. It leaves out those that an answer has shown to be in the same mesh: with
+// many members every contact is dear, and only the halves of a mesh that have not met need more than one. It runs on
+// the join loop: the transport ends its dials at shutdown.
 func (m *Mesh) try(ctx context.Context, targets []netip.AddrPort, enough int) (joined int, err error) {
 	var faults []error
 	for _, target := range targets {
 		if ctx.Err() != nil || joined == enough {
 			break
+		}
+		if joined > 0 && m.known(target) {
+			continue
 		}
 		if err := m.contact(target); err != nil {
 			faults = append(faults, err)
@@ -196,30 +210,71 @@ func (m *Mesh) try(ctx context.Context, targets []netip.AddrPort, enough int) (j
 	return joined, errors.Join(faults...)
 }
 
-// heal waits for one of the things that call for another contact, and makes it.
-func (m *Mesh) heal(ctx context.Context, profile Profile) {
-	// Together the agents make about the same number of contacts however many they are.
-	pause := healInterval * time.Duration(1+m.view.size()/50)
+// known says whether gossip has somebody alive at an address.
+func (m *Mesh) known(target netip.AddrPort) bool {
+	return slices.ContainsFunc(m.Members(), func(member Member) bool {
+		return member.Gossip == StatusAlive && member.Addr == target.String()
+	})
+}
+
+// care is what an agent does for the mesh while it is in it. It is the join loop's own.
+type care struct {
+	m        *Mesh
+	healAt   time.Time // next look for lost agents
+	retuneAt time.Time // change of pace; zero: it fits
+	movedAt  time.Time // next announcement of our new address; zero: none is due
+	patience time.Duration
+}
+
+// An agent that moved is not believed until its old address is known dead. It is not told when that is so, so it says
+// again where it is, with doubling pauses, until everybody must have noticed.
+const announceLongest = 30 * time.Second
+
+// once waits for one thing that calls for doing something, and does it.
+func (c *care) once(ctx context.Context) {
+	m, now := c.m, time.Now()
+	g := m.now()
+	switch {
+	case !m.misfit(g):
+		c.retuneAt = time.Time{}
+	case c.retuneAt.IsZero() && now.Sub(g.born) > young:
+		c.retuneAt = now.Add(rand.N(retuneAfter))
+	case c.retuneAt.IsZero():
+		c.retuneAt = now
+	}
+	if c.healAt.IsZero() {
+		// Together the agents make about the same number of contacts however many they are.
+		c.healAt = now.Add(jitter(healInterval * time.Duration(1+m.view.size()/50)))
+	}
+	next := c.healAt
+	for _, at := range []time.Time{c.retuneAt, c.movedAt} {
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+	case <-m.resized:
 	case <-m.moved:
-		// They have to find our old address dead first: one suspicion, more or less.
-		select {
-		case <-time.After(jitter(2 * profile.ProbeInterval)):
-		case <-ctx.Done():
+		c.patience = g.profile.ProbeInterval
+		c.movedAt = now.Add(jitter(c.patience))
+	case <-timer.C:
+		switch next {
+		case c.retuneAt:
+			c.retuneAt = time.Time{}
+			m.changeOver(ctx, g)
+			return
+		case c.movedAt:
+			c.movedAt = time.Time{}
+			if c.patience *= 2; c.patience < announceLongest {
+				c.movedAt = time.Now().Add(jitter(c.patience))
+			}
+			m.announceMove(ctx)
 			return
 		}
-		var known []netip.AddrPort
-		for _, member := range m.Members() {
-			if addr, err := netip.ParseAddrPort(member.Addr); err == nil && member.ID != m.cfg.ID && member.Gossip == StatusAlive {
-				known = append(known, addr)
-			}
-		}
-		rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
-		if _, err := m.try(ctx, known, joinEnough); err != nil {
-			m.log.Debug("announcing this agent's new address", "error", err)
-		}
-	case <-time.After(jitter(pause)):
+		c.healAt = time.Time{}
 		if lost := m.lost(ctx); len(lost) > 0 {
 			if _, err := m.try(ctx, lost[:1], 1); err != nil {
 				m.log.Debug("looking for an agent that gossip has lost", "error", err)
@@ -228,8 +283,19 @@ func (m *Mesh) heal(ctx context.Context, profile Profile) {
 	}
 }
 
-// lost are addresses where an agent should be that gossip does not have alive: recorded agents, and join addresses that
-// belong to nobody. Failed agents that gossip knows are looked for by serf.
+// announceMove tells one agent again where this one is now; it tells the others if it believes it.
+func (m *Mesh) announceMove(ctx context.Context) {
+	for _, target := range m.gossiping() {
+		err := m.contact(target)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		m.log.Debug("announcing this agent's new address", "error", err)
+	}
+}
+
+// lost are addresses where an agent may be that gossip does not have alive, and join addresses that belong to nobody.
+// serf looks for those that failed, too, but not for those that failed in an earlier generation or never were in it.
 func (m *Mesh) lost(ctx context.Context) []netip.AddrPort {
 	alive := map[string]bool{}
 	var out []netip.AddrPort
@@ -237,7 +303,7 @@ func (m *Mesh) lost(ctx context.Context) []netip.AddrPort {
 		switch {
 		case member.ID == m.cfg.ID || member.Gossip == StatusAlive:
 			alive[member.Addr] = true
-		case member.Gossip == StatusNone && member.Record == StatusAlive:
+		case member.Gossip != StatusLeft && member.Record != StatusLeft && member.Record != StatusFailed:
 			if addr, err := netip.ParseAddrPort(member.Addr); err == nil {
 				out = append(out, addr)
 			}

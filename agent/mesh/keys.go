@@ -112,7 +112,7 @@ func (m *Mesh) keyQuery(ctx context.Context, query func(*serf.KeyManager) (*serf
 	}
 	answers := make(chan *serf.KeyResponse, 1)
 	err := m.behind(ctx, func() error {
-		answer, err := query(m.serf.KeyManager())
+		answer, err := query(m.now().serf.KeyManager())
 		answers <- answer
 		return err
 	})

@@ -15,7 +15,8 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Mesh is this agent's part in the gossip and its view of all agents. Run owns serf and feeds the view; every other
+// Mesh is this agent's part in the gossip and its view of all agents. Run owns serf (one generation of it after another)
+// and feeds the view; every other
 // method may be called from any goroutine, before Run too (they wait for it where they need the network).
 type Mesh struct {
 	cfg       Config
@@ -25,18 +26,20 @@ type Mesh struct {
 	advertise netip.AddrPort // as configured; invalid: the transport's own
 	addr      netip.AddrPort // what others see
 
-	started chan struct{} // closed when serf is there
+	started chan struct{} // closed when gossip is up
 	stopped chan struct{} // closed when Run returns
-	serf    *serf.Serf
 
 	announce chan struct{} // tags changed
 	rejoin   chan struct{} // there is somebody new to try
 	moved    chan struct{} // somebody believes we are at another address
 	remember chan struct{} // the peers file is out of date
+	resized  chan struct{} // agents came or went
+	retune   chan struct{} // the pace no longer fits the mesh
 
 	view *view
 
 	mu      sync.Mutex
+	gen     *generation
 	self    Self
 	epoch   uint64
 	seeds   []string // Config.Join, or what SetJoin gave later
@@ -54,6 +57,7 @@ func New(cfg Config) (*Mesh, error) {
 		cfg: cfg, log: cfg.Logger, transport: cfg.Transport, self: cfg.Self, seeds: slices.Clone(cfg.Join),
 		started: make(chan struct{}), stopped: make(chan struct{}),
 		announce: make(chan struct{}, 1), rejoin: make(chan struct{}, 1), moved: make(chan struct{}, 1), remember: make(chan struct{}, 1),
+		resized: make(chan struct{}, 1), retune: make(chan struct{}),
 	}
 	var err error
 	if m.keyring, err = loadKeyring(cfg.KeyringFile, cfg.GossipKey); err != nil {
@@ -64,7 +68,7 @@ func New(cfg Config) (*Mesh, error) {
 			return nil, fmt.Errorf("mesh: gossip.advertise: %w", err)
 		}
 	}
-	last := m.loadPeers()
+	was, last := m.loadPeers()
 	m.epoch = max(uint64(time.Now().UnixMilli()), last+1)
 	if m.transport == nil {
 		bind, err := netip.ParseAddrPort(cfg.Bind)
@@ -89,6 +93,9 @@ func New(cfg Config) (*Mesh, error) {
 	}
 	addr, _ := netip.AddrFromSlice(final)
 	m.addr = netip.AddrPortFrom(addr.Unmap(), uint16(finalPort))
+	if was != "" && was != m.addr.String() {
+		signal(m.moved)
+	}
 	m.view = newView(cfg.ID, Member{ID: cfg.ID, Self: cfg.Self, Addr: m.addr.String(), Epoch: m.epoch, Status: StatusAlive})
 	return m, nil
 }
@@ -112,58 +119,51 @@ const Linger = 10 * time.Second
 
 // Run takes part in the gossip until ctx ends, then stops without a goodbye (Leave says it).
 func (m *Mesh) Run(ctx context.Context) error {
+	defer close(m.stopped)
 	profile := m.cfg.Profile
 	if profile == (Profile{}) {
-		profile = ProfileFor(max(m.view.size(), len(m.peers)+1))
+		profile = ProfileFor(max(m.view.size(), len(m.peers)+1), Profile{})
 	}
-	events := make(chan serf.Event, 1024)
-	m.mu.Lock()
-	conf, err := m.serfConfig(profile, events)
-	m.mu.Unlock()
-	if err != nil {
-		m.transport.Shutdown()
-		return err
-	}
-	s, err := serf.Create(conf)
-	if err != nil {
-		m.transport.Shutdown()
-		return fmt.Errorf("mesh: %w", err)
-	}
-	m.serf = s
-	close(m.started)
-	defer close(m.stopped)
-
 	inner, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
-	helpers.Go(func() { m.announceLoop(inner) })
-	helpers.Go(func() { m.joinLoop(inner, profile) })
-	helpers.Go(func() { m.rememberLoop(inner) })
-
-	m.pump(ctx.Done(), events)
-	cancel()
-
-	// serf may be waiting to hand over an event while it holds its locks, so events are taken until it is down.
-	down := make(chan struct{})
-	go func() {
-		defer close(down)
-		m.mu.Lock()
-		leaving := m.leaving
-		m.mu.Unlock()
-		if leaving != nil {
-			<-leaving // serf panics when it is shut down in the middle of a goodbye
+	defer helpers.Wait()
+	defer cancel()
+	for first := true; ; first = false {
+		g, err := m.begin(profile)
+		if err != nil {
+			m.transport.Shutdown()
+			return err
 		}
-		err = s.Shutdown()
-	}()
-	m.pump(down, events)
-	helpers.Wait()
-	if err != nil {
-		return fmt.Errorf("mesh: %w", err)
+		if first {
+			close(m.started)
+			helpers.Go(func() { m.announceLoop(inner) })
+			helpers.Go(func() { m.joinLoop(inner) })
+			helpers.Go(func() { m.rememberLoop(inner) })
+		} else {
+			helpers.Go(func() { m.reenter(inner, g) })
+		}
+		m.pump(ctx.Done(), m.retune, g.events)
+		err = m.finish(g)
+		if ctx.Err() != nil || err != nil {
+			if down := m.transport.Shutdown(); err == nil {
+				err = down
+			}
+			return err
+		}
+		m.mu.Lock()
+		left := m.leaving != nil
+		m.mu.Unlock()
+		if left { // in the same moment: who has said goodbye does not come again
+			<-ctx.Done()
+			return m.transport.Shutdown()
+		}
+		profile = ProfileFor(m.view.living(), profile)
+		m.log.Info("gossip changes its pace", "agents", m.view.living(), "probe_interval", profile.ProbeInterval)
 	}
-	return nil
 }
 
-// pump carries serf's events into the view until done.
-func (m *Mesh) pump(done <-chan struct{}, events <-chan serf.Event) {
+// pump carries serf's events into the view until done or stop.
+func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event) {
 	var window <-chan time.Time // open: subscribers hear of what is new when it ends
 	for {
 		select {
@@ -186,6 +186,8 @@ func (m *Mesh) pump(done <-chan struct{}, events <-chan serf.Event) {
 			window = nil
 			m.view.notify()
 		case <-done:
+			return
+		case <-stop:
 			return
 		}
 	}
@@ -223,6 +225,7 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 		m.log.Info("an agent is back", attrs...)
 	}
 	signal(m.remember)
+	signal(m.resized)
 	return member.Status == StatusFailed || member.Status == StatusLeft
 }
 

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -15,104 +16,396 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var testKey = []byte("0123456789abcdef0123456789abcdef")
 
-// node is an agent's mesh in a test, on a host of its own.
-type node struct {
-	*Mesh
-	host *fabric.Host
-	stop func()
-}
-
 func idOf(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
 func ipOf(i int) string { return fmt.Sprintf("10.0.%d.%d", i/200, i%200+1) }
 
 func seedAddr(i int) string { return ipOf(i) + ":55056" }
 
-// start runs agent i on a host, joining by the given seeds.
-func start(t testing.TB, f *fabric.Fabric, i int, ip string, change func(*Config)) *node {
+// node is one agent's mesh in a test, on a host of its own.
+type node struct {
+	*Mesh
+	host   *fabric.Host
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// lab is a mesh in a bubble.
+type lab struct {
+	t     *testing.T
+	f     *fabric.Fabric
+	nodes []*node
+}
+
+// inLab runs a test in simulated time on a fabric, and stops its agents at the end.
+func inLab(t *testing.T, seed uint64, test func(l *lab)) {
 	t.Helper()
-	h := f.Host(ip)
+	synctest.Test(t, func(t *testing.T) {
+		l := &lab{t: t, f: fabric.New(seed)}
+		defer time.Sleep(Linger)
+		defer func() {
+			for _, n := range l.nodes {
+				n.stop(t)
+			}
+		}()
+		test(l)
+	})
+}
+
+// start runs agent i at an address, joining by agents 0 and 1 unless told otherwise.
+func (l *lab) start(i int, ip string, change func(*Config)) *node {
+	l.t.Helper()
+	h := l.f.Host(ip)
 	g, err := h.Gossip(DefaultPort)
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	cfg := Config{ID: idOf(i), Transport: g, GossipKey: testKey, Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: ip + ":55055"}}
+	cfg := Config{
+		ID: idOf(i), Transport: g, GossipKey: testKey, Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: ip + ":55055"},
+		Join: []string{seedAddr(0), seedAddr(1)},
+	}
 	if change != nil {
 		change(&cfg)
 	}
 	m, err := New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- m.Run(ctx) }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("agent %d: %v", i, err)
-		}
-	}
-	return &node{Mesh: m, host: h, stop: stop}
+	n := &node{Mesh: m, host: h, cancel: cancel, done: make(chan error, 1)}
+	go func() { n.done <- m.Run(ctx) }()
+	l.nodes = append(l.nodes, n)
+	return n
 }
 
-// alive counts the agents a node has alive.
-func (n *node) alive() int {
-	count := 0
-	for _, m := range n.Members() {
-		if m.Status == StatusAlive {
-			count++
+// stop ends the agent's mesh without a goodbye.
+func (n *node) stop(t testing.TB) {
+	n.cancel()
+	select {
+	case <-n.stopped:
+	default:
+		if err := <-n.done; err != nil {
+			t.Errorf("%s: %v", n.cfg.ID, err)
 		}
 	}
-	return count
 }
 
-// eventually waits for a condition in simulated time, and gives the time it took.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) time.Duration {
-	t.Helper()
+func (l *lab) startMany(count int) []*node {
+	var out []*node
+	for i := range count {
+		out = append(out, l.start(i, ipOf(i), nil))
+	}
+	return out
+}
+
+// within waits for a condition, in simulated time, and gives the time it took.
+func (l *lab) within(limit time.Duration, what string, ok func() bool) time.Duration {
+	l.t.Helper()
 	begin := time.Now()
 	for !ok() {
 		if time.Since(begin) > limit {
-			t.Fatalf("not within %v: %s", limit, what)
+			l.t.Fatalf("not within %v: %s", limit, what)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	return time.Since(begin)
 }
 
-func TestFiveAgentsFindEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := fabric.New(1)
-		var nodes []*node
-		for i := range 5 {
-			nodes = append(nodes, start(t, f, i, ipOf(i), func(c *Config) { c.Join = []string{seedAddr(0), seedAddr(1)} }))
-		}
-		took := eventually(t, time.Minute, "five in every view", func() bool {
-			for _, n := range nodes {
-				if n.alive() != 5 {
-					return false
-				}
-			}
-			return true
-		})
-		t.Log("complete after", took)
-		nodes[3].host.PowerOff()
-		took = eventually(t, time.Minute, "the death in every view", func() bool {
-			for i, n := range nodes {
-				if i != 3 && n.alive() != 4 {
-					return false
-				}
-			}
-			return true
-		})
-		t.Log("death known after", took)
+// all says whether every node has exactly so many agents with a status.
+func all(nodes []*node, status Status, want int) func() bool {
+	return func() bool {
 		for _, n := range nodes {
-			n.stop()
+			if countStatus(n.Mesh, status) != want {
+				return false
+			}
 		}
-		time.Sleep(Linger)
+		return true
+	}
+}
+
+// sees says whether all nodes have an agent with a status.
+func sees(nodes []*node, id string, want Status) func() bool {
+	return func() bool {
+		for _, n := range nodes {
+			if m, _ := n.Member(id); m.Status != want {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func ips(from, to int) (out []string) {
+	for i := from; i < to; i++ {
+		out = append(out, ipOf(i))
+	}
+	return out
+}
+
+func TestAgentsFindEachOtherAndNoticeADeath(t *testing.T) {
+	for _, count := range []int{2, 3, 5, 50} {
+		t.Run(fmt.Sprint(count), func(t *testing.T) {
+			inLab(t, 1, func(l *lab) {
+				l.f.SetQuality(fabric.Quality{Delay: 500 * time.Microsecond, Jitter: time.Millisecond, Loss: 0.01})
+				nodes := l.startMany(count)
+				t.Log("complete after", l.within(2*time.Minute, "all in every view", all(nodes, StatusAlive, count)))
+				victim := nodes[count-1]
+				victim.host.PowerOff()
+				t.Log("death known to all after", l.within(10*time.Second, "the death in every view", sees(nodes[:count-1], victim.cfg.ID, StatusFailed)))
+			})
+		})
+	}
+}
+
+func TestEverythingAboutAnAgentTravels(t *testing.T) {
+	inLab(t, 1, func(l *lab) {
+		self := Self{Name: "host-7", RPCAddr: "10.0.0.7:55055", APIAddr: "10.0.0.7:55054", Build: "1.2.3", FeatureLevel: 4, Zone: "rack-2",
+			Class: "big", Eligible: true, PluginsHash: "cafe", BootstrapExpect: 3}
+		one := l.start(0, ipOf(0), nil)
+		two := l.start(1, ipOf(1), func(c *Config) { c.Self = self })
+		l.within(time.Minute, "agent 1 known", sees([]*node{one}, two.cfg.ID, StatusAlive))
+		got, _ := one.Member(two.cfg.ID)
+		if got.Self != self || got.Addr != seedAddr(1) || got.Epoch != two.Epoch() || got.Gossip != StatusAlive || got.Record != StatusNone {
+			t.Errorf("%+v", got)
+		}
+		changed, stop := one.Subscribe()
+		defer stop()
+		self.Zone, self.FeatureLevel = "rack-3", 5
+		if err := two.SetSelf(self); err != nil {
+			t.Fatal(err)
+		}
+		l.within(time.Minute, "the change known", func() bool {
+			select {
+			case <-changed:
+			default:
+			}
+			got, _ := one.Member(two.cfg.ID)
+			return got.Self == self
+		})
+	})
+}
+
+func TestPartitionHeals(t *testing.T) {
+	for _, how := range []fabric.Cut{fabric.Blackhole, fabric.Reset} {
+		inLab(t, 2, func(l *lab) {
+			nodes := l.startMany(5)
+			l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 5))
+			l.f.Partition(how, ips(0, 2), ips(2, 5))
+			l.within(time.Minute, "the smaller side is alone", all(nodes[:2], StatusAlive, 2))
+			l.within(time.Minute, "the larger side is alone", all(nodes[2:], StatusAlive, 3))
+			time.Sleep(2 * time.Minute)
+			l.f.Heal()
+			t.Log("whole again after", l.within(2*time.Minute, "whole again", all(nodes, StatusAlive, 5)))
+		})
+	}
+}
+
+// A host that was cut off alone comes back by itself.
+func TestIsolatedAgentComesBack(t *testing.T) {
+	inLab(t, 3, func(l *lab) {
+		nodes := l.startMany(5)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 5))
+		l.f.Partition(fabric.Blackhole, []string{ipOf(4)})
+		l.within(time.Minute, "alone", all(nodes[4:], StatusAlive, 1))
+		l.f.Heal()
+		t.Log("back after", l.within(2*time.Minute, "whole again", all(nodes, StatusAlive, 5)))
+	})
+}
+
+// Two meshes that never heard of each other, but for a join address of one agent, find together.
+func TestHalvesThatNeverMetFindTogether(t *testing.T) {
+	inLab(t, 4, func(l *lab) {
+		l.f.Host(ipOf(2))
+		l.f.Partition(fabric.Blackhole, ips(0, 2), ips(2, 4))
+		var nodes []*node
+		for i := range 4 {
+			nodes = append(nodes, l.start(i, ipOf(i), func(c *Config) { c.Join = []string{seedAddr(i &^ 1)} }))
+		}
+		nodes[1].SetJoin([]string{seedAddr(0), seedAddr(2)})
+		l.within(time.Minute, "two halves", all(nodes, StatusAlive, 2))
+		l.f.Heal()
+		l.within(10*time.Minute, "one mesh", all(nodes, StatusAlive, 4))
+	})
+}
+
+func TestCrashAndReturnAtAnotherAddress(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"at once": 0, "soon": time.Second, "later": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inLab(t, 5, func(l *lab) {
+				peers := t.TempDir() + "/peers.json"
+				nodes := l.startMany(4)
+				moving := l.start(4, ipOf(4), func(c *Config) { c.PeersFile = peers })
+				l.within(time.Minute, "all in every view", all(append(nodes, moving), StatusAlive, 5))
+				time.Sleep(10 * time.Second)
+				old := moving.Epoch()
+				moving.host.Crash()
+				moving.stop(t)
+				time.Sleep(wait)
+				// No join addresses this time: it has only what it remembers.
+				moved := l.start(4, "10.9.9.9", func(c *Config) { c.PeersFile = peers; c.Join = nil })
+				took := l.within(2*time.Minute, "the new address in every view", func() bool {
+					for _, n := range append(nodes, moved) {
+						if m, _ := n.Member(idOf(4)); m.Status != StatusAlive || m.Addr != "10.9.9.9:55056" || m.Epoch <= old {
+							return false
+						}
+					}
+					return all(append(nodes, moved), StatusAlive, 5)()
+				})
+				t.Log("back after", took)
+			})
+		})
+	}
+}
+
+func TestLeaveIsKnownAtOnceAndRejoinWorks(t *testing.T) {
+	inLab(t, 6, func(l *lab) {
+		nodes := l.startMany(5)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 5))
+		if err := nodes[4].Leave(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if !sees(nodes[:4], idOf(4), StatusLeft)() {
+			t.Error("a goodbye is not known when Leave returns")
+		}
+		nodes[4].stop(t)
+		if err := nodes[4].Leave(context.Background()); err == nil {
+			t.Error("leaving after the end")
+		}
+		time.Sleep(time.Minute)
+		l.nodes = l.nodes[:4]
+		back := l.start(4, ipOf(4), nil)
+		l.within(time.Minute, "back", all(append(nodes[:4:4], back), StatusAlive, 5))
+	})
+}
+
+func TestLeaveWhenCutOffGivesUp(t *testing.T) {
+	inLab(t, 7, func(l *lab) {
+		nodes := l.startMany(3)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
+		l.f.Partition(fabric.Blackhole, []string{ipOf(2)})
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		if err := nodes[2].Leave(ctx); err != context.DeadlineExceeded {
+			t.Error(err)
+		}
+		nodes[2].stop(t) // in the middle of its goodbye
+	})
+}
+
+func TestRemove(t *testing.T) {
+	inLab(t, 8, func(l *lab) {
+		nodes := l.startMany(4)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 4))
+		ctx := context.Background()
+		for id, want := range map[string]error{idOf(1): ErrAlive, idOf(99): ErrUnknown} {
+			if err := nodes[0].Remove(ctx, id); !errors.Is(err, want) {
+				t.Error(err)
+			}
+		}
+		nodes[3].host.PowerOff()
+		nodes[3].stop(t)
+		l.within(time.Minute, "death known", sees(nodes[:3], idOf(3), StatusFailed))
+		if err := nodes[0].Remove(ctx, idOf(3)); err != nil {
+			t.Fatal(err)
+		}
+		l.within(time.Minute, "gone from every view", sees(nodes[:3], idOf(3), StatusNone))
+		time.Sleep(5 * time.Minute)
+		if !sees(nodes[:3], idOf(3), StatusNone)() {
+			t.Error("it came back from the dead")
+		}
+	})
+}
+
+func TestAgentsWithAnotherKeyStayOut(t *testing.T) {
+	inLab(t, 9, func(l *lab) {
+		nodes := l.startMany(2)
+		stranger := l.start(2, ipOf(2), func(c *Config) { c.GossipKey = []byte("another key of thirty-two bytes.") })
+		plain := l.start(3, ipOf(3), func(c *Config) { c.GossipKey = nil })
+		l.within(time.Minute, "the two", all(nodes, StatusAlive, 2))
+		time.Sleep(2 * time.Minute)
+		if !all(nodes, StatusAlive, 2)() || stranger.view.size() != 1 || plain.view.size() != 1 {
+			t.Error("a stranger is in")
+		}
+		if _, err := stranger.Join(context.Background(), []string{seedAddr(0)}); err == nil {
+			t.Error("a stranger was taken in")
+		}
+	})
+}
+
+func TestKeyRotation(t *testing.T) {
+	inLab(t, 10, func(l *lab) {
+		dir := t.TempDir()
+		var nodes []*node
+		for i := range 3 {
+			nodes = append(nodes, l.start(i, ipOf(i), func(c *Config) { c.KeyringFile = fmt.Sprintf("%s/keys-%d", dir, i) }))
+		}
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
+		ctx := context.Background()
+		next := []byte("fedcba9876543210fedcba9876543210")
+		if err := nodes[1].UseKey(ctx, next); err == nil {
+			t.Error("a key nobody has is in use")
+		}
+		for _, step := range []func(context.Context, []byte) error{nodes[0].InstallKey, nodes[1].UseKey} {
+			if err := step(ctx, next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		keys, err := nodes[2].ListKeys(ctx)
+		if err != nil || keys.Agents != 3 || len(keys.Holds) != 2 || len(keys.Uses) != 1 {
+			t.Errorf("%+v %v", keys, err)
+		}
+		if err := nodes[2].RemoveKey(ctx, testKey); err != nil {
+			t.Fatal(err)
+		}
+		if err := nodes[0].RemoveKey(ctx, next); err == nil {
+			t.Error("the key in use was removed")
+		}
+		// The rotated key survives a restart, though the configuration has the old one.
+		nodes[2].stop(t)
+		nodes[2] = l.start(2, ipOf(2), func(c *Config) { c.KeyringFile = dir + "/keys-2" })
+		l.within(time.Minute, "back with the new key", all(nodes, StatusAlive, 3))
+		nodes[1].host.PowerOff()
+		l.within(time.Minute, "death known", sees(nodes[:1], idOf(1), StatusFailed))
+	})
+}
+
+// A mesh that grows goes calm, one that shrinks goes quick again, and the views stay whole over the change.
+func TestPaceFollowsSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("seventy agents: left out with -short")
+	}
+	inLab(t, 11, func(l *lab) {
+		pace := func(nodes []*node, want Profile) func() bool {
+			return func() bool {
+				for _, n := range nodes {
+					if n.Health().Profile != want {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		few := l.startMany(10)
+		l.within(time.Minute, "ten", all(few, StatusAlive, 10))
+		if !pace(few, quick)() {
+			t.Error("ten agents are not quick")
+		}
+		var more []*node
+		for i := 10; i < 70; i++ {
+			more = append(more, l.start(i, ipOf(i), nil))
+		}
+		nodes := append(few[:10:10], more...)
+		l.within(5*time.Minute, "calm", pace(nodes, calm))
+		l.within(5*time.Minute, "seventy", all(nodes, StatusAlive, 70))
+		// Deaths are still found after the change, also of those the new generation hardly met.
+		for _, n := range more[:35] {
+			n.stop(t)
+		}
+		left := append(few[:10:10], more[35:]...)
+		t.Log("35 deaths known after", l.within(10*time.Minute, "deaths known", all(left, StatusAlive, 35)))
+		l.within(10*time.Minute, "quick again", pace(left, quick))
+		time.Sleep(time.Minute)
+		if !all(left, StatusAlive, 35)() {
+			t.Error("views changed with the pace")
+		}
 	})
 }

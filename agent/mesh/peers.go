@@ -17,8 +17,9 @@ type peer struct {
 	Addr string `json:"addr"`
 }
 
-// peersFile is what a restarted agent remembers: whom to ask, and its last epoch.
+// peersFile is what a restarted agent remembers: whom to ask, where it was itself, and its last epoch.
 type peersFile struct {
+	Addr  string `json:"addr"`
 	Epoch uint64 `json:"epoch"`
 	Peers []peer `json:"peers"`
 }
@@ -26,15 +27,15 @@ type peersFile struct {
 // rememberEvery bounds how often the peers file is written.
 const rememberEvery = 5 * time.Second
 
-// loadPeers reads the peers file and gives the last epoch. The file is a help, not a truth: where it cannot be read the
+// loadPeers reads the peers file and gives this agent's last address and epoch. The file is a help, not a truth: where it cannot be read the
 // agent joins by its seeds.
-func (m *Mesh) loadPeers() (epoch uint64) {
+func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 	if m.cfg.PeersFile == "" {
-		return 0
+		return "", 0
 	}
 	raw, err := os.ReadFile(m.cfg.PeersFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0
+		return "", 0
 	}
 	var file peersFile
 	if err == nil {
@@ -42,10 +43,10 @@ func (m *Mesh) loadPeers() (epoch uint64) {
 	}
 	if err != nil {
 		m.log.Warn("cannot read the known peers, joining by the configured addresses only", "file", m.cfg.PeersFile, "error", err)
-		return 0
+		return "", 0
 	}
 	m.peers = file.Peers
-	return file.Epoch
+	return file.Addr, file.Epoch
 }
 
 // rememberLoop keeps the peers file up to date, and writes it once more at the end.
@@ -70,7 +71,7 @@ func (m *Mesh) rememberLoop(ctx context.Context) {
 
 func (m *Mesh) savePeers() {
 	m.mu.Lock()
-	file := peersFile{Epoch: m.epoch}
+	file := peersFile{Addr: m.addr.String(), Epoch: m.epoch}
 	m.mu.Unlock()
 	for _, member := range m.Members() {
 		if member.ID != m.cfg.ID && member.Addr != "" && member.Status != StatusLeft {

@@ -11,6 +11,8 @@ type Profile struct {
 	// ProbeInterval is how often an agent probes one other, ProbeTimeout how long it waits for the direct answer before it
 	// asks third parties.
 	ProbeInterval, ProbeTimeout time.Duration
+	// SlowDown bounds how far an agent stretches its ProbeInterval while its probes fail for want of its own health.
+	SlowDown int
 	// SuspicionMult: a suspect is dead after SuspicionMult × log10(agents) × ProbeInterval without a contradiction, up to
 	// SuspicionMaxMult times longer while nobody else suspects it.
 	SuspicionMult, SuspicionMaxMult int
@@ -27,26 +29,48 @@ type Profile struct {
 	StreamTimeout time.Duration
 }
 
-// ProfileFor is the profile for a mesh of about so many agents.
-func ProfileFor(agents int) Profile {
-	p := Profile{
-		ProbeInterval: 300 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond,
-		SuspicionMult: 2, SuspicionMaxMult: 2,
-		GossipInterval: 100 * time.Millisecond, GossipNodes: 3, RetransmitMult: 3,
-		PushPullInterval: 15 * time.Second, ReconnectInterval: 3 * time.Second, StreamTimeout: 5 * time.Second,
+// quick finds a death in a second or two. A suspicion needs a second witness, so that an agent that was stopped itself
+// for a moment does not bury the others.
+var quick = Profile{
+	ProbeInterval: 250 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond, SlowDown: 16,
+	SuspicionMult: 3, SuspicionMaxMult: 3,
+	GossipInterval: 100 * time.Millisecond, GossipNodes: 3, RetransmitMult: 3,
+	PushPullInterval: 15 * time.Second, ReconnectInterval: 3 * time.Second, StreamTimeout: 5 * time.Second,
+}
+
+// calm stands storms: hundreds of agents that start at once, or share a few cores, with the same work go over into a
+// state where late answers cause suspicions, and suspicions cause more work than late answers did (profile_test.go and
+// BenchmarkMesh200 have the figures). It finds a death in ten seconds; with hundreds of agents it is the leader's
+// sessions, and with them the list of record, that find it sooner.
+var calm = Profile{
+	ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, SlowDown: 8,
+	SuspicionMult: 4, SuspicionMaxMult: 6,
+	GossipInterval: 200 * time.Millisecond, GossipNodes: 3, RetransmitMult: 4,
+	PushPullInterval: 30 * time.Second, ReconnectInterval: 15 * time.Second, StreamTimeout: 5 * time.Second,
+}
+
+// A mesh that grows past quickUpTo goes calm, one that shrinks below quickFrom goes quick. What lies between keeps what
+// it has, so that an agent more or less does not set all the others going.
+const (
+	quickUpTo = 64
+	quickFrom = 40
+)
+
+// ProfileFor is the profile for a mesh of so many agents, for one that has the given profile now (zero: none yet).
+func ProfileFor(agents int, now Profile) Profile {
+	switch {
+	case agents > quickUpTo:
+		return calm
+	case agents < quickFrom || now == Profile{}:
+		return quick
 	}
-	if agents > 64 {
-		p.ProbeInterval, p.ProbeTimeout = time.Second, 500*time.Millisecond
-		p.SuspicionMult, p.SuspicionMaxMult = 4, 6
-		p.GossipInterval = 200 * time.Millisecond
-		p.PushPullInterval, p.ReconnectInterval = 30*time.Second, 15*time.Second
-	}
-	return p
+	return now
 }
 
 func (p Profile) apply(c *memberlist.Config) {
 	c.ProbeInterval, c.ProbeTimeout = p.ProbeInterval, p.ProbeTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = p.SuspicionMult, p.SuspicionMaxMult
+	c.AwarenessMaxMultiplier = p.SlowDown
 	c.GossipInterval, c.GossipNodes, c.RetransmitMult = p.GossipInterval, p.GossipNodes, p.RetransmitMult
 	c.GossipToTheDeadTime = p.PushPullInterval
 	c.PushPullInterval = p.PushPullInterval

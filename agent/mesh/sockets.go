@@ -103,27 +103,12 @@ func (s *sockets) acceptStreams() {
 			continue
 		}
 		select {
-		case s.streams <- s.tied(conn):
+		case s.streams <- tie(s.life, conn):
 		case <-s.life.Done():
 			conn.Close()
 			return
 		}
 	}
-}
-
-// tied gives a conn that closes with the transport.
-func (s *sockets) tied(conn net.Conn) net.Conn {
-	return &tiedConn{Conn: conn, untie: context.AfterFunc(s.life, func() { conn.Close() })}
-}
-
-type tiedConn struct {
-	net.Conn
-	untie func() bool
-}
-
-func (c *tiedConn) Close() error {
-	c.untie()
-	return c.Conn.Close()
 }
 
 func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
@@ -168,7 +153,7 @@ func (s *sockets) DialAddressTimeout(addr memberlist.Address, timeout time.Durat
 	if err != nil {
 		return nil, err
 	}
-	return s.tied(conn), nil
+	return tie(s.life, conn), nil
 }
 
 func (s *sockets) Shutdown() error {

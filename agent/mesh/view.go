@@ -16,6 +16,8 @@ type view struct {
 	record map[string]Member
 	merged map[string]Member
 	sorted []Member // nil: out of date
+	alive  int      // of merged
+	heard  int      // alive by gossip alone, of merged
 	subs   map[chan struct{}]struct{}
 }
 
@@ -23,7 +25,7 @@ func newView(self string, me Member) *view {
 	me.Gossip, me.Since = me.Status, time.Now()
 	return &view{
 		self:   self,
-		gossip: map[string]Member{self: me}, record: map[string]Member{}, merged: map[string]Member{self: me},
+		gossip: map[string]Member{self: me}, record: map[string]Member{}, merged: map[string]Member{self: me}, alive: 1, heard: 1,
 		subs: map[chan struct{}]struct{}{},
 	}
 }
@@ -47,6 +49,18 @@ func (v *view) forget(id string) {
 	v.merge(id)
 }
 
+// keep drops what gossip said of agents it no longer knows.
+func (v *view) keep(known map[string]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id := range v.gossip {
+		if !known[id] && id != v.self {
+			delete(v.gossip, id)
+			v.merge(id)
+		}
+	}
+}
+
 // recorded replaces the list of record, and says whether that changed anything.
 func (v *view) recorded(records []Member) (changed bool) {
 	v.mu.Lock()
@@ -62,7 +76,10 @@ func (v *view) recorded(records []Member) (changed bool) {
 			changed = changed || before != after
 		}
 	}
-	for id := range v.record {
+	for id, r := range v.record {
+		if old[id] == r {
+			continue // in a list of hundreds most have not changed
+		}
 		before, after := v.merge(id)
 		changed = changed || before != after
 	}
@@ -92,7 +109,30 @@ func (v *view) merge(id string) (before, after Member) {
 		v.merged[id] = after
 	}
 	v.sorted = nil
+	v.alive += count(after.Alive()) - count(before.Alive())
+	v.heard += count(after.Gossip == StatusAlive) - count(before.Gossip == StatusAlive)
 	return before, after
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// living is the number of agents that are alive, this one included.
+func (v *view) living() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.alive
+}
+
+// hears is the number of agents that gossip has alive, this one included.
+func (v *view) hears() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.heard
 }
 
 func (v *view) members() []Member {
@@ -159,12 +199,16 @@ func (m *Mesh) Repair(records []Member) {
 	for _, r := range records {
 		if r.ID == m.cfg.ID {
 			m.contradict(r)
+			if r.Addr != "" && r.Addr != m.Addr() {
+				signal(m.moved)
+			}
 		}
 	}
 	if changed {
 		m.view.notify()
 		signal(m.remember)
 		signal(m.rejoin)
+		signal(m.resized)
 	}
 }
 

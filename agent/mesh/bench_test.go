@@ -1,0 +1,260 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// These benchmarks run real gossip on loopback sockets, 127.1.x.y, all agents in one process: what a mesh costs when
+// every agent shares the same two cores is the worst case by far.
+//
+//	go test ./agent/mesh -run xxx -bench Mesh -benchtime 1x -timeout 30m
+//
+// ready-ms: from the moment the last agent starts until every view has every agent. quarter-ms: until 99.9 % of views.
+// death-first-ms, death-all-ms: from a crash until the first, and until every agent has it. false: agents that were
+// believed dead and were not. idle-cpu-%: of one core, per agent, when nothing happens.
+
+func BenchmarkMesh5(b *testing.B)   { benchmarkMesh(b, 5, Profile{}, true) }
+func BenchmarkMesh50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, true) }
+func BenchmarkMesh200(b *testing.B) { benchmarkMesh(b, 200, Profile{}, true) }
+func BenchmarkMesh500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, true) }
+
+// The same without the list of record: what gossip does alone.
+func BenchmarkGossipOnly50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, false) }
+func BenchmarkGossipOnly500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, false) }
+
+// profileFromEnv lets an experiment try other speeds: MESH_PROFILE="probe timeout mult max gossip nodes retransmit
+// pushpull reconnect slowdown", durations in ms.
+func profileFromEnv(b *testing.B, p Profile) Profile {
+	text := os.Getenv("MESH_PROFILE")
+	if text == "" {
+		return p
+	}
+	var probe, timeout, gossip, pushPull, reconnect time.Duration
+	if _, err := fmt.Sscan(text, (*int64)(&probe), (*int64)(&timeout), &p.SuspicionMult, &p.SuspicionMaxMult, (*int64)(&gossip), &p.GossipNodes,
+		&p.RetransmitMult, (*int64)(&pushPull), (*int64)(&reconnect), &p.SlowDown); err != nil {
+		b.Fatal(err)
+	}
+	p.ProbeInterval, p.ProbeTimeout, p.GossipInterval = probe*time.Millisecond, timeout*time.Millisecond, gossip*time.Millisecond
+	p.PushPullInterval, p.ReconnectInterval, p.StreamTimeout = pushPull*time.Millisecond, reconnect*time.Millisecond, 5*time.Second
+	return p
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type benchMesh struct {
+	b      *testing.B
+	nodes  []*Mesh
+	cancel []context.CancelFunc
+	done   []chan struct{}
+	dead   atomic.Int64 // index of the agent that was killed, -1: none
+	false_ atomic.Int64
+}
+
+func benchmarkMesh(b *testing.B, n int, profile Profile, record bool) {
+	for range b.N {
+		runBenchMesh(b, n, profile, record)
+	}
+}
+
+func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // hundreds of agents in one heap: not what is measured
+	mesh := &benchMesh{b: b}
+	mesh.dead.Store(-1)
+	pace := 60 * time.Millisecond
+	if text := os.Getenv("MESH_PACE"); text != "" {
+		pace, _ = time.ParseDuration(text)
+	}
+	idle := 5 * time.Second
+	if text := os.Getenv("MESH_IDLE"); text != "" {
+		idle, _ = time.ParseDuration(text)
+	}
+	profile = profileFromEnv(b, profile)
+	stopRecord := make(chan struct{})
+	var recorder sync.WaitGroup
+	var mu sync.Mutex
+	if record {
+		recorder.Go(func() { mesh.keepRecord(&mu, stopRecord) })
+	}
+	cpu0, begin := cpuTime(), time.Now()
+	for i := range n {
+		cfg := Config{
+			ID: idOf(i), Bind: fmt.Sprintf("127.1.%d.%d:0", i/250, i%250+1), GossipKey: testKey, Profile: profile,
+			Self: Self{Name: fmt.Sprint("agent-", i), RPCAddr: fmt.Sprintf("127.1.%d.%d:55055", i/250, i%250+1), APIAddr: "127.1.1.1:55054",
+				Build: "0.1.0", FeatureLevel: 1, Zone: "a", Eligible: true, PluginsHash: "0123456789abcdef"},
+		}
+		if i > 0 {
+			cfg.Join = []string{mesh.nodes[0].Addr(), mesh.nodes[(i-1)/2].Addr(), mesh.nodes[i-1].Addr()}
+		}
+		m, err := New(cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); m.Run(ctx) }()
+		mu.Lock()
+		mesh.nodes, mesh.cancel, mesh.done = append(mesh.nodes, m), append(mesh.cancel, cancel), append(mesh.done, done)
+		mu.Unlock()
+		if i < n-1 {
+			time.Sleep(pace)
+		}
+	}
+	last := time.Now()
+	most, all := mesh.await(2*time.Minute, n)
+	b.ReportMetric(float64(last.Sub(begin).Milliseconds()), "ramp-ms")
+	b.ReportMetric(float64(most.Sub(last).Milliseconds()), "most-ms")
+	b.ReportMetric(float64(all.Sub(last).Milliseconds()), "ready-ms")
+	b.ReportMetric((cpuTime() - cpu0).Seconds(), "join-cpu-s")
+	mesh.watchFalse()
+
+	time.Sleep(3 * time.Second) // let the queues run dry
+	cpu1, t1 := cpuTime(), time.Now()
+	time.Sleep(idle)
+	b.ReportMetric((cpuTime()-cpu1).Seconds()/time.Since(t1).Seconds()/float64(n)*1000, "idle-ms/s/agent")
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	b.ReportMetric(float64(mem.HeapInuse)/float64(n)/1024, "heap-KiB/agent")
+
+	victim := n / 2
+	mesh.dead.Store(int64(victim))
+	crash := time.Now()
+	mesh.nodes[victim].transport.Shutdown()
+	first, everybody := mesh.awaitDeath(time.Minute, victim)
+	b.ReportMetric(float64(first.Sub(crash).Milliseconds()), "death-first-ms")
+	b.ReportMetric(float64(everybody.Sub(crash).Milliseconds()), "death-all-ms")
+	time.Sleep(time.Second)
+	mesh.countFalse()
+	b.ReportMetric(float64(mesh.false_.Load()), "false")
+
+	close(stopRecord)
+	recorder.Wait()
+	for _, cancel := range mesh.cancel {
+		cancel()
+	}
+	defer time.Sleep(Linger / 3) // memberlist's last probes
+	for _, done := range mesh.done {
+		<-done
+	}
+}
+
+// keepRecord plays the leader: an agent that has joined has a session with it and is recorded, and when the session
+// breaks (of a crashed process at once) its death is. The table goes to everybody when it changed, at most every 50 ms.
+func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
+	known := map[string]Member{}
+	buried := false
+	for {
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-stop:
+			return
+		}
+		mu.Lock()
+		nodes := m.nodes
+		mu.Unlock()
+		changed := false
+		for _, n := range nodes {
+			id := n.cfg.ID
+			if _, ok := known[id]; !ok && (len(nodes) == 1 || n.others() > 0) {
+				known[id] = Member{ID: id, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: StatusAlive}
+				changed = true
+			}
+		}
+		if i := m.dead.Load(); i >= 0 && !buried {
+			r := known[idOf(int(i))]
+			r.Status = StatusFailed
+			known[r.ID], buried, changed = r, true, true
+		}
+		if !changed {
+			continue
+		}
+		list := make([]Member, 0, len(known))
+		for _, r := range known {
+			list = append(list, r)
+		}
+		for _, n := range nodes {
+			n.Repair(list)
+		}
+	}
+}
+
+func countStatus(m *Mesh, status Status) (n int) {
+	m.view.mu.Lock()
+	defer m.view.mu.Unlock()
+	for _, member := range m.view.merged {
+		if member.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// await waits until every view has n agents alive, and gives when 99.9 % of the pairs were there too.
+func (m *benchMesh) await(limit time.Duration, n int) (most, all time.Time) {
+	end := time.Now().Add(limit)
+	for time.Now().Before(end) {
+		pairs := 0
+		for _, node := range m.nodes {
+			pairs += countStatus(node, StatusAlive)
+		}
+		if most.IsZero() && float64(pairs) >= 0.999*float64(n*n) {
+			most = time.Now()
+		}
+		if pairs == n*n {
+			return most, time.Now()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	m.b.Errorf("views not complete in %v", limit)
+	return time.Now(), time.Now()
+}
+
+func (m *benchMesh) awaitDeath(limit time.Duration, victim int) (first, all time.Time) {
+	end := time.Now().Add(limit)
+	id := m.nodes[victim].cfg.ID
+	for time.Now().Before(end) {
+		know := 0
+		for i, node := range m.nodes {
+			if member, ok := node.Member(id); i != victim && (!ok || !member.Alive()) {
+				know++
+			}
+		}
+		if know > 0 && first.IsZero() {
+			first = time.Now()
+		}
+		if know == len(m.nodes)-1 {
+			return first, time.Now()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	m.b.Errorf("a death not known to all in %v", limit)
+	return time.Now(), time.Now()
+}
+
+// watchFalse and countFalse count views in which a living agent is not alive: what there is at the moment it is called.
+func (m *benchMesh) watchFalse() { m.countFalse() }
+
+func (m *benchMesh) countFalse() {
+	for i, node := range m.nodes {
+		if int64(i) == m.dead.Load() {
+			continue
+		}
+		for _, member := range node.Members() {
+			if !member.Alive() && (m.dead.Load() < 0 || member.ID != idOf(int(m.dead.Load()))) {
+				m.false_.Add(1)
+			}
+		}
+	}
+}

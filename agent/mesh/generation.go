@@ -1,0 +1,199 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"github.com/hashicorp/serf/serf"
+)
+
+// generation is one instance of serf. memberlist takes its intervals once and for all, so an agent whose mesh outgrew
+// them ends one generation and begins the next: on the same port, under the same name, with its view kept. To the
+// others that is an agent that answers late for a moment.
+type generation struct {
+	serf    *serf.Serf
+	profile Profile
+	events  chan serf.Event
+	born    time.Time
+	done    chan struct{} // closed when it is shut down
+}
+
+// begin starts a generation.
+func (m *Mesh) begin(profile Profile) (*generation, error) {
+	g := &generation{profile: profile, events: make(chan serf.Event, 1024), born: time.Now(), done: make(chan struct{})}
+	m.mu.Lock()
+	conf := m.serfConfig(profile, newLease(m.transport), g.events)
+	m.mu.Unlock()
+	s, err := serf.Create(conf)
+	if err != nil {
+		return nil, fmt.Errorf("mesh: %w", err)
+	}
+	g.serf = s
+	m.mu.Lock()
+	m.gen = g
+	m.mu.Unlock()
+	return g, nil
+}
+
+// finish shuts a generation down. serf may be waiting to hand over an event while it holds its locks, so events are
+// taken until it is down.
+func (m *Mesh) finish(g *generation) error {
+	var err error
+	go func() {
+		defer close(g.done)
+		m.mu.Lock()
+		leaving := m.leaving
+		m.mu.Unlock()
+		if leaving != nil {
+			<-leaving // serf panics when it is shut down in the middle of a goodbye
+		}
+		err = g.serf.Shutdown()
+	}()
+	m.pump(g.done, nil, g.events)
+	if err != nil {
+		return fmt.Errorf("mesh: %w", err)
+	}
+	return nil
+}
+
+// now is the generation of the moment.
+func (m *Mesh) now() *generation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gen
+}
+
+const (
+	young       = 10 * time.Second // an agent that just came changes its pace at once
+	retuneAfter = 20 * time.Second // others spread it over so much time
+	settled     = 5 * time.Second  // after a change of generation, whom serf does not know by then it does not know
+)
+
+// misfit says whether the mesh has outgrown a generation's profile.
+func (m *Mesh) misfit(g *generation) bool {
+	m.mu.Lock()
+	leaving := m.leaving != nil
+	m.mu.Unlock()
+	return !leaving && m.cfg.Profile == (Profile{}) && ProfileFor(m.view.living(), g.profile) != g.profile
+}
+
+// changeOver lets Run end a generation, and waits until it has.
+func (m *Mesh) changeOver(ctx context.Context, g *generation) {
+	select {
+	case m.retune <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+	}
+}
+
+// reenter brings a new generation into the mesh by way of those the last one knew, and then drops from the view what
+// the new one does not know: the list of record has those, or the join loop finds them.
+func (m *Mesh) reenter(ctx context.Context, g *generation) {
+	for try := 0; try < 5 && ctx.Err() == nil && m.now() == g; try++ {
+		if joined, _ := m.try(ctx, m.gossiping(), 1); joined > 0 {
+			break
+		}
+		select {
+		case <-time.After(jitter(time.Second)):
+		case <-ctx.Done():
+		}
+	}
+	select {
+	case <-time.After(settled):
+	case <-ctx.Done():
+		return
+	}
+	if m.now() != g {
+		return
+	}
+	known := map[string]bool{}
+	for _, sm := range g.serf.Members() {
+		known[sm.Name] = true
+	}
+	m.view.keep(known)
+}
+
+// gossiping are the addresses of those gossip has alive, in random order.
+func (m *Mesh) gossiping() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, member := range m.Members() {
+		if addr, err := netip.ParseAddrPort(member.Addr); err == nil && member.ID != m.cfg.ID && member.Gossip == StatusAlive {
+			out = append(out, addr)
+		}
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// lease is a generation's hold on the transport: shutting it down ends the generation's dials and conns, and leaves the
+// port open for the next.
+type lease struct {
+	memberlist.NodeAwareTransport
+	life context.Context
+	end  context.CancelFunc
+}
+
+func newLease(t memberlist.NodeAwareTransport) *lease {
+	l := &lease{NodeAwareTransport: t}
+	l.life, l.end = context.WithCancel(context.Background())
+	return l
+}
+
+var errLeaseOver = errors.New("gossip is shut down")
+
+func (l *lease) WriteTo(b []byte, addr string) (time.Time, error) {
+	return l.WriteToAddress(b, memberlist.Address{Addr: addr})
+}
+
+func (l *lease) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
+	if l.life.Err() != nil {
+		return time.Time{}, errLeaseOver
+	}
+	return l.NodeAwareTransport.WriteToAddress(b, addr)
+}
+
+func (l *lease) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return l.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+func (l *lease) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	if l.life.Err() != nil {
+		return nil, errLeaseOver
+	}
+	conn, err := l.NodeAwareTransport.DialAddressTimeout(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return tie(l.life, conn), nil
+}
+
+// Shutdown ends the lease. A dial under way ends by itself, at the latest with the transport.
+func (l *lease) Shutdown() error {
+	l.end()
+	return nil
+}
+
+// tie gives a conn that closes when ctx ends.
+func tie(ctx context.Context, conn net.Conn) net.Conn {
+	return &tiedConn{Conn: conn, untie: context.AfterFunc(ctx, func() { conn.Close() })}
+}
+
+type tiedConn struct {
+	net.Conn
+	untie func() bool
+}
+
+func (c *tiedConn) Close() error {
+	c.untie()
+	return c.Conn.Close()
+}
