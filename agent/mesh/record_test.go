@@ -1,0 +1,144 @@
+package mesh
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/rpc/wire/fabric"
+)
+
+// recorded is what the agents table has of a node.
+func recorded(n *node, status Status) Member {
+	return Member{ID: n.cfg.ID, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: status}
+}
+
+func TestRecordCompletesTheView(t *testing.T) {
+	inLab(t, 1, func(l *lab) {
+		one := l.start(0, ipOf(0), nil)
+		absent := Member{ID: idOf(7), Self: Self{Name: "seven", RPCAddr: "10.0.0.7:55055"}, Addr: "10.0.0.7:55056", Epoch: 5, Status: StatusAlive}
+		changed, stop := one.Subscribe()
+		defer stop()
+		one.Repair([]Member{recorded(one, StatusAlive), absent})
+		got, ok := one.Member(idOf(7))
+		if !ok || got.Status != StatusAlive || got.Record != StatusAlive || got.Gossip != StatusNone || got.RPCAddr != "10.0.0.7:55055" {
+			t.Errorf("%+v", got)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("nobody was told")
+		}
+		one.Repair([]Member{recorded(one, StatusAlive), absent})
+		select {
+		case <-changed:
+			t.Error("told of no change")
+		default:
+		}
+		one.Repair(nil)
+		if _, ok := one.Member(idOf(7)); ok {
+			t.Error("an agent that neither source knows is in the view")
+		}
+	})
+}
+
+// Agents that gossip cannot find are joined because the record has them.
+func TestRecordLeadsGossip(t *testing.T) {
+	inLab(t, 2, func(l *lab) {
+		one := l.start(0, ipOf(0), func(c *Config) { c.Join = nil })
+		two := l.start(5, ipOf(5), func(c *Config) { c.Join = nil })
+		time.Sleep(time.Minute)
+		one.Repair([]Member{recorded(one, StatusAlive), recorded(two, StatusAlive)})
+		l.within(time.Minute, "gossip too", func() bool { m, _ := two.Member(idOf(0)); return m.Gossip == StatusAlive })
+	})
+}
+
+func TestRecordedDeathIsKnownAtOnce(t *testing.T) {
+	inLab(t, 3, func(l *lab) {
+		nodes := l.startMany(3)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
+		victim := nodes[2]
+		victim.host.PowerOff()
+		begin := time.Now()
+		for _, n := range nodes[:2] {
+			n.Repair([]Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(victim, StatusFailed)})
+		}
+		if !sees(nodes[:2], victim.cfg.ID, StatusFailed)() || time.Since(begin) != 0 {
+			t.Error("a recorded death waits for gossip")
+		}
+		if m, _ := nodes[0].Member(victim.cfg.ID); m.Gossip != StatusAlive {
+			t.Error("gossip cannot know yet")
+		}
+	})
+}
+
+// An agent that is recorded as dead and lives says so, with a higher epoch, and everybody believes it; the record that
+// stays wrong does no harm.
+func TestWrongRecordIsContradicted(t *testing.T) {
+	for _, status := range []Status{StatusFailed, StatusLeft} {
+		inLab(t, 4, func(l *lab) {
+			nodes := l.startMany(3)
+			l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
+			before := nodes[2].Epoch()
+			wrong := []Member{recorded(nodes[0], StatusAlive), recorded(nodes[1], StatusAlive), recorded(nodes[2], status)}
+			for _, n := range nodes[:2] {
+				n.Repair(wrong)
+			}
+			if !sees(nodes[:2], idOf(2), status)() {
+				t.Fatal("the record is not believed")
+			}
+			nodes[2].Repair(wrong)
+			if me, _ := nodes[2].Member(idOf(2)); me.Status != StatusAlive {
+				t.Error("an agent believes in its own death")
+			}
+			l.within(time.Minute, "alive again", all(nodes, StatusAlive, 3))
+			if nodes[2].Epoch() <= before {
+				t.Error("without a higher epoch")
+			}
+			epoch := nodes[2].Epoch()
+			nodes[2].Repair(wrong) // late
+			time.Sleep(time.Second)
+			if nodes[2].Epoch() != epoch {
+				t.Error("contradicts what is contradicted already")
+			}
+		})
+	}
+}
+
+// An agent whose clock went back still has the last word on itself.
+func TestRecordFromTheFuture(t *testing.T) {
+	inLab(t, 5, func(l *lab) {
+		nodes := l.startMany(2)
+		l.within(time.Minute, "both", all(nodes, StatusAlive, 2))
+		old := recorded(nodes[1], StatusAlive)
+		old.Epoch += 1 << 40
+		old.Zone = "where it was in its last life"
+		for _, n := range nodes {
+			n.Repair([]Member{recorded(nodes[0], StatusAlive), old})
+		}
+		l.within(time.Minute, "its own word", func() bool {
+			m, _ := nodes[0].Member(idOf(1))
+			return m.Epoch > old.Epoch && m.Zone == "" && m.Status == StatusAlive
+		})
+	})
+}
+
+// Views are complete as soon as the record is, over a network that loses a third of all gossip.
+func TestViewsDoNotWaitForGossip(t *testing.T) {
+	inLab(t, 6, func(l *lab) {
+		l.f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.3})
+		nodes := l.startMany(30)
+		time.Sleep(time.Second)
+		var list []Member
+		for _, n := range nodes {
+			list = append(list, recorded(n, StatusAlive))
+		}
+		for _, n := range nodes {
+			n.Repair(list)
+		}
+		for _, n := range nodes {
+			if n.view.size() != 30 {
+				t.Errorf("%s has %d", n.cfg.ID, n.view.size())
+			}
+		}
+	})
+}
