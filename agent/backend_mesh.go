@@ -214,12 +214,13 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 		return fs
 	}
 	data := buf.Bytes()
-	if _, _, err := state.Check(bytes.NewReader(data)); err != nil {
+	index, _, err := state.Check(bytes.NewReader(data))
+	if err != nil {
 		var fs model.Faults
 		fs.Add("snapshot", err.Error())
 		return fs
 	}
-	return mapError(m.Restore(ctx, int64(len(data)), bytes.NewReader(data)))
+	return mapError(m.Restore(ctx, index, int64(len(data)), bytes.NewReader(data)))
 }
 
 // TaskLog copies a task's log from whichever agent has it.

@@ -98,7 +98,8 @@ func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser
 }
 
 // Restore replaces the whole replicated state by that of a snapshot, of which
-// only Size and Version of meta matter beside the bytes. Leader only; for disaster
+// only Size, Version and Index of meta matter beside the bytes: the log goes on
+// behind Index if that is further than it is. Leader only; for disaster
 // recovery into a group that serves nobody. Entries under way fail with
 // ErrUnknownOutcome.
 func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {

@@ -134,9 +134,11 @@ func (r *Replica) Save(w io.Writer) (uint64, error) {
 	return v.Index(), v.Write(w)
 }
 
-// Restore replaces the whole state with a snapshot's.
-func (r *Replica) Restore(ctx context.Context, size int64, in io.Reader) error {
-	if err := r.Group.Restore(ctx, &raft.SnapshotMeta{Version: 1, Size: size}, in); err != nil {
+// Restore replaces the whole state with a snapshot's, which was taken at index:
+// the log goes on behind it. A younger mesh would count on from its own, lower
+// number otherwise, and hand out fences that the state has seen before.
+func (r *Replica) Restore(ctx context.Context, index uint64, size int64, in io.Reader) error {
+	if err := r.Group.Restore(ctx, &raft.SnapshotMeta{Version: 1, Index: index, Size: size}, in); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
 	}
 	return nil

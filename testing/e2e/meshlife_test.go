@@ -53,6 +53,17 @@ func TestRestore(t *testing.T) {
 		t.Errorf("the token is not known:\n%s", out)
 	}
 	m.must("cluster", "restart", "c")
+	if again, _, err := m.api().Operations(m.context(), "c", nil, client.Page{}, client.Read{}); err != nil || len(again) != 2 {
+		t.Errorf("operations of the cluster: %v %v", again, err)
+	} else {
+		// Fences count on from where the state was, not from where the new mesh is.
+		old, young := m.tasks(op.ID), m.tasks(again[0].ID)
+		for _, task := range young {
+			if task.Fence <= old[len(old)-1].Fence {
+				t.Errorf("%s has fence %d, and one of %d was given before", name(&task), task.Fence, old[len(old)-1].Fence)
+			}
+		}
+	}
 	m.remove("c")
 	// What was begun after the snapshot is nobody's any more, as the manual says.
 	if err := os.RemoveAll(m.nodes()); err != nil {
