@@ -62,7 +62,7 @@ type Config struct {
 	Timing  raftgroup.Timing
 	TTL     time.Duration // of sessions
 	Drain   time.Duration // of leaving workers
-	Machine string        // names the machine; empty: found out
+	Machine string        // names where local nodes live; empty: found out
 }
 
 // Agent is one running agent.
@@ -130,9 +130,7 @@ func New(cfg Config) (_ *Agent, err error) {
 		a.cfg.Name, _ = os.Hostname()
 	}
 	a.log = a.log.With("agent", a.cfg.Name)
-	if a.machine = cfg.Machine; a.machine == "" {
-		a.machine = machineName()
-	}
+	a.machine = cfg.Machine
 	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.plugins, a.work, a.serve} {
 		if err := step(); err != nil {
 			return a, err
@@ -141,14 +139,15 @@ func New(cfg Config) (_ *Agent, err error) {
 	return a, nil
 }
 
-// machineName names this machine, the same for every agent on it.
-func machineName() string {
+// placeName names a folder on this machine, the same for every agent that uses
+// it: where local nodes live, and their tasks go.
+func placeName(folder string) string {
 	b, err := os.ReadFile("/etc/machine-id")
 	if err != nil || len(strings.TrimSpace(string(b))) == 0 {
 		h, _ := os.Hostname()
 		b = []byte(h)
 	}
-	sum := sha256.Sum256(append([]byte("coopr machine "), b...))
+	sum := sha256.Sum256(fmt.Appendf(nil, "coopr place\x00%s\x00%s", b, folder))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -265,6 +264,9 @@ func (a *Agent) plugins() (err error) {
 	}
 	if root, err = filepath.Abs(root); err != nil {
 		return err
+	}
+	if a.machine == "" {
+		a.machine = placeName(root)
 	}
 	dirs := []string{a.cfg.PluginDir}
 	self, _ := os.Executable()

@@ -9,8 +9,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// onMachine notes, in the results of a node that lives on the agent's own
-// machine, which machine that is, so that its later tasks go there.
+// onMachine notes, in the results of a node that lives in a folder of the
+// agent's machine, which folder of which machine that is, so that its later
+// tasks go to agents that have it.
 type onMachine struct {
 	host.Executor
 	machine string

@@ -204,7 +204,23 @@ func countStatus(m *Mesh, status Status) (n int) {
 // await waits until every view has n agents alive, and gives when 99.9 % of the pairs were there too.
 func (m *benchMesh) await(limit time.Duration, n int) (most, all time.Time) {
 	end := time.Now().Add(limit)
+	told, cpu := time.Now(), cpuTime()
 	for time.Now().Before(end) {
+		if os.Getenv("MESH_TRACE") != "" && time.Since(told) > 2*time.Second {
+			calmOnes, byGossip, failed, score := 0, 0, 0, 0
+			for _, node := range m.nodes {
+				h := node.Health()
+				calmOnes += count(h.Profile == calm)
+				score += h.Score
+				for _, member := range node.Members() {
+					byGossip += count(member.Gossip == StatusAlive)
+					failed += count(member.Gossip == StatusFailed)
+				}
+			}
+			fmt.Printf("  calm %d, pairs by gossip %d, failed %d, health %.1f, cpu %.2f, goroutines %d\n", calmOnes, byGossip, failed,
+				float64(score)/float64(len(m.nodes)), (cpuTime()-cpu).Seconds()/time.Since(told).Seconds(), runtime.NumGoroutine())
+			told, cpu = time.Now(), cpuTime()
+		}
 		pairs := 0
 		for _, node := range m.nodes {
 			pairs += countStatus(node, StatusAlive)
