@@ -35,6 +35,9 @@ const (
 //   - When a deletion at the end of the log comes back, Raft's idea of its last
 //     entry cannot be mended from here: the store calls itself sick, and a
 //     restart of the member reads the log afresh.
+//   - When an append fails that was to replace a deleted end, it is the same:
+//     the library notes the deletion only together with the append. Left alone,
+//     it may come to lead and go on behind a hole in its log.
 //   - Late votes are harmless: the vote was not given, and what has landed can
 //     only make the member refuse others or repeat the same vote.
 //
@@ -57,6 +60,7 @@ type Guard struct {
 	failures int       // length of the present row
 	sick     error
 	onSick   []func(error)
+	cut      bool // the log's end was deleted and nothing appended since
 	closed   bool // no more writes
 	closing  bool // the store is being closed, or is
 
@@ -371,9 +375,18 @@ func (g *Guard) StoreLogs(logs []*raft.Log) error {
 		return nil
 	}
 	first, last := logs[0].Index, logs[len(logs)-1].Index
-	return g.write("append to the log",
+	err := g.write("append to the log",
 		func() error { return g.keeper.cause(g.log.StoreLogs(logs)) },
 		func() error { return g.log.DeleteRange(first, last) })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case err == nil:
+		g.cut = false
+	case g.cut:
+		g.sickLocked(fmt.Errorf("the log's end was deleted for entries that could not be stored: %w", err))
+	}
+	return err
 }
 
 // DeleteRange removes the entries from first to last, both included: old ones
@@ -387,9 +400,13 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 		return fmt.Errorf("delete from the log: %w", err)
 	}
 	if first > oldest {
-		return g.write("delete from the log's end",
+		err := g.write("delete from the log's end",
 			func() error { return g.log.DeleteRange(first, last) },
-			func() error { return errors.New("Raft takes its last entries for still there") })
+			func() error { return errors.New("the member takes its last entries for still there") })
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.cut = g.cut || err == nil
+		return err
 	}
 	step := last - first + 1
 	if !g.IsMonotonic() {

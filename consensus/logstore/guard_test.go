@@ -128,6 +128,40 @@ func TestLateDeletionAtTheEndIsSick(t *testing.T) {
 	})
 }
 
+// TestFailedReplacementIsSick: the library forgets a deletion at the end when
+// the append after it fails, and takes entries for stored that are gone.
+func TestFailedReplacementIsSick(t *testing.T) {
+	s, disk, _ := parts(t, logstore.Options{})
+	defer func() { _ = s.Close() }()
+	if err := errors.Join(s.Log.StoreLogs(entries(1, 9, 1)), s.Log.DeleteRange(5, 9)); err != nil {
+		t.Fatal(err)
+	}
+	disk.Fail(faulty.ErrIO)
+	if err := s.Log.StoreLogs(entries(5, 6, 2)); !errors.Is(err, faulty.ErrIO) {
+		t.Fatal(err)
+	}
+	disk.Heal()
+	if err := s.Log.StoreLogs(entries(5, 6, 2)); !errors.Is(err, logstore.ErrSick) {
+		t.Fatalf("the store takes more: %v", err)
+	}
+}
+
+func TestReplacementIsFine(t *testing.T) {
+	s, disk, _ := parts(t, logstore.Options{})
+	defer func() { _ = s.Close() }()
+	if err := errors.Join(s.Log.StoreLogs(entries(1, 9, 1)), s.Log.DeleteRange(5, 9), s.Log.StoreLogs(entries(5, 6, 2))); err != nil {
+		t.Fatal(err)
+	}
+	disk.Fail(faulty.ErrIO)
+	if err := s.Log.StoreLogs(entries(7, 7, 2)); !errors.Is(err, faulty.ErrIO) {
+		t.Fatal(err)
+	}
+	disk.Heal()
+	if err := s.Log.StoreLogs(entries(7, 7, 2)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestLateCompactionIsFine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, disk, mem := parts(t, logstore.Options{})

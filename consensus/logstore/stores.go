@@ -117,7 +117,7 @@ func Open(dir string, kind Kind, options Options) (*Stores, error) {
 	o := options.withDefaults()
 	if kind == Memory {
 		mem := raft.NewInmemStore()
-		return FromParts(mem, mem, raft.NewInmemSnapshotStore(), options)
+		return FromParts(mem, mem, NewMemorySnapshots(options.withDefaults().RetainSnapshots), options)
 	}
 	if dir == "" {
 		return nil, fmt.Errorf("log store %s needs a directory", kind)

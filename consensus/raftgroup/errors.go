@@ -24,6 +24,10 @@ var (
 	// leadership never ended (raft issue 696). Passed to Config.OnSick; only a
 	// restart of the member helps.
 	ErrTransferStuck = errors.New("a transfer of leadership never ended")
+	// ErrUnusable: New cannot work with what the stores hold, or cannot write
+	// them. If the disk is well, the member's data is broken: let the others
+	// replace it, and let the agent join anew with an empty directory.
+	ErrUnusable = errors.New("the Raft member's store cannot be used")
 	// ErrNoPeer: there is no voter to hand the leadership to.
 	ErrNoPeer = errors.New("no other voter can take the leadership")
 	// ErrChanged: the group's configuration is not the one that the change was made for.

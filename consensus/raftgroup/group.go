@@ -96,6 +96,9 @@ func New(cfg Config) (*Group, error) {
 			return nil, err
 		}
 	}
+	if err := dropCovered(cfg.Stores); err != nil {
+		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
+	}
 	r, err := start(conf, g.state.fsm(), cfg.Stores, snapshots, g.trans.forRaft())
 	if err != nil {
 		return nil, fmt.Errorf("start Raft member %s: %w", cfg.ID, err)
@@ -138,11 +141,46 @@ func (g *Group) raftConfig() *raft.Config {
 	return c
 }
 
-// start turns the library's panic on a store that cannot be written into an error.
+// dropCovered removes a log that ends before the newest snapshot begins. It is
+// left by a crash, or a failed write, between the two steps in which a snapshot
+// from the leader is installed. A store that allows no gaps would refuse every
+// entry that follows the snapshot, for ever.
+func dropCovered(s *logstore.Stores) error {
+	m, ok := s.Log.(raft.MonotonicLogStore)
+	if !ok || !m.IsMonotonic() {
+		return nil
+	}
+	first, err := s.Log.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	last, err := s.Log.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	list, err := s.Snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	if last == 0 || len(list) == 0 || list[0].Index <= last {
+		return nil
+	}
+	// Opening checks the snapshot's sum: if it is damaged the log is still needed.
+	_, rc, err := s.Snapshots.Open(list[0].ID)
+	if err != nil {
+		return nil // NewRaft will find an older one, or say so
+	}
+	if err := rc.Close(); err != nil {
+		return fmt.Errorf("read snapshot %s: %w", list[0].ID, err)
+	}
+	return s.Log.DeleteRange(first, last)
+}
+
+// start turns the library's panic on a store that cannot be used into an error.
 func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("its store cannot be used: %v", p)
+			err = fmt.Errorf("%w: %v", ErrUnusable, p)
 		}
 	}()
 	return raft.NewRaft(conf, fsm, s.Log, s.Stable, snapshots, t)
@@ -208,6 +246,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 			if err := stopped.Error(); err != nil {
 				g.log.Error("stop the Raft member", "error", err)
 			}
+			g.trans.stopAsking()
 			g.abandonPending()
 			close(g.done)
 		}()

@@ -33,10 +33,18 @@ func (g *Group) Progress(id string) Progress {
 // sender. Heartbeats always come this way, also when entries are pipelined.
 type watchedTransport struct {
 	raft.Transport
-	mu    sync.Mutex
-	heard map[raft.ServerID]heard
-	round uint64        // number of the last question whether we lead, see verify
-	news  chan struct{} // closed at the next answer while someone waits, else nil
+	mu     sync.Mutex
+	heard  map[raft.ServerID]heard
+	round  uint64        // number of the last question whether we lead, see verify
+	news   chan struct{} // closed at the next answer while someone waits, else nil
+	asked  map[raft.ServerID]*asking
+	askers sync.WaitGroup
+	over   bool // no more asking
+}
+
+// asking is a heartbeat of our own under way to a member.
+type asking struct {
+	again *raft.AppendEntriesRequest // of a round that has begun meanwhile
 }
 
 type heard struct {
@@ -51,7 +59,7 @@ type preVoting struct {
 }
 
 func watchTransport(t raft.Transport) *watchedTransport {
-	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard)}
+	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking)}
 }
 
 // forRaft is what the library gets.
@@ -105,6 +113,61 @@ func (w *watchedTransport) openRound() uint64 {
 	defer w.mu.Unlock()
 	w.round++
 	return w.round
+}
+
+// ask sends a heartbeat of term to each of the members at once, so that a round
+// need not wait for the library's next. It is the same message, and is sent only
+// by a member that leads in term, or has just ceased to. A member that has not
+// answered the last one yet is asked again when it has.
+//
+// The library's VerifyLeader would do as much, but what it is asked while its
+// main loop is busy can block its heartbeats, and for good when it is shut down.
+func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
+	local := w.EncodePeer(raft.ServerID(self), w.LocalAddr())
+	req := &raft.AppendEntriesRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: local},
+		Term:      term,
+		Leader:    local,
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return
+	}
+	for _, s := range servers {
+		id := raft.ServerID(s.ID)
+		if s.ID == self {
+			continue
+		}
+		if a, ok := w.asked[id]; ok {
+			a.again = req
+			continue
+		}
+		a := &asking{}
+		w.asked[id] = a
+		w.askers.Go(func() {
+			for req := req; ; {
+				// Whatever comes of it is noted by AppendEntries.
+				_ = w.AppendEntries(id, raft.ServerAddress(s.Addr), req, &raft.AppendEntriesResponse{})
+				w.mu.Lock()
+				if a.again == nil || w.over {
+					delete(w.asked, id)
+					w.mu.Unlock()
+					return
+				}
+				req, a.again = a.again, nil
+				w.mu.Unlock()
+			}
+		})
+	}
+}
+
+// stopAsking ends the heartbeats of our own, and waits for them.
+func (w *watchedTransport) stopAsking() {
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	w.askers.Wait()
 }
 
 // confirmed says whether a majority of the voters, self included, has answered

@@ -88,11 +88,13 @@ func (g *Group) verify() (uint64, error) {
 	}
 	index := g.raft.CommitIndex()
 	round := g.trans.openRound()
-	g.nudge()
-	for {
+	for first := true; ; first = false {
 		moved := g.LeaderChanged()
 		if !g.IsLeader() || g.raft.CurrentTerm() != term {
 			return 0, g.notLeader()
+		}
+		if first {
+			g.trans.ask(g.cfg.ID, term, g.Servers())
 		}
 		ok, news := g.trans.confirmed(round, term, g.cfg.ID, g.Servers())
 		if ok {
@@ -106,10 +108,6 @@ func (g *Group) verify() (uint64, error) {
 		}
 	}
 }
-
-// nudge makes the library send heartbeats at once. That is all VerifyLeader is
-// called for: what it answers says less than what the transport hears.
-func (g *Group) nudge() { go g.raft.VerifyLeader() }
 
 // established returns when this member, as the leader of term, has applied an
 // entry of that term. Before, its commit index may lag behind what its
@@ -156,7 +154,10 @@ func (g *Group) HasLease() bool {
 func (g *Group) Confirm(ctx context.Context, ids ...string) error {
 	term := g.raft.CurrentTerm()
 	round := g.trans.openRound()
-	g.nudge()
+	if !g.IsLeader() {
+		return fmt.Errorf("confirm members: %w", g.notLeader())
+	}
+	g.trans.ask(g.cfg.ID, term, g.Servers())
 	for _, id := range ids {
 		only := []Server{{ID: id, Voter: true}}
 		for {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,46 @@ func TestRestartFromFiles(t *testing.T) {
 		apply(1)
 		if got := dedup(c.Agree()); len(got) != n {
 			t.Fatalf("%d entries of %d", len(got), n)
+		}
+	})
+}
+
+// TestCrashBetweenSnapshotAndLog leaves a log that ends before the snapshot, as
+// a crash does while a snapshot from the leader is installed.
+func TestCrashBetweenSnapshotAndLog(t *testing.T) {
+	onFiles(t, func(t *testing.T, kind logstore.Kind, dir string, o grouptest.Options) {
+		c := grouptest.Start(t, 3, o)
+		defer c.Stop()
+		c.Apply("early")
+		c.Agree()
+		m := c.Member(others(c, c.Leader().ID)[0])
+		m.Crash()
+		for i := range 80 {
+			c.Apply(fmt.Sprint(i))
+		}
+		meta, state, err := c.Leader().Group().Snapshot(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, trans := raft.NewInmemTransport("")
+		s, err := logstore.Open(filepath.Join(dir, m.ID), kind, logstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink, err := s.Snapshots.Create(meta.Version, meta.Index, meta.Term, meta.Configuration, meta.ConfigurationIndex, trans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(sink, state); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(sink.Close(), state.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		m.Start()
+		c.Apply("late")
+		if got := dedup(c.Agree()); len(got) != 82 {
+			t.Fatalf("%d entries", len(got))
 		}
 	})
 }

@@ -58,7 +58,7 @@ type Member struct {
 
 	c     *Cluster
 	log   *raft.InmemStore
-	snaps *raft.InmemSnapshotStore
+	snaps *logstore.MemorySnapshots
 
 	// Below: nil when down. Owned by Cluster.mu.
 	group  *raftgroup.Group
@@ -102,7 +102,7 @@ func (c *Cluster) Add(id string) *Member {
 // Make makes a member with empty stores and leaves it down.
 func (c *Cluster) Make(id string) *Member {
 	m := &Member{ID: id, Addr: "addr-" + id, Disk: &faulty.Disk{}, c: c,
-		log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore()}
+		log: raft.NewInmemStore(), snaps: logstore.NewMemorySnapshots(2)}
 	c.mu.Lock()
 	c.members[id] = m
 	c.order = append(c.order, id)
@@ -131,26 +131,33 @@ func (c *Cluster) Member(id string) *Member {
 // Start starts a member that is down, on what it had stored.
 func (m *Member) Start() {
 	m.c.t.Helper()
-	m.c.mu.Lock()
-	old := m.old
-	m.c.mu.Unlock()
-	if old != nil {
-		m.c.Until("the last write of "+m.ID+"'s last life to come back", func() bool {
-			select {
-			case <-old.Closed():
-				return true
-			default:
-				return false
-			}
-		})
-	}
+	m.c.Until("the last write of "+m.ID+"'s last life to come back", m.ended)
 	if err := m.TryStart(); err != nil {
 		m.c.t.Fatalf("start %s: %v", m.ID, err)
 	}
 }
 
+// ended says whether nothing is left of the member's last life.
+func (m *Member) ended() bool {
+	m.c.mu.Lock()
+	old := m.old
+	m.c.mu.Unlock()
+	if old == nil {
+		return true
+	}
+	select {
+	case <-old.Closed():
+		return true
+	default:
+		return false
+	}
+}
+
 // TryStart is Start for a member that may be unable to.
 func (m *Member) TryStart() error {
+	if !m.ended() {
+		return fmt.Errorf("start %s: %w", m.ID, logstore.ErrInUse) // as files would be
+	}
 	stores, err := m.openStores()
 	if err != nil {
 		return err
