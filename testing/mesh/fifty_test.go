@@ -15,7 +15,7 @@ import (
 // agent answers, and takes work; who dies is replaced without anybody's help.
 func TestFiftyAgents(t *testing.T) {
 	agents := 50
-	if testing.Short() {
+	if testing.Short() || raced {
 		agents = 15
 	}
 	synctest.Test(t, func(t *testing.T) {

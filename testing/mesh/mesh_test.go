@@ -4,9 +4,15 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"go.uber.org/goleak"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/testing/mesh"
 )
+
+// Everything that an agent starts ends with it: synctest does not let a bubble
+// go that has goroutines left, and goleak looks at what lives outside.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCreateAndDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

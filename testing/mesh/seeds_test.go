@@ -27,6 +27,9 @@ func seedsFromEnv() int {
 	if n, err := strconv.Atoi(os.Getenv("MESH_SEEDS")); err == nil {
 		return n
 	}
+	if raced {
+		return 20
+	}
 	return 200
 }
 
