@@ -158,19 +158,19 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 	}
 	changed, stop := a.mesh.Subscribe()
 	defer stop()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
 	why := ""
 	answers := map[string]mesh.RaftState{}
 	for {
 		if m.Group.Stats().LastIndex > 0 || len(m.Group.Servers()) > 0 {
 			return nil // there is a group, and we know it
 		}
+		group := false // somebody belongs to one: ours may come at any time, but we start none
 		answers[a.id] = mesh.RaftState{}
 		d := mesh.ShouldBootstrap(a.id, a.mesh.Members(), a.cfg.BootstrapExpect, answers)
 		for _, other := range d.Ask {
 			if st, err := a.askState(ctx, other.RPCAddr); err == nil {
 				answers[other.ID] = mesh.RaftState{HasState: st.HasState, Peers: serverIDs(st.Servers)}
+				group = group || st.HasState
 			}
 		}
 		if len(d.Ask) > 0 {
@@ -192,11 +192,17 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 			a.log.Info("no Raft group yet", "why", why)
 		}
 		clear(answers) // what was heard may change until the next look
+		again, look := changed, 500*time.Millisecond
+		if group {
+			// Most agents of a large mesh are never asked to join the group: they
+			// must not ask everybody twice a second for the rest of their lives.
+			again, look = nil, time.Minute
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
-		case <-tick.C:
+		case <-again:
+		case <-time.After(look):
 		}
 	}
 }
