@@ -111,6 +111,15 @@ func (a *Agent) oneMember(ctx context.Context) (err error) {
 	if a.cfg.Raft.Multiplier > 0 && timing.Multiplier == 0 {
 		timing.Multiplier = float64(a.cfg.Raft.Multiplier)
 	}
+	if a.cfg.Raft.SnapshotThreshold > 0 && timing.SnapshotThreshold == 0 {
+		timing.SnapshotThreshold = uint64(a.cfg.Raft.SnapshotThreshold)
+	}
+	if a.cfg.Raft.TrailingLogs > 0 && timing.TrailingLogs == 0 {
+		timing.TrailingLogs = uint64(a.cfg.Raft.TrailingLogs)
+	}
+	if timing.SnapshotInterval == 0 {
+		timing.SnapshotInterval = a.cfg.Raft.SnapshotInterval // 0: Raft's default
+	}
 	r, err := replica.New(replica.Config{
 		ID: a.id, Transport: transport, Stores: stores, Timing: timing, Logger: a.log,
 		OnSick:      func(err error) { cancel(err) },
