@@ -168,7 +168,11 @@ func (m *Mux) Close() error {
 	for _, sub := range []*subListener{m.raft, m.grpc, m.http} {
 		sub.Close()
 	}
-	for conn := range m.open { // the raw conns: closing them takes no lock of ours
+	for conn := range m.open {
+		// The conn below TLS: a polite goodbye could wait for seconds on a peer that does not read.
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = t.NetConn()
+		}
 		conn.Close()
 	}
 	return err

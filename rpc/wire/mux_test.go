@@ -298,6 +298,39 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
+// A peer that does not read must not hold up the end of the port.
+func TestCloseDoesNotWaitForDeafPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret, _ := identity.NewSecret()
+		one, _ := identity.New(secret, "00000000-0000-4000-8000-000000000001")
+		f := fabric.New(1)
+		configs := wire.TLSConfigs{Server: one.ServerConfig(), Client: one.ClientConfig("")}
+		m, stop := run(t, wire.MuxConfig{Network: wire.WithTLS(f.Host(b), configs), Addr: b + ":1"})
+		conn, err := wire.Dial(t.Context(), wire.WithTLS(f.Host(a), configs), b+":1", wire.ProtocolGRPC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, err := m.GRPC().Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			far.Write(make([]byte, 1<<20)) // more than anybody holds for it
+		}()
+		synctest.Wait()
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took != 0 {
+			t.Error("closing took", took)
+		}
+		<-written
+		far.Close()
+		conn.Close()
+	})
+}
+
 func TestCloseWithoutRun(t *testing.T) {
 	m, err := wire.NewMux(wire.MuxConfig{Network: wire.TCP(nil), Addr: "127.0.0.1:0"})
 	if err != nil {
