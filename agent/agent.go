@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -280,11 +281,32 @@ func (a *Agent) plugins() (err error) {
 		OnChange: func() { a.pluginsChanged() },
 	}
 	for _, p := range a.cfg.Plugins {
-		c.Plugins = append(c.Plugins, host.Binary{Path: p.Path, SHA256: strings.TrimPrefix(p.Checksum, "sha256:")})
+		b, err := binary(a.cfg.PluginDir, p)
+		if err != nil {
+			return err
+		}
+		c.Plugins = append(c.Plugins, b)
 	}
 	a.host, err = host.New(c)
 	a.executor = a.host
 	return err
+}
+
+// binary is a plugin that the configuration names. Its settings reach it as
+// JSON in COOPR_PLUGIN_SETTINGS.
+func binary(dir string, p config.Plugin) (host.Binary, error) {
+	b := host.Binary{Path: cmp.Or(p.Path, "coopr-"+p.Name), SHA256: strings.TrimPrefix(p.Checksum, "sha256:")}
+	if !filepath.IsAbs(b.Path) {
+		b.Path = filepath.Join(dir, b.Path)
+	}
+	if len(p.Settings) > 0 {
+		settings, err := json.Marshal(map[string]any(p.Settings))
+		if err != nil {
+			return b, fmt.Errorf("settings of plugin %s: %w", p.Name, err)
+		}
+		b.Env = []string{"COOPR_PLUGIN_SETTINGS=" + string(settings)}
+	}
+	return b, nil
 }
 
 // pluginsChanged opens a new session, which tells the leader what is on offer.

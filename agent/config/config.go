@@ -65,7 +65,7 @@ type Plugin struct {
 	Name     string   `yaml:"name" doc:"The plugin's name, such as provider-openstack."`
 	Path     string   `yaml:"path" doc:"Its executable, absolute or in plugin_dir. Default: coopr-<name>."`
 	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable; another one is not started."`
-	Settings Settings `yaml:"settings" doc:"Passed to the plugin as they are. Never shown: they may hold credentials."`
+	Settings Settings `yaml:"settings" doc:"Passed to the plugin as they are, as JSON in COOPR_PLUGIN_SETTINGS. Never shown: they may hold credentials."`
 }
 
 // Providers are settings of built-in providers.

@@ -48,7 +48,7 @@ const samplePlugins = `#plugins:
 #    path: coopr-provider-openstack
 #    # sha256:<hex> of the executable; another one is not started.
 #    checksum: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
-#    # Passed to the plugin as they are. Never shown: they may hold credentials.
+#    # Passed to the plugin as they are, as JSON in COOPR_PLUGIN_SETTINGS. Never shown: they may hold credentials.
 #    settings:
 #      region: north
 `

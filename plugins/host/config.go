@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,6 +54,8 @@ type Config struct {
 type Binary struct {
 	Path   string
 	SHA256 string
+	// Env is added to Config.Env for this plugin alone.
+	Env []string
 }
 
 func (c *Config) fill() error {
@@ -94,6 +97,17 @@ func (c *Config) fill() error {
 		}
 	}
 	return nil
+}
+
+// env gives the environment of the plugin of a file.
+func (c *Config) env(path string) []string {
+	env := slices.Clone(c.Env)
+	for _, b := range c.Plugins {
+		if at, err := filepath.Abs(b.Path); err == nil && at == path {
+			env = append(env, b.Env...)
+		}
+	}
+	return env
 }
 
 func hasEnv(env []string, key string) bool {

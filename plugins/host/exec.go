@@ -31,6 +31,7 @@ import (
 // error (docs/plugins.md).
 type execPlugin struct {
 	host    *Host
+	path    string // of its descriptor
 	command []string
 	verbs   []string // of "validate" and "list", those that the command knows
 }
@@ -164,7 +165,7 @@ func (h *Host) readDescriptor(f *file) {
 	sum := sha256.Sum256(b)
 	t.Checksum = hex.EncodeToString(sum[:])
 	f.sum = t.Checksum
-	f.exec = &execPlugin{host: h, command: command, verbs: d.Verbs}
+	f.exec = &execPlugin{host: h, path: f.path, command: command, verbs: d.Verbs}
 	f.types = []Type{t}
 }
 
@@ -184,7 +185,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 		return nil, cmd.Err
 	}
 	stdout := &limited{max: maxAnswer}
-	cmd.Env = append(append([]string(nil), x.host.cfg.Env...), env...)
+	cmd.Env = append(x.host.cfg.env(x.path), env...)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
 	cmd.WaitDelay = pipeDrain // what it started may hold its pipes for ever

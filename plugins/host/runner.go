@@ -40,7 +40,7 @@ type runner struct {
 func (h *Host) newRunner(spec *exec.Cmd, file *os.File, path string, socketDir string) *runner {
 	cmd := exec.Command("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
 	cmd.Args = []string{path}
-	cmd.Env = append(append([]string(nil), h.cfg.Env...), spec.Env...)
+	cmd.Env = append(h.cfg.env(path), spec.Env...)
 	cmd.Dir = "/"
 	return &runner{host: h, cmd: cmd, file: file, path: path, socketDir: socketDir, exited: make(chan struct{})}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"os"
@@ -38,10 +39,11 @@ func (a *agent) config(token string, more ...string) string {
 	for _, other := range m.agents {
 		join = append(join, fmt.Sprintf("%q", other.addr(gossipPort)))
 	}
+	dir, sum := m.pluginDir()
 	lines := append([]string{
 		"name: " + a.name,
 		"data_dir: " + a.data,
-		"plugin_dir: " + testdata(m.t, "ledger/plugins"),
+		"plugin_dir: " + dir,
 		"bootstrap_expect: " + fmt.Sprint(m.expect),
 		"join: [" + strings.Join(join, ", ") + "]",
 		"join_token_file: " + file,
@@ -49,13 +51,34 @@ func (a *agent) config(token string, more ...string) string {
 		fmt.Sprintf("peer: {addr: %q}", a.addr(peerPort)),
 		fmt.Sprintf("gossip: {addr: %q}", a.addr(gossipPort)),
 		"providers: {local: {root: " + m.nodes() + "}}",
-		"plugins: [{name: automator-shell, path: " + filepath.Join(bin, "coopr-automator-shell") + "}]",
+		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, settings: {colour: blue, sizes: [1, 2]}}]", sum),
 	}, more...)
 	path := filepath.Join(m.dir, a.name+".yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		m.t.Fatal(err)
 	}
 	return path
+}
+
+// pluginDir makes a folder of plugins: that of the ledger, and the automator
+// shell under a name that is found only where a configuration names it.
+func (m *mesh) pluginDir() (dir, sum string) {
+	m.t.Helper()
+	dir = filepath.Join(m.dir, "p")
+	program, err := os.ReadFile(filepath.Join(bin, "coopr-automator-shell"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		err := os.CopyFS(dir, os.DirFS(testdata(m.t, "ledger/plugins")))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "coopr-scripts"), program, 0o755)
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return dir, fmt.Sprintf("sha256:%x", sha256.Sum256(program))
 }
 
 // TestSecureMesh is a mesh as it is in earnest: configuration files, a join
@@ -158,6 +181,17 @@ func TestSecureMesh(t *testing.T) {
 	// It works like any other.
 	op := m.create("c", nodes)
 	m.half(op.ID, .3)
+	var running []int
+	m.await("the plugin to run", func() error {
+		if running = m.plugins("coopr-scripts", nil); len(running) == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", running[0]))
+	if err != nil || !strings.Contains(string(env), `COOPR_PLUGIN_SETTINGS={"colour":"blue","sizes":[1,2]}`+"\x00") {
+		t.Errorf("the plugin's settings: %v, %q", err, env)
+	}
 	m.leader().kill()
 	m.succeeds(op.ID)
 	for _, a := range m.agents {
