@@ -127,7 +127,6 @@ func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(self), Addr: local},
 		Term:      term,
-		Leader:    local,
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
