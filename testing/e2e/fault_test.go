@@ -170,13 +170,12 @@ func TestFullDisk(t *testing.T) {
 		a.start()
 	}
 	m.ready()
-	m.must("operator", "raft", "transfer", small.name)
 	m.await("the agent with the small disk to lead", func() error {
-		s, err := small.status()
-		if err == nil && !(s.IsLeader && s.LeaderReady) {
-			err = errNotYet
+		if s, err := small.status(); err != nil || s.IsLeader && s.LeaderReady {
+			return err
 		}
-		return err
+		s := m.coopr("operator", "raft", "transfer", small.name)
+		return fmt.Errorf("%w: the transfer ended with exit code %d, %s", errNotYet, s.code, s.err)
 	})
 	op := m.create("c", nodes)
 	m.half(op.ID, .2)
