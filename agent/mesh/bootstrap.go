@@ -36,24 +36,24 @@ func ShouldBootstrap(self string, members []Member, expect int, answers map[stri
 	if expect <= 0 {
 		return Decision{Why: "this agent does not bootstrap (bootstrap_expect is 0): it waits to be found by a group"}
 	}
-	var eligible []Member
+	var asked []Member // whoever is alive and may know a group
 	for _, m := range members {
 		switch {
 		case !m.Eligible || !m.Alive():
 		case m.BootstrapExpect != 0 && m.BootstrapExpect != expect:
 			return Decision{Why: fmt.Sprintf("agent %s (%s) has bootstrap_expect %d, this agent has %d: make them equal",
 				m.Name, m.ID, m.BootstrapExpect, expect)}
-		case m.Status == StatusLeaving:
 		default:
-			eligible = append(eligible, m)
+			asked = append(asked, m)
 		}
 	}
-	// Agents without an expectation cannot start a group, but may know one.
-	candidates := slices.DeleteFunc(slices.Clone(eligible), func(m Member) bool { return m.BootstrapExpect != expect })
-	slices.SortFunc(eligible, byID)
-	slices.SortFunc(candidates, byID)
+	slices.SortFunc(asked, byID)
+	// Agents that leave or have no expectation do not start a group, but may know one.
+	candidates := slices.DeleteFunc(slices.Clone(asked), func(m Member) bool {
+		return m.BootstrapExpect != expect || m.Status == StatusLeaving
+	})
 
-	for _, m := range eligible {
+	for _, m := range asked {
 		if a, ok := answers[m.ID]; ok && (a.HasState || len(a.Peers) > 0) {
 			return Decision{Why: fmt.Sprintf("agent %s (%s) knows a Raft group already: this agent waits to be added to it", m.Name, m.ID)}
 		}
@@ -62,13 +62,13 @@ func ShouldBootstrap(self string, members []Member, expect int, answers map[stri
 		return Decision{Why: fmt.Sprintf("%d of %d eligible agents are here", len(candidates), expect)}
 	}
 	var ask []Member
-	for _, m := range eligible {
+	for _, m := range asked {
 		if _, ok := answers[m.ID]; !ok {
 			ask = append(ask, m)
 		}
 	}
 	if len(ask) > 0 {
-		return Decision{Ask: ask, Why: fmt.Sprintf("%d of %d agents have not said yet whether they know a Raft group", len(ask), len(eligible))}
+		return Decision{Ask: ask, Why: fmt.Sprintf("%d of %d agents have not said yet whether they know a Raft group", len(ask), len(asked))}
 	}
 	servers := candidates[:expect:expect]
 	return Decision{

@@ -203,6 +203,7 @@ func TestShouldBootstrap(t *testing.T) {
 		"another expects otherwise":        {1, with(candidates(1, 2, 3), func(m []Member) { m[1].BootstrapExpect = 5 }), 3, answers(1, 2, 3), false, 0, 0, "make them equal"},
 		"one is dead":                      {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusFailed }), 3, answers(1, 2, 3), false, 0, 0, "2 of 3"},
 		"one is leaving":                   {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusLeaving }), 3, answers(1, 2, 3), false, 0, 0, "2 of 3"},
+		"one is leaving and has state":     {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].Status = StatusLeaving }), 3, map[string]RaftState{idOf(1): {}, idOf(2): {}, idOf(3): {}, idOf(4): {HasState: true}}, false, 0, 0, "agent-4"},
 		"one is not eligible":              {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[0].Eligible = false }), 3, answers(2, 3, 4), false, 3, 0, "agent-2"},
 		"one without expectation is asked": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].BootstrapExpect = 0 }), 3, answers(1, 2, 3), false, 0, 1, ""},
 		"and may know a group": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].BootstrapExpect = 0 }), 3,

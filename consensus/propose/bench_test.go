@@ -211,6 +211,45 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+// BenchmarkOverhead has one caller write in turns by the library alone, by a
+// Group and by the proposer, all on one group, so that whatever else the machine
+// does falls on all three. It reports medians as ratios to the library's.
+func BenchmarkOverhead(b *testing.B) {
+	cmd := make([]byte, commandSize)
+	for _, kind := range kinds {
+		b.Run(string(kind), func(b *testing.B) {
+			lead := leaderOf(b, realGroup(b, 3, kind, patient))
+			p, err := propose.New(propose.Config[[]byte, int]{Encode: pack, Apply: lead.group.Apply, Size: func(c []byte) int { return len(c) }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ways := []func() error{
+				func() error { return lead.group.Library().Apply(cmd, 0).Error() },
+				func() error { return lead.group.Apply(cmd).Err() },
+				func() error { _, err := p.Propose(context.Background(), cmd); return err },
+			}
+			took := make([][]time.Duration, len(ways))
+			for b.Loop() {
+				for i, way := range ways {
+					begun := time.Now()
+					if err := way(); err != nil {
+						b.Fatal(err)
+					}
+					took[i] = append(took[i], time.Since(begun))
+				}
+			}
+			median := func(i int) float64 {
+				slices.Sort(took[i])
+				return float64(took[i][len(took[i])/2].Nanoseconds())
+			}
+			raw := median(0)
+			b.ReportMetric(raw/1000, "raft-p50-µs")
+			b.ReportMetric(median(1)/raw, "group/raft")
+			b.ReportMetric(median(2)/raw, "proposer/raft")
+		})
+	}
+}
+
 // BenchmarkInFlight looks for the best number of entries under way.
 func BenchmarkInFlight(b *testing.B) {
 	cmd := make([]byte, commandSize)
