@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for a moment: fuzz.sh [TIME]
+# Runs every fuzz target for a moment, those of tools/ too: fuzz.sh [TIME]
 set -euo pipefail
 time=${1:-3s}
 targets=0
 for pkg in $(grep -rlE '^func Fuzz[A-Z]' --include='*_test.go' . | xargs -n1 dirname | sort -u); do
   for name in $(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$pkg"/*_test.go | sed 's/^func //' | sort); do
     echo "fuzz $pkg $name"
-    go test -run='^$' -fuzz="^$name\$" -fuzztime="$time" "$pkg" >/tmp/fuzz.$$ 2>&1 || { cat /tmp/fuzz.$$; rm -f /tmp/fuzz.$$; exit 1; }
+    (cd "$pkg" && go test -run='^$' -fuzz="^$name\$" -fuzztime="$time" .) >/tmp/fuzz.$$ 2>&1 || { cat /tmp/fuzz.$$; rm -f /tmp/fuzz.$$; exit 1; }
     targets=$((targets + 1))
   done
 done
