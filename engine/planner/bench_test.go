@@ -62,6 +62,8 @@ func BenchmarkPlan(b *testing.B) {
 			}
 			return in
 		}},
+		{"converge-replacing-10000-nodes", func(*testing.B) Input { return replacing(million(), false) }},
+		{"converge-replacing-10000-nodes-within-nodes", func(*testing.B) Input { return replacing(million(), true) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			in := c.in(b)
@@ -78,6 +80,20 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportMetric(float64(size(g))/float64(g.Tasks()), "B/task")
 		})
 	}
+}
+
+// replacing makes a plan that replaces every node and all on it.
+func replacing(in Input, local bool) Input {
+	in.Operation, in.NodeLocal, in.Wanted = OpConverge, local, map[string]Wanted{}
+	for i, n := range in.Nodes {
+		in.Nodes[i].Created = true
+		w := Wanted{Node: []model.Action{model.Delete, model.Create, model.Confirm, model.Bootstrap}, Services: map[string][]model.Action{}}
+		for _, s := range n.Services {
+			w.Services[s] = []model.Action{model.Stop, model.Install, model.Configure, model.Initialize, model.Start}
+		}
+		in.Wanted[n.ID] = w
+	}
+	return in
 }
 
 // size gives the bytes that a graph's columns hold.

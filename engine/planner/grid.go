@@ -61,6 +61,7 @@ func newGrid(in *Input) (*grid, error) {
 	}
 	g.byName = newProviders(g.names, in.Services)
 	g.selectPlanned(seen, &faults)
+	g.checkWanted(seen, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}

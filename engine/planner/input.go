@@ -1,6 +1,10 @@
 package planner
 
-import "github.com/coopr/coopr/engine/model"
+import (
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+)
 
 // Operations beyond those that package model names (spec/planner.md, "Operations").
 const (
@@ -42,6 +46,11 @@ type Input struct {
 	// Start, stop and restart widen PlannedServices over run-time dependencies.
 	PlannedServices []string
 	PlannedNodes    []string
+	// Wanted holds, by node id, the tasks of an OpConverge: just these are planned.
+	Wanted map[string]Wanted
+	// NodeLocal keeps the rules between services within each node, so that nodes
+	// can take turns; an upgrade has it in any case. It does not hold for Reconfigure.
+	NodeLocal bool
 	// Restart makes a configure stop services before and start them after.
 	Restart bool
 	// Graceful makes a delete stop and remove services first.
@@ -50,11 +59,13 @@ type Input struct {
 	// the operation changes. Those that the operation has tasks for are configured
 	// among these; the others once all the rest is done, and restarted where they
 	// run and restart_on_configure is not false. For grow, shrink, add-services,
-	// remove-services, upgrade and replace-node.
+	// remove-services, upgrade, replace-node and converge.
 	Reconfigure map[string][]string
 	// Gather makes everything but CREATE and CONFIRM wait until the nodes of
 	// GatherFrom (ids; nil means all) are confirmed: the configuration speaks of
-	// them, so that no task can have it before their addresses are known.
+	// them, so that no task can have it before their addresses are known. STOP,
+	// REMOVE and DELETE of an OpConverge do not wait: they need the configuration
+	// that their service was last configured from.
 	Gather     bool
 	GatherFrom []string
 	// Compat plans as the original did: nothing is left out for being done
@@ -90,6 +101,8 @@ func (in *Input) order() ([]model.Action, bool) {
 			return createChain[2:], true
 		}
 		return createChain, true
+	case OpConverge:
+		return slices.Concat(leaveChain, createChain), true
 	case OpReplaceNode:
 		return append([]model.Action{model.Delete}, createChain...), true
 	case model.OpDelete:

@@ -34,7 +34,7 @@ func (st *stamper) locally(p *phase) {
 		}
 		made = made[:0]
 		for i, t := range r.tasks {
-			v := st.b.Task(t.action, n, t.service)
+			v := st.task(t.action, n, t.service)
 			st.link(int(slots[r.slots[i]]), v)
 			for _, w := range r.waits[i] {
 				st.b.Edge(made[w], v)

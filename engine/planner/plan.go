@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 )
 
@@ -22,7 +23,7 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 		return nil, fmt.Errorf("operation %q cannot be planned", in.Operation)
 	}
 	switch in.Operation {
-	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode:
+	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode, OpConverge:
 	default:
 		if len(in.Reconfigure) > 0 {
 			return nil, fmt.Errorf("plan %s: it takes no services to reconfigure besides", in.Operation)
@@ -34,14 +35,28 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 	}
 	st := newStamper(g)
 	st.dense = dense
-	p := g.wants(order)
-	if !in.Compat {
-		g.startIdle(p)
+	phases, last := g.phases(order)
+	for _, p := range phases {
+		st.stamp(p)
 	}
-	st.stamp(p)
-	if last := g.reconfiguration(p); last != nil {
+	if last != nil {
 		st.close()
 		st.stamp(last)
 	}
 	return st.b.Build()
+}
+
+// phases gives an operation's tasks: phases that go on from each other, and the
+// one that follows all of them, or nil.
+func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
+	if g.in.Operation == OpConverge {
+		phases = g.converge()
+	} else {
+		p := g.wants(order)
+		if !g.in.Compat {
+			g.startIdle(p)
+		}
+		phases = []*phase{p}
+	}
+	return phases, g.reconfiguration(phases)
 }

@@ -95,13 +95,16 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 			order = []model.Action{model.Stop, model.Configure, model.Start}
 		}
 		place := func(a model.Action) int { return slices.Index(order, a) }
-		if in.Gather && a == model.Confirm && !b.Hardware() && (in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
+		if in.Gather && a == model.Confirm && !b.Hardware() && (in.Operation != OpConverge || place(b) > place(a)) && (in.GatherFrom == nil || slices.Contains(in.GatherFrom, g.NodeID(u))) {
 			return true
 		}
 		if g.Node[u] == g.Node[v] && (g.Service[u] == g.Service[v] || g.Service[u] < 0 || g.Service[v] < 0) {
 			return place(a) < place(b)
 		}
-		if in.Operation == OpUpgrade && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
+		if g.Node[u] == g.Node[v] && !last(u) && place(b) > place(model.Confirm) && goes(maskOf(in.Wanted[g.NodeID(u)].Services[g.ServiceName(u)]...)) {
+			return true
+		}
+		if (in.Operation == OpUpgrade || in.NodeLocal) && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
 			return false
 		}
 		s, t := g.ServiceName(u), g.ServiceName(v)
@@ -147,9 +150,7 @@ func secondPhase(in Input) map[[2]string]bool {
 		panic(err)
 	}
 	order, _ := in.order()
-	first := g.wants(order)
-	g.startIdle(first)
-	if p := g.reconfiguration(first); p != nil {
+	if _, p := g.phases(order); p != nil {
 		for k, m := range p.slot {
 			if m != 0 {
 				out[[2]string{in.Nodes[g.slotNode[k]].ID, g.names[g.slotSvc[k]]}] = true
@@ -164,7 +165,7 @@ var operations = []Input{
 	{Operation: model.OpStart}, {Operation: model.OpStop}, {Operation: model.OpRestart},
 	{Operation: model.OpConfigure}, {Operation: model.OpConfigure, Restart: true},
 	{Operation: OpGrow}, {Operation: OpShrink}, {Operation: OpAddServices}, {Operation: OpRemoveServices},
-	{Operation: OpUpgrade}, {Operation: OpReplaceNode},
+	{Operation: OpUpgrade}, {Operation: OpReplaceNode}, {Operation: OpConverge},
 }
 
 // anyInput draws an operation on a small cluster without dependency cycles.
@@ -221,7 +222,7 @@ func limit(t *rapid.T, in *Input) {
 		}
 	}
 	switch in.Operation {
-	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode:
+	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode, OpConverge:
 		if rapid.Bool().Draw(t, "reconfigures") {
 			in.Reconfigure = map[string][]string{}
 			for _, n := range in.Nodes {
@@ -230,6 +231,11 @@ func limit(t *rapid.T, in *Input) {
 				}
 			}
 		}
+	}
+	in.NodeLocal = rapid.IntRange(0, 3).Draw(t, "within nodes") == 0
+	if in.Operation == OpConverge {
+		in.Wanted = anyWanted(t, in.Nodes)
+		return
 	}
 	if rapid.Bool().Draw(t, "some nodes") {
 		in.PlannedNodes = []string{}
@@ -249,6 +255,45 @@ func limit(t *rapid.T, in *Input) {
 	}
 }
 
+// anyWanted draws tasks that can be wanted: some of what each node can take.
+func anyWanted(t *rapid.T, nodes []Node) map[string]Wanted {
+	some := func(what string, from ...model.Action) []model.Action {
+		return rapid.SliceOfDistinct(rapid.SampledFrom(from), rapid.ID[model.Action]).Draw(t, what)
+	}
+	come := createChain[slices.Index(createChain, model.Install):]
+	out := map[string]Wanted{}
+	for _, n := range nodes {
+		way := rapid.SampledFrom([]string{"stays", "stays", "comes", "goes", "is replaced", "is not named"}).Draw(t, n.ID)
+		w := Wanted{Services: map[string][]model.Action{}}
+		switch way {
+		case "is not named":
+			continue
+		case "comes":
+			w.Node = append(some("late on "+n.ID, model.Confirm, model.Bootstrap), model.Create)
+		case "goes":
+			w.Node = []model.Action{model.Delete}
+		case "is replaced":
+			w.Node = append(some("late on "+n.ID, model.Confirm, model.Bootstrap), model.Create, model.Delete)
+		case "stays":
+			w.Node = some("late on "+n.ID, model.Confirm, model.Bootstrap)
+		}
+		for _, s := range n.Services {
+			var actions []model.Action
+			if way != "comes" {
+				actions = some("end of "+s, model.Stop, model.Remove)
+			}
+			if way != "goes" && !slices.Contains(actions, model.Remove) {
+				actions = append(actions, some("start of "+s, come...)...)
+			} else if way != "goes" && rapid.Bool().Draw(t, s+" again") {
+				actions = append(actions, come...)
+			}
+			w.Services[s] = actions
+		}
+		out[n.ID] = w
+	}
+	return out
+}
+
 func placed(nodes []Node) []string {
 	set := map[string]bool{}
 	for _, n := range nodes {
@@ -265,22 +310,26 @@ func TestOrderIsWhatTheRulesAsk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
 		limit(t, &in)
-		g, err := Plan(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, want := reach(g), required(in, g)
-		if len(got) != g.Tasks() {
-			t.Fatalf("a task is there twice: %d names, %d tasks", len(got), g.Tasks())
-		}
-		for u := range want {
-			for v := range want {
-				if got[u][v] != want[u][v] {
-					t.Fatalf("%s before %s: plan says %v, rules say %v", u, v, got[u][v], want[u][v])
-				}
+		checkOrder(t, in)
+	})
+}
+
+func checkOrder(t *rapid.T, in Input) {
+	g, err := Plan(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := reach(g), required(in, g)
+	if len(got) != g.Tasks() {
+		t.Fatalf("a task is there twice: %d names, %d tasks", len(got), g.Tasks())
+	}
+	for u := range want {
+		for v := range want {
+			if got[u][v] != want[u][v] {
+				t.Fatalf("%s before %s: plan says %v, rules say %v", u, v, got[u][v], want[u][v])
 			}
 		}
-	})
+	}
 }
 
 // Barriers change nothing about the order nor about the ranks.
@@ -288,7 +337,7 @@ func TestBarriersKeepTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
 		limit(t, &in)
-		in.Compat = rapid.Bool().Draw(t, "compat")
+		in.Compat = in.Operation != OpConverge && rapid.Bool().Draw(t, "compat")
 		sparse, err := build(&in, false)
 		if err != nil {
 			t.Fatal(err)
@@ -361,7 +410,7 @@ func TestPlanIsDeterministic(t *testing.T) {
 func TestStagesKeepTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
-		in.Compat = rapid.Bool().Draw(t, "compat")
+		in.Compat = in.Operation != OpConverge && rapid.Bool().Draw(t, "compat")
 		g, err := Plan(in)
 		if err != nil {
 			t.Fatal(err)

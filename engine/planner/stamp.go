@@ -18,11 +18,14 @@ type stamper struct {
 	gate uint32
 	// last vertices: of each node's own tasks, and of each slot.
 	lastNode, lastSlot []uint32
-	// met is the vertex behind which all of GatherFrom is confirmed; meets are
-	// the nodes whose next tasks must wait for it besides their own CONFIRM.
-	met   uint32
-	meets bitset
-	dense bool // for tests: no barriers
+	// met is the vertex behind which all of GatherFrom is confirmed.
+	met uint32
+	// floor is the first vertex of the phase that follows creation: a slot's or
+	// a node's last vertex below it says nothing about met, and a slot's nothing
+	// about its node.
+	floor uint32
+	made  uint32 // how many vertices there are
+	dense bool   // for tests: no barriers
 }
 
 func newStamper(g *grid) *stamper {
@@ -81,96 +84,122 @@ func (st *stamper) stamp(p *phase) {
 	}
 	st.lead(p, p.order[:early])
 	if st.in.Gather {
-		st.confirmed()
+		st.confirmed(p)
 	}
+	st.floor = st.made
 	st.lead(p, p.order[early:first])
+	if p.gone != nil {
+		st.left(p)
+	}
 	if p.local {
 		st.locally(p)
 	} else {
 		st.everywhere(p, o)
 	}
-	for _, a := range p.order[end:] {
-		st.whole(p, a)
-	}
+	st.lead(p, p.order[end:])
 }
 
-// lead adds actions on whole nodes that come before the services' own, node by node.
+// task adds a task's vertex.
+func (st *stamper) task(a model.Action, node, service int) uint32 {
+	st.made++
+	return st.b.Task(a, node, service)
+}
+
+// join gives a vertex that stands for all of these.
+func (st *stamper) join(ends []uint32) uint32 {
+	if len(ends) == 1 {
+		return ends[0]
+	}
+	st.made++
+	all := st.b.Barrier()
+	for _, u := range ends {
+		st.b.Edge(u, all)
+	}
+	return all
+}
+
+// lead adds actions on whole nodes, node by node.
 func (st *stamper) lead(p *phase, actions []model.Action) {
 	for n, m := range p.node {
 		for _, a := range actions {
 			if m&bit(a) != 0 {
-				v := st.b.Task(a, n, plan.None)
-				st.chain(st.lastNode[n], v)
-				st.meet(n, v)
-				st.lastNode[n] = v
+				st.whole(n, a)
 			}
 		}
 	}
 }
 
-// confirmed makes all that follows wait for the nodes of GatherFrom.
-func (st *stamper) confirmed() {
-	from := st.gatherFrom
+// whole adds an action on a whole node, behind all that the node has so far.
+func (st *stamper) whole(n int, a model.Action) {
+	v := st.task(a, n, plan.None)
+	says := false // whether the services' last vertices say all
+	for _, k := range st.slots(n) {
+		if u := st.lastSlot[k]; u != noVertex {
+			st.b.Edge(u, v)
+			says = says || u >= st.floor || st.lastNode[n] == noVertex
+			st.lastSlot[k] = noVertex // v is the last now
+		}
+	}
+	if !says {
+		st.chain(st.lastNode[n], v)
+	}
+	st.lastNode[n] = v
+}
+
+// confirmed makes what follows wait for those nodes of GatherFrom that the phase
+// confirms.
+func (st *stamper) confirmed(p *phase) {
+	comes := func(n int) bool {
+		return st.gatherFrom.has(n) && p.node[n]&bit(model.Confirm) != 0
+	}
 	var ends []uint32
 	for n, v := range st.lastNode {
-		if v != noVertex && from.has(n) {
+		if comes(n) {
 			ends = append(ends, v)
 		}
 	}
 	if len(ends) == 0 {
 		return
 	}
-	met := ends[0]
-	if len(ends) > 1 {
-		met = st.b.Barrier()
-		for _, v := range ends {
-			st.b.Edge(v, met)
-		}
-	}
-	st.met, st.meets = met, newBitset(len(st.lastNode))
+	st.met = st.join(ends)
 	for n, v := range st.lastNode {
-		if v == noVertex || from.has(n) {
-			st.lastNode[n] = met // which says it all
-		} else {
-			st.meets.set(n)
+		if v == noVertex || comes(n) {
+			st.lastNode[n] = st.met // which says it all
 		}
 	}
 }
 
-// meet makes v, the first task of a node since confirmed, wait for the others.
-func (st *stamper) meet(n int, v uint32) {
-	if st.meets != nil && st.meets.has(n) {
-		st.b.Edge(st.met, v)
-	}
-}
-
-// whole adds an action on whole nodes that follows all of the node's services.
-func (st *stamper) whole(p *phase, a model.Action) {
-	for n, m := range p.node {
-		if m&bit(a) == 0 {
+// left makes all that a phase has on a node wait for the services that go from it.
+func (st *stamper) left(p *phase) {
+	var ends []uint32
+	for n := range st.lastNode {
+		ends = ends[:0]
+		comes := false
+		for _, k := range st.slots(n) {
+			if u := st.lastSlot[k]; u != noVertex && p.gone.has(int(k)) {
+				ends = append(ends, u)
+			}
+			comes = comes || p.slot[k] != 0
+		}
+		if len(ends) == 0 || !comes {
 			continue
 		}
-		v := st.b.Task(a, n, plan.None)
-		waits := false
-		for _, k := range st.slots(n) {
-			if u := st.lastSlot[k]; u != noVertex {
-				st.b.Edge(u, v)
-				waits = true
-				st.lastSlot[k] = noVertex // v is the last now
-			}
+		if v := st.lastNode[n]; v != noVertex {
+			ends = append(ends, v)
 		}
-		if !waits {
-			st.chain(st.lastNode[n], v)
-		}
-		st.lastNode[n] = v
+		st.lastNode[n] = st.join(ends)
 	}
 }
 
-// chain makes v wait for the vertex before it, or for the gate of the phase.
+// chain makes v wait for the vertex before it, or for the gate of the phase;
+// and for the gathering, where the vertex before does not say that.
 func (st *stamper) chain(before, v uint32) {
 	switch {
 	case before != noVertex:
 		st.b.Edge(before, v)
+		if st.met != noVertex && before != st.met && before < st.floor {
+			st.b.Edge(st.met, v)
+		}
 	case st.gate != noVertex:
 		st.b.Edge(st.gate, v)
 	}
@@ -178,11 +207,13 @@ func (st *stamper) chain(before, v uint32) {
 
 // link makes v the next vertex of a slot.
 func (st *stamper) link(k int, v uint32) {
-	before := st.lastSlot[k]
-	if before == noVertex {
-		before = st.lastNode[st.slotNode[k]]
+	before, node := st.lastSlot[k], st.lastNode[st.slotNode[k]]
+	if before != noVertex {
+		st.b.Edge(before, v)
 	}
-	st.chain(before, v)
+	if before == noVertex || before < st.floor && node != noVertex {
+		st.chain(node, v)
+	}
 	st.lastSlot[k] = v
 }
 
@@ -209,11 +240,7 @@ func (st *stamper) everywhere(p *phase, o *pairs) {
 		}
 		n, d := sizes[i], len(waits)
 		if !st.dense && n > 1 && d > 1 && n*d > n+d {
-			gather := st.b.Barrier()
-			for _, u := range waits {
-				st.b.Edge(u, gather)
-			}
-			waits = append(waits[:0], gather)
+			waits = append(waits[:0], st.join(waits))
 		}
 		keep := o.uses[i] > 0
 		var mine []uint32
@@ -224,13 +251,13 @@ func (st *stamper) everywhere(p *phase, o *pairs) {
 			var v uint32
 			switch {
 			case p.slot[k]&bit(pr.action) != 0:
-				v = st.b.Task(pr.action, int(st.slotNode[k]), pr.service)
+				v = st.task(pr.action, int(st.slotNode[k]), pr.service)
 				st.link(k, v)
 				for _, u := range waits {
 					st.b.Edge(u, v)
 				}
 			case p.again != nil && p.again[k]&bit(pr.action) != 0:
-				v = st.b.Task(pr.action, int(st.slotNode[k]), pr.service)
+				v = st.task(pr.action, int(st.slotNode[k]), pr.service)
 			default:
 				continue
 			}
@@ -239,11 +266,7 @@ func (st *stamper) everywhere(p *phase, o *pairs) {
 			}
 		}
 		if len(mine) > 1 && !st.dense && !single[i] {
-			all := st.b.Barrier()
-			for _, u := range mine {
-				st.b.Edge(u, all)
-			}
-			mine = append(mine[:0], all)
+			mine = append(mine[:0], st.join(mine))
 		}
 		done[i] = mine
 	}
@@ -263,7 +286,7 @@ func (st *stamper) count(p *phase, pr pair) int {
 // close ends a phase: what comes next waits for all of it.
 func (st *stamper) close() {
 	var ends []uint32
-	met := st.meets == nil // whether the gathering is among the ends already
+	met := false // whether the gathering is among the ends
 	for n := range st.lastNode {
 		some := false
 		for _, k := range st.slots(n) {
@@ -279,15 +302,8 @@ func (st *stamper) close() {
 		}
 		st.lastNode[n] = noVertex
 	}
-	st.meets = nil
-	switch len(ends) {
-	case 0:
-	case 1:
-		st.gate = ends[0]
-	default:
-		st.gate = st.b.Barrier()
-		for _, u := range ends {
-			st.b.Edge(u, st.gate)
-		}
+	st.met = noVertex
+	if len(ends) > 0 {
+		st.gate = st.join(ends)
 	}
 }

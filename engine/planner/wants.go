@@ -16,6 +16,9 @@ type phase struct {
 	again []mask
 	// local keeps cross-service rules within each node (upgrade).
 	local bool
+	// gone marks slots whose services leave their nodes in the phase before:
+	// what comes on these nodes waits for that (converge only).
+	gone bitset
 }
 
 func (g *grid) newPhase(order []model.Action) *phase {
@@ -30,7 +33,7 @@ const (
 // wants decides which tasks the operation needs.
 func (g *grid) wants(order []model.Action) *phase {
 	p := g.newPhase(order)
-	p.local = g.in.Operation == OpUpgrade
+	p.local = g.in.Operation == OpUpgrade || g.in.NodeLocal
 	all := maskOf(order...)
 	for n := range g.in.Nodes {
 		if !g.onNode.has(n) {
@@ -272,7 +275,7 @@ func (g *grid) startAgain(p *phase, deps *pairs) {
 
 // reconfiguration is the last phase: CONFIGURE where configuration changed, and
 // a restart where the service runs (spec/planner.md, "Reconfiguration").
-func (g *grid) reconfiguration(first *phase) *phase {
+func (g *grid) reconfiguration(before []*phase) *phase {
 	if len(g.in.Reconfigure) == 0 {
 		return nil
 	}
@@ -280,13 +283,14 @@ func (g *grid) reconfiguration(first *phase) *phase {
 	some := false
 	for n := range g.in.Nodes {
 		node := &g.in.Nodes[n]
-		if len(g.in.Reconfigure[node.ID]) == 0 || !node.Created || gone(first.node[n]) {
+		if len(g.in.Reconfigure[node.ID]) == 0 || !node.Created || slices.ContainsFunc(before, func(p *phase) bool { return p.node[n]&bit(model.Delete) != 0 }) {
 			continue
 		}
 		for _, k := range g.slots(n) {
 			s := int(g.slotSvc[k])
 			leaves := g.in.Operation == OpRemoveServices && g.onNode.has(n) && g.wide.has(s)
-			if first.slot[k] != 0 || leaves || !g.changed(n, s) {
+			tasks := slices.ContainsFunc(before, func(p *phase) bool { return p.slot[k] != 0 || p.gone != nil && p.gone.has(int(k)) })
+			if tasks || leaves || !g.changed(n, s) {
 				continue // what has tasks already is configured among them
 			}
 			p.slot[k] = g.defined[s] & bit(model.Configure)
@@ -304,9 +308,6 @@ func (g *grid) reconfiguration(first *phase) *phase {
 	}
 	return p
 }
-
-// gone says that a node's tasks end with its deletion.
-func gone(m mask) bool { return m&bit(model.Delete) != 0 && m&bit(model.Create) == 0 }
 
 // changed says that the operation changes the configuration of a service on a node.
 func (g *grid) changed(node, service int) bool {
