@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/proto"
@@ -88,8 +89,8 @@ func TestLogsSavesOutput(t *testing.T) {
 	}
 }
 
-// TestCrashEndsAllInFlight: a process that dies ends its tasks as unknown and
-// the next task finds a new process.
+// TestCrashEndsAllInFlight: a process that dies ends its tasks, none of which
+// is known to be to blame, and the next task finds a new process.
 func TestCrashEndsAllInFlight(t *testing.T) {
 	h := newHost(t, nil)
 	var wg sync.WaitGroup
@@ -105,12 +106,26 @@ func TestCrashEndsAllInFlight(t *testing.T) {
 	wg.Wait()
 	close(results)
 	for r := range results {
-		if r.Outcome != proto.Outcome_OUTCOME_UNKNOWN && r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE {
+		if r.Outcome != proto.Outcome_OUTCOME_CANCELLED && r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE {
 			t.Errorf("got %v", r)
 		}
 	}
 	if r := h.Execute(t.Context(), task("after", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("after: %v", r)
+	}
+}
+
+// TestUsefulCrasher: a plugin that crashes again and again, but does its work in
+// between, is not left alone as one that never works is.
+func TestUsefulCrasher(t *testing.T) {
+	h := newHost(t, func(c *Config) { c.Backoff, c.BreakAfter = time.Millisecond, 3 })
+	for i := range 10 {
+		if r := h.Execute(t.Context(), task(fmt.Sprint("well", i), nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+			t.Fatalf("after %d crashes: %v", i, r)
+		}
+		if r := h.Execute(t.Context(), task(fmt.Sprint("crash", i), map[string]any{"do": "crash"}), nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN {
+			t.Fatalf("crash %d: %v", i, r)
+		}
 	}
 }
 

@@ -156,11 +156,29 @@ func (p *process) fail(reason error) {
 	}
 	killTasks(lost)
 	close(p.dead)
+	outcome := proto.Outcome_OUTCOME_UNKNOWN
+	if len(lost) > 1 {
+		// One of them may be to blame, and nobody can say which: the others
+		// must not lose a try to it.
+		outcome = proto.Outcome_OUTCOME_CANCELLED
+	}
 	for _, s := range streams {
 		if s != nil {
-			s.fail(reason)
+			s.fail(reason, outcome)
 		}
 	}
+}
+
+// useful says whether the process has carried a task to its end.
+func (p *process) useful() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.streams {
+		if s != nil && s.useful() {
+			return true
+		}
+	}
+	return false
 }
 
 // alive says whether tasks can be given to the process.
@@ -304,5 +322,9 @@ func (p *process) execute(ctx context.Context, t *proto.Task, sink Sink) *proto.
 	}
 	p.fail(fmt.Errorf("plugin %s was killed: task %s did not stop within %s of being told to (%s)",
 		filepath.Base(p.path), t.Id, p.host.cfg.CancelGrace, reason))
-	return <-c.done
+	r := <-c.done
+	if r.Outcome == proto.Outcome_OUTCOME_CANCELLED {
+		r.Outcome = proto.Outcome_OUTCOME_UNKNOWN // this one is to blame
+	}
+	return r
 }

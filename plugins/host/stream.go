@@ -32,7 +32,9 @@ type stream struct {
 	queue  []*call
 	stops  []*proto.Cancel
 	failed error
-	wake   chan struct{} // holds at most one token
+	// answered says that the plugin has carried a task to its end.
+	answered bool
+	wake     chan struct{} // holds at most one token
 }
 
 func newStream() *stream {
@@ -141,6 +143,7 @@ func (s *stream) deliver(m *proto.ExecuteResponse) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answered = s.answered || len(m.Results) > 0
 	for _, r := range m.Results {
 		key := attempt{r.Task, r.Fence}
 		c := s.calls[key]
@@ -155,6 +158,13 @@ func (s *stream) deliver(m *proto.ExecuteResponse) {
 	}
 }
 
+// useful says whether the plugin has carried a task to its end.
+func (s *stream) useful() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}
+
 // unfinished adds the attempts that were sent and have no result.
 func (s *stream) unfinished(to map[attempt]bool) {
 	s.mu.Lock()
@@ -166,14 +176,14 @@ func (s *stream) unfinished(to map[attempt]bool) {
 	}
 }
 
-// fail answers everything that waits.
-func (s *stream) fail(reason error) {
+// fail answers everything that waits: with lost what the plugin has seen.
+func (s *stream) fail(reason error, lost proto.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = reason
 	for key, c := range s.calls {
 		delete(s.calls, key)
-		o := proto.Outcome_OUTCOME_UNKNOWN
+		o := lost
 		if !c.sent {
 			o = proto.Outcome_OUTCOME_NOTHING_DONE
 		}

@@ -29,7 +29,7 @@ type supervisor struct {
 	cur      *process
 	starting chan struct{} // closed when the start under way has ended
 	retired  bool          // a newer version has taken over
-	crashes  int           // in a row
+	crashes  int           // in a row, of processes that were of no use
 	notUntil time.Time     // the back-off's end
 	last     error         // of the last start or crash
 }
@@ -164,7 +164,8 @@ func hashFile(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// steady is how long a process must have lived for its crash to count as the first.
+// steady is how long a process must have lived for its crash to count as the
+// first; it does too when the process has carried a task to its end.
 const steady = time.Minute
 
 // watch looks after a process until it is gone: it closes an idle one, kills
@@ -181,7 +182,7 @@ func (s *supervisor) watch(p *process) {
 			s.mu.Lock()
 			crash := s.cur == p
 			if crash {
-				if time.Since(born) > steady {
+				if time.Since(born) > steady || p.useful() {
 					s.crashes = 0
 				}
 				s.crashed(p.reason)
