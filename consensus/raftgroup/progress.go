@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -40,7 +41,12 @@ type watchedTransport struct {
 	asked  map[raft.ServerID]*asking
 	askers sync.WaitGroup
 	over   bool // no more asking
+	// installed is the last snapshot that each member took from this one.
+	installed map[raft.ServerID]place
 }
+
+// place names an entry of the log.
+type place struct{ index, term uint64 }
 
 // asking is a heartbeat of our own under way to a member.
 type asking struct {
@@ -59,7 +65,7 @@ type preVoting struct {
 }
 
 func watchTransport(t raft.Transport) *watchedTransport {
-	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking)}
+	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking), installed: make(map[raft.ServerID]place)}
 }
 
 // forRaft is what the library gets.
@@ -78,6 +84,14 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 	w.mu.Unlock()
 	if err := w.Transport.AppendEntries(id, target, args, resp); err != nil {
 		return err
+	}
+	if w.behindSnapshot(id, args, resp) {
+		again := *args
+		again.PrevLogEntry, again.PrevLogTerm = 0, 0
+		*resp = raft.AppendEntriesResponse{}
+		if err := w.Transport.AppendEntries(id, target, &again, resp); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	w.mu.Lock()
@@ -98,6 +112,33 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 		w.news = nil
 	}
 	return nil
+}
+
+// InstallSnapshot passes the call on and notes what the member has since.
+func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	err := w.Transport.InstallSnapshot(id, target, args, resp, data)
+	if err == nil && resp.Success {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.installed[id] = place{args.LastLogIndex, args.LastLogTerm}
+	}
+	return err
+}
+
+// behindSnapshot says whether a member refused entries only because the one
+// before them is the last of the snapshot that it took from us. The library
+// looks for that one in the log, where it is not, as soon as anything follows:
+// when the answer to the first entries behind a snapshot gets lost, or entries
+// of another term stand there, the member would be sent the same snapshot over
+// and over for as long as this one leads. What it has up to there is right, so
+// the entries are sent once more with nothing to compare.
+func (w *watchedTransport) behindSnapshot(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
+	if resp.Success || args.PrevLogEntry == 0 || resp.Term != args.Term || resp.LastLog <= args.PrevLogEntry {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.installed[id] == place{args.PrevLogEntry, args.PrevLogTerm}
 }
 
 func later(a, b time.Time) time.Time {

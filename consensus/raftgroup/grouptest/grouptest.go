@@ -36,6 +36,8 @@ type Options struct {
 	FSM func(id string) raft.FSM
 	// RecoveryDir, when set, names a member's directory for a recovery file.
 	RecoveryDir func(id string) string
+	// Transport, when set, wraps a member's transport.
+	Transport func(id string, t *raft.InmemTransport) raft.Transport
 	// KeepSick leaves a member running that has called itself sick; else it is
 	// shut down, as an agent does.
 	KeepSick bool
@@ -167,8 +169,12 @@ func (m *Member) TryStart() error {
 	if m.c.o.FSM != nil {
 		fsm = m.c.o.FSM(m.ID)
 	}
+	var network raft.Transport = trans
+	if m.c.o.Transport != nil {
+		network = m.c.o.Transport(m.ID, trans)
+	}
 	cfg := raftgroup.Config{
-		ID: m.ID, FSM: fsm, Transport: trans, Stores: stores,
+		ID: m.ID, FSM: fsm, Transport: network, Stores: stores,
 		Timing: m.c.o.Timing, Logger: m.c.o.Logger, OnSick: m.onSick,
 	}
 	if cfg.Logger != nil {
