@@ -202,7 +202,11 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 		a.show(t)
 		return nil
 	})
-	return group(n.use, "Work with "+plural, list, get, put, del, versions)
+	all := group(n.use, "Work with "+plural, list, get, put, del, versions)
+	if n.kind == model.KindClusterTemplate {
+		all.AddCommand(a.templateLintCmd(), a.templateSolveCmd())
+	}
+	return all
 }
 
 // readFile reads a file, or with "-" the standard input.

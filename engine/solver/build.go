@@ -121,7 +121,7 @@ func (w *world) build(on []bool) *built {
 				anyway = append(anyway, s)
 			}
 		}
-		costed := w.comparator == ComparatorCost
+		costed := w.costs != nil
 		if costed {
 			b.goals++
 		}
@@ -129,12 +129,12 @@ func (w *world) build(on []bool) *built {
 			if !offered[at] {
 				continue
 			}
-			k := kind{allowed: carries[at], forced: forced, bare: len(anyway) > 0, rank: at, base: int64(len(anyway)), hw: p.hw, img: p.img, room: caps.left(p.hw, anyway)}
+			k := kind{allowed: carries[at], forced: forced, bare: len(anyway) > 0, rank: at, base: w.worthOf(anyway), hw: p.hw, img: p.img, room: caps.left(p.hw, anyway)}
 			if b.gone >= 0 {
 				k.allowed.drop(b.gone)
 			}
 			if costed {
-				k.cost[b.goals-1] = w.costs[p.hw]
+				k.cost[b.goals-1] = w.costs[p]
 			}
 			if len(w.in.Exclude) == 0 && dominated(c.kinds, &k) {
 				continue
@@ -207,7 +207,7 @@ func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int
 		itemOf[s] = at
 	}
 	for _, m := range b.items {
-		b.weight = append(b.weight, int64(len(m)))
+		b.weight = append(b.weight, w.worthOf(m))
 	}
 	return itemOf
 }
@@ -355,7 +355,7 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 		}
 	}
 	k.allowed = k.allowed.and(&carries[at])
-	k.base = int64(len(anyway))
+	k.base = w.worthOf(anyway)
 	k.bare = len(anyway) > 0 || len(g.services) > 0
 	k.room = caps.left(p.hw, anyway)
 	if w.in.Change.Kind == Retemplate {

@@ -13,16 +13,10 @@ import (
 // "Before solving"): all faults at once. services are all of the cluster after
 // the operation, sorted; named are those that the request names, with their paths.
 func (w *world) check(named []string, path string) {
-	in := &w.in
 	w.checkNamed(named, path)
 	w.checkDependencies()
 	w.checkCycles("install", func(d *model.Dependencies) model.Needs { return d.Install })
 	w.checkCycles("runtime", func(d *model.Dependencies) model.Needs { return d.Runtime })
-	switch in.Comparator {
-	case "", ComparatorOriginal, ComparatorCost:
-	default:
-		w.fault("comparator", "there is no comparator %q: use %q or %q", in.Comparator, ComparatorOriginal, ComparatorCost)
-	}
 }
 
 func (w *world) fault(path, format string, args ...any) {

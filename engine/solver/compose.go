@@ -72,8 +72,8 @@ func (w *world) answer(s *solution) *Answer {
 	}
 	sort.SliceStable(lines, func(i, j int) bool {
 		x, y := lines[i], lines[j]
-		if len(x.Services) != len(y.Services) {
-			return len(x.Services) > len(y.Services)
+		if a, b := w.worthOf(x.Services), w.worthOf(y.Services); a != b {
+			return a > b
 		}
 		if x.rank != y.rank {
 			return x.rank < y.rank

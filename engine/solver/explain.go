@@ -4,26 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/coopr/coopr/engine/model"
 )
 
 // explain finds a minimal set of rules that cannot hold together, by halving
 // (Junker's QuickXplain): every question is whether some of the rules leave a
 // layout, and only a proof counts as no (spec/solver.md rule 10).
-func (w *world) explain(m *meter) error {
-	u := &Unsolvable{Nodes: int(w.nodes), Minimal: true}
-	w.meter = newMeter(m.ctx, w.in.Budget)
-	all := make([]int, len(w.rules))
-	for i := range all {
-		all[i] = i
-	}
-	conflict := w.conflict(nil, false, all)
-	if w.meter.err != nil {
-		// There is certainly no layout; only the reasons are not boiled down.
-		u.Minimal = false
-	}
-	slices.Sort(conflict)
+func (w *world) explain() error {
+	u := &Unsolvable{Nodes: int(w.nodes)}
+	w.meter = newMeter(w.meter.ctx, w.in.Budget)
+	var conflict []int
+	conflict, u.Minimal = w.minimal()
 	for _, i := range conflict {
 		u.Conflict = append(u.Conflict, w.rules[i].Constraint)
 	}
@@ -31,6 +21,19 @@ func (w *world) explain(m *meter) error {
 		u.Hints = w.hints()
 	}
 	return u
+}
+
+// minimal gives the rules of a conflict, in their order. It is not minimal
+// where the budget ended: there is certainly no layout, only the reasons are
+// not boiled down.
+func (w *world) minimal() ([]int, bool) {
+	all := make([]int, len(w.rules))
+	for i := range all {
+		all[i] = i
+	}
+	conflict := w.conflict(nil, false, all)
+	slices.Sort(conflict)
+	return conflict, w.meter.err == nil
 }
 
 // conflict gives a minimal subset of candidates that together with the rules
@@ -84,7 +87,7 @@ func (w *world) hints() []string {
 		return nil
 	}
 	solves := func(d int64) bool {
-		if from+d < 0 || w.nodes+d < 1 || w.nodes+d > model.MaxClusterSize {
+		if from+d < 0 || w.nodes+d < 1 || w.nodes+d > w.in.maxNodes() {
 			return false
 		}
 		in := w.in

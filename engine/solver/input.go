@@ -17,6 +17,8 @@ type Input struct {
 	// Nodes is the size of a new cluster. A change to an existing one takes its
 	// size from Existing and Change.
 	Nodes int
+	// MaxNodes is the most that a cluster may have; 0 means model.MaxClusterSize.
+	MaxNodes int
 	// Wanted are the services of a new cluster; empty: the template's defaults.
 	Wanted []string
 	// HardwareType and ImageType are used on every new node; empty: the
@@ -25,7 +27,10 @@ type Input struct {
 	ImageType    string
 	// Comparator is ComparatorOriginal, ComparatorCost or empty for the
 	// template's choice, or else cost where every usable hardware type has one.
+	// Any other name is that of Ranking.
 	Comparator string
+	// Ranking is the order that a plugin gives, where one is asked for.
+	Ranking *Ranking
 	// Exclude are layouts of the whole cluster that must not be chosen again.
 	Exclude []model.Layout
 	// Zones and Hosts are the places over which services with a "spread" are
@@ -41,10 +46,20 @@ type Input struct {
 	Budget int
 }
 
+func (in *Input) maxNodes() int64 {
+	if in.MaxNodes > 0 {
+		return min(int64(in.MaxNodes), mostNodes)
+	}
+	return model.MaxClusterSize
+}
+
+// mostNodes is more than any cluster has: counts above it mean nothing.
+const mostNodes = 1 << 20
+
 // DefaultBudget is about ten seconds of search.
 const DefaultBudget = 20_000_000
 
-// The comparators there are (spec/solver.md rule 8).
+// The comparators that are built in (spec/solver.md rule 8).
 const (
 	ComparatorOriginal = "original"
 	ComparatorCost     = "cost"

@@ -6,8 +6,6 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-
-	"github.com/coopr/coopr/engine/model"
 )
 
 // decimal reads a number as files write it: 3, 1.7 or "0.350". It is exact: a
@@ -91,13 +89,15 @@ func meet(r1, m1, r2, m2 int64) (int64, int64, bool) {
 		r1, m1, r2, m2 = r2, m2, r1, m1
 	}
 	r1, r2 = mod(r1, m1), mod(r2, m2)
-	if m1 > 2*model.MaxClusterSize { // then r1 is the only count there is
+	if m1 > 2*mostNodes { // then r1 is the only count there is
 		return r1, m1, r1%m2 == r2
 	}
-	for r := r1; r < m1*m2; r += m1 {
-		if r%m2 == r2 {
-			return r, m1 / gcd(m1, m2) * m2, true
-		}
+	g := gcd(m1, m2)
+	if (r2-r1)%g != 0 {
+		return 0, 1, false
 	}
-	return 0, 1, false
+	// r1 + k*m1 = r2 modulo m2, for k modulo m2/g.
+	inverse := new(big.Int).ModInverse(big.NewInt(m1/g), big.NewInt(m2/g)).Int64()
+	k := mod((r2-r1)/g*inverse, m2/g)
+	return r1 + k*m1, m1 / g * m2, true
 }

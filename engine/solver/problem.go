@@ -8,7 +8,7 @@ import "sort"
 // share their nodes.
 type problem struct {
 	domains []domain
-	weight  []int64 // services in each item
+	weight  []int64 // what each item is worth to the comparator: how many services it has, mostly
 	classes []*class
 	// goals are totals to be made as small as possible, one after the other,
 	// before the preference order has its say; a kind has a cost for each.
@@ -78,9 +78,9 @@ type kind struct {
 	// bare tells whether a node may carry no item at all.
 	bare bool
 	// rank is the place in the comparator's order among kinds of all classes
-	// with equally many services.
+	// whose services are worth the same.
 	rank int
-	// base counts the services that are on the node anyway.
+	// base is what the services that are on the node anyway are worth.
 	base int64
 	cost [maxGoals]int64
 	// hw and img are indexes of the caller's lists.

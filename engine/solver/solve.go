@@ -21,7 +21,7 @@ func Solve(ctx context.Context, in Input) (*Answer, error) {
 	case unknown:
 		return nil, m.err
 	case no:
-		return nil, w.explain(m)
+		return nil, w.explain()
 	}
 	return w.answer(s), nil
 }

@@ -99,33 +99,6 @@ func (w *world) checkType(word, path, asked, standard string, compatible, offere
 	return ""
 }
 
-// rankPairs orders the pairs as the comparator "original" does: preferences,
-// then names (spec/solver.md rule 8).
-func (w *world) rankPairs(pairs []pair) {
-	rank := func(list []string, name string) int {
-		if i := slices.Index(list, name); i >= 0 {
-			return i
-		}
-		return len(list)
-	}
-	pref := &w.in.Template.Preferences
-	sort.Slice(pairs, func(i, j int) bool {
-		a, b := pairs[i], pairs[j]
-		ha, hb := w.hardware[a.hw].name, w.hardware[b.hw].name
-		ia, ib := w.images[a.img], w.images[b.img]
-		if x, y := rank(pref.HardwareTypes, ha), rank(pref.HardwareTypes, hb); x != y {
-			return x < y
-		}
-		if x, y := rank(pref.ImageTypes, ia), rank(pref.ImageTypes, ib); x != y {
-			return x < y
-		}
-		if ha != hb {
-			return ha < hb
-		}
-		return ia < ib
-	})
-}
-
 func sortedKeys[V any](m map[string]V) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {

@@ -35,8 +35,9 @@ type world struct {
 	groups []*group
 
 	comparator string
+	ranking    *Ranking // of the comparator, where a plugin gives it
 	touch      Touch
-	costs      []int64 // by hardware type, scaled and less the least
+	costs      map[pair]int64 // scaled and less the least; nil: costs do not count
 	rules      []rule
 	faults     model.Faults
 	meter      *meter
@@ -65,8 +66,8 @@ func understand(in Input, m *meter) (*world, error) {
 	if (w.fresh > 0 || in.Change.Kind == Create) && w.provider != "" {
 		w.checkTypes()
 	}
-	if w.nodes > model.MaxClusterSize {
-		w.fault("nodes", "%d nodes are more than the %d that one cluster may have", w.nodes, model.MaxClusterSize)
+	if w.nodes > in.maxNodes() {
+		w.fault("nodes", "%d nodes are more than the %d that one cluster may have", w.nodes, in.maxNodes())
 	} else if w.nodes < 1 {
 		w.fault("nodes", "a cluster has at least 1 node, not %d", w.nodes)
 	}
@@ -178,78 +179,6 @@ func (w *world) placesOf(n *ExistingNode) string {
 		}
 	}
 	return at[0] + "\x00" + at[1]
-}
-
-// compare settles the comparator and the costs it needs.
-func (w *world) compare() {
-	w.comparator = w.in.Comparator
-	if w.comparator == "" {
-		w.comparator = w.in.Template.Comparator
-	}
-	asked := w.comparator
-	usable := func(i int) bool {
-		m := &w.hardware[i]
-		c := w.in.Template.Compatibility.HardwareTypes
-		return w.offeredHW[i] && (w.wantedHW == "" || w.wantedHW == m.name) && (len(c) == 0 || slices.Contains(c, m.name))
-	}
-	costed := true
-	any := false
-	costs := make([]*big.Rat, len(w.hardware))
-	for i := range w.hardware {
-		if usable(i) {
-			any = true
-			costs[i] = w.hardware[i].cost
-			costed = costed && costs[i] != nil
-		}
-	}
-	costed = costed && any
-	if w.comparator == "" {
-		w.comparator = ComparatorOriginal
-		if costed {
-			w.comparator = ComparatorCost
-		}
-	}
-	if w.comparator == ComparatorCost && w.fresh > 0 {
-		if !costed {
-			for i := range w.hardware {
-				if usable(i) && w.hardware[i].cost == nil {
-					w.fault("comparator", "comparator %q needs a cost for every usable hardware type, and %s has none for provider %s: add \"cost\" to its providermap", ComparatorCost, w.hardware[i].name, w.provider)
-				}
-			}
-			return
-		}
-		n, ok := whole(costs)
-		if !ok {
-			w.fault("hardwaretypes", "the costs are too great, or too finely divided, to be added up exactly")
-			return
-		}
-		least := int64(-1)
-		for i := range n {
-			if usable(i) && (least < 0 || n[i] < least) {
-				least = n[i]
-			}
-		}
-		g := int64(0)
-		for i := range n {
-			n[i] = max(0, n[i]-least)
-			g = gcd(g, n[i])
-		}
-		for i := range n {
-			if g > 1 {
-				n[i] /= g
-			}
-		}
-		w.costs = n
-	}
-	if w.touch = ""; w.in.Change.Kind == AddServices {
-		w.touch = w.in.Change.Touch
-		if w.touch == "" {
-			w.touch = TouchFewest
-			if asked == ComparatorOriginal {
-				w.touch = TouchMost
-			}
-		}
-	}
 }
 
 // takes gives what a service takes of one capacity; nil where nothing.

@@ -93,6 +93,7 @@ func newServer() *server {
 func (s *server) routes() {
 	s.definitionRoutes()
 	s.importRoutes()
+	s.solveRoutes()
 	s.clusterRoutes()
 	s.operationRoutes()
 	s.taskRoutes()
