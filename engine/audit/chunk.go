@@ -1,0 +1,252 @@
+package audit
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// chunkSize is about how many bytes a chunk of records has. Chunks are what
+// views share and what retention drops.
+const chunkSize = 64 << 10
+
+// chunk is a run of records, one behind the other in data: the length of the
+// body, the record's hash, the body. A body says little twice: the tasks' names
+// are in the plan, an item tells how it differs from the one before it.
+type chunk struct {
+	prev, last Link // before the first record, and of the last
+	records    uint64
+	// first and final bound the records' times.
+	first, final int64
+	data         []byte
+	agents       []string
+	plans        []*Plan
+}
+
+// errDamaged says that a chunk's bytes cannot be read.
+var errDamaged = errors.New("it cannot be read")
+
+// entry is one record of a chunk, not yet decoded.
+type entry struct {
+	at   Link
+	body []byte
+}
+
+// walk gives the chunk's records in order.
+func (c *chunk) walk(fn func(entry) bool) error {
+	b, seq := c.data, c.prev.Seq
+	for len(b) > 0 {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)) || uint64(len(b)-k) < n+32 {
+			return fmt.Errorf("the record after %d: %w", seq, errDamaged)
+		}
+		seq++
+		e := entry{at: Link{Seq: seq, Hash: Hash(b[k : k+32])}, body: b[k+32 : k+32+int(n)]}
+		b = b[k+32+int(n):]
+		if !fn(e) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// The ways in which an item tells of its attempt, in the top bits of its step.
+const (
+	noAttempt   = 0 // there is none
+	sameAttempt = 1 // number, fence and agent are those told last
+	newAttempt  = 2
+	withEnd     = 3 // new, and how it ended
+)
+
+func appendChange(b []byte, c *Change) []byte {
+	b = append(b, kindChange)
+	b = binary.AppendUvarint(b, c.Index)
+	b = binary.AppendVarint(b, c.Time)
+	for _, s := range c.texts() {
+		b = appendText(b, *s)
+	}
+	b = appendText(b, string(c.Before))
+	return appendText(b, string(c.After))
+}
+
+// appendTasks appends a batch; agent gives the number of an agent's name.
+func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte {
+	b = append(b, kindTasks)
+	b = binary.AppendUvarint(b, t.Index)
+	b = binary.AppendVarint(b, t.Time)
+	b = binary.AppendUvarint(b, uint64(plan))
+	b = appendText(b, t.Actor)
+	b = appendText(b, t.Request)
+	b = binary.AppendUvarint(b, uint64(len(t.Items)))
+	var last uint32
+	told := TaskChange{Fence: t.Index}
+	for i := range t.Items {
+		it := &t.Items[i]
+		how := byte(newAttempt)
+		switch {
+		case it.End != nil:
+			how = withEnd
+		case it.Attempt == 0 && it.Fence == 0 && it.Agent == "":
+			how = noAttempt
+		case it.Attempt == told.Attempt && it.Fence == told.Fence && it.Agent == told.Agent:
+			how = sameAttempt
+		}
+		b = append(b, byte(it.From)|byte(it.To)<<3|how<<6)
+		b = binary.AppendVarint(b, int64(it.Vertex)-int64(last))
+		last = it.Vertex
+		if how < newAttempt {
+			continue
+		}
+		b = append(b, it.Attempt)
+		b = binary.AppendVarint(b, int64(it.Fence-told.Fence))
+		b = binary.AppendUvarint(b, agent(it.Agent))
+		told = *it
+		if how == withEnd {
+			b = appendText(b, it.End.Outcome)
+			b = appendText(b, it.End.Message)
+		}
+	}
+	return b
+}
+
+// decode reads a record: one of the two is given. Without items only the head
+// of a batch is read.
+func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
+	r := &reader{b: body}
+	kind := r.byte()
+	index, at := r.uvarint(), r.varint()
+	switch kind {
+	case kindChange:
+		out := &Change{Index: index, Time: at}
+		for _, s := range out.texts() {
+			*s = r.text()
+		}
+		out.Before, out.After = r.json(), r.json()
+		return out, nil, r.end()
+	case kindTasks:
+		out, n, err := c.head(r, index, at)
+		if err != nil || !items {
+			return nil, out, err
+		}
+		c.items(r, out, n)
+		return nil, out, r.end()
+	}
+	return nil, nil, errDamaged
+}
+
+func (c *chunk) head(r *reader, index uint64, at int64) (*Tasks, int, error) {
+	plan := r.uvarint()
+	out := &Tasks{Index: index, Time: at, Actor: r.text(), Request: r.text()}
+	n := r.uvarint()
+	// An item has two bytes at least.
+	if r.bad || plan >= uint64(len(c.plans)) || n > uint64(len(r.b)) {
+		return nil, 0, errDamaged
+	}
+	out.Plan = c.plans[plan]
+	return out, int(n), nil
+}
+
+func (c *chunk) items(r *reader, out *Tasks, n int) {
+	out.Items = make([]TaskChange, n)
+	var last int64
+	told := TaskChange{Fence: out.Index}
+	for i := range out.Items {
+		step := r.byte()
+		last += r.varint()
+		it := TaskChange{Vertex: uint32(last), From: model.TaskStatus(step & 7), To: model.TaskStatus(step >> 3 & 7)}
+		if last < 0 || last >= int64(len(out.Plan.Action)) {
+			r.bad = true
+			it.Vertex = 0
+		}
+		switch step >> 6 {
+		case sameAttempt:
+			it.Attempt, it.Fence, it.Agent = told.Attempt, told.Fence, told.Agent
+		case newAttempt, withEnd:
+			it.Attempt = r.byte()
+			it.Fence = told.Fence + uint64(r.varint())
+			it.Agent = c.agent(r)
+			told = it
+			if step>>6 == withEnd {
+				it.End = &End{Outcome: r.text(), Message: r.text()}
+			}
+		}
+		if r.bad {
+			return
+		}
+		out.Items[i] = it
+	}
+}
+
+func (c *chunk) agent(r *reader) string {
+	n := r.uvarint()
+	if n >= uint64(len(c.agents)) {
+		r.bad = true
+		return ""
+	}
+	return c.agents[n]
+}
+
+// reader reads what the append functions write; after a fault it gives zeros.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) end() error {
+	if r.bad || len(r.b) > 0 {
+		return errDamaged
+	}
+	return nil
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	v := r.b[0]
+	r.b = r.b[1:]
+	return v
+}
+
+func (r *reader) took(n int) {
+	if n <= 0 {
+		r.bad, n = true, 0
+	}
+	r.b = r.b[n:]
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	r.took(n)
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	r.took(n)
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n := r.uvarint()
+	if r.bad || n > uint64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	v := r.b[:n:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) text() string { return string(r.bytes()) }
+
+func (r *reader) json() json.RawMessage {
+	if b := r.bytes(); len(b) > 0 {
+		return b
+	}
+	return nil
+}

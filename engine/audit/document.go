@@ -1,0 +1,125 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
+// MaxValue is the length of JSON beyond which a value is told by its length and
+// its SHA-256 only: what it was can be read where it is kept (a definition's
+// version, a snapshot).
+const MaxValue = 2 << 10
+
+// Canonical gives a JSON text in the one form in which it is hashed: without
+// spaces, names in order.
+func Canonical(text []byte) (json.RawMessage, error) {
+	v, err := decodeJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+func decodeJSON(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, fmt.Errorf("there is more behind the JSON value")
+	}
+	return v, nil
+}
+
+// Document is a thing as JSON has it: as it is, to find what differs, and as
+// it may be shown. The zero Document is one that is not there.
+type Document struct {
+	whole, shown map[string]any
+}
+
+// NewDocument makes the document of a value that JSON writes as an object. show
+// gives a copy without secrets.
+func NewDocument(v any, show func(map[string]any) map[string]any) (Document, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return Document{}, err
+	}
+	tree, err := decodeJSON(text)
+	if err != nil {
+		return Document{}, err
+	}
+	m, ok := tree.(map[string]any)
+	if !ok {
+		return Document{}, fmt.Errorf("a %T is no JSON object", v)
+	}
+	return Document{whole: m, shown: show(m)}, nil
+}
+
+// Diff gives what differs between two documents, as Canonical has it; nil for
+// one that is not there, and twice nil where nothing differs. The field
+// "version" alone is no difference: it counts writes.
+func Diff(before, after Document) (was, is json.RawMessage) {
+	switch {
+	case before.whole == nil && after.whole == nil:
+		return nil, nil
+	case before.whole == nil:
+		return nil, text(after.shown)
+	case after.whole == nil:
+		return text(before.shown), nil
+	}
+	b, a := differ(before.whole, after.whole, before.shown, after.shown)
+	delete(b, "version")
+	delete(a, "version")
+	if len(b) == 0 && len(a) == 0 {
+		return nil, nil
+	}
+	return text(b), text(a)
+}
+
+func differ(b, a, showB, showA map[string]any) (was, is map[string]any) {
+	was, is = map[string]any{}, map[string]any{}
+	for k, old := range b {
+		now, kept := a[k]
+		if kept && reflect.DeepEqual(old, now) {
+			continue
+		}
+		ob, ok1 := old.(map[string]any)
+		oa, ok2 := now.(map[string]any)
+		sb, ok3 := showB[k].(map[string]any)
+		sa, ok4 := showA[k].(map[string]any)
+		if ok1 && ok2 && ok3 && ok4 {
+			was[k], is[k] = differ(ob, oa, sb, sa)
+			continue
+		}
+		was[k] = showB[k]
+		if kept {
+			is[k] = showA[k]
+		}
+	}
+	for k := range a {
+		if _, had := b[k]; !had {
+			is[k] = showA[k]
+		}
+	}
+	return was, is
+}
+
+// text writes an object, with large values told by their sums.
+func text(m map[string]any) json.RawMessage {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+		if b, err := json.Marshal(v); err == nil && len(b) > MaxValue {
+			sum := sha256.Sum256(b)
+			out[k] = map[string]any{"bytes": len(b), "sha256": hex.EncodeToString(sum[:])}
+		}
+	}
+	b, _ := json.Marshal(out) // it came from JSON
+	return b
+}

@@ -1,0 +1,376 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// lineFormat is the version of the exported form.
+const lineFormat = 1
+
+// Lead is the first line of an export: what follows, and the ends of its chain.
+type Lead struct {
+	Coopr  string `json:"coopr"` // "audit"
+	Format int    `json:"format"`
+	// Tenant whose records they are; absent: all tenants'.
+	Tenant string `json:"tenant,omitempty"`
+	// Anchor is the place before the first record of the file, Head that of its last.
+	Anchor Link `json:"anchor"`
+	Head   Link `json:"head"`
+	// Part says that a filter picked the records: they make no chain.
+	Part bool `json:"part,omitempty"`
+}
+
+// hidden is the line of a record that the reader may not see: enough to go on
+// with the chain behind it.
+type hidden struct {
+	Seq    uint64 `json:"seq"`
+	Digest *Hash  `json:"digest"`
+	Hash   Hash   `json:"hash"`
+}
+
+// Export writes the records after number after (0: all) as lines of JSON: a
+// Lead, then a Record each. Where the filter is whole the file can be verified
+// by VerifyLines; records of other tenants than the filter's stand in it as
+// digests.
+func (t *Trail) Export(out io.Writer, f Filter, after uint64) error {
+	from := t.anchor
+	if after > 0 {
+		var err error
+		if from, err = t.link(after); err != nil {
+			return err
+		}
+	}
+	w := bufio.NewWriterSize(out, 64<<10)
+	enc := json.NewEncoder(w)
+	if err := enc.Encode(Lead{Coopr: "audit", Format: lineFormat, Tenant: f.Tenant, Anchor: from, Head: t.head(), Part: !f.Whole()}); err != nil {
+		return err
+	}
+	var failed error
+	write := func(v any) bool {
+		failed = enc.Encode(v)
+		return failed == nil
+	}
+	if !f.Whole() {
+		if err := t.Each(&f, false, Cursor{Seq: from.Seq, Item: 1 << 30}, func(r Record) bool { return write(r) }); err != nil || failed != nil {
+			return errors.Join(err, failed)
+		}
+		return w.Flush()
+	}
+	for _, c := range t.chunks() {
+		if c.last.Seq <= from.Seq {
+			continue
+		}
+		var fault error
+		err := c.walk(func(e entry) bool {
+			if e.at.Seq <= from.Seq {
+				return true
+			}
+			fault = c.lines(e, f.Tenant, write)
+			return fault == nil && failed == nil
+		})
+		if err := errors.Join(err, fault, failed); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// lines writes one entry.
+func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
+	change, tasks, err := c.decode(e.body, true)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", e.at.Seq, err)
+	}
+	switch {
+	case change != nil && fits(tenant, change.Tenant):
+		write(change.record(e.at))
+	case change != nil:
+		digest := Hash(sha256.Sum256(change.canonical(nil)))
+		write(hidden{Seq: e.at.Seq, Digest: &digest, Hash: e.at.Hash})
+	case fits(tenant, tasks.Plan.Tenant):
+		for i := range tasks.Items {
+			if !write(tasks.record(e.at, i)) {
+				break
+			}
+		}
+	default:
+		digest := Hash(sha256.Sum256(tasks.canonical(nil)))
+		write(hidden{Seq: e.at.Seq, Digest: &digest, Hash: e.at.Hash})
+	}
+	return nil
+}
+
+// link gives the place of a record by its number.
+func (t *Trail) link(seq uint64) (Link, error) {
+	if head := t.head(); seq >= head.Seq {
+		return head, nil
+	}
+	if seq == t.anchor.Seq {
+		return t.anchor, nil
+	}
+	for _, c := range t.chunks() {
+		if seq > c.prev.Seq && seq <= c.last.Seq {
+			var at Link
+			err := c.walk(func(e entry) bool { at = e.at; return e.at.Seq < seq })
+			return at, err
+		}
+	}
+	return Link{}, fmt.Errorf("%w: records up to %d are not kept any more", ErrPruned, t.anchor.Seq)
+}
+
+// The reasons why a file cannot be verified at all.
+var (
+	ErrNoExport = errors.New("this is no export of the audit log: its first line does not say so")
+	ErrPart     = errors.New("a filter picked these records: export the log without one to verify it")
+)
+
+// VerifyLines verifies what Export wrote. Known places, kept from earlier
+// exports, must be on the chain where it has their numbers: a file can be made
+// anew from its beginning to its end, but not so that it fits those.
+func VerifyLines(in io.Reader, known ...Link) (Report, error) {
+	v := &verifier{known: known}
+	r := bufio.NewReaderSize(in, 64<<10)
+	for n := 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return v.rep, err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if n == 1 {
+				if err := v.lead(line); err != nil {
+					return v.rep, err
+				}
+			} else if v.bad = v.line(line); v.bad != nil {
+				v.bad.Line = n
+				break
+			}
+		} else if n == 1 {
+			return v.rep, ErrNoExport
+		}
+		if err != nil {
+			v.bad = v.finish()
+			break
+		}
+	}
+	v.rep.Bad, v.rep.OK = v.bad, v.bad == nil
+	if v.rep.OK {
+		v.rep.Head = v.at
+	}
+	return v.rep, nil
+}
+
+// verifier goes along a file.
+type verifier struct {
+	rep   Report
+	known []Link
+	at    Link // the last record that was good
+	end   Link // where the file says that it ends
+	bad   *Bad
+	// group are the lines of the batch under way, texts as they stand in the file.
+	group []Record
+	texts [][]byte
+	buf   []byte
+}
+
+func (v *verifier) lead(line []byte) error {
+	var l Lead
+	if err := strict(line, &l); err != nil || l.Coopr != "audit" {
+		return ErrNoExport
+	}
+	if l.Format != lineFormat {
+		return fmt.Errorf("the export has format %d, this build reads %d: use a newer coopr", l.Format, lineFormat)
+	}
+	if l.Part {
+		return ErrPart
+	}
+	v.at, v.end = l.Anchor, l.Head
+	v.rep.Anchor, v.rep.Head = l.Anchor, l.Head
+	if bad := v.meet(); bad != nil {
+		return fmt.Errorf("the export begins behind record %d: %s", bad.Seq, bad.Reason)
+	}
+	return nil
+}
+
+func strict(line []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("there is more behind it")
+	}
+	return nil
+}
+
+// meet compares the place reached with what is known of it.
+func (v *verifier) meet() *Bad {
+	for _, k := range v.known {
+		if k.Seq == v.at.Seq && k.Hash != v.at.Hash {
+			return &Bad{Seq: k.Seq, Reason: "its hash is " + v.at.Hash.String() + ", and not the known one: this is another chain"}
+		}
+	}
+	return nil
+}
+
+func (v *verifier) line(line []byte) *Bad {
+	want := v.at.Seq + 1
+	fault := func(format string, args ...any) *Bad { return &Bad{Seq: want, Reason: fmt.Sprintf(format, args...)} }
+	var probe struct {
+		Seq    uint64          `json:"seq"`
+		Digest json.RawMessage `json:"digest"`
+	}
+	if err := json.Unmarshal(line, &probe); err != nil {
+		return fault("it cannot be read: %v", err)
+	}
+	switch {
+	case probe.Seq > want && len(v.group) > 0:
+		return fault("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)
+	case probe.Seq > want:
+		return fault("it is missing: record %d stands in its place", probe.Seq)
+	case probe.Seq < want:
+		return fault("record %d stands in its place: it is out of order, or there twice", probe.Seq)
+	}
+	if probe.Digest != nil {
+		return v.hidden(line, fault)
+	}
+	var r Record
+	if err := strict(line, &r); err != nil {
+		return fault("it cannot be read: %v", err)
+	}
+	if r.Items == 0 && r.Item == 0 && len(v.group) == 0 {
+		return v.change(r, line)
+	}
+	switch {
+	case r.Item != len(v.group)+1 || r.Item > r.Items:
+		return fault("its change of a task %d stands where %d is due", r.Item, len(v.group)+1)
+	case len(v.group) > 0 && r.Items != v.group[0].Items:
+		return fault("it has %d changes of tasks by one line, %d by another", v.group[0].Items, r.Items)
+	}
+	v.group = append(v.group, r)
+	v.texts = append(v.texts, bytes.Clone(line))
+	if r.Item == r.Items {
+		return v.batch()
+	}
+	return nil
+}
+
+func (v *verifier) hidden(line []byte, fault func(string, ...any) *Bad) *Bad {
+	var h hidden
+	if err := strict(line, &h); err != nil || h.Digest == nil || len(v.group) > 0 {
+		return fault("it cannot be read")
+	}
+	v.rep.Hidden++
+	next := v.at.next(*h.Digest)
+	return v.step(next, []any{hidden{Seq: next.Seq, Digest: h.Digest, Hash: next.Hash}}, [][]byte{line})
+}
+
+func (v *verifier) change(r Record, line []byte) *Bad {
+	c := Change{
+		Index: r.Index, Time: r.Time, Type: r.Type, Tenant: r.Tenant, Actor: r.Actor, Request: r.Request,
+		Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
+	}
+	var err1, err2 error
+	if r.Before != nil {
+		c.Before, err1 = Canonical(r.Before)
+	}
+	if r.After != nil {
+		c.After, err2 = Canonical(r.After)
+	}
+	if err1 != nil || err2 != nil {
+		return &Bad{Seq: r.Seq, Reason: "it cannot be read"}
+	}
+	v.buf = c.canonical(v.buf[:0])
+	next := v.at.next(sha256.Sum256(v.buf))
+	v.rep.Records++
+	return v.step(next, []any{c.record(next)}, [][]byte{line})
+}
+
+// batch verifies the changes of tasks of one number, now that all are there.
+func (v *verifier) batch() *Bad {
+	first := v.group[0]
+	b := canonicalHead(v.buf[:0], first.Index, first.Time, [...]string{first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation}, len(v.group))
+	steps := make([]TaskChange, len(v.group))
+	for i := range v.group {
+		r := &v.group[i]
+		if err := steps[i].read(r); err != nil {
+			return &Bad{Seq: first.Seq, Reason: fmt.Sprintf("its change of a task %d cannot be read: %v", i+1, err)}
+		}
+		b = steps[i].canonical(b, r.Action, r.Node, r.Service)
+	}
+	v.buf = b
+	next := v.at.next(sha256.Sum256(b))
+	want := make([]any, len(v.group))
+	for i := range v.group {
+		r := v.group[i]
+		r.Index, r.Time, r.Tenant, r.Actor, r.Request, r.Cluster, r.Operation = first.Index, first.Time, first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation
+		r.Message, r.Subject, r.Hash = "", "", next.Hash.String()
+		steps[i].describe(&r)
+		want[i] = r
+	}
+	v.rep.Records += uint64(len(v.group))
+	texts := v.texts
+	v.group, v.texts = v.group[:0], nil
+	return v.step(next, want, texts)
+}
+
+// read takes a step out of the record that tells of it.
+func (t *TaskChange) read(r *Record) error {
+	var before, after taskState
+	if err := errors.Join(strict(r.Before, &before), strict(r.After, &after)); err != nil {
+		return err
+	}
+	number, ok := strings.CutPrefix(r.Task, r.Operation+"/")
+	v, err := strconv.ParseUint(number, 10, 32)
+	if !ok || err != nil {
+		return fmt.Errorf("the task %q is none of operation %q", r.Task, r.Operation)
+	}
+	*t = TaskChange{Vertex: uint32(v), From: before.Status, To: after.Status, Attempt: after.Attempt, Fence: after.Fence, Agent: after.Agent}
+	if after.Outcome != "" || r.Message != "" {
+		t.End = &End{Outcome: after.Outcome, Message: r.Message}
+	}
+	return nil
+}
+
+// step goes on to the next place, if the lines say just what it says.
+func (v *verifier) step(next Link, want []any, lines [][]byte) *Bad {
+	for i, w := range want {
+		b, err := json.Marshal(w)
+		if err != nil {
+			return &Bad{Seq: next.Seq, Reason: err.Error()}
+		}
+		if !bytes.Equal(b, lines[i]) && !same(b, lines[i]) {
+			return &Bad{Seq: next.Seq, Reason: changed}
+		}
+	}
+	v.at = next
+	return v.meet()
+}
+
+// same says whether two texts are the same JSON.
+func same(a, b []byte) bool {
+	x, err1 := Canonical(a)
+	y, err2 := Canonical(b)
+	return err1 == nil && err2 == nil && bytes.Equal(x, y)
+}
+
+func (v *verifier) finish() *Bad {
+	next := v.at.Seq + 1
+	switch {
+	case len(v.group) > 0:
+		return &Bad{Seq: next, Reason: fmt.Sprintf("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)}
+	case v.at.Seq < v.end.Seq:
+		return &Bad{Seq: next, Reason: fmt.Sprintf("it is missing: the file ends before record %d", v.end.Seq)}
+	case v.at != v.end:
+		return &Bad{Seq: v.at.Seq, Reason: "the file's first line has another end of the chain"}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"fmt"
+)
+
+// Report is what a verification found.
+type Report struct {
+	// OK says that every record is where and what it was when it was written.
+	OK bool `json:"ok"`
+	// Records counts what was seen, each change of a task by itself; Hidden the
+	// records of other tenants, of which only the digest was seen.
+	Records uint64 `json:"records"`
+	Hidden  uint64 `json:"hidden,omitempty"`
+	// Anchor is the place before the first record, Head the last one.
+	Anchor Link `json:"anchor"`
+	Head   Link `json:"head"`
+	// Bad is the first record that is wrong.
+	Bad *Bad `json:"bad,omitempty"`
+}
+
+// Bad is a record that is not what it was, or not where.
+type Bad struct {
+	Seq uint64 `json:"seq"`
+	// Line is its line in a file, from 1.
+	Line   int    `json:"line,omitempty"`
+	Reason string `json:"reason"`
+}
+
+const changed = "it is not what it was when it was written: it was changed, or a record before it was changed or taken out"
+
+// Verify computes the chain again and compares it with what is kept.
+func (t *Trail) Verify() Report {
+	rep := Report{Anchor: t.anchor, Head: t.head()}
+	at := t.anchor
+	bad := func(seq uint64, reason string) Report {
+		rep.Bad = &Bad{Seq: seq, Reason: reason}
+		return rep
+	}
+	var buf []byte
+	for _, c := range t.chunks() {
+		if c.prev != at {
+			return bad(at.Seq+1, fmt.Sprintf("it does not follow: records up to %d were taken out or put in", c.prev.Seq))
+		}
+		var fault error
+		whole := c.walk(func(e entry) bool {
+			var change *Change
+			var tasks *Tasks
+			if change, tasks, fault = c.decode(e.body, true); fault != nil {
+				return false
+			}
+			n := uint64(1)
+			if change != nil {
+				buf = change.canonical(buf[:0])
+			} else {
+				buf, n = tasks.canonical(buf[:0]), uint64(len(tasks.Items))
+			}
+			if at.next(sha256.Sum256(buf)) != e.at {
+				fault = fmt.Errorf("%s", changed)
+				return false
+			}
+			at = e.at
+			rep.Records += n
+			return true
+		})
+		switch {
+		case fault != nil:
+			return bad(at.Seq+1, fault.Error())
+		case whole != nil:
+			return bad(at.Seq+1, whole.Error())
+		case at != c.last:
+			return bad(at.Seq+1, "it is missing")
+		}
+	}
+	rep.OK = true
+	return rep
+}
