@@ -5,17 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-
-	iradix "github.com/hashicorp/go-immutable-radix"
+	"math"
 
 	"github.com/coopr/coopr/engine/model"
 )
 
 // The encodings begin with a byte that names their format. Columns follow as
 // variable-length integers: a plan of 14,006 tasks takes about 200 kB.
+//
+// What a format adds stands at its end, and an encoding has the lowest format
+// that can say it, so that older builds of a mesh read all they can.
 const (
-	graphFormat = 1
-	stateFormat = 1
+	graphFormat      = 1
+	graphFormatSteps = 2 // with steps
+	stateFormat      = 1
+	stateFormatGates = 2 // with gates, and with tasks forced and tolerated
 )
 
 var errShort = errors.New("plan: the encoding ends too soon")
@@ -53,6 +57,23 @@ func (r *reader) int() int64 {
 	return v
 }
 
+func (r *reader) uint32() uint32 {
+	v := r.uint()
+	if v > math.MaxUint32 {
+		r.fail("a number is too large")
+		return 0
+	}
+	return uint32(v)
+}
+
+// fail ends the reading, unless it has ended already.
+func (r *reader) fail(why string) {
+	if r.err == nil {
+		r.err = errors.New("plan: " + why)
+	}
+	r.b = nil
+}
+
 // count reads a length; every element takes at least a byte, so that a wrong
 // length cannot ask for more memory than the input has bytes.
 func (r *reader) count() int {
@@ -77,6 +98,9 @@ func (r *reader) text() string {
 func (g *Graph) Encode() []byte {
 	w := &writer{b: make([]byte, 0, 64+len(g.Nodes)*24+g.Len()*6+len(g.Succ)*3)}
 	w.b = append(w.b, graphFormat)
+	if g.Step != nil {
+		w.b[0] = graphFormatSteps
+	}
 	for _, names := range [][]string{g.Nodes, g.Services} {
 		w.uint(uint64(len(names)))
 		for _, n := range names {
@@ -96,14 +120,25 @@ func (g *Graph) Encode() []byte {
 			w.int(int64(to) - int64(v))
 		}
 	}
+	if g.Step != nil {
+		w.uint(uint64(g.Phases()))
+		for p := range g.Phases() {
+			w.uint(uint64(g.PhaseOff[p+1] - g.PhaseOff[p]))
+		}
+		last := int64(0)
+		for _, s := range g.Step {
+			w.int(int64(s) - last)
+			last = int64(s)
+		}
+	}
 	return w.b
 }
 
 // DecodeGraph reads what Encode wrote. It refuses anything that is not a
 // whole, acyclic graph.
 func DecodeGraph(b []byte) (*Graph, error) {
-	if len(b) == 0 || b[0] != graphFormat {
-		return nil, fmt.Errorf("plan: not a graph of format %d", graphFormat)
+	if len(b) == 0 || b[0] < graphFormat || b[0] > graphFormatSteps {
+		return nil, fmt.Errorf("plan: not a graph of format %d to %d", graphFormat, graphFormatSteps)
 	}
 	r := &reader{b: b[1:]}
 	names := func() []string {
@@ -139,110 +174,255 @@ func DecodeGraph(b []byte) (*Graph, error) {
 			bld.Edge(uint32(v), uint32(to))
 		}
 	}
+	var sizes, steps []uint32
+	if b[0] >= graphFormatSteps {
+		sizes, steps = make([]uint32, r.count()), make([]uint32, n)
+		for i := range sizes {
+			sizes[i] = r.uint32()
+		}
+		last := int64(0)
+		for v := range steps {
+			last += r.int()
+			if last < 0 || last > NoStep {
+				return nil, fmt.Errorf("plan: vertex %d is in step %d", v, last)
+			}
+			steps[v] = uint32(last)
+		}
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	if len(r.b) > 0 {
 		return nil, fmt.Errorf("plan: %d bytes follow the graph", len(r.b))
 	}
-	return bld.Build()
+	g, err := bld.Build()
+	if err != nil || steps == nil {
+		return g, err
+	}
+	return g.WithSteps(steps, sizes)
 }
 
 // Encode writes the state without its graph.
 func (s *State) Encode() ([]byte, error) {
 	w := &writer{b: []byte{stateFormat}}
-	holders, err := json.Marshal(s.holders)
+	holders := make([]Holder, s.bySession.Len())
+	for i := range holders {
+		holders[i] = s.holder(uint32(i))
+	}
+	text, err := json.Marshal(holders)
 	if err != nil {
 		return nil, err
 	}
-	w.text(string(holders))
+	w.text(string(text))
 	n := s.Graph.Len()
 	w.uint(uint64(n))
-	for v := range n {
-		p, i := s.pages[v/pageSize], v%pageSize
-		w.b = append(w.b, byte(p.status[i]), p.attempt[i])
-		w.uint(uint64(p.pending[i]))
-		if p.attempt[i] > 0 {
-			w.uint(uint64(p.holder[i]))
-			w.uint(p.fence[i])
-			w.int(p.leased[i])
+	var tolerated, forced []uint32
+	none := &runs{}
+	s.tasks.each(func(at uint32, t *tasks) {
+		r := t.runs
+		if r == nil {
+			r = none
 		}
-		w.int(p.ended[i])
-	}
-	notes := map[uint32]*Note{}
-	s.notes.Root().Walk(func(k []byte, v any) bool {
-		notes[binary.BigEndian.Uint32(k)] = v.(*Note)
-		return false
+		for i := range min(taskLeaf, n-int(at*taskLeaf)) {
+			w.b = append(w.b, byte(t.status[i]), t.attempt[i])
+			w.uint(uint64(t.pending[i]))
+			if t.attempt[i] > 0 {
+				w.uint(uint64(r.holder[i]))
+				w.uint(r.fence[i])
+				w.int(r.leased[i])
+			}
+			w.int(r.ended[i])
+		}
+		tolerated, forced = ones(at, t.tolerated, tolerated), ones(at, t.forced, forced)
 	})
-	b, err := json.Marshal(notes)
-	if err != nil {
+	notes := map[uint32]*Note{}
+	s.notes.each(func(at uint32, l *[taskLeaf]*Note) {
+		for i, n := range l {
+			if n != nil {
+				notes[at*taskLeaf+uint32(i)] = n
+			}
+		}
+	})
+	if text, err = json.Marshal(notes); err != nil {
 		return nil, err
 	}
-	w.text(string(b))
+	w.text(string(text))
+	if s.gates.shut > 0 || len(tolerated) > 0 || len(forced) > 0 {
+		w.b[0] = stateFormatGates
+		w.set(tolerated)
+		w.set(forced)
+		w.gates(&s.gates)
+	}
 	return w.b, nil
+}
+
+// set writes ascending numbers.
+func (w *writer) set(numbers []uint32) {
+	w.uint(uint64(len(numbers)))
+	last := uint32(0)
+	for _, n := range numbers {
+		w.uint(uint64(n - last))
+		last = n
+	}
+}
+
+func (w *writer) gates(g *gates) {
+	w.uint(uint64(g.shut))
+	for at := range g.levels {
+		g.levels[at].each(func(page uint32, l *[gateLeaf]Gate) {
+			for i, gate := range l {
+				if gate != 0 {
+					w.b = append(w.b, byte(at), byte(gate))
+					w.uint(uint64(page*gateLeaf + uint32(i)))
+				}
+			}
+		})
+	}
 }
 
 // DecodeState reads what Encode wrote, for the same graph.
 func DecodeState(g *Graph, b []byte) (*State, error) {
-	if len(b) == 0 || b[0] != stateFormat {
-		return nil, fmt.Errorf("plan: not a state of format %d", stateFormat)
+	if len(b) == 0 || b[0] < stateFormat || b[0] > stateFormatGates {
+		return nil, fmt.Errorf("plan: not a state of format %d to %d", stateFormat, stateFormatGates)
 	}
 	r := &reader{b: b[1:]}
-	s := NewState(g)
-	holders := r.text()
+	var holders []Holder
+	text := r.text()
 	if n := r.uint(); r.err == nil && n != uint64(g.Len()) {
 		return nil, fmt.Errorf("plan: the state has %d vertices, its graph %d", n, g.Len())
 	}
 	if r.err == nil {
-		r.err = json.Unmarshal([]byte(holders), &s.holders)
+		r.err = json.Unmarshal([]byte(text), &holders)
 	}
-	s.counts, s.rest = [model.TaskStatuses]int{}, 0
-	s.nodes = make([]*nodePage, len(s.nodes))
-	for i := range s.nodes {
-		s.nodes[i] = &nodePage{}
+	e := &Edit{next: blank(g)}
+	for _, h := range holders {
+		e.index(h)
 	}
-	s.pages = make([]*page, len(s.pages))
-	for i := range s.pages {
-		s.pages[i] = &page{}
+	if r.err == nil && e.next.bySession.Len() != len(holders) {
+		return nil, errors.New("plan: two holders have one session")
 	}
-	for v := 0; v < g.Len() && r.err == nil; v++ {
-		if len(r.b) < 2 {
-			return nil, errShort
-		}
-		p, i := s.pages[v/pageSize], v%pageSize
-		p.status[i], p.attempt[i] = model.TaskStatus(r.b[0]), r.b[1]
-		r.b = r.b[2:]
-		p.pending[i] = uint32(r.uint())
-		if p.attempt[i] > 0 {
-			p.holder[i], p.fence[i], p.leased[i] = uint32(r.uint()), r.uint(), r.int()
-		}
-		p.ended[i] = r.int()
-		if int(p.status[i]) >= model.TaskStatuses || (p.attempt[i] > 0 && int(p.holder[i]) >= len(s.holders)) {
-			return nil, fmt.Errorf("plan: vertex %d has a status or a holder that does not exist", v)
-		}
-		if g.Action[v] == model.Barrier {
-			if p.status[i] != model.TaskSucceeded {
-				s.rest++
-			}
-			continue
-		}
-		s.counts[p.status[i]]++
-		if n := g.Node[v]; n >= 0 && p.status[i].Held() {
-			s.nodes[n/pageSize].busy[n%pageSize] = uint32(v) + 1
+	for v := uint32(0); int(v) < g.Len() && r.err == nil; v++ {
+		if err := e.read(r, v, len(holders)); err != nil {
+			return nil, err
 		}
 	}
 	notes := map[uint32]*Note{}
-	text := r.text()
+	text = r.text()
 	if r.err != nil {
 		return nil, r.err
 	}
 	if err := json.Unmarshal([]byte(text), &notes); err != nil {
 		return nil, fmt.Errorf("plan: notes: %w", err)
 	}
-	txn := iradix.New().Txn()
 	for v, n := range notes {
-		txn.Insert(noteKey(v), n)
+		if int(v) >= g.Len() || n == nil {
+			return nil, fmt.Errorf("plan: a note about vertex %d of %d", v, g.Len())
+		}
+		e.next.notes.own(v/taskLeaf, 0)[v%taskLeaf] = n
 	}
-	s.notes = txn.Commit()
-	return s, nil
+	if b[0] >= stateFormatGates {
+		e.marks(r)
+		e.gates(r)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	if len(r.b) > 0 {
+		return nil, fmt.Errorf("plan: %d bytes follow the state", len(r.b))
+	}
+	e.count()
+	return e.Done(), nil
+}
+
+// read reads one vertex's columns.
+func (e *Edit) read(r *reader, v uint32, holders int) error {
+	if len(r.b) < 2 {
+		return errShort
+	}
+	t, i := e.tasks(v)
+	t.status[i], t.attempt[i] = model.TaskStatus(r.b[0]), r.b[1]
+	r.b = r.b[2:]
+	r.uint() // pending: count makes it anew
+	if t.attempt[i] > 0 {
+		run, _ := e.runs(v)
+		run.holder[i], run.fence[i], run.leased[i] = r.uint32(), r.uint(), r.int()
+		if r.err == nil && int(run.holder[i]) >= holders {
+			return fmt.Errorf("plan: vertex %d has a holder that does not exist", v)
+		}
+	}
+	if ended := r.int(); ended != 0 {
+		run, _ := e.runs(v)
+		run.ended[i] = ended
+	}
+	status := t.status[i]
+	if int(status) >= model.TaskStatuses || (status.Held() && t.attempt[i] == 0) {
+		return fmt.Errorf("plan: vertex %d has a status that cannot be", v)
+	}
+	if e.next.Graph.Action[v] == model.Barrier {
+		if status != model.TaskBlocked && status != model.TaskSucceeded {
+			return fmt.Errorf("plan: barrier %d has a status that cannot be", v)
+		}
+		if status == model.TaskSucceeded {
+			e.next.rest--
+		}
+		return nil
+	}
+	e.next.counts[model.TaskBlocked]--
+	e.next.counts[status]++
+	if status.Held() {
+		e.setBusy(v, true)
+	}
+	return nil
+}
+
+// marks reads which vertices are tolerated, and which forced.
+func (e *Edit) marks(r *reader) {
+	for _, tolerated := range []bool{true, false} {
+		v := uint64(0)
+		for range r.count() {
+			if v += r.uint(); v >= uint64(e.next.Graph.Len()) || r.err != nil {
+				r.fail("a mark is on a vertex that does not exist")
+				return
+			}
+			t, i := e.tasks(uint32(v))
+			switch status := t.status[i]; {
+			case tolerated && (status == model.TaskFailed || status == model.TaskCancelled) && t.tolerated>>i&1 == 0:
+				t.tolerated |= 1 << i
+				e.next.tolerated++
+			case !tolerated && status == model.TaskSucceeded && e.next.Graph.Action[v] != model.Barrier:
+				t.forced |= 1 << i
+			default:
+				r.fail("a mark is on a vertex that cannot have it")
+				return
+			}
+		}
+	}
+}
+
+func (e *Edit) gates(r *reader) {
+	for range r.count() {
+		if len(r.b) < 2 {
+			r.fail("the gates end too soon")
+			return
+		}
+		p, gate := Part{level: level(r.b[0])}, Gate(r.b[1])
+		r.b = r.b[2:]
+		if p.index = r.uint32(); r.err == nil && (p.level > step || gate == 0 || gate&^allGates != 0 || (p.level == whole && p.index > 0) || e.next.Graph.Has(p) != nil) {
+			r.fail("a gate is where none can be")
+			return
+		}
+		e.next.gates.set(p, gate, 0)
+	}
+}
+
+// count makes what follows from the statuses: what each vertex waits for.
+func (e *Edit) count() {
+	for u := range e.next.Graph.Len() {
+		if e.done(uint32(u)) {
+			for _, w := range e.next.Graph.Next(u) {
+				t, i := e.tasks(w)
+				t.pending[i]--
+			}
+		}
+	}
 }

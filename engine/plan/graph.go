@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -30,6 +32,13 @@ type Graph struct {
 	// Rank is the longest remaining path from each vertex, in tasks, the vertex
 	// itself included: among ready tasks the highest goes first.
 	Rank []uint32
+	// Step is the step of each vertex, or NoStep; PhaseOff[p] the first step of
+	// each phase, and one more entry. Both are nil in a graph without steps.
+	Step     []uint32
+	PhaseOff []uint32
+
+	members []uint32 // the tasks in steps, by step
+	byID    []int32  // the indexes of Nodes, in order of id
 }
 
 // Len gives the number of vertices.
@@ -48,6 +57,17 @@ func (g *Graph) Tasks() int {
 
 // Next gives the vertices that wait for v.
 func (g *Graph) Next(v int) []uint32 { return g.Succ[g.SuccOff[v]:g.SuccOff[v+1]] }
+
+// nodes gives the indexes of the nodes with this id, of which there is one or
+// none in a graph that a planner made.
+func (g *Graph) nodes(id string) []int32 {
+	at, ok := slices.BinarySearchFunc(g.byID, id, func(i int32, id string) int { return strings.Compare(g.Nodes[i], id) })
+	end := at
+	for ok && end < len(g.byID) && g.Nodes[g.byID[end]] == id {
+		end++
+	}
+	return g.byID[at:end]
+}
 
 // NodeID gives the id of v's node, or "".
 func (g *Graph) NodeID(v int) string {
@@ -152,6 +172,11 @@ func (b *Builder) Build() (*Graph, error) {
 		g.Succ[fill[f]] = b.to[i]
 		fill[f]++
 	}
+	g.byID = make([]int32, len(g.Nodes))
+	for i := range g.byID {
+		g.byID[i] = int32(i)
+	}
+	slices.SortFunc(g.byID, func(a, b int32) int { return strings.Compare(g.Nodes[a], g.Nodes[b]) })
 	return g, g.rank()
 }
 

@@ -1,36 +1,55 @@
 package plan
 
 import (
-	"encoding/binary"
 	"errors"
+	"math/bits"
 
 	iradix "github.com/hashicorp/go-immutable-radix"
 
 	"github.com/coopr/coopr/engine/model"
 )
 
-// pageSize is how many vertices share a page. A page is copied when an edit
-// first touches it: small enough that one result costs little, large enough
-// that the table of pages of a large plan stays short.
-const pageSize = 256
+// How many vertices, nodes, holders and gates share a leaf of their table. A
+// leaf is copied when an edit first touches it.
+const (
+	taskLeaf   = 16
+	nodeLeaf   = 64
+	holderLeaf = 16
+	gateLeaf   = 128
+)
 
-// page holds the state of pageSize vertices, a column each.
-type page struct {
-	gen     uint64 // generation of the edit that made this copy and may write to it
-	status  [pageSize]model.TaskStatus
-	attempt [pageSize]uint8
-	pending [pageSize]uint32
-	holder  [pageSize]uint32
-	fence   [pageSize]uint64
-	leased  [pageSize]int64
-	ended   [pageSize]int64
+// tasks are taskLeaf vertices, a column each.
+type tasks struct {
+	status  [taskLeaf]model.TaskStatus
+	attempt [taskLeaf]uint8
+	// pending counts what a vertex waits for, whatever its status: the edges to
+	// it from vertices that do not count as done. A barrier is done when and
+	// because it has none.
+	pending [taskLeaf]uint32
+	// A bit for each vertex: tolerated are those that failed, or were cancelled
+	// with one that failed, and count as done; forced those that an operator
+	// said are done.
+	tolerated, forced uint16
+	// runs is there from the first lease on, and of the generation runGen.
+	runGen uint64
+	runs   *runs
 }
 
-// nodePage says, for pageSize nodes, which vertex holds the node, plus one.
-type nodePage struct {
-	gen  uint64
-	busy [pageSize]uint32
+// runs are the columns about the latest attempt.
+type runs struct {
+	fence  [taskLeaf]uint64
+	leased [taskLeaf]int64
+	ended  [taskLeaf]int64
+	holder [taskLeaf]uint32
 }
+
+// done says whether what waits for vertex i may go on.
+func (t *tasks) done(i uint32) bool {
+	return t.status[i] == model.TaskSucceeded || t.tolerated>>i&1 > 0
+}
+
+// begun says whether somebody has begun to work on vertex i, in this run of it.
+func (t *tasks) begun(i uint32) bool { return t.runs != nil && t.runs.leased[i] != 0 }
 
 // Attempt is one ended attempt at a task, or one that is under way.
 type Attempt struct {
@@ -67,19 +86,23 @@ type Note struct {
 }
 
 // State is the state of every vertex of a graph at one moment. It is never
-// changed: an Edit makes the next one, sharing all pages it did not touch, so
+// changed: an Edit makes the next one, sharing all leaves it did not touch, so
 // that a snapshot or a reader keeps its moment while results go on arriving.
 type State struct {
 	Graph *Graph
-	pages []*page
-	nodes []*nodePage
-	notes *iradix.Tree
-	// holders are the sessions that ever held a lease, by the index in pages.
-	holders []Holder
-	counts  [model.TaskStatuses]int
-	// rest counts barriers that are not done yet.
-	rest int
-	// gen grows with every edit, so that an edit knows the pages it may write to.
+	tasks table[tasks]
+	busy  table[[nodeLeaf]uint32] // by node: the vertex that holds it, plus one
+	notes table[[taskLeaf]*Note]
+	gates gates
+	// holders are the sessions that ever held a lease, by the index in runs;
+	// bySession finds that index.
+	holders   table[[holderLeaf]Holder]
+	bySession *iradix.Tree
+	counts    [model.TaskStatuses]int
+	// rest counts barriers that are not done yet, tolerated the tasks that count
+	// as done without having succeeded.
+	rest, tolerated int
+	// gen grows with every edit, so that an edit knows the leaves it may write to.
 	gen uint64
 }
 
@@ -94,32 +117,28 @@ var (
 	ErrStaleFence = errors.New("the lease is not valid any more: another attempt or an end came first")
 	ErrNotReady   = errors.New("the task is not ready")
 	ErrNodeBusy   = errors.New("another task holds the node")
+	ErrHeld       = errors.New("the task is held back: it, its phase or its plan waits for an operator")
 	ErrNoVertex   = errors.New("the plan has no such task")
 )
+
+// blank gives the state in which nobody has looked yet: all is blocked.
+func blank(g *Graph) *State {
+	n := g.Len()
+	s := &State{Graph: g, bySession: iradix.New()}
+	for from := 0; from < n; from += taskLeaf {
+		t := s.tasks.own(uint32(from/taskLeaf), 0)
+		copy(t.pending[:], g.Preds[from:min(n, from+taskLeaf)])
+	}
+	s.rest = n - g.Tasks()
+	s.counts[model.TaskBlocked] = n - s.rest
+	return s
+}
 
 // NewState gives the state in which nothing has been done: vertices that wait
 // for nothing are ready.
 func NewState(g *Graph) *State {
-	n := g.Len()
-	s := &State{Graph: g, notes: iradix.New()}
-	s.pages = make([]*page, (n+pageSize-1)/pageSize)
-	for i := range s.pages {
-		s.pages[i] = &page{}
-	}
-	s.nodes = make([]*nodePage, (len(g.Nodes)+pageSize-1)/pageSize)
-	for i := range s.nodes {
-		s.nodes[i] = &nodePage{}
-	}
-	for v := range n {
-		s.pages[v/pageSize].pending[v%pageSize] = g.Preds[v]
-		if g.Action[v] == model.Barrier {
-			s.rest++
-		} else {
-			s.counts[model.TaskBlocked]++
-		}
-	}
-	e := s.Edit()
-	for v := range n {
+	e := blank(g).Edit()
+	for v := range g.Len() {
 		if g.Preds[v] == 0 {
 			e.free(uint32(v))
 		}
@@ -129,47 +148,90 @@ func NewState(g *Graph) *State {
 
 // Task is one vertex's state, gathered for a reader.
 type Task struct {
-	Vertex   uint32
-	Status   model.TaskStatus
-	Attempt  int
-	Fence    uint64
-	Holder   Holder
+	Vertex  uint32
+	Status  model.TaskStatus
+	Attempt int
+	Fence   uint64
+	Holder  Holder
+	// LeasedAt is zero again when the task was put back to the beginning.
 	LeasedAt int64
 	EndedAt  int64
-	Note     *Note // nil: nothing to say
+	// Forced says that an operator said it is done; Tolerated that it is not
+	// done, and that what waited for it goes on nevertheless.
+	Forced    bool
+	Tolerated bool
+	Note      *Note // nil: nothing to say
 }
+
+func (s *State) leaf(v uint32) (*tasks, uint32) { return s.tasks.get(v / taskLeaf), v % taskLeaf }
 
 // Task gives the state of vertex v.
 func (s *State) Task(v uint32) Task {
-	p, i := s.pages[v/pageSize], v%pageSize
-	t := Task{Vertex: v, Status: p.status[i], Attempt: int(p.attempt[i]), Fence: p.fence[i], LeasedAt: p.leased[i], EndedAt: p.ended[i], Note: s.Note(v)}
-	if t.Attempt > 0 {
-		t.Holder = s.holders[p.holder[i]]
+	t, i := s.leaf(v)
+	out := Task{
+		Vertex: v, Status: t.status[i], Attempt: int(t.attempt[i]),
+		Forced: t.forced>>i&1 > 0, Tolerated: t.tolerated>>i&1 > 0, Note: s.Note(v),
 	}
-	return t
+	if t.runs != nil {
+		out.Fence, out.LeasedAt, out.EndedAt = t.runs.fence[i], t.runs.leased[i], t.runs.ended[i]
+	}
+	if out.Attempt > 0 {
+		out.Holder = s.holder(t.runs.holder[i])
+	}
+	return out
 }
 
+func (s *State) holder(i uint32) Holder { return s.holders.get(i / holderLeaf)[i%holderLeaf] }
+
 // Status gives the status of vertex v.
-func (s *State) Status(v uint32) model.TaskStatus { return s.pages[v/pageSize].status[v%pageSize] }
+func (s *State) Status(v uint32) model.TaskStatus {
+	t, i := s.leaf(v)
+	return t.status[i]
+}
 
 // Fence gives the fence of v's latest lease.
-func (s *State) Fence(v uint32) uint64 { return s.pages[v/pageSize].fence[v%pageSize] }
+func (s *State) Fence(v uint32) uint64 {
+	t, i := s.leaf(v)
+	if t.runs == nil {
+		return 0
+	}
+	return t.runs.fence[i]
+}
 
 // Note gives what is known of v beyond its columns, or nil.
 func (s *State) Note(v uint32) *Note {
-	if s.notes.Len() == 0 {
-		return nil
-	}
-	if n, ok := s.notes.Get(noteKey(v)); ok {
-		return n.(*Note)
+	if l := s.notes.get(v / taskLeaf); l != nil {
+		return l[v%taskLeaf]
 	}
 	return nil
 }
 
 // Busy gives the vertex that holds a node, by the node's index.
 func (s *State) Busy(node int32) (uint32, bool) {
-	b := s.nodes[node/pageSize].busy[node%pageSize]
-	return b - 1, b > 0
+	l := s.busy.get(uint32(node) / nodeLeaf)
+	if l == nil || l[node%nodeLeaf] == 0 {
+		return 0, false
+	}
+	return l[node%nodeLeaf] - 1, true
+}
+
+// Holds says whether workers hold a task of this plan that keeps other plans
+// from a node, by the node's id, and which. A task of another plan that is
+// about one service, and may run beside those of others, conflicts with tasks
+// of the same service and of the node itself; any other, for which service is
+// "", with all of them.
+func (s *State) Holds(node, service string) (v uint32, held bool) {
+	if s.Held() == 0 {
+		return 0, false
+	}
+	for _, n := range s.Graph.nodes(node) {
+		if v, busy := s.Busy(n); busy {
+			if have := s.Graph.ServiceName(int(v)); service == "" || have == "" || have == service {
+				return v, true
+			}
+		}
+	}
+	return 0, false
 }
 
 // Count gives how many tasks have this status.
@@ -178,44 +240,70 @@ func (s *State) Count(status model.TaskStatus) int { return s.counts[status] }
 // Held counts the tasks that workers hold.
 func (s *State) Held() int { return s.counts[model.TaskLeased] + s.counts[model.TaskRunning] }
 
+// Tolerated counts the tasks that count as done although they failed, or were
+// cancelled with one that failed.
+func (s *State) Tolerated() int { return s.tolerated }
+
 // Complete says whether every vertex is done.
 func (s *State) Complete() bool {
-	return s.rest == 0 && s.counts[model.TaskSucceeded] == s.Graph.Len()-s.barriers()
+	tasks := 0
+	for _, n := range s.counts {
+		tasks += n
+	}
+	return s.rest == 0 && s.counts[model.TaskSucceeded]+s.tolerated == tasks
 }
 
-func (s *State) barriers() int {
-	n := s.Graph.Len()
-	for _, c := range s.counts {
-		n -= c
+// Failures counts the tasks of a part that failed for good.
+func (s *State) Failures(p Part) int {
+	if s.counts[model.TaskFailed] == 0 || s.Graph.Has(p) != nil {
+		return 0
+	}
+	n := 0
+	for v := range s.Graph.In(p) {
+		if s.Status(v) == model.TaskFailed {
+			n++
+		}
 	}
 	return n
 }
 
 // Leased gives the held vertices of one session, or of all where session is "".
 func (s *State) Leased(session string) []uint32 {
+	if s.Held() == 0 {
+		return nil
+	}
 	var out []uint32
-	for pi, p := range s.pages {
-		for i := range p.status {
-			if v := pi*pageSize + i; v < s.Graph.Len() && p.status[i].Held() && (session == "" || s.holders[p.holder[i]].Session == session) {
-				out = append(out, uint32(v))
+	s.tasks.each(func(at uint32, t *tasks) {
+		for i := range uint32(taskLeaf) {
+			if t.status[i].Held() && (session == "" || s.holder(t.runs.holder[i]).Session == session) {
+				out = append(out, at*taskLeaf+i)
 			}
 		}
-	}
+	})
 	return out
 }
 
-// Leasable gives the vertices that are ready or uncertain, in order of number.
+// Leasable gives the vertices that are ready or uncertain and not held back, in
+// order of number.
 func (s *State) Leasable() []uint32 {
 	var out []uint32
-	for pi, p := range s.pages {
-		for i := range p.status {
-			v := pi*pageSize + i
-			if v < s.Graph.Len() && s.Graph.Action[v] != model.Barrier && (p.status[i] == model.TaskReady || p.status[i] == model.TaskUncertain) {
-				out = append(out, uint32(v))
+	s.tasks.each(func(at uint32, t *tasks) {
+		for i := range uint32(taskLeaf) {
+			if v := at*taskLeaf + i; waits(t.status[i]) && !s.HeldBack(v) {
+				out = append(out, v)
 			}
 		}
-	}
+	})
 	return out
 }
 
-func noteKey(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
+// waits says whether a task with this status waits for nothing but a worker.
+func waits(s model.TaskStatus) bool { return s == model.TaskReady || s == model.TaskUncertain }
+
+// ones gives the set bits of a column of bits, as vertices.
+func ones(at uint32, word uint16, into []uint32) []uint32 {
+	for ; word != 0; word &= word - 1 {
+		into = append(into, at*taskLeaf+uint32(bits.TrailingZeros16(word)))
+	}
+	return into
+}

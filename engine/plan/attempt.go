@@ -1,0 +1,264 @@
+package plan
+
+import "github.com/coopr/coopr/engine/model"
+
+// Lease grants v to a session. It refuses a task that is not ready (or
+// uncertain), one that a gate holds back, one whose next attempt is not due at
+// now, and one whose node another task holds.
+func (e *Edit) Lease(v uint32, fence uint64, h Holder, now int64) error {
+	if int(v) >= e.next.Graph.Len() {
+		return ErrNoVertex
+	}
+	if e.next.Graph.Action[v] == model.Barrier || !waits(e.next.Status(v)) {
+		return ErrNotReady
+	}
+	if e.next.HeldBack(v) {
+		return ErrHeld
+	}
+	if n := e.Note(v); n != nil && n.RetryAt > now {
+		return ErrNotReady
+	}
+	if n := e.next.Graph.Node[v]; n >= 0 {
+		if _, busy := e.next.Busy(n); busy {
+			return ErrNodeBusy
+		}
+	}
+	e.setStatus(v, model.TaskLeased)
+	e.setBusy(v, true)
+	t, i := e.tasks(v)
+	if t.attempt[i] < 255 {
+		t.attempt[i]++
+	}
+	r, _ := e.runs(v)
+	r.fence[i], r.holder[i], r.leased[i], r.ended[i] = fence, e.index(h), now, 0
+	return nil
+}
+
+// held checks that fence is v's valid lease.
+func (e *Edit) held(v uint32, fence uint64) error {
+	if int(v) >= e.next.Graph.Len() {
+		return ErrNoVertex
+	}
+	if !e.next.Status(v).Held() || e.next.Fence(v) != fence {
+		return ErrStaleFence
+	}
+	return nil
+}
+
+// Start says that the holder is at work.
+func (e *Edit) Start(v uint32, fence uint64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	if e.next.Status(v) == model.TaskLeased {
+		e.setStatus(v, model.TaskRunning)
+	}
+	return nil
+}
+
+// Keep moves a held lease to another session of the same agent.
+func (e *Edit) Keep(v uint32, fence uint64, h Holder) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	r, i := e.runs(v)
+	r.holder[i] = e.index(h)
+	return nil
+}
+
+// End is how an attempt ended.
+type End struct {
+	Outcome string // "succeeded", "failed", "lost", "returned", "cancelled"
+	Message string
+	LogTail string
+	Adopted bool
+}
+
+// log appends the latest attempt at v to its history.
+func (e *Edit) log(n *Note, v uint32, end End, now int64) {
+	t := e.next.Task(v)
+	n.History = append(n.History, Attempt{
+		Number: t.Attempt, Fence: t.Fence, Agent: t.Holder.Agent, Outcome: end.Outcome,
+		Message: end.Message, LogTail: end.LogTail, Leased: t.LeasedAt, Ended: now,
+	})
+	n.Avoid = t.Holder.Agent
+}
+
+// finish gives v its last status.
+func (e *Edit) finish(v uint32, status model.TaskStatus, now int64) {
+	if e.next.Status(v).Held() {
+		e.setBusy(v, false)
+	}
+	e.setStatus(v, status)
+	r, i := e.runs(v)
+	r.ended[i] = now
+}
+
+// again makes a held task leasable once more and frees its node.
+func (e *Edit) again(v uint32) {
+	e.setBusy(v, false)
+	e.wait(v)
+}
+
+// Succeed ends v well and makes ready what waited only for it.
+func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	if n := e.Note(v); n != nil && n.Undo {
+		// The attempt deleted what a CREATE had made; the CREATE itself is next.
+		n = e.note(v)
+		e.log(n, v, End{Outcome: "undone", Message: end.Message}, now)
+		n.Undo, n.Observe, n.RetryAt, n.Avoid = false, false, 0, ""
+		e.again(v)
+		return nil
+	} else if n != nil || end.Adopted {
+		n = e.note(v)
+		n.Adopted, n.RetryAt, n.Observe = end.Adopted, 0, false
+	}
+	e.finish(v, model.TaskSucceeded, now)
+	e.pass(v)
+	return nil
+}
+
+// Retry ends an attempt that failed and makes the task due again at retryAt.
+// With unseen nobody knows what the attempt did: the next one looks first.
+func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	n := e.note(v)
+	e.log(n, v, end, now)
+	n.Failures++
+	n.RetryAt = retryAt
+	n.Observe = n.Observe || unseen
+	e.again(v)
+	return nil
+}
+
+// Fail ends a task that is out of attempts. With unseen nobody knows what the
+// last one did: should the task be opened again, it is looked for first.
+func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	n := e.note(v)
+	e.log(n, v, end, now)
+	n.Failures++
+	n.Observe = n.Observe || unseen
+	e.finish(v, model.TaskFailed, now)
+	return nil
+}
+
+// FailTolerated ends a task that is out of attempts in a phase that tolerates
+// it: whatever else of its step is not done is cancelled, and what waited for
+// the step goes on (max_failures, spec/planner.md "Graph" 4). A task that is in no
+// step is refused with ErrNoPart.
+func (e *Edit) FailTolerated(v uint32, fence uint64, unseen bool, end End, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	g := e.next.Graph
+	if g.Step == nil || g.Step[v] == NoStep {
+		return ErrNoPart
+	}
+	if err := e.Fail(v, fence, unseen, end, now); err != nil {
+		return err
+	}
+	var passed []uint32
+	for w := range g.In(Step(g.Step[v])) {
+		e.Cancel(w, End{Outcome: "cancelled", Message: g.Name(int(v)) + " failed"}, now)
+		if !e.done(w) {
+			t, i := e.tasks(w)
+			t.tolerated |= 1 << i
+			e.next.tolerated++
+			passed = append(passed, w)
+		}
+	}
+	// All of the step is at its end by now: nothing of it is freed.
+	for _, w := range passed {
+		e.pass(w)
+	}
+	return nil
+}
+
+// Lose takes a lease from a holder that fell silent, or gives back one that
+// the holder did not start. With observe the task is uncertain: what it does
+// may have been done, and is looked for before it is done again.
+func (e *Edit) Lose(v uint32, fence uint64, observe bool, end End, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	n := e.note(v)
+	e.log(n, v, end, now)
+	if end.Outcome != "returned" {
+		n.Lost++
+	}
+	n.Observe = n.Observe || observe
+	e.again(v)
+	return nil
+}
+
+// Cancel ends a task whose operation does not want it any more.
+func (e *Edit) Cancel(v uint32, end End, now int64) {
+	status := e.next.Status(v)
+	if status.Ended() || e.next.Graph.Action[v] == model.Barrier {
+		return
+	}
+	if status.Held() {
+		e.revoke(v, end, now)
+	}
+	e.finish(v, model.TaskCancelled, now)
+}
+
+// revoke writes down that v's attempt is not wanted any more; its status is
+// still to be changed.
+func (e *Edit) revoke(v uint32, end End, now int64) {
+	e.log(e.note(v), v, end, now)
+	e.revoked = append(e.revoked, Revoked{v, e.next.Fence(v)})
+}
+
+// CancelWaiting cancels every task that no worker holds.
+func (e *Edit) CancelWaiting(now int64) {
+	if c := &e.next.counts; c[model.TaskBlocked]+c[model.TaskReady]+c[model.TaskUncertain] == 0 {
+		return
+	}
+	for v := range e.next.Graph.Len() {
+		if s := e.next.Status(uint32(v)); !s.Held() {
+			e.Cancel(uint32(v), End{}, now)
+		}
+	}
+}
+
+// Reopen makes a failed task ready for a new round of attempts, once what it
+// waits for is done. A failure that was tolerated stays.
+func (e *Edit) Reopen(v uint32) {
+	if e.next.Status(v) != model.TaskFailed || e.done(v) {
+		return
+	}
+	n := e.note(v)
+	n.Failures, n.RetryAt = 0, 0
+	e.rewind(v)
+}
+
+// Recreate ends a failed CONFIRM at v: the CREATE before it, at create, is
+// opened again, first to delete what it made; v, and all else that waited for
+// it and has not begun, waits once more (spec/planner.md, "Retry"). A CREATE
+// that is under way again already is left to itself.
+func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now int64) error {
+	if err := e.held(v, fence); err != nil {
+		return err
+	}
+	n := e.note(v)
+	e.log(n, v, end, now)
+	n.Failures++
+	e.setBusy(v, false)
+	if e.done(create) {
+		c := e.note(create)
+		c.Undo, c.RetryAt = true, retryAt
+		e.undone(create)
+		e.wait(create)
+	}
+	e.rewind(v)
+	return nil
+}

@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// NoStep is the step of a vertex that belongs to none, as a barrier does.
+const NoStep = math.MaxUint32
+
+// ErrNoPart says that a plan has no such phase or step.
+var ErrNoPart = errors.New("the plan has no such phase or step")
+
+// Part is what an order or a gate is about: a whole plan, one of its phases,
+// or one of its steps.
+type Part struct {
+	level level
+	index uint32
+}
+
+type level uint8
+
+const (
+	whole level = iota
+	phase
+	step
+)
+
+// Whole is all of a plan.
+func Whole() Part { return Part{} }
+
+// Phase is a plan's phase, by its number.
+func Phase(i uint32) Part { return Part{phase, i} }
+
+// Step is a plan's step, by its number among the steps of all phases.
+func Step(i uint32) Part { return Part{step, i} }
+
+// String gives the part as people read it: "phase 3".
+func (p Part) String() string {
+	switch p.level {
+	case phase:
+		return fmt.Sprint("phase ", p.index)
+	case step:
+		return fmt.Sprint("step ", p.index)
+	}
+	return "plan"
+}
+
+// WithSteps gives the graph with its vertices in steps, and the steps in
+// phases. steps has the step of each vertex, or NoStep. Steps are numbered phase by
+// phase: sizes has how many each phase has; some may be without vertices.
+//
+// A graph without steps has one phase with one step, to which every task
+// belongs.
+func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
+	if len(steps) != g.Len() {
+		return nil, fmt.Errorf("steps of %d vertices, but the graph has %d", len(steps), g.Len())
+	}
+	h := *g
+	h.Step, h.PhaseOff = steps, make([]uint32, len(sizes)+1)
+	total := uint64(0)
+	for i, n := range sizes {
+		total += uint64(n)
+		if total >= NoStep {
+			return nil, fmt.Errorf("the plan has %d steps or more", total)
+		}
+		h.PhaseOff[i+1] = uint32(total)
+	}
+	h.members = make([]uint32, 0, g.Len())
+	for v, s := range steps {
+		if s == NoStep {
+			continue
+		}
+		if uint64(s) >= total {
+			return nil, fmt.Errorf("%s is in step %d of %d", g.Name(v), s, total)
+		}
+		if g.Action[v] != model.Barrier {
+			h.members = append(h.members, uint32(v))
+		}
+	}
+	slices.SortFunc(h.members, func(a, b uint32) int { return cmp.Or(cmp.Compare(steps[a], steps[b]), cmp.Compare(a, b)) })
+	return &h, nil
+}
+
+// Phases counts the phases.
+func (g *Graph) Phases() int {
+	if g.PhaseOff == nil {
+		return 1
+	}
+	return len(g.PhaseOff) - 1
+}
+
+// Steps counts the steps of all phases.
+func (g *Graph) Steps() int {
+	if g.PhaseOff == nil {
+		return 1
+	}
+	return int(g.PhaseOff[len(g.PhaseOff)-1])
+}
+
+// StepOf gives v's step, or NoStep.
+func (g *Graph) StepOf(v uint32) uint32 {
+	if g.Step == nil {
+		return 0
+	}
+	return g.Step[v]
+}
+
+// PhaseOf gives the phase of a step.
+func (g *Graph) PhaseOf(step uint32) uint32 {
+	if g.PhaseOff == nil {
+		return 0
+	}
+	return uint32(sort.Search(len(g.PhaseOff)-1, func(p int) bool { return g.PhaseOff[p+1] > step }))
+}
+
+// StepsOf gives the steps of a phase: from the first to before end.
+func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
+	if g.PhaseOff == nil {
+		return 0, 1
+	}
+	return g.PhaseOff[phase], g.PhaseOff[phase+1]
+}
+
+// Has says whether the plan has this part; the error is ErrNoPart.
+func (g *Graph) Has(p Part) error {
+	if (p.level == phase && int(p.index) >= g.Phases()) || (p.level == step && int(p.index) >= g.Steps()) {
+		return fmt.Errorf("%s: %w", p, ErrNoPart)
+	}
+	return nil
+}
+
+// In gives the tasks of a part that the plan has, barriers left out: those
+// of the whole in order of number, others step by step.
+func (g *Graph) In(p Part) iter.Seq[uint32] {
+	if p.level == whole || g.Step == nil {
+		return func(yield func(uint32) bool) {
+			for v, a := range g.Action {
+				if a != model.Barrier && !yield(uint32(v)) {
+					return
+				}
+			}
+		}
+	}
+	first, end := p.index, p.index+1
+	if p.level == phase {
+		first, end = g.StepsOf(p.index)
+	}
+	at := func(step uint32) int {
+		return sort.Search(len(g.members), func(i int) bool { return g.Step[g.members[i]] >= step })
+	}
+	return slices.Values(g.members[at(first):at(end)])
+}
