@@ -1497,6 +1497,8 @@ type Prune struct {
 	Operations       []string               `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
 	RequestsBeforeMs int64                  `protobuf:"varint,2,opt,name=requests_before_ms,json=requestsBeforeMs,proto3" json:"requests_before_ms,omitempty"`
 	Parts            []string               `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	AuditBeforeMs    int64                  `protobuf:"varint,4,opt,name=audit_before_ms,json=auditBeforeMs,proto3" json:"audit_before_ms,omitempty"` // audit records of before then go; 0: none
+	AuditKeep        uint64                 `protobuf:"varint,5,opt,name=audit_keep,json=auditKeep,proto3" json:"audit_keep,omitempty"`               // so many audit records stay; 0: any number
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1550,6 +1552,20 @@ func (x *Prune) GetParts() []string {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *Prune) GetAuditBeforeMs() int64 {
+	if x != nil {
+		return x.AuditBeforeMs
+	}
+	return 0
+}
+
+func (x *Prune) GetAuditKeep() uint64 {
+	if x != nil {
+		return x.AuditKeep
+	}
+	return 0
 }
 
 type RaiseFeatureLevel struct {
@@ -1834,13 +1850,16 @@ const file_log_proto_rawDesc = "" +
 	"\x05total\x18\x03 \x01(\rR\x05total\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\"\x1d\n" +
 	"\vRemoveAgent\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"k\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xb2\x01\n" +
 	"\x05Prune\x12\x1e\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\tR\n" +
 	"operations\x12,\n" +
 	"\x12requests_before_ms\x18\x02 \x01(\x03R\x10requestsBeforeMs\x12\x14\n" +
-	"\x05parts\x18\x03 \x03(\tR\x05parts\")\n" +
+	"\x05parts\x18\x03 \x03(\tR\x05parts\x12&\n" +
+	"\x0faudit_before_ms\x18\x04 \x01(\x03R\rauditBeforeMs\x12\x1d\n" +
+	"\n" +
+	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\")\n" +
 	"\x11RaiseFeatureLevel\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\"c\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
