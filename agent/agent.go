@@ -327,8 +327,9 @@ func (a *Agent) work() (err error) {
 			return err
 		}
 	}
+	executor := leased{onMachine{everyAutomator{a.executor}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
-		Hello: a.hello, Connect: a.connectLeader, Executor: onMachine{a.executor, a.machine}, Journal: a.journal,
+		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
 		Logs: a.logs, Logger: a.log, Records: a.takeRecords, Drain: a.cfg.Drain,
 	})
 	return err

@@ -58,6 +58,7 @@ type execRequest struct {
 	Scope     string         `json:"scope,omitempty"`
 	Cluster   string         `json:"cluster,omitempty"` // of list
 	Fields    map[string]any `json:"fields,omitempty"`
+	Question  any            `json:"question,omitempty"` // of rank: model.RankingQuestion
 }
 
 // execAnswer is what the command writes.
@@ -71,6 +72,7 @@ type execAnswer struct {
 	model.TaskOutput
 	Faults    []model.Fault  `json:"faults"`
 	Resources []execResource `json:"resources"`
+	Ranking   *model.Ranking `json:"ranking"`
 }
 
 type execResource struct {
@@ -270,6 +272,9 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 		d := time.Duration(t.TimeoutMs) * time.Millisecond
 		ctx, cancel = context.WithTimeoutCause(ctx, d, errTimeout{d})
 		defer cancel()
+	}
+	if holds := leaseOf(ctx); holds != nil && !holds() {
+		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, leaseOver)
 	}
 	log := tasklog.New(func(text string, stderr bool) {
 		sink.Log(&proto.LogLine{Task: t.Id, Fence: t.Fence, Text: text, Stderr: stderr})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -126,6 +128,25 @@ func TestUsefulCrasher(t *testing.T) {
 		if r := h.Execute(t.Context(), task(fmt.Sprint("crash", i), map[string]any{"do": "crash"}), nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN {
 			t.Fatalf("crash %d: %v", i, r)
 		}
+	}
+}
+
+// TestLeaseIsOver: what is not this agent's any more is not begun, and the
+// plugin never hears of it.
+func TestLeaseIsOver(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t, func(c *Config) { c.Env = append(c.Env, "CHAOS_DIR="+dir) })
+	held := WithLease(t.Context(), func() bool { return true })
+	if r := h.Execute(held, task("held", nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+		t.Errorf("a lease that holds: %v", r)
+	}
+	over := WithLease(t.Context(), func() bool { return false })
+	if r := h.Execute(over, task("over", nil), nil); r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, "not begun") {
+		t.Errorf("a lease that is over: %v", r)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "calls.log"))
+	if err != nil || !strings.Contains(string(b), "held") || strings.Contains(string(b), "over") {
+		t.Errorf("the plugin was called: %v %s", err, b)
 	}
 }
 

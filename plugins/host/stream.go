@@ -18,10 +18,11 @@ type attempt struct {
 
 // call is one task on its way through a plugin.
 type call struct {
-	task *proto.Task
-	sink Sink
-	done chan *proto.Result // holds the one result
-	sent bool               // guarded by stream.mu
+	task  *proto.Task
+	sink  Sink
+	holds func() bool        // WithLease's; may be nil
+	done  chan *proto.Result // holds the one result
+	sent  bool               // guarded by stream.mu
 }
 
 // stream multiplexes the tasks of a process: callers queue tasks, one
@@ -93,6 +94,11 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 			c := s.queue[n]
 			if s.calls[attempt{c.task.Id, c.task.Fence}] != c {
 				continue // cancelled while it waited
+			}
+			if c.holds != nil && !c.holds() {
+				delete(s.calls, attempt{c.task.Id, c.task.Fence})
+				c.done <- result(c.task, proto.Outcome_OUTCOME_NOTHING_DONE, leaseOver)
+				continue
 			}
 			c.sent = true
 			bytes += len(c.task.Input) + 128

@@ -190,6 +190,12 @@ func (a *agent) kill() {
 func (a *agent) stop() {
 	a.mesh.t.Helper()
 	a.signal(syscall.SIGTERM)
+	a.endsWell()
+}
+
+// endsWell waits for the end of an agent that was told to stop.
+func (a *agent) endsWell() {
+	a.mesh.t.Helper()
 	select {
 	case <-a.ended:
 	case <-time.After(patience):
@@ -215,15 +221,15 @@ func (a *agent) alive() bool {
 // stop stops every agent that runs, and looks for what they leave.
 func (m *mesh) stop() {
 	m.t.Helper()
+	var told []*agent
 	for _, a := range m.agents {
 		if a.alive() {
 			a.signal(syscall.SIGTERM)
+			told = append(told, a)
 		}
 	}
-	for _, a := range m.agents {
-		if a.alive() {
-			a.stop()
-		}
+	for _, a := range told {
+		a.endsWell()
 	}
 	m.noneLeft()
 }
