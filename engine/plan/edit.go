@@ -15,6 +15,7 @@ type Edit struct {
 	// holder is the session that took a lease last, and its index plus one.
 	holder   Holder
 	holderAt uint32
+	watch    func(v uint32, from, to model.TaskStatus)
 }
 
 // Revoked is a lease that an edit took from its holder: work that is not wanted
@@ -30,6 +31,10 @@ func (s *State) Edit() *Edit {
 	next.gen++
 	return &Edit{next: &next}
 }
+
+// Watch calls fn with every change of a task's status from here on, in order
+// and before the rest of what the same change does; barriers are no tasks.
+func (e *Edit) Watch(fn func(v uint32, from, to model.TaskStatus)) { e.watch = fn }
 
 // Done gives the changed state.
 func (e *Edit) Done() *State { return e.next }
@@ -81,6 +86,9 @@ func (e *Edit) setBusy(v uint32, held bool) {
 
 func (e *Edit) setStatus(v uint32, to model.TaskStatus) {
 	t, i := e.tasks(v)
+	if e.watch != nil && t.status[i] != to {
+		e.watch(v, t.status[i], to)
+	}
 	e.next.counts[t.status[i]]--
 	e.next.counts[to]++
 	t.status[i] = to
