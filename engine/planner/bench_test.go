@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -157,4 +158,47 @@ func BenchmarkStages(b *testing.B) {
 			SplitStages(g, Stages(g))
 		}
 	})
+}
+
+// A cluster of 1,000,000 pairs of node and service, compared with itself, with
+// itself in another order, and with one in which every service moved on.
+func BenchmarkDiff(b *testing.B) {
+	pairs := func(config uint64, backwards bool) []DiffNode {
+		out := make([]DiffNode, 10_000)
+		for i := range out {
+			n := &out[i]
+			*n = DiffNode{ID: fmt.Sprintf("n%d", i), Created: true, Confirmed: true, Services: make([]DiffService, 100)}
+			for k := range n.Services {
+				s := DiffService{Name: fmt.Sprintf("service-%02d", k), State: "START", Definition: 1, Config: config}
+				if backwards {
+					n.Services[99-k] = s
+				} else {
+					n.Services[k] = s
+				}
+			}
+		}
+		if backwards {
+			slices.Reverse(out)
+		}
+		return out
+	}
+	from := pairs(1, false)
+	for _, c := range []struct {
+		name    string
+		to      []DiffNode
+		changed int
+	}{
+		{"no-change", pairs(1, false), 0},
+		{"no-change-shuffled", pairs(1, true), 0},
+		{"all-changed", pairs(2, false), 10_000},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if d := Diff(from, c.to, aService); len(d.Reconfigure) != c.changed {
+					b.Fatal(len(d.Reconfigure))
+				}
+			}
+		})
+	}
 }

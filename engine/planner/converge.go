@@ -22,7 +22,7 @@ type Wanted struct {
 	Node []model.Action
 	// Services holds the other actions, by service; Node.Services must name
 	// those that go as well as those that come. What a service does not define is
-	// skipped. A service with REMOVE and without INSTALL goes: what comes on its
+	// skipped. A service that is removed and nothing more goes: what comes on its
 	// node waits until it has gone.
 	Services map[string][]model.Action
 }
@@ -35,7 +35,7 @@ var (
 )
 
 // goes says that a service is taken off its node.
-func goes(wanted mask) bool { return wanted&maskOf(model.Remove, model.Install) == bit(model.Remove) }
+func goes(wanted mask) bool { return wanted&bit(model.Remove) != 0 && wanted&comeActions == 0 }
 
 // checkWanted finds what is wrong with Input.Wanted.
 func (g *grid) checkWanted(ids map[string]bool, faults *model.Faults) {
@@ -105,8 +105,6 @@ func (g *grid) checkNode(n *Node, w Wanted, carries func(service string) bool, f
 			fault(".services."+service, "node "+n.ID+" is deleted and not created again, so that its services can only be stopped and removed")
 		case isNew && m&leaveActions != 0:
 			fault(".services."+service, "node "+n.ID+" is created and not deleted before, so that it has nothing to stop or remove")
-		case goes(m) && m&comeActions != 0:
-			fault(".services."+service, "service "+service+" is removed from node "+n.ID+" and not installed again, so that it can only be stopped before")
 		}
 	}
 }

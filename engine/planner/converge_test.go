@@ -99,7 +99,6 @@ func TestConvergeFaults(t *testing.T) {
 		{"not for it", Input{}, []string{"n1:DELETE,STOP,BARRIER a:DELETE,STOP,BARRIER"}, []string{"wanted.n1.node[1]", "wanted.n1.node[2]", "wanted.n1.services.a[0]", "wanted.n1.services.a[2]"}},
 		{"after its end", Input{}, []string{"n1:DELETE,CONFIRM a:STOP,START"}, []string{"wanted.n1.node", "wanted.n1.services.a"}},
 		{"before its start", Input{}, []string{"n1:CREATE a:STOP"}, []string{"wanted.n1.services.a"}},
-		{"removed and started", Input{}, []string{"n1 a:REMOVE,START"}, []string{"wanted.n1.services.a"}},
 		{"besides", Input{PlannedNodes: []string{"n1"}}, nil, []string{"operation"}},
 		{"otherwise", Input{Operation: OpGrow}, []string{"n1"}, []string{"wanted"}},
 	} {

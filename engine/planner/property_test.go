@@ -282,10 +282,8 @@ func anyWanted(t *rapid.T, nodes []Node) map[string]Wanted {
 			if way != "comes" {
 				actions = some("end of "+s, model.Stop, model.Remove)
 			}
-			if way != "goes" && !slices.Contains(actions, model.Remove) {
+			if way != "goes" && rapid.Bool().Draw(t, s+" comes") {
 				actions = append(actions, some("start of "+s, come...)...)
-			} else if way != "goes" && rapid.Bool().Draw(t, s+" again") {
-				actions = append(actions, come...)
 			}
 			w.Services[s] = actions
 		}
