@@ -123,7 +123,8 @@ type ClusterTemplate struct {
 	Includes       []Reference    `json:"includes,omitempty"`
 	// Preferences rank hardware and image types for the solver.
 	Preferences Preferences `json:"preferences,omitzero"`
-	// Comparator picks the solver's preference order: "original" or "cost".
+	// Comparator picks the solver's preference order: "original", "cost", or
+	// one that a plugin offers.
 	Comparator string `json:"comparator,omitempty"`
 }
 
@@ -274,6 +275,9 @@ type PluginType struct {
 	// Actions say how each verb may be repeated: "idempotent" (the default
 	// but for create), "observe" (look first) (design/architecture.md, "A task").
 	Actions map[string]string `json:"actions,omitempty"`
+	// Comparators are the orders of node layouts that the plugin offers, by
+	// name (spec/solver.md rule 8).
+	Comparators []string `json:"comparators,omitempty"`
 	// Classname is the original's; read and ignored.
 	Classname string `json:"classname,omitempty"`
 }

@@ -5,43 +5,13 @@ import (
 	"math/big"
 	"slices"
 	"sort"
+
+	"github.com/coopr/coopr/engine/model"
 )
-
-// Ranking is a comparator as data: what a plugin says of the services and of
-// the kinds of machine that are to be had (spec/solver.md rule 8). One node
-// layout is preferred to another where its services are worth more together,
-// then where its kind is ranked before the other's, then by names. Where every
-// usable kind has a cost, the least total cost decides before all of that.
-//
-// There are too many node layouts to ask about each, so a plugin is asked about
-// what they are made of.
-type Ranking struct {
-	// Comparator is the name by which templates and requests ask for it.
-	Comparator string `json:"comparator"`
-	// Kinds of machine, the most preferred first. Those that are missing come
-	// last, in the order of the comparator "original".
-	Kinds []RankedKind `json:"kinds,omitempty"`
-	// Worth of services, from 1 to MaxWorth; those that are missing are worth 1.
-	Worth map[string]int64 `json:"worth,omitempty"`
-}
-
-// RankedKind is one hardware type with one image type.
-type RankedKind struct {
-	HardwareType string `json:"hardwaretype"`
-	ImageType    string `json:"imagetype"`
-	// Cost of one node, a decimal number from 0 on in any unit; empty: none.
-	Cost string `json:"cost,omitempty"`
-}
-
-// MaxWorth is the most that one service can be worth.
-const MaxWorth = 1_000_000
 
 // compare settles the comparator and what it needs to know.
 func (w *world) compare() {
-	asked := w.in.Comparator
-	if asked == "" {
-		asked = w.in.Template.Comparator
-	}
+	asked := w.in.comparator()
 	w.comparator = asked
 	switch {
 	case asked == ComparatorOriginal:
@@ -141,8 +111,8 @@ func (w *world) checkRanking() {
 	r := w.ranking
 	at := fmt.Sprintf("comparator %s", r.Comparator)
 	for _, s := range sortedKeys(r.Worth) {
-		if n := r.Worth[s]; n < 1 || n > MaxWorth {
-			w.fault(at, "its plugin says that service %s is worth %d: a worth is from 1 to %d", s, n, int64(MaxWorth))
+		if n := r.Worth[s]; n < 1 || n > model.MaxWorth {
+			w.fault(at, "its plugin says that service %s is worth %d: a worth is from 1 to %d", s, n, int64(model.MaxWorth))
 		}
 	}
 	costs := map[pair]*big.Rat{}

@@ -30,7 +30,7 @@ type Input struct {
 	// Any other name is that of Ranking.
 	Comparator string
 	// Ranking is the order that a plugin gives, where one is asked for.
-	Ranking *Ranking
+	Ranking *model.Ranking
 	// Exclude are layouts of the whole cluster that must not be chosen again.
 	Exclude []model.Layout
 	// Zones and Hosts are the places over which services with a "spread" are

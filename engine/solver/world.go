@@ -35,7 +35,7 @@ type world struct {
 	groups []*group
 
 	comparator string
-	ranking    *Ranking // of the comparator, where a plugin gives it
+	ranking    *model.Ranking // of the comparator, where a plugin gives it
 	touch      Touch
 	costs      map[pair]int64 // scaled and less the least; nil: costs do not count
 	rules      []rule
@@ -53,11 +53,7 @@ type group struct {
 
 // understand makes the world of an input, or gives all that is wrong with it.
 func understand(in Input, m *meter) (*world, error) {
-	w := &world{in: in, meter: m, limited: map[string]bool{}, adding: map[string]bool{}, tracked: map[string]bool{}}
-	w.provider = in.Provider
-	if w.provider == "" {
-		w.provider = in.Template.Defaults.Provider
-	}
+	w := &world{in: in, provider: in.provider(), meter: m, limited: map[string]bool{}, adding: map[string]bool{}, tracked: map[string]bool{}}
 	if w.provider == "" {
 		w.fault("provider", "no provider is named, and template %s has no default", in.Template.Name)
 	}

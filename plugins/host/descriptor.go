@@ -49,6 +49,17 @@ func CheckDescriptor(kind model.Kind, d *model.PluginType) model.Faults {
 			}
 		}
 	}
+	for i, name := range d.Comparators {
+		path := fmt.Sprintf("comparators[%d]", i)
+		switch {
+		case !typeName.MatchString(name):
+			faults.Add(path, fmt.Sprintf("%q must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit", name))
+		case name == "original" || name == "cost":
+			faults.Add(path, fmt.Sprintf("%q is built in: give yours another name", name))
+		case slices.Contains(d.Comparators[:i], name):
+			faults.Add(path, fmt.Sprintf("%q stands here twice", name))
+		}
+	}
 	verbs, known := verbsOf[kind]
 	if !known {
 		faults.Add("kind", fmt.Sprintf("%q is not one of %s, %s", kind, model.KindProviderType, model.KindAutomatorType))

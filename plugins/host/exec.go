@@ -58,6 +58,7 @@ type execRequest struct {
 	Scope     string         `json:"scope,omitempty"`
 	Cluster   string         `json:"cluster,omitempty"` // of list
 	Fields    map[string]any `json:"fields,omitempty"`
+	Question  any            `json:"question,omitempty"` // of rank: model.RankingQuestion
 }
 
 // execAnswer is what the command writes.
@@ -71,6 +72,7 @@ type execAnswer struct {
 	model.TaskOutput
 	Faults    []model.Fault  `json:"faults"`
 	Resources []execResource `json:"resources"`
+	Ranking   *model.Ranking `json:"ranking"`
 }
 
 type execResource struct {

@@ -78,6 +78,14 @@ type Validator interface {
 	Validate(ctx context.Context, scope Scope, fields map[string]any) model.Faults
 }
 
+// Comparator is a Provider or Automator that offers orders of node layouts,
+// those that its descriptor names under "comparators". The leader asks for one
+// when a request or a template wants it; the answer must follow from the
+// question alone, or the same request gives different clusters.
+type Comparator interface {
+	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
+}
+
 // ListRequest says what to list.
 type ListRequest struct {
 	Tenant  string

@@ -53,6 +53,26 @@ func validate(ctx context.Context, d Describer, req *proto.ValidateRequest) (*pr
 	return resp, nil
 }
 
+func rank(ctx context.Context, d Describer, req *proto.RankRequest) (*proto.RankResponse, error) {
+	c, ok := d.(Comparator)
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "this plugin offers no comparator")
+	}
+	var q model.RankingQuestion
+	if err := json.Unmarshal(req.Question, &q); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "the question cannot be read: %v", err)
+	}
+	r, err := c.Rank(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "the ranking cannot be written as JSON: %v", err)
+	}
+	return &proto.RankResponse{Ranking: b}, nil
+}
+
 // providerServer serves a Provider.
 type providerServer struct {
 	proto.UnimplementedProviderServer
@@ -66,6 +86,10 @@ func (s *providerServer) Describe(context.Context, *proto.DescribeRequest) (*pro
 
 func (s *providerServer) Validate(ctx context.Context, req *proto.ValidateRequest) (*proto.ValidateResponse, error) {
 	return validate(ctx, s.impl, req)
+}
+
+func (s *providerServer) Rank(ctx context.Context, req *proto.RankRequest) (*proto.RankResponse, error) {
+	return rank(ctx, s.impl, req)
 }
 
 // listPage is how many resources go into one message.
@@ -164,6 +188,10 @@ func (s *automatorServer) Describe(context.Context, *proto.DescribeRequest) (*pr
 
 func (s *automatorServer) Validate(ctx context.Context, req *proto.ValidateRequest) (*proto.ValidateResponse, error) {
 	return validate(ctx, s.impl, req)
+}
+
+func (s *automatorServer) Rank(ctx context.Context, req *proto.RankRequest) (*proto.RankResponse, error) {
+	return rank(ctx, s.impl, req)
 }
 
 func (s *automatorServer) Execute(stream grpc.BidiStreamingServer[proto.ExecuteRequest, proto.ExecuteResponse]) error {

@@ -70,6 +70,10 @@ type Backend interface {
 	// Order gives an operation an order: "pause", "resume", "abort".
 	Order(ctx context.Context, who model.Caller, operation, order, reason string) (Written, error)
 
+	// Rank asks a plugin of this agent for the comparator that it offers. It
+	// fails with model.Faults where none does.
+	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
+
 	// TaskLog copies a task's log to w, from whichever agent has it; attempt 0
 	// means the latest; follow goes on until the task ends.
 	TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error

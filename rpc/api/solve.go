@@ -151,7 +151,7 @@ func (s *server) lint(ctx context.Context, c *call, v View, defs []model.Definit
 		if !ok || faulty(out.Faults, d.ID()) {
 			continue
 		}
-		smallest, fault, sure := s.smallest(ctx, c, *t, all)
+		smallest, fault, sure := s.smallest(ctx, *t, all)
 		if fault != nil {
 			fault.Subject = d.ID()
 			if sure {
@@ -176,15 +176,14 @@ func faulty(faults model.Faults, subject string) bool {
 
 // smallest looks for the least number of nodes of a template's clusters. sure
 // says that what is wrong leaves the template without any cluster.
-func (s *server) smallest(ctx context.Context, c *call, t model.ClusterTemplate, all model.Lookup) (n int, fault *model.Fault, sure bool) {
+func (s *server) smallest(ctx context.Context, t model.ClusterTemplate, all model.Lookup) (n int, fault *model.Fault, sure bool) {
 	t, err := model.ResolveTemplate(t, all)
 	if err != nil {
 		return 0, &model.Fault{Message: err.Error()}, true
 	}
 	in := solver.Input{Template: t, Budget: lintBudget}
-	in.Define(all)
-	if in.Ranking, err = s.ranking(ctx, c, &in); err != nil {
-		return 0, &model.Fault{Path: "comparator", Message: err.Error()}, false
+	if err := in.Define(ctx, model.WithRanker(all, s.backend.Rank)); err != nil {
+		return 0, &model.Fault{Message: err.Error()}, false
 	}
 	from, to, most := 1, model.MaxClusterSize, model.MaxClusterSize
 	if size := t.Constraints.Size; size != nil {
@@ -256,8 +255,7 @@ func (s *server) solve(ctx context.Context, c *call, v View, req SolveRequest) (
 		faults.Add("provider", fmt.Sprintf("there is no provider %q%s", in.Provider, hint))
 		return Solved{}, faults
 	}
-	in.Define(known)
-	if in.Ranking, err = s.ranking(ctx, c, &in); err != nil {
+	if err := in.Define(ctx, model.WithRanker(known, s.backend.Rank)); err != nil {
 		return Solved{}, err
 	}
 	table, err := solver.Sizes(ctx, in, int(req.From), int(req.To))
@@ -265,9 +263,4 @@ func (s *server) solve(ctx context.Context, c *call, v View, req SolveRequest) (
 		return Solved{}, err
 	}
 	return Solved{ClusterTemplate: in.Template.Name, Comparator: table.Comparator, Sizes: table.Sizes}, nil
-}
-
-// ranking asks a plugin for the comparator that is not built in.
-func (s *server) ranking(ctx context.Context, c *call, in *solver.Input) (*solver.Ranking, error) {
-	return nil, nil
 }

@@ -926,6 +926,96 @@ func (x *ListRequest) GetFields() []byte {
 	return nil
 }
 
+// RankRequest asks for the order of node layouts that a plugin offers under
+// "comparators" in its descriptor (spec/solver.md rule 8).
+type RankRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      []byte                 `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"` // JSON, model.RankingQuestion
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankRequest) Reset() {
+	*x = RankRequest{}
+	mi := &file_plugin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankRequest) ProtoMessage() {}
+
+func (x *RankRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankRequest.ProtoReflect.Descriptor instead.
+func (*RankRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RankRequest) GetQuestion() []byte {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+type RankResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranking       []byte                 `protobuf:"bytes,1,opt,name=ranking,proto3" json:"ranking,omitempty"` // JSON, model.Ranking
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankResponse) Reset() {
+	*x = RankResponse{}
+	mi := &file_plugin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankResponse) ProtoMessage() {}
+
+func (x *RankResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankResponse.ProtoReflect.Descriptor instead.
+func (*RankResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RankResponse) GetRanking() []byte {
+	if x != nil {
+		return x.Ranking
+	}
+	return nil
+}
+
 // Resource is one thing that a provider made and that still exists.
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -940,7 +1030,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1042,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1055,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Resource) GetCluster() string {
@@ -1012,7 +1102,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1114,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1127,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResponse) GetResources() []*Resource {
@@ -1115,7 +1205,11 @@ const file_plugin_proto_rawDesc = "" +
 	"\vListRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
-	"\x06fields\x18\x03 \x01(\fR\x06fields\"v\n" +
+	"\x06fields\x18\x03 \x01(\fR\x06fields\")\n" +
+	"\vRankRequest\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\fR\bquestion\"(\n" +
+	"\fRankResponse\x12\x18\n" +
+	"\aranking\x18\x01 \x01(\fR\aranking\"v\n" +
 	"\bResource\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1131,15 +1225,17 @@ const file_plugin_proto_rawDesc = "" +
 	"\rOUTCOME_FATAL\x10\x03\x12\x18\n" +
 	"\x14OUTCOME_NOTHING_DONE\x10\x04\x12\x15\n" +
 	"\x11OUTCOME_CANCELLED\x10\x05\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x062\xc5\x02\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x062\x8a\x03\n" +
 	"\bProvider\x12O\n" +
 	"\bDescribe\x12 .coopr.plugin.v1.DescribeRequest\x1a!.coopr.plugin.v1.DescribeResponse\x12O\n" +
-	"\bValidate\x12 .coopr.plugin.v1.ValidateRequest\x1a!.coopr.plugin.v1.ValidateResponse\x12E\n" +
+	"\bValidate\x12 .coopr.plugin.v1.ValidateRequest\x1a!.coopr.plugin.v1.ValidateResponse\x12C\n" +
+	"\x04Rank\x12\x1c.coopr.plugin.v1.RankRequest\x1a\x1d.coopr.plugin.v1.RankResponse\x12E\n" +
 	"\x04List\x12\x1c.coopr.plugin.v1.ListRequest\x1a\x1d.coopr.plugin.v1.ListResponse0\x01\x12P\n" +
-	"\aExecute\x12\x1f.coopr.plugin.v1.ExecuteRequest\x1a .coopr.plugin.v1.ExecuteResponse(\x010\x012\xff\x01\n" +
+	"\aExecute\x12\x1f.coopr.plugin.v1.ExecuteRequest\x1a .coopr.plugin.v1.ExecuteResponse(\x010\x012\xc4\x02\n" +
 	"\tAutomator\x12O\n" +
 	"\bDescribe\x12 .coopr.plugin.v1.DescribeRequest\x1a!.coopr.plugin.v1.DescribeResponse\x12O\n" +
-	"\bValidate\x12 .coopr.plugin.v1.ValidateRequest\x1a!.coopr.plugin.v1.ValidateResponse\x12P\n" +
+	"\bValidate\x12 .coopr.plugin.v1.ValidateRequest\x1a!.coopr.plugin.v1.ValidateResponse\x12C\n" +
+	"\x04Rank\x12\x1c.coopr.plugin.v1.RankRequest\x1a\x1d.coopr.plugin.v1.RankResponse\x12P\n" +
 	"\aExecute\x12\x1f.coopr.plugin.v1.ExecuteRequest\x1a .coopr.plugin.v1.ExecuteResponse(\x010\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
@@ -1155,7 +1251,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_plugin_proto_goTypes = []any{
 	(Outcome)(0),             // 0: coopr.plugin.v1.Outcome
 	(*Task)(nil),             // 1: coopr.plugin.v1.Task
@@ -1171,8 +1267,10 @@ var file_plugin_proto_goTypes = []any{
 	(*FieldFault)(nil),       // 11: coopr.plugin.v1.FieldFault
 	(*ValidateResponse)(nil), // 12: coopr.plugin.v1.ValidateResponse
 	(*ListRequest)(nil),      // 13: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),         // 14: coopr.plugin.v1.Resource
-	(*ListResponse)(nil),     // 15: coopr.plugin.v1.ListResponse
+	(*RankRequest)(nil),      // 14: coopr.plugin.v1.RankRequest
+	(*RankResponse)(nil),     // 15: coopr.plugin.v1.RankResponse
+	(*Resource)(nil),         // 16: coopr.plugin.v1.Resource
+	(*ListResponse)(nil),     // 17: coopr.plugin.v1.ListResponse
 }
 var file_plugin_proto_depIdxs = []int32{
 	0,  // 0: coopr.plugin.v1.Result.outcome:type_name -> coopr.plugin.v1.Outcome
@@ -1182,23 +1280,27 @@ var file_plugin_proto_depIdxs = []int32{
 	3,  // 4: coopr.plugin.v1.ExecuteResponse.logs:type_name -> coopr.plugin.v1.LogLine
 	4,  // 5: coopr.plugin.v1.ExecuteResponse.saves:type_name -> coopr.plugin.v1.SaveState
 	11, // 6: coopr.plugin.v1.ValidateResponse.faults:type_name -> coopr.plugin.v1.FieldFault
-	14, // 7: coopr.plugin.v1.ListResponse.resources:type_name -> coopr.plugin.v1.Resource
+	16, // 7: coopr.plugin.v1.ListResponse.resources:type_name -> coopr.plugin.v1.Resource
 	8,  // 8: coopr.plugin.v1.Provider.Describe:input_type -> coopr.plugin.v1.DescribeRequest
 	10, // 9: coopr.plugin.v1.Provider.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	13, // 10: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
-	6,  // 11: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	8,  // 12: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
-	10, // 13: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	6,  // 14: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	9,  // 15: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	12, // 16: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	15, // 17: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
-	7,  // 18: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	9,  // 19: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	12, // 20: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	7,  // 21: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
+	14, // 10: coopr.plugin.v1.Provider.Rank:input_type -> coopr.plugin.v1.RankRequest
+	13, // 11: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
+	6,  // 12: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	8,  // 13: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
+	10, // 14: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
+	14, // 15: coopr.plugin.v1.Automator.Rank:input_type -> coopr.plugin.v1.RankRequest
+	6,  // 16: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	9,  // 17: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	12, // 18: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	15, // 19: coopr.plugin.v1.Provider.Rank:output_type -> coopr.plugin.v1.RankResponse
+	17, // 20: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
+	7,  // 21: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	9,  // 22: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	12, // 23: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	15, // 24: coopr.plugin.v1.Automator.Rank:output_type -> coopr.plugin.v1.RankResponse
+	7,  // 25: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	17, // [17:26] is the sub-list for method output_type
+	8,  // [8:17] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1215,7 +1317,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Provider_Describe_FullMethodName = "/coopr.plugin.v1.Provider/Describe"
 	Provider_Validate_FullMethodName = "/coopr.plugin.v1.Provider/Validate"
+	Provider_Rank_FullMethodName     = "/coopr.plugin.v1.Provider/Rank"
 	Provider_List_FullMethodName     = "/coopr.plugin.v1.Provider/List"
 	Provider_Execute_FullMethodName  = "/coopr.plugin.v1.Provider/Execute"
 )
@@ -36,6 +37,7 @@ const (
 type ProviderClient interface {
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
+	Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
 	Execute(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteRequest, ExecuteResponse], error)
 }
@@ -62,6 +64,16 @@ func (c *providerClient) Validate(ctx context.Context, in *ValidateRequest, opts
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ValidateResponse)
 	err := c.cc.Invoke(ctx, Provider_Validate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *providerClient) Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RankResponse)
+	err := c.cc.Invoke(ctx, Provider_Rank_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +121,7 @@ type Provider_ExecuteClient = grpc.BidiStreamingClient[ExecuteRequest, ExecuteRe
 type ProviderServer interface {
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	Validate(context.Context, *ValidateRequest) (*ValidateResponse, error)
+	Rank(context.Context, *RankRequest) (*RankResponse, error)
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
 	Execute(grpc.BidiStreamingServer[ExecuteRequest, ExecuteResponse]) error
 	mustEmbedUnimplementedProviderServer()
@@ -126,6 +139,9 @@ func (UnimplementedProviderServer) Describe(context.Context, *DescribeRequest) (
 }
 func (UnimplementedProviderServer) Validate(context.Context, *ValidateRequest) (*ValidateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
+}
+func (UnimplementedProviderServer) Rank(context.Context, *RankRequest) (*RankResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rank not implemented")
 }
 func (UnimplementedProviderServer) List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error {
 	return status.Error(codes.Unimplemented, "method List not implemented")
@@ -190,6 +206,24 @@ func _Provider_Validate_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Provider_Rank_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RankRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).Rank(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_Rank_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).Rank(ctx, req.(*RankRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Provider_List_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -223,6 +257,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Validate",
 			Handler:    _Provider_Validate_Handler,
 		},
+		{
+			MethodName: "Rank",
+			Handler:    _Provider_Rank_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -243,6 +281,7 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 const (
 	Automator_Describe_FullMethodName = "/coopr.plugin.v1.Automator/Describe"
 	Automator_Validate_FullMethodName = "/coopr.plugin.v1.Automator/Validate"
+	Automator_Rank_FullMethodName     = "/coopr.plugin.v1.Automator/Rank"
 	Automator_Execute_FullMethodName  = "/coopr.plugin.v1.Automator/Execute"
 )
 
@@ -255,6 +294,7 @@ const (
 type AutomatorClient interface {
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeResponse, error)
 	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
+	Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error)
 	Execute(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteRequest, ExecuteResponse], error)
 }
 
@@ -286,6 +326,16 @@ func (c *automatorClient) Validate(ctx context.Context, in *ValidateRequest, opt
 	return out, nil
 }
 
+func (c *automatorClient) Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RankResponse)
+	err := c.cc.Invoke(ctx, Automator_Rank_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *automatorClient) Execute(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteRequest, ExecuteResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Automator_ServiceDesc.Streams[0], Automator_Execute_FullMethodName, cOpts...)
@@ -308,6 +358,7 @@ type Automator_ExecuteClient = grpc.BidiStreamingClient[ExecuteRequest, ExecuteR
 type AutomatorServer interface {
 	Describe(context.Context, *DescribeRequest) (*DescribeResponse, error)
 	Validate(context.Context, *ValidateRequest) (*ValidateResponse, error)
+	Rank(context.Context, *RankRequest) (*RankResponse, error)
 	Execute(grpc.BidiStreamingServer[ExecuteRequest, ExecuteResponse]) error
 	mustEmbedUnimplementedAutomatorServer()
 }
@@ -324,6 +375,9 @@ func (UnimplementedAutomatorServer) Describe(context.Context, *DescribeRequest) 
 }
 func (UnimplementedAutomatorServer) Validate(context.Context, *ValidateRequest) (*ValidateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
+}
+func (UnimplementedAutomatorServer) Rank(context.Context, *RankRequest) (*RankResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rank not implemented")
 }
 func (UnimplementedAutomatorServer) Execute(grpc.BidiStreamingServer[ExecuteRequest, ExecuteResponse]) error {
 	return status.Error(codes.Unimplemented, "method Execute not implemented")
@@ -385,6 +439,24 @@ func _Automator_Validate_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Automator_Rank_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RankRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutomatorServer).Rank(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Automator_Rank_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutomatorServer).Rank(ctx, req.(*RankRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Automator_Execute_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(AutomatorServer).Execute(&grpc.GenericServerStream[ExecuteRequest, ExecuteResponse]{ServerStream: stream})
 }
@@ -406,6 +478,10 @@ var Automator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Validate",
 			Handler:    _Automator_Validate_Handler,
+		},
+		{
+			MethodName: "Rank",
+			Handler:    _Automator_Rank_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

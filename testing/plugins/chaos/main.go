@@ -61,8 +61,33 @@ func (c *chaos) Describe() model.PluginType {
 	}}
 	return model.PluginType{
 		Base: model.Base{Name: "chaos", Description: "Does what it is told, for tests"}, Plugin: version,
-		Parameters: model.PluginParameters{Admin: fields, User: fields},
+		Parameters: model.PluginParameters{Admin: fields, User: fields}, Comparators: []string{"lucky"},
 	}
+}
+
+// Rank gives the comparator "lucky": the hardware type whose entry says "luck"
+// comes first, the services whose names begin with "lucky" are worth ten. It
+// fails for templates called "unlucky".
+func (c *chaos) Rank(_ context.Context, q model.RankingQuestion) (*model.Ranking, error) {
+	if q.Template == "unlucky" {
+		return nil, errors.New("bad luck")
+	}
+	r := &model.Ranking{Worth: map[string]int64{}}
+	for _, lucky := range []bool{true, false} {
+		for _, h := range q.HardwareTypes {
+			for _, i := range q.ImageTypes {
+				if (h.Entry["luck"] != nil) == lucky {
+					r.Kinds = append(r.Kinds, model.RankedKind{HardwareType: h.Name, ImageType: i.Name})
+				}
+			}
+		}
+	}
+	for _, s := range q.Services {
+		if strings.HasPrefix(s, "lucky") {
+			r.Worth[s] = 10
+		}
+	}
+	return r, nil
 }
 
 // Validate refuses the text "bad".
