@@ -32,6 +32,7 @@ clustertemplates:
 	s.run(0, "template", "solve", "shop", "--nodes", "1..50")
 	s.run(0, "template", "solve", "shop", "-n", "3", "-o", "yaml")
 	s.run(0, "template", "solve", "shop", "-n", "4", "--comparator", "original")
+	s.run(0, "template", "solve", "shop", "-n", "4", "--comparator", apitest.Backwards)
 	s.run(0, "template", "solve", "shop", "-n", "4", "--services", "web,cache", "--hardware", "big")
 	s.run(0, "template", "solve", "shop", "-n", "9", "--budget", "1")
 	s.file("not.json", `[[{"count":1,"hardwaretype":"big","imagetype":"debian","services":["base","db"]},{"count":2,"hardwaretype":"small","imagetype":"debian","services":["base","web"]}]]`)
