@@ -40,7 +40,7 @@ func wanted(t testing.TB, lines ...string) map[string]Wanted {
 
 // The levels of converging plans, one a line.
 func TestConverge(t *testing.T) {
-	web := services("db[install,configure,initialize,start,stop,remove]", "app[install,configure,start,stop,remove] runtime:db install:db", "lb[configure,start,stop] runtime:app")
+	web := services("db[install,configure,initialize,start,stop,remove]", "app[install,configure,start,stop,remove] runtime:db install:db", "lb[configure,start,stop] runtime:app", "cron[configure]")
 	const come = ":CREATE,CONFIRM,BOOTSTRAP"
 	const chain = ":INSTALL,CONFIGURE,INITIALIZE,START"
 	for _, c := range []struct {
@@ -75,6 +75,7 @@ func TestConverge(t *testing.T) {
 		{"the rest is configured last, and what has tasks among these", Input{Nodes: nodes("n1:db=START", "n2:app=START", "n3:lb=START"),
 			Reconfigure: map[string][]string{"n1": {"db"}, "n2": {"app"}, "n3": {"lb"}}}, []string{"n1 db:STOP,REMOVE", "n3 lb:START"},
 			[]string{"n1/STOP/db n3/CONFIGURE/lb", "n1/REMOVE/db n3/START/lb", "n2/STOP/app", "n2/CONFIGURE/app", "n2/START/app"}},
+		{"what goes is not configured any more", Input{Nodes: nodes("n1:cron=CONFIGURE"), Reconfigure: map[string][]string{"n1": {"cron"}}}, []string{"n1 cron:STOP,REMOVE"}, nil},
 		{"nothing is configured on a new machine that has no part in it", Input{Nodes: nodes("n1:db=START", "n2:lb=START"), Reconfigure: map[string][]string{"n1": {"db"}, "n2": {"lb"}}},
 			[]string{"n1:DELETE,CREATE", "n2:DELETE"}, []string{"n1/DELETE n2/DELETE", "n1/CREATE"}},
 	} {

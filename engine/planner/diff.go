@@ -362,7 +362,7 @@ func between(f, t *DiffService) (m mask, reconfigure bool) {
 	if configure && !install && !initialize && now.reached >= configured && now.runs == start && now.mayRun == start {
 		return 0, true
 	}
-	if now.mayRun && (install || configure || !start) {
+	if now.mayRun && (configure || !start) { // what is installed is configured, too, if it is to run
 		m |= bit(model.Stop)
 	}
 	if install {

@@ -70,10 +70,11 @@ func TestDiff(t *testing.T) {
 		{"going on with an upgrade", diffNodes("n1:a=INSTALL!,b=CONFIGURE!"), diffNodes("n1:a=START,b=START"), "n1: a:CONFIGURE START b:START"},
 		{"half an upgrade back", diffNodes("n1:a=INSTALL?!/0/1,b=STOP,c=INSTALL!/2/1"), diffNodes("n1:a=START,b=START,c=START"),
 			"n1: a:INSTALL CONFIGURE START b:START c:INSTALL CONFIGURE START"},
-		{"half done is done again", diffNodes("n1:a=CONFIGURE?,b=INITIALIZE?,c=START?,d=STOP?,e=REMOVE?"), diffNodes("n1:a=START,b=START,c=START,d=STOP,e=START"),
+		{"half done is done again", diffNodes("n1:a=CONFIGURE?,b=INITIALIZE?,c=START?,d=STOP?,e=REMOVE?!"), diffNodes("n1:a=START,b=START,c=START,d=STOP,e=START"),
 			"n1: a:CONFIGURE INITIALIZE START b:INITIALIZE START c:START d:STOP e:" + fresh},
 		{"half a removal goes on", diffNodes("n1:a=REMOVE?,b=STOP?"), diffNodes("n1:a"), "n1: a:REMOVE b:STOP REMOVE"},
 		{"may run and is to be configured", diffNodes("n1:a=START?/1/0"), diffNodes("n1:a=START"), "n1: a:STOP CONFIGURE START"},
+		{"may run and is to be configured, and not to run", diffNodes("n1:a=STOP?/1/0"), diffNodes("n1:a=STOP"), "n1: a:STOP CONFIGURE"},
 		{"what was not there before", diffNodes("n1:a=START"), diffNodes("n1:a="), "n1: a:STOP REMOVE"},
 		{"what had not come as far", diffNodes("n1:a=START,b=CONFIGURE"), diffNodes("n1:a=INSTALL,b=INSTALL"), "n1: a:STOP"},
 	} {
