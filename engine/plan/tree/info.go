@@ -1,0 +1,133 @@
+package tree
+
+import (
+	"crypto/sha1"
+	"fmt"
+	"regexp"
+)
+
+// Info is a plan as the API gives it (spec/plans.md §5). Times are Unix
+// milliseconds; ours, the SDK has none.
+type Info struct {
+	Phases   []PhaseInfo `json:"phases"`
+	Errors   []string    `json:"errors"`
+	Status   string      `json:"status"`
+	Strategy string      `json:"strategy"`
+	Started  int64       `json:"started,omitempty"`
+	Ended    int64       `json:"ended,omitempty"`
+}
+
+// PhaseInfo is a phase as the API gives it.
+type PhaseInfo struct {
+	ID       string     `json:"id"`
+	Name     string     `json:"name"`
+	Steps    []StepInfo `json:"steps"`
+	Status   string     `json:"status"`
+	Strategy string     `json:"strategy"`
+	Started  int64      `json:"started,omitempty"`
+	Ended    int64      `json:"ended,omitempty"`
+	// Timeout is how long the phase may take, in milliseconds.
+	Timeout int64 `json:"timeout,omitempty"`
+}
+
+// StepInfo is a step as the API gives it. Its status may also be one that a pod
+// shows: PAUSING, PAUSED.
+type StepInfo struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Started int64  `json:"started,omitempty"`
+	Ended   int64  `json:"ended,omitempty"`
+}
+
+// Code gives the status that the API answers with for the plan: CodeErrors
+// before all, then CodeOK for a complete one, else CodeGoingOn.
+func (i *Info) Code() int {
+	switch {
+	case len(i.Errors) > 0:
+		return CodeErrors
+	case i.Status == Complete.String():
+		return CodeOK
+	}
+	return CodeGoingOn
+}
+
+// Info gives the plan as the API shows it.
+func (v *View) Info() *Info {
+	out := &Info{
+		Phases: make([]PhaseInfo, len(v.Phases)), Errors: append(append([]string{}, v.Errors...), v.Failed...),
+		Status: v.Status().String(), Strategy: v.Strategy.String(),
+	}
+	total := span{over: true}
+	for p := range v.Phases {
+		phase := &v.Phases[p]
+		info := &out.Phases[p]
+		*info = PhaseInfo{
+			ID: v.PhaseID(p), Name: phase.Name, Steps: make([]StepInfo, phase.End-phase.First),
+			Status: v.PhaseStatus(p).String(), Strategy: phase.Strategy.String(), Timeout: phase.Timeout,
+		}
+		all := span{over: true}
+		for i, c := range v.steps(p) {
+			name, id, status := v.stepName(phase.First+uint32(i)), v.StepID(p, i), c.Status.String()
+			s := StepInfo{ID: id, Status: status, Name: name, Message: fmt.Sprintf("Step: %s [%s] with status: %s", name, id, status)}
+			if v.Times != nil {
+				s.Started, s.Ended = v.Times(phase.First + uint32(i))
+			}
+			info.Steps[i] = s
+			all.add(s.Started, s.Ended)
+			total.add(s.Started, s.Ended)
+		}
+		info.Started, info.Ended = all.bounds()
+	}
+	out.Started, out.Ended = total.bounds()
+	return out
+}
+
+// span gathers when the parts of something began and ended.
+type span struct {
+	started, ended int64
+	over           bool
+}
+
+func (s *span) add(started, ended int64) {
+	if started > 0 && (s.started == 0 || started < s.started) {
+		s.started = started
+	}
+	s.ended = max(s.ended, ended)
+	s.over = s.over && ended > 0
+}
+
+func (s *span) bounds() (started, ended int64) {
+	if !s.over {
+		return s.started, 0
+	}
+	return s.started, s.ended
+}
+
+// PhaseID gives a phase's id: made of names, so that it is the same under every
+// leader.
+func (v *View) PhaseID(phase int) string {
+	return newID(v.Scope, v.Name, fmt.Sprint(phase), v.Phases[phase].Name)
+}
+
+// StepID gives the id of a phase's step, by its place in the phase.
+func (v *View) StepID(phase, step int) string {
+	return newID(v.Scope, v.Name, fmt.Sprint(phase), v.Phases[phase].Name, fmt.Sprint(step))
+}
+
+// newID gives a UUID of version 5.
+func newID(parts ...string) string {
+	h := sha1.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	b := h.Sum(nil)[:16]
+	b[6] = b[6]&0x0f | 0x50
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+func isID(s string) bool { return idForm.MatchString(s) }

@@ -1,0 +1,147 @@
+package tree
+
+import "testing"
+
+// words reads children from letters: one a child, small where interrupted.
+func words(letters string) []Child {
+	status := map[rune]Status{'P': Pending, 'R': Prepared, 'S': Starting, 'T': Started, 'C': Complete, 'I': InProgress, 'W': Waiting, 'D': Delayed, 'E': Error}
+	var out []Child
+	for _, l := range letters {
+		c := Child{}
+		if l >= 'a' {
+			c.Interrupted = true
+			l -= 'a' - 'A'
+		}
+		c.Status = status[l].Shown(c.Interrupted)
+		c.Interrupted = c.Interrupted || c.Status == Waiting
+		out = append(out, c)
+	}
+	return out
+}
+
+func TestAggregate(t *testing.T) {
+	for _, c := range []struct {
+		id, ch string
+		ca     []int
+		err    bool
+		intr   bool
+		want   Status
+	}{
+		{"AGG-01", "", nil, true, false, Error},
+		{"AGG-02", "E", nil, false, false, Error},
+		{"AGG-03", "", nil, false, false, Complete},
+		{"AGG-04", "CC", nil, false, false, Complete},
+		{"AGG-05", "D", nil, false, true, Waiting},
+		{"AGG-06", "DD", nil, false, false, Delayed},
+		{"AGG-07", "CP", nil, false, true, Waiting},
+		{"AGG-08", "CW", nil, false, false, Waiting},
+		{"AGG-09", "CW", []int{1}, false, false, Waiting},
+		{"AGG-10", "RW", nil, false, false, InProgress},
+		{"AGG-11", "CI", []int{1}, false, false, InProgress},
+		{"AGG-12", "CP", []int{1}, false, false, InProgress},
+		{"AGG-13", "CS", []int{1}, false, false, InProgress},
+		{"AGG-14", "CT", []int{1}, false, false, InProgress},
+		{"AGG-15", "PP", []int{0}, false, false, Pending},
+		{"AGG-16", "SP", []int{0}, false, false, Starting},
+		{"AGG-17", "TP", []int{0}, false, false, Started},
+		{"AGG-18", "SPP", []int{0, 1, 2}, false, false, Pending},
+		{"AGG-19", "RPP", nil, false, false, InProgress},
+		{"AGG-20 serial", "PW", []int{0}, false, false, Pending},
+		{"AGG-20 canary", "WW", nil, false, true, Waiting},
+		// The defects of the SDK (§"What to do differently"); there each is ERROR.
+		{"difference 1 serial", "DP", []int{0}, false, false, Delayed},
+		{"difference 1 serial, some done", "CDP", []int{1}, false, false, Delayed},
+		{"difference 1 parallel, another goes on", "DP", []int{0, 1}, false, false, Pending},
+		{"difference 1 parallel, another works", "DS", []int{0, 1}, false, false, Pending},
+		{"difference 1, an error counts first", "DE", []int{0}, false, false, Error},
+		{"difference 2 starting", "sP", nil, false, false, Starting},
+		{"difference 2 started", "tP", nil, false, false, Started},
+		{"difference 2, delayed", "dP", nil, false, false, Waiting},
+	} {
+		if got := Aggregate(c.err, c.intr, words(c.ch), c.ca); got != c.want {
+			t.Errorf("%s: %s, not %s", c.id, got, c.want)
+		}
+	}
+}
+
+// No parent of any strategy is ERROR without an error below it: what was rule 15
+// of the SDK cannot be reached.
+func TestNoUnexpectedState(t *testing.T) {
+	letters := "PRSTCIWDprstd"
+	var walk func(prefix string)
+	walk = func(prefix string) {
+		ch := words(prefix)
+		for _, s := range []Strategy{{}, {Kind: Parallel}, {Kind: Dependency}, {Kind: Random}, {Kind: Batch, Size: 2}} {
+			if got := Aggregate(false, false, ch, s.Candidates(ch, nil)); got == Error {
+				t.Errorf("%s %s: ERROR", s, prefix)
+			}
+		}
+		if len(prefix) < 3 {
+			for _, l := range letters {
+				walk(prefix + string(l))
+			}
+		}
+	}
+	walk("")
+}
+
+func TestStepStatus(t *testing.T) {
+	for _, c := range []struct {
+		tasks          string
+		prepared, errs bool
+		want           Status
+	}{
+		{"", false, false, Pending},
+		{"", true, false, Prepared},
+		{"D", false, false, Delayed},
+		{"D", false, true, Error},
+		{"REC", false, false, Error},
+		{"DRC", false, false, Delayed},
+		{"RP", false, false, Pending},
+		{"RS", false, false, Prepared},
+		{"PS", false, false, Pending},
+		{"SC", false, false, Starting},
+		{"TC", false, false, Started},
+		{"C", false, false, Complete},
+		{"CI", false, false, Waiting}, // no change: what was before
+	} {
+		var tasks []Status
+		for _, x := range words(c.tasks) {
+			tasks = append(tasks, x.Status)
+		}
+		if got := OfTasks(tasks, c.prepared, c.errs, Waiting); got != c.want {
+			t.Errorf("{%s}: %s, not %s", c.tasks, got, c.want)
+		}
+	}
+}
+
+func TestAfterTask(t *testing.T) {
+	for _, c := range []struct {
+		states         string
+		goal           Goal
+		ready, backoff bool
+		want           Status
+		calm           bool
+	}{
+		{"ERROR FAILED", GoalRunning, true, true, Delayed, false},
+		{"ERROR FAILED", GoalRunning, true, false, Pending, false},
+		{"KILLED KILLING LOST GONE DROPPED UNREACHABLE", GoalRunning, true, true, Pending, false},
+		{"GONE_BY_OPERATOR", GoalRunning, true, true, Pending, true},
+		{"STAGING STARTING", GoalRunning, true, true, Starting, false},
+		{"RUNNING", GoalRunning, true, true, Complete, true},
+		{"RUNNING", GoalRunning, false, true, Started, false},
+		{"RUNNING", GoalFinish, true, true, Started, false},
+		{"FINISHED", GoalFinish, true, true, Complete, false},
+		{"FINISHED", GoalOnce, true, true, Complete, false},
+		{"FINISHED", GoalRunning, true, true, Pending, false},
+	} {
+		for _, state := range fields(c.states) {
+			if s, calm, known := AfterTask(state, c.goal, c.ready, c.backoff); s != c.want || calm != c.calm || !known {
+				t.Errorf("%s for goal %d: %s, %v", state, c.goal, s, calm)
+			}
+		}
+	}
+	if _, _, known := AfterTask("UNKNOWN", GoalRunning, true, true); known {
+		t.Error("UNKNOWN is dropped")
+	}
+}

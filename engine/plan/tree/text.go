@@ -1,0 +1,136 @@
+package tree
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// node is a line of a text tree with what stands below it.
+type node struct {
+	text  string
+	below []node
+}
+
+// draw writes the tree of a root, without a newline at its end.
+func (n node) draw() string {
+	var b strings.Builder
+	b.WriteString(n.text)
+	var walk func(below []node, indent string)
+	walk = func(below []node, indent string) {
+		for i, c := range below {
+			elbow, next := "├─ ", "│  "
+			if i == len(below)-1 {
+				elbow, next = "└─ ", "   "
+			}
+			b.WriteString("\n" + indent + elbow + c.text)
+			walk(c.below, indent+next)
+		}
+	}
+	walk(n.below, "")
+	return b.String()
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "<UNKNOWN>"
+	}
+	return s
+}
+
+// Text draws a plan as people read it (spec/plans.md §6), without a newline at its
+// end. The plan's name is the caller's: the API does not repeat it.
+func (i *Info) Text(name string) string {
+	parent := func(name, strategy, status string) string {
+		return fmt.Sprintf("%s (%s strategy) (%s)", orUnknown(name), orUnknown(strategy), orUnknown(status))
+	}
+	root := node{text: parent(name, i.Strategy, i.Status)}
+	for _, p := range i.Phases {
+		n := node{text: parent(p.Name, p.Strategy, p.Status)}
+		for _, s := range p.Steps {
+			n.below = append(n.below, node{text: fmt.Sprintf("%s (%s)", orUnknown(s.Name), orUnknown(s.Status))})
+		}
+		root.below = append(root.below, n)
+	}
+	out := root.draw()
+	if len(i.Errors) > 0 {
+		out += "\n\nErrors:"
+		for _, e := range i.Errors {
+			out += "\n- " + e
+		}
+	}
+	return out
+}
+
+// PlanText draws a plan from what the API gave.
+func PlanText(name string, body []byte) (string, error) {
+	var i Info
+	if err := json.Unmarshal(body, &i); err != nil {
+		return "", fmt.Errorf("plan %s: %w", name, err)
+	}
+	return i.Text(name), nil
+}
+
+// Pods are a service's pods as the API gives them (spec/plans.md §9).
+type Pods struct {
+	Service string    `json:"service"`
+	Pods    []PodType `json:"pods"`
+}
+
+// PodType are the instances of one type of pod.
+type PodType struct {
+	Name      string `json:"name"`
+	Instances []Pod  `json:"instances"`
+}
+
+// Pod is one instance.
+type Pod struct {
+	Name  string    `json:"name"`
+	Tasks []PodTask `json:"tasks"`
+}
+
+// PodTask is one task of a pod; it has no status before it was launched.
+type PodTask struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Status string `json:"status,omitempty"`
+}
+
+func (p Pod) node() node {
+	n := node{text: orUnknown(p.Name)}
+	for _, t := range p.Tasks {
+		n.below = append(n.below, node{text: fmt.Sprintf("%s (%s)", orUnknown(t.Name), orUnknown(t.Status))})
+	}
+	return n
+}
+
+// Text draws one pod.
+func (p Pod) Text() string { return p.node().draw() }
+
+// Text draws a service's pods.
+func (p Pods) Text() string {
+	root := node{text: orUnknown(p.Service)}
+	for _, t := range p.Pods {
+		n := node{text: orUnknown(t.Name)}
+		for _, i := range t.Instances {
+			n.below = append(n.below, i.node())
+		}
+		root.below = append(root.below, n)
+	}
+	return root.draw()
+}
+
+// PodsText draws the pods of a service from what the API gave, or one pod.
+func PodsText(body []byte) (string, error) {
+	var both struct {
+		Pods
+		Pod // "name" and "tasks"
+	}
+	if err := json.Unmarshal(body, &both); err != nil {
+		return "", fmt.Errorf("pods: %w", err)
+	}
+	if both.Service == "" && both.Name != "" {
+		return both.Pod.Text(), nil
+	}
+	return both.Pods.Text(), nil
+}

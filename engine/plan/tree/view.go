@@ -1,0 +1,266 @@
+package tree
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// View is a tree at one moment: what its gates are and where its steps stand.
+type View struct {
+	*Tree
+	// Interrupted says that the whole plan is held back.
+	Interrupted bool
+	// Held says the same of each phase.
+	Held []bool
+	// Steps are where the steps stand.
+	Steps []Child
+	// Failed are why steps failed, a line each.
+	Failed []string
+	// Pick chooses one of n, for phases of any order; nil takes the first.
+	Pick func(n int) int
+
+	// Scope makes the ids of elements differ between plans of one name: the id
+	// of the plan's operation.
+	Scope string
+	// Node gives a node's name by its id; nil: the id.
+	Node func(id string) string
+	// StepName gives a step's name; Asset what it works on; Times when it began
+	// and ended (Unix milliseconds, 0: not yet).
+	StepName func(step uint32) string
+	Asset    func(step uint32) Asset
+	Times    func(step uint32) (started, ended int64)
+}
+
+// maxFailed is how many failed tasks a view tells of.
+const maxFailed = 100
+
+// Look gives the view of a plan whose graph has the tree's steps. now is Unix
+// milliseconds: a task whose next attempt is due later is delayed.
+func Look(t *Tree, s *plan.State, now int64) *View {
+	v := &View{
+		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
+		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),
+	}
+	v.StepName = func(step uint32) string {
+		if v.Node != nil {
+			return t.stepName(s.Graph, step, v.Node)
+		}
+		return t.StepName(s.Graph, step)
+	}
+	v.Asset = func(step uint32) Asset { return assetOf(s.Graph, step) }
+	v.Times = func(step uint32) (int64, int64) { return times(s, step) }
+	for i := range t.Phases {
+		v.Held[i] = s.Gates(plan.Phase(uint32(i)))&plan.GateInterrupt != 0
+	}
+	tallies := make([]tally, len(v.Steps))
+	for w := range s.Graph.In(plan.Whole()) {
+		if step := s.Graph.StepOf(w); step != plan.NoStep {
+			tallies[step].add(s, w, now)
+		}
+		if s.Status(w) == model.TaskFailed {
+			v.fail(s, w)
+		}
+	}
+	for i := range v.Steps {
+		gates := s.Gates(plan.Step(uint32(i)))
+		c := &v.Steps[i]
+		c.Interrupted, c.Behind = gates&plan.GateInterrupt != 0, gates&plan.GateCanary != 0
+		tallies[i].put(c)
+	}
+	return v
+}
+
+// fail tells why a task is out of attempts.
+func (v *View) fail(s *plan.State, w uint32) {
+	switch n := len(v.Failed); {
+	case n == maxFailed:
+		v.Failed = append(v.Failed, "more tasks failed than are told here")
+		return
+	case n > maxFailed:
+		return
+	}
+	why := "failed"
+	if n := s.Note(w); n != nil && len(n.History) > 0 {
+		why = cmp.Or(n.History[len(n.History)-1].Message, why)
+	}
+	v.Failed = append(v.Failed, fmt.Sprintf("%s: %s", s.Graph.Name(int(w)), why))
+}
+
+// tally counts a step's tasks. They mostly follow each other, so that the step
+// stands where its current task does, not where its least does.
+type tally struct{ all, done, tolerated, failed, delayed, leased, running, unsure, ready uint16 }
+
+func (c *tally) add(s *plan.State, w uint32, now int64) {
+	c.all++
+	switch s.Status(w) {
+	case model.TaskSucceeded:
+		c.done++
+	case model.TaskFailed:
+		c.failed++
+		if s.Task(w).Tolerated {
+			c.tolerated++
+		}
+	case model.TaskCancelled:
+		if s.Task(w).Tolerated {
+			c.tolerated++
+		}
+	case model.TaskLeased:
+		c.leased++
+	case model.TaskRunning:
+		c.running++
+	case model.TaskReady, model.TaskUncertain:
+		if n := s.Note(w); n != nil && n.RetryAt > now {
+			c.delayed++
+			return
+		}
+		c.ready++
+		if s.Status(w) == model.TaskUncertain {
+			c.unsure++
+		}
+	}
+}
+
+// put gives what the tasks say of their step. A step that has begun and whose
+// next task waits is PREPARED: its node is not free.
+func (c *tally) put(to *Child) {
+	status := Pending
+	switch {
+	case c.failed > 0:
+		status = Error
+		to.Tolerated = c.tolerated > 0
+		to.Over = to.Tolerated && c.done+c.tolerated == c.all
+	case c.done == c.all && c.all > 0:
+		status = Complete
+	case c.leased > 0:
+		status = Starting
+	case c.running > 0:
+		status = Started
+	case c.delayed > 0:
+		status = Delayed
+	case c.done > 0 || c.unsure > 0:
+		status = Prepared
+	}
+	to.Status = status.Shown(to.Interrupted)
+	to.Waits = c.ready+c.delayed+c.leased+c.running == 0
+}
+
+func times(s *plan.State, step uint32) (started, ended int64) {
+	over := true
+	for v := range s.Graph.In(plan.Step(step)) {
+		t := s.Task(v)
+		if t.LeasedAt > 0 && (started == 0 || t.LeasedAt < started) {
+			started = t.LeasedAt
+		}
+		ended = max(ended, t.EndedAt)
+		over = over && t.Status.Ended()
+	}
+	if !over {
+		ended = 0
+	}
+	return started, ended
+}
+
+// steps gives the steps of a phase.
+func (v *View) steps(phase int) []Child {
+	p := &v.Phases[phase]
+	return v.Steps[p.First:p.End]
+}
+
+// halted says whether a phase gives nothing to do: an operator interrupted it,
+// or it waits for one to release a canary.
+func (v *View) halted(phase int) bool {
+	if v.Held[phase] {
+		return true
+	}
+	if v.Phases[phase].Strategy.Canary == 0 {
+		return false
+	}
+	caged := false
+	for _, c := range v.steps(phase) {
+		switch {
+		case c.Interrupted:
+			caged = true
+		case !c.Behind && !c.over():
+			return false // released, and under way
+		}
+	}
+	return caged
+}
+
+// candidates gives the candidates among a phase's steps, as indexes among them.
+// dirty says which steps conflict with others' work; nil: none.
+func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
+	if v.halted(phase) {
+		return nil
+	}
+	steps, first := v.steps(phase), v.Phases[phase].First
+	if dirty != nil {
+		steps = slices.Clone(steps)
+		for i := range steps {
+			steps[i].Dirty = dirty(first + uint32(i))
+		}
+	}
+	return v.Phases[phase].Strategy.Candidates(steps, v.Pick)
+}
+
+// PhaseStatus gives the status of a phase.
+func (v *View) PhaseStatus(phase int) Status { return v.child(phase).Status }
+
+// child gives what the plan sees of a phase.
+func (v *View) child(phase int) Child {
+	c := Child{Interrupted: v.halted(phase), Tolerated: true, Over: true}
+	steps := v.steps(phase)
+	for i := range steps {
+		c.Over = c.Over && steps[i].over()
+		c.Tolerated = c.Tolerated && (steps[i].Status != Error || steps[i].Tolerated)
+	}
+	can := v.candidates(phase, nil)
+	if len(can) == 0 && !c.Interrupted && v.Phases[phase].Strategy.Kind == Dependency {
+		// All that is left waits for other phases: that is no error, but pending.
+		can = Strategy{Kind: Parallel}.Candidates(steps, nil)
+	}
+	c.Status = Aggregate(false, c.Interrupted, steps, can)
+	return c
+}
+
+func (v *View) children() []Child {
+	out := make([]Child, len(v.Phases))
+	for i := range out {
+		out[i] = v.child(i)
+	}
+	return out
+}
+
+// Status gives the status of the plan.
+func (v *View) Status() Status { return v.status(v.children()) }
+
+func (v *View) status(phases []Child) Status {
+	var can []int
+	if !v.Interrupted {
+		can = v.Strategy.Candidates(phases, v.Pick)
+	}
+	return Aggregate(len(v.Errors) > 0, v.Interrupted, phases, can)
+}
+
+// Candidates gives the steps that work may begin or go on at: those of candidate
+// phases, less the delayed and those that the graph lets wait. dirty says which steps conflict with others' work;
+// nil: none.
+func (v *View) Candidates(dirty func(step uint32) bool) []uint32 {
+	if v.Interrupted {
+		return nil
+	}
+	var out []uint32
+	for _, p := range v.Strategy.Candidates(v.children(), v.Pick) {
+		first := v.Phases[p].First
+		for _, i := range v.candidates(p, dirty) {
+			if s := first + uint32(i); v.Steps[s].Status != Delayed && !v.Steps[s].Waits {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
