@@ -171,6 +171,9 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 	answers := map[string]mesh.RaftState{}
 	for {
 		if m.Group.Stats().LastIndex > 0 || len(m.Group.Servers()) > 0 {
+			if s := m.Group.Servers(); len(s) == 1 && s[0].ID == a.id {
+				a.campaign(m)
+			}
 			return nil // there is a group, and we know it
 		}
 		group := false // somebody belongs to one: ours may come at any time, but we start none
@@ -193,6 +196,8 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 			a.log.Info("starting the first Raft group", "voters", len(servers))
 			if err := m.Group.Bootstrap(ctx, servers); err != nil && !errors.Is(err, raftgroup.ErrHasState) {
 				return fmt.Errorf("start the first Raft group: %w", err)
+			} else if err == nil {
+				a.campaign(m)
 			}
 			return nil
 		}
@@ -213,6 +218,13 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 		case <-again:
 		case <-time.After(look):
 		}
+	}
+}
+
+// campaign spares a group that nobody can be leading yet the wait for a silence.
+func (a *Agent) campaign(m *member) {
+	if err := m.Group.Campaign(); err != nil {
+		a.log.Debug("the election waits for a silence", "error", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func New(cfg Config) (*Group, error) {
 	}
 	snapshots := &watchedSnapshots{SnapshotStore: cfg.Stores.Snapshots}
 	g.state = newTracker(cfg.FSM, snapshots)
-	g.trans = watchTransport(cfg.Transport)
+	g.trans = watchTransport(cfg.Transport, g.timing.HeartbeatTimeout/beats)
 
 	conf := g.raftConfig()
 	if cfg.RecoveryDir != "" {

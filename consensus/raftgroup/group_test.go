@@ -561,6 +561,23 @@ func TestBootstrapOnce(t *testing.T) {
 	})
 }
 
+// Who has just started a group is elected without waiting for a silence: here it
+// would last an hour.
+func TestCampaign(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := grouptest.Start(t, 3, grouptest.Options{Timing: raftgroup.Timing{HeartbeatTimeout: time.Hour}})
+		defer c.Stop()
+		begin := time.Now()
+		m := c.Members()[1]
+		if err := m.Group().Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		if l := c.Leader(); l != m || time.Since(begin) > time.Minute {
+			t.Errorf("%s leads after %s", l.ID, time.Since(begin))
+		}
+	})
+}
+
 func TestConfigFaultsAllAtOnce(t *testing.T) {
 	_, err := raftgroup.New(raftgroup.Config{Timing: raftgroup.Timing{LeaderLeaseTimeout: time.Hour, MaxAppendEntries: 5000}})
 	for _, want := range []string{"ID", "FSM", "Transport", "Stores", "leader_lease_timeout", "max_append_entries"} {

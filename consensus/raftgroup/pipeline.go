@@ -2,6 +2,7 @@ package raftgroup
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -18,9 +19,13 @@ func (w *watchedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.S
 	if err != nil {
 		return nil, err
 	}
+	return newPipeline(inner), nil
+}
+
+func newPipeline(inner raft.AppendPipeline) *pipeline {
 	p := &pipeline{AppendPipeline: inner, answers: make(chan raft.AppendFuture), ended: make(chan struct{})}
 	go p.pass()
-	return p, nil
+	return p
 }
 
 // pipeline passes answers on until one ends it.
@@ -29,6 +34,12 @@ type pipeline struct {
 	answers chan raft.AppendFuture
 	ended   chan struct{}
 	once    sync.Once
+
+	// Owned by the sender:
+	sent uint64
+	told raft.AppendEntriesRequest // where the last message left the member
+
+	answered atomic.Uint64
 }
 
 func (p *pipeline) pass() {
@@ -38,6 +49,7 @@ func (p *pipeline) pass() {
 			last := !f.Response().Success || f.Response().Term > f.Request().Term
 			select {
 			case p.answers <- f:
+				p.answered.Add(1)
 			case <-p.ended:
 				return
 			}

@@ -50,13 +50,13 @@ func (a answer) Response() *raft.AppendEntriesResponse { return &a.resp }
 // answers any more: the library's reader ends with the refusal.
 func TestRefusalLetsAWaitingSenderGo(t *testing.T) {
 	inner := &fullPipeline{answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
-	p, err := watchTransport(pipelineTransport{inner: inner}).AppendEntriesPipeline("b", "b")
+	p, err := watchTransport(pipelineTransport{inner: inner}, time.Millisecond).AppendEntriesPipeline("b", "b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	sent := make(chan error, 1)
 	go func() {
-		_, err := p.AppendEntries(nil, nil)
+		_, err := p.AppendEntries(&raft.AppendEntriesRequest{}, nil)
 		sent <- err
 	}()
 	for _, good := range []bool{true, false} {

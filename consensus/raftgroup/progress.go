@@ -34,6 +34,7 @@ func (g *Group) Progress(id string) Progress {
 // sender. Heartbeats always come this way, also when entries are pipelined.
 type watchedTransport struct {
 	raft.Transport
+	beat   time.Duration
 	mu     sync.Mutex
 	heard  map[raft.ServerID]heard
 	round  uint64        // number of the last question whether we lead, see verify
@@ -64,8 +65,9 @@ type preVoting struct {
 	raft.WithPreVote
 }
 
-func watchTransport(t raft.Transport) *watchedTransport {
-	return &watchedTransport{Transport: t, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking), installed: make(map[raft.ServerID]place)}
+// watchTransport watches t; beat is the pause between heartbeats to a member.
+func watchTransport(t raft.Transport, beat time.Duration) *watchedTransport {
+	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking), installed: make(map[raft.ServerID]place)}
 }
 
 // forRaft is what the library gets.
@@ -78,6 +80,9 @@ func (w *watchedTransport) forRaft() raft.Transport {
 
 // AppendEntries passes the call on and notes the answer.
 func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	if fromBeat(args) {
+		w.pace(id)
+	}
 	asked := time.Now()
 	w.mu.Lock()
 	round := w.round

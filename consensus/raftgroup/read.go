@@ -146,7 +146,7 @@ func (g *Group) HasLease() bool {
 	}
 	now := time.Now()
 	since := g.trans.promisedSince(now, term, g.cfg.ID, g.Servers())
-	return now.Sub(since) < g.timing.LeaderLeaseTimeout
+	return now.Sub(since) < g.timing.LeaderLeaseTimeout*2/3 // the rest is for clocks that differ
 }
 
 // Confirm returns when every one of the members ids has answered to a message

@@ -13,12 +13,13 @@ import (
 // in about a third of a second.
 type Timing struct {
 	// HeartbeatTimeout is the silence of the leader after which a follower
-	// starts an election (default 150 ms). The leader beats ten times as often.
+	// starts an election (default 150 ms). The leader beats three times as often.
 	HeartbeatTimeout time.Duration
 	// ElectionTimeout is how long a candidate waits for votes (default: HeartbeatTimeout).
 	ElectionTimeout time.Duration
 	// LeaderLeaseTimeout is how long a leader goes on without hearing from a
-	// majority (default two thirds of HeartbeatTimeout, which it must not exceed).
+	// majority (default: HeartbeatTimeout, which it must not exceed). Reads trust
+	// it for two thirds of that.
 	LeaderLeaseTimeout time.Duration
 	// CommitTimeout is how soon followers learn of the last commit when nothing
 	// follows it (default 50 ms; less costs messages and gains nothing).
@@ -45,7 +46,7 @@ func (t Timing) withDefaults() Timing {
 	}
 	def(&t.HeartbeatTimeout, 150*time.Millisecond)
 	def(&t.ElectionTimeout, t.HeartbeatTimeout)
-	def(&t.LeaderLeaseTimeout, t.HeartbeatTimeout*2/3)
+	def(&t.LeaderLeaseTimeout, t.HeartbeatTimeout)
 	def(&t.CommitTimeout, 50*time.Millisecond)
 	def(&t.SnapshotInterval, 30*time.Second)
 	if t.Multiplier == 0 {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "coopr-bench-")
 	if err == nil {
 		bin = filepath.Join(dir, "bin")
-		out, berr := exec.Command("go", "build", "-o", bin+"/", "../../plugins/...").CombinedOutput()
+		out, berr := exec.Command("go", "build", "-o", bin+"/", "../../plugins/...", "../../cmd/coopr-agent").CombinedOutput()
 		if berr == nil {
 			out, berr = exec.Command("go", "build", "-o", bin+"/coopr-plugin-chaos", "../plugins/chaos").CombinedOutput()
 		}
@@ -157,6 +158,23 @@ func (m *mesh) call(method, path string, in, out any) {
 	if err := m.try(m.leader, method, path, in, out); err != nil {
 		m.b.Fatal(err)
 	}
+}
+
+// index is how far the leader's state is: log entries so far.
+func (m *mesh) index() int {
+	m.b.Helper()
+	req, _ := http.NewRequest("GET", "http://"+m.leader.Addr()+"/v1/providers", nil)
+	req.Header.Set("Authorization", "Bearer "+m.leader.Token())
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	defer res.Body.Close()
+	index, err := strconv.Atoi(res.Header.Get("Coopr-Index"))
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	return index
 }
 
 // define writes the definitions of a cluster whose services have these actions.

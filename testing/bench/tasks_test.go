@@ -28,16 +28,17 @@ func BenchmarkTasks(b *testing.B) {
 func benchmarkTasks(b *testing.B, store string, nodes, services, slots int, action model.ServiceAction, provider model.Provider) {
 	m := newMesh(b, store, slots, 3)
 	m.define(services, []string{"install"}, action, provider)
-	total, spent := 0, time.Duration(0)
+	total, spent, entries := 0, time.Duration(0), 0
 	var cpu time.Duration
 	b.ResetTimer()
 	for i := range b.N {
 		var st startedOp
 		m.call("POST", "/v1/clusters", model.CreateCluster{Name: fmt.Sprintf("c%d", i), ClusterTemplate: "t", NumMachines: model.Int(nodes)}, &st)
-		begin, c0 := time.Now(), cpuTime()
+		begin, c0, i0 := time.Now(), cpuTime(), m.index()
 		m.wait(st.Operation.ID)
 		spent += time.Since(begin)
 		cpu += cpuTime() - c0
+		entries += m.index() - i0
 		total += nodes * (services + 3)
 		b.StopTimer()
 		var del startedOp
@@ -47,6 +48,7 @@ func benchmarkTasks(b *testing.B, store string, nodes, services, slots int, acti
 	}
 	b.ReportMetric(float64(total)/spent.Seconds(), "tasks/s")
 	b.ReportMetric(float64(cpu.Microseconds())/float64(total), "cpu-µs/task")
+	b.ReportMetric(float64(total)/float64(entries), "tasks/entry")
 }
 
 // cpuTime is what this process, all three agents, has used; plugins not counted.

@@ -1,0 +1,98 @@
+package raftgroup
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// openPipeline takes what is sent; the test answers.
+type openPipeline struct {
+	fullPipeline
+	sent []*raft.AppendEntriesRequest
+}
+
+func (o *openPipeline) AppendEntries(m *raft.AppendEntriesRequest, _ *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	o.sent = append(o.sent, m)
+	return nil, nil
+}
+
+// What the member has answered to is not told again; all else is.
+func TestNoNewsIsNotSent(t *testing.T) {
+	synctest.Test(t, noNews)
+}
+
+func noNews(t *testing.T) {
+	inner := &openPipeline{fullPipeline: fullPipeline{answers: make(chan raft.AppendFuture), closed: make(chan struct{})}}
+	p := newPipeline(inner)
+	defer func() { _ = p.Close() }()
+	entry := &raft.Log{Index: 8}
+	for i, step := range []struct {
+		m      raft.AppendEntriesRequest
+		answer bool
+		sent   int
+	}{
+		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7}, true, 1},
+		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7}, false, 1},
+		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7, Entries: []*raft.Log{entry}}, false, 2},
+		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 7}, false, 3}, // nobody has answered to the entry
+		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 7}, true, 4},
+		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 8}, true, 5},
+		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 8}, false, 5},
+	} {
+		if _, err := p.AppendEntries(&step.m, nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(inner.sent) != step.sent {
+			t.Fatalf("step %d: %d messages went out, not %d", i, len(inner.sent), step.sent)
+		}
+		if !step.answer {
+			continue
+		}
+		for range p.sent - p.answered.Load() {
+			inner.answers <- answer{resp: raft.AppendEntriesResponse{Success: true}}
+			<-p.Consumer()
+		}
+		synctest.Wait() // the answers are counted
+	}
+}
+
+// beating counts what comes.
+type beating struct {
+	raft.Transport
+	times []time.Time
+}
+
+func (b *beating) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, m *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) error {
+	b.times = append(b.times, time.Now())
+	r.Term, r.Success = m.Term, true
+	return nil
+}
+
+// Heartbeats of the library wait for their beat; entries and our own do not.
+func TestHeartbeatsKeepTheirBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &beating{}
+		w := watchTransport(b, 50*time.Millisecond)
+		begin := time.Now()
+		send := func(m raft.AppendEntriesRequest) {
+			m.Term = 3
+			if err := w.AppendEntries("b", "b", &m, &raft.AppendEntriesResponse{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		beat := raft.AppendEntriesRequest{Leader: []byte("a")}
+		send(beat)
+		send(beat)
+		send(raft.AppendEntriesRequest{Leader: []byte("a"), PrevLogEntry: 4})
+		send(raft.AppendEntriesRequest{})
+		send(beat)
+		for i, want := range []time.Duration{0, 50, 50, 50, 100} {
+			if got := b.times[i].Sub(begin); got != want*time.Millisecond {
+				t.Errorf("message %d after %s, not %s", i, got, want*time.Millisecond)
+			}
+		}
+	})
+}
