@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/coopr/coopr/consensus/orchestrate"
@@ -128,9 +129,12 @@ func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string,
 	r := operation.Request{
 		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
 		Restart: req.Restart == nil || *req.Restart, Graceful: req.Graceful,
+		Nodes: int(req.Change.Nodes), Victims: req.Change.NodeNames, Comparator: req.Change.Comparator,
+		HardwareType: req.Change.HardwareType, ImageType: req.Change.ImageType, To: int(req.Change.To),
+		OnFailure: req.Change.OnFailure, ProviderFields: req.ProviderFields,
 	}
 	if req.DryRun {
-		p, err := l.orchestrator.Prepare(who, cluster, r)
+		p, err := l.orchestrator.Prepare(ctx, who, cluster, r)
 		if err != nil {
 			return api.Started{}, mapError(err)
 		}
@@ -151,12 +155,40 @@ func started(p *operation.Prepared, ans state.Answer) api.Started {
 		out.Preview.Tasks = p.Graph.Tasks()
 		out.Preview.Stages = stages(p.Graph)
 	}
+	if p.Version > 0 {
+		out.Preview.Changes = changes(p)
+	}
 	if a := p.Answer; a != nil {
 		out.Preview.Layout = a.Layout
 		out.Preview.Cost = perHour(a.Cost)
 		for _, c := range a.Tight {
 			out.Preview.Tight = append(out.Preview.Tight, c.Words)
 		}
+	}
+	return out
+}
+
+// changes tells what becomes of the nodes.
+func changes(p *operation.Prepared) []api.NodeChange {
+	var out []api.NodeChange
+	for _, n := range p.Write {
+		c := api.NodeChange{Node: n.Hostname, What: "changed", Remove: n.Leaving}
+		actions := p.Does(n.ID)
+		switch {
+		case n.Leaves:
+			c.What = "removed"
+		case actions[model.Delete]:
+			c.What = "replaced"
+		case actions[model.Create]:
+			c.What, c.Add = "new", n.Services
+		default:
+			for _, s := range n.Services {
+				if n.States[s] == "" && !slices.Contains(n.Leaving, s) {
+					c.Add = append(c.Add, s)
+				}
+			}
+		}
+		out = append(out, c)
 	}
 	return out
 }
@@ -192,6 +224,11 @@ func stages(g *plan.Graph) []map[string]int {
 		}
 	}
 	return out
+}
+
+// Resolve says that a person has put a cluster in order.
+func (b *backend) Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: cluster, Order: "resolve", Reason: reason}}})
 }
 
 // Order gives an operation an order.

@@ -17,7 +17,9 @@ func (a *app) clusterCmd() *cobra.Command {
 	return group("cluster", "Create, change and watch clusters",
 		a.clusterCreateCmd(), a.clusterListCmd(), a.clusterGetCmd(), a.clusterDeleteCmd(),
 		a.clusterServicesCmd(model.OpStart), a.clusterServicesCmd(model.OpStop), a.clusterServicesCmd(model.OpRestart),
-		a.clusterConfigureCmd(), a.clusterWatchCmd())
+		a.clusterConfigureCmd(), a.clusterGrowCmd(), a.clusterShrinkCmd(), a.clusterAddServicesCmd(), a.clusterRemoveServicesCmd(),
+		a.clusterReplaceNodeCmd(), a.clusterUpgradeCmd(), a.clusterSyncTemplateCmd(), a.clusterRollbackCmd(),
+		a.clusterHistoryCmd(), a.clusterDiffCmd(), a.clusterResolveCmd(), a.clusterWatchCmd())
 }
 
 func (a *app) clusterListCmd() *cobra.Command {

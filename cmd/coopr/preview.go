@@ -21,6 +21,25 @@ func (a *app) preview(title string, st api.StartedBody) {
 		a.show(t)
 		fmt.Fprintln(a.out)
 	}
+	if len(p.Changes) > 0 {
+		t := table{head: []string{"NODE", "WHAT", "SERVICES"}}
+		for _, c := range p.Changes {
+			var parts []string
+			for _, s := range c.Add {
+				parts = append(parts, "+"+s)
+			}
+			for _, s := range c.Remove {
+				parts = append(parts, "-"+s)
+			}
+			t.row(c.Node, c.What, strings.Join(parts, ", "))
+		}
+		a.show(t)
+		fmt.Fprintln(a.out)
+	}
+	if p.Tasks == 0 {
+		fmt.Fprintln(a.out, "There is nothing to do.")
+		return
+	}
 	if len(p.Stages) > 0 {
 		t := table{head: []string{"STAGE", "TASKS", "WHAT"}}
 		for i, stage := range p.Stages {

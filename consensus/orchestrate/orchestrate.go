@@ -99,21 +99,31 @@ func (o *Orchestrator) poke() {
 	}
 }
 
-// follow starts the deletion of what a failed or aborted create left, where
-// its policy says so (spec/planner.md, "Transactions" 7).
+// follow starts what an operation's end asks for (spec/planner.md,
+// "Transactions" 7): the deletion of what a failed or aborted create left, the
+// rollback of an operation that could not be finished.
 func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	v := o.cfg.Machine.View()
 	op, ok := v.Operation("", id)
-	if !ok || op.Type != model.OpCreate || op.OnFailure != "delete" || (op.Status != model.OpFailed && op.Status != model.OpAborted) {
+	if !ok {
+		return nil
+	}
+	req := operation.Request{Follows: op.ID}
+	switch {
+	case op.Type == model.OpCreate && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted):
+		req.Type = model.OpDelete
+	case op.Status == model.OpRollingBack:
+		req.Type, req.To = model.OpRollback, op.Before
+	default:
 		return nil
 	}
 	cl, ok := v.Cluster(op.Tenant, op.Cluster)
 	if !ok || cl.Operation != op.ID {
 		return nil // another operation came since
 	}
-	o.cfg.Logger.Info("deleting what a create left", "cluster", cl.ID, "operation", op.ID, "status", op.Status)
+	o.cfg.Logger.Info("an operation did not succeed", "cluster", cl.ID, "operation", op.ID, "status", op.Status, "follows", req.Type)
 	who := model.Caller{Tenant: op.Tenant, Actor: "coopr", Role: model.RoleAdmin, Request: "follows " + op.ID}
-	_, _, err := o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
+	_, _, err := o.Operate(ctx, who, cl.ID, req)
 	switch {
 	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
 		return nil // somebody else was faster
@@ -185,7 +195,7 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 
 // Operate prepares and starts an operation on a cluster.
 func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
-	p, err := o.Prepare(who, cluster, req)
+	p, err := o.Prepare(ctx, who, cluster, req)
 	if err != nil {
 		v := o.cfg.Machine.View()
 		if id, ok := v.Request(who); ok {
@@ -198,13 +208,16 @@ func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster st
 }
 
 // Prepare prepares an operation on a cluster.
-func (o *Orchestrator) Prepare(who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
+func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
 	}
-	return operation.Prepare(who, req, *cl, v.Nodes(cl.Tenant, cl.ID), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
+	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Snapshot: func(n int) (*model.Snapshot, bool) {
+		return v.Snapshot(cl.Tenant, cl.ID, n)
+	}}
+	return operation.Prepare(ctx, who, req, at, Lookup(v, cl.Tenant), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {
@@ -246,10 +259,8 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		return b
 	}
 	s.Operation, s.Cluster = marshal(p.Operation), marshal(p.Cluster)
-	if p.Version == 0 {
-		for _, n := range p.Nodes {
-			s.Nodes = append(s.Nodes, marshal(n))
-		}
+	for _, n := range p.Write {
+		s.Nodes = append(s.Nodes, marshal(n))
 	}
 	if errs != nil {
 		return state.Answer{}, errs

@@ -3,7 +3,6 @@ package state
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -35,11 +34,15 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		return Answer{Err: err}
 	}
 	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
-	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
 	if s.ClusterVersion == 0 {
 		cl.CreatedAt = a.now
 		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(cl.ExpiresAt))
+	} else {
+		have := *get[model.Cluster](a.txn, tClusters, "id", c.Tenant, cl.ID)
+		op.Before = a.remember(&have, op.ID, model.MomentBefore)
+		cl.Snapshots = have.Snapshots
 	}
+	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
 	a.put(tOperations, op)
 	a.put(tClusters, cl)
 	for _, n := range nodes {
@@ -77,10 +80,15 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	case have.Version != version:
 		return fmt.Errorf("%w: cluster %s, since this was planned: ask again", ErrStale, cl.ID)
 	}
-	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() {
+	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() && !undoes(op, last) {
 		return fmt.Errorf("%w: operation %s (%s) of cluster %s is %s: wait for it, or abort it", ErrConflict, last.ID, last.Type, have.Name, last.Status)
 	}
 	return nil
+}
+
+// undoes says that op is the rollback that a failed operation waits for.
+func undoes(op, failed *model.Operation) bool {
+	return op.Type == model.OpRollback && op.Follows == failed.ID && failed.Status == model.OpRollingBack
 }
 
 // quota checks a new cluster against what its tenant may have, and that no
@@ -115,6 +123,9 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 
 // control carries out an operator's order.
 func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
+	if o.Order == "resolve" {
+		return a.resolve(c, o)
+	}
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
 		return refuse(ErrNotFound, "there is no operation %q", o.Operation)
@@ -136,17 +147,27 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		}
 		op.Status, op.Message = model.OpRunning, ""
 		a.reopen(e)
-	case "abort":
-		if op.Status == model.OpAborting {
+	case "abort", "rollback":
+		if op.Status == model.OpRollingBack {
+			return refuse(ErrConflict, "operation %s is being rolled back: give orders to its rollback", op.ID)
+		}
+		undo := o.Order == "rollback"
+		if undo && op.Before == 0 {
+			return refuse(ErrConflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
+		}
+		if op.Status == model.OpAborting && op.Undo == undo {
 			return Answer{Subject: op.ID}
 		}
-		op.Status, op.Message = model.OpAborting, "aborted by "+c.Actor
+		op.Status, op.Message, op.Undo = model.OpAborting, "aborted by "+c.Actor, undo
+		if undo {
+			op.Message = "rolled back by " + c.Actor
+		}
 		if o.Reason != "" {
 			op.Message += ": " + o.Reason
 		}
 		e.CancelWaiting(a.now)
 	default:
-		return refuse(ErrUnknown, "order %q: it must be pause, resume or abort", o.Order)
+		return refuse(ErrUnknown, "order %q: it must be pause, resume, abort or rollback", o.Order)
 	}
 	op.Version = a.index
 	a.put(tOperations, &op)
@@ -155,6 +176,28 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	a.touch(op.ID)
 	a.settle(&op, e)
 	return Answer{Subject: op.ID}
+}
+
+// resolve takes a person's word that a cluster is in order which an operation
+// left in disorder (spec/planner.md, "Transactions" 9).
+func (a *applier) resolve(c *pb.Command, o *pb.ControlOperation) Answer {
+	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
+	if have == nil {
+		return refuse(ErrNotFound, "there is no cluster %q", o.Operation)
+	}
+	switch have.Status {
+	case model.ClusterFailed, model.ClusterInconsistent, model.ClusterIncomplete:
+	default:
+		return refuse(ErrConflict, "cluster %s is %s: there is nothing to resolve", have.Name, have.Status)
+	}
+	if o.Reason == "" {
+		return refuse(ErrConflict, "cluster %s: say what was done, as the reason", have.Name)
+	}
+	cl := *have
+	cl.Status, cl.Message, cl.Version = model.ClusterActive, "resolved by "+c.Actor+": "+o.Reason, a.index
+	a.put(tClusters, &cl)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: cl.Message})
+	return Answer{Subject: cl.ID}
 }
 
 // reopen gives failed tasks a new round of attempts.
@@ -181,120 +224,12 @@ func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message 
 		op.Status = model.OpPaused
 	} else {
 		op.Status = model.OpAborting
+		op.Undo = op.OnFailure == "rollback" && op.Before > 0
 		e.CancelWaiting(a.now)
 	}
 	a.put(tOperations, &op)
 	a.operationEvent(&op)
 	a.touch(op.ID)
-}
-
-// settle ends an operation whose tasks have come to an end.
-func (a *applier) settle(have *model.Operation, e *plan.Edit) {
-	have = get[model.Operation](a.txn, tOperations, "id", have.ID)
-	s := e.State()
-	op := *have
-	switch {
-	case op.Status.Ended():
-		return
-	case op.Status == model.OpAborting && s.Held() == 0:
-		op.Status = model.OpAborted
-		if s.Count(model.TaskFailed) > 0 {
-			op.Status = model.OpFailed
-		}
-	case op.Status != model.OpAborting && s.Complete():
-		op.Status, op.Message = model.OpSucceeded, ""
-	default:
-		return
-	}
-	op.EndedAt, op.Version = a.now, a.index
-	a.put(tOperations, &op)
-	a.settleNodes(&op, s)
-	a.settleCluster(&op)
-	a.operationEvent(&op)
-	a.touch(op.ID)
-}
-
-// settleNodes writes to the nodes what the operation's tasks did to them. It
-// is done once, at the end: a write for every task would cost more than the
-// tasks. Until then readers take it from the plan.
-func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
-	changed := map[int32]*model.Node{}
-	g := s.Graph
-	for v := range g.Len() {
-		if g.Action[v] == model.Barrier || s.Status(uint32(v)) != model.TaskSucceeded {
-			continue
-		}
-		n := changed[g.Node[v]]
-		if n == nil {
-			have := get[model.Node](a.txn, tNodes, "id", op.Tenant, g.NodeID(v))
-			if have == nil {
-				continue
-			}
-			n = &model.Node{}
-			*n = *have
-			n.States = maps.Clone(have.States)
-			if n.States == nil {
-				n.States = map[string]string{}
-			}
-			changed[g.Node[v]] = n
-		}
-		switch act := g.Action[v]; {
-		case act == model.Create:
-			n.Created = true
-		case act == model.Delete:
-			n.Created = false
-		case act.PerNode():
-		case act == model.Remove:
-			delete(n.States, g.ServiceName(v))
-		case act == model.Configure && n.States[g.ServiceName(v)] == model.Start.String():
-			// It still runs, and planning must be able to tell.
-		default:
-			n.States[g.ServiceName(v)] = act.String()
-		}
-	}
-	for _, n := range changed {
-		n.Version = a.index
-		if op.Type == model.OpDelete && !n.Created {
-			a.removeNode(n)
-			continue
-		}
-		a.put(tNodes, n)
-	}
-}
-
-func (a *applier) removeNode(n *model.Node) {
-	for _, r := range list[valueRow](a.txn, tValues, "id_prefix", n.ID) {
-		a.remove(tValues, r)
-	}
-	a.remove(tNodes, n)
-	a.event(model.Event{Type: "node.removed", Tenant: n.Tenant, Cluster: n.Cluster, Subject: n.ID})
-}
-
-// settleCluster gives the cluster the status that its operation's end means
-// (spec/coopr.md 1.3).
-func (a *applier) settleCluster(op *model.Operation) {
-	have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
-	if have == nil {
-		return
-	}
-	cl := *have
-	cl.Version, cl.Message = a.index, op.Message
-	good := op.Status == model.OpSucceeded
-	switch {
-	case good && op.Type == model.OpDelete:
-		cl.Status = model.ClusterTerminated
-		for _, n := range list[model.Node](a.txn, tNodes, "cluster", op.Tenant, op.Cluster) {
-			a.removeNode(n)
-		}
-	case good:
-		cl.Status = model.ClusterActive
-	case op.Type == model.OpCreate || op.Type == model.OpDelete:
-		cl.Status = model.ClusterIncomplete
-	default:
-		cl.Status = model.ClusterInconsistent
-	}
-	a.put(tClusters, &cl)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Message: cl.Message})
 }
 
 func (a *applier) operationEvent(op *model.Operation) {

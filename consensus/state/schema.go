@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 )
@@ -26,6 +27,10 @@ const (
 	tParts       = "parts"
 	tValues      = "values"
 	tMeta        = "meta"
+	tAudit       = "audit"
+	tHistory     = "history"
+	// tHistoryNodes is no table: it is what snapshots of the state call the nodes of tHistory.
+	tHistoryNodes = "historynodes"
 )
 
 // Rows are never changed once inserted: a writer inserts a changed copy.
@@ -54,6 +59,8 @@ type sessionRow struct {
 type planRow struct {
 	Operation string
 	State     *plan.State
+	// Audit names the plan's tasks in the audit log.
+	Audit *audit.Plan
 }
 
 // requestRow remembers a request id, so that the same is done once.
@@ -159,6 +166,11 @@ func schema() *memdb.DBSchema {
 		parts: func(r *partRow) []string { return []string{r.ID} },
 		last:  func(r *partRow) (uint32, bool) { return r.Number, true },
 	}
+	numbers := index("id", true, func(s *model.Snapshot) []string { return []string{s.Tenant, s.Cluster} })
+	numbers.Indexer = key[model.Snapshot]{
+		parts: func(s *model.Snapshot) []string { return []string{s.Tenant, s.Cluster} },
+		last:  func(s *model.Snapshot) (uint32, bool) { return uint32(s.Number), true },
+	}
 	active := func(o *model.Operation) []string {
 		if o.Status.Ended() {
 			return nil
@@ -189,6 +201,8 @@ func schema() *memdb.DBSchema {
 		table(tRequests, index("id", true, func(r *requestRow) []string { return []string{r.Key} })),
 		table(tParts, parts),
 		table(tValues, index("id", true, func(v *valueRow) []string { return []string{v.Node, v.Key} })),
+		table(tHistory, numbers),
+		table(tAudit, index("id", true, func(r *auditRow) []string { return []string{r.ID} })),
 		table(tMeta, index("id", true, func(m *metaRow) []string { return []string{m.ID} })),
 	} {
 		s.Tables[t.Name] = t

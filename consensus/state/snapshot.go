@@ -62,6 +62,7 @@ type planBody struct {
 	Operation string
 	Graph     []byte
 	State     []byte
+	Audit     string `json:",omitempty"` // id of the plan in the audit log
 }
 
 // Write writes the whole state.
@@ -69,6 +70,9 @@ func (v *View) Write(out io.Writer) error {
 	buf := bufio.NewWriterSize(out, 1<<16)
 	w := &recordWriter{w: buf, sum: sha256.New()}
 	w.message(&pb.SnapshotHeader{Format: snapshotFormat, Index: v.index, FeatureLevel: v.FeatureLevel()})
+	history := historyWriter{nodes: func(body []byte) {
+		w.message(&pb.SnapshotRecord{Table: tHistoryNodes, Version: recordVersion, Body: body})
+	}}
 	// In one order, so that equal states make equal snapshots.
 	for _, name := range slices.Sorted(maps.Keys(schema().Tables)) {
 		it, err := v.txn.Get(name, "id")
@@ -76,7 +80,7 @@ func (v *View) Write(out io.Writer) error {
 			return err
 		}
 		for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
-			body, err := encodeRow(raw)
+			body, err := encodeRow(raw, &history)
 			if err != nil {
 				return fmt.Errorf("snapshot: table %s: %w", name, err)
 			}
@@ -90,7 +94,10 @@ func (v *View) Write(out io.Writer) error {
 	return buf.Flush()
 }
 
-func encodeRow(raw any) ([]byte, error) {
+func encodeRow(raw any, history *historyWriter) ([]byte, error) {
+	if s, ok := raw.(*model.Snapshot); ok {
+		return history.encode(s)
+	}
 	p, ok := raw.(*planRow)
 	if !ok {
 		return json.Marshal(raw)
@@ -99,7 +106,11 @@ func encodeRow(raw any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(planBody{p.Operation, p.State.Graph.Encode(), state})
+	body := planBody{Operation: p.Operation, Graph: p.State.Graph.Encode(), State: state}
+	if p.Audit != nil {
+		body.Audit = p.Audit.ID
+	}
+	return json.Marshal(body)
 }
 
 type recordWriter struct {
@@ -182,6 +193,7 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		return nil, 0, fmt.Errorf("%w: the snapshot has format %d and feature level %d, this build reads format %d and level %d", ErrUnknown, h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
 	}
 	txn := db.Txn(true)
+	var history historyReader
 	for {
 		var rec pb.SnapshotRecord
 		ok, err := r.message(&rec)
@@ -191,7 +203,10 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		if !ok {
 			break
 		}
-		row, err := decodeRow(&rec)
+		row, err := decodeRow(&rec, &history)
+		if err == nil && row == nil {
+			continue
+		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
 		}
@@ -199,11 +214,15 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
 		}
 	}
+	if err := log.finish(txn); err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
 	txn.Commit()
 	return db, h.Index, nil
 }
 
-func decodeRow(rec *pb.SnapshotRecord) (any, error) {
+// decodeRow gives the row of a record, or nil for one that is part of later rows.
+func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
 	if rec.Version != recordVersion {
 		return nil, fmt.Errorf("record version %d, this build reads %d", rec.Version, recordVersion)
 	}
@@ -229,6 +248,10 @@ func decodeRow(rec *pb.SnapshotRecord) (any, error) {
 		row = &model.Operation{}
 	case tPlans:
 		return decodePlan(rec.Body)
+	case tHistoryNodes:
+		return nil, history.node(rec.Body)
+	case tHistory:
+		return history.snapshot(rec.Body)
 	case tRequests:
 		row = &requestRow{}
 	case tParts:
@@ -253,7 +276,7 @@ func decodePlan(body []byte) (any, error) {
 		return nil, err
 	}
 	s, err := plan.DecodeState(g, p.State)
-	return &planRow{Operation: p.Operation, State: s}, err
+	return &planRow{Operation: p.Operation, State: s, Audit: unlinked(p.Audit)}, err
 }
 
 type recordReader struct {

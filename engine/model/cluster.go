@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // ClusterStatus is where a cluster stands.
 type ClusterStatus string
 
@@ -10,6 +12,8 @@ const (
 	ClusterIncomplete   ClusterStatus = "incomplete"
 	ClusterInconsistent ClusterStatus = "inconsistent"
 	ClusterTerminated   ClusterStatus = "terminated"
+	// ClusterFailed: a rollback failed too. An operator tries again or says that it is resolved.
+	ClusterFailed ClusterStatus = "failed"
 )
 
 // Cluster is a set of nodes and the services on them, managed as one thing.
@@ -27,15 +31,18 @@ type Cluster struct {
 	Services    []string        `json:"services"`
 	// Definitions are the service definitions the cluster was built from.
 	Definitions map[string]Service `json:"definitions"`
-	Config      map[string]any     `json:"config"`
-	DNSSuffix   string             `json:"dnsSuffix,omitempty"`
+	// Previous are definitions that an operation under way replaces: its STOP and REMOVE are still theirs.
+	Previous  map[string]Service `json:"previous,omitempty"`
+	Config    map[string]any     `json:"config"`
+	DNSSuffix string             `json:"dnsSuffix,omitempty"`
 	// CreatedAt and ExpiresAt are Unix milliseconds; ExpiresAt 0 means never.
 	CreatedAt int64 `json:"createTime"`
 	ExpiresAt int64 `json:"expireTime"`
 	// Operation is the latest operation's id.
 	Operation string `json:"operation,omitempty"`
-	// Operations counts the operations there have been.
+	// Operations counts the operations there have been, and Snapshots the snapshots.
 	Operations int `json:"operations"`
+	Snapshots  int `json:"snapshots,omitempty"`
 	// NextNode is the number the next new node gets; numbers are never reused.
 	NextNode int `json:"nextNode"`
 	// Version is the index of the entry that last wrote the cluster.
@@ -66,10 +73,54 @@ type Node struct {
 	// Created says that a CREATE was accepted and no DELETE since.
 	Created bool `json:"created"`
 	// States holds each service's last finished action: "INSTALL", "START", …
+	// One that was tried and may be half done ends in "?".
 	States map[string]string `json:"states,omitempty"`
+	// Leaves says that the operation under way takes the node away, Leaving names
+	// the services that it takes off the node.
+	Leaves  bool     `json:"leaves,omitempty"`
+	Leaving []string `json:"leaving,omitempty"`
+	// Marks say for each service which operations last changed it here.
+	Marks map[string]Mark `json:"marks,omitempty"`
 	// Version is the index of the entry that last wrote the node.
 	Version uint64 `json:"version"`
 }
+
+// Staying gives the services that the operation under way leaves on the node.
+func (n *Node) Staying() []string {
+	if len(n.Leaving) == 0 {
+		return n.Services
+	}
+	return slices.DeleteFunc(slices.Clone(n.Services), func(s string) bool { return slices.Contains(n.Leaving, s) })
+}
+
+// Mark names the operations that last touched a service on a node: by them a rollback tells what was done since.
+type Mark struct {
+	Installed  string `json:"installed,omitempty"`
+	Configured string `json:"configured,omitempty"`
+}
+
+// Snapshot is a cluster at one moment (spec/planner.md, "Transactions" 8).
+type Snapshot struct {
+	Tenant  string `json:"tenant"`
+	Cluster string `json:"cluster"`
+	// Number counts a cluster's snapshots from 1.
+	Number int `json:"number"`
+	// Time is in Unix milliseconds.
+	Time int64 `json:"time"`
+	// Operation and Moment say when it was taken: before or after the operation, or when it failed.
+	Operation string `json:"operation"`
+	Moment    string `json:"moment"`
+	// State and Nodes are the records as they were. They must not be changed.
+	State *Cluster `json:"state"`
+	Nodes []*Node  `json:"nodes"`
+}
+
+// The moments at which snapshots are taken.
+const (
+	MomentBefore = "before"
+	MomentAfter  = "after"
+	MomentFailed = "failed"
+)
 
 // Tenant owns definitions and clusters; nothing is shared between tenants.
 type Tenant struct {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"reflect"
 )
 
 // How a request's configuration meets the one there is.
@@ -55,4 +56,35 @@ func CombineConfig(base, over map[string]any, mode string) map[string]any {
 		return over
 	}
 	return MergeConfig(base, over)
+}
+
+// RebaseConfig gives a configuration that was made from old defaults as it
+// would be from new ones: values that are still the old defaults become the new
+// ones, all others stay. Nothing given is changed.
+func RebaseConfig(old, defaults, config map[string]any) map[string]any {
+	out := make(map[string]any, len(config))
+	for k, v := range config {
+		was, had := old[k]
+		is, has := defaults[k]
+		wasMap, ok1 := was.(map[string]any)
+		isMap, ok2 := is.(map[string]any)
+		vMap, ok3 := v.(map[string]any)
+		switch {
+		case ok1 && ok2 && ok3:
+			out[k] = RebaseConfig(wasMap, isMap, vMap)
+		case had && reflect.DeepEqual(was, v):
+			if has {
+				out[k] = is
+			}
+		default:
+			out[k] = v
+		}
+	}
+	for k, is := range defaults {
+		_, had := old[k]
+		if _, there := out[k]; !there && !had {
+			out[k] = is
+		}
+	}
+	return out
 }

@@ -66,6 +66,10 @@ type Service struct {
 	// RestartOnConfigure says whether a changed configuration restarts the
 	// service; nil means true (spec/planner.md, "Reconfiguration").
 	RestartOnConfigure *bool `json:"restart_on_configure,omitempty"`
+	// Reads are the parts of the cluster's configuration that the service uses,
+	// as paths ("shop.web"); empty: all of it. Its tasks get no more, and a
+	// change elsewhere does not concern it.
+	Reads []string `json:"reads,omitempty"`
 }
 
 // Dependencies of a service on others, by real or provided name.
@@ -126,6 +130,9 @@ type ClusterTemplate struct {
 	// Comparator picks the solver's preference order: "original", "cost", or
 	// one that a plugin offers.
 	Comparator string `json:"comparator,omitempty"`
+	// Plans say how operations go through the cluster, in the order of their
+	// priority (spec/plans.md §13).
+	Plans []Plan `json:"plans,omitempty"`
 }
 
 // PartialTemplate is a piece of a template that templates include.

@@ -11,6 +11,15 @@ const (
 	OpStop      OperationType = "stop"
 	OpRestart   OperationType = "restart"
 	OpConfigure OperationType = "configure"
+
+	OpGrow           OperationType = "grow"
+	OpShrink         OperationType = "shrink"
+	OpAddServices    OperationType = "add-services"
+	OpRemoveServices OperationType = "remove-services"
+	OpUpgrade        OperationType = "upgrade"
+	OpReplaceNode    OperationType = "replace-node"
+	OpSyncTemplate   OperationType = "sync-template"
+	OpRollback       OperationType = "rollback"
 )
 
 // OperationStatus is where an operation stands (design/architecture.md, "An operation").
@@ -55,8 +64,14 @@ type Operation struct {
 	Priority int `json:"priority,omitempty"`
 	// Follows is the operation that this one undoes or cleans up after.
 	Follows string `json:"follows,omitempty"`
-	// OnFailure is what happens when a task is out of attempts: "delete" (create), "pause" or "leave".
+	// OnFailure is what happens when a task is out of attempts: "rollback", "pause", "leave", or "delete" (create).
 	OnFailure string `json:"onFailure,omitempty"`
+	// Before is the number of the cluster's snapshot that was taken before the operation; 0: the cluster was new.
+	Before int `json:"before,omitempty"`
+	// Undo says that the operation is rolled back once nothing of it runs any more.
+	Undo bool `json:"undo,omitempty"`
+	// To is the number of the snapshot that a rollback goes back to.
+	To int `json:"to,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`

@@ -65,6 +65,35 @@ type ChangeLease struct {
 	ExpireTime *int64 `json:"expireTime"`
 }
 
+// ChangeCluster asks for another layout, for newer definitions, or for an earlier
+// state of a cluster. Which of it counts depends on the operation.
+type ChangeCluster struct {
+	// Nodes is how many nodes to add (grow, add-services) or to take away (shrink).
+	Nodes Int `json:"nodes,omitempty"`
+	// NodeNames are the nodes to take away (shrink) or to replace (replace-node):
+	// ids, numbers or host names.
+	NodeNames []string `json:"nodeNames,omitempty"`
+	// Services are those to add, to remove or to upgrade.
+	Services []string `json:"services,omitempty"`
+	// HardwareType, ImageType and Comparator choose what new nodes are.
+	HardwareType string `json:"hardwaretype,omitempty"`
+	ImageType    string `json:"imagetype,omitempty"`
+	Comparator   string `json:"comparator,omitempty"`
+	// To is the number of the snapshot to roll back to.
+	To Int `json:"to,omitempty"`
+	// OnFailure is "rollback", "pause" or "leave".
+	OnFailure      string         `json:"onFailure,omitempty"`
+	ProviderFields map[string]any `json:"providerFields,omitempty"`
+}
+
+// DecodeChangeCluster reads a request strictly.
+func DecodeChangeCluster(data []byte) (ChangeCluster, error) {
+	var r ChangeCluster
+	faults, _ := decodeRequest(data, &r, nil)
+	checkNames(&faults, "services", r.Services)
+	return r, faults.limited().Err()
+}
+
 // DecodeCreateCluster reads a request strictly and validates it: every fault
 // at once (Faults).
 func DecodeCreateCluster(data []byte) (CreateCluster, error) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/planner"
@@ -24,6 +23,10 @@ type Prepared struct {
 	Graph   *plan.Graph
 	// Version is the cluster's version that this was made from; 0: a new one.
 	Version uint64
+	// Write are the nodes whose records the operation's start writes: new ones,
+	// and those that gain or lose something.
+	Write []model.Node
+	does  map[string]map[model.Action]bool
 	// Answer is the solver's, for operations that change the layout.
 	Answer *solver.Answer
 }
@@ -93,7 +96,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	if onFailure == "" {
 		onFailure = "delete"
 	}
-	p := &Prepared{Cluster: cl, Nodes: nodes, Answer: answer, Operation: model.Operation{
+	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, Operation: model.Operation{
 		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
 		Actor: who.Actor, Request: who.Request, OnFailure: onFailure, Priority: int(req.Priority),
 	}}
@@ -102,70 +105,132 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 
 // Request asks for an operation on a cluster that exists.
 type Request struct {
-	Type     model.OperationType
+	Type model.OperationType
+	// Services are those to start, stop, restart, upgrade, add or remove; for the
+	// first four none means all.
 	Services []string
+	// Nodes is how many nodes to add (grow, add-services) or take away (shrink).
+	Nodes int
+	// Victims are the nodes to take away or to replace: ids, numbers or names.
+	Victims []string
 	// Config (with its mode) and Restart are for configure.
 	Config     map[string]any
 	ConfigMode string
 	Restart    bool
 	// Graceful is for delete.
-	Graceful  bool
+	Graceful bool
+	// Comparator, HardwareType and ImageType choose what new nodes are, as in a create.
+	Comparator, HardwareType, ImageType string
+	// ProviderFields are user fields laid over the provider's for this and later operations.
+	ProviderFields map[string]any
+	// To is the number of the snapshot to roll back to.
+	To        int
 	OnFailure string
 	Follows   string
 }
 
-// Prepare prepares an operation on a cluster that exists. It fails with
-// ErrState where the cluster's status does not allow it, model.Faults for a
-// request that does not fit.
-func Prepare(who model.Caller, req Request, cl model.Cluster, nodes []*model.Node, id string) (*Prepared, error) {
-	if err := allowed(req.Type, cl); err != nil {
+// Standing is a cluster as it is when an operation is asked for. Nothing in it is changed.
+type Standing struct {
+	Cluster *model.Cluster
+	Nodes   []*model.Node
+	// Snapshot finds the cluster's snapshots.
+	Snapshot func(number int) (*model.Snapshot, bool)
+}
+
+// Prepare prepares an operation on a cluster that exists; id is the operation's.
+// It fails with ErrState where the cluster's status does not allow it,
+// model.Faults for a request that does not fit, *solver.Unsolvable where no
+// layout exists, solver.ErrBudget where the search took too long.
+func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, known model.Lookup, id string) (*Prepared, error) {
+	cl := at.Cluster
+	if err := allowed(req, cl); err != nil {
 		return nil, err
 	}
-	var fs model.Faults
-	for i, s := range req.Services {
-		if !slices.Contains(cl.Services, s) {
-			fs.Add(fmt.Sprintf("services[%d]", i), fmt.Sprintf("cluster %s has no service %q%s", cl.Name, s, near(s, cl.Services)))
+	if err := req.check(cl); err != nil {
+		return nil, err
+	}
+	p := &Prepared{Version: cl.Version, Cluster: *cl, Operation: model.Operation{
+		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
+		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
+	}}
+	if p.Operation.OnFailure == "" {
+		p.Operation.OnFailure = policy(req.Type)
+	}
+	p.Cluster.Operation, p.Cluster.Previous = id, nil
+	p.Cluster.Operations++
+	var err error
+	if p.Cluster.Provider, err = withUserFields(cl.Provider, req.ProviderFields, known); err != nil {
+		return nil, err
+	}
+	for _, n := range at.Nodes {
+		p.Nodes = append(p.Nodes, *n)
+	}
+	switch req.Type {
+	case model.OpGrow, model.OpShrink, model.OpAddServices, model.OpRemoveServices, model.OpReplaceNode:
+		return p.relayout(ctx, req, at, known)
+	case model.OpUpgrade:
+		return p.upgrade(ctx, req, at, known)
+	case model.OpSyncTemplate:
+		return p.syncTemplate(ctx, at, known)
+	case model.OpRollback:
+		return p.rollback(req, at)
+	case model.OpConfigure:
+		if req.Config != nil {
+			p.Cluster.Config = model.CombineConfig(cl.Config, req.Config, req.ConfigMode)
+			p.Operation.Config = p.Cluster.Config
+			return p.converge(at, change{quiet: !req.Restart})
 		}
 	}
-	if err := fs.Err(); err != nil {
-		return nil, err
-	}
-	onFailure := req.OnFailure
-	if onFailure == "" {
-		onFailure = "leave"
-	}
-	p := &Prepared{Version: cl.Version, Cluster: cl, Operation: model.Operation{
-		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
-		Request: who.Request, Services: req.Services, OnFailure: onFailure, Follows: req.Follows,
-	}}
-	p.Cluster.Operation = id
-	p.Cluster.Operations++
 	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful}
 	if len(req.Services) > 0 {
 		in.PlannedServices = req.Services
 	}
-	if req.Type == model.OpConfigure {
-		p.Cluster.Config = model.CombineConfig(cl.Config, req.Config, req.ConfigMode)
-		p.Operation.Config = p.Cluster.Config
+	return p.plan(p.Nodes, in)
+}
+
+// check finds what is wrong with a request by itself.
+func (r *Request) check(cl *model.Cluster) error {
+	var fs model.Faults
+	if r.Type != model.OpAddServices {
+		for i, s := range r.Services {
+			if !slices.Contains(cl.Services, s) {
+				fs.Add(fmt.Sprintf("services[%d]", i), fmt.Sprintf("cluster %s has no service %q%s", cl.Name, s, near(s, cl.Services)))
+			}
+		}
 	}
-	all := make([]model.Node, len(nodes))
-	for i, n := range nodes {
-		all[i] = *n
+	if r.Nodes < 0 || r.Nodes > model.MaxClusterSize {
+		fs.Add("nodes", fmt.Sprintf("must be from 0 to %d, but is %d", model.MaxClusterSize, r.Nodes))
 	}
-	p.Nodes = all
-	return p.plan(all, in)
+	switch r.OnFailure {
+	case "", "rollback", "pause", "leave":
+	default:
+		fs.Add("onFailure", fmt.Sprintf("must be \"rollback\", \"pause\" or \"leave\", but is %q", r.OnFailure))
+	}
+	return fs.Err()
+}
+
+// policy is what happens when a task of an operation is out of attempts and the
+// request does not say (spec/planner.md, "Transactions" 7).
+func policy(op model.OperationType) string {
+	switch op {
+	case model.OpGrow, model.OpShrink, model.OpConfigure, model.OpUpgrade, model.OpAddServices, model.OpRemoveServices,
+		model.OpReplaceNode, model.OpSyncTemplate:
+		return "rollback"
+	}
+	return "leave"
 }
 
 // allowed checks an operation against the cluster's status (spec/coopr.md 1.3).
-func allowed(op model.OperationType, cl model.Cluster) error {
-	ok := false
+func allowed(req Request, cl *model.Cluster) error {
+	op := req.Type
+	ok := cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
 	switch op {
 	case model.OpDelete:
 		ok = cl.Status != model.ClusterTerminated
-	case model.OpConfigure:
-		ok = cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
-	case model.OpStart, model.OpStop, model.OpRestart:
-		ok = cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
+	case model.OpRollback:
+		ok = ok || cl.Status == model.ClusterFailed || cl.Status == model.ClusterPending && req.Follows != ""
+	case model.OpConfigure, model.OpStart, model.OpStop, model.OpRestart, model.OpGrow, model.OpShrink, model.OpAddServices,
+		model.OpRemoveServices, model.OpUpgrade, model.OpReplaceNode, model.OpSyncTemplate:
 	default:
 		return fmt.Errorf("operation %q is not known", op)
 	}
@@ -175,14 +240,14 @@ func allowed(op model.OperationType, cl model.Cluster) error {
 	return nil
 }
 
-// plan makes the graph and checks that the configuration can be expanded
-// before any task runs.
+// plan makes the graph of an operation that leaves the layout as it is, or of a
+// new cluster, and checks that the configuration can be expanded before any task runs.
 func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error) {
 	in.Operation = p.Operation.Type
 	in.Services = p.Cluster.Definitions
 	in.Nodes = make([]planner.Node, len(nodes))
-	for i, n := range nodes {
-		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
+	for i := range nodes {
+		in.Nodes[i] = plannedNode(&nodes[i])
 	}
 	if p.Operation.Type == model.OpDelete {
 		// Whatever a node's record says, its machine may exist: a create whose
@@ -191,46 +256,24 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 			in.Nodes[i].Created = true
 		}
 	}
-	others, err := checkConfig(&p.Cluster, nodes)
+	after, err := expand(&p.Cluster, pointers(nodes), nil)
 	if err != nil && p.Operation.Type != model.OpDelete {
 		return nil, err
 	}
-	in.Gather = others && p.Operation.Type == model.OpCreate
+	if p.Operation.Type == model.OpCreate {
+		in.GatherFrom = after.gather(pointers(nodes))
+		in.Gather = len(in.GatherFrom) > 0
+	}
 	p.Graph, err = planner.Plan(in)
 	return p, err
 }
 
-// checkConfig says whether the configuration speaks of other nodes than the
-// one it is expanded for. It fails for macros that are mistyped, and for those
-// that this layout can never fill in.
-func checkConfig(cl *model.Cluster, nodes []model.Node) (others bool, err error) {
-	t, err := macro.Compile(cl.Config)
-	if err != nil {
-		return false, err
+func pointers(nodes []model.Node) []*model.Node {
+	out := make([]*model.Node, len(nodes))
+	for i := range nodes {
+		out[i] = &nodes[i]
 	}
-	// Every node gets a name and an address of each kind that is asked for: what
-	// still fails is the layout's fault.
-	refs := t.References()
-	filled := make([]macro.Node, len(nodes))
-	for i, n := range nodes {
-		filled[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, Services: n.Services, IPAddresses: map[string]string{}}
-		for kind := range refs.IPs {
-			filled[i].IPAddresses[kind] = "0.0.0.0"
-		}
-		for _, kind := range refs.SelfIPTypes {
-			filled[i].IPAddresses[kind] = "0.0.0.0"
-		}
-	}
-	b, err := t.Bind(macro.NewCluster(cl.Owner, filled))
-	if err != nil {
-		return false, err
-	}
-	if len(nodes) > 0 && !b.Shared() {
-		if _, err := b.On(nodes[0].Number); err != nil {
-			return false, err
-		}
-	}
-	return len(refs.IPs)+len(refs.Hosts) > 0, nil
+	return out
 }
 
 // newNodes makes the records of a layout's nodes, numbered in its order.

@@ -20,62 +20,70 @@ type Source struct {
 	Dependent bool
 
 	cluster *model.Cluster
-	refs    macro.References
-	raw     json.RawMessage // the configuration unexpanded, for hardware tasks
-	bound   *macro.Bound
-	shared  json.RawMessage // expanded, where it is the same on every node
-	err     error           // why it cannot be expanded now
-	others  map[string]model.TaskNode
-	encoded sync.Map // encodedKey → []byte
+	// staying are the scopes for a cluster without what leaves it; leaving those
+	// for tasks that stop and remove: all that has an address takes part.
+	staying, leaving map[string]*scope
+	others           map[string]map[string]model.TaskNode // by scope
+	encoded          sync.Map                             // encodedKey → []byte
 }
 
 // NewSource makes the source of a cluster's tasks.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
-	s := &Source{cluster: cl, others: map[string]model.TaskNode{}}
-	config := cl.Config
-	if config == nil {
-		config = map[string]any{}
+	s := &Source{cluster: cl, staying: map[string]*scope{}, leaving: map[string]*scope{}, others: map[string]map[string]model.TaskNode{}}
+	stay := macro.NewCluster(cl.Owner, known(nodes, staying))
+	leave := macro.NewCluster(cl.Owner, known(nodes, addressed))
+	add := func(name string) {
+		if s.staying[name] != nil {
+			return
+		}
+		sc := newScope(name, cl.Config, stay)
+		s.staying[name], s.leaving[name] = sc, newScope(name, cl.Config, leave)
+		s.Dependent = s.Dependent || sc.dependent()
+		s.others[name] = othersOf(sc, nodes)
 	}
-	if s.raw, s.err = json.Marshal(config); s.err != nil {
-		return s
+	add(whole)
+	for _, d := range cl.Definitions {
+		add(scopeOf(d))
 	}
-	t, err := macro.Compile(config)
-	if err != nil {
-		s.err = err
-		return s
+	for _, d := range cl.Previous {
+		add(scopeOf(d))
 	}
-	s.refs = t.References()
-	s.Dependent = s.refs.Self || len(s.refs.Services) > 0
-	known := make([]macro.Node, len(nodes))
-	for i, n := range nodes {
-		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
-		if s.refersTo(n) {
-			s.others[n.ID] = model.TaskNode{
+	return s
+}
+
+// known gives what macros can say about nodes.
+func known(nodes []*model.Node, view func(*model.Node) (macro.Node, bool)) []macro.Node {
+	out := make([]macro.Node, 0, len(nodes))
+	for _, n := range nodes {
+		if k, ok := view(n); ok {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// staying sees a node as it is once the operation under way is done.
+func staying(n *model.Node) (macro.Node, bool) {
+	return macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Staying()}, !n.Leaves
+}
+
+// addressed sees a node as it is now, if it has an address.
+func addressed(n *model.Node) (macro.Node, bool) {
+	return macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}, len(n.IPAddresses) > 0
+}
+
+// othersOf gives the nodes that a scope asks anything of, by id.
+func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
+	out := map[string]model.TaskNode{}
+	for _, n := range nodes {
+		if slices.ContainsFunc(n.Services, func(svc string) bool { return slices.Contains(sc.refs.Services, svc) }) {
+			out[n.ID] = model.TaskNode{
 				Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number), HardwareType: n.HardwareType,
 				ImageType: n.ImageType, Services: n.Services, Automators: n.Automators,
 			}
 		}
 	}
-	if s.bound, s.err = t.Bind(macro.NewCluster(cl.Owner, known)); s.err != nil {
-		return s
-	}
-	if s.bound.Shared() && len(nodes) > 0 {
-		s.shared, s.err = s.expand(nodes[0].Number)
-	}
-	return s
-}
-
-// refersTo says whether the configuration asks for anything of a node.
-func (s *Source) refersTo(n *model.Node) bool {
-	return slices.ContainsFunc(n.Services, func(svc string) bool { return slices.Contains(s.refs.Services, svc) })
-}
-
-func (s *Source) expand(number int) (json.RawMessage, error) {
-	c, err := s.bound.On(number)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(c)
+	return out
 }
 
 // Work says who carries a task out, and with what.
@@ -105,7 +113,21 @@ func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service strin
 		}
 		return "", true
 	}
-	return cl.Definitions[service].Provisioner.Actions[action.Key()].Type, true
+	return definition(cl, service, action).Provisioner.Actions[action.Key()].Type, true
+}
+
+// definition gives the definition that an action is of: while a service moves
+// to another one, the earlier still stops and removes it.
+func definition(cl *model.Cluster, service string, action model.Action) model.Service {
+	if d, ok := cl.Previous[service]; ok && departs(action) {
+		return d
+	}
+	return cl.Definitions[service]
+}
+
+// departs says that an action ends something that an earlier one began.
+func departs(action model.Action) bool {
+	return action == model.Stop || action == model.Remove || action == model.Delete
 }
 
 // Work makes what a task carries; saved is what plugins keep about the node. It fails where the configuration cannot be
@@ -116,13 +138,18 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 		w.Timeout = defaultTimeout
 	}
 	w.Plugin, w.Automator = Plugin(s.cluster, n, action, service)
-	config, err := s.config(n, saved, action.Hardware())
+	k := encodedKey{n.ID, n.Version, whole, action.Hardware(), departs(action)}
+	d := definition(s.cluster, service, action)
+	if service != "" {
+		k.scope = scopeOf(d)
+	}
+	config, err := s.config(k, n, saved)
 	if err != nil {
 		return nil, err
 	}
 	var about []byte
 	if service != "" {
-		a := s.cluster.Definitions[service].Provisioner.Actions[action.Key()]
+		a := d.Provisioner.Actions[action.Key()]
 		if d, err := time.ParseDuration(a.Timeout); err == nil && d > 0 {
 			w.Timeout = d
 		}
@@ -134,35 +161,33 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 	return w, err
 }
 
-// config encodes what all tasks of a node carry alike, but for the provider's
-// own values, which only hardware tasks see. It is kept for as long as the node
-// stays the same: encoding it anew was most of the cost of a task.
-func (s *Source) config(n *model.Node, saved map[string]json.RawMessage, hardware bool) ([]byte, error) {
-	k := encodedKey{n.ID, n.Version, hardware}
+// config encodes what all tasks of a node and scope carry alike, but for the
+// provider's own values, which only hardware tasks see. It is kept for as long
+// as the node stays the same: encoding it anew was most of the cost of a task.
+func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMessage) ([]byte, error) {
 	if len(saved) == 0 {
 		if b, ok := s.encoded.Load(k); ok {
 			return b.([]byte), nil
 		}
 	}
+	sc := s.staying[k.scope]
+	if k.departs {
+		sc = s.leaving[k.scope]
+	}
 	c := model.TaskConfig{
-		ClusterName: s.cluster.Name, ClusterJSON: s.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
+		ClusterName: s.cluster.Name, ClusterJSON: sc.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
 		HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
 		Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
 		Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
 	}
-	if hardware {
+	if k.hardware {
 		c.Provider.Provisioner = s.cluster.Provider.Provisioner
 	} else {
-		if s.err != nil {
-			return nil, fmt.Errorf("the configuration of cluster %s cannot be expanded: %w", s.cluster.Name, s.err)
+		var err error
+		if c.ClusterJSON, err = sc.on(n.Number); err != nil {
+			return nil, fmt.Errorf("the configuration of node %s of cluster %s cannot be expanded: %w", n.Hostname, s.cluster.Name, err)
 		}
-		if c.ClusterJSON = s.shared; c.ClusterJSON == nil {
-			var err error
-			if c.ClusterJSON, err = s.expand(n.Number); err != nil {
-				return nil, fmt.Errorf("the configuration of node %s cannot be expanded: %w", n.Hostname, err)
-			}
-		}
-		c.Nodes = s.others
+		c.Nodes = s.others[k.scope]
 	}
 	b, err := json.Marshal(c)
 	if err == nil && len(saved) == 0 {
@@ -171,10 +196,12 @@ func (s *Source) config(n *model.Node, saved map[string]json.RawMessage, hardwar
 	return b, err
 }
 
+// encodedKey says for what a configuration was encoded.
 type encodedKey struct {
-	node     string
-	version  uint64
-	hardware bool
+	node              string
+	version           uint64
+	scope             string
+	hardware, departs bool
 }
 
 // assemble puts an input together from its head and pieces that are encoded:
@@ -205,10 +232,7 @@ func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
 // cannot be expanded as the nodes are now are left out, and those that speak of
 // services that the cluster does not have.
 func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
-	known := make([]macro.Node, len(nodes))
-	for i, n := range nodes {
-		known[i] = macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}
-	}
+	known := known(nodes, staying)
 	on := map[string]bool{}
 	for _, n := range nodes {
 		for _, svc := range n.Services {

@@ -67,7 +67,10 @@ type Backend interface {
 	CreateCluster(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (Started, error)
 	// Operate starts another operation on a cluster.
 	Operate(ctx context.Context, who model.Caller, cluster string, req Operate) (Started, error)
-	// Order gives an operation an order: "pause", "resume", "abort".
+	// Resolve says that a person has put a cluster in order that an operation
+	// left in disorder.
+	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (Written, error)
+	// Order gives an operation an order: "pause", "resume", "abort", "rollback".
 	Order(ctx context.Context, who model.Caller, operation, order, reason string) (Written, error)
 
 	// Rank asks a plugin of this agent for the comparator that it offers. It
@@ -134,6 +137,8 @@ type View interface {
 	// Operations of a cluster, or of all where cluster is "", newest first.
 	Operations(tenant, cluster string) []*model.Operation
 	Operation(tenant, id string) (*model.Operation, bool)
+	// History gives a cluster's snapshots, the oldest first; they must not be changed.
+	History(tenant, cluster string) []*model.Snapshot
 	Progress(tenant, operation string) model.Progress
 	// Tasks of an operation from offset on, at most limit (0: all), optionally
 	// of one status; and how many there are.
@@ -168,7 +173,10 @@ type Operate struct {
 	Graceful bool `json:"graceful,omitempty"`
 	// ProviderFields are user fields that the provider needs for it.
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
-	DryRun         bool           `json:"dryRun,omitempty"`
+	// Change is for what changes the layout or the definitions, and for rollback;
+	// its services and provider fields are those above.
+	Change model.ChangeCluster `json:"change,omitzero"`
+	DryRun bool                `json:"dryRun,omitempty"`
 }
 
 // Started is a new operation, or the preview of one.
@@ -187,6 +195,8 @@ type Preview struct {
 	// Cost per hour of the whole cluster, where every hardware type has one.
 	Cost  *float64 `json:"cost,omitempty"`
 	Tasks int      `json:"tasks"`
+	// Changes are what becomes of nodes that exist, and the new ones.
+	Changes []NodeChange `json:"changes,omitempty"`
 	// Stages are the plan's levels, each with its counts per action and
 	// service: {"INSTALL nginx": 4}.
 	Stages []map[string]int `json:"stages,omitempty"`
@@ -194,6 +204,15 @@ type Preview struct {
 	Tight    []string        `json:"tight,omitempty"`
 	Warnings []string        `json:"warnings,omitempty"`
 	Extra    json.RawMessage `json:"extra,omitempty"`
+}
+
+// NodeChange is what an operation does to one node.
+type NodeChange struct {
+	Node string `json:"node"`
+	// What is "new", "removed", "replaced" or "changed".
+	What   string   `json:"what" enum:"new,removed,replaced,changed"`
+	Add    []string `json:"add,omitempty" doc:"Services that it gets"`
+	Remove []string `json:"remove,omitempty" doc:"Services that it loses"`
 }
 
 // Member is one agent as this agent sees it.

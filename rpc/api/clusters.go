@@ -209,7 +209,7 @@ func (s *server) clusterRoutes() {
 		})
 }
 
-var clusterStatuses = []string{string(model.ClusterPending), string(model.ClusterActive), string(model.ClusterIncomplete), string(model.ClusterInconsistent), string(model.ClusterTerminated)}
+var clusterStatuses = []string{string(model.ClusterPending), string(model.ClusterActive), string(model.ClusterIncomplete), string(model.ClusterInconsistent), string(model.ClusterFailed), string(model.ClusterTerminated)}
 
 // statuses reads a list separated by commas; unknown names are faults.
 func statuses(path, text string, known []string) ([]string, error) {
@@ -258,7 +258,7 @@ func (s *server) operate(ctx context.Context, c *call, idOrName string, req Oper
 	}
 	var faults model.Faults
 	for _, name := range req.Services {
-		if !slices.Contains(cl.Services, name) {
+		if req.Type != model.OpAddServices && !slices.Contains(cl.Services, name) {
 			hint := ""
 			if near := model.Nearest(name, cl.Services); near != "" {
 				hint = ": did you mean " + near + "?"

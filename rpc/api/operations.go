@@ -99,6 +99,7 @@ func (s *server) operationRoutes() {
 		{"pause", "Start no more tasks of an operation until it is resumed"},
 		{"resume", "Go on with a paused operation"},
 		{"abort", "End an operation: nothing more is started"},
+		{"rollback", "End an operation and bring the cluster back to what it was before"},
 	} {
 		write(s, route{id: order.word + "Operation", method: http.MethodPost, path: one + "/" + order.word, tag: tag, rule: writes, optional: true, summary: order.summary},
 			func(ctx context.Context, c *call, in *struct {

@@ -96,6 +96,8 @@ func (s *server) routes() {
 	s.solveRoutes()
 	s.clusterRoutes()
 	s.operationRoutes()
+	s.changeRoutes()
+	s.historyRoutes()
 	s.taskRoutes()
 	s.nodeRoutes()
 	s.tenantRoutes()

@@ -47,11 +47,44 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 			method, path = http.MethodPut, "/v1/clusters/"+seg(cluster)+"/config"
 			body = model.ConfigureCluster{Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
 		}
-	default:
+	case model.OpStart, model.OpStop, model.OpRestart:
 		path += "/" + seg(string(op.Type))
 		body = model.ServiceRequest{Services: op.Services, ProviderFields: op.ProviderFields}
+	default:
+		path += "/" + seg(string(op.Type))
+		change := op.Change
+		change.Services, change.ProviderFields = op.Services, op.ProviderFields
+		body = change
 	}
 	m, err := c.send(ctx, method, path, dry(op.DryRun), body, &out)
+	return out, m, err
+}
+
+// History gives a cluster's snapshots, the oldest first.
+func (c *Client) History(ctx context.Context, cluster string, read Read) ([]api.HistoryEntry, Meta, error) {
+	var out []api.HistoryEntry
+	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/history", read, nil, &out)
+	return out, m, err
+}
+
+// Snapshot gives one of a cluster's snapshots, whole.
+func (c *Client) Snapshot(ctx context.Context, cluster string, number int, read Read) (model.Snapshot, Meta, error) {
+	var out model.Snapshot
+	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/history/"+strconv.Itoa(number), read, nil, &out)
+	return out, m, err
+}
+
+// Diff compares two snapshots of a cluster; 0 is the cluster as it is.
+func (c *Client) Diff(ctx context.Context, cluster string, from, to int, read Read) ([]api.Difference, Meta, error) {
+	var out []api.Difference
+	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/diff", read, values("from", strconv.Itoa(from), "to", strconv.Itoa(to)), &out)
+	return out, m, err
+}
+
+// Resolve says that a person has put a cluster in order.
+func (c *Client) Resolve(ctx context.Context, cluster, reason string) (api.ClusterSummary, Meta, error) {
+	var out api.ClusterSummary
+	m, err := c.send(ctx, http.MethodPost, "/v1/clusters/"+seg(cluster)+"/resolve", nil, api.OrderBody{Reason: reason}, &out)
 	return out, m, err
 }
 

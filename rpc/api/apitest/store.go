@@ -44,6 +44,7 @@ type state struct {
 	Tasks    map[string][]model.Task // by operation
 	Types    []model.PluginType
 	Agents   []model.Agent
+	Past     map[string][]*model.Snapshot // by tenant/cluster
 }
 
 func (s *state) clone() *state {
@@ -51,6 +52,7 @@ func (s *state) clone() *state {
 	c.Tenants, c.Tokens, c.Defs = maps.Clone(s.Tenants), maps.Clone(s.Tokens), maps.Clone(s.Defs)
 	c.Clusters, c.Nodes, c.Tasks = maps.Clone(s.Clusters), maps.Clone(s.Nodes), maps.Clone(s.Tasks)
 	c.Ops, c.Types, c.Agents = slices.Clone(s.Ops), slices.Clone(s.Types), slices.Clone(s.Agents)
+	c.Past = maps.Clone(s.Past)
 	return &c
 }
 

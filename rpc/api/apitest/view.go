@@ -104,6 +104,11 @@ func (v view) Node(tenant, id string) (*model.Node, bool) {
 	return nil, false
 }
 
+// History is that which a test put there.
+func (v view) History(tenant, cluster string) []*model.Snapshot {
+	return v.Past[tenant+"/"+cluster]
+}
+
 func (v view) Operations(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
 	for _, op := range slices.Backward(v.Ops) {

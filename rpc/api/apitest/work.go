@@ -183,6 +183,25 @@ func (a *Agent) Operate(_ context.Context, who model.Caller, cluster string, req
 	return a.begin(who, key, st, &next, nodes, &model.Operation{Type: req.Type, Services: req.Services, Config: req.Config}, tasks)
 }
 
+// Resolve makes a cluster active.
+func (a *Agent) Resolve(_ context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
+	return a.write(who, func(st *state) ([]model.Event, error) {
+		for i, cl := range st.Clusters {
+			if cl.ID != cluster || cl.Tenant != who.Tenant {
+				continue
+			}
+			if cl.Status == model.ClusterActive {
+				return nil, fmt.Errorf("%w: cluster %s is active: there is nothing to resolve", api.ErrConflict, cl.Name)
+			}
+			next := *cl
+			next.Status, next.Message = model.ClusterActive, reason
+			st.Clusters[i] = &next
+			return []model.Event{{Type: "cluster.changed", Cluster: cl.ID, Status: string(next.Status)}}, nil
+		}
+		return nil, fmt.Errorf("%w: there is no cluster %s", api.ErrNotFound, cluster)
+	})
+}
+
 // Order pauses, resumes and aborts.
 func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, reason string) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
@@ -191,7 +210,7 @@ func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, rea
 			return nil, fmt.Errorf("%w: there is no operation %s", api.ErrNotFound, operation)
 		}
 		op := *st.Ops[i]
-		next := map[string]model.OperationStatus{"pause": model.OpPaused, "resume": model.OpRunning, "abort": model.OpAborted}[order]
+		next := map[string]model.OperationStatus{"pause": model.OpPaused, "resume": model.OpRunning, "abort": model.OpAborted, "rollback": model.OpRolledBack}[order]
 		if op.Status.Ended() || order == "resume" && op.Status != model.OpPaused {
 			return nil, fmt.Errorf("%w: operation %s is %s", api.ErrConflict, op.ID, op.Status)
 		}

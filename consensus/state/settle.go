@@ -1,0 +1,222 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// settle ends an operation whose tasks have come to an end.
+func (a *applier) settle(have *model.Operation, e *plan.Edit) {
+	have = get[model.Operation](a.txn, tOperations, "id", have.ID)
+	s := e.State()
+	op := *have
+	switch {
+	case op.Status.Ended(), op.Status == model.OpRollingBack:
+		return
+	case op.Status == model.OpAborting && s.Held() == 0:
+		switch {
+		case op.Undo:
+			op.Status = model.OpRollingBack
+		case s.Count(model.TaskFailed) > 0:
+			op.Status = model.OpFailed
+		default:
+			op.Status = model.OpAborted
+		}
+	case op.Status != model.OpAborting && s.Complete():
+		op.Status, op.Message = model.OpSucceeded, ""
+	default:
+		return
+	}
+	op.Version = a.index
+	if op.Status.Ended() {
+		op.EndedAt = a.now
+	}
+	a.put(tOperations, &op)
+	a.settleNodes(&op, s)
+	a.settleCluster(&op)
+	a.operationEvent(&op)
+	a.touch(op.ID)
+	if op.Type == model.OpRollback && op.Status.Ended() {
+		a.rolledBack(&op)
+	}
+}
+
+// rolledBack ends the operation that a rollback has undone, or could not.
+func (a *applier) rolledBack(rollback *model.Operation) {
+	have := get[model.Operation](a.txn, tOperations, "id", rollback.Follows)
+	if have == nil || have.Status != model.OpRollingBack {
+		return
+	}
+	op := *have
+	op.Status, op.EndedAt, op.Version = model.OpRolledBack, a.now, a.index
+	if rollback.Status != model.OpSucceeded {
+		op.Status = model.OpFailed
+		op.Message += "; its rollback " + rollback.ID + " is " + string(rollback.Status)
+	}
+	a.put(tOperations, &op)
+	a.operationEvent(&op)
+	a.touch(op.ID)
+}
+
+// settleNodes writes to the nodes what the operation's tasks did to them. It
+// is done once, at the end: a write for every task would cost more than the
+// tasks. Until then readers take it from the plan.
+func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
+	changed := map[string]*model.Node{}
+	of := func(id string) *model.Node {
+		n := changed[id]
+		if n == nil {
+			if have := get[model.Node](a.txn, tNodes, "id", op.Tenant, id); have != nil {
+				n = settledNode(have)
+				changed[id] = n
+			}
+		}
+		return n
+	}
+	g := s.Graph
+	nodes := make([]*model.Node, len(g.Nodes))
+	for v := range g.Len() {
+		if g.Action[v] == model.Barrier {
+			continue
+		}
+		done := s.Status(uint32(v)) == model.TaskSucceeded
+		if !done && s.Task(uint32(v)).Attempt == 0 {
+			continue
+		}
+		i := g.Node[v]
+		if nodes[i] == nil {
+			nodes[i] = of(g.NodeID(v))
+		}
+		if nodes[i] != nil {
+			did(nodes[i], op.ID, g.Action[v], g.ServiceName(v), done)
+		}
+	}
+	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
+		if n.Leaves || len(n.Leaving) > 0 {
+			of(n.ID)
+		}
+		return true
+	}, op.Tenant, op.Cluster)
+	good := op.Status == model.OpSucceeded
+	for _, id := range slices.Sorted(maps.Keys(changed)) {
+		n := changed[id]
+		if n.Leaves && good || op.Type == model.OpDelete && !n.Created {
+			a.removeNode(n)
+			continue
+		}
+		if good && len(n.Leaving) > 0 {
+			for _, svc := range n.Leaving {
+				delete(n.States, svc)
+				delete(n.Marks, svc)
+			}
+			n.Services = n.Staying()
+		}
+		n.Leaves, n.Leaving, n.Version = false, nil, a.index
+		a.put(tNodes, n)
+	}
+}
+
+// did notes on a node what a task did to it, or with done false what it may
+// have done: it was tried, and nobody saw it succeed.
+func did(n *model.Node, op string, action model.Action, service string, done bool) {
+	mark := n.Marks[service]
+	state := action.String()
+	if !done {
+		state += "?"
+	}
+	switch action {
+	case model.Create:
+		n.Created = true // or it may be: who deletes it will see
+		return
+	case model.Delete:
+		n.Created = !done
+		if done {
+			clear(n.States)
+			clear(n.Marks)
+		}
+		return
+	case model.Confirm, model.Bootstrap:
+		return
+	case model.Install:
+		mark.Installed = op
+	case model.Configure:
+		mark.Configured = op
+		if n.States[service] == model.Start.String() {
+			state = model.Start.String() // it still runs, and planning must be able to tell
+		}
+	}
+	n.States[service], n.Marks[service] = state, mark
+}
+
+func (a *applier) removeNode(n *model.Node) {
+	for _, r := range list[valueRow](a.txn, tValues, "id_prefix", n.ID) {
+		a.remove(tValues, r)
+	}
+	if have := get[model.Node](a.txn, tNodes, "id", n.Tenant, n.ID); have != nil {
+		a.remove(tNodes, have)
+	}
+	a.event(model.Event{Type: "node.removed", Tenant: n.Tenant, Cluster: n.Cluster, Subject: n.ID})
+}
+
+// settleCluster gives the cluster the status that its operation's end means
+// (spec/coopr.md 1.3), and keeps what it came to.
+func (a *applier) settleCluster(op *model.Operation) {
+	have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	if have == nil {
+		return
+	}
+	cl := *have
+	cl.Version, cl.Message = a.index, op.Message
+	moment := model.MomentFailed
+	switch {
+	case op.Status == model.OpSucceeded && op.Type == model.OpDelete:
+		moment = model.MomentAfter
+		cl.Status = model.ClusterTerminated
+		for _, n := range list[model.Node](a.txn, tNodes, "cluster", op.Tenant, op.Cluster) {
+			a.removeNode(n)
+		}
+	case op.Status == model.OpSucceeded:
+		moment = model.MomentAfter
+		cl.Status, cl.Previous = model.ClusterActive, nil
+		a.dropServices(&cl)
+		if to := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(op.To)); to != nil {
+			cl.Status, cl.Message = to.State.Status, to.State.Message
+		}
+	case op.Status == model.OpRollingBack:
+	case op.Type == model.OpRollback:
+		cl.Status = model.ClusterFailed
+	case op.Type == model.OpCreate || op.Type == model.OpDelete:
+		cl.Status = model.ClusterIncomplete
+	default:
+		cl.Status = model.ClusterInconsistent
+	}
+	if cl.Status == model.ClusterTerminated {
+		for _, s := range list[model.Snapshot](a.txn, tHistory, "id_prefix", cl.Tenant, cl.ID) {
+			a.remove(tHistory, s)
+		}
+	} else {
+		a.remember(&cl, op.ID, moment)
+	}
+	a.put(tClusters, &cl)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Message: cl.Message})
+}
+
+// dropServices takes away what no node carries any more.
+func (a *applier) dropServices(cl *model.Cluster) {
+	on := map[string]bool{}
+	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
+		for _, s := range n.Services {
+			on[s] = true
+		}
+		return true
+	}, cl.Tenant, cl.ID)
+	if len(on) == len(cl.Services) && len(on) == len(cl.Definitions) {
+		return
+	}
+	cl.Services = slices.Sorted(maps.Keys(on))
+	cl.Definitions = maps.Clone(cl.Definitions)
+	maps.DeleteFunc(cl.Definitions, func(name string, _ model.Service) bool { return !on[name] })
+}

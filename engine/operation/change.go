@@ -1,0 +1,394 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/solver"
+)
+
+// change says what becomes of a cluster beyond what the nodes' records say
+// (Leaves, Leaving).
+type change struct {
+	// made are the ids of nodes to be made, or made anew.
+	made map[string]bool
+	// goals are by node id and service, where they are no matter of course.
+	goals map[string]map[string]goal
+	// configure are, by node id, services to configure besides those whose
+	// configuration changes.
+	configure map[string][]string
+	// local lets nodes take turns.
+	local bool
+	// quiet restarts nothing because of its configuration.
+	quiet bool
+}
+
+func (c *change) goal(node, service string, g goal) {
+	if c.goals == nil {
+		c.goals = map[string]map[string]goal{}
+	}
+	if c.goals[node] == nil {
+		c.goals[node] = map[string]goal{}
+	}
+	c.goals[node][service] = g
+}
+
+// relayout prepares an operation that changes which nodes and services there are.
+func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known model.Lookup) (*Prepared, error) {
+	victims, err := victims(req.Victims, at)
+	if err != nil {
+		return nil, err
+	}
+	kind := map[model.OperationType]solver.ChangeKind{
+		model.OpGrow: solver.Grow, model.OpShrink: solver.Shrink, model.OpAddServices: solver.AddServices,
+		model.OpRemoveServices: solver.RemoveServices, model.OpReplaceNode: solver.Replace,
+	}[req.Type]
+	services := p.services(known)
+	in := p.solverInput(at.Nodes, services, known)
+	in.Comparator, in.HardwareType, in.ImageType = req.Comparator, req.HardwareType, req.ImageType
+	in.Change = solver.Change{Kind: kind, Services: req.Services, Nodes: req.Nodes, Victims: victims}
+	if p.Answer, err = solver.Solve(ctx, in); err != nil {
+		return nil, err
+	}
+	var c change
+	if err := p.take(p.Answer, services, known, &c); err != nil {
+		return nil, err
+	}
+	if kind == solver.Replace {
+		c.made = map[string]bool{}
+		for _, id := range victims {
+			c.made[id] = true
+		}
+	}
+	return p.converge(at, c)
+}
+
+// services gives the definitions that a change may name: those the cluster was
+// built from, and of all others the newest.
+func (p *Prepared) services(known model.Lookup) map[string]model.Service {
+	services := lookupAll[model.Service](known, model.KindService)
+	maps.Copy(services, p.Cluster.Definitions)
+	return services
+}
+
+func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Service, known model.Lookup) solver.Input {
+	in := solver.Input{
+		Template: p.Cluster.Template, Provider: p.Cluster.Provider.Name, Services: services,
+		HardwareTypes: slices.Collect(maps.Values(lookupAll[model.HardwareType](known, model.KindHardwareType))),
+		ImageTypes:    slices.Collect(maps.Values(lookupAll[model.ImageType](known, model.KindImageType))),
+	}
+	for _, n := range nodes {
+		in.Existing = append(in.Existing, solver.ExistingNode{
+			ID: n.ID, Number: n.Number, HardwareType: n.HardwareType, ImageType: n.ImageType, Services: n.Services,
+		})
+	}
+	return in
+}
+
+// take puts the solver's answer into the records.
+func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, known model.Lookup, c *change) error {
+	p.Cluster.Definitions = maps.Clone(p.Cluster.Definitions)
+	for _, s := range a.Services {
+		p.Cluster.Definitions[s] = services[s]
+	}
+	p.Cluster.Services = a.Services
+	byID := map[string]*model.Node{}
+	for i := range p.Nodes {
+		byID[p.Nodes[i].ID] = &p.Nodes[i]
+	}
+	for _, ch := range a.Changed {
+		n := byID[ch.ID]
+		n.Services = union(n.Services, ch.Add)
+		n.Leaving = union(n.Leaving, ch.Remove)
+		n.Automators = union(n.Automators, automatorsOf(&p.Cluster, ch.Add))
+		for _, s := range ch.Add {
+			c.goal(n.ID, s, goal{fresh: true})
+		}
+	}
+	for _, id := range a.Removed {
+		if byID[id] != nil && p.Operation.Type != model.OpReplaceNode {
+			byID[id].Leaves = true
+		}
+	}
+	if p.Operation.Type == model.OpReplaceNode {
+		return nil // the new node takes the old one's record over
+	}
+	nodes, err := newNodes(&p.Cluster, a.New, known)
+	if err != nil {
+		return err
+	}
+	if c.made == nil {
+		c.made = map[string]bool{}
+	}
+	for _, n := range nodes {
+		c.made[n.ID] = true
+	}
+	p.Nodes = append(p.Nodes, nodes...)
+	return nil
+}
+
+// union gives the sorted names of both lists, each once.
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// victims finds the ids of the nodes that a request names by id, number, host
+// name or its first part.
+func victims(names []string, at Standing) ([]string, error) {
+	var fs model.Faults
+	var out []string
+	for i, name := range names {
+		id := ""
+		for _, n := range at.Nodes {
+			short, _, _ := strings.Cut(n.Hostname, ".")
+			if name == n.ID || name == n.Hostname || name == short || name == strconv.Itoa(n.Number) {
+				id = n.ID
+			}
+		}
+		if id == "" {
+			fs.Add(fmt.Sprintf("victims[%d]", i), fmt.Sprintf("cluster %s has no node %q: `coopr node list %s` shows them", at.Cluster.Name, name, at.Cluster.Name))
+			continue
+		}
+		if slices.Contains(out, id) {
+			fs.Add(fmt.Sprintf("victims[%d]", i), fmt.Sprintf("node %s is named twice", name))
+		}
+		out = append(out, id)
+	}
+	return out, fs.Err()
+}
+
+// upgrade moves services to their newest definitions, where these differ from
+// what the cluster was built from.
+func (p *Prepared) upgrade(ctx context.Context, req Request, at Standing, known model.Lookup) (*Prepared, error) {
+	asked := req.Services
+	if len(asked) == 0 {
+		asked = p.Cluster.Services
+	}
+	newest := lookupAll[model.Service](known, model.KindService)
+	var fs model.Faults
+	for i, s := range asked {
+		if _, ok := newest[s]; !ok && len(req.Services) > 0 {
+			fs.Add(fmt.Sprintf("services[%d]", i), fmt.Sprintf("there is no definition of service %q any more", s))
+		}
+	}
+	if err := fs.Err(); err != nil {
+		return nil, err
+	}
+	c := change{local: true}
+	p.renew(asked, newest, &c)
+	services := p.services(known)
+	maps.Copy(services, p.Cluster.Definitions)
+	in := p.solverInput(at.Nodes, services, known)
+	in.Change.Kind = solver.Retemplate
+	var err error
+	if p.Answer, err = solver.Solve(ctx, in); err != nil {
+		return nil, err
+	}
+	return p.converge(at, c)
+}
+
+// renew takes newer definitions of services, and has them built anew on every
+// node that carries them.
+func (p *Prepared) renew(services []string, newest map[string]model.Service, c *change) {
+	was := p.Cluster.Definitions
+	p.Cluster.Definitions = maps.Clone(was)
+	for _, s := range services {
+		d, ok := newest[s]
+		if !ok || sameService(was[s], d) {
+			continue
+		}
+		p.Cluster.Definitions[s] = d
+		if p.Cluster.Previous == nil {
+			p.Cluster.Previous = map[string]model.Service{}
+		}
+		p.Cluster.Previous[s] = was[s]
+		for i := range p.Nodes {
+			if n := &p.Nodes[i]; slices.Contains(n.Services, s) {
+				n.Automators = union(n.Automators, automatorsOf(&p.Cluster, []string{s}))
+				c.goal(n.ID, s, goal{reinstall: true})
+			}
+		}
+	}
+}
+
+// sameService says that two definitions build and run the same.
+func sameService(a, b model.Service) bool {
+	a.Base, b.Base = model.Base{}, model.Base{}
+	a.Links, b.Links = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// syncTemplate brings a cluster to the newest version of its template and of
+// its services: newer definitions, new defaults of the configuration where the
+// cluster still has the old ones, and services that became default ones.
+func (p *Prepared) syncTemplate(ctx context.Context, at Standing, known model.Lookup) (*Prepared, error) {
+	was := p.Cluster.Template
+	d, ok := known.Definition(model.KindClusterTemplate, was.Name)
+	if !ok {
+		return nil, missing("clusterTemplate", "cluster template", was.Name, known.Names(model.KindClusterTemplate))
+	}
+	tpl, err := model.ResolveTemplate(*d.Value.(*model.ClusterTemplate), known)
+	if err != nil {
+		return nil, err
+	}
+	p.Cluster.Template = tpl
+	p.Cluster.Config = model.RebaseConfig(model.EffectiveDefaults(was.Defaults), model.EffectiveDefaults(tpl.Defaults), p.Cluster.Config)
+	c := change{local: true}
+	services := lookupAll[model.Service](known, model.KindService)
+	p.renew(p.Cluster.Services, services, &c)
+	for name, d := range p.Cluster.Definitions {
+		services[name] = d
+	}
+	in := p.solverInput(at.Nodes, services, known)
+	in.Change = solver.Change{Kind: solver.Retemplate}
+	if add := p.becameDefault(was, tpl); len(add) > 0 {
+		in.Change = solver.Change{Kind: solver.AddServices, Services: add}
+		c.local = false
+	}
+	if p.Answer, err = solver.Solve(ctx, in); err != nil {
+		return nil, err
+	}
+	if err := p.take(p.Answer, services, known, &c); err != nil {
+		return nil, err
+	}
+	return p.converge(at, c)
+}
+
+// becameDefault gives the services that are defaults of a template now, were
+// not before, and are not on the cluster.
+func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
+	var out []string
+	for _, s := range is.Defaults.Services {
+		old := slices.ContainsFunc(was.Defaults.Services, func(o model.DefaultService) bool { return o.Name == s.Name })
+		if !old && !slices.Contains(p.Cluster.Services, s.Name) {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// converge plans what brings the cluster from where it stands to what the
+// records say.
+func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
+	return p.convergeFrom(at, at, c)
+}
+
+// convergeFrom is converge where the services were last configured as they were
+// in configured, but for those that the change names.
+func (p *Prepared) convergeFrom(at, configured Standing, c change) (*Prepared, error) {
+	nodes := pointers(p.Nodes)
+	after, err := expand(&p.Cluster, nodes, c.made)
+	if err != nil {
+		return nil, err
+	}
+	in := planner.Input{
+		Operation: planner.OpConverge, Services: p.Cluster.Definitions, NodeLocal: c.local,
+		Wanted: map[string]planner.Wanted{}, Reconfigure: map[string][]string{},
+	}
+	if before, err := expand(configured.Cluster, configured.Nodes, nil); err == nil {
+		in.Reconfigure = after.changed(before, nodes)
+	} else {
+		for _, n := range nodes {
+			in.Reconfigure[n.ID] = n.Staying() // nobody can tell what they have
+		}
+	}
+	for id, services := range c.configure {
+		in.Reconfigure[id] = union(in.Reconfigure[id], services)
+	}
+	if c.quiet {
+		in.Services = maps.Clone(in.Services)
+		no := false
+		for name, s := range in.Services {
+			s.RestartOnConfigure = &no
+			in.Services[name] = s
+		}
+	}
+	had := map[string]*model.Node{}
+	for _, n := range at.Nodes {
+		had[n.ID] = n
+	}
+	for _, n := range nodes {
+		if c.made[n.ID] {
+			delete(in.Reconfigure, n.ID) // it is configured as it is made
+		}
+		w := c.wanted(n, had[n.ID])
+		if len(w.Node)+len(w.Services) > 0 {
+			in.Wanted[n.ID] = w
+		}
+		in.Nodes = append(in.Nodes, plannedNode(n))
+		if had[n.ID] == nil || !reflect.DeepEqual(n, had[n.ID]) {
+			p.Write = append(p.Write, *n)
+		}
+	}
+	if len(c.made) > 0 {
+		in.GatherFrom = slices.DeleteFunc(after.gather(nodes), func(id string) bool { return !c.made[id] })
+		in.Gather = len(in.GatherFrom) > 0
+	}
+	p.Graph, err = planner.Plan(in)
+	return p, err
+}
+
+// Does gives the actions that the plan has for a node as a whole.
+func (p *Prepared) Does(node string) map[model.Action]bool {
+	if p.does == nil {
+		p.does = map[string]map[model.Action]bool{}
+		for v, a := range p.Graph.Action {
+			if a.PerNode() {
+				id := p.Graph.NodeID(v)
+				if p.does[id] == nil {
+					p.does[id] = map[model.Action]bool{}
+				}
+				p.does[id][a] = true
+			}
+		}
+	}
+	return p.does[node]
+}
+
+// wanted gives a node's tasks; had is its record before, or nil.
+func (c *change) wanted(n, had *model.Node) planner.Wanted {
+	w := planner.Wanted{Services: map[string][]model.Action{}}
+	made := c.made[n.ID]
+	switch {
+	case n.Leaves:
+		w.Node = []model.Action{model.Delete}
+	case made && had != nil && had.Created:
+		w.Node = append([]model.Action{model.Delete}, provision...)
+	case made:
+		w.Node = provision
+	case had != nil && len(n.Automators) > len(had.Automators):
+		w.Node = []model.Action{model.Bootstrap}
+	}
+	for _, s := range n.Services {
+		g := c.goals[n.ID][s]
+		g.leaves = n.Leaves || slices.Contains(n.Leaving, s)
+		if made {
+			g.fresh = !g.leaves
+		}
+		_, marked := n.Marks[s]
+		touched := marked || n.States[s] != ""
+		if g.leaves && !n.Created {
+			continue
+		}
+		if !g.leaves && !g.fresh && !g.reinstall && g.runs == nil {
+			continue // nothing is asked of it
+		}
+		actions := wanted(n.States[s], touched, g)
+		if made && g.runs != nil && !*g.runs {
+			actions = build[:3]
+		}
+		if len(actions) > 0 {
+			w.Services[s] = actions
+		}
+	}
+	return w
+}

@@ -1,0 +1,102 @@
+package operation
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+)
+
+// expansions are what the services of a cluster are configured with, before
+// their nodes' addresses are all known: an address that is not known yet counts
+// as one that no other node has.
+type expansions struct {
+	cluster *model.Cluster
+	known   *macro.Cluster
+	scopes  map[string]*scope
+}
+
+// expand gives the expansions of a cluster with these nodes as they stay.
+// unknown are the ids of nodes whose addresses will be others than they are.
+func expand(cl *model.Cluster, nodes []*model.Node, unknown map[string]bool) (*expansions, error) {
+	t, err := macro.Compile(orEmpty(cl.Config))
+	if err != nil {
+		return nil, err
+	}
+	refs := t.References()
+	kinds := slices.Clone(refs.SelfIPTypes)
+	for kind := range refs.IPs {
+		kinds = append(kinds, kind)
+	}
+	known := known(nodes, func(n *model.Node) (macro.Node, bool) {
+		k, ok := staying(n)
+		k.IPAddresses = map[string]string{}
+		for _, kind := range kinds {
+			if k.IPAddresses[kind] = n.IPAddresses[kind]; unknown[n.ID] || k.IPAddresses[kind] == "" {
+				k.IPAddresses[kind] = "the " + kind + " of " + n.ID
+			}
+		}
+		return k, ok
+	})
+	x := &expansions{cl, macro.NewCluster(cl.Owner, known), map[string]*scope{}}
+	// What fails for the whole fails before any task runs: it is the layout's fault.
+	if s := x.scope(whole); s.err != nil {
+		return nil, s.err
+	} else if len(known) > 0 {
+		_, err = s.on(known[0].Number)
+	}
+	return x, err
+}
+
+func orEmpty(config map[string]any) map[string]any {
+	if config == nil {
+		return map[string]any{}
+	}
+	return config
+}
+
+func (x *expansions) scope(name string) *scope {
+	s := x.scopes[name]
+	if s == nil {
+		s = newScope(name, x.cluster.Config, x.known)
+		x.scopes[name] = s
+	}
+	return s
+}
+
+// gather says which nodes' addresses the configuration asks for: their ids, or
+// nil where it asks for none.
+func (x *expansions) gather(nodes []*model.Node) []string {
+	refs := x.scope(whole).refs
+	if len(refs.IPs)+len(refs.Hosts) == 0 {
+		return nil
+	}
+	numbers := refs.Nodes(x.known)
+	var out []string
+	for _, n := range nodes {
+		if _, asked := slices.BinarySearch(numbers, n.Number); asked {
+			out = append(out, n.ID)
+		}
+	}
+	return out
+}
+
+// changed gives, by node id, the services that stay where they are and whose
+// configuration is another than before.
+func (x *expansions) changed(before *expansions, nodes []*model.Node) map[string][]string {
+	out := map[string][]string{}
+	for _, n := range nodes {
+		if n.Leaves {
+			continue
+		}
+		for _, svc := range n.Staying() {
+			is, err := x.scope(scopeOf(x.cluster.Definitions[svc])).on(n.Number)
+			was, err2 := before.scope(scopeOf(before.cluster.Definitions[svc])).on(n.Number)
+			if err != nil || err2 != nil || !bytes.Equal(is, was) {
+				out[n.ID] = append(out[n.ID], svc)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// rollback brings a cluster back to a snapshot, from what was really done since
+// (spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
+// is removed, what was configured is configured as it was, what was started is
+// stopped and what was stopped is started, and what was deleted is made again.
+func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
+	s, ok := at.Snapshot(req.To)
+	if !ok {
+		fs := model.Faults{}
+		fs.Add("to", fmt.Sprintf("cluster %s has no snapshot %d: `coopr cluster history %s` shows them", at.Cluster.Name, req.To, at.Cluster.Name))
+		return nil, fs
+	}
+	then := s.State
+	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config, p.Cluster.Provider = then.Template, then.Services, then.Config, then.Provider
+	p.Cluster.Definitions, p.Cluster.Previous = map[string]model.Service{}, map[string]model.Service{}
+	// What goes is stopped and removed by its own definition.
+	for name, d := range at.Cluster.Definitions {
+		p.Cluster.Definitions[name] = d
+	}
+	for name, d := range then.Definitions {
+		if now, ok := p.Cluster.Definitions[name]; ok && !sameService(now, d) {
+			p.Cluster.Previous[name] = now
+		}
+		p.Cluster.Definitions[name] = d
+	}
+	c := change{made: map[string]bool{}, configure: map[string][]string{}}
+	place := map[string]int{}
+	for i := range p.Nodes {
+		place[p.Nodes[i].ID] = i
+		p.Nodes[i].Leaves = true // unless the snapshot has it
+	}
+	for _, old := range s.Nodes {
+		i, stays := place[old.ID]
+		if !stays {
+			n := *old
+			n.Created, n.States, n.Marks = false, nil, nil
+			p.Nodes = append(p.Nodes, n)
+			i = len(p.Nodes) - 1
+		}
+		p.backTo(&p.Nodes[i], old, at.Cluster, &c)
+	}
+	slices.SortFunc(p.Nodes, func(a, b model.Node) int { return a.Number - b.Number })
+	return p.convergeFrom(at, Standing{Cluster: then, Nodes: s.Nodes}, c)
+}
+
+// backTo says what brings one node back to what it was.
+func (p *Prepared) backTo(n *model.Node, old *model.Node, now *model.Cluster, c *change) {
+	n.Leaves = false
+	n.HardwareType, n.ImageType, n.Flavor, n.Image, n.SSHUser = old.HardwareType, old.ImageType, old.Flavor, old.Image, old.SSHUser
+	n.Automators = union(n.Automators, old.Automators)
+	n.Leaving = slices.DeleteFunc(slices.Clone(n.Services), func(s string) bool { return slices.Contains(old.Services, s) })
+	n.Services = union(n.Services, old.Services)
+	made := old.Created && !n.Created
+	if made {
+		c.made[n.ID] = true
+	}
+	for _, s := range old.Services {
+		ran := mayRun(old.States[s])
+		g := goal{runs: &ran}
+		mark, was := n.Marks[s], old.Marks[s]
+		if mark.Installed != was.Installed && !made {
+			g.reinstall = !sameService(now.Definitions[s], p.Cluster.Definitions[s])
+		}
+		if mark.Configured != was.Configured {
+			c.configure[n.ID] = append(c.configure[n.ID], s)
+		}
+		c.goal(n.ID, s, g)
+	}
+}
