@@ -11,9 +11,15 @@ import (
 // itself: numbers out of bounds, constraints that contradict each other.
 func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	lists := map[string]int{
-		"defaults.services": len(t.Defaults.Services), "includes": len(t.Includes), "links": len(t.Links),
+		"defaults.services": len(t.Defaults.Services), "plans": len(t.Plans), "includes": len(t.Includes), "links": len(t.Links),
 		"compatibility.hardwaretypes": len(t.Compatibility.HardwareTypes), "compatibility.imagetypes": len(t.Compatibility.ImageTypes), "compatibility.services": len(t.Compatibility.Services),
 		"constraints.services": len(t.Constraints.Services), "constraints.layout.mustcoexist": len(t.Constraints.Layout.MustCoexist), "constraints.layout.cantcoexist": len(t.Constraints.Layout.CantCoexist),
+	}
+	for i, p := range t.Plans {
+		for k, ph := range p.Phases {
+			lists[fmt.Sprintf("plans[%d].phases", i)] = len(p.Phases)
+			lists[fmt.Sprintf("plans[%d].phases[%d].steps", i, k)] = len(ph.Steps)
+		}
 	}
 	together := 0
 	for _, set := range slices.Concat(t.Constraints.Layout.MustCoexist, t.Constraints.Layout.CantCoexist) {
@@ -60,6 +66,7 @@ func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	checkLayout(fs, t.Constraints)
 	checkLease(fs, t.Administration.LeaseDuration)
 	checkLinks(fs, t.Links)
+	checkPlans(fs, t.Plans)
 	if t.Extends != nil {
 		switch t.Extends.Name {
 		case "":

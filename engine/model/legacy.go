@@ -13,6 +13,7 @@ func (d *decoder) modernise(kind Kind, n *node) {
 	case KindService:
 		d.modernService(n)
 	case KindClusterTemplate, KindPartialTemplate:
+		d.modernPlans(n)
 		services := n.get("constraints").get("services")
 		if services == nil {
 			return

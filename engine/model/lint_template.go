@@ -42,6 +42,7 @@ func (j *judge) template(t *ClusterTemplate) {
 	}
 	j.macros("defaults.config", map[string]any(t.Defaults.Config))
 	j.links(t.Links)
+	j.lintPlans(t)
 }
 
 // defaults judges the default provider, hardware type and image type.
@@ -265,6 +266,7 @@ func (j *judge) partial(p *PartialTemplate) {
 		{"includes", len(p.Includes) > 0},
 		{"preferences", len(p.Preferences.HardwareTypes) > 0 || len(p.Preferences.ImageTypes) > 0},
 		{"comparator", p.Comparator != ""},
+		{"plans", len(p.Plans) > 0},
 	} {
 		if x.used {
 			j.warn(x.key, "has no effect in a partial template, of which only defaults and compatibility are taken: put it into a cluster template")

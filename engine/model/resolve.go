@@ -18,7 +18,7 @@ import (
 //   - config: the later one counts for each top-level key, nothing deeper; the
 //     configuration of a default service is put under the service's name;
 //   - constraints of a service: the later one counts as a whole;
-//   - links: the later one of a label counts;
+//   - links: the later one of a label counts; of plans, that of a name;
 //   - of a partial template only defaults and compatibility are taken, once,
 //     however often it is included; the top-level keys that an immutable one
 //     configures may not be configured again later.
@@ -163,6 +163,13 @@ func (r *resolver) constraints(t *ClusterTemplate) {
 	}
 	if len(t.Preferences.ImageTypes) > 0 {
 		out.Preferences.ImageTypes = t.Preferences.ImageTypes
+	}
+	for _, p := range t.Plans {
+		if i := slices.IndexFunc(out.Plans, func(x Plan) bool { return x.Name == p.Name }); i >= 0 {
+			out.Plans[i] = p
+		} else {
+			out.Plans = append(out.Plans, p)
+		}
 	}
 	later(&out.Comparator, t.Comparator)
 }

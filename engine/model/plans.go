@@ -1,0 +1,238 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Plan is one of a template's plans: "deploy", which orders what creates and
+// changes a cluster, "update", which takes its place once the cluster was
+// created, or one of any other name, which an operator starts (spec/plans.md §13).
+//
+// In a definition plans and phases may also be objects whose keys are the names,
+// as the DC/OS SDK has them.
+type Plan struct {
+	Name string `json:"name"`
+	// Strategy is "serial" (the default) or "parallel".
+	Strategy string      `json:"strategy,omitempty"`
+	Phases   []PlanPhase `json:"phases,omitempty"`
+}
+
+// PlanPhase are steps on the nodes that carry a service.
+type PlanPhase struct {
+	Name string `json:"name"`
+	// Service is the one that the phase is about ("pod" is read as this).
+	Service string `json:"service"`
+	// Strategy is one of PhaseStrategies; "" is serial, or batch where Batch stands.
+	Strategy string `json:"strategy,omitempty"`
+	// Batch is how many nodes are worked on at once: "3", or "25%" of them.
+	Batch string `json:"batch,omitempty"`
+	// MaxFailures is how many nodes may fail before a batch stops the phase.
+	MaxFailures int `json:"max_failures,omitempty"`
+	// Timeout is how long the phase may take; 0: for ever.
+	Timeout Millis `json:"timeout,omitempty"`
+	// Steps say what is done on each node; without them all actions of the service
+	// are one step.
+	Steps []PlanSteps `json:"steps,omitempty"`
+}
+
+// PlanSteps are the steps on one node of a phase, in order, each of actions of the
+// service that are begun together. In a definition they may also be an object of
+// one key, the node, and the steps.
+type PlanSteps struct {
+	// Node is the number of a node among those that carry the service, from 0, or
+	// "default" for all that have no entry of their own.
+	Node  string     `json:"node"`
+	Tasks [][]string `json:"tasks,omitempty"`
+}
+
+// DefaultSteps is the Node of the steps of all nodes that have none of their own.
+const DefaultSteps = "default"
+
+// The strategies of plans and phases.
+var (
+	PlanStrategies  = []string{"serial", "parallel"}
+	PhaseStrategies = []string{"serial", "parallel", "canary", "serial-canary", "parallel-canary", "batch"}
+)
+
+// modernPlans rewrites plans, phases and steps that are objects by name to lists.
+func (d *decoder) modernPlans(n *node) {
+	plans := n.get("plans")
+	named(plans)
+	for i, p := range items(plans) {
+		phases := p.get("phases")
+		named(phases)
+		for k, ph := range items(phases) {
+			at := fmt.Sprintf("plans[%d].phases[%d]", i, k)
+			if pod := ph.get("pod"); pod != nil {
+				ph.drop("pod")
+				if ph.get("service") != nil {
+					d.fault(pod, at+".pod", "is the DC/OS name of \"service\", which stands here too: keep \"service\"")
+				} else {
+					ph.set("service", pod.line, pod)
+				}
+			}
+			for s, item := range items(ph.get("steps")) {
+				if item.kind != objectNode || item.get("node") != nil {
+					continue
+				}
+				if len(item.fields) != 1 {
+					d.fault(item, fmt.Sprintf("%s.steps[%d]", at, s), "Malformed step in phase: it must have one key, the number of a node or \"default\", but has %d", len(item.fields))
+					item.fields = nil
+				} else {
+					f := item.fields[0]
+					item.fields = nil
+					item.set("node", f.line, &node{kind: textNode, line: f.line, text: f.key})
+					item.set("tasks", f.line, f.value)
+				}
+			}
+		}
+	}
+}
+
+func items(n *node) []*node {
+	if n == nil {
+		return nil
+	}
+	return n.items
+}
+
+// named turns an object of things by name into a list of things with names.
+func named(n *node) {
+	if n == nil || n.kind != objectNode {
+		return
+	}
+	n.kind = listNode
+	for _, f := range n.fields {
+		item := f.value
+		if item.kind == nullNode {
+			item = &node{kind: objectNode, line: f.line}
+		}
+		if item.kind == objectNode && item.get("name") == nil {
+			c := *item
+			c.fields = slices.Clone(c.fields)
+			c.set("name", f.line, &node{kind: textNode, line: f.line, text: f.key})
+			item = &c
+		}
+		n.items = append(n.items, item)
+	}
+	n.fields = nil
+}
+
+// checkPlans gives what is wrong with plans whatever the services are.
+func checkPlans(fs *Faults, plans []Plan) {
+	unique := func(path string, first map[string]int, name string, i int) {
+		if why := CheckName(name); why != "" {
+			fs.Add(path+".name", why)
+		} else if at, twice := first[name]; twice {
+			fs.addf(path+".name", "%s is already the name of [%d]: give each its own", name, at)
+		} else {
+			first[name] = i
+		}
+	}
+	first := map[string]int{}
+	for i, p := range plans {
+		path := fmt.Sprintf("plans[%d]", i)
+		unique(path, first, p.Name, i)
+		if p.Strategy != "" && !slices.Contains(PlanStrategies, p.Strategy) {
+			fs.addf(path+".strategy", "Unsupported plan strategy %q: it must be one of %s", shorten(p.Strategy), list(PlanStrategies))
+		}
+		if len(p.Phases) == 0 {
+			fs.Add(path+".phases", "is missing: a plan has a phase at least")
+		}
+		phases := map[string]int{}
+		for k, ph := range p.Phases {
+			at := fmt.Sprintf("%s.phases[%d]", path, k)
+			unique(at, phases, ph.Name, k)
+			checkPhase(fs, at, ph)
+		}
+	}
+}
+
+func checkPhase(fs *Faults, path string, p PlanPhase) {
+	if p.Service == "" {
+		fs.Add(path+".service", "is missing: name the service whose nodes the phase is about")
+	}
+	batch := p.Strategy == "batch" || p.Strategy == "" && p.Batch != ""
+	switch {
+	case p.Strategy != "" && !slices.Contains(PhaseStrategies, p.Strategy):
+		fs.addf(path+".strategy", "Unsupported phase strategy %q: it must be one of %s", shorten(p.Strategy), list(PhaseStrategies))
+	case batch && !batchSize(p.Batch):
+		fs.addf(path+".batch", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", shorten(p.Batch))
+	case !batch && p.Batch != "":
+		fs.addf(path+".batch", "has no meaning for the strategy %s: take one of the two away", p.Strategy)
+	case !batch && p.MaxFailures != 0:
+		fs.Add(path+".max_failures", "is of batches: add \"batch\", or take it away")
+	}
+	if p.MaxFailures < 0 {
+		fs.Add(path+".max_failures", "must not be negative")
+	}
+	if p.Timeout < 0 {
+		fs.Add(path+".timeout", "must not be negative")
+	}
+	first := map[string]int{}
+	for i, s := range p.Steps {
+		at := fmt.Sprintf("%s.steps[%d]", path, i)
+		node := s.Node
+		if n, err := strconv.Atoi(node); err == nil && n >= 0 {
+			node = strconv.Itoa(n)
+		} else if node != DefaultSteps {
+			fs.addf(at+".node", "Malformed step in phase: %q is neither the number of a node, from 0, nor \"default\"", shorten(s.Node))
+			continue
+		}
+		if k, twice := first[node]; twice {
+			fs.addf(at+".node", "node %s already has its steps at steps[%d]", node, k)
+		}
+		first[node] = i
+		if batch && len(s.Tasks) > 1 {
+			fs.addf(at+".tasks", "has %d steps, but in a batch a node has one: join them, or make each a phase", len(s.Tasks))
+		}
+		for k, tasks := range s.Tasks {
+			if len(tasks) == 0 {
+				fs.addf(fmt.Sprintf("%s.tasks[%d]", at, k), "is empty: name an action of the service, or take it away")
+			}
+		}
+	}
+}
+
+func batchSize(text string) bool {
+	digits, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseUint(digits, 10, 20)
+	return err == nil && n > 0 && (!percent || n <= 100)
+}
+
+// lintPlans judges what plans say of services: those that there are, and that
+// the template's clusters may have.
+func (j *judge) lintPlans(t *ClusterTemplate) {
+	for i, p := range t.Plans {
+		for k, ph := range p.Phases {
+			path := fmt.Sprintf("plans[%d].phases[%d]", i, k)
+			s, ok := find[Service](j.all, KindService, ph.Service)
+			switch {
+			case ok:
+				j.planTasks(path, ph, s)
+			case j.Known != nil && ph.Service != "":
+				j.fault(path+".service", "Unable to find pod %q referenced by phase %q: %s", ph.Service, ph.Name, j.missing(KindService, ph.Service, ""))
+			}
+			named := slices.ContainsFunc(t.Defaults.Services, func(s DefaultService) bool { return s.Name == ph.Service })
+			if c := t.Compatibility.Services; ok && !named && len(c) > 0 && !slices.Contains(c, ph.Service) {
+				j.warn(path+".service", "%s is neither a default service nor in compatibility.services, so this phase will never have a node", ph.Service)
+			}
+		}
+	}
+}
+
+func (j *judge) planTasks(path string, ph PlanPhase, s *Service) {
+	actions := sorted(s.Provisioner.Actions)
+	for i, steps := range ph.Steps {
+		for k, tasks := range steps.Tasks {
+			for _, task := range tasks {
+				if !slices.Contains(actions, task) {
+					j.fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: step refers to a task that does not exist: %q is no action of %s%s", shorten(task), s.Name, didYouMean(task, actions))
+				}
+			}
+		}
+	}
+}
