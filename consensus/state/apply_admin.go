@@ -218,6 +218,7 @@ func (a *applier) prune(p *pb.Prune) Answer {
 			a.remove(tParts, r)
 		}
 	}
+	a.audit.prune(p.AuditBeforeMs, p.AuditKeep)
 	return Answer{}
 }
 

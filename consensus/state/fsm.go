@@ -143,6 +143,7 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
 	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, batch: Batch{Operations: map[string][]uint32{}}}
+	a.audit = newAuditor(a)
 	for i, l := range logs {
 		if l.Type != raft.LogCommand {
 			continue
@@ -154,8 +155,10 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 		a.index = l.Index
 		a.batch.Index = l.Index
 		out[i] = a.entry(l.Data)
+		a.audit.endEntry()
 	}
 	a.flush()
+	a.audit.endBatch()
 	a.txn.Commit()
 	for _, c := range a.changed {
 		m.nodes.Store(c, a.batch.Index)
@@ -174,6 +177,7 @@ type applier struct {
 	edits  map[string]*plan.Edit // plans under change, by operation
 	groups []group
 	batch  Batch
+	audit  *auditor
 	// changed are the clusters whose nodes changed.
 	changed []string
 }
@@ -235,7 +239,9 @@ func (a *applier) command(c *pb.Command) Answer {
 			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true}
 		}
 	}
+	at := a.audit.begin(c)
 	ans := a.change(c)
+	a.audit.end(c, ans, at)
 	if c.RequestId != "" && ans.Err == nil && c.GetPart() == nil {
 		a.put(tRequests, &requestRow{Key: requestKey(c), Index: a.index, Subject: ans.Subject, Time: a.now})
 	}
@@ -283,6 +289,7 @@ func (a *applier) change(c *pb.Command) Answer {
 // put inserts a row. The schema is ours and every row has its keys: an error
 // would be a wrong program, and going on would let voters differ.
 func (a *applier) put(table string, row any) {
+	a.audit.put(row)
 	if err := a.txn.Insert(table, row); err != nil {
 		panic(fmt.Sprintf("state: insert into %s: %v", table, err))
 	}
@@ -292,6 +299,7 @@ func (a *applier) put(table string, row any) {
 }
 
 func (a *applier) remove(table string, row any) {
+	a.audit.remove(row)
 	if err := a.txn.Delete(table, row); err != nil && !errors.Is(err, memdb.ErrNotFound) {
 		panic(fmt.Sprintf("state: delete from %s: %v", table, err))
 	}
@@ -307,6 +315,7 @@ func (a *applier) edit(operation string) *plan.Edit {
 		return nil
 	}
 	e := row.State.Edit()
+	a.audit.watch(row, e)
 	a.edits[operation] = e
 	return e
 }
@@ -315,7 +324,7 @@ func (a *applier) edit(operation string) *plan.Edit {
 func (a *applier) flush() {
 	for op, e := range a.edits {
 		a.batch.Operations[op] = e.Ready()
-		a.put(tPlans, &planRow{Operation: op, State: e.Done()})
+		a.put(tPlans, &planRow{Operation: op, State: e.Done(), Audit: a.audit.named(op)})
 	}
 	clear(a.edits)
 }

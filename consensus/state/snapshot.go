@@ -80,6 +80,12 @@ func (v *View) Write(out io.Writer) error {
 			return err
 		}
 		for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
+			if log, ok := raw.(*auditRow); ok {
+				log.pieces(func(body []byte) {
+					w.message(&pb.SnapshotRecord{Table: name, Version: recordVersion, Body: body})
+				})
+				continue
+			}
 			body, err := encodeRow(raw, &history)
 			if err != nil {
 				return fmt.Errorf("snapshot: table %s: %w", name, err)
@@ -194,6 +200,7 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 	}
 	txn := db.Txn(true)
 	var history historyReader
+	var log auditReader
 	for {
 		var rec pb.SnapshotRecord
 		ok, err := r.message(&rec)
@@ -202,6 +209,12 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		}
 		if !ok {
 			break
+		}
+		if rec.Table == tAudit {
+			if err := log.piece(rec.Body); err != nil {
+				return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
+			}
+			continue
 		}
 		row, err := decodeRow(&rec, &history)
 		if err == nil && row == nil {

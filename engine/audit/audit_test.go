@@ -16,7 +16,7 @@ import (
 )
 
 func samplePlan(op, tenant string, n int) *Plan {
-	p := &Plan{Operation: op, Tenant: tenant, Cluster: "c-" + op, Services: []string{"db", "app"}}
+	p := &Plan{ID: op + "@1", Operation: op, Tenant: tenant, Cluster: "c-" + op, Services: []string{"db", "app"}}
 	for i := range n {
 		p.Nodes = append(p.Nodes, fmt.Sprintf("%s-%d", op, 1000+i))
 		p.Node = append(p.Node, int32(i), int32(i))

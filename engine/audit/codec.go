@@ -23,7 +23,7 @@ func (t *Trail) Encode(fn func(piece []byte) error) error {
 	if err := fn(b); err != nil {
 		return err
 	}
-	told := map[uint64]bool{}
+	told := map[string]bool{}
 	for _, c := range t.chunks() {
 		for _, p := range c.plans {
 			if told[p.ID] {
@@ -54,8 +54,10 @@ func appendTexts(b []byte, list []string) []byte {
 }
 
 func (p *Plan) encode() []byte {
-	b := binary.AppendUvarint([]byte{piecePlan}, p.ID)
-	b = appendText(appendText(appendText(b, p.Operation), p.Tenant), p.Cluster)
+	b := []byte{piecePlan}
+	for _, s := range [...]string{p.ID, p.Operation, p.Tenant, p.Cluster} {
+		b = appendText(b, s)
+	}
 	b = appendTexts(appendTexts(b, p.Nodes), p.Services)
 	b = binary.AppendUvarint(b, uint64(len(p.Action)))
 	for v, a := range p.Action {
@@ -71,7 +73,7 @@ func (c *chunk) encode() []byte {
 	b = appendTexts(b, c.agents)
 	b = binary.AppendUvarint(b, uint64(len(c.plans)))
 	for _, p := range c.plans {
-		b = binary.AppendUvarint(b, p.ID)
+		b = appendText(b, p.ID)
 	}
 	return appendText(b, string(c.data))
 }
@@ -81,7 +83,7 @@ func (c *chunk) encode() []byte {
 type Decoder struct {
 	t     Trail
 	head  Link
-	plans map[uint64]*Plan
+	plans map[string]*Plan
 	begun bool
 }
 
@@ -92,7 +94,7 @@ func (d *Decoder) Add(piece []byte) error {
 	var err error
 	switch kind := r.byte(); {
 	case kind == pieceEnds && !d.begun:
-		d.begun, d.plans = true, map[uint64]*Plan{}
+		d.begun, d.plans = true, map[string]*Plan{}
 		d.t.anchor, d.head = r.link(), r.link()
 	case kind == piecePlan && d.begun:
 		p := r.plan()
@@ -111,6 +113,12 @@ func (d *Decoder) Add(piece []byte) error {
 	return nil
 }
 
+// Plan gives a plan that records were made of; false where there are none.
+func (d *Decoder) Plan(id string) (*Plan, bool) {
+	p, ok := d.plans[id]
+	return p, ok
+}
+
 // Done gives the trail.
 func (d *Decoder) Done() (*Trail, error) {
 	if !d.begun || d.t.head().Seq != d.head.Seq {
@@ -122,7 +130,7 @@ func (d *Decoder) Done() (*Trail, error) {
 func (d *Decoder) chunk(r *reader) error {
 	c := &chunk{prev: r.link(), agents: r.texts()}
 	for range r.uvarint() {
-		p := d.plans[r.uvarint()]
+		p := d.plans[r.text()]
 		if r.bad || p == nil {
 			return errDamaged
 		}
@@ -185,7 +193,7 @@ func (r *reader) texts() []string {
 }
 
 func (r *reader) plan() *Plan {
-	p := &Plan{ID: r.uvarint(), Operation: r.text(), Tenant: r.text(), Cluster: r.text(), Nodes: r.texts(), Services: r.texts()}
+	p := &Plan{ID: r.text(), Operation: r.text(), Tenant: r.text(), Cluster: r.text(), Nodes: r.texts(), Services: r.texts()}
 	n := r.uvarint()
 	if r.bad || n > uint64(len(r.b)) {
 		r.bad = true

@@ -61,6 +61,9 @@ func NewDocument(v any, show func(map[string]any) map[string]any) (Document, err
 	return Document{whole: m, shown: show(m)}, nil
 }
 
+// IsZero says that there is no such thing.
+func (d Document) IsZero() bool { return d.whole == nil }
+
 // Diff gives what differs between two documents, as Canonical has it; nil for
 // one that is not there, and twice nil where nothing differs. The field
 // "version" alone is no difference: it counts writes.

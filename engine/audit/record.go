@@ -68,8 +68,8 @@ func (c *Change) texts() []*string {
 // Plan names the tasks of an operation's graph for as long as there are records
 // of them; its slices are the graph's own.
 type Plan struct {
-	// ID is that of the record that first named it.
-	ID        uint64
+	// ID tells it from every other plan there ever was.
+	ID        string
 	Operation string
 	Tenant    string
 	Cluster   string

@@ -146,9 +146,6 @@ func (w *Writer) Tasks(b *Tasks) {
 	if plan < 0 {
 		plan = len(tail.plans)
 		tail.plans = append(tail.plans, b.Plan)
-		if b.Plan.ID == 0 {
-			b.Plan.ID = tail.last.Seq + 1
-		}
 	}
 	w.buf = b.canonical(w.buf[:0])
 	w.body = appendTasks(w.body[:0], b, plan, func(name string) uint64 { return w.agent(tail, name) })

@@ -1,0 +1,278 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// mesh is the actor of what nobody asked for just then.
+const mesh = "coopr"
+
+// auditRow is the only row of its table.
+type auditRow struct {
+	ID    string // "audit"
+	Trail *audit.Trail
+}
+
+// auditor makes the audit log's records while entries are applied. Records
+// gather until their entry ends, and never longer: voters that apply entries in
+// other batches must come to the same chain.
+type auditor struct {
+	a       *applier
+	trail   *audit.Trail
+	writer  *audit.Writer // nil: nothing is written in this batch
+	who     caller        // of the command under way
+	pending []any         // *audit.Change or *audit.Tasks, in order
+	plans   map[string]*planAudit
+	// unresolved are the plans whose latest changes lack their attempts.
+	unresolved []*planAudit
+	// round grows whenever changes of tasks must begin a new record.
+	round  int
+	agents map[string]string // their names by id, for one entry
+	// last is the agent asked for last.
+	lastID, lastName string
+}
+
+func newAuditor(a *applier) *auditor {
+	return &auditor{a: a, trail: trailOf(a.txn), plans: map[string]*planAudit{}, agents: map[string]string{}}
+}
+
+func (u *auditor) write() *audit.Writer {
+	if u.writer == nil {
+		u.writer = u.trail.Write()
+	}
+	return u.writer
+}
+
+// endEntry gives the entry's records their places in the chain.
+func (u *auditor) endEntry() {
+	for _, r := range u.pending {
+		switch r := r.(type) {
+		case *audit.Change:
+			u.write().Change(r)
+		case *audit.Tasks:
+			u.write().Tasks(r)
+		}
+	}
+	clear(u.pending)
+	u.pending = u.pending[:0]
+	clear(u.agents)
+	u.lastID, u.lastName = "", ""
+	u.who = caller{}
+	u.round++
+}
+
+// endBatch writes the row.
+func (u *auditor) endBatch() {
+	if u.writer != nil {
+		u.a.put(tAudit, &auditRow{ID: tAudit, Trail: u.writer.Done()})
+	}
+}
+
+// caller is who gave a command.
+type caller struct{ actor, request string }
+
+// begin says whose command is carried out from here on, and gives the number
+// of records so far, for end. The commands of an entry come one after the other;
+// a large one in parts comes out of the last part, which itself does nothing more.
+func (u *auditor) begin(c *pb.Command) int {
+	who := caller{c.Actor, c.RequestId}
+	if who.actor == "" {
+		who.actor = mesh
+	}
+	if u.who != who {
+		u.round++
+	}
+	u.who = who
+	return len(u.pending)
+}
+
+// end is called with the command's answer. The record of an order comes before
+// those of what it did, which stand from at on.
+func (u *auditor) end(c *pb.Command, ans Answer, at int) {
+	u.resolve()
+	if ans.Err != nil {
+		return
+	}
+	if order := u.order(c); order != nil {
+		u.pending = slices.Insert(u.pending, at, any(u.complete(order)))
+		u.round++
+	}
+}
+
+// complete fills in what every record says.
+func (u *auditor) complete(c *audit.Change) *audit.Change {
+	c.Index, c.Time = u.a.index, u.a.now
+	c.Actor, c.Request = u.who.actor, u.who.request
+	c.Message = clip(c.Message)
+	return c
+}
+
+func (u *auditor) record(c *audit.Change, before, after audit.Document) {
+	c.Before, c.After = audit.Diff(before, after)
+	if c.Before == nil && c.After == nil {
+		return
+	}
+	u.resolve()
+	u.pending = append(u.pending, u.complete(c))
+	u.round++ // later changes of tasks stand behind it
+}
+
+// longestMessage bounds what a record keeps of a message.
+const longestMessage = 500
+
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, string(utf8.RuneError))
+	if len(s) <= longestMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longestMessage], "") + "…"
+}
+
+// planAudit gathers the changes of one plan's tasks.
+type planAudit struct {
+	u        *auditor
+	edit     *plan.Edit
+	plan     *audit.Plan
+	tasks    *audit.Tasks
+	round    int
+	resolved int // so many of the tasks' items have their attempts
+}
+
+// names makes the names of an operation's new plan.
+func (u *auditor) names(op *model.Operation, g *plan.Graph) *audit.Plan {
+	return namesOf(fmt.Sprintf("%s@%d", op.ID, u.a.index), op, g)
+}
+
+// watch records the changes that an edit makes from here on.
+func (u *auditor) watch(row *planRow, e *plan.Edit) {
+	p := &planAudit{u: u, edit: e, plan: row.Audit, round: -1}
+	if p.plan == nil {
+		op := get[model.Operation](u.a.txn, tOperations, "id", row.Operation)
+		if op == nil {
+			return // a plan without its operation is no plan
+		}
+		p.plan = u.names(op, row.State.Graph)
+	}
+	u.plans[row.Operation] = p
+	e.Watch(p.step)
+}
+
+// begun records that a new plan's first tasks wait for workers.
+func (u *auditor) begun(row *planRow) {
+	op := get[model.Operation](u.a.txn, tOperations, "id", row.Operation)
+	if op == nil {
+		return
+	}
+	row.Audit = u.names(op, row.State.Graph)
+	tasks := u.tasks(row.Audit)
+	for _, v := range row.State.Leasable() {
+		tasks.Items = append(tasks.Items, audit.TaskChange{Vertex: v, From: model.TaskBlocked, To: row.State.Status(v)})
+	}
+	u.round++
+}
+
+// named gives the plan that names an operation's tasks.
+func (u *auditor) named(operation string) *audit.Plan {
+	if p := u.plans[operation]; p != nil {
+		return p.plan
+	}
+	return nil
+}
+
+// tasks begins a record of changes of tasks.
+func (u *auditor) tasks(p *audit.Plan) *audit.Tasks {
+	t := &audit.Tasks{Plan: p, Index: u.a.index, Time: u.a.now, Actor: u.who.actor, Request: u.who.request}
+	u.pending = append(u.pending, t)
+	return t
+}
+
+func (p *planAudit) step(v uint32, from, to model.TaskStatus) {
+	u := p.u
+	if p.round != u.round {
+		p.round = u.round
+		p.tasks, p.resolved = u.tasks(p.plan), 0
+	}
+	if p.resolved == len(p.tasks.Items) {
+		u.unresolved = append(u.unresolved, p)
+	}
+	p.tasks.Items = append(p.tasks.Items, audit.TaskChange{Vertex: v, From: from, To: to})
+}
+
+// resolve looks up the attempts that the latest changes are about, now that
+// the plan's edit has them whole.
+func (u *auditor) resolve() {
+	for _, p := range u.unresolved {
+		items := p.tasks.Items
+		s := p.edit.State()
+		for i := p.resolved; i < len(items); i++ {
+			it := &items[i]
+			if !it.From.Held() && !it.To.Held() {
+				continue
+			}
+			t := s.Task(it.Vertex)
+			it.Attempt, it.Fence, it.Agent = uint8(t.Attempt), t.Fence, u.agent(t.Holder.Agent)
+			if it.From.Held() && !it.To.Held() {
+				it.End = endOf(it, &t)
+			}
+		}
+		p.resolved = len(items)
+	}
+	u.unresolved = u.unresolved[:0]
+}
+
+// endOf says how an attempt ended, where that is not just well.
+func endOf(it *audit.TaskChange, t *plan.Task) *audit.End {
+	n := t.Note
+	switch {
+	case n == nil:
+		return nil
+	case it.To == model.TaskSucceeded && n.Adopted:
+		return &audit.End{Outcome: "adopted"}
+	case it.To == model.TaskSucceeded || len(n.History) == 0:
+		return nil
+	}
+	last := n.History[len(n.History)-1]
+	if last.Fence != t.Fence || last.Outcome == "" && last.Message == "" {
+		return nil
+	}
+	return &audit.End{Outcome: last.Outcome, Message: clip(last.Message)}
+}
+
+func (u *auditor) agent(id string) string {
+	if id == u.lastID {
+		return u.lastName
+	}
+	name, ok := u.agents[id]
+	if !ok {
+		name = id
+		if n := get[model.Agent](u.a.txn, tAgents, "id", id); n != nil && n.Name != "" {
+			name = n.Name
+		}
+		u.agents[id] = name
+	}
+	u.lastID, u.lastName = id, name
+	return name
+}
+
+// prune drops records whose retention ended, and says so.
+func (u *auditor) prune(before int64, keep uint64) {
+	if before == 0 && keep == 0 {
+		return
+	}
+	w := u.write()
+	dropped := w.Prune(before, keep)
+	if dropped == 0 {
+		return
+	}
+	anchor := w.Done().Stats().Anchor
+	after := u.document(map[string]any{"records": dropped, "anchor": anchor})
+	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)}, audit.Document{}, after)
+}

@@ -1,0 +1,225 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// put records that a row is about to be written.
+func (u *auditor) put(row any) {
+	txn := u.a.txn
+	switch r := row.(type) {
+	case *model.Tenant:
+		u.row(tenantChange(r), docOf(u, get[model.Tenant](txn, tTenants, "id", r.Name)), u.document(r))
+	case *tokenRow:
+		u.row(tokenChange(r), u.token(get[tokenRow](txn, tTokens, "id", r.ID)), u.token(r))
+	case *definitionRow:
+		last := u.a.latest(r.Tenant, string(r.Kind), r.Name)
+		u.row(definitionChange(r), u.definition(last), u.definition(r))
+	case *model.Cluster:
+		u.row(clusterChange(r), u.cluster(get[model.Cluster](txn, tClusters, "id", r.Tenant, r.ID)), u.cluster(r))
+	case *model.Operation:
+		u.row(operationChange(r), docOf(u, get[model.Operation](txn, tOperations, "id", r.ID)), u.document(r))
+	case *planRow:
+		if get[planRow](txn, tPlans, "id", r.Operation) == nil {
+			u.begun(r)
+		}
+	}
+}
+
+// remove records that a row is about to be removed.
+func (u *auditor) remove(row any) {
+	none := audit.Document{}
+	switch r := row.(type) {
+	case *model.Tenant:
+		u.row(tenantChange(r), docOf(u, get[model.Tenant](u.a.txn, tTenants, "id", r.Name)), none)
+	case *tokenRow:
+		u.row(tokenChange(r), u.token(r), none)
+	case *definitionRow:
+		u.row(definitionChange(r), u.definition(r), none)
+	case *model.Cluster:
+		u.row(clusterChange(r), u.cluster(r), none)
+	case *model.Operation:
+		u.row(operationChange(r), u.document(r), none)
+	}
+}
+
+// row records the change of a row. The change's type is what was changed; how
+// is seen from the documents.
+func (u *auditor) row(c *audit.Change, before, after audit.Document) {
+	switch {
+	case before.IsZero():
+		c.Type += ".created"
+	case after.IsZero():
+		c.Type += ".deleted"
+	default:
+		c.Type += ".changed"
+	}
+	u.record(c, before, after)
+}
+
+func tenantChange(t *model.Tenant) *audit.Change {
+	return &audit.Change{Type: "tenant", Tenant: t.Name, Subject: t.Name}
+}
+
+func tokenChange(t *tokenRow) *audit.Change {
+	return &audit.Change{Type: "token", Tenant: t.Tenant, Subject: t.ID}
+}
+
+func definitionChange(d *definitionRow) *audit.Change {
+	return &audit.Change{Type: "definition", Tenant: d.Tenant, Subject: string(d.Kind) + "/" + d.Name, Message: fmt.Sprintf("version %d", d.Version)}
+}
+
+func clusterChange(c *model.Cluster) *audit.Change {
+	return &audit.Change{Type: "cluster", Tenant: c.Tenant, Cluster: c.ID, Subject: c.Name, Message: c.Message}
+}
+
+func operationChange(o *model.Operation) *audit.Change {
+	return &audit.Change{Type: "operation", Tenant: o.Tenant, Cluster: o.Cluster, Operation: o.ID, Subject: string(o.Type), Message: o.Message}
+}
+
+// document makes the document of a value, without whatever has a secret's name.
+func (u *auditor) document(v any) audit.Document {
+	return u.documentOf(v, func(m map[string]any) map[string]any { return model.RedactFields(model.PluginType{}, m) })
+}
+
+func (u *auditor) documentOf(v any, show func(map[string]any) map[string]any) audit.Document {
+	d, err := audit.NewDocument(v, show)
+	if err != nil {
+		// Rows are JSON in snapshots already; a definition that is none was never
+		// accepted. Whatever it is, that it changed must not go unsaid.
+		d, _ = audit.NewDocument(map[string]string{"unreadable": err.Error()}, func(m map[string]any) map[string]any { return m })
+	}
+	return d
+}
+
+func docOf[T any](u *auditor, row *T) audit.Document {
+	if row == nil {
+		return audit.Document{}
+	}
+	return u.document(row)
+}
+
+// token shows a token without its hash. That what it may do is called "token"
+// must not hide it.
+func (u *auditor) token(t *tokenRow) audit.Document {
+	if t == nil {
+		return audit.Document{}
+	}
+	return u.document(t.Token)
+}
+
+func (u *auditor) definition(d *definitionRow) audit.Document {
+	if d == nil {
+		return audit.Document{}
+	}
+	return u.documentOf(json.RawMessage(d.Body), func(m map[string]any) map[string]any {
+		if d.Kind == model.KindProvider {
+			return u.provider(d.Tenant, m)
+		}
+		return model.RedactFields(model.PluginType{}, m)
+	})
+}
+
+func (u *auditor) cluster(c *model.Cluster) audit.Document {
+	if c == nil {
+		return audit.Document{}
+	}
+	return u.documentOf(c, func(m map[string]any) map[string]any {
+		out := model.RedactFields(model.PluginType{}, m)
+		if p, ok := m["provider"].(map[string]any); ok {
+			out["provider"] = u.provider(c.Tenant, p)
+		}
+		return out
+	})
+}
+
+// provider redacts a provider by what its plugin says of its fields.
+func (u *auditor) provider(tenant string, m map[string]any) map[string]any {
+	out := model.RedactFields(model.PluginType{}, m)
+	fields, ok := m["provisioner"].(map[string]any)
+	if !ok {
+		return out
+	}
+	name, _ := m["providertype"].(string)
+	out["provisioner"] = model.RedactFields(u.pluginType(tenant, name), fields)
+	return out
+}
+
+// pluginType finds a provider type: what agents offer is closer to the truth
+// than a definition about it.
+func (u *auditor) pluginType(tenant, name string) model.PluginType {
+	if r := get[pluginRow](u.a.txn, tPluginTypes, "id", "provider/"+name); r != nil {
+		return r.Type
+	}
+	if d := u.a.latest(tenant, string(model.KindProviderType), name); d != nil {
+		if def, err := model.Restore(d.Kind, d.Body); err == nil {
+			if t, ok := def.Value.(*model.PluginType); ok {
+				return *t
+			}
+		}
+	}
+	return model.PluginType{}
+}
+
+// order makes the record of a command that is an order of a person: what it
+// says, for what it does shows elsewhere. It gives nil for commands that rows
+// and plans tell of, or that nobody gave.
+func (u *auditor) order(c *pb.Command) *audit.Change {
+	out := &audit.Change{Tenant: c.Tenant}
+	switch ch := c.Change.(type) {
+	case *pb.Command_Report, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
+		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation:
+		return nil
+	case *pb.Command_ControlOperation:
+		out.Type, out.Subject = "operation.order", ch.ControlOperation.Order
+	case *pb.Command_RemoveAgent:
+		out.Type = "agent.removed"
+	case *pb.Command_RaiseFeatureLevel:
+		out.Type = "mesh.upgraded"
+	default:
+		if c.Actor == "" {
+			return nil
+		}
+	}
+	m := c.ProtoReflect()
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("change"))
+	if field == nil {
+		return nil
+	}
+	if out.Type == "" {
+		out.Type = "order." + string(field.Name())
+	}
+	body := m.Get(field).Message()
+	u.place(out, body)
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(body.Interface())
+	if err != nil {
+		text = []byte("{}")
+	}
+	out.Before, out.After = audit.Diff(audit.Document{}, u.document(json.RawMessage(text)))
+	return out
+}
+
+// place says what an order is about, by the names of its fields.
+func (u *auditor) place(out *audit.Change, body protoreflect.Message) {
+	field := func(name protoreflect.Name) string {
+		if f := body.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() {
+			return body.Get(f).String()
+		}
+		return ""
+	}
+	out.Operation, out.Cluster, out.Node, out.Message = field("operation"), field("cluster"), field("node"), field("reason")
+	if op := get[model.Operation](u.a.txn, tOperations, "id", out.Operation); op != nil {
+		out.Tenant, out.Cluster = op.Tenant, op.Cluster
+	}
+	if out.Subject == "" {
+		out.Subject = field("id")
+	}
+}
