@@ -147,7 +147,7 @@ func (d *differ) node(id string, from, to *DiffNode) {
 		if to.Created {
 			whole |= maskOf(model.Create, model.Confirm)
 			for i := range to.Services {
-				d.want(&to.Services[i], standingOf(to.Services[i].State).chain())
+				d.want(&to.Services[i], standingOf(to.Services[i].State).asked.way())
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (d *differ) stays(id string, from, to []DiffService) {
 		t := &to[i]
 		f := d.was.find(t.Name, i)
 		if f == nil {
-			d.want(t, standingOf(t.State).chain())
+			d.want(t, standingOf(t.State).asked.way())
 			continue
 		}
 		if same(f, t) {
@@ -275,53 +275,6 @@ func same(f, t *DiffService) bool {
 		!strings.HasSuffix(f.State, unclear)
 }
 
-// stage is how far a service has come on its node.
-type stage uint8
-
-const (
-	absent stage = iota
-	installed
-	configured
-	initialized // and may have been started and stopped since
-	started
-)
-
-// unclear ends the state of an action that may be half done.
-const unclear = "?"
-
-// standing is what a state says.
-type standing struct {
-	reached stage // for sure
-	there   bool  // something of the service may be on the node
-	runs    bool  // for sure
-	mayRun  bool
-	asked   stage // as the state that is to be
-}
-
-var standings = map[string]standing{
-	"":            {},
-	"REMOVE":      {},
-	"REMOVE?":     {there: true},
-	"INSTALL?":    {there: true, asked: installed},
-	"INSTALL":     {there: true, asked: installed, reached: installed},
-	"CONFIGURE?":  {there: true, asked: configured, reached: installed},
-	"CONFIGURE":   {there: true, asked: configured, reached: configured},
-	"INITIALIZE?": {there: true, asked: initialized, reached: configured},
-	"INITIALIZE":  {there: true, asked: initialized, reached: initialized},
-	"STOP?":       {there: true, asked: initialized, reached: initialized, mayRun: true},
-	"STOP":        {there: true, asked: initialized, reached: initialized},
-	"START?":      {there: true, asked: started, reached: initialized, mayRun: true},
-	"START":       {there: true, asked: started, reached: started, mayRun: true, runs: true},
-}
-
-// standingOf reads a state; one that nobody knows may be anything.
-func standingOf(state string) standing {
-	if s, ok := standings[state]; ok {
-		return s
-	}
-	return standing{there: true, mayRun: true}
-}
-
 // end takes the service off its node.
 func (s standing) end() mask {
 	m := mask(0)
@@ -334,17 +287,6 @@ func (s standing) end() mask {
 	return m
 }
 
-// chain brings a service that was not there to what is asked.
-func (s standing) chain() mask {
-	m := mask(0)
-	for i, a := range []model.Action{model.Install, model.Configure, model.Initialize, model.Start} {
-		if s.asked > stage(i) {
-			m |= bit(a)
-		}
-	}
-	return m
-}
-
 // between gives what leads from one state of a service on a node to another:
 // actions, or that it is to be reconfigured.
 func between(f, t *DiffService) (m mask, reconfigure bool) {
@@ -353,7 +295,7 @@ func between(f, t *DiffService) (m mask, reconfigure bool) {
 		return now.end(), false
 	}
 	if !now.there || f.State == "REMOVE?" {
-		return want.chain(), false
+		return want.asked.way(), false
 	}
 	install := now.reached < installed || f.Definition == 0 || f.Definition != t.Definition
 	initialize := want.asked >= initialized && now.reached < initialized && !f.Initialized

@@ -23,8 +23,9 @@ type Node struct {
 	// Services are the services on the node once the operation is done; for
 	// shrink and remove-services they still hold what goes.
 	Services []string
-	// States holds each service's last finished action: "INSTALL", "START", …
-	// A service without an entry may be in any state. A CONFIGURE of a started
+	// States holds each service's last finished action: "INSTALL", "START", …;
+	// with "?" behind it one that was tried and may be half done. A service
+	// without an entry may be in any state. A CONFIGURE of a started
 	// service leaves its entry at "START", or planning could not tell any more
 	// that the service runs.
 	States map[string]string

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -67,29 +68,13 @@ func (g *grid) wants(order []model.Action) *phase {
 	return p
 }
 
-// chainBefore gives the actions that a service has behind it when a was the
-// last one finished.
-func chainBefore(state string) mask {
-	switch state {
-	case "INSTALL":
-		return maskOf(model.Install)
-	case "CONFIGURE":
-		return maskOf(model.Install, model.Configure)
-	case "INITIALIZE", "STOP":
-		return maskOf(model.Install, model.Configure, model.Initialize)
-	case "START":
-		return maskOf(model.Install, model.Configure, model.Initialize, model.Start)
-	}
-	return 0
-}
-
 // idle says that a service surely does not run: it was stopped or removed, or
 // its START is still to come. After a CONFIGURE it may run.
 func (g *grid) idle(service int, state string) bool {
 	switch state {
-	case "STOP", "REMOVE":
+	case "STOP", "REMOVE", "REMOVE?": // a service is stopped before it is removed
 		return true
-	case "INSTALL", "INITIALIZE":
+	case "INSTALL", "INSTALL?", "INITIALIZE", "INITIALIZE?":
 		return g.defined[service]&bit(model.Start) != 0
 	}
 	return false
@@ -105,7 +90,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 		if !n.Created {
 			return base
 		}
-		return base &^ chainBefore(state)
+		return base &^ standingOf(state).reached.way()
 	case OpReplaceNode:
 		return base
 	}
@@ -121,6 +106,12 @@ func (g *grid) needed(node, service int, base mask) mask {
 		if state == "REMOVE" {
 			base &^= bit(model.Remove)
 		}
+		return base
+	}
+	if removed(state) {
+		return 0
+	}
+	switch g.in.Operation {
 	case model.OpStart:
 		if state == "START" {
 			base = 0
@@ -147,6 +138,9 @@ func (g *grid) needed(node, service int, base mask) mask {
 	}
 	return base
 }
+
+// removed says that a service is not on its node any more, or half of it at most.
+func removed(state string) bool { return state == "REMOVE" || state == "REMOVE?" }
 
 func restarts(s *model.Service) bool { return s.RestartOnConfigure == nil || *s.RestartOnConfigure }
 
@@ -249,10 +243,11 @@ func (g *grid) startIdle(p *phase) {
 // startable says that a service does not run and that nothing but START is
 // missing for it to run.
 func (g *grid) startable(service int, state string) bool {
-	if state == "STOP" {
+	switch state {
+	case "STOP", "STOP?", "START?":
 		return true
 	}
-	before := chainBefore(state)
+	before := standingOf(state).reached.way()
 	return before != 0 && before&bit(model.Start) == 0 && g.idle(service, state) &&
 		g.defined[service]&maskOf(model.Install, model.Configure, model.Initialize)&^before == 0
 }
@@ -290,7 +285,8 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 			s := int(g.slotSvc[k])
 			leaves := g.in.Operation == OpRemoveServices && g.onNode.has(n) && g.wide.has(s)
 			tasks := slices.ContainsFunc(before, func(p *phase) bool { return p.slot[k] != 0 || p.gone != nil && p.gone.has(int(k)) })
-			if tasks || leaves || !g.changed(n, s) {
+			state := node.States[g.names[s]]
+			if tasks || leaves || removed(state) || !g.changed(n, s) {
 				continue // what has tasks already is configured among them
 			}
 			p.slot[k] = g.defined[s] & bit(model.Configure)
@@ -298,7 +294,7 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 				continue
 			}
 			some = true
-			if state := node.States[g.names[s]]; restarts(&g.services[s]) && !g.idle(s, state) && state != "CONFIGURE" {
+			if restarts(&g.services[s]) && !g.idle(s, state) && !strings.HasPrefix(state, "CONFIGURE") {
 				p.slot[k] |= g.defined[s] & maskOf(model.Stop, model.Start)
 			}
 		}
