@@ -84,6 +84,15 @@ func (e *Edit) log(n *Note, v uint32, end End, now int64) {
 	n.Avoid = t.Holder.Agent
 }
 
+// logSuccess appends to v's history that its latest attempt was a success, where it
+// was: v begins another run.
+func (e *Edit) logSuccess(n *Note, v uint32) {
+	if t := e.next.Task(v); t.Status == model.TaskSucceeded && !t.Forced && t.LeasedAt != 0 {
+		e.log(n, v, End{Outcome: "succeeded"}, t.EndedAt)
+		n.Avoid = ""
+	}
+}
+
 // finish gives v its last status.
 func (e *Edit) finish(v uint32, status model.TaskStatus, now int64) {
 	if e.next.Status(v).Held() {
@@ -255,9 +264,10 @@ func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now in
 	e.setBusy(v, false)
 	if e.done(create) {
 		c := e.note(create)
+		e.logSuccess(c, create)
 		c.Undo, c.RetryAt = true, retryAt
 		e.undone(create)
-		e.wait(create)
+		e.rewind(create)
 	}
 	e.rewind(v)
 	return nil

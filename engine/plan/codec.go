@@ -362,9 +362,6 @@ func (e *Edit) read(r *reader, v uint32, holders int) error {
 		if status != model.TaskBlocked && status != model.TaskSucceeded {
 			return fmt.Errorf("plan: barrier %d has a status that cannot be", v)
 		}
-		if status == model.TaskSucceeded {
-			e.next.rest--
-		}
 		return nil
 	}
 	e.next.counts[model.TaskBlocked]--

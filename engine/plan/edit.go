@@ -129,7 +129,6 @@ func (e *Edit) free(v uint32) {
 	}
 	t, i := e.tasks(v)
 	t.status[i] = model.TaskSucceeded
-	e.next.rest--
 	e.pass(v)
 }
 
@@ -148,7 +147,6 @@ func (e *Edit) pass(v uint32) {
 				continue
 			}
 			t.status[i] = model.TaskSucceeded
-			e.next.rest--
 			barriers = append(barriers, w)
 		}
 		if len(barriers) == 0 {
@@ -170,7 +168,6 @@ func (e *Edit) unpass(v uint32) {
 			case e.next.Graph.Action[w] == model.Barrier:
 				if t.status[i] == model.TaskSucceeded {
 					t.status[i] = model.TaskBlocked
-					e.next.rest++
 					barriers = append(barriers, w)
 				}
 			case waits(t.status[i]) && !t.begun(i):

@@ -113,20 +113,15 @@ func (e *Edit) Restart(p Part, o Order) error {
 	return nil
 }
 
-// forget writes the success of v, which begins anew, to its history, and takes
-// from its note what is about the run that ends.
+// forget takes from v's note what is about the run that ends.
 func (e *Edit) forget(v uint32, o Order) {
 	t := e.next.Task(v)
-	succeeded := t.Status == model.TaskSucceeded && !t.Forced && t.LeasedAt != 0
 	look := o.Look != nil && t.Attempt > 0 && o.Look(e.next.Graph.Action[v], t.Status)
-	if t.Note == nil && !succeeded && !look {
+	if t.Note == nil && t.LeasedAt == 0 && !look {
 		return
 	}
 	n := e.note(v)
-	if succeeded {
-		e.log(n, v, End{Outcome: "succeeded"}, t.EndedAt)
-		n.Avoid = ""
-	}
+	e.logSuccess(n, v)
 	n.Failures, n.Lost, n.RetryAt, n.Adopted = 0, 0, 0, false
 	n.Observe = n.Observe || look
 }

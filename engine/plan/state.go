@@ -99,9 +99,8 @@ type State struct {
 	holders   table[[holderLeaf]Holder]
 	bySession *iradix.Tree
 	counts    [model.TaskStatuses]int
-	// rest counts barriers that are not done yet, tolerated the tasks that count
-	// as done without having succeeded.
-	rest, tolerated int
+	// tolerated counts the tasks that count as done without having succeeded.
+	tolerated int
 	// gen grows with every edit, so that an edit knows the leaves it may write to.
 	gen uint64
 }
@@ -129,8 +128,7 @@ func blank(g *Graph) *State {
 		t := s.tasks.own(uint32(from/taskLeaf), 0)
 		copy(t.pending[:], g.Preds[from:min(n, from+taskLeaf)])
 	}
-	s.rest = n - g.Tasks()
-	s.counts[model.TaskBlocked] = n - s.rest
+	s.counts[model.TaskBlocked] = g.Tasks()
 	return s
 }
 
@@ -244,13 +242,14 @@ func (s *State) Held() int { return s.counts[model.TaskLeased] + s.counts[model.
 // cancelled with one that failed.
 func (s *State) Tolerated() int { return s.tolerated }
 
-// Complete says whether every vertex is done.
+// Complete says whether every vertex is done: where all tasks are, no barrier
+// has anything to wait for.
 func (s *State) Complete() bool {
 	tasks := 0
 	for _, n := range s.counts {
 		tasks += n
 	}
-	return s.rest == 0 && s.counts[model.TaskSucceeded]+s.tolerated == tasks
+	return s.counts[model.TaskSucceeded]+s.tolerated == tasks
 }
 
 // Failures counts the tasks of a part that failed for good.

@@ -15,6 +15,10 @@ import (
 // NoStep is the step of a vertex that belongs to none, as a barrier does.
 const NoStep = math.MaxUint32
 
+// maxSteps bounds the steps of a plan: what shows them needs memory for each,
+// with tasks or without.
+const maxSteps = 1 << 24
+
 // ErrNoPart says that a plan has no such phase or step.
 var ErrNoPart = errors.New("the plan has no such phase or step")
 
@@ -68,8 +72,8 @@ func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
 	total := uint64(0)
 	for i, n := range sizes {
 		total += uint64(n)
-		if total >= NoStep {
-			return nil, fmt.Errorf("the plan has %d steps or more", total)
+		if total > maxSteps {
+			return nil, fmt.Errorf("the plan has %d steps or more, at most %d can be told apart", total, maxSteps)
 		}
 		h.PhaseOff[i+1] = uint32(total)
 	}
