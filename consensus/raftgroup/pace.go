@@ -15,12 +15,6 @@ import (
 // beats is how many heartbeats go to a member in a HeartbeatTimeout.
 const beats = 3
 
-// fromBeat says that a message is the library's own heartbeat: it has nothing in
-// it but who leads. Those of ask do not have the old field for that.
-func fromBeat(m *raft.AppendEntriesRequest) bool {
-	return len(m.Leader) > 0 && len(m.Entries) == 0 && m.PrevLogEntry == 0 && m.LeaderCommitIndex == 0
-}
-
 // pace lets a heartbeat wait until a beat has passed since the last message to
 // the member that it answered.
 func (w *watchedTransport) pace(id raft.ServerID) {

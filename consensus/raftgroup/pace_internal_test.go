@@ -65,6 +65,9 @@ type beating struct {
 	times []time.Time
 }
 
+func (b *beating) EncodePeer(raft.ServerID, raft.ServerAddress) []byte { return nil }
+func (b *beating) LocalAddr() raft.ServerAddress                       { return "a" }
+
 func (b *beating) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, m *raft.AppendEntriesRequest, r *raft.AppendEntriesResponse) error {
 	b.times = append(b.times, time.Now())
 	r.Term, r.Success = m.Term, true
@@ -83,11 +86,12 @@ func TestHeartbeatsKeepTheirBeat(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		beat := raft.AppendEntriesRequest{Leader: []byte("a")}
+		beat := raft.AppendEntriesRequest{}
 		send(beat)
 		send(beat)
-		send(raft.AppendEntriesRequest{Leader: []byte("a"), PrevLogEntry: 4})
-		send(raft.AppendEntriesRequest{})
+		send(raft.AppendEntriesRequest{PrevLogEntry: 4})
+		w.ask("a", 3, []Server{{ID: "b"}})
+		w.stopAsking()
 		send(beat)
 		for i, want := range []time.Duration{0, 50, 50, 50, 100} {
 			if got := b.times[i].Sub(begin); got != want*time.Millisecond {

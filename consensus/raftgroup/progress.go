@@ -78,11 +78,16 @@ func (w *watchedTransport) forRaft() raft.Transport {
 	return w
 }
 
-// AppendEntries passes the call on and notes the answer.
+// AppendEntries passes the library's call on, a heartbeat when it is time for one.
 func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if fromBeat(args) {
+	if len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 {
 		w.pace(id)
 	}
+	return w.noted(id, target, args, resp)
+}
+
+// noted passes a message on and notes the answer.
+func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	asked := time.Now()
 	w.mu.Lock()
 	round := w.round
@@ -192,8 +197,8 @@ func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 		w.asked[id] = a
 		w.askers.Go(func() {
 			for req := req; ; {
-				// Whatever comes of it is noted by AppendEntries.
-				_ = w.AppendEntries(id, raft.ServerAddress(s.Addr), req, &raft.AppendEntriesResponse{})
+				// Whatever comes of it is noted.
+				_ = w.noted(id, raft.ServerAddress(s.Addr), req, &raft.AppendEntriesResponse{})
 				w.mu.Lock()
 				if a.again == nil || w.over {
 					delete(w.asked, id)
