@@ -57,7 +57,7 @@ func BenchmarkPlan(b *testing.B) {
 		{"million-tasks-10000-nodes", func(*testing.B) Input { return million() }},
 		{"upgrade-10000-nodes", func(b *testing.B) Input {
 			in := million()
-			in.Operation = OpUpgrade
+			in.Operation = model.OpUpgrade
 			for i := range in.Nodes {
 				in.Nodes[i].Created = true
 			}

@@ -101,7 +101,7 @@ func TestConvergeFaults(t *testing.T) {
 		{"after its end", Input{}, []string{"n1:DELETE,CONFIRM a:STOP,START"}, []string{"wanted.n1.node", "wanted.n1.services.a"}},
 		{"before its start", Input{}, []string{"n1:CREATE a:STOP"}, []string{"wanted.n1.services.a"}},
 		{"besides", Input{PlannedNodes: []string{"n1"}}, nil, []string{"operation"}},
-		{"otherwise", Input{Operation: OpGrow}, []string{"n1"}, []string{"wanted"}},
+		{"otherwise", Input{Operation: model.OpGrow}, []string{"n1"}, []string{"wanted"}},
 	} {
 		if c.in.Operation == "" {
 			c.in.Operation = OpConverge

@@ -7,4 +7,7 @@
 // stamped onto the nodes. Where the tasks of many nodes wait for the tasks of
 // many others they meet in a barrier, so that edges grow with nodes and not
 // with their square.
+//
+// Diff finds which actions lead from one state of a cluster to another: towards
+// a new template or back to a snapshot. OpConverge plans them.
 package planner

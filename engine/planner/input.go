@@ -6,16 +6,6 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Operations beyond those that package model names (spec/planner.md, "Operations").
-const (
-	OpGrow           model.OperationType = "grow"
-	OpShrink         model.OperationType = "shrink"
-	OpAddServices    model.OperationType = "add-services"
-	OpRemoveServices model.OperationType = "remove-services"
-	OpUpgrade        model.OperationType = "upgrade"
-	OpReplaceNode    model.OperationType = "replace-node"
-)
-
 // Node is one node of the cluster, as far as planning cares.
 type Node struct {
 	ID     string
@@ -95,25 +85,25 @@ var createChain = []model.Action{model.Create, model.Confirm, model.Bootstrap, m
 // on each node goes through them; false for an operation that has none.
 func (in *Input) order() ([]model.Action, bool) {
 	switch in.Operation {
-	case model.OpCreate, OpGrow:
+	case model.OpCreate, model.OpGrow:
 		return createChain, true
-	case OpAddServices:
+	case model.OpAddServices:
 		if in.Compat {
 			return createChain[2:], true
 		}
 		return createChain, true
 	case OpConverge:
 		return slices.Concat(leaveChain, createChain), true
-	case OpReplaceNode:
+	case model.OpReplaceNode:
 		return append([]model.Action{model.Delete}, createChain...), true
 	case model.OpDelete:
 		if in.Graceful {
 			return []model.Action{model.Stop, model.Remove, model.Delete}, true
 		}
 		return []model.Action{model.Delete}, true
-	case OpShrink:
+	case model.OpShrink:
 		return []model.Action{model.Stop, model.Remove, model.Delete}, true
-	case OpRemoveServices:
+	case model.OpRemoveServices:
 		return []model.Action{model.Stop, model.Remove}, true
 	case model.OpStart:
 		return []model.Action{model.Start}, true
@@ -121,7 +111,7 @@ func (in *Input) order() ([]model.Action, bool) {
 		return []model.Action{model.Stop}, true
 	case model.OpRestart:
 		return []model.Action{model.Stop, model.Start}, true
-	case OpUpgrade:
+	case model.OpUpgrade:
 		return []model.Action{model.Stop, model.Install, model.Configure, model.Start}, true
 	case model.OpConfigure:
 		var o []model.Action

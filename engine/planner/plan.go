@@ -23,7 +23,7 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 		return nil, fmt.Errorf("operation %q cannot be planned", in.Operation)
 	}
 	switch in.Operation {
-	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode, OpConverge:
+	case model.OpGrow, model.OpShrink, model.OpAddServices, model.OpRemoveServices, model.OpUpgrade, model.OpReplaceNode, OpConverge:
 	default:
 		if len(in.Reconfigure) > 0 {
 			return nil, fmt.Errorf("plan %s: it takes no services to reconfigure besides", in.Operation)

@@ -104,7 +104,7 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 		if g.Node[u] == g.Node[v] && !last(u) && place(b) > place(model.Confirm) && goes(maskOf(in.Wanted[g.NodeID(u)].Services[g.ServiceName(u)]...)) {
 			return true
 		}
-		if (in.Operation == OpUpgrade || in.NodeLocal) && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
+		if (in.Operation == model.OpUpgrade || in.NodeLocal) && !last(u) && g.Node[u] != g.Node[v] || g.Service[u] < 0 || g.Service[v] < 0 {
 			return false
 		}
 		s, t := g.ServiceName(u), g.ServiceName(v)
@@ -164,8 +164,8 @@ var operations = []Input{
 	{Operation: model.OpCreate}, {Operation: model.OpDelete}, {Operation: model.OpDelete, Graceful: true},
 	{Operation: model.OpStart}, {Operation: model.OpStop}, {Operation: model.OpRestart},
 	{Operation: model.OpConfigure}, {Operation: model.OpConfigure, Restart: true},
-	{Operation: OpGrow}, {Operation: OpShrink}, {Operation: OpAddServices}, {Operation: OpRemoveServices},
-	{Operation: OpUpgrade}, {Operation: OpReplaceNode}, {Operation: OpConverge},
+	{Operation: model.OpGrow}, {Operation: model.OpShrink}, {Operation: model.OpAddServices}, {Operation: model.OpRemoveServices},
+	{Operation: model.OpUpgrade}, {Operation: model.OpReplaceNode}, {Operation: OpConverge},
 }
 
 // anyInput draws an operation on a small cluster without dependency cycles.
@@ -222,7 +222,7 @@ func limit(t *rapid.T, in *Input) {
 		}
 	}
 	switch in.Operation {
-	case OpGrow, OpShrink, OpAddServices, OpRemoveServices, OpUpgrade, OpReplaceNode, OpConverge:
+	case model.OpGrow, model.OpShrink, model.OpAddServices, model.OpRemoveServices, model.OpUpgrade, model.OpReplaceNode, OpConverge:
 		if rapid.Bool().Draw(t, "reconfigures") {
 			in.Reconfigure = map[string][]string{}
 			for _, n := range in.Nodes {

@@ -163,7 +163,7 @@ func TestShippedTemplates(t *testing.T) {
 			in.Services = services
 			in.Nodes = clusterOf(3, half, names)
 			for i := range in.Nodes {
-				in.Nodes[i].Created = in.Operation != model.OpCreate && in.Operation != OpGrow
+				in.Nodes[i].Created = in.Operation != model.OpCreate && in.Operation != model.OpGrow
 			}
 			g, err := Plan(in)
 			if err != nil {

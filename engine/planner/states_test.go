@@ -17,17 +17,17 @@ func TestStatesDecide(t *testing.T) {
 		in   Input
 	}{
 		{"create", Input{Operation: model.OpCreate}},
-		{"add-services", Input{Operation: OpAddServices}},
-		{"remove-services", Input{Operation: OpRemoveServices}},
-		{"shrink", Input{Operation: OpShrink}},
+		{"add-services", Input{Operation: model.OpAddServices}},
+		{"remove-services", Input{Operation: model.OpRemoveServices}},
+		{"shrink", Input{Operation: model.OpShrink}},
 		{"start", Input{Operation: model.OpStart}},
 		{"stop", Input{Operation: model.OpStop}},
 		{"restart", Input{Operation: model.OpRestart}},
 		{"configure", Input{Operation: model.OpConfigure}},
 		{"configure, restart", Input{Operation: model.OpConfigure, Restart: true}},
-		{"upgrade", Input{Operation: OpUpgrade}},
-		{"reconfigured", Input{Operation: OpGrow, PlannedNodes: []string{}, Reconfigure: map[string][]string{"n": {"a"}}}},
-		{"needed by what starts", Input{Operation: OpAddServices, PlannedServices: []string{"user"}}},
+		{"upgrade", Input{Operation: model.OpUpgrade}},
+		{"reconfigured", Input{Operation: model.OpGrow, PlannedNodes: []string{}, Reconfigure: map[string][]string{"n": {"a"}}}},
+		{"needed by what starts", Input{Operation: model.OpAddServices, PlannedServices: []string{"user"}}},
 	}
 	for _, row := range strings.Split(strings.TrimSpace(`
 -            ICNS ICNS TR TR S  T TS C TCS TICS TCS -
@@ -73,8 +73,8 @@ func TestNodesThatAreNotCreated(t *testing.T) {
 		op   model.OperationType
 		want int
 	}{
-		{model.OpCreate, 9}, {OpGrow, 9}, {OpAddServices, 9}, {OpReplaceNode, 9},
-		{model.OpDelete, 0}, {OpShrink, 0}, {OpRemoveServices, 0}, {OpUpgrade, 0},
+		{model.OpCreate, 9}, {model.OpGrow, 9}, {model.OpAddServices, 9}, {model.OpReplaceNode, 9},
+		{model.OpDelete, 0}, {model.OpShrink, 0}, {model.OpRemoveServices, 0}, {model.OpUpgrade, 0},
 		{model.OpStart, 0}, {model.OpStop, 0}, {model.OpRestart, 0}, {model.OpConfigure, 0},
 	} {
 		in := Input{Operation: c.op, Services: services("a[install,configure,initialize,start,stop,remove]", "b[start,stop]", "c[configure]"), Nodes: nodes("-n:a=START,b=STOP,c=CONFIGURE")}
@@ -92,7 +92,7 @@ func TestReconfiguration(t *testing.T) {
 	cron := all["cron"]
 	cron.RestartOnConfigure = &no
 	all["cron"] = cron
-	in := Input{Operation: OpGrow, Services: all, PlannedNodes: []string{"n3"}, Nodes: nodes("n1:db=START,cron=START,jar=START", "n2:app=START,motd=CONFIGURE", "-n3:app"),
+	in := Input{Operation: model.OpGrow, Services: all, PlannedNodes: []string{"n3"}, Nodes: nodes("n1:db=START,cron=START,jar=START", "n2:app=START,motd=CONFIGURE", "-n3:app"),
 		Reconfigure: map[string][]string{"n1": {"db", "cron", "jar"}, "n2": {"app", "motd"}, "n3": {"app"}}}
 	g := mustPlan(t, in)
 	want := []string{"n3/CREATE", "n3/CONFIRM", "n3/BOOTSTRAP", "n3/CONFIGURE/app", "n3/START/app",

@@ -34,7 +34,7 @@ const (
 // wants decides which tasks the operation needs.
 func (g *grid) wants(order []model.Action) *phase {
 	p := g.newPhase(order)
-	p.local = g.in.Operation == OpUpgrade || g.in.NodeLocal
+	p.local = g.in.Operation == model.OpUpgrade || g.in.NodeLocal
 	all := maskOf(order...)
 	for n := range g.in.Nodes {
 		if !g.onNode.has(n) {
@@ -86,12 +86,12 @@ func (g *grid) needed(node, service int, base mask) mask {
 	n := &g.in.Nodes[node]
 	state := n.States[g.names[service]]
 	switch g.in.Operation {
-	case model.OpCreate, OpGrow, OpAddServices:
+	case model.OpCreate, model.OpGrow, model.OpAddServices:
 		if !n.Created {
 			return base
 		}
 		return base &^ standingOf(state).reached.way()
-	case OpReplaceNode:
+	case model.OpReplaceNode:
 		return base
 	}
 	if !n.Created {
@@ -99,7 +99,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 	}
 	idle := g.idle(service, state)
 	switch g.in.Operation {
-	case model.OpDelete, OpShrink, OpRemoveServices:
+	case model.OpDelete, model.OpShrink, model.OpRemoveServices:
 		if idle {
 			base &^= bit(model.Stop)
 		}
@@ -131,7 +131,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 		if idle || !restarts(&g.services[service]) {
 			base &= bit(model.Configure)
 		}
-	case OpUpgrade:
+	case model.OpUpgrade:
 		if idle {
 			base &^= maskOf(model.Stop, model.Start)
 		}
@@ -151,12 +151,12 @@ func (g *grid) neededNode(p *phase, node int, base mask) mask {
 	}
 	n := &g.in.Nodes[node]
 	switch g.in.Operation {
-	case model.OpDelete, OpShrink:
+	case model.OpDelete, model.OpShrink:
 		if !n.Created {
 			return 0
 		}
 		return base
-	case OpReplaceNode:
+	case model.OpReplaceNode:
 		if !n.Created {
 			base &^= bit(model.Delete)
 		}
@@ -170,7 +170,7 @@ func (g *grid) neededNode(p *phase, node int, base mask) mask {
 	}
 	if n.Created {
 		base &^= bit(model.Create)
-		if g.in.Operation == OpAddServices || len(n.States) > 0 {
+		if g.in.Operation == model.OpAddServices || len(n.States) > 0 {
 			base &^= bit(model.Confirm)
 		}
 	}
@@ -283,7 +283,7 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 		}
 		for _, k := range g.slots(n) {
 			s := int(g.slotSvc[k])
-			leaves := g.in.Operation == OpRemoveServices && g.onNode.has(n) && g.wide.has(s)
+			leaves := g.in.Operation == model.OpRemoveServices && g.onNode.has(n) && g.wide.has(s)
 			tasks := slices.ContainsFunc(before, func(p *phase) bool { return p.slot[k] != 0 || p.gone != nil && p.gone.has(int(k)) })
 			state := node.States[g.names[s]]
 			if tasks || leaves || removed(state) || !g.changed(n, s) {

@@ -48,7 +48,7 @@ var plannerOps = map[string]planner.Input{
 	"START_SERVICES":                 {Operation: model.OpStart},
 	"STOP_SERVICES":                  {Operation: model.OpStop},
 	"RESTART_SERVICES":               {Operation: model.OpRestart},
-	"ADD_SERVICES":                   {Operation: planner.OpAddServices},
+	"ADD_SERVICES":                   {Operation: model.OpAddServices},
 }
 
 // runPlanner runs planner cases: in compat mode the stages must be the
@@ -218,7 +218,7 @@ func (c *plannerCase) live(in *planner.Input) map[string]bool {
 			if here && (services == nil || slices.Contains(services, s)) {
 				planned[n.ID+"/"+s] = true
 				switch in.Operation {
-				case model.OpCreate, planner.OpAddServices:
+				case model.OpCreate, model.OpAddServices:
 					continue
 				case model.OpStart:
 					n.States[s] = "STOP"
