@@ -69,6 +69,7 @@ type Config struct {
 // Agent is one running agent.
 type Agent struct {
 	cfg      Config
+	settings atomic.Pointer[config.Config] // cfg's, with what was reloaded since
 	id       string
 	log      *slog.Logger
 	lock     *identity.Lock
@@ -130,6 +131,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	if a.cfg.Name == "" {
 		a.cfg.Name, _ = os.Hostname()
 	}
+	a.settings.Store(&a.cfg.Config)
 	a.log = a.log.With("agent", a.cfg.Name)
 	a.machine = cfg.Machine
 	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.plugins, a.work, a.serve} {
@@ -191,7 +193,10 @@ func (a *Agent) listen() (err error) {
 		}
 		network = wire.TCP(configs)
 	}
-	a.mux, err = wire.NewMux(wire.MuxConfig{Network: network, Addr: a.cfg.Peer.Addr, Advertise: a.cfg.Peer.Advertise, Logger: a.log})
+	a.mux, err = wire.NewMux(wire.MuxConfig{
+		Network: network, Addr: a.cfg.Peer.Addr, Advertise: a.cfg.Peer.Advertise, Logger: a.log,
+		MaxConnsPerRemote: cmp.Or(a.cfg.Limits.PeerConns, -1),
+	})
 	if err != nil {
 		return fmt.Errorf("peer port: %w", err)
 	}
@@ -233,10 +238,11 @@ func (a *Agent) gossip() (err error) {
 
 // self is what the others learn of this agent.
 func (a *Agent) self() mesh.Self {
+	now := a.settings.Load()
 	return mesh.Self{
-		Name: a.cfg.Name, RPCAddr: a.mux.Addr().String(), APIAddr: a.apiAddr(), Build: a.cfg.Build,
-		FeatureLevel: state.FeatureLevel, Zone: a.cfg.Zone, Class: a.cfg.Class, Eligible: a.cfg.Eligible,
-		BootstrapExpect: a.cfg.BootstrapExpect,
+		Name: now.Name, RPCAddr: a.mux.Addr().String(), APIAddr: a.apiAddr(), Build: a.cfg.Build,
+		FeatureLevel: state.FeatureLevel, Zone: now.Zone, Class: now.Class, Eligible: a.cfg.Eligible,
+		BootstrapExpect: a.cfg.BootstrapExpect, Leaving: a.leaving.Load(),
 	}
 }
 
@@ -337,9 +343,10 @@ func (a *Agent) work() (err error) {
 
 // hello says what this agent is to the leader.
 func (a *Agent) hello() *pb.Hello {
+	now := a.settings.Load()
 	h := &pb.Hello{
-		Agent: a.id, Name: a.cfg.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
-		Zone: a.cfg.Zone, Class: a.cfg.Class, PeerAddr: a.mux.Addr().String(), ApiAddr: a.apiAddr(), GossipAddr: a.mesh.Addr(),
+		Agent: a.id, Name: now.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
+		Zone: now.Zone, Class: now.Class, PeerAddr: a.mux.Addr().String(), ApiAddr: a.apiAddr(), GossipAddr: a.mesh.Addr(),
 		Eligible: a.cfg.Eligible, Machine: a.machine,
 	}
 	if m, ok := a.mesh.Member(a.id); ok {

@@ -56,7 +56,7 @@ func (b *backend) Members() []api.Member {
 
 // Status tells how this agent is.
 func (b *backend) Status() api.AgentStatus {
-	out := api.AgentStatus{ID: b.id, Name: b.cfg.Name, Build: b.cfg.Build, Slots: b.cfg.Worker.Slots, Busy: b.worker.Busy(), Session: b.worker.Session()}
+	out := api.AgentStatus{ID: b.id, Name: b.settings.Load().Name, Build: b.cfg.Build, Slots: b.cfg.Worker.Slots, Busy: b.worker.Busy(), Session: b.worker.Session()}
 	for _, m := range b.mesh.Members() {
 		out.Members++
 		if m.Alive() {
@@ -84,34 +84,6 @@ func (b *backend) Status() api.AgentStatus {
 // Join looks for the mesh at these addresses.
 func (b *backend) Join(ctx context.Context, addrs []string) (int, error) {
 	return b.mesh.Join(ctx, addrs)
-}
-
-// Leave takes another, dead agent out of the mesh, or this one.
-func (b *backend) Leave(ctx context.Context, agent string) error {
-	if agent == "" || agent == b.id || agent == b.cfg.Name {
-		return b.leaveMesh(ctx)
-	}
-	id := agent
-	for _, m := range b.mesh.Members() {
-		if m.Name == agent || m.ID == agent {
-			if id = m.ID; m.Alive() && m.Gossip != 0 {
-				return fmt.Errorf("%w: agent %s is alive: let it leave itself, with coopr leave at its own address", api.ErrConflict, agent)
-			}
-		}
-	}
-	m, _, ok := b.leader()
-	if !ok {
-		return api.ErrNoLeader
-	}
-	answers, err := m.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id}}})
-	if err == nil {
-		err = answers[0].Err
-	}
-	if err != nil {
-		return mapError(err)
-	}
-	_ = b.mesh.Remove(ctx, id) // gossip may not know it at all
-	return nil
 }
 
 // RaftPeers lists the Raft group.
@@ -193,7 +165,7 @@ func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
 	}
 	meta := archive.Meta{
 		Index: index, Term: m.Group.Term(), Size: int64(buf.Len()), SnapshotVersion: 1, FeatureLevel: state.FeatureLevel,
-		Agent: b.cfg.Name, Build: b.cfg.Build, TakenAt: time.Now().UTC(),
+		Agent: b.settings.Load().Name, Build: b.cfg.Build, TakenAt: time.Now().UTC(),
 	}
 	return archive.Write(w, meta, &buf)
 }
@@ -201,7 +173,8 @@ func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
 // maxSnapshot bounds the state in an archive that is restored.
 const maxSnapshot = 4 << 30
 
-// SnapshotRestore replaces the whole state by an archive's.
+// SnapshotRestore replaces the whole state by an archive's, but for the agents:
+// those that only the archive knows are no more.
 func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 	m, _, ok := b.leader()
 	if !ok {
@@ -220,7 +193,22 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 		fs.Add("snapshot", err.Error())
 		return fs
 	}
-	return mapError(m.Restore(ctx, index, int64(len(data)), bytes.NewReader(data)))
+	here := map[string]bool{}
+	for _, r := range m.Machine.View().Agents() {
+		here[r.ID] = true
+	}
+	if err := m.Restore(ctx, index, int64(len(data)), bytes.NewReader(data)); err != nil {
+		return mapError(err)
+	}
+	for _, r := range m.Machine.View().Agents() {
+		if here[r.ID] {
+			continue
+		}
+		if _, err := m.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: r.ID}}}); err != nil {
+			return fmt.Errorf("the snapshot is restored, but agents of its time are still listed; take them away with coopr leave: %w", mapError(err))
+		}
+	}
+	return nil
 }
 
 // TaskLog copies a task's log from whichever agent has it.

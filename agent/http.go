@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/coopr/coopr/agent/config"
 )
@@ -15,9 +16,10 @@ func (a *Agent) listenHTTP() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	l = &perClient{Listener: l, log: a.log, limit: func() int { return a.settings.Load().Limits.HTTPConns }, open: map[string]int{}}
 	switch a.cfg.HTTPSecurity() {
 	case config.OwnCertificate:
-		files := &certFiles{cert: a.cfg.HTTP.TLSCert, key: a.cfg.HTTP.TLSKey}
+		files := &certFiles{settings: &a.settings}
 		if _, err := files.get(nil); err != nil {
 			_ = l.Close()
 			return nil, err
@@ -36,10 +38,13 @@ func (a *Agent) listenHTTP() (net.Listener, error) {
 // certFiles reads the operator's certificate at every handshake, so that a
 // renewed one is served without a restart. The files are small and cached by
 // the kernel.
-type certFiles struct{ cert, key string }
+type certFiles struct {
+	settings *atomic.Pointer[config.Config]
+}
 
 func (c *certFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	now := c.settings.Load().HTTP
+	pair, err := tls.LoadX509KeyPair(now.TLSCert, now.TLSKey)
 	return &pair, err
 }
 

@@ -133,22 +133,19 @@ func (t *telling) Run(ctx context.Context) error {
 	}
 }
 
-// candidates are the agents that may vote, as mesh and state know them. What
-// gossip says of an agent's goodbye may be of its last life, and stay so: serf
-// orders such news by a clock that begins anew with the agent. One that works
-// for us and does not want to go is not leaving.
+// candidates are the agents that may vote, as the mesh has them and as they
+// talk to this one.
 func (a *Agent) candidates() []voters.Candidate {
-	staying := map[string]bool{}
+	var live map[string]int
 	if m := a.member.Load(); m != nil {
 		if l := m.lead.Load(); l != nil {
-			staying = l.dispatcher.Staying()
+			live = l.dispatcher.Live()
 		}
 	}
 	var out []voters.Candidate
 	for _, m := range a.mesh.Members() {
-		c := candidateOf(m)
-		c.Leaving = c.Leaving && !staying[m.ID]
-		out = append(out, c)
+		_, ok := live[m.ID]
+		out = append(out, candidateOf(m, ok))
 	}
 	return out
 }

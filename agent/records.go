@@ -95,9 +95,12 @@ func (a *Agent) sendRecords(m *member, c *conn) {
 	}
 }
 
-func candidateOf(m mesh.Member) voters.Candidate {
+// candidateOf is an agent as one that may vote; live says that it has a session
+// with this one. A record alone is no sign of life: when a lost quorum comes
+// back by an operator's hand, the dead are in the records as they were.
+func candidateOf(m mesh.Member, live bool) voters.Candidate {
 	return voters.Candidate{
-		ID: m.ID, Addr: m.RPCAddr, Zone: m.Zone, Eligible: m.Eligible, Alive: m.Alive(), Leaving: m.Status == mesh.StatusLeaving,
+		ID: m.ID, Addr: m.RPCAddr, Zone: m.Zone, Eligible: m.Eligible, Alive: m.Alive() && (m.Gossip.Alive() || live), Leaving: m.Leaving,
 		FeatureLevel: int(m.FeatureLevel), JoinedAt: m.Since,
 	}
 }

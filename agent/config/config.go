@@ -95,10 +95,10 @@ type Raft struct {
 
 // Limits protect an agent from its clients.
 type Limits struct {
-	Body      Size `yaml:"body" reload:"yes" doc:"Largest request body of the API."`
+	Body      Size `yaml:"body" doc:"Largest request body of the API."`
 	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"API conns of one client address. 0: no limit."`
-	PeerConns int  `yaml:"peer_conns" reload:"yes" doc:"Peer conns of one host, for RPC; as many again for Raft. 0: no limit."`
-	Watches   int  `yaml:"watches" reload:"yes" doc:"Blocking queries and event streams at a time on this agent. 0: no limit."`
+	PeerConns int  `yaml:"peer_conns" doc:"Peer conns of one host, for RPC; as many again for Raft. 0: no limit."`
+	Watches   int  `yaml:"watches" doc:"Blocking queries and event streams at a time on this agent. 0: no limit."`
 }
 
 // Ports of an agent.

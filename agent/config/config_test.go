@@ -311,12 +311,12 @@ func TestNamesDoNotCollide(t *testing.T) {
 func TestReload(t *testing.T) {
 	running := Default(false)
 	next := running
-	next.Log.Level, next.Join, next.Zone, next.Limits.Body = "debug", []string{"x"}, "z", 1<<20
+	next.Log.Level, next.Join, next.Zone, next.Limits.HTTPConns = "debug", []string{"x"}, "z", 7
 	next.HTTP.TLSCert, next.HTTP.TLSKey = "c", "k"
 	next.Peer.Addr, next.Raft.Store = "0.0.0.0:1", "wal"
 	next.JoinToken = NewSecret("hidden")
 	changes := Diff(running, next)
-	if got := changes.String(); got != "changed: http.tls_cert, http.tls_key, join, zone, log.level, limits.body; restart the agent for: peer.addr, join_token, raft.store" {
+	if got := changes.String(); got != "changed: http.tls_cert, http.tls_key, join, zone, log.level, limits.http_conns; restart the agent for: peer.addr, join_token, raft.store" {
 		t.Error(got)
 	}
 	after := Reloaded(running, next)

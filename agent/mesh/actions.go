@@ -116,7 +116,7 @@ func (m *Mesh) Remove(ctx context.Context, id string) error {
 	if !ok || member.Gossip == StatusNone {
 		return fmt.Errorf("remove agent %s: %w", id, ErrUnknown)
 	}
-	if member.Gossip == StatusAlive {
+	if member.Gossip.Alive() {
 		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
 	}
 	return m.behind(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })

@@ -12,7 +12,7 @@ type Status uint8
 const (
 	StatusNone    Status = iota // this source does not know the agent
 	StatusAlive                 // answers
-	StatusLeaving               // says goodbye, still answers
+	StatusLeaving               // is about to go for good (Self.Leaving), still answers
 	StatusFailed                // stopped answering
 	StatusLeft                  // said goodbye, or was removed by an operator
 )
@@ -54,6 +54,7 @@ type Self struct {
 	Eligible        bool   // may become a voter
 	PluginsHash     string // hash of the set of plugin types it offers
 	BootstrapExpect int    // how many eligible agents the first Raft group waits for; 0: does not bootstrap
+	Leaving         bool   // gives up its vote, then goes for good
 }
 
 // Member is one agent in the view.
@@ -73,7 +74,10 @@ type Member struct {
 }
 
 // Alive says whether the agent can be talked to.
-func (m Member) Alive() bool { return m.Status == StatusAlive || m.Status == StatusLeaving }
+func (m Member) Alive() bool { return m.Status.Alive() }
+
+// Alive says whether an agent of this status can be talked to.
+func (s Status) Alive() bool { return s == StatusAlive || s == StatusLeaving }
 
 // Merge is the entry of the view that follows from what gossip says of an agent and what the record says. Either may be
 // absent (Status StatusNone). The rule, in this order:

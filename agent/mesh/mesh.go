@@ -206,7 +206,7 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	self, epoch := decodeTags(sm.Tags)
 	member := Member{
 		ID: sm.Name, Self: self, Epoch: epoch, Addr: net.JoinHostPort(sm.Addr.String(), strconv.Itoa(int(sm.Port))),
-		Status: statusOf(sm.Status),
+		Status: statusOf(sm.Status, self),
 	}
 	before, after := m.view.gossiped(member)
 	if before.Status == after.Status && before.Addr == after.Addr {
@@ -229,12 +229,16 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	return member.Status == StatusFailed || member.Status == StatusLeft
 }
 
-func statusOf(s serf.MemberStatus) Status {
+// statusOf takes an agent's own word for it that it leaves. serf's may be news
+// of the agent's last life: it orders goodbyes by a clock that begins anew with
+// the agent, and one that came back would be leaving for ever.
+func statusOf(s serf.MemberStatus, self Self) Status {
 	switch s {
-	case serf.StatusAlive:
+	case serf.StatusAlive, serf.StatusLeaving:
+		if self.Leaving {
+			return StatusLeaving
+		}
 		return StatusAlive
-	case serf.StatusLeaving:
-		return StatusLeaving
 	case serf.StatusFailed:
 		return StatusFailed
 	case serf.StatusLeft:

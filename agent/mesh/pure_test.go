@@ -3,6 +3,7 @@ package mesh
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -119,7 +120,7 @@ func drawSelf(t *rapid.T) Self {
 	return Self{
 		Name: text.Draw(t, "name"), RPCAddr: text.Draw(t, "rpc"), APIAddr: text.Draw(t, "api"), Build: text.Draw(t, "build"),
 		FeatureLevel: rapid.Uint32().Draw(t, "level"), Zone: text.Draw(t, "zone"), Class: text.Draw(t, "class"), Eligible: rapid.Bool().Draw(t, "eligible"),
-		PluginsHash: text.Draw(t, "hash"), BootstrapExpect: rapid.IntRange(0, 9).Draw(t, "expect"),
+		PluginsHash: text.Draw(t, "hash"), BootstrapExpect: rapid.IntRange(0, 9).Draw(t, "expect"), Leaving: rapid.Bool().Draw(t, "leaving"),
 	}
 }
 
@@ -136,6 +137,28 @@ func TestTagsRoundTrip(t *testing.T) {
 }
 
 // What checkTags lets pass fits in serf, too.
+// Who leaves says so itself: what serf has heard may be of the agent's last life.
+func TestLeavingIsTheAgentsOwnWord(t *testing.T) {
+	for _, test := range []struct {
+		serf    serf.MemberStatus
+		leaving bool
+		want    Status
+	}{
+		{serf.StatusAlive, false, StatusAlive},
+		{serf.StatusLeaving, false, StatusAlive},
+		{serf.StatusAlive, true, StatusLeaving},
+		{serf.StatusLeaving, true, StatusLeaving},
+		{serf.StatusFailed, true, StatusFailed},
+		{serf.StatusLeft, true, StatusLeft},
+	} {
+		m := &Mesh{cfg: Config{ID: idOf(0)}, log: slog.New(slog.DiscardHandler), view: newView(idOf(0), Member{ID: idOf(0), Status: StatusAlive})}
+		m.apply(serf.EventMemberUpdate, serf.Member{Name: idOf(1), Status: test.serf, Tags: encodeTags(Self{Leaving: test.leaving}, 1)})
+		if got, _ := m.Member(idOf(1)); got.Status != test.want {
+			t.Errorf("serf says %s, the agent %t: %s, not %s", test.serf, test.leaving, got.Status, test.want)
+		}
+	}
+}
+
 func TestTagsThatPassFit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		self := Self{

@@ -20,6 +20,7 @@ const (
 	tagPluginsHash     = "p"
 	tagBootstrapExpect = "x"
 	tagEpoch           = "t"
+	tagLeaving         = "l"
 )
 
 // encodeTags writes what is not empty.
@@ -43,6 +44,9 @@ func encodeTags(self Self, epoch uint64) map[string]string {
 	if self.Eligible {
 		tags[tagEligible] = "1"
 	}
+	if self.Leaving {
+		tags[tagLeaving] = "1"
+	}
 	if self.BootstrapExpect != 0 {
 		tags[tagBootstrapExpect] = strconv.Itoa(self.BootstrapExpect)
 	}
@@ -57,7 +61,7 @@ func decodeTags(tags map[string]string) (Self, uint64) {
 	return Self{
 		Name: tags[tagName], RPCAddr: tags[tagRPCAddr], APIAddr: tags[tagAPIAddr], Build: tags[tagBuild],
 		FeatureLevel: uint32(level), Zone: tags[tagZone], Class: tags[tagClass], Eligible: tags[tagEligible] == "1",
-		PluginsHash: tags[tagPluginsHash], BootstrapExpect: expect,
+		PluginsHash: tags[tagPluginsHash], BootstrapExpect: expect, Leaving: tags[tagLeaving] == "1",
 	}, epoch
 }
 

@@ -43,6 +43,19 @@ func TestRestore(t *testing.T) {
 	}
 	m.must("operator", "snapshot", "restore", file, "--yes")
 	m.ready()
+	// The agents are those of now, not those of the snapshot's time.
+	if list, _, err := m.api().Agents(m.context(), client.Read{}); err != nil || len(list) != len(m.agents) {
+		t.Errorf("agents after the restore: %v %+v", err, list)
+	}
+	for _, a := range m.agents {
+		m.await("agent "+a.name+" to know the agents of now only", func() error {
+			members, err := m.api(a).Members(m.context())
+			if err == nil && len(members) != len(m.agents) {
+				err = fmt.Errorf("%+v", members)
+			}
+			return err
+		})
+	}
 	if after := m.must("export"); after != before {
 		t.Errorf("definitions:\n%s\nwere\n%s", after, before)
 	}
@@ -145,6 +158,11 @@ func TestLostQuorum(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	for _, r := range list {
+		if strings.Contains(survivor.tail(1000), "change=add member="+r.ID) {
+			t.Errorf("agent %s, long dead, was taken into the Raft group", r.Name)
+		}
 	}
 	// New agents in the place of the lost ones.
 	m.expect = 0

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/agent"
@@ -16,6 +17,7 @@ import (
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/logstore/faulty"
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/rpc/wire/fabric"
 )
 
@@ -166,6 +168,37 @@ func (a *Agent) FreeDisk() {
 	a.m.Tracef("%s: its disk has room again", a.Name)
 	a.Disk.Heal()
 	a.journal.SetFull(nil)
+}
+
+// Recover gives the stopped agent a Raft group of itself alone, as an operator
+// does after a majority is lost.
+func (a *Agent) Recover() {
+	a.m.T.Helper()
+	a.m.Tracef("%s recovers alone", a.Name)
+	machine, err := state.New(state.Config{})
+	if err != nil {
+		a.m.T.Fatal(err)
+	}
+	conf := raft.DefaultConfig()
+	conf.LocalID, conf.Logger = raft.ServerID(a.ID), hclog.NewNullLogger()
+	_, transport := raft.NewInmemTransport("")
+	alone := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(a.ID), Address: raft.ServerAddress(a.ip + peerPort)}}}
+	if err := raft.RecoverCluster(conf, machine, a.log, a.log, a.snaps, transport, alone); err != nil {
+		a.m.T.Fatalf("%s: %v", a.Name, err)
+	}
+}
+
+// Records gives the agents, by id, that its state has.
+func (a *Agent) Records() map[string]bool {
+	out := map[string]bool{}
+	if a.Running() {
+		if r := a.agent.Replica(); r != nil {
+			for _, x := range r.Machine.View().Agents() {
+				out[x.ID] = true
+			}
+		}
+	}
+	return out
 }
 
 // Busy counts the tasks at work on it.

@@ -184,6 +184,16 @@ func (m *Mesh) Leader() *Agent {
 	return best
 }
 
+// Servers gives the Raft group as the leader has it; nil while there is none.
+func (m *Mesh) Servers() []raftgroup.Server {
+	if l := m.Leader(); l != nil {
+		if r := l.agent.Replica(); r != nil {
+			return r.Group.Servers()
+		}
+	}
+	return nil
+}
+
 // Voters gives the voters that are up, as the leader has them; nil while there
 // is no leader.
 func (m *Mesh) Voters() []*Agent {

@@ -1,0 +1,100 @@
+package mesh_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/testing/mesh"
+)
+
+// forget tells an agent that another is no more, until it is believed.
+func forget(t *testing.T, m *mesh.Mesh, at, gone *mesh.Agent) {
+	t.Helper()
+	m.Until(gone.Name+" to be forgotten", func() bool {
+		code, body := at.Call("POST", "/v1/leave", []byte(`{"agent": "`+gone.Name+`"}`), "")
+		switch code {
+		case 200:
+			return true
+		case 409: // it is taken for alive still
+			return false
+		}
+		t.Fatalf("leave: %d %s", code, body)
+		return false
+	})
+}
+
+// A dead standby is out of the Raft group with the command that says so: it
+// would stand in the way of others for a while.
+func TestForgottenStandbyIsNoMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 2, Expect: 1, Seed: 1, Verbose: testing.Verbose()})
+		m.AwaitLeader()
+		m.Until("a standby", func() bool { return len(m.Servers()) == 2 && len(m.Leader().Records()) == 2 })
+		leader, standby := m.Agents()[0], m.Agents()[1]
+		if m.Leader() != leader {
+			leader, standby = standby, leader
+		}
+		standby.Crash()
+		forget(t, m, leader, standby)
+		if servers := m.Servers(); len(servers) != 1 || servers[0].ID != leader.ID {
+			t.Errorf("the Raft group is %+v", servers)
+		}
+		if n := leader.Sees(); n != 1 {
+			t.Errorf("%d agents are alive", n)
+		}
+	})
+}
+
+// Any agent may be told that another is no more.
+func TestForgetAtAFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose()})
+		leader := m.AwaitLeader()
+		m.Until("everybody on record", func() bool { return len(leader.Records()) == 3 })
+		var rest []*mesh.Agent
+		for _, a := range m.Agents() {
+			if a != leader {
+				rest = append(rest, a)
+			}
+		}
+		rest[0].Crash()
+		forget(t, m, rest[1], rest[0])
+		r := leader.Records()
+		if len(r) != 2 || r[rest[0].ID] {
+			t.Errorf("the list of record: %v", r)
+		}
+		time.Sleep(time.Minute)
+		if r := leader.Records(); len(r) != 2 {
+			t.Errorf("a minute later: %v", r)
+		}
+	})
+}
+
+// A recovered mesh whose records have the dead as they were gives them no
+// place: who is to have a vote must have been heard.
+func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose()})
+		leader := m.AwaitLeader()
+		m.Until("everybody on record", func() bool { return len(leader.Records()) == 3 })
+		for _, a := range m.Agents() {
+			a.Crash()
+		}
+		leader.Recover()
+		leader.Start()
+		start := time.Now()
+		m.AwaitLeader()
+		for time.Since(start) < 2*time.Minute {
+			if servers := m.Servers(); len(servers) > 1 {
+				t.Fatalf("after %s the dead are back in the Raft group: %+v", time.Since(start), servers)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		// Others in the place of the dead are taken at once.
+		for _, a := range m.Agents() {
+			a.Start()
+		}
+		m.Until("three voters", func() bool { return len(m.Voters()) == 3 })
+	})
+}
