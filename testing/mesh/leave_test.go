@@ -81,6 +81,7 @@ func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
 		for _, a := range m.Agents() {
 			a.Crash()
 		}
+		time.Sleep(time.Second) // what the dead have said has arrived
 		leader.Recover()
 		leader.Start()
 		start := time.Now()
