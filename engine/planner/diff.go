@@ -38,7 +38,7 @@ type DiffService struct {
 	// installed from (of one without INSTALL: that its last action was of) and for
 	// its expanded configuration when it was last configured. 0 means unknown, as
 	// after an INSTALL or CONFIGURE that may be half done; it differs from all, and
-	// says nothing of what is to be.
+	// says nothing of what is to be. Any numbers do that differ where these differ.
 	Definition, Config uint64
 	// Initialized says of what is that INITIALIZE succeeded since the service came
 	// to the machine. States INITIALIZE, START and STOP imply it; INSTALL and
@@ -214,10 +214,9 @@ func (d *differ) about(s *DiffService) traits {
 	key := traitsKey{s.Name, s.Definition}
 	out, ok := d.traits[key]
 	if !ok {
-		for name, a := range d.definition(*s).Provisioner.Actions {
-			if action, err := model.ParseAction(name); err == nil {
-				out.defined |= bit(action)
-			}
+		actions := d.definition(*s).Provisioner.Actions
+		out.defined = definedBy(actions)
+		for _, a := range actions {
 			if !slices.Contains(out.automators, a.Type) {
 				out.automators = append(out.automators, a.Type)
 			}

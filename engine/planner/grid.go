@@ -132,10 +132,9 @@ func (g *grid) describe() {
 	for i, name := range g.names {
 		g.services[i] = g.in.Services[name]
 		actions := g.services[i].Provisioner.Actions
-		for a := model.Install; a <= model.Remove; a++ {
-			if _, ok := actions[a.Key()]; ok {
-				g.defined[i] |= bit(a)
-			}
+		g.defined[i] = definedBy(actions)
+		if previous, ok := g.in.Previous[name]; ok {
+			g.defined[i] = g.defined[i]&^leaveActions | definedBy(previous.Provisioner.Actions)&leaveActions
 		}
 		for _, key := range slices.Sorted(maps.Keys(actions)) {
 			t := actions[key].Type
@@ -145,6 +144,17 @@ func (g *grid) describe() {
 			g.kinds[i] |= 1 << types[t]
 		}
 	}
+}
+
+// definedBy gives the service actions among those of a definition.
+func definedBy(actions map[string]model.ServiceAction) mask {
+	m := mask(0)
+	for a := model.Install; a <= model.Remove; a++ {
+		if _, ok := actions[a.Key()]; ok {
+			m |= bit(a)
+		}
+	}
+	return m
 }
 
 // moreKinds is the bit that all automator types beyond the first 63 share; it

@@ -33,6 +33,9 @@ type Input struct {
 	Nodes []Node
 	// Services are the definitions of all services on the nodes, by name.
 	Services map[string]model.Service
+	// Previous are the earlier definitions of services that the operation moves to
+	// those of Services: STOP and REMOVE are still theirs.
+	Previous map[string]model.Service
 	// PlannedServices and PlannedNodes (ids) limit the operation; nil means all.
 	// Start, stop and restart widen PlannedServices over run-time dependencies.
 	PlannedServices []string
