@@ -133,9 +133,6 @@ type ClusterTemplate struct {
 	// Plans say how operations go through the cluster, in the order of their
 	// priority (spec/plans.md §13).
 	Plans []Plan `json:"plans,omitempty"`
-	// Plans say how operations go through the cluster, in the order of their
-	// priority (spec/plans.md §13).
-	Plans []Plan `json:"plans,omitempty"`
 }
 
 // PartialTemplate is a piece of a template that templates include.
