@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -71,6 +72,92 @@ func BenchmarkResult(b *testing.B) {
 					ready = append(ready[n:], e.Ready()...)
 					s = e.Done()
 					i += n
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkMemory tells how many bytes a vertex takes: in the graph with its
+// edges and steps, in the state when nothing was done, and when all was.
+func BenchmarkMemory(b *testing.B) {
+	for _, tasks := range []int{1_000, 500_000, 1_000_000} {
+		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
+			var graph, fresh, done float64
+			for b.Loop() {
+				before := heap()
+				g := bigPlan(tasks)
+				graph = heap() - before
+				before = heap()
+				s := plan.NewState(g)
+				fresh = heap() - before
+				for ready := s.Leasable(); len(ready) > 0; {
+					e := s.Edit()
+					for _, v := range ready {
+						if err := e.Lease(v, 1, plan.Holder{Session: "s", Agent: "a"}, 1); err != nil {
+							b.Fatal(err)
+						}
+						if err := e.Succeed(v, 1, plan.End{}, 2); err != nil {
+							b.Fatal(err)
+						}
+					}
+					ready, s = e.Ready(), e.Done()
+				}
+				done = heap() - before
+				runtime.KeepAlive(g)
+				runtime.KeepAlive(s)
+			}
+			n := float64(tasks)
+			b.ReportMetric(graph/n, "graph-B/vertex")
+			b.ReportMetric(fresh/n, "fresh-B/vertex")
+			b.ReportMetric(done/n, "done-B/vertex")
+		})
+	}
+}
+
+// heap gives the bytes that are in use.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// BenchmarkOrder is what orders about one step of a plan of many cost, an edit
+// each: what is paid is the step, not the plan.
+func BenchmarkOrder(b *testing.B) {
+	for _, tasks := range []int{1_000, 1_000_000} {
+		g := bigPlan(tasks)
+		steps := uint32(len(g.Nodes))
+		of := make([]uint32, g.Len())
+		for v := range of {
+			of[v] = uint32(g.Node[v])
+		}
+		g, err := g.WithSteps(of, []uint32{steps / 2, steps - steps/2})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, order := range map[string]func(e *plan.Edit, p plan.Part) error{
+			"hold and release": func(e *plan.Edit, p plan.Part) error {
+				if err := e.Hold(p, plan.GateInterrupt); err != nil {
+					return err
+				}
+				return e.Release(p, plan.GateInterrupt)
+			},
+			"force complete": func(e *plan.Edit, p plan.Part) error { return e.ForceComplete(p, plan.Order{}) },
+			"restart":        func(e *plan.Edit, p plan.Part) error { return e.Restart(p, plan.Order{}) },
+		} {
+			b.Run(fmt.Sprintf("tasks=%d/%s", tasks, name), func(b *testing.B) {
+				b.ReportAllocs()
+				s, i := plan.NewState(g), uint32(0)
+				for b.Loop() {
+					e := s.Edit()
+					if err := order(e, plan.Step(i%steps)); err != nil {
+						b.Fatal(err)
+					}
+					s = e.Done()
+					i += 7919
 				}
 			})
 		}
