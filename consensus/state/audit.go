@@ -27,7 +27,8 @@ type auditRow struct {
 type auditor struct {
 	a       *applier
 	trail   *audit.Trail
-	writer  *audit.Writer // nil: nothing is written in this batch
+	writer  *audit.Writer // of trail
+	wrote   bool          // there is something new in this batch
 	who     caller        // of the command under way
 	pending []any         // *audit.Change or *audit.Tasks, in order
 	plans   map[string]*planAudit
@@ -36,32 +37,43 @@ type auditor struct {
 	// round grows whenever changes of tasks must begin a new record.
 	round  int
 	agents map[string]string // their names by id, for one entry
-	// last is the agent asked for last.
+	// lastID and lastName are of the agent asked for last.
 	lastID, lastName string
+	// spare are batches to use again: a result should cost no memory that its
+	// record does not keep.
+	spare []*audit.Tasks
 }
 
-func newAuditor(a *applier) *auditor {
-	return &auditor{a: a, trail: trailOf(a.txn), plans: map[string]*planAudit{}, agents: map[string]string{}}
+func newAuditor() *auditor {
+	return &auditor{plans: map[string]*planAudit{}, agents: map[string]string{}}
 }
 
-func (u *auditor) write() *audit.Writer {
-	if u.writer == nil {
-		u.writer = u.trail.Write()
+// beginBatch makes the auditor ready for a batch.
+func (u *auditor) beginBatch(a *applier) {
+	u.a, u.wrote = a, false
+	clear(u.plans)
+	if trail := trailOf(a.txn); u.writer == nil || trail != u.trail {
+		u.trail, u.writer = trail, trail.Write()
 	}
-	return u.writer
 }
 
 // endEntry gives the entry's records their places in the chain.
 func (u *auditor) endEntry() {
-	for _, r := range u.pending {
+	u.wrote = u.wrote || len(u.pending) > 0
+	for i, r := range u.pending {
 		switch r := r.(type) {
 		case *audit.Change:
-			u.write().Change(r)
+			u.writer.Change(r)
 		case *audit.Tasks:
-			u.write().Tasks(r)
+			u.writer.Tasks(r)
+			if len(u.spare) < 4 && cap(r.Items) <= 1<<14 {
+				clear(r.Items)
+				*r = audit.Tasks{Items: r.Items[:0]}
+				u.spare = append(u.spare, r)
+			}
 		}
+		u.pending[i] = nil
 	}
-	clear(u.pending)
 	u.pending = u.pending[:0]
 	clear(u.agents)
 	u.lastID, u.lastName = "", ""
@@ -71,9 +83,11 @@ func (u *auditor) endEntry() {
 
 // endBatch writes the row.
 func (u *auditor) endBatch() {
-	if u.writer != nil {
-		u.a.put(tAudit, &auditRow{ID: tAudit, Trail: u.writer.Done()})
+	if u.wrote {
+		u.trail = u.writer.Done()
+		u.a.put(tAudit, &auditRow{ID: tAudit, Trail: u.trail})
 	}
+	u.a = nil
 }
 
 // caller is who gave a command.
@@ -189,7 +203,11 @@ func (u *auditor) named(operation string) *audit.Plan {
 
 // tasks begins a record of changes of tasks.
 func (u *auditor) tasks(p *audit.Plan) *audit.Tasks {
-	t := &audit.Tasks{Plan: p, Index: u.a.index, Time: u.a.now, Actor: u.who.actor, Request: u.who.request}
+	t := &audit.Tasks{}
+	if n := len(u.spare); n > 0 {
+		t, u.spare = u.spare[n-1], u.spare[:n-1]
+	}
+	t.Plan, t.Index, t.Time, t.Actor, t.Request = p, u.a.index, u.a.now, u.who.actor, u.who.request
 	u.pending = append(u.pending, t)
 	return t
 }
@@ -267,12 +285,12 @@ func (u *auditor) prune(before int64, keep uint64) {
 	if before == 0 && keep == 0 {
 		return
 	}
-	w := u.write()
-	dropped := w.Prune(before, keep)
+	dropped := u.writer.Prune(before, keep)
 	if dropped == 0 {
 		return
 	}
-	anchor := w.Done().Stats().Anchor
+	u.wrote = true
+	anchor := u.writer.Done().Stats().Anchor
 	after := u.document(map[string]any{"records": dropped, "anchor": anchor})
 	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)}, audit.Document{}, after)
 }

@@ -57,6 +57,7 @@ type Machine struct {
 	watchers []func(Batch)
 	halted   atomic.Pointer[haltError]
 	onHalt   func(error)
+	audit    *auditor // owned by who holds mu
 	// nodes has, by cluster, the index at which one of its nodes changed last.
 	// It is not state: it lets readers keep what they made from a cluster's nodes.
 	nodes sync.Map
@@ -90,7 +91,7 @@ func New(c Config) (*Machine, error) {
 	if c.Events == 0 {
 		c.Events = 1 << 14
 	}
-	m := &Machine{events: newEvents(c.Events), onHalt: c.OnHalt}
+	m := &Machine{events: newEvents(c.Events), onHalt: c.OnHalt, audit: newAuditor()}
 	m.db.Store(db)
 	return m, nil
 }
@@ -142,8 +143,8 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
-	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, batch: Batch{Operations: map[string][]uint32{}}}
-	a.audit = newAuditor(a)
+	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}
+	m.audit.beginBatch(a)
 	for i, l := range logs {
 		if l.Type != raft.LogCommand {
 			continue

@@ -106,7 +106,9 @@ func (w *Writer) Done() *Trail {
 func (w *Writer) tail() *chunk {
 	if c := w.t.tail; c != nil && len(c.data) >= chunkSize {
 		full := *c
-		full.data = slices.Clone(c.data) // without the room to grow
+		if room := cap(c.data) - len(c.data); room > len(c.data)/8 {
+			full.data = slices.Clone(c.data)
+		}
 		w.t.full = append(w.t.full, &full)
 		w.t.tail, w.open, w.agents = nil, false, nil
 	}
@@ -114,6 +116,9 @@ func (w *Writer) tail() *chunk {
 	case w.t.tail == nil:
 		head := w.t.head()
 		w.t.tail = &chunk{prev: head, last: head}
+		if len(w.t.full) > 0 { // it will be filled too
+			w.t.tail.data = make([]byte, 0, chunkSize+chunkSize/16)
+		}
 	case !w.open:
 		c := *w.t.tail
 		w.t.tail = &c

@@ -1,0 +1,52 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// BenchmarkTasks writes the records of a plan's tasks, three a task as an
+// ordinary one has them (queued, taken, finished), in log entries that change
+// so many tasks each. B/record is what the log keeps in memory.
+func BenchmarkTasks(b *testing.B) {
+	const nodes = 10_000
+	p := samplePlan("00000001-001", "one", nodes)
+	for _, pack := range []int{1, 16, 256, 1024} {
+		b.Run(fmt.Sprintf("pack=%d", pack), func(b *testing.B) {
+			w := (&Trail{}).Write()
+			w.Tasks(&Tasks{Plan: p, Index: 1, Items: []TaskChange{{To: model.TaskReady}}})
+			items := make([]TaskChange, 0, 2*pack)
+			index, v, done := uint64(1), uint32(0), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				index += 2
+				for _, finished := range []bool{false, true} {
+					items = items[:0]
+					for i := range pack {
+						at := (v + uint32(i)*2) % (2 * nodes)
+						agent := [...]string{"agent-1", "agent-2"}[i%2]
+						if !finished {
+							items = append(items, TaskChange{Vertex: at, From: model.TaskReady, To: model.TaskLeased, Attempt: 1, Fence: index, Agent: agent})
+							continue
+						}
+						items = append(items, TaskChange{Vertex: at, From: model.TaskLeased, To: model.TaskSucceeded, Attempt: 1, Fence: index, Agent: agent},
+							TaskChange{Vertex: at + 1, From: model.TaskBlocked, To: model.TaskReady})
+					}
+					w.Tasks(&Tasks{Plan: p, Index: index, Time: int64(index), Actor: "coopr", Items: items})
+				}
+				v = (v + uint32(pack)*2) % (2 * nodes)
+				done += pack
+				if w.t.records > 5_000_000 {
+					b.StopTimer()
+					w.Prune(1<<60, 0)
+					b.StartTimer()
+				}
+			}
+			s := w.Done().Stats()
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/task")
+			b.ReportMetric(float64(s.Bytes)/float64(s.Records), "B/record")
+		})
+	}
+}
