@@ -32,7 +32,12 @@ func newLab(t testing.TB, change func(*Config)) *lab {
 	l := &lab{t: t, root: filepath.Join(t.TempDir(), "nodes"), scripts: t.TempDir()}
 	l.Host = newHost(t, func(c *Config) {
 		c.Dirs = []string{built.bin}
-		c.Env = []string{"COOPR_LOCAL_ROOT=" + l.root, "COOPR_SHELL_SCRIPTS=" + l.scripts, "PATH=" + os.Getenv("PATH")}
+		// As the agent's configuration gives a plugin its settings.
+		c.Plugins = []Binary{{
+			Path: filepath.Join(built.bin, "coopr-automator-shell"),
+			Env:  []string{fmt.Sprintf(`COOPR_PLUGIN_SETTINGS={"scripts":[%q]}`, l.scripts)},
+		}}
+		c.Env = []string{"COOPR_LOCAL_ROOT=" + l.root, "PATH=" + os.Getenv("PATH")}
 		if change != nil {
 			change(c)
 		}
