@@ -139,7 +139,7 @@ func (c *tally) put(to *Child) {
 		status = Starting
 	case c.running > 0:
 		status = Started
-	case c.delayed > 0:
+	case c.delayed > 0 && c.ready == 0:
 		status = Delayed
 	case c.done > 0 || c.unsure > 0:
 		status = Prepared

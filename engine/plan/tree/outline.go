@@ -1,0 +1,265 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// Instances are where a service is and what it can do.
+type Instances struct {
+	// Nodes are the ids of the nodes that carry it, in order of their numbers.
+	Nodes []string
+	// Tasks are the keys of its actions, in the order in which they are run.
+	Tasks []string
+}
+
+// Outline is a template's plan for given nodes, before any graph.
+type Outline struct {
+	Name     string
+	Strategy Strategy
+	Phases   []OutlinePhase
+}
+
+// OutlinePhase is one phase of an outline.
+type OutlinePhase struct {
+	Name     string
+	Service  string
+	Strategy Strategy
+	Timeout  int64 // milliseconds
+	Steps    []OutlineStep
+	// whole says that each step is all there is to do on its node.
+	whole bool
+}
+
+// OutlineStep is a step on one node.
+type OutlineStep struct {
+	Node  string
+	Tasks []string
+}
+
+// Name gives the step's name: "hello-0:[once, server]".
+func (s OutlineStep) Name() string { return s.Node + ":[" + strings.Join(s.Tasks, ", ") + "]" }
+
+// Outlines makes phases and steps of a template's plan (spec/plans.md §13). The
+// error, of type model.Faults, has all that is wrong with it for these services.
+//
+// The strategy orders nodes; the steps of one node follow each other also where
+// nodes go in parallel: such a phase shows the strategy "dependency".
+func Outlines(p model.Plan, services map[string]Instances) (*Outline, error) {
+	var faults model.Faults
+	out := &Outline{Name: p.Name}
+	fault := func(path, format string, args ...any) { faults.Add(path, fmt.Sprintf(format, args...)) }
+	var err error
+	if out.Strategy, err = ParseStrategy(p.Strategy); err != nil || p.Strategy != "" && !slices.Contains(model.PlanStrategies, p.Strategy) {
+		fault("strategy", "Unsupported plan strategy %q", p.Strategy)
+	}
+	for i, ph := range p.Phases {
+		path := fmt.Sprintf("phases[%d]", i)
+		at, ok := services[ph.Service]
+		if !ok {
+			fault(path+".service", "Unable to find pod %q referenced by phase %q", ph.Service, ph.Name)
+			continue
+		}
+		o := OutlinePhase{Name: ph.Name, Service: ph.Service, Timeout: int64(ph.Timeout), whole: len(ph.Steps) == 0}
+		if ph.Batch != "" || ph.Strategy == "batch" {
+			o.Strategy = Strategy{Kind: Batch, MaxFailures: ph.MaxFailures}
+			err = o.Strategy.SetBatch(ph.Batch)
+		} else {
+			o.Strategy, err = ParseStrategy(ph.Strategy)
+		}
+		if err != nil {
+			fault(path+".strategy", "%v", err)
+		}
+		if !o.whole && o.Strategy.Kind == Parallel {
+			o.Strategy.Kind = Dependency
+		}
+		o.Steps = outlineSteps(path, ph, at, fault)
+		out.Phases = append(out.Phases, o)
+	}
+	return out, faults.Err()
+}
+
+func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path, format string, args ...any)) []OutlineStep {
+	var out []OutlineStep
+	if len(ph.Steps) == 0 {
+		for _, n := range at.Nodes {
+			out = append(out, OutlineStep{n, at.Tasks})
+		}
+		return out
+	}
+	entries := map[string]int{}
+	for i, s := range ph.Steps {
+		for k, tasks := range s.Tasks {
+			for _, t := range tasks {
+				if !slices.Contains(at.Tasks, t) {
+					fault(fmt.Sprintf("%s.steps[%d].tasks[%d]", path, i, k), "Malformed step: step refers to a task that does not exist: %q of %s", t, ph.Service)
+				}
+			}
+		}
+		node := s.Node
+		if n, err := strconv.Atoi(node); err == nil {
+			node = strconv.Itoa(n)
+		}
+		entries[node] = i
+	}
+	for n, node := range at.Nodes {
+		i, ok := entries[strconv.Itoa(n)]
+		if !ok {
+			if i, ok = entries[model.DefaultSteps]; !ok {
+				fault(path+".steps", "Missing '%d' step entry, and no 'default' defined", n)
+				continue
+			}
+		}
+		for _, tasks := range ph.Steps[i].Tasks {
+			out = append(out, OutlineStep{node, tasks})
+		}
+	}
+	return out
+}
+
+// task names what is done once in a graph.
+type task struct {
+	node    string
+	service string
+	action  model.Action
+}
+
+// Draft puts the tasks of a graph that an operation needs into the outline's
+// phases. Machines come and go in phases "nodes" of their own, before and after
+// them; services that the outline does not name come first, each in a phase of
+// its own. A task that the graph does not have is left out; one that no step
+// names goes with the next of its service on the node that one does, or else
+// with the last. The error, model.Faults, names tasks that stand in two steps.
+func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
+	var faults model.Faults
+	d := newDraft(g, o.Name, o.Strategy)
+	places := map[task][]uint32{} // in order of number
+	slots := map[task][]uint32{}  // all of a service on a node: action Barrier
+	for v, a := range g.Action {
+		if s := g.ServiceName(v); s != "" {
+			k := task{g.NodeID(v), s, a}
+			places[k] = append(places[k], uint32(v))
+			k.action = model.Barrier
+			slots[k] = append(slots[k], uint32(v))
+		}
+	}
+	named := map[string]bool{}
+	for _, p := range o.Phases {
+		named[p.Service] = true
+	}
+	inner := Strategy{Kind: Dependency}
+	p := partsOf(g, func(uint32) bool { return true })
+	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.made)
+	for _, s := range p.order {
+		if name := g.Services[s]; !named[name] {
+			d.perNode(g, Phase{Name: name, Service: name, Strategy: inner}, p.services[s])
+		}
+	}
+	for i, ph := range o.Phases {
+		d.phase(Phase{Name: ph.Name, Service: ph.Service, Strategy: ph.Strategy, Timeout: ph.Timeout})
+		for k, s := range ph.Steps {
+			var mine []uint32
+			if ph.whole {
+				mine = slots[task{s.Node, ph.Service, model.Barrier}]
+			} else {
+				for _, t := range s.Tasks {
+					if a, err := model.ParseAction(t); err == nil {
+						mine = append(mine, places[task{s.Node, ph.Service, a}]...)
+					}
+				}
+			}
+			if len(mine) == 0 {
+				continue
+			}
+			step := d.step()
+			for _, v := range mine {
+				if d.Step[v] != plan.NoStep {
+					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("%s stands in two steps of the plan (here in %s, number %d): name it once", g.Name(int(v)), s.Name(), k))
+				}
+				d.Step[v] = step
+			}
+		}
+	}
+	for _, vs := range slots {
+		d.join(vs)
+	}
+	// What a plan's steps do not name at all on a node is done after them.
+	rest := partsOf(g, func(v uint32) bool { return d.Step[v] == plan.NoStep && g.Service[v] >= 0 })
+	for _, s := range rest.order {
+		d.perNode(g, Phase{Name: g.Services[s], Service: g.Services[s], Strategy: inner}, rest.services[s])
+	}
+	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.gone)
+	return d, faults.Err()
+}
+
+// join gives tasks of one service on one node that are in no step that of the
+// next one, or of the last.
+func (d *Draft) join(vs []uint32) {
+	step := uint32(plan.NoStep)
+	for _, v := range slices.Backward(vs) {
+		if d.Step[v] == plan.NoStep {
+			d.Step[v] = step
+		}
+		step = d.Step[v]
+	}
+	for i, v := range vs {
+		if i > 0 && d.Step[v] == plan.NoStep {
+			d.Step[v] = d.Step[vs[i-1]]
+		}
+	}
+}
+
+// Graph makes the graph of a plan that is no operation's, but an operator's: a
+// task for each that its steps name, those of a step one after the other. The
+// error, model.Faults, names tasks that cannot be planned.
+func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
+	var faults model.Faults
+	nodes, services := map[string]int{}, map[string]int{}
+	index := func(m map[string]int, names *[]string, name string) int {
+		i, ok := m[name]
+		if !ok {
+			i = len(m)
+			m[name] = i
+			*names = append(*names, name)
+		}
+		return i
+	}
+	var nodeNames, serviceNames []string
+	for _, p := range o.Phases {
+		for _, s := range p.Steps {
+			index(nodes, &nodeNames, s.Node)
+		}
+		index(services, &serviceNames, p.Service)
+	}
+	b := plan.NewBuilder(nodeNames, serviceNames)
+	d := &Draft{Tree: Tree{Name: o.Name, Strategy: o.Strategy}}
+	for i, p := range o.Phases {
+		d.phase(Phase{Name: p.Name, Service: p.Service, Strategy: p.Strategy, Timeout: p.Timeout})
+		for k, s := range p.Steps {
+			step, last := d.step(), uint32(plan.NoStep)
+			for _, name := range s.Tasks {
+				a, err := model.ParseAction(name)
+				if err != nil || a.PerNode() || a == model.Barrier {
+					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("step %d, %s: %q is nothing that a plan can do", k, s.Name(), name))
+					continue
+				}
+				v := b.Task(a, nodes[s.Node], services[p.Service])
+				d.Step = append(d.Step, step)
+				if last != plan.NoStep {
+					b.Edge(last, v)
+				}
+				last = v
+			}
+		}
+	}
+	if err := faults.Err(); err != nil {
+		return nil, nil, err
+	}
+	g, err := b.Build()
+	return g, d, err
+}
