@@ -58,6 +58,8 @@ type Config struct {
 	OpenStores func() (*logstore.Stores, error)
 	Journal    worker.Journal
 	Executor   host.Executor
+	// Started is called once Run serves; may be nil.
+	Started func()
 	// NoHTTP leaves the API's port closed; Handler still answers.
 	NoHTTP  bool
 	Timing  raftgroup.Timing
@@ -414,6 +416,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return a.raft(serving) })
 	servers.Go(func() error { return a.keepRecords(serving) })
 	a.log.Info("agent started", "id", a.id, "api", a.apiAddr(), "peer", a.mux.Addr().String(), "gossip", a.mesh.Addr())
+	if a.cfg.Started != nil {
+		a.cfg.Started()
+	}
 
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()

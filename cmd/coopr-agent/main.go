@@ -198,7 +198,14 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(agent.Config{Config: cfg, Build: build(), Logger: logger, Secret: secret})
+	tell := func(state string) {
+		if err := notify(state); err != nil {
+			logger.Warn("the service manager does not listen", "error", err)
+		}
+	}
+	a, err := agent.New(agent.Config{
+		Config: cfg, Build: build(), Logger: logger, Secret: secret, Started: func() { tell("READY=1") },
+	})
 	if err != nil {
 		return err
 	}
@@ -214,6 +221,7 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	defer signal.Stop(hup)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
 	go func() {
 		for {
 			select {

@@ -50,6 +50,7 @@ type agent struct {
 	ip    string
 	data  string
 	flags []string
+	env   []string // beyond that of the mesh
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when the process has ended
 	err   error         // how; read after ended is closed
@@ -152,7 +153,7 @@ func (a *agent) run(args ...string) {
 	defer log.Close()
 	fmt.Fprintf(log, "---- %s: coopr-agent %s\n", a.name, strings.Join(args, " "))
 	a.cmd = exec.Command(filepath.Join(bin, "coopr-agent"), args...)
-	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = m.dir, m.env(), log, log
+	a.cmd.Dir, a.cmd.Env, a.cmd.Stdout, a.cmd.Stderr = m.dir, append(m.env(), a.env...), log, log
 	a.ended = make(chan struct{})
 	if err := a.cmd.Start(); err != nil {
 		m.t.Fatal(err)
