@@ -26,6 +26,11 @@ test: ## Run every test.
 race: ## Run every test under the race detector.
 	go test -race -timeout 20m ./...
 
+.PHONY: oracle
+oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.
+	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle, seeds from $$from on (SOLVER_FROM)"; \
+	SOLVER_FROM=$$from go test -count=1 -run 'Oracle|Minimal|Order' ./engine/solver
+
 .PHONY: check
 check: ## Formatting, vet, staticcheck, tidy modules, generated files.
 	@test -z "$$(gofmt -l .)" || { echo "gofmt would change:"; gofmt -l .; exit 1; }
@@ -48,6 +53,7 @@ bench: ## Run the benchmarks that docs/benchmarks.md records.
 ci: ## All that a change must pass.
 	$(MAKE) check
 	$(MAKE) race
+	$(MAKE) oracle
 	cd tools && GOFLAGS= go test ./...
 	$(MAKE) fuzz
 	@echo "ci: all passed"

@@ -214,8 +214,12 @@ func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int
 
 // domains bounds how many nodes carry each item.
 func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, func(*rule))) {
+	one := int64(1) // every service is on some node
+	if w.in.Change.Kind == Shrink {
+		one = 0 // ruleStay asks for it by name
+	}
 	for range b.items {
-		b.problem.domains = append(b.problem.domains, domain{1, w.nodes, 1, 0})
+		b.problem.domains = append(b.problem.domains, domain{one, w.nodes, 1, 0})
 	}
 	least := func(s string, n int64) {
 		if i, ok := itemOf[s]; ok {
@@ -229,6 +233,7 @@ func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, fun
 		b.impossible = b.impossible || !here || n > w.nodes
 	}
 	each(ruleMin, func(r *rule) { least(r.service, r.n) })
+	each(ruleStay, func(r *rule) { least(r.service, 1) })
 	each(ruleRequires, func(r *rule) { least(r.other, r.n) })
 	each(ruleMax, func(r *rule) {
 		d := &b.problem.domains[itemOf[r.service]]

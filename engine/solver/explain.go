@@ -25,20 +25,30 @@ func (w *world) explain() error {
 
 // minimal gives the rules of a conflict, in their order. It is not minimal
 // where the budget ended: there is certainly no layout, only the reasons are
-// not boiled down.
+// not boiled down. That services stay on a shrunk cluster goes without saying,
+// unless that alone is the conflict.
 func (w *world) minimal() ([]int, bool) {
-	all := make([]int, len(w.rules))
-	for i := range all {
-		all[i] = i
+	var stay, rest []int
+	for i := range w.rules {
+		if w.rules[i].kind == ruleStay {
+			stay = append(stay, i)
+		} else {
+			rest = append(rest, i)
+		}
 	}
-	conflict := w.conflict(nil, false, all)
+	var conflict []int
+	if w.possible(w.only(stay)) == no {
+		conflict = w.conflict(nil, false, stay)
+	} else {
+		conflict = w.conflict(stay, false, rest)
+	}
 	slices.Sort(conflict)
 	return conflict, w.meter.err == nil
 }
 
 // conflict gives a minimal subset of candidates that together with the rules
-// of given has no layout. changed tells that given has grown since it was last
-// asked about.
+// of given has no layout, where given alone has one. changed tells that given
+// has grown since that was known.
 func (w *world) conflict(given []int, changed bool, candidates []int) []int {
 	if w.meter.err != nil {
 		return candidates
@@ -49,9 +59,6 @@ func (w *world) conflict(given []int, changed bool, candidates []int) []int {
 		}
 	}
 	if len(candidates) <= 1 {
-		if len(candidates) == 1 && !changed && len(given) == 0 && w.possible(w.only(nil)) == no {
-			return nil
-		}
 		return candidates
 	}
 	half := len(candidates) / 2
@@ -70,8 +77,13 @@ func (w *world) only(rules []int) []bool {
 	return on
 }
 
-// hints looks for the nearest other numbers of nodes that have a layout.
+// hintBudget bounds the search for what would help: a twentieth of a second.
+const hintBudget = 50_000
+
+// hints looks for the nearest other numbers of nodes that have a layout, as
+// long as that is cheap.
 func (w *world) hints() []string {
+	m := newMeter(w.meter.ctx, min(hintBudget, w.meter.left+1))
 	var more func(in *Input, d int64)
 	from, word := w.nodes, "node"
 	switch w.in.Change.Kind {
@@ -92,7 +104,7 @@ func (w *world) hints() []string {
 		}
 		in := w.in
 		more(&in, d)
-		o, err := understand(in, w.meter)
+		o, err := understand(in, m)
 		if err != nil {
 			return false
 		}

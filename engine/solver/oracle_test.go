@@ -145,11 +145,33 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 		}
 		return 1 << 20
 	}
+	worth := func(names []string) (n int64) {
+		for _, s := range names {
+			n++
+			if in.Ranking != nil && in.Ranking.Worth[s] > 0 {
+				n += in.Ranking.Worth[s] - 1
+			}
+		}
+		return n
+	}
+	kindRank := func(hw, img string) int {
+		if in.Ranking != nil {
+			for i, k := range in.Ranking.Kinds {
+				if k.HardwareType == hw && k.ImageType == img {
+					return i
+				}
+			}
+		}
+		return 1 << 20
+	}
 	sort.SliceStable(all, func(i, j int) bool {
 		a, b := all[i], all[j]
 		na, nb := names(a.set), names(b.set)
-		if len(na) != len(nb) {
-			return len(na) > len(nb)
+		if x, y := worth(na), worth(nb); x != y {
+			return x > y
+		}
+		if x, y := kindRank(a.hw, a.img), kindRank(b.hw, b.img); x != y {
+			return x < y
 		}
 		p := t.Preferences
 		if x, y := rank(p.HardwareTypes, a.hw), rank(p.HardwareTypes, b.hw); x != y {

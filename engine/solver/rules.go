@@ -43,6 +43,7 @@ const (
 	ruleSpreadZone
 	ruleSpreadHost
 	ruleExclude
+	ruleStay // a shrunk cluster keeps every service
 )
 
 // collect lists every rule that bears on the cluster's services, in a fixed order.
@@ -90,6 +91,9 @@ func (w *world) collect() {
 		}
 	}
 	for _, s := range w.services {
+		if w.in.Change.Kind == Shrink {
+			add(ruleStay, "services."+s, s+" must stay on at least 1 node", rule{service: s})
+		}
 		if c, ok := t.Constraints.Services[s]; ok {
 			w.collectService(s, &c, add)
 		}

@@ -104,7 +104,8 @@ func (c *culling) fits() bool {
 	return true
 }
 
-// finish makes the solution, if what is left is spread as it must be.
+// finish makes the solution, if what is left is spread as it must be and not
+// excluded.
 func (c *culling) finish() verdict {
 	r := c.program
 	if !c.fits() {
@@ -118,7 +119,7 @@ func (c *culling) finish() verdict {
 			s.counts = append(s.counts, counted{r.cols[id], n})
 		}
 	}
-	if !c.world.place(s, c.on) {
+	if c.world.excluded(s, c.on) || !c.world.place(s, c.on) {
 		if c.world.meter.err != nil {
 			return unknown
 		}

@@ -56,7 +56,9 @@ func (w *world) placeOver(s *solution, services, places []string, of func(*Exist
 	for g, c := range s.counts {
 		fixed[g] = -1
 		if old := s.groups[c.class]; old != nil {
-			fixed[g] = slices.Index(places, of(old.nodes[0]))
+			if fixed[g] = slices.Index(places, of(old.nodes[0])); fixed[g] < 0 {
+				continue // it is at none of the places: it does not count
+			}
 		}
 		on := s.services(&c.column)
 		for i, name := range services {
