@@ -8,6 +8,7 @@
 //	go run ./testing/conformance planner FILE…           (the order of tasks)
 //	go run ./testing/conformance planner FILE… -compat   (the original's stages)
 //	go run ./testing/conformance macros FILE…
+//	go run ./testing/conformance plan-tree FILE…         (statuses and candidates; --help tells the format)
 package main
 
 import (
@@ -23,6 +24,7 @@ import (
 var subcommands = map[string]func(files []string) (passed, failed int){
 	"add-services": runAddServices,
 	"macros":       runMacros,
+	"plan-tree":    runPlanTree,
 	"planner":      plannerCommand,
 	"solver":       runSolver,
 }
