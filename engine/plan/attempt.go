@@ -87,7 +87,7 @@ func (e *Edit) log(n *Note, v uint32, end End, now int64) {
 // logSuccess appends to v's history that its latest attempt was a success, where it
 // was: v begins another run.
 func (e *Edit) logSuccess(n *Note, v uint32) {
-	if t := e.next.Task(v); t.Status == model.TaskSucceeded && !t.Forced && t.LeasedAt != 0 {
+	if t := e.next.Task(v); t.Status == model.TaskSucceeded && !t.Forced {
 		e.log(n, v, End{Outcome: "succeeded"}, t.EndedAt)
 		n.Avoid = ""
 	}
@@ -103,10 +103,10 @@ func (e *Edit) finish(v uint32, status model.TaskStatus, now int64) {
 	r.ended[i] = now
 }
 
-// again makes a held task leasable once more and frees its node.
+// again makes a held task one that nobody works on and frees its node.
 func (e *Edit) again(v uint32) {
 	e.setBusy(v, false)
-	e.wait(v)
+	e.put(v)
 }
 
 // Succeed ends v well and makes ready what waited only for it.
@@ -252,7 +252,7 @@ func (e *Edit) Reopen(v uint32) {
 
 // Recreate ends a failed CONFIRM at v: the CREATE before it, at create, is
 // opened again, first to delete what it made; v, and all else that waited for
-// it and has not begun, waits once more (spec/planner.md, "Retry"). A CREATE
+// it and nobody works on, waits once more (spec/planner.md, "Retry"). A CREATE
 // that is under way again already is left to itself.
 func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {

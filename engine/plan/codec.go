@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -256,6 +257,14 @@ func (s *State) Encode() ([]byte, error) {
 	return w.b, nil
 }
 
+// ones gives the set bits of a column of bits, as vertices.
+func ones(at uint32, word uint16, into []uint32) []uint32 {
+	for ; word != 0; word &= word - 1 {
+		into = append(into, at*taskLeaf+uint32(bits.TrailingZeros16(word)))
+	}
+	return into
+}
+
 // set writes ascending numbers.
 func (w *writer) set(numbers []uint32) {
 	w.uint(uint64(len(numbers)))
@@ -404,7 +413,7 @@ func (e *Edit) gates(r *reader) {
 		}
 		p, gate := Part{level: level(r.b[0])}, Gate(r.b[1])
 		r.b = r.b[2:]
-		if p.index = r.uint32(); r.err == nil && (p.level > step || gate == 0 || gate&^allGates != 0 || (p.level == whole && p.index > 0) || e.next.Graph.Has(p) != nil) {
+		if p.index = r.uint32(); r.err == nil && (p.level > levelStep || gate == 0 || gate&^allGates != 0 || (p.level == levelWhole && p.index > 0) || e.next.Graph.Has(p) != nil) {
 			r.fail("a gate is where none can be")
 			return
 		}

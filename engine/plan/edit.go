@@ -109,8 +109,14 @@ func (e *Edit) note(v uint32) *Note {
 // Note gives what is known of v beyond its columns, as the edit has it, or nil.
 func (e *Edit) Note(v uint32) *Note { return e.next.Note(v) }
 
-// wait makes a task wait for a worker.
-func (e *Edit) wait(v uint32) {
+// put gives a task the status of one that nobody works on: blocked, or waiting
+// for a worker where all is done that it waits for. So order is kept whatever is
+// done again.
+func (e *Edit) put(v uint32) {
+	if t, i := e.tasks(v); t.pending[i] > 0 {
+		e.setStatus(v, model.TaskBlocked)
+		return
+	}
 	status := model.TaskReady
 	if n := e.Note(v); n != nil && n.Observe {
 		status = model.TaskUncertain
@@ -124,7 +130,7 @@ func (e *Edit) wait(v uint32) {
 // free lets a vertex go on whose predecessors are done.
 func (e *Edit) free(v uint32) {
 	if e.next.Graph.Action[v] != model.Barrier {
-		e.wait(v)
+		e.put(v)
 		return
 	}
 	t, i := e.tasks(v)
@@ -143,7 +149,7 @@ func (e *Edit) pass(v uint32) {
 				continue
 			}
 			if e.next.Graph.Action[w] != model.Barrier {
-				e.wait(w)
+				e.put(w)
 				continue
 			}
 			t.status[i] = model.TaskSucceeded
@@ -157,7 +163,7 @@ func (e *Edit) pass(v uint32) {
 }
 
 // unpass makes wait for v, which is not done any more, whatever comes behind it
-// and has not begun.
+// and nobody works on.
 func (e *Edit) unpass(v uint32) {
 	var barriers []uint32
 	for {
@@ -170,7 +176,7 @@ func (e *Edit) unpass(v uint32) {
 					t.status[i] = model.TaskBlocked
 					barriers = append(barriers, w)
 				}
-			case waits(t.status[i]) && !t.begun(i):
+			case waits(t.status[i]):
 				e.setStatus(w, model.TaskBlocked)
 			}
 		}

@@ -22,7 +22,7 @@ const (
 // gates are the gates of a plan, its phases and its steps, by level. shut counts
 // the parts that have any.
 type gates struct {
-	levels [step + 1]table[[gateLeaf]Gate]
+	levels [levelStep + 1]table[[gateLeaf]Gate]
 	shut   int
 }
 

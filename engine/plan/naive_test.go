@@ -140,8 +140,8 @@ func newNaive(g *plan.Graph) *naive {
 
 func (o *naive) done(v uint32) bool { return o.status[v] == model.TaskSucceeded || o.tolerated[v] }
 
-// flow makes ready whatever waits for nothing any more, and makes what has not
-// begun wait for what is not done.
+// flow makes ready whatever waits for nothing any more, and makes what nobody
+// works on wait for what is not done.
 func (o *naive) flow() {
 	for changed := true; changed; {
 		changed = false
@@ -155,7 +155,7 @@ func (o *naive) flow() {
 				o.status[v] = model.TaskBlocked
 			case was == model.TaskBlocked && free:
 				o.again(uint32(v))
-			case waits && !free && !o.begun[v]:
+			case waits && !free:
 				o.status[v] = model.TaskBlocked
 			}
 			changed = changed || was != o.status[v]
@@ -233,6 +233,12 @@ func (o *naive) again(v uint32) {
 	}
 }
 
+// back puts v, which a worker held, where it can be tried again.
+func (o *naive) back(v uint32) {
+	o.status[v] = model.TaskBlocked
+	o.flow()
+}
+
 func (o *naive) revoke(v uint32) {
 	if o.status[v].Held() {
 		o.revoked = append(o.revoked, plan.Revoked{Vertex: v, Fence: o.fence[v]})
@@ -254,7 +260,7 @@ func (o *naive) rewind(v uint32) {
 }
 
 func (o *naive) logSuccess(v uint32) {
-	if o.status[v] == model.TaskSucceeded && !o.forced[v] && o.begun[v] {
+	if o.status[v] == model.TaskSucceeded && !o.forced[v] {
 		o.history[v]++
 	}
 }
@@ -344,7 +350,7 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 		if o.undo[v] {
 			o.undo[v], o.observe[v], o.retryAt[v] = false, false, 0
 			o.history[v]++
-			o.again(v)
+			o.back(v)
 			return
 		}
 		o.status[v], o.observe[v], o.retryAt[v] = model.TaskSucceeded, false, 0
@@ -371,7 +377,7 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 			o.failures[v]++
 			o.observe[v] = o.observe[v] || unseen
 			o.retryAt[v] = retryAt
-			o.again(v)
+			o.back(v)
 		}
 	case 9:
 		check(e.Lose(v, fence, unseen, plan.End{Outcome: "lost"}, now), stale())
@@ -379,7 +385,7 @@ func (o *naive) step(t *rapid.T, e *plan.Edit, index uint64, now int64) {
 			o.history[v]++
 			o.lost[v]++
 			o.observe[v] = o.observe[v] || unseen
-			o.again(v)
+			o.back(v)
 		}
 	case 10:
 		check(e.Fail(v, fence, unseen, plan.End{}, now), stale())
@@ -527,6 +533,12 @@ func (o *naive) compare(t *rapid.T, s *plan.State) {
 	}
 	if got := s.Leased(""); !slices.Equal(got, leased) {
 		t.Fatalf("leased %v, want %v", got, leased)
+	}
+	for _, session := range []string{"s0", "s1", "s2"} {
+		want := slices.DeleteFunc(slices.Clone(leased), func(v uint32) bool { return o.holder[v] != session })
+		if got := s.Leased(session); !slices.Equal(got, want) {
+			t.Fatalf("%s leased %v, want %v", session, got, want)
+		}
 	}
 	if s.Held() != len(leased) || s.Complete() != complete || s.Tolerated() != tolerated {
 		t.Fatalf("held %d of %d, complete %t, want %t, tolerated %d of %d", s.Held(), len(leased), s.Complete(), complete, s.Tolerated(), tolerated)

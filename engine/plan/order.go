@@ -21,7 +21,7 @@ func (e *Edit) done(v uint32) bool {
 }
 
 // undone makes v, which is done, a task that is not, whose status is still to be
-// given, and whatever comes behind it and has not begun wait for it.
+// given, and whatever comes behind it and nobody works on wait for it.
 func (e *Edit) undone(v uint32) {
 	t, i := e.tasks(v)
 	if t.tolerated>>i&1 > 0 {
@@ -38,12 +38,7 @@ func (e *Edit) rewind(v uint32) {
 		r, i := e.runs(v)
 		r.leased[i], r.ended[i] = 0, 0
 	}
-	t, i := e.tasks(v)
-	if t.pending[i] > 0 {
-		e.setStatus(v, model.TaskBlocked)
-		return
-	}
-	e.wait(v)
+	e.put(v)
 }
 
 // ForceComplete makes every task of a part count as succeeded. Workers lose those
@@ -81,8 +76,8 @@ func (e *Edit) ForceComplete(p Part, o Order) error {
 // Restart puts every task of a part back to the beginning: it waits for what
 // is not done before it, so that order is kept on every run (spec/plans.md, "What
 // to do differently" 3). Histories are kept. Workers lose what they hold of it.
-// What comes behind the part and has not begun waits once more; what has begun
-// is not touched.
+// What comes behind the part waits for it once more, but what workers hold of
+// that, or is done, is not touched.
 func (e *Edit) Restart(p Part, o Order) error {
 	if err := e.next.Graph.Has(p); err != nil {
 		return err

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"errors"
-	"math/bits"
+	"slices"
 
 	iradix "github.com/hashicorp/go-immutable-radix"
 
@@ -47,9 +47,6 @@ type runs struct {
 func (t *tasks) done(i uint32) bool {
 	return t.status[i] == model.TaskSucceeded || t.tolerated>>i&1 > 0
 }
-
-// begun says whether somebody has begun to work on vertex i, in this run of it.
-func (t *tasks) begun(i uint32) bool { return t.runs != nil && t.runs.leased[i] != 0 }
 
 // Attempt is one ended attempt at a task, or one that is under way.
 type Attempt struct {
@@ -266,20 +263,33 @@ func (s *State) Failures(p Part) int {
 	return n
 }
 
-// Leased gives the held vertices of one session, or of all where session is "".
+// Leased gives the held vertices of one session, or of all where session is "",
+// in order of number.
 func (s *State) Leased(session string) []uint32 {
 	if s.Held() == 0 {
 		return nil
 	}
-	var out []uint32
-	s.tasks.each(func(at uint32, t *tasks) {
-		for i := range uint32(taskLeaf) {
-			if t.status[i].Held() && (session == "" || s.holder(t.runs.holder[i]).Session == session) {
-				out = append(out, at*taskLeaf+i)
+	held := make([]uint32, 0, s.Held())
+	// There are fewer nodes than tasks.
+	s.busy.each(func(_ uint32, l *[nodeLeaf]uint32) {
+		for _, v := range l {
+			if v > 0 {
+				held = append(held, v-1)
 			}
 		}
 	})
-	return out
+	if len(held) < s.Held() { // some are on no node
+		held = held[:0]
+		s.tasks.each(func(at uint32, t *tasks) {
+			for i, status := range t.status {
+				if status.Held() {
+					held = append(held, at*taskLeaf+uint32(i))
+				}
+			}
+		})
+	}
+	slices.Sort(held)
+	return slices.DeleteFunc(held, func(v uint32) bool { return session != "" && s.Task(v).Holder.Session != session })
 }
 
 // Leasable gives the vertices that are ready or uncertain and not held back, in
@@ -298,11 +308,3 @@ func (s *State) Leasable() []uint32 {
 
 // waits says whether a task with this status waits for nothing but a worker.
 func waits(s model.TaskStatus) bool { return s == model.TaskReady || s == model.TaskUncertain }
-
-// ones gives the set bits of a column of bits, as vertices.
-func ones(at uint32, word uint16, into []uint32) []uint32 {
-	for ; word != 0; word &= word - 1 {
-		into = append(into, at*taskLeaf+uint32(bits.TrailingZeros16(word)))
-	}
-	return into
-}

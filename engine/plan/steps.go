@@ -32,26 +32,26 @@ type Part struct {
 type level uint8
 
 const (
-	whole level = iota
-	phase
-	step
+	levelWhole level = iota
+	levelPhase
+	levelStep
 )
 
 // Whole is all of a plan.
 func Whole() Part { return Part{} }
 
 // Phase is a plan's phase, by its number.
-func Phase(i uint32) Part { return Part{phase, i} }
+func Phase(i uint32) Part { return Part{levelPhase, i} }
 
 // Step is a plan's step, by its number among the steps of all phases.
-func Step(i uint32) Part { return Part{step, i} }
+func Step(i uint32) Part { return Part{levelStep, i} }
 
 // String gives the part as people read it: "phase 3".
 func (p Part) String() string {
 	switch p.level {
-	case phase:
+	case levelPhase:
 		return fmt.Sprint("phase ", p.index)
-	case step:
+	case levelStep:
 		return fmt.Sprint("step ", p.index)
 	}
 	return "plan"
@@ -135,7 +135,7 @@ func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
 
 // Has says whether the plan has this part; the error is ErrNoPart.
 func (g *Graph) Has(p Part) error {
-	if (p.level == phase && int(p.index) >= g.Phases()) || (p.level == step && int(p.index) >= g.Steps()) {
+	if (p.level == levelPhase && int(p.index) >= g.Phases()) || (p.level == levelStep && int(p.index) >= g.Steps()) {
 		return fmt.Errorf("%s: %w", p, ErrNoPart)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (g *Graph) Has(p Part) error {
 // In gives the tasks of a part that the plan has, barriers left out: those
 // of the whole in order of number, others step by step.
 func (g *Graph) In(p Part) iter.Seq[uint32] {
-	if p.level == whole || g.Step == nil {
+	if p.level == levelWhole || g.Step == nil {
 		return func(yield func(uint32) bool) {
 			for v, a := range g.Action {
 				if a != model.Barrier && !yield(uint32(v)) {
@@ -154,7 +154,7 @@ func (g *Graph) In(p Part) iter.Seq[uint32] {
 		}
 	}
 	first, end := p.index, p.index+1
-	if p.level == phase {
+	if p.level == levelPhase {
 		first, end = g.StepsOf(p.index)
 	}
 	at := func(step uint32) int {
