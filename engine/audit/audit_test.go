@@ -76,7 +76,7 @@ func export(t interface{ Fatal(...any) }, tr *Trail, f Filter, after uint64) []b
 	return b.Bytes()
 }
 
-func verify(t interface{ Fatal(...any) }, file []byte, known ...Link) Report {
+func verify(t interface{ Fatal(...any) }, file []byte, known ...Place) Verification {
 	rep, err := VerifyLines(bytes.NewReader(file), known...)
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +310,7 @@ func TestPruned(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 	// Parts of one log fit together, and those of another do not.
-	if rep := verify(t, export(t, tr, Filter{}, 0), Link{Seq: 4990, Hash: Hash{1}}); rep.OK || rep.Bad.Seq != 4990 {
+	if rep := verify(t, export(t, tr, Filter{}, 0), Place{Seq: 4990, Hash: Hash{1}}); rep.OK || rep.Bad.Seq != 4990 {
 		t.Errorf("%+v", rep)
 	}
 	if _, err := VerifyLines(bytes.NewReader(export(t, tr, Filter{Actor: "x"}, 0))); !errors.Is(err, ErrPart) {

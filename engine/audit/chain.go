@@ -12,12 +12,12 @@ const (
 )
 
 // next gives the place after prev of a record with this digest.
-func (l Link) next(digest Hash) Link {
+func (l Place) next(digest Hash) Place {
 	var b [72]byte
 	copy(b[:32], l.Hash[:])
 	binary.BigEndian.PutUint64(b[32:40], l.Seq+1)
 	copy(b[40:], digest[:])
-	return Link{Seq: l.Seq + 1, Hash: sha256.Sum256(b[:])}
+	return Place{Seq: l.Seq + 1, Hash: sha256.Sum256(b[:])}
 }
 
 // canonical appends what is hashed of a change.

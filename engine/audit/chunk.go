@@ -17,7 +17,7 @@ const chunkSize = 64 << 10
 // body, the record's hash, the body. A body says little twice: the tasks' names
 // are in the plan, an item tells how it differs from the one before it.
 type chunk struct {
-	prev, last Link // before the first record, and of the last
+	prev, last Place // before the first record, and of the last
 	records    uint64
 	// first and final bound the records' times.
 	first, final int64
@@ -31,7 +31,7 @@ var errDamaged = errors.New("it cannot be read")
 
 // entry is one record of a chunk, not yet decoded.
 type entry struct {
-	at   Link
+	at   Place
 	body []byte
 }
 
@@ -44,7 +44,7 @@ func (c *chunk) walk(fn func(entry) bool) error {
 			return fmt.Errorf("the record after %d: %w", seq, errDamaged)
 		}
 		seq++
-		e := entry{at: Link{Seq: seq, Hash: Hash(b[k : k+32])}, body: b[k+32 : k+32+int(n)]}
+		e := entry{at: Place{Seq: seq, Hash: Hash(b[k : k+32])}, body: b[k+32 : k+32+int(n)]}
 		b = b[k+32+int(n):]
 		if !fn(e) {
 			return nil

@@ -18,8 +18,8 @@ const (
 
 // Encode gives the trail in pieces to fn, until it fails.
 func (t *Trail) Encode(fn func(piece []byte) error) error {
-	b := appendLink([]byte{pieceEnds}, t.anchor)
-	b = appendLink(b, t.head())
+	b := appendPlace([]byte{pieceEnds}, t.anchor)
+	b = appendPlace(b, t.head())
 	if err := fn(b); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (t *Trail) Encode(fn func(piece []byte) error) error {
 	return nil
 }
 
-func appendLink(b []byte, l Link) []byte {
+func appendPlace(b []byte, l Place) []byte {
 	return append(binary.AppendUvarint(b, l.Seq), l.Hash[:]...)
 }
 
@@ -69,7 +69,7 @@ func (p *Plan) encode() []byte {
 }
 
 func (c *chunk) encode() []byte {
-	b := appendLink([]byte{pieceChunk}, c.prev)
+	b := appendPlace([]byte{pieceChunk}, c.prev)
 	b = appendTexts(b, c.agents)
 	b = binary.AppendUvarint(b, uint64(len(c.plans)))
 	for _, p := range c.plans {
@@ -82,7 +82,7 @@ func (c *chunk) encode() []byte {
 // were written.
 type Decoder struct {
 	t     Trail
-	head  Link
+	head  Place
 	plans map[string]*Plan
 	begun bool
 }
@@ -95,7 +95,7 @@ func (d *Decoder) Add(piece []byte) error {
 	switch kind := r.byte(); {
 	case kind == pieceEnds && !d.begun:
 		d.begun, d.plans = true, map[string]*Plan{}
-		d.t.anchor, d.head = r.link(), r.link()
+		d.t.anchor, d.head = r.place(), r.place()
 	case kind == piecePlan && d.begun:
 		p := r.plan()
 		d.plans[p.ID] = p
@@ -128,7 +128,7 @@ func (d *Decoder) Done() (*Trail, error) {
 }
 
 func (d *Decoder) chunk(r *reader) error {
-	c := &chunk{prev: r.link(), agents: r.texts()}
+	c := &chunk{prev: r.place(), agents: r.texts()}
 	for range r.uvarint() {
 		p := d.plans[r.text()]
 		if r.bad || p == nil {
@@ -170,11 +170,11 @@ func (d *Decoder) chunk(r *reader) error {
 	return nil
 }
 
-func (r *reader) link() Link {
-	l := Link{Seq: r.uvarint()}
+func (r *reader) place() Place {
+	l := Place{Seq: r.uvarint()}
 	if len(r.b) < len(l.Hash) {
 		r.bad, r.b = true, nil
-		return Link{}
+		return Place{}
 	}
 	copy(l.Hash[:], r.b)
 	r.b = r.b[len(l.Hash):]

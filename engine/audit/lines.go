@@ -22,8 +22,8 @@ type Lead struct {
 	// Tenant whose records they are; absent: all tenants'.
 	Tenant string `json:"tenant,omitempty"`
 	// Anchor is the place before the first record of the file, Head that of its last.
-	Anchor Link `json:"anchor"`
-	Head   Link `json:"head"`
+	Anchor Place `json:"anchor"`
+	Head   Place `json:"head"`
 	// Part says that a filter picked the records: they make no chain.
 	Part bool `json:"part,omitempty"`
 }
@@ -44,7 +44,7 @@ func (t *Trail) Export(out io.Writer, f Filter, after uint64) error {
 	from := t.anchor
 	if after > 0 {
 		var err error
-		if from, err = t.link(after); err != nil {
+		if from, err = t.place(after); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
 }
 
 // link gives the place of a record by its number.
-func (t *Trail) link(seq uint64) (Link, error) {
+func (t *Trail) place(seq uint64) (Place, error) {
 	if head := t.head(); seq >= head.Seq {
 		return head, nil
 	}
@@ -118,12 +118,12 @@ func (t *Trail) link(seq uint64) (Link, error) {
 	}
 	for _, c := range t.chunks() {
 		if seq > c.prev.Seq && seq <= c.last.Seq {
-			var at Link
+			var at Place
 			err := c.walk(func(e entry) bool { at = e.at; return e.at.Seq < seq })
 			return at, err
 		}
 	}
-	return Link{}, fmt.Errorf("%w: records up to %d are not kept any more", ErrPruned, t.anchor.Seq)
+	return Place{}, fmt.Errorf("%w: records up to %d are not kept any more", ErrPruned, t.anchor.Seq)
 }
 
 // The reasons why a file cannot be verified at all.
@@ -135,7 +135,7 @@ var (
 // VerifyLines verifies what Export wrote. Known places, kept from earlier
 // exports, must be on the chain where it has their numbers: a file can be made
 // anew from its beginning to its end, but not so that it fits those.
-func VerifyLines(in io.Reader, known ...Link) (Report, error) {
+func VerifyLines(in io.Reader, known ...Place) (Verification, error) {
 	v := &verifier{known: known}
 	r := bufio.NewReaderSize(in, 64<<10)
 	for n := 1; ; n++ {
@@ -169,11 +169,11 @@ func VerifyLines(in io.Reader, known ...Link) (Report, error) {
 
 // verifier goes along a file.
 type verifier struct {
-	rep   Report
-	known []Link
-	at    Link // the last record that was good
-	end   Link // where the file says that it ends
-	bad   *Bad
+	rep   Verification
+	known []Place
+	at    Place // the last record that was good
+	end   Place // where the file says that it ends
+	bad   *Flaw
 	// group are the lines of the batch under way, texts as they stand in the file.
 	group []Record
 	texts [][]byte
@@ -212,18 +212,18 @@ func strict(line []byte, into any) error {
 }
 
 // meet compares the place reached with what is known of it.
-func (v *verifier) meet() *Bad {
+func (v *verifier) meet() *Flaw {
 	for _, k := range v.known {
 		if k.Seq == v.at.Seq && k.Hash != v.at.Hash {
-			return &Bad{Seq: k.Seq, Reason: "its hash is " + v.at.Hash.String() + ", and not the known one: this is another chain"}
+			return &Flaw{Seq: k.Seq, Reason: "its hash is " + v.at.Hash.String() + ", and not the known one: this is another chain"}
 		}
 	}
 	return nil
 }
 
-func (v *verifier) line(line []byte) *Bad {
+func (v *verifier) line(line []byte) *Flaw {
 	want := v.at.Seq + 1
-	fault := func(format string, args ...any) *Bad { return &Bad{Seq: want, Reason: fmt.Sprintf(format, args...)} }
+	fault := func(format string, args ...any) *Flaw { return &Flaw{Seq: want, Reason: fmt.Sprintf(format, args...)} }
 	var probe struct {
 		Seq    uint64          `json:"seq"`
 		Digest json.RawMessage `json:"digest"`
@@ -263,7 +263,7 @@ func (v *verifier) line(line []byte) *Bad {
 	return nil
 }
 
-func (v *verifier) hidden(line []byte, fault func(string, ...any) *Bad) *Bad {
+func (v *verifier) hidden(line []byte, fault func(string, ...any) *Flaw) *Flaw {
 	var h hidden
 	if err := strict(line, &h); err != nil || h.Digest == nil || len(v.group) > 0 {
 		return fault("it cannot be read")
@@ -273,7 +273,7 @@ func (v *verifier) hidden(line []byte, fault func(string, ...any) *Bad) *Bad {
 	return v.step(next, []any{hidden{Seq: next.Seq, Digest: h.Digest, Hash: next.Hash}}, [][]byte{line})
 }
 
-func (v *verifier) change(r Record, line []byte) *Bad {
+func (v *verifier) change(r Record, line []byte) *Flaw {
 	c := Change{
 		Index: r.Index, Time: r.Time, Type: r.Type, Tenant: r.Tenant, Actor: r.Actor, Request: r.Request,
 		Cluster: r.Cluster, Operation: r.Operation, Node: r.Node, Subject: r.Subject, Message: r.Message,
@@ -286,7 +286,7 @@ func (v *verifier) change(r Record, line []byte) *Bad {
 		c.After, err2 = Canonical(r.After)
 	}
 	if err1 != nil || err2 != nil {
-		return &Bad{Seq: r.Seq, Reason: "it cannot be read"}
+		return &Flaw{Seq: r.Seq, Reason: "it cannot be read"}
 	}
 	v.buf = c.canonical(v.buf[:0])
 	next := v.at.next(sha256.Sum256(v.buf))
@@ -295,14 +295,14 @@ func (v *verifier) change(r Record, line []byte) *Bad {
 }
 
 // batch verifies the changes of tasks of one number, now that all are there.
-func (v *verifier) batch() *Bad {
+func (v *verifier) batch() *Flaw {
 	first := v.group[0]
 	b := canonicalHead(v.buf[:0], first.Index, first.Time, [...]string{first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation}, len(v.group))
 	steps := make([]TaskChange, len(v.group))
 	for i := range v.group {
 		r := &v.group[i]
 		if err := steps[i].read(r); err != nil {
-			return &Bad{Seq: first.Seq, Reason: fmt.Sprintf("its change of a task %d cannot be read: %v", i+1, err)}
+			return &Flaw{Seq: first.Seq, Reason: fmt.Sprintf("its change of a task %d cannot be read: %v", i+1, err)}
 		}
 		b = steps[i].canonical(b, r.Action, r.Node, r.Service)
 	}
@@ -341,14 +341,14 @@ func (t *TaskChange) read(r *Record) error {
 }
 
 // step goes on to the next place, if the lines say just what it says.
-func (v *verifier) step(next Link, want []any, lines [][]byte) *Bad {
+func (v *verifier) step(next Place, want []any, lines [][]byte) *Flaw {
 	for i, w := range want {
 		b, err := json.Marshal(w)
 		if err != nil {
-			return &Bad{Seq: next.Seq, Reason: err.Error()}
+			return &Flaw{Seq: next.Seq, Reason: err.Error()}
 		}
 		if !bytes.Equal(b, lines[i]) && !same(b, lines[i]) {
-			return &Bad{Seq: next.Seq, Reason: changed}
+			return &Flaw{Seq: next.Seq, Reason: changed}
 		}
 	}
 	v.at = next
@@ -362,15 +362,15 @@ func same(a, b []byte) bool {
 	return err1 == nil && err2 == nil && bytes.Equal(x, y)
 }
 
-func (v *verifier) finish() *Bad {
+func (v *verifier) finish() *Flaw {
 	next := v.at.Seq + 1
 	switch {
 	case len(v.group) > 0:
-		return &Bad{Seq: next, Reason: fmt.Sprintf("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)}
+		return &Flaw{Seq: next, Reason: fmt.Sprintf("%d of its %d changes of tasks are missing", v.group[0].Items-len(v.group), v.group[0].Items)}
 	case v.at.Seq < v.end.Seq:
-		return &Bad{Seq: next, Reason: fmt.Sprintf("it is missing: the file ends before record %d", v.end.Seq)}
+		return &Flaw{Seq: next, Reason: fmt.Sprintf("it is missing: the file ends before record %d", v.end.Seq)}
 	case v.at != v.end:
-		return &Bad{Seq: v.at.Seq, Reason: "the file's first line has another end of the chain"}
+		return &Flaw{Seq: v.at.Seq, Reason: "the file's first line has another end of the chain"}
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ type taskState struct {
 }
 
 // record gives a change as it is read.
-func (c *Change) record(at Link) Record {
+func (c *Change) record(at Place) Record {
 	return Record{
 		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request, Cluster: c.Cluster,
 		Operation: c.Operation, Node: c.Node, Subject: c.Subject, Before: c.Before, After: c.After, Message: c.Message, Hash: at.Hash.String(),
@@ -158,7 +158,7 @@ func (c *Change) record(at Link) Record {
 }
 
 // record gives item i of a batch as it is read.
-func (b *Tasks) record(at Link, i int) Record {
+func (b *Tasks) record(at Place, i int) Record {
 	p, t := b.Plan, &b.Items[i]
 	r := Record{
 		Seq: at.Seq, Item: i + 1, Items: len(b.Items), Index: b.Index, Time: b.Time,
@@ -200,9 +200,9 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Link is a place in the chain: a record's number and its hash. The zero Link
+// Place is a place in the chain: a record's number and its hash. The zero Place
 // stands before the first record.
-type Link struct {
+type Place struct {
 	Seq  uint64 `json:"seq"`
 	Hash Hash   `json:"hash"`
 }

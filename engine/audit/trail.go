@@ -15,7 +15,7 @@ var ErrPruned = errors.New("their retention is over")
 // its moment. There is one line of trails: two writers of the same trail would
 // write over each other.
 type Trail struct {
-	anchor  Link // of the last record that retention has dropped
+	anchor  Place // of the last record that retention has dropped
 	full    []*chunk
 	tail    *chunk // may be nil
 	records uint64
@@ -25,8 +25,8 @@ type Trail struct {
 // Stats tell how large a trail is.
 type Stats struct {
 	// Anchor is the place before the first record that is kept, Head the last.
-	Anchor Link `json:"anchor"`
-	Head   Link `json:"head"`
+	Anchor Place `json:"anchor"`
+	Head   Place `json:"head"`
 	// Records counts every change of a task by itself.
 	Records uint64 `json:"records"`
 	Bytes   uint64 `json:"bytes"`
@@ -46,7 +46,7 @@ func (t *Trail) Stats() Stats {
 	return s
 }
 
-func (t *Trail) head() Link {
+func (t *Trail) head() Place {
 	switch {
 	case t.tail != nil:
 		return t.tail.last

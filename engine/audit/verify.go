@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Report is what a verification found.
-type Report struct {
+// Verification is what a verification found.
+type Verification struct {
 	// OK says that every record is where and what it was when it was written.
 	OK bool `json:"ok"`
 	// Records counts what was seen, each change of a task by itself; Hidden the
@@ -14,14 +14,14 @@ type Report struct {
 	Records uint64 `json:"records"`
 	Hidden  uint64 `json:"hidden,omitempty"`
 	// Anchor is the place before the first record, Head the last one.
-	Anchor Link `json:"anchor"`
-	Head   Link `json:"head"`
+	Anchor Place `json:"anchor"`
+	Head   Place `json:"head"`
 	// Bad is the first record that is wrong.
-	Bad *Bad `json:"bad,omitempty"`
+	Bad *Flaw `json:"bad,omitempty"`
 }
 
-// Bad is a record that is not what it was, or not where.
-type Bad struct {
+// Flaw is a record that is not what it was, or not where.
+type Flaw struct {
 	Seq uint64 `json:"seq"`
 	// Line is its line in a file, from 1.
 	Line   int    `json:"line,omitempty"`
@@ -31,11 +31,11 @@ type Bad struct {
 const changed = "it is not what it was when it was written: it was changed, or a record before it was changed or taken out"
 
 // Verify computes the chain again and compares it with what is kept.
-func (t *Trail) Verify() Report {
-	rep := Report{Anchor: t.anchor, Head: t.head()}
+func (t *Trail) Verify() Verification {
+	rep := Verification{Anchor: t.anchor, Head: t.head()}
 	at := t.anchor
-	bad := func(seq uint64, reason string) Report {
-		rep.Bad = &Bad{Seq: seq, Reason: reason}
+	bad := func(seq uint64, reason string) Verification {
+		rep.Bad = &Flaw{Seq: seq, Reason: reason}
 		return rep
 	}
 	var buf []byte

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -144,6 +145,8 @@ type View interface {
 	// of one status; and how many there are.
 	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)
 	Task(tenant, id string) (model.Task, bool)
+	// Audit is the log of every change, of all tenants.
+	Audit() *audit.Trail
 	Agents() []model.Agent
 	// PluginTypes are what the agents offer, latest version of each.
 	PluginTypes() []model.PluginType

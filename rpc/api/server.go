@@ -104,6 +104,7 @@ func (s *server) routes() {
 	s.tokenRoutes()
 	s.meshRoutes()
 	s.eventRoutes()
+	s.auditRoutes()
 	s.operatorRoutes()
 	s.settleDocument()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -24,6 +25,7 @@ type Store struct {
 	secrets map[string]string // secret → token id
 	done    map[string]reply
 	clock   int64
+	plans   map[string]*audit.Plan // by operation
 }
 
 // reply is what a request with an id was answered.
@@ -45,6 +47,7 @@ type state struct {
 	Types    []model.PluginType
 	Agents   []model.Agent
 	Past     map[string][]*model.Snapshot // by tenant/cluster
+	log      *audit.Trail
 }
 
 func (s *state) clone() *state {
@@ -74,9 +77,10 @@ const Epoch = 1_750_000_000_000
 
 // NewStore gives a store with the tenants "main" and "acme" and their tokens.
 func NewStore() *Store {
-	s := &Store{wake: make(chan struct{}), logs: map[string][]byte{}, done: map[string]reply{}, secrets: map[string]string{}, clock: Epoch}
+	s := &Store{wake: make(chan struct{}), logs: map[string][]byte{}, done: map[string]reply{}, plans: map[string]*audit.Plan{}, secrets: map[string]string{}, clock: Epoch}
 	s.now = &state{
 		Index:   10,
+		log:     &audit.Trail{},
 		Tenants: map[string]model.Tenant{"main": {Name: "main"}, "acme": {Name: "acme", MaxClusters: 3, MaxNodes: 12000}},
 		Tokens:  map[string]model.Token{}, Defs: map[string][]model.StoredDefinition{}, Clusters: map[string]*model.Cluster{},
 		Nodes: map[string][]*model.Node{}, Tasks: map[string][]model.Task{},
@@ -128,6 +132,7 @@ func (s *Store) changeLocked(who model.Caller, fn func(*state) ([]model.Event, e
 		}
 	}
 	s.events = append(s.events, events...)
+	s.record(s.now, next, who, events)
 	s.now = next
 	if who.Request != "" {
 		s.done[id] = reply{index: next.Index}
@@ -266,7 +271,7 @@ func (s *Store) restore(data []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Index = s.now.Index + 1
+	st.Index, st.log = s.now.Index+1, s.now.log
 	s.now, s.events, s.floor = &st, nil, st.Index
 	close(s.wake)
 	s.wake = make(chan struct{})
