@@ -1,6 +1,7 @@
 package layoutcase
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,33 +54,16 @@ func Text(l model.Layout) string {
 	return strings.Join(lines, " + ")
 }
 
-// types makes hardware or image types with an entry for the provider.
-func entries(names []string, provider, key string) []struct {
-	name string
-	m    map[string]map[string]any
-} {
-	var out []struct {
-		name string
-		m    map[string]map[string]any
-	}
-	for _, n := range names {
-		out = append(out, struct {
-			name string
-			m    map[string]map[string]any
-		}{n, map[string]map[string]any{provider: {key: n}}})
-	}
-	return out
-}
-
 // Types makes hardware and image types of the given names for a provider.
-func Types(hardware, images []string, provider string) ([]model.HardwareType, []model.ImageType) {
-	var hw []model.HardwareType
-	var img []model.ImageType
-	for _, e := range entries(hardware, provider, "flavor") {
-		hw = append(hw, model.HardwareType{Base: model.Base{Name: e.name}, ProviderMap: e.m})
+func Types(hardware, images []string, provider string) (hw []model.HardwareType, img []model.ImageType) {
+	entry := func(key, name string) map[string]map[string]any {
+		return map[string]map[string]any{provider: {key: name}}
 	}
-	for _, e := range entries(images, provider, "image") {
-		img = append(img, model.ImageType{Base: model.Base{Name: e.name}, ProviderMap: e.m})
+	for _, n := range hardware {
+		hw = append(hw, model.HardwareType{Base: model.Base{Name: n}, ProviderMap: entry("flavor", n)})
+	}
+	for _, n := range images {
+		img = append(img, model.ImageType{Base: model.Base{Name: n}, ProviderMap: entry("image", n)})
 	}
 	return hw, img
 }
@@ -113,11 +97,24 @@ func Solver(path string) ([]Result, error) {
 	if err := read(path, &file); err != nil {
 		return nil, err
 	}
+	if len(file.Cases) == 0 {
+		return nil, fmt.Errorf("%s: there is no case in it", path)
+	}
 	var out []Result
-	for _, c := range file.Cases {
+	for n, c := range file.Cases {
 		t, ok := file.Templates[c.Template]
-		if !ok {
-			return nil, fmt.Errorf("%s: case %s: there is no template %s", path, c.Name, c.Template)
+		var wrong string
+		switch {
+		case !ok:
+			wrong = fmt.Sprintf("there is no template %q in the file", c.Template)
+		case len(c.Services) == 0:
+			wrong = "it has no \"services\""
+		case c.NumMachines < 1:
+			wrong = fmt.Sprintf("\"numMachines\" is %d", c.NumMachines)
+		}
+		if wrong != "" {
+			out = append(out, malformed(c.Name, n, wrong))
+			continue
 		}
 		// The types are those that are left after the original's own choice: the
 		// template's defaults have done their work.
@@ -139,7 +136,7 @@ func Solver(path string) ([]Result, error) {
 			r.OK = found == nil
 		default:
 			r.Expected = "a layout with every service, or an explanation"
-			r.OK = explained(in, found, came)
+			explained(in, found, &r)
 		}
 		out = append(out, r)
 	}
@@ -160,8 +157,15 @@ func AddServices(path string) ([]Result, error) {
 	if err := read(path, &file); err != nil {
 		return nil, err
 	}
+	if len(file.Cases) == 0 {
+		return nil, fmt.Errorf("%s: there is no case in it", path)
+	}
 	var out []Result
-	for _, c := range file.Cases {
+	for n, c := range file.Cases {
+		if len(c.Nodes) == 0 || len(c.Add) == 0 {
+			out = append(out, malformed(c.Name, n, "it has no \"nodes\", or nothing to \"add\""))
+			continue
+		}
 		in := solver.Input{Template: c.Template, Provider: "p", Comparator: solver.ComparatorOriginal,
 			Change: solver.Change{Kind: solver.AddServices, Services: c.Add}}
 		var hw, img, services []string
@@ -178,7 +182,6 @@ func AddServices(path string) ([]Result, error) {
 		in.Services = Services(services, c.Add)
 		found, came := solved(in)
 		r := Result{Name: c.Name, Came: came}
-		all := slices.Sorted(slices.Values(append(services, c.Add...)))
 		placed := map[string]bool{}
 		for _, g := range c.Original {
 			for _, s := range g.Services {
@@ -191,9 +194,7 @@ func AddServices(path string) ([]Result, error) {
 			r.OK = found != nil && Text(found.Layout) == r.Expected
 		} else {
 			r.Expected = "a layout with every service, or an explanation"
-			if r.OK = explained(in, found, came); found != nil {
-				r.OK = len(Broken(&c.Template, slices.Compact(all), found.Layout, false)) == 0
-			}
+			explained(in, found, &r)
 		}
 		out = append(out, r)
 	}
@@ -209,15 +210,31 @@ func solved(in solver.Input) (*solver.Answer, string) {
 	return a, Text(a.Layout)
 }
 
-// explained tells whether an answer keeps every rule, or a refusal says why.
-func explained(in solver.Input, a *solver.Answer, _ string) bool {
+// explained tells whether an answer keeps every rule, or a refusal is right, as
+// far as that can be tried, and says why.
+func explained(in solver.Input, a *solver.Answer, r *Result) {
 	if a != nil {
-		return len(Broken(&in.Template, in.Wanted, a.Layout, true)) == 0
+		broken := Broken(&in.Template, a.Services, a.Layout, len(in.Existing) == 0)
+		if r.OK = len(broken) == 0; !r.OK {
+			r.Came += ", which breaks rules: " + strings.Join(broken, "; ")
+		}
+		return
 	}
 	_, err := solver.Solve(context.Background(), in)
 	var u *solver.Unsolvable
 	var f model.Faults
-	return errors.As(err, &u) && len(u.Conflict) > 0 || errors.As(err, &f)
+	r.OK = errors.As(err, &u) && len(u.Conflict) > 0 || errors.As(err, &f)
+	if l, ok := exists(&in); ok {
+		r.OK, r.Expected = false, "a layout: there is "+Text(l)
+	}
+}
+
+// malformed is a case that cannot be run.
+func malformed(name string, n int, wrong string) Result {
+	if name == "" {
+		name = fmt.Sprintf("case %d", n)
+	}
+	return Result{Name: name, Expected: "a case", Came: wrong}
 }
 
 func read(path string, into any) error {
@@ -225,7 +242,11 @@ func read(path string, into any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, into); err != nil {
+	err = json.Unmarshal(b, into)
+	if t := new(json.UnmarshalTypeError); errors.As(err, &t) {
+		return fmt.Errorf("%s: %s is of type %s: this is no file of such cases", path, cmp.Or(t.Field, "the whole"), t.Value)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

@@ -21,44 +21,12 @@ func Broken(t *model.ClusterTemplate, services []string, layout model.Layout, fr
 			bad("size: %d nodes", n)
 		}
 	}
-	on := func(s string) bool { return slices.Contains(services, s) }
 	count := map[string]int{}
 	for _, g := range layout {
-		has := func(s string) bool { return slices.Contains(g.Services, s) }
-		if len(g.Services) == 0 {
-			bad("a node has no service")
-		}
 		for _, s := range g.Services {
 			count[s] += g.Count
-			if !on(s) {
-				bad("%s was not asked for", s)
-			}
-			c := t.Constraints.Services[s]
-			if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, g.HardwareType) {
-				bad("%s on hardware %s", s, g.HardwareType)
-			}
-			if len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, g.ImageType) {
-				bad("%s on image %s", s, g.ImageType)
-			}
 		}
-		for _, set := range t.Constraints.Layout.CantCoexist {
-			if len(set) > 0 && !slices.ContainsFunc(set, func(s string) bool { return !has(s) }) {
-				bad("%v share a node", set)
-			}
-		}
-		for _, set := range t.Constraints.Layout.MustCoexist {
-			here, missing := 0, 0
-			for _, s := range set {
-				if has(s) {
-					here++
-				} else if on(s) {
-					missing++
-				}
-			}
-			if here > 0 && missing > 0 {
-				bad("only some of %v share a node", set)
-			}
-		}
+		out = append(out, brokenNode(t, services, g)...)
 	}
 	for _, s := range services {
 		k := count[s]
@@ -94,6 +62,48 @@ func Broken(t *model.ClusterTemplate, services []string, layout model.Layout, fr
 		}
 		if fresh && !ok && !in(t.Constraints.Layout.MustCoexist) && !in(t.Constraints.Layout.CantCoexist) && k != n {
 			bad("%s has no constraint and is not on every node", s)
+		}
+	}
+	return out
+}
+
+// brokenNode lists the rules that one node layout breaks, whatever else there is.
+func brokenNode(t *model.ClusterTemplate, services []string, g model.NodeGroup) []string {
+	var out []string
+	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	on := func(s string) bool { return slices.Contains(services, s) }
+	has := func(s string) bool { return slices.Contains(g.Services, s) }
+	if len(g.Services) == 0 {
+		bad("a node has no service")
+	}
+	for _, s := range g.Services {
+		if !on(s) {
+			bad("%s was not asked for", s)
+		}
+		c := t.Constraints.Services[s]
+		if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, g.HardwareType) {
+			bad("%s on hardware %s", s, g.HardwareType)
+		}
+		if len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, g.ImageType) {
+			bad("%s on image %s", s, g.ImageType)
+		}
+	}
+	for _, set := range t.Constraints.Layout.CantCoexist {
+		if len(set) > 0 && !slices.ContainsFunc(set, func(s string) bool { return !has(s) }) {
+			bad("%v share a node", set)
+		}
+	}
+	for _, set := range t.Constraints.Layout.MustCoexist {
+		here, missing := 0, 0
+		for _, s := range set {
+			if has(s) {
+				here++
+			} else if on(s) {
+				missing++
+			}
+		}
+		if here > 0 && missing > 0 {
+			bad("only some of %v share a node", set)
 		}
 	}
 	return out
