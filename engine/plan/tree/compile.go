@@ -27,8 +27,9 @@ func (e *OrderError) Error() string {
 // Compile gives the graph with the draft's steps, and with the barriers that
 // keep its order: those of a serial plan, of serial phases and of batches, and
 // of the steps on one node of a dependency phase. Vertices keep their numbers,
-// barriers follow them. Every barrier also waits for the one before it, so that
-// a step that is restarted is waited for by all that comes after. The error is
+// barriers follow them. Every barrier also waits for the one before it, and all
+// tasks of a step for the one in front of it, so that a step that is restarted is
+// waited for by all that comes after and has not begun. The error is
 // an *OrderError where the order contradicts the graph's.
 //
 // Canaries and interrupts are no edges but gates: Arm gives them.
@@ -75,13 +76,12 @@ type compiler struct {
 	sizes    []uint32
 	off      []uint32 // members[off[s]:off[s+1]] are the tasks of step s
 	members  []uint32
-	inner    []bool // by task: something of its own step comes before it
 	outer    []bool // by task: something of its own step comes after it
 	more     []edge
 	vertices int
 }
 
-// index finds the tasks of each step, and their first and last ones.
+// index finds the tasks of each step, and their last ones.
 func (c *compiler) index() {
 	n := c.d.steps()
 	c.off = make([]uint32, n+2)
@@ -94,7 +94,7 @@ func (c *compiler) index() {
 		c.off[i] += c.off[i-1]
 	}
 	c.members = make([]uint32, c.off[n+1])
-	c.inner, c.outer = make([]bool, c.g.Len()), make([]bool, c.g.Len())
+	c.outer = make([]bool, c.g.Len())
 	for v, s := range c.d.Step {
 		if s == plan.NoStep {
 			continue
@@ -103,7 +103,7 @@ func (c *compiler) index() {
 		c.off[s+1]++
 		for _, w := range c.g.Next(v) {
 			if c.d.Step[w] == s {
-				c.outer[v], c.inner[w] = true, true
+				c.outer[v] = true
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func (c *compiler) follow(groups int, steps func(i int) (first, end uint32)) {
 			continue
 		}
 		for _, v := range tasks {
-			if gate >= 0 && !c.inner[v] {
+			if gate >= 0 { // also those behind others of their step: one that was begun waits once more
 				c.more = append(c.more, edge{uint32(gate), v})
 			}
 		}

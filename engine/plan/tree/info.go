@@ -2,8 +2,9 @@ package tree
 
 import (
 	"crypto/sha1"
-	"fmt"
+	"encoding/hex"
 	"regexp"
+	"strconv"
 )
 
 // Info is a plan as the API gives it (spec/plans.md §5). Times are Unix
@@ -70,7 +71,7 @@ func (v *View) Info() *Info {
 		all := span{over: true}
 		for i, c := range v.steps(p) {
 			name, id, status := v.stepName(phase.First+uint32(i)), v.StepID(p, i), c.Status.String()
-			s := StepInfo{ID: id, Status: status, Name: name, Message: fmt.Sprintf("Step: %s [%s] with status: %s", name, id, status)}
+			s := StepInfo{ID: id, Status: status, Name: name, Message: "Step: " + name + " [" + id + "] with status: " + status}
 			if v.Times != nil {
 				s.Started, s.Ended = v.Times(phase.First + uint32(i))
 			}
@@ -105,27 +106,32 @@ func (s *span) bounds() (started, ended int64) {
 	return s.started, s.ended
 }
 
-// PhaseID gives a phase's id: made of names, so that it is the same under every
-// leader.
-func (v *View) PhaseID(phase int) string {
-	return newID(v.Scope, v.Name, fmt.Sprint(phase), v.Phases[phase].Name)
-}
+// PhaseID gives a phase's id: made of names and places, so that it is the same
+// under every leader.
+func (v *View) PhaseID(phase int) string { return v.id(phase, -1) }
 
 // StepID gives the id of a phase's step, by its place in the phase.
-func (v *View) StepID(phase, step int) string {
-	return newID(v.Scope, v.Name, fmt.Sprint(phase), v.Phases[phase].Name, fmt.Sprint(step))
-}
+func (v *View) StepID(phase, step int) string { return v.id(phase, step) }
 
-// newID gives a UUID of version 5.
-func newID(parts ...string) string {
-	h := sha1.New()
-	for _, p := range parts {
-		fmt.Fprintf(h, "%d:%s", len(p), p)
+// id gives a UUID of version 5.
+func (v *View) id(phase, step int) string {
+	b := make([]byte, 0, 128)
+	for _, s := range []string{v.Scope, v.Name, v.Phases[phase].Name} {
+		b = append(strconv.AppendInt(b, int64(len(s)), 10), ':')
+		b = append(b, s...)
 	}
-	b := h.Sum(nil)[:16]
-	b[6] = b[6]&0x0f | 0x50
-	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	b = append(strconv.AppendInt(b, int64(phase), 10), ':')
+	b = strconv.AppendInt(b, int64(step), 10)
+	h := sha1.Sum(b)
+	h[6], h[8] = h[6]&0x0f|0x50, h[8]&0x3f|0x80
+	b = b[:0]
+	for i, from := range []int{0, 4, 6, 8, 10} {
+		if i > 0 {
+			b = append(b, '-')
+		}
+		b = hex.AppendEncode(b, h[from:[]int{4, 6, 8, 10, 16}[i]])
+	}
+	return string(b)
 }
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

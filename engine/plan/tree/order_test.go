@@ -247,3 +247,27 @@ func TestHealth(t *testing.T) {
 		t.Errorf("no plans: %+v", got)
 	}
 }
+
+func TestDebug(t *testing.T) {
+	plans := []*View{pure(t, "deploy", "serial", "a serial: CP", "b parallel: P"), pure(t, "recovery", "parallel"), pure(t, "backup", "serial", "a serial: S")}
+	d, err := DebugOf(plans, "", "", "")
+	if err != nil || d.State != "DEPLOYING" || len(d.Plans) != 3 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || strings.Join(d.Active, " ") != "deploy" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d, err = DebugOf(plans, "deploy", "a", plans[0].StepID(0, 1))
+	if err != nil || len(d.Plans) != 1 || len(d.Plans[0].Phases) != 1 || len(d.Plans[0].Phases[0].Steps) != 1 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	for _, c := range [][3]string{{"x", "", ""}, {"deploy", "x", ""}, {"deploy", "a", "x"}, {"", "a", ""}, {"deploy", "", "x"}} {
+		if _, err := DebugOf(plans, c[0], c[1], c[2]); err == nil {
+			t.Errorf("%v is found", c)
+		}
+	}
+	for i := range plans[0].Steps {
+		plans[0].Steps[i].Status = Complete
+	}
+	plans[2].Steps[0].Status = Prepared
+	if d, err = DebugOf(plans, "", "", ""); err != nil || d.State != "RUNNING" {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

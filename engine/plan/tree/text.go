@@ -134,3 +134,34 @@ func PodsText(body []byte) (string, error) {
 	}
 	return both.Pods.Text(), nil
 }
+
+// Told says what an order did, or with done false what it could not do, as the
+// CLI prints it: `"deploy" plan: phase "hello" has been paused.` What is "paused",
+// "resumed", "restarted" or "forced to complete"; phase and step may be "".
+func Told(what, plan, phase, step string, done bool) string {
+	subject := fmt.Sprintf("%q plan", plan)
+	switch {
+	case step != "":
+		subject += fmt.Sprintf(": step %q in phase %q", step, phase)
+	case phase != "":
+		subject += fmt.Sprintf(": phase %q", phase)
+	}
+	if done {
+		return subject + " has been " + what + "."
+	}
+	return subject + " could not be " + what + "."
+}
+
+// ParseParams reads a plan's parameters as the CLI takes them: "NAME=value", where
+// the value may hold "=" too.
+func ParseParams(args []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, a := range args {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok {
+			return nil, fmt.Errorf("parameter %q: Must have one variable name and one variable value per definition", a)
+		}
+		out[name] = value
+	}
+	return out, nil
+}

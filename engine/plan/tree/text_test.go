@@ -151,3 +151,24 @@ func TestInfo(t *testing.T) {
 		}
 	}
 }
+
+func TestTold(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{Told("paused", "deploy", "", "", true), `"deploy" plan has been paused.`},
+		{Told("paused", "deploy", "hello", "", true), `"deploy" plan: phase "hello" has been paused.`},
+		{Told("resumed", "deploy", "", "", false), `"deploy" plan could not be resumed.`},
+		{Told("restarted", "deploy", "x", "y", true), `"deploy" plan: step "y" in phase "x" has been restarted.`},
+		{Told("forced to complete", "deploy", "x", "y", true), `"deploy" plan: step "y" in phase "x" has been forced to complete.`},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s, not %s", c.got, c.want)
+		}
+	}
+	got, err := ParseParams([]string{"var=value", "var2=value2", "var4=value=more", "empty="})
+	if b, _ := json.Marshal(got); err != nil || string(b) != `{"empty":"","var":"value","var2":"value2","var4":"value=more"}` {
+		t.Errorf("%s, %v", b, err)
+	}
+	if _, err := ParseParams([]string{"var value"}); err == nil || !strings.Contains(err.Error(), "Must have one variable name and one variable value per definition") {
+		t.Errorf("%v", err)
+	}
+}

@@ -36,6 +36,11 @@ type Phase struct {
 	End   uint32 `json:"end"`
 }
 
+// Plain gives the tree of a graph without steps: one phase, one step, all of it.
+func Plain(name string) *Tree {
+	return &Tree{Name: name, Phases: []Phase{{Name: name, Strategy: Strategy{Kind: Dependency}, End: 1}}, Strategy: Strategy{Kind: Dependency}}
+}
+
 // Encode writes the tree for a snapshot; its steps are in the graph.
 func (t *Tree) Encode() ([]byte, error) { return json.Marshal(t) }
 
@@ -70,11 +75,15 @@ func (t *Tree) StepName(g *plan.Graph, step uint32) string {
 }
 
 func (t *Tree) stepName(g *plan.Graph, step uint32, node func(id string) string) string {
+	if g.Step == nil {
+		return "all"
+	}
 	var b strings.Builder
 	service := t.Phases[t.phaseOf(step)].Service
 	for v := range g.In(plan.Step(step)) {
 		if b.Len() == 0 {
-			b.WriteString(node(g.NodeID(int(v))) + ":[")
+			b.WriteString(node(g.NodeID(int(v))))
+			b.WriteString(":[")
 		} else {
 			b.WriteString(", ")
 		}

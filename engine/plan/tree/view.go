@@ -164,6 +164,27 @@ func times(s *plan.State, step uint32) (started, ended int64) {
 	return started, ended
 }
 
+// Overdue gives the phases that have been at work for longer than they may.
+func (v *View) Overdue(now int64) []int {
+	var out []int
+	for i, p := range v.Phases {
+		if p.Timeout == 0 || v.Times == nil || allOver(v.steps(i)) {
+			continue
+		}
+		for s := p.First; s < p.End; s++ {
+			if started, _ := v.Times(s); started > 0 && now-started > p.Timeout {
+				out = append(out, i)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func allOver(steps []Child) bool {
+	return !slices.ContainsFunc(steps, func(c Child) bool { return !c.over() })
+}
+
 // steps gives the steps of a phase.
 func (v *View) steps(phase int) []Child {
 	p := &v.Phases[phase]
