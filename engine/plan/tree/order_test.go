@@ -251,7 +251,7 @@ func TestHealth(t *testing.T) {
 func TestDebug(t *testing.T) {
 	plans := []*View{pure(t, "deploy", "serial", "a serial: CP", "b parallel: P"), pure(t, "recovery", "parallel"), pure(t, "backup", "serial", "a serial: S")}
 	d, err := DebugOf(plans, "", "", "")
-	if err != nil || d.State != "DEPLOYING" || len(d.Plans) != 3 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || strings.Join(d.Active, " ") != "deploy" {
+	if err != nil || d.State != "DEPLOYING" || len(d.Plans) != 3 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || strings.Join(d.Active, " ") != "deploy backup" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	d, err = DebugOf(plans, "deploy", "a", plans[0].StepID(0, 1))

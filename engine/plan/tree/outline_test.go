@@ -167,18 +167,12 @@ stage-2 parallel: n1:[confirm] n2:[confirm]
 	// One node at a time: but web waits for the db of both.
 	_, err := ByNode(g, "upgrade", Strategy{}).Compile(g)
 	var e *OrderError
-	if !errors.As(err, &e) || !contradiction(e.Cycle) {
+	if !errors.As(err, &e) || !slices.Contains(e.Cycle, "n1/START/web (phase nodes)") || !slices.Contains(e.Cycle, "n2/START/db (phase nodes)") || len(e.Cycle) != 2 {
 		t.Errorf("%v", err)
 	}
 	if _, err := ByNode(g, "x", Strategy{Kind: Random}).Compile(g); err == nil {
 		t.Error("a random order is compiled")
 	}
-}
-
-// contradiction says whether the cycle leads from n1's START of web through n2's db back.
-func contradiction(cycle []string) bool {
-	i := slices.Index(cycle, "n1/START/web (phase nodes)")
-	return i >= 0 && slices.Contains(cycle, "n2/START/db (phase nodes)") && cycle[(i+1)%len(cycle)] == "n2/CREATE (phase nodes)"
 }
 
 func TestTemplatePlan(t *testing.T) {
