@@ -28,7 +28,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 	d := dispatch.New(dispatch.Config{
 		Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
 	})
-	l := &leadership{dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, First: firstLeases(d)})}
+	l := &leadership{dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Rank: a.Rank, First: firstLeases(d)})}
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/planner"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -23,6 +24,8 @@ type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
+	// Rank asks plugins for the comparators that they offer; nil: there are none.
+	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
 	// First chooses workers for the first tasks of an operation; nil: leases
 	// come later. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error))
@@ -128,6 +131,13 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
 		return nil // somebody else was faster
 	}
+	var faults model.Faults
+	if op.Status == model.OpRollingBack && (errors.As(err, &faults) || errors.As(err, new(*planner.CycleError))) {
+		// Trying again would not help: a person has to.
+		_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: who.Actor, Change: &pb.Command_ControlOperation{
+			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "give up", Reason: err.Error()},
+		}})
+	}
 	return err
 }
 
@@ -172,6 +182,14 @@ func Lookup(v *state.View, tenant string) model.Lookup {
 	return model.Over(lookup{v, tenant}, offered)
 }
 
+// lookup is Lookup that can ask plugins for comparators, too.
+func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
+	if o.cfg.Rank == nil {
+		return Lookup(v, tenant)
+	}
+	return model.WithRanker(Lookup(v, tenant), o.cfg.Rank)
+}
+
 // Create prepares and starts a new cluster, or with dryRun only prepares it.
 func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared, state.Answer, error) {
 	v := o.cfg.Machine.View()
@@ -185,7 +203,7 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 		id = fmt.Sprintf("%08d", o.last)
 		o.mu.Unlock()
 	}
-	p, err := operation.Create(ctx, who, req, Lookup(v, who.Tenant), operation.IDs{Cluster: id, Operation: id + "-001"})
+	p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: id, Operation: id + "-001"})
 	if err != nil || dryRun {
 		return p, state.Answer{}, err
 	}
@@ -217,7 +235,7 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	return operation.Prepare(ctx, who, req, at, Lookup(v, cl.Tenant), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
+	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {
