@@ -96,7 +96,7 @@ func (a *app) root() *cobra.Command {
 		"clusters":    {a.clusterCmd(), a.operationCmd(), a.taskCmd(), a.nodeCmd(), a.eventsCmd()},
 		"definitions": append(a.definitionCmds(), a.importCmd(), a.exportCmd()),
 		"mesh":        {a.joinCmd(), a.leaveCmd(), a.membersCmd(), a.statusCmd(), a.pluginCmd(), a.operatorCmd()},
-		"access":      {a.tenantCmd(), a.tokenCmd()},
+		"access":      {a.tenantCmd(), a.tokenCmd(), a.auditCmd()},
 	} {
 		for _, c := range cmds {
 			c.GroupID = group
