@@ -1,0 +1,149 @@
+package raftgroup_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+)
+
+// processor is one machine's, as a member gets it: now and then there is a
+// burst of other work, during which the member runs for a millisecond or so
+// and then waits for its turn, and has 5% of the time.
+type processor struct {
+	mu    sync.Mutex
+	rng   *rand.Rand
+	burst time.Time // the burst's end
+	begin time.Time // of what follows: of a wait in a burst, else of the next burst
+	end   time.Time // of the wait
+}
+
+const (
+	share       = .05                   // of the time, in a burst
+	longestWait = 50 * time.Millisecond // for one's turn; from 80 on there are elections with the default settings
+	calm        = 20 * time.Second      // on average, between bursts
+	bursting    = 5 * time.Second       // on average
+)
+
+// wait returns when the member has the processor.
+func (p *processor) wait() {
+	p.mu.Lock()
+	now := time.Now()
+	for p.end.Before(now) {
+		p.next(now)
+	}
+	var pause time.Duration
+	if now.After(p.begin) {
+		pause = p.end.Sub(now)
+	}
+	p.mu.Unlock()
+	time.Sleep(pause)
+}
+
+// next draws the next wait. mu is held.
+func (p *processor) next(now time.Time) {
+	exp := func(mean time.Duration) time.Duration { return time.Duration(p.rng.ExpFloat64() * float64(mean)) }
+	if !p.end.Before(p.burst) {
+		p.end = p.end.Add(exp(calm))
+		p.burst = p.end.Add(exp(bursting))
+	}
+	wait := min(exp(longestWait/3), longestWait)
+	run := time.Duration(float64(wait) * share / (1 - share))
+	p.begin = p.end.Add(run)
+	p.end = p.begin.Add(wait)
+}
+
+// starved is the transport of a member that must wait for its processor before
+// it sends, and before it sees what came.
+type starved struct {
+	*raft.InmemTransport
+	cpu  *processor
+	seen chan raft.RPC
+}
+
+func (s *starved) Consumer() <-chan raft.RPC { return s.seen }
+
+func (s *starved) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	s.cpu.wait()
+	defer s.cpu.wait()
+	return s.InmemTransport.AppendEntries(id, target, args, resp)
+}
+
+func (s *starved) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	s.cpu.wait()
+	defer s.cpu.wait()
+	return s.InmemTransport.RequestVote(id, target, args, resp)
+}
+
+func (s *starved) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	s.cpu.wait()
+	defer s.cpu.wait()
+	return s.InmemTransport.RequestPreVote(id, target, args, resp)
+}
+
+func (s *starved) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	s.cpu.wait()
+	defer s.cpu.wait()
+	return s.InmemTransport.InstallSnapshot(id, target, args, resp, data)
+}
+
+// TestNoFalseElection: for a day, the machines of three members are at 95% load
+// now and then, each at its own times, and nobody takes the leader for dead. The
+// simulation is harder than life: timers run while the processor does not.
+// COOPR_LOAD is for how long instead.
+func TestNoFalseElection(t *testing.T) {
+	t.Parallel()
+	day := 24 * time.Hour
+	if testing.Short() || raced {
+		day = time.Hour
+	}
+	if d, err := time.ParseDuration(os.Getenv("COOPR_LOAD")); err == nil {
+		day = d
+	}
+	synctest.Test(t, func(t *testing.T) {
+		stop := make(chan struct{})
+		var pumps sync.WaitGroup
+		start := time.Now()
+		c := grouptest.Start(t, 3, grouptest.Options{Transport: func(id string, inner *raft.InmemTransport) raft.Transport {
+			s := &starved{InmemTransport: inner, seen: make(chan raft.RPC), cpu: &processor{
+				rng: rand.New(rand.NewPCG(1, uint64(id[0]))), burst: start, begin: start, end: start,
+			}}
+			pumps.Go(func() {
+				for {
+					select {
+					case r := <-inner.Consumer():
+						s.cpu.wait()
+						select {
+						case s.seen <- r:
+						case <-stop:
+							return
+						}
+					case <-stop:
+						return
+					}
+				}
+			})
+			return s
+		}})
+		lead := c.Leader()
+		term := lead.Group().Term()
+		for time.Since(start) < day {
+			c.Apply("work goes on")
+			if now := lead.Group().Term(); now != term || !lead.Group().IsLeader() {
+				t.Errorf("after %s: term %d, not %d", time.Since(start), now, term)
+				break
+			}
+			time.Sleep(time.Minute)
+		}
+		c.Stop()
+		close(stop)
+		pumps.Wait()
+	})
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package raftgroup_test
+
+const raced = false
