@@ -38,7 +38,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 		&seed{a, m},
 		l.orchestrator,
 		l.dispatcher,
-		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Delete: func(ctx context.Context, cl *model.Cluster) error {
+		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory), Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: "coopr", Role: model.RoleAdmin}
 			_, _, err := l.orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
 			return err

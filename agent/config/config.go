@@ -31,6 +31,7 @@ type Config struct {
 
 	Log    Log    `yaml:"log" doc:"What is logged, to standard error."`
 	Raft   Raft   `yaml:"raft" doc:"The replicated state."`
+	Audit  Audit  `yaml:"audit" doc:"How long the log of every change is kept. The same on every eligible agent: whoever leads prunes."`
 	Limits Limits `yaml:"limits" doc:"What one client can make an agent do."`
 }
 
@@ -93,6 +94,13 @@ type Raft struct {
 	TrailingLogs      int           `yaml:"trailing_logs" doc:"Log entries kept behind a snapshot, for followers that were away for a moment."`
 }
 
+// Audit bounds the audit log: what comes first counts.
+type Audit struct {
+	Retention time.Duration `yaml:"retention" doc:"How long records are kept."`
+	Records   int           `yaml:"records" doc:"How many records are kept at most; each change of a task is one. An ordinary task has three, of 4 to 10 bytes each."`
+	Memory    Size          `yaml:"memory" doc:"How much memory the records may take, on every voter."`
+}
+
 // Limits protect an agent from its clients.
 type Limits struct {
 	Body      Size `yaml:"body" doc:"Largest request body of the API."`
@@ -124,6 +132,7 @@ func Default(dev bool) Config {
 			Store: "boltdb", Multiplier: 1,
 			SnapshotInterval: 2 * time.Minute, SnapshotThreshold: 8192, TrailingLogs: 10240,
 		},
+		Audit:  Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
 		Limits: Limits{Body: 16 << 20, HTTPConns: 256, PeerConns: 256, Watches: 4096},
 	}
 	if dev {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/identity"
@@ -58,6 +59,13 @@ func (c Config) check() model.Faults {
 	}
 	k.between("limits.http_conns", c.Limits.HTTPConns, 0, 1<<20)
 	k.between("limits.peer_conns", c.Limits.PeerConns, 0, 1<<20)
+	if c.Audit.Retention < time.Hour {
+		k.fault("audit.retention", "%v: it is an hour at least", c.Audit.Retention)
+	}
+	k.between("audit.records", c.Audit.Records, 1000, 1<<30)
+	if c.Audit.Memory < 1<<20 {
+		k.fault("audit.memory", "%v: it is 1MiB at least", c.Audit.Memory)
+	}
 	k.between("limits.watches", c.Limits.Watches, 0, 1<<20)
 	return k.faults
 }

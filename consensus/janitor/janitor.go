@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -26,6 +27,11 @@ type Config struct {
 	// Requests is how long request ids are remembered (default a day),
 	// Operations how long those that ended are kept (default 30 days).
 	Requests, Operations time.Duration
+	// Audit is how long audit records are kept (default 90 days), AuditRecords
+	// how many of them (5,000,000), and AuditMemory how many bytes (256 MiB).
+	Audit        time.Duration
+	AuditRecords uint64
+	AuditMemory  uint64
 }
 
 // Janitor is the duty.
@@ -41,6 +47,13 @@ func New(cfg Config) *Janitor {
 	def(&cfg.Every, time.Minute)
 	def(&cfg.Requests, 24*time.Hour)
 	def(&cfg.Operations, 30*24*time.Hour)
+	def(&cfg.Audit, 90*24*time.Hour)
+	if cfg.AuditRecords == 0 {
+		cfg.AuditRecords = 5_000_000
+	}
+	if cfg.AuditMemory == 0 {
+		cfg.AuditMemory = 256 << 20
+	}
 	return &Janitor{cfg}
 }
 
@@ -95,9 +108,25 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 	if before := now.Add(-j.cfg.Requests).UnixMilli(); v.OldestRequest() < before {
 		p.RequestsBeforeMs = before
 	}
-	if len(p.Operations) == 0 && p.RequestsBeforeMs == 0 {
+	p.AuditBeforeMs, p.AuditKeep = j.audit(v.Audit().Stats(), now)
+	if len(p.Operations) == 0 && p.RequestsBeforeMs == 0 && p.AuditKeep == 0 {
 		return errs // nothing to write: an idle mesh stays idle
 	}
 	_, err := j.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_Prune{Prune: p}})
 	return errors.Join(errs, err)
+}
+
+// audit says what is to go of the audit log. It leaves some room, so that a
+// busy mesh does not prune, and record that it did, in every round.
+func (j *Janitor) audit(s audit.Stats, now time.Time) (before int64, keep uint64) {
+	keep = j.cfg.AuditRecords
+	if s.Bytes > j.cfg.AuditMemory {
+		keep = min(keep, uint64(float64(s.Records)*float64(j.cfg.AuditMemory)/float64(s.Bytes)))
+	}
+	before = now.Add(-j.cfg.Audit).UnixMilli()
+	old := s.Records > 0 && s.Oldest < before-(j.cfg.Audit/100).Milliseconds()
+	if !old && s.Records <= keep+keep/10 {
+		return 0, 0
+	}
+	return before, max(keep, 1)
 }
