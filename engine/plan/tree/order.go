@@ -32,7 +32,7 @@ const (
 )
 
 // Result says how an order was taken and what it does. What it does is for the
-// state machine, in this order: Complete, Restart, Gates. Nothing is to be done
+// state machine, in this order: Gates, Complete, Restart. Nothing is to be done
 // where Code is not CodeOK.
 type Result struct {
 	Code    int

@@ -122,7 +122,7 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 	return out
 }
 
-// task names what is done once in a graph.
+// task names what is done once in a part of a graph.
 type task struct {
 	node    string
 	service string
@@ -134,15 +134,71 @@ type task struct {
 // them; services that the outline does not name come first, each in a phase of
 // its own. A task that the graph does not have is left out; one that no step
 // names goes with the next of its service on the node that one does, or else
-// with the last. The error, model.Faults, names tasks that stand in two steps.
+// with the last. What is only configured anew once all the rest is done follows in
+// a phase "reconfigure". The error, model.Faults, names tasks that stand in two steps.
 func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 	var faults model.Faults
 	d := newDraft(g, o.Name, o.Strategy)
+	cut := reconfiguration(g)
+	d.outline(o, g, cut, &faults)
+	late := make([]uint32, 0, g.Len()-cut)
+	for v := cut; v < g.Len(); v++ {
+		if g.Action[v] != model.Barrier {
+			late = append(late, uint32(v))
+		}
+	}
+	d.perNode(g, Phase{Name: "reconfigure", Strategy: Strategy{Kind: Dependency}}, late)
+	return d, faults.Err()
+}
+
+// reconfiguration gives the vertex from which on a graph that also installs,
+// makes or takes away only configures what was there before: such tasks wait for
+// all the rest, so that phases in which they stood with the rest would contradict
+// each other. Nothing before it waits for what is behind it.
+func reconfiguration(g *plan.Graph) int {
+	type slot struct {
+		node    int32
+		service int16
+	}
+	does := map[slot]uint16{}
+	all := uint16(0)
+	for v, a := range g.Action {
+		all |= 1 << a
+		if g.Service[v] >= 0 {
+			does[slot{g.Node[v], g.Service[v]}] |= 1 << a
+		}
+	}
+	if all&(1<<model.Create|1<<model.Install|1<<model.Remove|1<<model.Delete) == 0 {
+		return g.Len()
+	}
+	cut := g.Len()
+	for v := cut - 1; v >= 0; v-- {
+		if g.Action[v] == model.Barrier {
+			continue
+		}
+		if has := does[slot{g.Node[v], g.Service[v]}]; g.Service[v] < 0 || has&(1<<model.Install|1<<model.Remove) != 0 || has&(1<<model.Configure) == 0 {
+			break
+		}
+		cut = v
+	}
+	for v := cut; v < g.Len(); v++ {
+		for _, w := range g.Next(v) {
+			if int(w) < cut { // the graph is not numbered as planners do
+				return g.Len()
+			}
+		}
+	}
+	return cut
+}
+
+// outline puts the vertices before end into the phases of o.
+func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults) {
+	within := func(v uint32) bool { return int(v) < end }
 	places := map[task][]uint32{} // in order of number
 	slots := map[task][]uint32{}  // all of a service on a node: action Barrier
-	for v, a := range g.Action {
+	for v := range end {
 		if s := g.ServiceName(v); s != "" {
-			k := task{g.NodeID(v), s, a}
+			k := task{g.NodeID(v), s, g.Action[v]}
 			places[k] = append(places[k], uint32(v))
 			k.action = model.Barrier
 			slots[k] = append(slots[k], uint32(v))
@@ -153,7 +209,7 @@ func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 		named[p.Service] = true
 	}
 	inner := Strategy{Kind: Dependency}
-	p := partsOf(g, func(uint32) bool { return true })
+	p := partsOf(g, within)
 	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.made)
 	for _, s := range p.order {
 		if name := g.Services[s]; !named[name] {
@@ -189,12 +245,11 @@ func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 		d.join(vs)
 	}
 	// What a plan's steps do not name at all on a node is done after them.
-	rest := partsOf(g, func(v uint32) bool { return d.Step[v] == plan.NoStep && g.Service[v] >= 0 })
+	rest := partsOf(g, func(v uint32) bool { return within(v) && d.Step[v] == plan.NoStep && g.Service[v] >= 0 })
 	for _, s := range rest.order {
 		d.perNode(g, Phase{Name: g.Services[s], Service: g.Services[s], Strategy: inner}, rest.services[s])
 	}
 	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.gone)
-	return d, faults.Err()
 }
 
 // join gives tasks of one service on one node that are in no step that of the

@@ -264,6 +264,7 @@ func (w *world) one(t *rapid.T) {
 		if r.Code != CodeOK && r.Code != CodeAlready {
 			t.Fatalf("%+v: %+v", o, r)
 		}
+		w.gates(r.Gates)
 		err := w.edit(func(e *plan.Edit) error {
 			for _, p := range r.Complete {
 				if err := e.ForceComplete(p, order); err != nil {
@@ -280,7 +281,6 @@ func (w *world) one(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.gates(r.Gates)
 	}
 }
 

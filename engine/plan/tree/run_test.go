@@ -158,3 +158,44 @@ func TestOverdue(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A grow configures the nodes that were there once all the rest is done: also
+// where a template's serial plan has a service's new and old nodes in one phase.
+func TestPlanOfAGrow(t *testing.T) {
+	actions := map[string]model.ServiceAction{"install": {Type: "shell"}, "configure": {Type: "shell"}, "start": {Type: "shell"}, "stop": {Type: "shell"}}
+	services := map[string]model.Service{
+		"db":  {Base: model.Base{Name: "db"}, Provisioner: model.ServiceProvisioner{Actions: actions}},
+		"web": {Base: model.Base{Name: "web"}, Dependencies: model.Dependencies{Runtime: model.Needs{Requires: []string{"db"}}}, Provisioner: model.ServiceProvisioner{Actions: actions}},
+	}
+	all := []string{"db", "web"}
+	runs := map[string]string{"db": "START", "web": "START"}
+	g, err := planner.Plan(planner.Input{
+		Operation: model.OpGrow, Services: services, PlannedNodes: []string{"new"},
+		Nodes: []planner.Node{
+			{ID: "old", Services: all, States: runs, Created: true},
+			{ID: "new", Number: 1, Services: all},
+		},
+		Reconfigure: map[string][]string{"old": all},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := Instances{Nodes: []string{"old", "new"}, Tasks: []string{"install", "configure", "start", "stop"}}
+	o, err := Outlines(model.Plan{Name: "deploy", Phases: []model.PlanPhase{{Name: "databases", Service: "db"}, {Name: "front", Service: "web", Batch: "50%"}}},
+		map[string]Instances{"db": at, "web": at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := o.Draft(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `nodes dependency: new:[create, confirm, bootstrap]
+databases serial: new:[install, configure, start]
+front batch: new:[install, configure, start]
+reconfigure dependency: old:[stop web, stop db, configure db, configure web, start db, start web]
+`
+	if got := names(t, d, g); got != want {
+		t.Errorf("%s\nnot\n%s", got, want)
+	}
+}
