@@ -2,6 +2,7 @@ package tree
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -220,7 +221,9 @@ func (w *world) one(t *rapid.T) {
 	held := w.s.Leased("")
 	w.now += 10
 	order := plan.Order{Now: w.now, Look: func(model.Action, model.TaskStatus) bool { return rapid.Bool().Draw(t, "look") }}
-	switch what := rapid.IntRange(0, 11).Draw(t, "what"); {
+	switch what := rapid.IntRange(0, 12).Draw(t, "what"); {
+	case what == 12:
+		w.anotherLeader(t)
 	case what < 5 && len(free) > 0:
 		x := rapid.SampledFrom(free).Draw(t, "lease")
 		if w.s.Task(x).LeasedAt == 0 {
@@ -281,6 +284,34 @@ func (w *world) one(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// anotherLeader writes all down and reads it again.
+func (w *world) anotherLeader(t *rapid.T) {
+	before := w.look().Info()
+	g, err := plan.DecodeGraph(w.s.Graph.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := w.s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.s, err = plan.DecodeState(g, state); err != nil {
+		t.Fatal(err)
+	}
+	b, err := w.d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := Decode(g, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.d.Tree = *tree
+	if after := w.look().Info(); !reflect.DeepEqual(before, after) {
+		t.Fatalf("%v\nbecame\n%v", before, after)
 	}
 }
 
