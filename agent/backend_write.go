@@ -181,6 +181,8 @@ func changes(p *operation.Prepared) []api.NodeChange {
 			c.What = "replaced"
 		case actions[model.Create]:
 			c.What, c.Add = "new", n.Services
+		case len(n.Services) == len(n.States) && len(n.Leaving) == 0:
+			continue // only its record changes
 		default:
 			for _, s := range n.Services {
 				if n.States[s] == "" && !slices.Contains(n.Leaving, s) {

@@ -18,6 +18,7 @@ func (a *app) operationCmd() *cobra.Command {
 		a.orderCmd("pause", "Start no more tasks of an operation until it is resumed"),
 		a.orderCmd("resume", "Go on with a paused operation"),
 		a.orderCmd("abort", "End an operation: nothing more is started"),
+		a.orderCmd("rollback", "End an operation and bring the cluster back to what it was before"),
 		a.operationLogCmd())
 }
 
@@ -105,8 +106,8 @@ func (a *app) orderCmd(order, short string) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who read the operation later")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if order == "abort" {
-			if err := a.confirm(cmd, fmt.Sprintf("Abort operation %s?", args[0])); err != nil {
+		if order == "abort" || order == "rollback" {
+			if err := a.confirm(cmd, fmt.Sprintf("%s operation %s?", strings.ToUpper(order[:1])+order[1:], args[0])); err != nil {
 				return err
 			}
 		}

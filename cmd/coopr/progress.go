@@ -200,6 +200,9 @@ func (a *app) ended(ctx context.Context, c *client.Client, l look) error {
 		case op.Type == model.OpDelete:
 			fmt.Fprintf(w, "%s Cluster %s is deleted (%s).\n", a.paint(w, green, "✓"), name, took)
 		case found:
+			if op.Message != "" {
+				fmt.Fprintf(w, "%s%s.\n", strings.ToUpper(op.Message[:1]), op.Message[1:])
+			}
 			fmt.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", a.paint(w, green, "✓"), name, cl.Status, count(len(cl.Nodes), "node"), took)
 			if !a.structured() {
 				a.links(cl.Links)

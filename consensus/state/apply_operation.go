@@ -152,6 +152,9 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 			return refuse(ErrConflict, "operation %s is being rolled back: give orders to its rollback", op.ID)
 		}
 		undo := o.Order == "rollback"
+		if undo && op.Type == model.OpRollback {
+			return refuse(ErrConflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
+		}
 		if undo && op.Before == 0 {
 			return refuse(ErrConflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
 		}
@@ -166,6 +169,17 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 			op.Message += ": " + o.Reason
 		}
 		e.CancelWaiting(a.now)
+	case "give up": // the leader's own: a rollback could not even be planned
+		if op.Status != model.OpRollingBack {
+			return Answer{Subject: op.ID}
+		}
+		op.Status, op.EndedAt, op.Version = model.OpFailed, a.now, a.index
+		op.Message += "; it cannot be rolled back: " + o.Reason
+		a.put(tOperations, &op)
+		a.operationEvent(&op)
+		a.settleCluster(&op)
+		a.touch(op.ID)
+		return Answer{Subject: op.ID}
 	default:
 		return refuse(ErrUnknown, "order %q: it must be pause, resume, abort or rollback", o.Order)
 	}

@@ -27,6 +27,9 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 		}
 	case op.Status != model.OpAborting && s.Complete():
 		op.Status, op.Message = model.OpSucceeded, ""
+		if s.Graph.Len() == 0 {
+			op.Message = "there was nothing to do"
+		}
 	default:
 		return
 	}
@@ -129,23 +132,31 @@ func did(n *model.Node, op string, action model.Action, service string, done boo
 	}
 	switch action {
 	case model.Create:
-		n.Created = true // or it may be: who deletes it will see
+		n.Created, n.Confirmed, n.Broken = true, false, !done // or it may be: who deletes it will see
+		return
+	case model.Confirm:
+		n.Confirmed, n.Broken = done, !done
 		return
 	case model.Delete:
-		n.Created = !done
+		n.Created, n.Confirmed, n.Broken = !done, false, !done
 		if done {
 			clear(n.States)
 			clear(n.Marks)
 		}
 		return
-	case model.Confirm, model.Bootstrap:
+	case model.Bootstrap:
 		return
 	case model.Install:
 		mark.Installed = op
+	case model.Initialize:
+		mark.Initialized = mark.Initialized || done
+	case model.Remove:
+		mark.Initialized = false
 	case model.Configure:
 		mark.Configured = op
-		if n.States[service] == model.Start.String() {
-			state = model.Start.String() // it still runs, and planning must be able to tell
+		switch was := n.States[service]; {
+		case was == model.Start.String(), was == model.Stop.String() && done:
+			state = was // it still runs, or is ready to: planning must be able to tell
 		}
 	}
 	n.States[service], n.Marks[service] = state, mark
@@ -169,7 +180,9 @@ func (a *applier) settleCluster(op *model.Operation) {
 		return
 	}
 	cl := *have
-	cl.Version, cl.Message = a.index, op.Message
+	if cl.Version, cl.Message = a.index, op.Message; op.Status == model.OpSucceeded {
+		cl.Message = ""
+	}
 	moment := model.MomentFailed
 	switch {
 	case op.Status == model.OpSucceeded && op.Type == model.OpDelete:
@@ -186,7 +199,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 			cl.Status, cl.Message = to.State.Status, to.State.Message
 		}
 	case op.Status == model.OpRollingBack:
-	case op.Type == model.OpRollback:
+	case op.Type == model.OpRollback, op.Undo:
 		cl.Status = model.ClusterFailed
 	case op.Type == model.OpCreate || op.Type == model.OpDelete:
 		cl.Status = model.ClusterIncomplete

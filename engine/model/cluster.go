@@ -72,6 +72,11 @@ type Node struct {
 	Results map[string]any `json:"results,omitempty"`
 	// Created says that a CREATE was accepted and no DELETE since.
 	Created bool `json:"created"`
+	// Confirmed says that a CONFIRM succeeded since. Broken says that nobody knows
+	// whether the machine is there or usable: a CREATE, CONFIRM or DELETE was tried
+	// and not seen to succeed.
+	Confirmed bool `json:"confirmed,omitempty"`
+	Broken    bool `json:"broken,omitempty"`
 	// States holds each service's last finished action: "INSTALL", "START", …
 	// One that was tried and may be half done ends in "?".
 	States map[string]string `json:"states,omitempty"`
@@ -97,6 +102,8 @@ func (n *Node) Staying() []string {
 type Mark struct {
 	Installed  string `json:"installed,omitempty"`
 	Configured string `json:"configured,omitempty"`
+	// Initialized says that an INITIALIZE succeeded since the service came to the node.
+	Initialized bool `json:"initialized,omitempty"`
 }
 
 // Snapshot is a cluster at one moment (spec/planner.md, "Transactions" 8).

@@ -14,30 +14,16 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// change says what becomes of a cluster beyond what the nodes' records say
-// (Leaves, Leaving).
+// change says what becomes of a cluster beyond what the records of its nodes say.
 type change struct {
 	// made are the ids of nodes to be made, or made anew.
 	made map[string]bool
-	// goals are by node id and service, where they are no matter of course.
-	goals map[string]map[string]goal
-	// configure are, by node id, services to configure besides those whose
-	// configuration changes.
-	configure map[string][]string
+	// back is the snapshot to go back to, or nil.
+	back *model.Snapshot
 	// local lets nodes take turns.
 	local bool
 	// quiet restarts nothing because of its configuration.
 	quiet bool
-}
-
-func (c *change) goal(node, service string, g goal) {
-	if c.goals == nil {
-		c.goals = map[string]map[string]goal{}
-	}
-	if c.goals[node] == nil {
-		c.goals[node] = map[string]goal{}
-	}
-	c.goals[node][service] = g
 }
 
 // relayout prepares an operation that changes which nodes and services there are.
@@ -108,9 +94,6 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 		n.Services = union(n.Services, ch.Add)
 		n.Leaving = union(n.Leaving, ch.Remove)
 		n.Automators = union(n.Automators, automatorsOf(&p.Cluster, ch.Add))
-		for _, s := range ch.Add {
-			c.goal(n.ID, s, goal{fresh: true})
-		}
 	}
 	for _, id := range a.Removed {
 		if byID[id] != nil && p.Operation.Type != model.OpReplaceNode {
@@ -184,7 +167,7 @@ func (p *Prepared) upgrade(ctx context.Context, req Request, at Standing, known 
 		return nil, err
 	}
 	c := change{local: true}
-	p.renew(asked, newest, &c)
+	p.renew(asked, newest)
 	services := p.services(known)
 	maps.Copy(services, p.Cluster.Definitions)
 	in := p.solverInput(at.Nodes, services, known)
@@ -196,9 +179,9 @@ func (p *Prepared) upgrade(ctx context.Context, req Request, at Standing, known 
 	return p.converge(at, c)
 }
 
-// renew takes newer definitions of services, and has them built anew on every
+// renew takes newer definitions of services: they will be built anew on every
 // node that carries them.
-func (p *Prepared) renew(services []string, newest map[string]model.Service, c *change) {
+func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	was := p.Cluster.Definitions
 	p.Cluster.Definitions = maps.Clone(was)
 	for _, s := range services {
@@ -214,17 +197,18 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service, c *
 		for i := range p.Nodes {
 			if n := &p.Nodes[i]; slices.Contains(n.Services, s) {
 				n.Automators = union(n.Automators, automatorsOf(&p.Cluster, []string{s}))
-				c.goal(n.ID, s, goal{reinstall: true})
 			}
 		}
 	}
 }
 
 // sameService says that two definitions build and run the same.
-func sameService(a, b model.Service) bool {
-	a.Base, b.Base = model.Base{}, model.Base{}
-	a.Links, b.Links = nil, nil
-	return reflect.DeepEqual(a, b)
+func sameService(a, b model.Service) bool { return reflect.DeepEqual(substance(a), substance(b)) }
+
+// substance is what of a definition matters to what runs.
+func substance(s model.Service) model.Service {
+	s.Base, s.Links = model.Base{}, nil
+	return s
 }
 
 // syncTemplate brings a cluster to the newest version of its template and of
@@ -244,7 +228,7 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Standing, known model.Lo
 	p.Cluster.Config = model.RebaseConfig(model.EffectiveDefaults(was.Defaults), model.EffectiveDefaults(tpl.Defaults), p.Cluster.Config)
 	c := change{local: true}
 	services := lookupAll[model.Service](known, model.KindService)
-	p.renew(p.Cluster.Services, services, &c)
+	p.renew(p.Cluster.Services, services)
 	for name, d := range p.Cluster.Definitions {
 		services[name] = d
 	}
@@ -279,30 +263,16 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 // converge plans what brings the cluster from where it stands to what the
 // records say.
 func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
-	return p.convergeFrom(at, at, c)
-}
-
-// convergeFrom is converge where the services were last configured as they were
-// in configured, but for those that the change names.
-func (p *Prepared) convergeFrom(at, configured Standing, c change) (*Prepared, error) {
 	nodes := pointers(p.Nodes)
 	after, err := expand(&p.Cluster, nodes, c.made)
 	if err != nil {
 		return nil, err
 	}
+	d := newDifferences(p, at, c, after)
+	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
 	in := planner.Input{
-		Operation: planner.OpConverge, Services: p.Cluster.Definitions, NodeLocal: c.local,
-		Wanted: map[string]planner.Wanted{}, Reconfigure: map[string][]string{},
-	}
-	if before, err := expand(configured.Cluster, configured.Nodes, nil); err == nil {
-		in.Reconfigure = after.changed(before, nodes)
-	} else {
-		for _, n := range nodes {
-			in.Reconfigure[n.ID] = n.Staying() // nobody can tell what they have
-		}
-	}
-	for id, services := range c.configure {
-		in.Reconfigure[id] = union(in.Reconfigure[id], services)
+		Operation: planner.OpConverge, Services: p.Cluster.Definitions, Previous: p.Cluster.Previous,
+		NodeLocal: c.local, Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
 	}
 	if c.quiet {
 		in.Services = maps.Clone(in.Services)
@@ -317,14 +287,7 @@ func (p *Prepared) convergeFrom(at, configured Standing, c change) (*Prepared, e
 		had[n.ID] = n
 	}
 	for _, n := range nodes {
-		if c.made[n.ID] {
-			delete(in.Reconfigure, n.ID) // it is configured as it is made
-		}
-		w := c.wanted(n, had[n.ID])
-		if len(w.Node)+len(w.Services) > 0 {
-			in.Wanted[n.ID] = w
-		}
-		in.Nodes = append(in.Nodes, plannedNode(n))
+		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
 		if had[n.ID] == nil || !reflect.DeepEqual(n, had[n.ID]) {
 			p.Write = append(p.Write, *n)
 		}
@@ -352,43 +315,4 @@ func (p *Prepared) Does(node string) map[model.Action]bool {
 		}
 	}
 	return p.does[node]
-}
-
-// wanted gives a node's tasks; had is its record before, or nil.
-func (c *change) wanted(n, had *model.Node) planner.Wanted {
-	w := planner.Wanted{Services: map[string][]model.Action{}}
-	made := c.made[n.ID]
-	switch {
-	case n.Leaves:
-		w.Node = []model.Action{model.Delete}
-	case made && had != nil && had.Created:
-		w.Node = append([]model.Action{model.Delete}, provision...)
-	case made:
-		w.Node = provision
-	case had != nil && len(n.Automators) > len(had.Automators):
-		w.Node = []model.Action{model.Bootstrap}
-	}
-	for _, s := range n.Services {
-		g := c.goals[n.ID][s]
-		g.leaves = n.Leaves || slices.Contains(n.Leaving, s)
-		if made {
-			g.fresh = !g.leaves
-		}
-		_, marked := n.Marks[s]
-		touched := marked || n.States[s] != ""
-		if g.leaves && !n.Created {
-			continue
-		}
-		if !g.leaves && !g.fresh && !g.reinstall && g.runs == nil {
-			continue // nothing is asked of it
-		}
-		actions := wanted(n.States[s], touched, g)
-		if made && g.runs != nil && !*g.runs {
-			actions = build[:3]
-		}
-		if len(actions) > 0 {
-			w.Services[s] = actions
-		}
-	}
-	return w
 }

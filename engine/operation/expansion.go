@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/coopr/coopr/engine/macro"
@@ -82,21 +81,15 @@ func (x *expansions) gather(nodes []*model.Node) []string {
 	return out
 }
 
-// changed gives, by node id, the services that stay where they are and whose
-// configuration is another than before.
-func (x *expansions) changed(before *expansions, nodes []*model.Node) map[string][]string {
-	out := map[string][]string{}
-	for _, n := range nodes {
-		if n.Leaves {
-			continue
-		}
-		for _, svc := range n.Staying() {
-			is, err := x.scope(scopeOf(x.cluster.Definitions[svc])).on(n.Number)
-			was, err2 := before.scope(scopeOf(before.cluster.Definitions[svc])).on(n.Number)
-			if err != nil || err2 != nil || !bytes.Equal(is, was) {
-				out[n.ID] = append(out[n.ID], svc)
-			}
-		}
+// sum stands for what a service is configured with on the node of this number;
+// 0 where that cannot be told.
+func (x *expansions) sum(number int, service string) uint64 {
+	if x == nil {
+		return 0
 	}
-	return out
+	b, err := x.scope(scopeOf(x.cluster.Definitions[service])).on(number)
+	if err != nil {
+		return 0
+	}
+	return sum(b)
 }

@@ -247,7 +247,8 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 	in.Services = p.Cluster.Definitions
 	in.Nodes = make([]planner.Node, len(nodes))
 	for i := range nodes {
-		in.Nodes[i] = plannedNode(&nodes[i])
+		n := &nodes[i]
+		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
 	}
 	if p.Operation.Type == model.OpDelete {
 		// Whatever a node's record says, its machine may exist: a create whose

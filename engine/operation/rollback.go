@@ -18,6 +18,11 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 		fs.Add("to", fmt.Sprintf("cluster %s has no snapshot %d: `coopr cluster history %s` shows them", at.Cluster.Name, req.To, at.Cluster.Name))
 		return nil, fs
 	}
+	if s.Moment == model.MomentFailed {
+		fs := model.Faults{}
+		fs.Add("to", fmt.Sprintf("snapshot %d was taken when operation %s failed, half done: choose one from before or after an operation", req.To, s.Operation))
+		return nil, fs
+	}
 	then := s.State
 	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config, p.Cluster.Provider = then.Template, then.Services, then.Config, then.Provider
 	p.Cluster.Definitions, p.Cluster.Previous = map[string]model.Service{}, map[string]model.Service{}
@@ -31,7 +36,7 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 		}
 		p.Cluster.Definitions[name] = d
 	}
-	c := change{made: map[string]bool{}, configure: map[string][]string{}}
+	c := change{made: map[string]bool{}, back: s}
 	place := map[string]int{}
 	for i := range p.Nodes {
 		place[p.Nodes[i].ID] = i
@@ -45,33 +50,23 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 			p.Nodes = append(p.Nodes, n)
 			i = len(p.Nodes) - 1
 		}
-		p.backTo(&p.Nodes[i], old, at.Cluster, &c)
+		backTo(&p.Nodes[i], old, &c)
 	}
 	slices.SortFunc(p.Nodes, func(a, b model.Node) int { return a.Number - b.Number })
-	return p.convergeFrom(at, Standing{Cluster: then, Nodes: s.Nodes}, c)
+	return p.converge(at, c)
 }
 
-// backTo says what brings one node back to what it was.
-func (p *Prepared) backTo(n *model.Node, old *model.Node, now *model.Cluster, c *change) {
+// backTo gives a node's record what it was.
+func backTo(n, old *model.Node, c *change) {
 	n.Leaves = false
 	n.HardwareType, n.ImageType, n.Flavor, n.Image, n.SSHUser = old.HardwareType, old.ImageType, old.Flavor, old.Image, old.SSHUser
 	n.Automators = union(n.Automators, old.Automators)
 	n.Leaving = slices.DeleteFunc(slices.Clone(n.Services), func(s string) bool { return slices.Contains(old.Services, s) })
-	n.Services = union(n.Services, old.Services)
-	made := old.Created && !n.Created
-	if made {
-		c.made[n.ID] = true
+	if len(n.Leaving) == 0 {
+		n.Leaving = nil
 	}
-	for _, s := range old.Services {
-		ran := mayRun(old.States[s])
-		g := goal{runs: &ran}
-		mark, was := n.Marks[s], old.Marks[s]
-		if mark.Installed != was.Installed && !made {
-			g.reinstall = !sameService(now.Definitions[s], p.Cluster.Definitions[s])
-		}
-		if mark.Configured != was.Configured {
-			c.configure[n.ID] = append(c.configure[n.ID], s)
-		}
-		c.goal(n.ID, s, g)
+	n.Services = union(n.Services, old.Services)
+	if old.Created && (!n.Created || n.Broken) {
+		c.made[n.ID] = true
 	}
 }
