@@ -109,6 +109,16 @@ func Give(plans []*View, o Order) Result {
 	}
 	r := Result{Code: CodeOK, Plan: at, Message: "Received cmd: " + o.Command}
 	switch o.Command {
+	case "start", "stop":
+		if phases != nil {
+			return refuse(CodeBad, "%s is of whole plans: leave the phase away", o.Command)
+		}
+	case "interrupt", "continue":
+		if step >= 0 {
+			return refuse(CodeBad, "%s is of plans and phases: leave the step away", o.Command)
+		}
+	}
+	switch o.Command {
 	case "start":
 		r.Start, r.Params = true, o.Params
 		r.Message += fmt.Sprintf(" %s with parameters: %s", v.Name, javaMap(o.Params))

@@ -70,6 +70,8 @@ func TestOrders(t *testing.T) {
 		// In the SDK "start" goes on with what is missing.
 		{"difference 4", "CP|P", "interrupt x", "start x", ok, "", nil, whole, "PPP"},
 		{"difference 4, continue", "CP|P", "interrupt x", "continue x", ok, "", nil, nil, "CPP"},
+		{"a phase of start", "P|P", "", "start x a", bad, "start is of whole plans: leave the phase away", nil, nil, ""},
+		{"a step of continue", "P|P", "", "continue x a a-0", bad, "continue is of plans and phases: leave the step away", nil, nil, ""},
 		{"no such order", "P|P", "", "boil x", bad, `there is no order "boil": it must be start, stop, interrupt, continue, forceComplete or restart`, nil, nil, ""},
 	} {
 		a, b, _ := strings.Cut(c.steps, "|")

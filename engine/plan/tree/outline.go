@@ -122,11 +122,10 @@ func outlineSteps(path string, ph model.PlanPhase, at Instances, fault func(path
 	return out
 }
 
-// task names what is done once in a part of a graph.
-type task struct {
-	node    string
-	service string
-	action  model.Action
+// slot is a service on a node of a graph.
+type slot struct {
+	node    int32
+	service int16
 }
 
 // Draft puts the tasks of a graph that an operation needs into the outline's
@@ -156,10 +155,6 @@ func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 // all the rest, so that phases in which they stood with the rest would contradict
 // each other. Nothing before it waits for what is behind it.
 func reconfiguration(g *plan.Graph) int {
-	type slot struct {
-		node    int32
-		service int16
-	}
 	does := map[slot]uint16{}
 	all := uint16(0)
 	for v, a := range g.Action {
@@ -194,15 +189,15 @@ func reconfiguration(g *plan.Graph) int {
 // outline puts the vertices before end into the phases of o.
 func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults) {
 	within := func(v uint32) bool { return int(v) < end }
-	places := map[task][]uint32{} // in order of number
-	slots := map[task][]uint32{}  // all of a service on a node: action Barrier
+	slots := map[slot][]uint32{} // their tasks, in order of number
 	for v := range end {
-		if s := g.ServiceName(v); s != "" {
-			k := task{g.NodeID(v), s, g.Action[v]}
-			places[k] = append(places[k], uint32(v))
-			k.action = model.Barrier
+		if k := (slot{g.Node[v], g.Service[v]}); k.node >= 0 && k.service >= 0 {
 			slots[k] = append(slots[k], uint32(v))
 		}
+	}
+	nodes := make(map[string]int32, len(g.Nodes))
+	for i, id := range g.Nodes {
+		nodes[id] = int32(i)
 	}
 	named := map[string]bool{}
 	for _, p := range o.Phases {
@@ -218,15 +213,16 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	}
 	for i, ph := range o.Phases {
 		d.phase(Phase{Name: ph.Name, Service: ph.Service, Strategy: ph.Strategy, Timeout: ph.Timeout})
+		service := int16(slices.Index(g.Services, ph.Service))
 		for k, s := range ph.Steps {
+			node, ok := nodes[s.Node]
+			if !ok || service < 0 {
+				continue
+			}
 			var mine []uint32
-			if ph.whole {
-				mine = slots[task{s.Node, ph.Service, model.Barrier}]
-			} else {
-				for _, t := range s.Tasks {
-					if a, err := model.ParseAction(t); err == nil {
-						mine = append(mine, places[task{s.Node, ph.Service, a}]...)
-					}
+			for _, v := range slots[slot{node, service}] {
+				if ph.whole || slices.Contains(s.Tasks, g.Action[v].Key()) {
+					mine = append(mine, v)
 				}
 			}
 			if len(mine) == 0 {

@@ -259,7 +259,9 @@ func (w *world) one(t *rapid.T) {
 		if rapid.Bool().Draw(t, "of a phase") {
 			p := rapid.IntRange(0, len(v.Phases)-1).Draw(t, "phase")
 			o.Phase = v.PhaseID(p)
-			if rapid.Bool().Draw(t, "of a step") {
+			if o.Command == "start" || o.Command == "stop" {
+				o.Phase = ""
+			} else if (o.Command == "forceComplete" || o.Command == "restart") && rapid.Bool().Draw(t, "of a step") {
 				o.Step = v.StepID(p, rapid.IntRange(0, len(v.steps(p))-1).Draw(t, "step"))
 			}
 		}

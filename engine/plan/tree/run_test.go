@@ -199,3 +199,19 @@ reconfigure dependency: old:[stop web, stop db, configure db, configure web, sta
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 }
+
+// A plan that was made before there were trees is shown as one step.
+func TestPlainTree(t *testing.T) {
+	g := created(t, 1)
+	v := Look(Plain("deploy"), plan.NewState(g), 0)
+	if got, want := v.Info().Text("deploy"), "deploy (dependency strategy) (PENDING)\n└─ deploy (dependency strategy) (PENDING)\n   └─ all (PENDING)"; got != want {
+		t.Errorf("%s\nnot\n%s", got, want)
+	}
+	b, err := v.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(g, b); err != nil {
+		t.Error(err)
+	}
+}
