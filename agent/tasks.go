@@ -13,37 +13,84 @@ import (
 )
 
 // tasks makes what workers get for leases. It keeps what it made of a cluster's
-// configuration for as long as cluster and nodes stay the same.
+// configuration, and its nodes' rows, for as long as cluster and nodes stay the
+// same: a cluster's tasks come by the thousand.
 type tasks struct {
 	machine *state.Machine
 
-	mu      sync.Mutex
-	sources map[string]*cachedSource // by cluster
+	mu       sync.Mutex
+	clusters map[string]*clusterCache
+	last     struct { // the cluster that was looked for last
+		view *state.View
+		id   string
+		*model.Cluster
+	}
 }
 
-type cachedSource struct {
-	*operation.Source
-	cluster, nodes uint64 // versions it was made from
+// clusterCache is what is kept of one cluster.
+type clusterCache struct {
+	source  *operation.Source
+	version uint64 // of the cluster, that source was made from
+	made    uint64 // what source was made from has all changes of nodes up to this index
+	nodes   map[string]*model.Node
+	read    uint64 // and so have nodes
 }
 
 func newTasks(m *state.Machine) *tasks {
-	return &tasks{machine: m, sources: map[string]*cachedSource{}}
+	return &tasks{machine: m, clusters: map[string]*clusterCache{}}
+}
+
+// cluster finds an operation's cluster.
+func (t *tasks) cluster(v *state.View, op *model.Operation) (*model.Cluster, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l := &t.last; l.view != v || l.id != op.Cluster {
+		l.view, l.id = v, op.Cluster
+		l.Cluster, _ = v.Cluster(op.Tenant, op.Cluster)
+	}
+	return t.last.Cluster, t.last.Cluster != nil
+}
+
+// cacheLocked gives what is kept of a cluster, and two indexes: up to the first
+// its nodes have changed, and up to the second v is sure to have it.
+func (t *tasks) cacheLocked(v *state.View, id string) (c *clusterCache, changed, seen uint64) {
+	if c = t.clusters[id]; c == nil {
+		if len(t.clusters) > 64 {
+			clear(t.clusters) // few clusters have work at a time
+		}
+		c = &clusterCache{}
+		t.clusters[id] = c
+	}
+	changed = t.machine.NodesVersion(id)
+	return c, changed, min(changed, v.Index())
 }
 
 // source gives what a cluster's task inputs are made from.
 func (t *tasks) source(v *state.View, cl *model.Cluster) *operation.Source {
-	nodes := t.machine.NodesVersion(cl.ID) // before the nodes are read
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s := t.sources[cl.ID]; s != nil && s.cluster == cl.Version && (!s.Dependent || s.nodes == nodes) {
-		return s.Source
+	c, changed, seen := t.cacheLocked(v, cl.ID)
+	if c.source == nil || c.version != cl.Version || (c.source.Dependent && c.made < changed) {
+		c.source, c.version, c.made = operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
 	}
-	if len(t.sources) > 64 {
-		clear(t.sources) // few clusters have work at a time
+	return c.source
+}
+
+// node finds a node of a cluster.
+func (t *tasks) node(v *state.View, cl *model.Cluster, id string) (*model.Node, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, changed, seen := t.cacheLocked(v, cl.ID)
+	if c.nodes == nil || c.read < changed {
+		c.nodes, c.read = map[string]*model.Node{}, seen
 	}
-	s := &cachedSource{operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, nodes}
-	t.sources[cl.ID] = s
-	return s.Source
+	n, ok := c.nodes[id]
+	if !ok {
+		if n, ok = v.Node(cl.Tenant, id); ok {
+			c.nodes[id] = n
+		}
+	}
+	return n, ok
 }
 
 // action gives what is really done for a vertex now: a CREATE whose CONFIRM
@@ -57,11 +104,11 @@ func action(g *plan.Graph, n *plan.Note, u uint32) model.Action {
 
 // Task makes what a worker gets.
 func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32) (*pb.Task, error) {
-	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	cl, ok := t.cluster(v, op)
 	if !ok {
 		return nil, fmt.Errorf("there is no cluster %s any more", op.Cluster)
 	}
-	n, ok := v.Node(op.Tenant, s.Graph.NodeID(int(u)))
+	n, ok := t.node(v, cl, s.Graph.NodeID(int(u)))
 	if !ok {
 		return nil, fmt.Errorf("there is no node %s any more", s.Graph.NodeID(int(u)))
 	}
@@ -85,12 +132,12 @@ const resultMachine = "machine"
 
 // Needs tells what a task asks of an agent.
 func (t *tasks) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
-	cl, ok := v.Cluster(op.Tenant, op.Cluster)
-	n, found := v.Node(op.Tenant, g.NodeID(int(u)))
-	if !ok || !found {
-		return dispatch.Needs{}
+	if cl, ok := t.cluster(v, op); ok {
+		if n, ok := t.node(v, cl, g.NodeID(int(u))); ok {
+			return needsOf(cl, n, g, u)
+		}
 	}
-	return needsOf(cl, n, g, u)
+	return dispatch.Needs{}
 }
 
 // needsOf is Needs for a cluster and a node at hand.

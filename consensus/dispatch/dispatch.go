@@ -70,7 +70,7 @@ type Dispatcher struct {
 	// Owned by Run's goroutine, or by Restore before it.
 	sessions map[string]*session
 	queues   map[string]*queue
-	tenants  map[string]*tenant
+	tenants  []*tenant      // by name; those that have a queue
 	limits   map[string]int // tasks at work under a provider's limit
 	delayed  delays
 	again    bool // something may be grantable
@@ -95,7 +95,7 @@ func New(cfg Config) *Dispatcher {
 	}
 	return &Dispatcher{
 		cfg: cfg, wake: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{},
-		tenants: map[string]*tenant{}, limits: map[string]int{}, ended: make(chan struct{}),
+		limits: map[string]int{}, ended: make(chan struct{}),
 	}
 }
 
@@ -142,7 +142,7 @@ func (d *Dispatcher) expect(v *state.View) {
 	heard := time.Now().Add(d.cfg.Grace)
 	for id, agent := range v.Sessions() {
 		if d.sessions[id] == nil {
-			d.sessions[id] = &session{id: id, agent: agent, heard: heard, held: map[lease]struct{}{}}
+			d.sessions[id] = &session{id: id, agent: agent, heard: heard}
 		}
 	}
 }
@@ -206,10 +206,10 @@ func (d *Dispatcher) changed(b state.Batch) {
 	v := d.cfg.Machine.View()
 	if b.Restored {
 		clear(d.queues)
-		clear(d.tenants)
+		d.tenants = nil
 		clear(d.limits)
 		for _, s := range d.sessions {
-			clear(s.held)
+			s.held = 0
 		}
 		// A snapshot has the sessions of when it was taken, also of agents that
 		// are no more: nobody else would end them.

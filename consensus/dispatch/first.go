@@ -36,7 +36,7 @@ func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Gra
 	if r == nil {
 		return nil, nothing
 	}
-	return r.leases[op.ID], func(ctx context.Context, ans state.Answer, err error) {
+	return r.leases(0), func(ctx context.Context, ans state.Answer, err error) {
 		if err != nil || ans.Err != nil || ans.Repeated {
 			// Whether it started after all the next look at the state will tell.
 			d.post(func() { d.unstarted(op.ID) })
@@ -54,25 +54,24 @@ func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32
 	if d.queues[op.ID] != nil {
 		return nil
 	}
-	v := d.cfg.Machine.View()
-	q := d.open(v, op, g)
-	r := newRound()
+	q := d.open(d.cfg.Machine.View(), op, g)
+	r := &round{}
 	for u := range g.Len() {
-		if g.Preds[u] > 0 || g.Action[u] == model.Barrier || len(r.to) >= firstLeases {
+		if g.Preds[u] > 0 || g.Action[u] == model.Barrier || r.count >= firstLeases {
 			continue
 		}
-		if _, busy := q.busy[g.Node[u]]; busy {
+		if q.taken(g.Node[u]) {
 			continue
 		}
 		n := needs(uint32(u))
-		s := d.choose(v, q, uint32(u), n)
+		s := d.choose(n, nil)
 		if s == nil {
 			break
 		}
 		d.hold(q, uint32(u), s, n.Limit)
 		r.add(q, uint32(u), s)
 	}
-	if len(r.to) == 0 {
+	if r.count == 0 {
 		d.drop(op.ID)
 		return nil
 	}

@@ -13,17 +13,49 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// round is the leases of one entry.
+// round is the leases of one entry: a part for each operation.
 type round struct {
-	order  []string
-	leases map[string]*pb.Lease
-	to     map[lease]*session
-	conns  map[*session]Conn            // as they were when the round was made
-	index  map[string]map[string]uint32 // operation → session → index in its Lease
+	parts []*part
+	count int
 }
 
-func newRound() *round {
-	return &round{leases: map[string]*pb.Lease{}, to: map[lease]*session{}, conns: map[*session]Conn{}, index: map[string]map[string]uint32{}}
+// part is what one operation gets in a round.
+type part struct {
+	q     *queue
+	lease *pb.Lease
+	// to are the sessions of the lease, conns who was behind them when the
+	// round was made.
+	to    []*session
+	conns []Conn
+}
+
+// leases gives the leases of a part; nil where there is none.
+func (r *round) leases(i int) *pb.Lease {
+	if i < len(r.parts) {
+		return r.parts[i].lease
+	}
+	return nil
+}
+
+// of gives the session of the i-th task of a part.
+func (p *part) of(i int) *session { return p.to[p.lease.SessionOf[i]] }
+
+func (r *round) add(q *queue, u uint32, s *session) {
+	at := slices.IndexFunc(r.parts, func(p *part) bool { return p.q == q })
+	if at < 0 {
+		at = len(r.parts)
+		r.parts = append(r.parts, &part{q: q, lease: &pb.Lease{Operation: q.op.ID}})
+	}
+	p := r.parts[at]
+	i := slices.Index(p.to, s)
+	if i < 0 {
+		i = len(p.to)
+		p.to, p.conns = append(p.to, s), append(p.conns, s.conn)
+		p.lease.Sessions = append(p.lease.Sessions, s.id)
+	}
+	p.lease.Tasks = append(p.lease.Tasks, u)
+	p.lease.SessionOf = append(p.lease.SessionOf, uint32(i))
+	r.count++
 }
 
 // grant gives out what there are slots for: the highest priority first, then
@@ -37,8 +69,9 @@ func (d *Dispatcher) grant() {
 		return
 	}
 	v := d.cfg.Machine.View()
-	r := newRound()
-	var tried []tried
+	plans := map[*queue]*plan.State{}
+	r := &round{}
+	var idle []waiting
 	for free > 0 {
 		q := d.next()
 		if q == nil {
@@ -48,16 +81,23 @@ func (d *Dispatcher) grant() {
 		if q.held[u] != nil {
 			continue // in line twice, and granted
 		}
-		if node := q.graph.Node[u]; node >= 0 {
-			if _, busy := q.busy[node]; busy {
-				q.park(u) // two tasks of the node were in line
-				continue
-			}
+		if q.taken(q.graph.Node[u]) {
+			q.park(u) // two tasks of the node were in line
+			continue
+		}
+		p, ok := plans[q]
+		if !ok {
+			p, _ = v.Plan(q.op.ID)
+			plans[q] = p
+		}
+		var note *plan.Note
+		if p != nil {
+			note = p.Note(u)
 		}
 		n := d.cfg.Tasks.Needs(v, q.op, q.graph, u)
-		s := d.choose(v, q, u, n)
+		s := d.choose(n, note)
 		if s == nil {
-			tried = append(tried, triedTask(q, u))
+			idle = append(idle, waiting{q, u})
 			continue
 		}
 		d.hold(q, u, s, n.Limit)
@@ -65,28 +105,25 @@ func (d *Dispatcher) grant() {
 		free--
 	}
 	// What found no agent now waits for the next change of anything.
-	for _, t := range tried {
-		heap.Push(&t.q.ready, t.u)
+	for _, w := range idle {
+		heap.Push(&w.q.ready, w.u)
 	}
-	if len(r.to) > 0 {
+	if r.count > 0 {
 		d.async(func(ctx context.Context) { d.commit(ctx, r) })
 	}
 }
 
-type tried struct {
+// waiting is a task in line for which there was nobody.
+type waiting struct {
 	q *queue
 	u uint32
 }
 
-func triedTask(q *queue, u uint32) tried { return tried{q, u} }
-
 // next gives the queue that is served next, or nil.
 func (d *Dispatcher) next() *queue {
 	var best *queue
-	var of *tenant
 	at := 0
-	for _, name := range sortedTenants(d.tenants) {
-		t := d.tenants[name]
+	for _, t := range d.tenants {
 		i := slices.IndexFunc(t.turn, func(q *queue) bool { return q.open && q.ready.Len() > 0 })
 		if i < 0 {
 			continue
@@ -98,38 +135,29 @@ func (d *Dispatcher) next() *queue {
 		}
 		q := t.turn[i]
 		if best == nil || q.op.Priority > best.op.Priority ||
-			(q.op.Priority == best.op.Priority && t.out*of.weight < of.out*t.weight) {
-			best, of, at = q, t, i
+			(q.op.Priority == best.op.Priority && t.out*best.of.weight < best.of.out*t.weight) {
+			best, at = q, i
 		}
 	}
 	if best != nil {
 		// To the end of the turn: the tenant's other operations come first now.
-		of.turn = append(append(of.turn[:at:at], of.turn[at+1:]...), best)
+		turn := best.of.turn
+		copy(turn[at:], turn[at+1:])
+		turn[len(turn)-1] = best
 	}
 	return best
 }
 
-func sortedTenants(m map[string]*tenant) []string {
-	names := make([]string, 0, len(m))
-	for n := range m {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // choose gives the agent for a task: one that offers the plugin, on the right
-// machine, with room; rather not the one where the last attempt ended; then the
-// one with the most room.
-func (d *Dispatcher) choose(v *state.View, q *queue, u uint32, n Needs) *session {
+// machine, with room; rather not the one where the last attempt ended, by the
+// task's note; then the one with the most room.
+func (d *Dispatcher) choose(n Needs, note *plan.Note) *session {
 	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {
 		return nil
 	}
 	avoid := ""
-	if s, ok := v.Plan(q.op.ID); ok {
-		if note := s.Note(u); note != nil {
-			avoid = note.Avoid
-		}
+	if note != nil {
+		avoid = note.Avoid
 	}
 	var best *session
 	better := func(a, b *session) bool {
@@ -152,35 +180,14 @@ func (d *Dispatcher) choose(v *state.View, q *queue, u uint32, n Needs) *session
 	return best
 }
 
-func (r *round) add(q *queue, u uint32, s *session) {
-	id := q.op.ID
-	l := r.leases[id]
-	if l == nil {
-		l = &pb.Lease{Operation: id}
-		r.leases[id] = l
-		r.index[id] = map[string]uint32{}
-		r.order = append(r.order, id)
-	}
-	i, ok := r.index[id][s.id]
-	if !ok {
-		i = uint32(len(l.Sessions))
-		l.Sessions = append(l.Sessions, s.id)
-		r.index[id][s.id] = i
-	}
-	l.Tasks = append(l.Tasks, u)
-	l.SessionOf = append(l.SessionOf, i)
-	r.to[lease{id, u}] = s
-	r.conns[s] = s.conn
-}
-
 // afterFailure is the pause after leases that could not be committed.
 const afterFailure = 100 * time.Millisecond
 
 // commit proposes a round and sends what was granted to its workers.
 func (d *Dispatcher) commit(ctx context.Context, r *round) {
-	commands := make([]*pb.Command, len(r.order))
-	for i, id := range r.order {
-		commands[i] = &pb.Command{Change: &pb.Command_Lease{Lease: r.leases[id]}}
+	commands := make([]*pb.Command, len(r.parts))
+	for i, p := range r.parts {
+		commands[i] = &pb.Command{Change: &pb.Command_Lease{Lease: p.lease}}
 	}
 	answers, err := d.cfg.Propose(ctx, commands...)
 	if err != nil {
@@ -201,13 +208,20 @@ func (d *Dispatcher) commit(ctx context.Context, r *round) {
 // settle sends what was granted to its workers, and takes back the rest.
 func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answer) {
 	v := d.cfg.Machine.View()
-	out := map[*session][]*pb.Task{}
+	type parcel struct {
+		to    Conn
+		tasks []*pb.Task
+	}
+	var parcels []parcel
 	var refused []lease
-	granted := map[lease]uint64{}
-	broken := map[string][]*pb.Result{}
-	for i, id := range r.order {
-		no := map[uint32]bool{}
+	var granted []grants
+	for i, p := range r.parts {
+		id := p.lease.Operation
+		var no map[uint32]bool
 		for _, u := range answers[i].Refused {
+			if no == nil {
+				no = map[uint32]bool{}
+			}
 			no[u] = true
 			refused = append(refused, lease{id, u})
 		}
@@ -216,54 +230,79 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 		if !ok || !has {
 			continue
 		}
-		for _, u := range r.leases[id].Tasks {
+		out := make([][]*pb.Task, len(p.to))
+		g := grants{op: id, fence: answers[i].Index, tasks: make([]uint32, 0, len(p.lease.Tasks))}
+		for j, u := range p.lease.Tasks {
 			if no[u] {
 				continue
 			}
-			to := r.to[lease{id, u}]
-			granted[lease{id, u}] = answers[i].Index
+			g.tasks = append(g.tasks, u)
 			t, err := d.cfg.Tasks.Task(v, op, s, u)
 			if err != nil {
-				broken[id] = append(broken[id], &pb.Result{Task: state.TaskID(id, u), Fence: answers[i].Index, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
+				g.broken = append(g.broken, &pb.Result{Task: state.TaskID(id, u), Fence: g.fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
 				continue
 			}
-			t.Fence = answers[i].Index
+			t.Fence = g.fence
+			to := p.lease.SessionOf[j]
 			out[to] = append(out[to], t)
+		}
+		granted = append(granted, g)
+		for j, tasks := range out {
+			if len(tasks) > 0 {
+				parcels = append(parcels, parcel{p.conns[j], tasks})
+			}
 		}
 	}
 	// Before any worker can answer, so that the owner hears of it in order.
 	d.post(func() { d.granted(granted) })
-	for s, tasks := range out {
-		r.conns[s].Send(&pb.LeaderMessage{Tasks: tasks})
+	for _, p := range parcels {
+		p.to.Send(&pb.LeaderMessage{Tasks: p.tasks})
 	}
 	d.post(func() { d.unwanted(granted) })
-	for _, results := range broken {
-		d.Report(ctx, "", results)
+	for _, g := range granted {
+		d.Report(ctx, "", g.broken)
 	}
 	if len(refused) > 0 {
 		d.post(func() { d.refused(refused) })
 	}
 }
 
+// grants are tasks of an operation whose leases are committed with one fence;
+// of the broken ones no task could be made.
+type grants struct {
+	op     string
+	fence  uint64
+	tasks  []uint32
+	broken []*pb.Result
+}
+
 // granted notes that leases are committed.
-func (d *Dispatcher) granted(ls map[lease]uint64) {
-	for l, fence := range ls {
-		if q := d.queues[l.op]; q != nil && q.held[l.v] != nil {
-			q.held[l.v].grant(fence)
+func (d *Dispatcher) granted(list []grants) {
+	for _, g := range list {
+		q := d.queues[g.op]
+		if q == nil {
+			continue
+		}
+		for _, u := range g.tasks {
+			if h := q.held[u]; h != nil {
+				h.grant(g.fence)
+			}
 		}
 	}
 }
 
 // unwanted cancels leases whose operation was aborted while they were on their
 // way: the order to cancel may have overtaken them.
-func (d *Dispatcher) unwanted(ls map[lease]uint64) {
-	for l, fence := range ls {
-		q := d.queues[l.op]
+func (d *Dispatcher) unwanted(list []grants) {
+	for _, g := range list {
+		q := d.queues[g.op]
 		if q == nil || q.op.Status != model.OpAborting {
 			continue
 		}
-		if h := q.held[l.v]; h != nil && h.fence == fence {
-			d.cancel(q, l.v, fence, h.session, q.op.Message)
+		for _, u := range g.tasks {
+			if h := q.held[u]; h != nil && h.fence == g.fence {
+				d.cancel(q, u, g.fence, h.session, q.op.Message)
+			}
 		}
 	}
 }
@@ -288,15 +327,18 @@ func (d *Dispatcher) refused(ls []lease) {
 func (d *Dispatcher) recheck(r *round) {
 	v := d.cfg.Machine.View()
 	var gone []lease
-	for l, s := range r.to {
-		p, ok := v.Plan(l.op)
-		if !ok || !p.Status(l.v).Held() {
-			gone = append(gone, l)
-			continue
+	for _, part := range r.parts {
+		id := part.lease.Operation
+		p, ok := v.Plan(id)
+		for i, u := range part.lease.Tasks {
+			if !ok || !p.Status(u).Held() {
+				gone = append(gone, lease{id, u})
+				continue
+			}
+			// It was committed after all, and its worker never got it.
+			d.granted([]grants{{op: id, fence: p.Fence(u), tasks: []uint32{u}}})
+			d.resend(v, p, lease{id, u}, part.of(i))
 		}
-		// It was committed after all, and its worker never got it.
-		d.granted(map[lease]uint64{l: p.Fence(l.v)})
-		d.resend(v, p, l, s)
 	}
 	d.refused(gone)
 }

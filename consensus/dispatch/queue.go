@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"container/heap"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
@@ -17,14 +19,18 @@ type queue struct {
 	// first; parked wait, by node, for the task that holds it.
 	ready  ranks
 	parked map[int32]*ranks
-	busy   map[int32]uint32 // by node: the task that holds it
+	busy   []uint32 // by node: the task that holds it, plus one
 	// known are the tasks that are in ready, parked, delayed, or on their way
 	// to a lease: each only once.
-	known map[uint32]struct{}
+	known []bool
 	held  map[uint32]*holding
 	open  bool // may be leased: the operation runs
 	asked bool // cancels were sent
+	of    *tenant
 }
+
+// taken says whether a task holds the node.
+func (q *queue) taken(node int32) bool { return node >= 0 && q.busy[node] > 0 }
 
 // holding is a task that is leased, or on its way to be.
 type holding struct {
@@ -37,6 +43,7 @@ type holding struct {
 // tenant counts a tenant's leases against its weight, and turns among its
 // operations.
 type tenant struct {
+	name   string
 	weight int
 	out    int // leases at work
 	turn   []*queue
@@ -72,13 +79,14 @@ func (r *ranks) Pop() any {
 
 // open makes the queue of an operation, with nothing in it.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
-	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: map[int32]uint32{}, known: map[uint32]struct{}{}, held: map[uint32]*holding{}}
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}}
 	d.queues[op.ID] = q
-	t := d.tenants[op.Tenant]
-	if t == nil {
-		t = &tenant{weight: 1}
-		d.tenants[op.Tenant] = t
+	at, found := slices.BinarySearchFunc(d.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
+	if !found {
+		d.tenants = slices.Insert(d.tenants, at, &tenant{name: op.Tenant, weight: 1})
 	}
+	t := d.tenants[at]
+	q.of = t
 	if row, ok := v.Tenant(op.Tenant); ok && row.Weight > 0 {
 		t.weight = row.Weight
 	}
@@ -140,24 +148,19 @@ func (d *Dispatcher) drop(id string) {
 		d.release(q, u)
 	}
 	delete(d.queues, id)
-	t := d.tenants[q.op.Tenant]
-	for i, other := range t.turn {
-		if other == q {
-			t.turn = append(t.turn[:i], t.turn[i+1:]...)
-			break
-		}
-	}
+	t := q.of
+	t.turn = slices.DeleteFunc(t.turn, func(other *queue) bool { return other == q })
 	if len(t.turn) == 0 {
-		delete(d.tenants, q.op.Tenant)
+		d.tenants = slices.DeleteFunc(d.tenants, func(other *tenant) bool { return other == t })
 	}
 }
 
 // offer puts a leasable task where it waits: for its time, its node or a slot.
 func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
-	if _, ok := q.known[u]; ok {
+	if q.known[u] {
 		return
 	}
-	q.known[u] = struct{}{}
+	q.known[u] = true
 	if n != nil && n.RetryAt > time.Now().UnixMilli() {
 		heap.Push(&d.delayed, delay{time.UnixMilli(n.RetryAt), lease{q.op.ID, u}})
 		return
@@ -167,8 +170,7 @@ func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
 
 // line queues a task that is due.
 func (d *Dispatcher) line(q *queue, u uint32) {
-	node := q.graph.Node[u]
-	if _, busy := q.busy[node]; busy && node >= 0 {
+	if q.taken(q.graph.Node[u]) {
 		q.park(u)
 		return
 	}
@@ -193,15 +195,13 @@ func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
 func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding {
 	h := &holding{session: s, limit: limit}
 	q.held[u] = h
-	q.known[u] = struct{}{}
+	q.known[u] = true
 	if node := q.graph.Node[u]; node >= 0 {
-		q.busy[node] = u
+		q.busy[node] = u + 1
 	}
-	if t := d.tenants[q.op.Tenant]; t != nil {
-		t.out++
-	}
+	q.of.out++
 	if s != nil {
-		s.held[lease{q.op.ID, u}] = struct{}{}
+		s.held++
 	}
 	if h.limit != "" {
 		d.limits[h.limit]++
@@ -216,20 +216,18 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 		return
 	}
 	delete(q.held, u)
-	delete(q.known, u)
+	q.known[u] = false
+	q.of.out--
 	if h.session != nil {
-		delete(h.session.held, lease{q.op.ID, u})
-	}
-	if t := d.tenants[q.op.Tenant]; t != nil {
-		t.out--
+		h.session.held--
 	}
 	if h.limit != "" {
 		if d.limits[h.limit]--; d.limits[h.limit] <= 0 {
 			delete(d.limits, h.limit)
 		}
 	}
-	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u {
-		delete(q.busy, node)
+	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u+1 {
+		q.busy[node] = 0
 		// All of them: the first may find no agent, and the others must not
 		// wait for it. Those that come second to the node are parked again.
 		if p := q.parked[node]; p != nil {

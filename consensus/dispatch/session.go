@@ -19,7 +19,7 @@ type session struct {
 	plugins            map[string]bool
 	heard              time.Time
 	leaving            bool
-	held               map[lease]struct{}
+	held               int  // tasks that it has, or is to get
 	ending             bool // an EndSession is on its way
 }
 
@@ -27,7 +27,7 @@ func (s *session) free() int {
 	if s.conn == nil || s.leaving || s.ending {
 		return 0
 	}
-	return s.slots - len(s.held)
+	return s.slots - s.held
 }
 
 // Open begins a worker's session: its record, its plugins and its leases go to
@@ -98,15 +98,11 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 			if s.conn != nil {
 				s.conn.Close()
 			}
-			for l := range s.held {
-				if q := d.queues[l.op]; q != nil {
-					d.release(q, l.v)
-				}
-			}
+			d.vacate(s, nil)
 			delete(d.sessions, old)
 		}
 	}
-	s := &session{id: id, agent: h.Agent, machine: h.Machine, conn: conn, slots: int(h.Slots), plugins: plugins, heard: time.Now(), held: map[lease]struct{}{}}
+	s := &session{id: id, agent: h.Agent, machine: h.Machine, conn: conn, slots: int(h.Slots), plugins: plugins, heard: time.Now()}
 	d.sessions[id] = s
 	w := &pb.Welcome{Session: id, Epoch: epoch, TtlMs: d.cfg.TTL.Milliseconds(), HeartbeatMs: (d.cfg.TTL / 5).Milliseconds()}
 	known := map[lease]bool{}
@@ -154,13 +150,25 @@ func (d *Dispatcher) forget(v *state.View) {
 		if s.conn != nil {
 			s.conn.Close()
 		}
-		for l := range s.held {
-			if q := d.queues[l.op]; q != nil {
-				d.release(q, l.v)
-				d.refresh(v, l.op, nil, true)
+		d.vacate(s, v)
+		delete(d.sessions, id)
+	}
+}
+
+// vacate releases what a session holds. With a view, the operations that had
+// something there are looked at anew.
+func (d *Dispatcher) vacate(s *session, v *state.View) {
+	for id, q := range d.queues {
+		had := false
+		for u, h := range q.held {
+			if h.session == s {
+				d.release(q, u)
+				had = true
 			}
 		}
-		delete(d.sessions, id)
+		if had && v != nil {
+			d.refresh(v, id, nil, true)
+		}
 	}
 }
 
@@ -176,7 +184,7 @@ func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
 		if beat > 0 {
 			d.send(s, &pb.LeaderMessage{Heartbeat: beat})
 		}
-		if s.leaving && len(s.held) == 0 {
+		if s.leaving && s.held == 0 {
 			d.finish(s, "the agent is leaving")
 		}
 	})
@@ -203,7 +211,7 @@ func (d *Dispatcher) Live() map[string]int {
 		m := map[string]int{}
 		for _, s := range d.sessions {
 			if s.conn != nil {
-				m[s.agent] = len(s.held)
+				m[s.agent] = s.held
 			}
 		}
 		out <- m
@@ -279,13 +287,7 @@ func (d *Dispatcher) finish(s *session, reason string) {
 				s.conn.Close()
 			}
 			delete(d.sessions, s.id)
-			v := d.cfg.Machine.View()
-			for l := range s.held {
-				if q := d.queues[l.op]; q != nil {
-					d.release(q, l.v)
-					d.refresh(v, l.op, nil, true)
-				}
-			}
+			d.vacate(s, d.cfg.Machine.View())
 			d.again = true
 		})
 	})

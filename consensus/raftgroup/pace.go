@@ -8,12 +8,13 @@ import (
 
 // The library beats ten times, or nearly so, in the time after which a follower
 // would miss it, and says again every CommitTimeout what it has committed, news
-// or none. On an idle mesh that is most of the work. Three beats do: what loses
+// or none. On an idle mesh that is most of the work. Four beats do: what loses
 // heartbeats here is a process that gets no processor, and it gets none for ten
-// of them. What is no news is not sent.
+// of them. With three, a machine of two cores with fifteen that want one saw
+// more false elections. What is no news is not sent.
 
 // beats is how many heartbeats go to a member in a HeartbeatTimeout.
-const beats = 3
+const beats = 4
 
 // pace lets a heartbeat wait until a beat has passed since the last message to
 // the member that it answered.

@@ -13,7 +13,7 @@ import (
 // in about a third of a second.
 type Timing struct {
 	// HeartbeatTimeout is the silence of the leader after which a follower
-	// starts an election (default 150 ms). The leader beats three times as often.
+	// starts an election (default 150 ms). The leader beats four times as often.
 	HeartbeatTimeout time.Duration
 	// ElectionTimeout is how long a candidate waits for votes (default: HeartbeatTimeout).
 	ElectionTimeout time.Duration
