@@ -351,7 +351,7 @@ func (a *app) verdict(name string, rep audit.Verification) error {
 	}
 	fmt.Fprintf(a.out, "%s is whole: %s, up to number %d.\n", name, count(int(rep.Records), "record"), rep.Head.Seq)
 	if rep.Hidden > 0 {
-		fmt.Fprintf(a.out, "%s of other tenants are there as digests.\n", count(int(rep.Hidden), "record"))
+		fmt.Fprintf(a.out, "Besides, as digests: %s of other tenants.\n", count(int(rep.Hidden), "record"))
 	}
 	if rep.Anchor.Seq > 0 {
 		fmt.Fprintf(a.out, "It begins behind number %d.\n", rep.Anchor.Seq)

@@ -18,7 +18,7 @@ func TestAuditStory(t *testing.T) {
 	s.files()
 	s.exec("import", "defs")
 	s.as(apitest.Super)
-	s.exec("token", "create", "eve")
+	s.exec("import", "defs")
 	s.as(apitest.User)
 	s.work(map[string]string{"INSTALL php": "exit status 1: no such package"})
 	s.exec("cluster", "create", "web", "-t", "shop", "-n", "1", "--yes")

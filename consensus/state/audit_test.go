@@ -2,6 +2,9 @@ package state_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -252,6 +255,63 @@ func TestAuditChain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOldSnapshot: one from before there was an audit log loads, and the log
+// begins with what happens next.
+func TestOldSnapshot(t *testing.T) {
+	m := fresh(t)
+	op := "00000001-001"
+	do(t, m, entry(1, 1000, tenant("one", 0, 0), session("s1", "a1")))
+	do(t, m, entry(2, 2000, start("one", "00000001", "shop", 1, "pause", "")))
+	whole := dump(t, m)
+	var old bytes.Buffer
+	rest, left := whole, 0
+	for {
+		n := binary.BigEndian.Uint32(rest)
+		if n == 0 {
+			break
+		}
+		body := rest[4 : 4+n]
+		rest = rest[4+n:]
+		var rec pb.SnapshotRecord
+		if err := proto.Unmarshal(body, &rec); err == nil && rec.Table == "audit" {
+			left++
+			continue
+		} else if err == nil && rec.Table == "plans" {
+			var plan map[string]any
+			if err := json.Unmarshal(rec.Body, &plan); err != nil || plan["Audit"] == nil {
+				t.Fatal(err, plan["Audit"])
+			}
+			delete(plan, "Audit")
+			rec.Body = js(plan)
+			body, _ = proto.Marshal(&rec)
+		}
+		old.Write(binary.BigEndian.AppendUint32(nil, uint32(len(body))))
+		old.Write(body)
+	}
+	old.Write(make([]byte, 4))
+	sum := sha256.Sum256(old.Bytes())
+	old.Write(sum[:])
+	if left == 0 {
+		t.Fatal("there was no log")
+	}
+	back := fresh(t)
+	if err := back.Restore(io.NopCloser(&old)); err != nil {
+		t.Fatal(err)
+	}
+	if s := back.View().Audit().Stats(); s != (audit.Stats{}) {
+		t.Errorf("%+v", s)
+	}
+	do(t, back, entry(3, 3000, lease(op, "s1", 1)))
+	got := records(t, back, 0)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "task.taken "+op+"/1 CREATE by coopr tenant=one cluster=00000001") {
+		t.Errorf("%q", got)
+	}
+	again := fresh(t)
+	if err := again.Restore(io.NopCloser(bytes.NewReader(dump(t, back)))); err != nil || !bytes.Equal(dump(t, again), dump(t, back)) {
+		t.Errorf("%v: it goes on otherwise", err)
+	}
 }
 
 func statusIn(text []byte) string {

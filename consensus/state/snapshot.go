@@ -180,6 +180,9 @@ func Check(in io.Reader) (index uint64, records map[string]int, err error) {
 		}
 		for raw := it.Next(); raw != nil; raw = it.Next() {
 			records[name]++
+			if log, ok := raw.(*auditRow); ok {
+				records[name] = int(log.Trail.Stats().Records)
+			}
 		}
 	}
 	return index, records, nil
