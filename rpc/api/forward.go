@@ -21,7 +21,7 @@ var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy
 // It tries again for a bounded time while there is no leader, as long as the
 // body can be sent again. It gives false where this agent itself can serve the
 // request by now; nothing has been answered then.
-func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool) (answered bool) {
+func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru rule) (answered bool) {
 	ctx := r.Context()
 	note := noteOf(ctx)
 	note.forwarded = true
@@ -60,7 +60,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool) (an
 			return true // nobody is there to read an answer
 		}
 		note.err = err
-		again := errors.Is(err, ErrNoLeader) || r.Method == http.MethodGet
+		again := errors.Is(err, ErrNoLeader) || r.Method == http.MethodGet || ru.once && header.Get(HeaderRequest) != ""
 		if !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnknownOutcome) && r.Method != http.MethodGet {
 			err = errors.Join(ErrUnknownOutcome, err)
 		}

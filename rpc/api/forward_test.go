@@ -196,13 +196,27 @@ func TestLostAnswersAreUnknownOutcomes(t *testing.T) {
 	w.must(200, apitest.User, "GET", "/v1/clusters", "") // asked again
 	lossy.left.Store(1)
 	body := `{"name":"x","clusterTemplate":"shop","numMachines":1}`
+	// What is done once is asked for again, whether the client names it or not.
+	first := w.must(202, apitest.User, "POST", "/v1/clusters", body)
+	if first.header.Get("Coopr-Repeated") != "true" || first.header.Get("Coopr-Request-Id") == "" {
+		t.Errorf("it was not done once: %v", first.header)
+	}
+	lossy.left.Store(1 << 20)
+	body = `{"name":"y","clusterTemplate":"shop","numMachines":1}`
 	a := w.must(503, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r")
 	if p := a.problem(t); p.Type != api.ProblemUnknownOutcome {
 		t.Errorf("%+v", p)
 	}
+	lossy.left.Store(0)
 	again := w.must(202, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r")
 	if again.header.Get("Coopr-Repeated") != "true" {
 		t.Error("it was done twice")
+	}
+	// A secret that is shown once is not asked for twice.
+	lossy.left.Store(1)
+	a = w.must(503, apitest.Admin, "POST", "/v1/tokens", `{"actor":"x"}`)
+	if p := a.problem(t); p.Type != api.ProblemUnknownOutcome {
+		t.Errorf("%+v", p)
 	}
 	// A body that is too large is refused wherever it is counted.
 	if a := w.send(context.Background(), apitest.Admin, "POST", "/v1/import", bytes.NewReader(make([]byte, 17<<20))); a.status != 413 {

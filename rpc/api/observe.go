@@ -51,6 +51,7 @@ type note struct {
 	actor     string
 	request   string
 	forwarded bool
+	again     bool // the error need not be the last word
 	err       error
 	body      error // why the body could not be read
 }

@@ -34,6 +34,11 @@ type rule struct {
 	streamed bool
 	// watches routes go on for as long as their reader likes.
 	watches bool
+	// once: what has the same request id is done once, so that a request of
+	// unknown outcome may be repeated.
+	once bool
+	// secret answers are given once only.
+	secret bool
 	// allTenants lets a superadmin name every tenant at once.
 	allTenants bool
 }
@@ -99,6 +104,7 @@ func list[I, T any](s *server, r route, h func(context.Context, *call, View, *I)
 
 // write registers a route that changes the state.
 func write[I, T any](s *server, r route, h func(context.Context, *call, *I) (T, Written, error)) {
+	r.rule.once = !r.rule.secret
 	register(s, r, func(ctx context.Context, c *call, in *I) (*Reply[T], error) {
 		body, w, err := h(ctx, c, in)
 		if err != nil {
@@ -139,7 +145,8 @@ func register[I, T any](s *server, r route, h func(context.Context, *call, *I) (
 		}
 		reply, err := h(ctx, c, in)
 		if err != nil {
-			noteOf(ctx).err = err
+			n := noteOf(ctx)
+			n.err, n.again = err, r.rule.mayPass(err)
 			return nil, problemOf(err)
 		}
 		if reply.Status == 0 {
@@ -163,7 +170,7 @@ func stream[I any](s *server, r route, contentType, what string, h func(context.
 			req, w := humago.Unwrap(hctx)
 			out := &lateWriter{w: w, contentType: contentType}
 			if err := h(ctx, c, in, out, req); err != nil {
-				c.note.err = err
+				c.note.err, c.note.again = err, r.rule.mayPass(err)
 				if out.begun {
 					panic(http.ErrAbortHandler) // cut the answer: it is not whole
 				}
@@ -314,7 +321,7 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 			refuse(fmt.Errorf("%w: agent %s is not the leader", ErrNoLeader, s.name))
 			return
 		}
-		if s.forward(w, r, stale) {
+		if s.forward(w, r, stale, ru) {
 			return
 		}
 	}

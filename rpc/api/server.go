@@ -75,7 +75,7 @@ func New(cfg Config) (http.Handler, error) {
 		s.watches = make(chan struct{}, cfg.MaxWatches)
 	}
 	s.serveDocument()
-	return s.observe(s.routed()), nil
+	return s.observe(s.again(s.routed())), nil
 }
 
 // newServer has all routes and no backend: enough to write the document.

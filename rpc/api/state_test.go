@@ -143,9 +143,13 @@ func TestRepeatedRequests(t *testing.T) {
 	if one.body != two.body || two.header.Get("Coopr-Repeated") != "true" {
 		t.Errorf("%s %s", one.body, two.body)
 	}
-	// Unknown outcome: the write was done, the same id finds it.
+	// Unknown outcome: the write was done, the same id finds it, and the client
+	// notices nothing.
 	w.Fail(fmt.Errorf("%w: lost the leader", api.ErrUnknownOutcome))
-	w.must(503, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
+	found := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
+	if found.header.Get("Coopr-Repeated") != "true" {
+		t.Error("it was not repeated")
+	}
 	w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
 	var all []model.Service
 	w.must(200, apitest.Admin, "GET", "/v1/services/s/versions", "").into(t, &all)

@@ -30,7 +30,7 @@ func (s *server) tokenRoutes() {
 		func(_ context.Context, c *call, v View, _ *none) ([]model.Token, error) {
 			return append([]model.Token{}, v.Tokens(c.who.Tenant)...), nil
 		})
-	write(s, route{id: "createToken", method: http.MethodPost, path: path, status: http.StatusCreated, tag: tag, rule: admin, summary: "Issue a token for the tenant",
+	write(s, route{id: "createToken", method: http.MethodPost, path: path, status: http.StatusCreated, tag: tag, rule: rule{need: admin.need, secret: true}, summary: "Issue a token for the tenant",
 		description: "Repeated with the same request id, the token is not issued again and its secret not shown again."},
 		func(ctx context.Context, c *call, in *struct {
 			Body raw[NewToken]
