@@ -51,6 +51,7 @@ running.`,
 	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes, else as the template says")
 	f.StringVar(&req.ImageType, "image", "", "image type of all nodes, else as the template says")
 	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas, else the template's")
+	f.StringVar(&req.Comparator, "comparator", "", "which layout is preferred: original, cost, or one that a plugin offers; else as the template says")
 	f.StringVar(&file, "config", "", "file with configuration, JSON or YAML, merged over the template's")
 	f.StringArrayVar(&set, "set", nil, "one value of configuration, as path.to.key=value; may be repeated")
 	f.StringArrayVar(&fields, "provider-field", nil, "a field that the provider asks users for, as name=value; may be repeated")

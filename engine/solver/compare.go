@@ -14,7 +14,7 @@ func (w *world) compare() {
 	asked := w.in.comparator()
 	w.comparator = asked
 	switch {
-	case asked == ComparatorOriginal:
+	case asked == ComparatorOriginal, asked != "" && !w.in.Change.chooses():
 	case asked == ComparatorCost:
 		w.costByHardware(w.fresh > 0)
 	case asked == "":

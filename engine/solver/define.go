@@ -31,7 +31,7 @@ func (in *Input) Define(ctx context.Context, known model.Lookup) error {
 		}
 	}
 	ranker, ok := known.(model.Ranker)
-	if c := in.comparator(); !ok || c == "" || c == ComparatorOriginal || c == ComparatorCost {
+	if c := in.comparator(); !ok || c == "" || c == ComparatorOriginal || c == ComparatorCost || !in.Change.chooses() {
 		return nil
 	}
 	var err error

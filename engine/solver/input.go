@@ -112,6 +112,11 @@ type Change struct {
 	Touch Touch
 }
 
+// chooses tells whether the change leaves a choice to the comparator.
+func (c *Change) chooses() bool {
+	return c.Kind == Create || c.Kind == Grow || c.Kind == AddServices
+}
+
 // Touch is a preference on the number of existing nodes that change.
 type Touch string
 

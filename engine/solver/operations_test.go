@@ -635,8 +635,30 @@ func checkAnswer(t *testing.T, seed uint64, in solver.Input, a *solver.Answer) {
 		nodes = append(nodes, n)
 	}
 	for _, g := range a.New {
-		for range g.Count {
-			nodes = append(nodes, solver.ExistingNode{HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services})
+		for _, p := range a.Places(g) {
+			nodes = append(nodes, solver.ExistingNode{HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Zone: p.Zone, Host: p.Host})
+		}
+	}
+	for _, s := range a.Services {
+		if in.Change.Kind == solver.Replace {
+			break // the new nodes are where the old ones were
+		}
+		places, at := in.Zones, func(n *solver.ExistingNode) string { return n.Zone }
+		if in.Services[s].Spread == "host" {
+			places, at = in.Hosts, func(n *solver.ExistingNode) string { return n.Host }
+		}
+		var counts []int
+		for _, p := range places {
+			n := 0
+			for i := range nodes {
+				if at(&nodes[i]) == p && slices.Contains(nodes[i].Services, s) {
+					n++
+				}
+			}
+			counts = append(counts, n)
+		}
+		if in.Services[s].Spread != "" && len(counts) > 0 && slices.Max(counts)-slices.Min(counts) > 1 {
+			t.Fatalf("seed %d: %s is spread as %v over %v\n%s", seed, s, counts, places, dumpChange(in))
 		}
 	}
 	if !same(layoutOf(nodes), a.Layout) {
