@@ -221,6 +221,7 @@ func (d *Dispatcher) changed(b state.Batch) {
 	if b.Agents || b.Restored {
 		d.forget(v)
 	}
+	d.revoked(b.Revoked)
 	for op, ready := range b.Operations {
 		d.refresh(v, op, ready, false)
 	}

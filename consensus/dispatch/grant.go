@@ -58,6 +58,14 @@ func (r *round) add(q *queue, u uint32, s *session) {
 	r.count++
 }
 
+// commands adds the round's leases to what goes into the entry.
+func (r *round) commands(to []*pb.Command) []*pb.Command {
+	for _, p := range r.parts {
+		to = append(to, &pb.Command{Change: &pb.Command_Lease{Lease: p.lease}})
+	}
+	return to
+}
+
 // grant gives out what there are slots for: the highest priority first, then
 // the tenant that has the least for its weight, then its operations in turn.
 func (d *Dispatcher) grant() {
@@ -185,24 +193,24 @@ const afterFailure = 100 * time.Millisecond
 
 // commit proposes a round and sends what was granted to its workers.
 func (d *Dispatcher) commit(ctx context.Context, r *round) {
-	commands := make([]*pb.Command, len(r.parts))
-	for i, p := range r.parts {
-		commands[i] = &pb.Command{Change: &pb.Command_Lease{Lease: p.lease}}
-	}
-	answers, err := d.cfg.Propose(ctx, commands...)
+	answers, err := d.cfg.Propose(ctx, r.commands(nil)...)
 	if err != nil {
-		// The term is ending, or nobody knows whether it was committed: the
-		// next term, or this one's next look at the state, will see.
 		d.cfg.Logger.Debug("leases were not committed", "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(afterFailure): // a log that refuses at once is not asked at once again
-		}
-		d.post(func() { d.recheck(r) })
+		d.lost(ctx, r)
 		return
 	}
 	d.settle(ctx, r, answers)
+}
+
+// lost looks again, after a moment, at a round of which nobody knows whether it
+// was committed. If the term is ending, the next one will see.
+func (d *Dispatcher) lost(ctx context.Context, r *round) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(afterFailure): // a log that refuses at once is not asked at once again
+	}
+	d.post(func() { d.recheck(r) })
 }
 
 // settle sends what was granted to its workers, and takes back the rest.
@@ -291,17 +299,31 @@ func (d *Dispatcher) granted(list []grants) {
 	}
 }
 
-// unwanted cancels leases whose operation was aborted while they were on their
-// way: the order to cancel may have overtaken them.
+// unwanted cancels leases whose operation was aborted, or that an order took
+// back, while they were on their way: the order to cancel may have overtaken them.
 func (d *Dispatcher) unwanted(list []grants) {
+	v := d.cfg.Machine.View()
 	for _, g := range list {
 		q := d.queues[g.op]
-		if q == nil || q.op.Status != model.OpAborting {
+		s, ok := v.Plan(g.op)
+		if q == nil || !ok {
 			continue
 		}
 		for _, u := range g.tasks {
-			if h := q.held[u]; h != nil && h.fence == g.fence {
+			h := q.held[u]
+			if h == nil || h.fence != g.fence {
+				continue
+			}
+			t := s.Task(u)
+			switch {
+			case q.op.Status == model.OpAborting:
 				d.cancel(q, u, g.fence, h.session, q.op.Message)
+			case t.Fence != g.fence || t.Forced || !t.Status.Held() && !t.Status.Ended():
+				d.cancel(q, u, g.fence, h.session, ordered)
+				d.release(q, u)
+				if s.Leaseable(u) {
+					d.offer(q, u, t.Note)
+				}
 			}
 		}
 	}
@@ -315,7 +337,7 @@ func (d *Dispatcher) refused(ls []lease) {
 		if q := d.queues[l.op]; q != nil && q.held[l.v] != nil && !q.held[l.v].granted {
 			d.release(q, l.v)
 			if s, ok := v.Plan(l.op); ok {
-				if st := s.Status(l.v); st == model.TaskReady || st == model.TaskUncertain {
+				if s.Leaseable(l.v) {
 					d.offer(q, l.v, s.Note(l.v))
 				}
 			}

@@ -38,6 +38,9 @@ type holding struct {
 	limit   string   // what it counts against
 	granted bool     // the lease is committed, with this fence
 	fence   uint64
+	// before is the task that held the node when this one was to follow it,
+	// plus one.
+	before uint32
 }
 
 // tenant counts a tenant's leases against its weight, and turns among its
@@ -122,7 +125,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 		ready = s.Leasable()
 	}
 	for _, u := range ready {
-		if st := s.Status(u); st == model.TaskReady || st == model.TaskUncertain {
+		if s.Leaseable(u) {
 			// The end of its last lease may be known here before the answer to
 			// the report that ended it.
 			if h := q.held[u]; h != nil && h.granted {
@@ -197,7 +200,7 @@ func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding
 	q.held[u] = h
 	q.known[u] = true
 	if node := q.graph.Node[u]; node >= 0 {
-		q.busy[node] = u + 1
+		h.before, q.busy[node] = q.busy[node], u+1
 	}
 	q.of.out++
 	if s != nil {
@@ -226,8 +229,12 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 			delete(d.limits, h.limit)
 		}
 	}
+	d.again = true
 	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u+1 {
-		q.busy[node] = 0
+		if q.busy[node] = 0; h.before > 0 && q.held[h.before-1] != nil {
+			q.busy[node] = h.before // its end was not accepted, or is not known here yet
+			return
+		}
 		// All of them: the first may find no agent, and the others must not
 		// wait for it. Those that come second to the node are parked again.
 		if p := q.parked[node]; p != nil {
@@ -237,7 +244,6 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 			delete(q.parked, node)
 		}
 	}
-	d.again = true
 }
 
 // delay is a task whose next attempt is due later.

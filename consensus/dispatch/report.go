@@ -8,35 +8,54 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// ReportSoon is Report that does not wait for the commit.
+// ReportSoon is Report that does not wait for the commit. With the report of a
+// task that frees its node goes, where it may, the lease of the node's next one.
 func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
-	d.post(func() { d.async(func(ctx context.Context) { d.Report(ctx, session, results) }) })
+	d.post(func() {
+		rs := d.reports(results)
+		next := d.follow(session, rs.list)
+		d.async(func(ctx context.Context) { d.propose(ctx, session, rs, next) })
+	})
 }
 
 // Report commits what became of leased tasks and confirms it to the worker,
 // which may forget it then. Results that the state refuses are confirmed too:
 // they will never be accepted. It blocks until the commit.
 func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.Result) {
-	if len(results) == 0 {
-		return
+	if len(results) > 0 {
+		d.propose(ctx, session, d.reports(results), &round{})
 	}
+}
+
+// reports are what a worker says of its tasks: one report for each operation.
+type reports struct {
+	list     []*pb.Report
+	verdicts []*pb.Verdict // what it may forget then
+}
+
+// of gives the report of an operation, made like kind where it is new.
+func (r *reports) of(op string, kind *pb.Report) *pb.Report {
+	for _, rep := range r.list {
+		if rep.Operation == op {
+			return rep
+		}
+	}
+	rep := &pb.Report{Operation: op, Started: kind.Started, Returned: kind.Returned}
+	r.list = append(r.list, rep)
+	return rep
+}
+
+func (d *Dispatcher) reports(results []*pb.Result) reports {
 	now := time.Now()
 	v := d.cfg.Machine.View()
-	reports := map[string]*pb.Report{}
-	var order []string
-	var verdicts []*pb.Verdict
+	rs := reports{verdicts: make([]*pb.Verdict, 0, len(results))}
 	for _, r := range results {
 		op, u, err := state.ParseTaskID(r.Task)
-		verdicts = append(verdicts, &pb.Verdict{Task: r.Task, Fence: r.Fence, Keep: true})
+		rs.verdicts = append(rs.verdicts, &pb.Verdict{Task: r.Task, Fence: r.Fence, Keep: true})
 		if err != nil {
 			continue
 		}
-		rep := reports[op]
-		if rep == nil {
-			rep = &pb.Report{Operation: op}
-			reports[op] = rep
-			order = append(order, op)
-		}
+		rep := rs.of(op, &pb.Report{})
 		if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED || len(r.Output) > 0 || r.Adopted {
 			o := &pb.Outputs{At: uint32(len(rep.Tasks)), Outcome: r.Outcome, Message: r.Message, Output: r.Output, LogTail: r.LogTail, Adopted: r.Adopted}
 			if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
@@ -47,7 +66,7 @@ func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.R
 		rep.Tasks = append(rep.Tasks, u)
 		rep.Fences = append(rep.Fences, r.Fence)
 	}
-	d.propose(ctx, session, order, reports, verdicts)
+	return rs
 }
 
 func failures(v *state.View, op string, u uint32) int {
@@ -70,38 +89,33 @@ func (d *Dispatcher) Returned(ctx context.Context, session string, list []*pb.St
 }
 
 func (d *Dispatcher) marks(ctx context.Context, session string, list []*pb.Started, kind *pb.Report) {
-	reports := map[string]*pb.Report{}
-	var order []string
-	var verdicts []*pb.Verdict
+	var rs reports
 	for _, s := range list {
 		op, u, err := state.ParseTaskID(s.Task)
 		if err != nil {
 			continue
 		}
-		rep := reports[op]
-		if rep == nil {
-			rep = &pb.Report{Operation: op, Started: kind.Started, Returned: kind.Returned}
-			reports[op] = rep
-			order = append(order, op)
-		}
+		rep := rs.of(op, kind)
 		rep.Tasks = append(rep.Tasks, u)
 		rep.Fences = append(rep.Fences, s.Fence)
 		if kind.Returned {
-			verdicts = append(verdicts, &pb.Verdict{Task: s.Task, Fence: s.Fence, Keep: true})
+			rs.verdicts = append(rs.verdicts, &pb.Verdict{Task: s.Task, Fence: s.Fence, Keep: true})
 		}
 	}
-	d.propose(ctx, session, order, reports, verdicts)
+	d.propose(ctx, session, rs, &round{})
 }
 
-func (d *Dispatcher) propose(ctx context.Context, session string, order []string, reports map[string]*pb.Report, verdicts []*pb.Verdict) {
-	if len(order) == 0 {
+// propose commits reports and, in the same entry, leases of what they free.
+func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, next *round) {
+	if len(rs.list) == 0 {
 		return
 	}
-	commands := make([]*pb.Command, len(order))
-	for i, op := range order {
-		commands[i] = &pb.Command{Change: &pb.Command_Report{Report: reports[op]}}
+	commands := make([]*pb.Command, 0, len(rs.list)+len(next.parts))
+	for _, rep := range rs.list {
+		commands = append(commands, &pb.Command{Change: &pb.Command_Report{Report: rep}})
 	}
-	if _, err := d.cfg.Propose(ctx, commands...); err != nil {
+	answers, err := d.cfg.Propose(ctx, next.commands(commands)...)
+	if err != nil {
 		// The worker keeps its results until they are confirmed and reports
 		// them again in its next session.
 		d.cfg.Logger.Debug("reports were not committed", "error", err)
@@ -110,28 +124,31 @@ func (d *Dispatcher) propose(ctx context.Context, session string, order []string
 				s.conn.Close()
 			}
 		})
+		if next.count > 0 {
+			d.lost(ctx, next)
+		}
 		return
 	}
 	d.post(func() {
-		for _, op := range order {
-			if reports[op].Started {
+		for _, rep := range rs.list {
+			q := d.queues[rep.Operation]
+			if q == nil || rep.Started {
 				continue
 			}
-			q := d.queues[op]
-			if q == nil {
-				continue
-			}
-			for i, u := range reports[op].Tasks {
+			for i, u := range rep.Tasks {
 				// A result of an old lease was refused, and frees nothing.
-				if h := q.held[u]; h != nil && h.granted && h.fence == reports[op].Fences[i] {
+				if h := q.held[u]; h != nil && h.granted && h.fence == rep.Fences[i] {
 					d.release(q, u)
 				}
 			}
 		}
 		if s := d.sessions[session]; s != nil {
-			d.send(s, &pb.LeaderMessage{Confirmed: verdicts})
+			d.send(s, &pb.LeaderMessage{Confirmed: rs.verdicts})
 		}
 	})
+	if next.count > 0 {
+		d.settle(ctx, next, answers[len(rs.list):])
+	}
 }
 
 // Save keeps a value for a plugin in the replicated state.

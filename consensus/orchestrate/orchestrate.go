@@ -276,7 +276,7 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		errs = errors.Join(errs, err)
 		return b
 	}
-	s.Operation, s.Cluster = marshal(p.Operation), marshal(p.Cluster)
+	s.Operation, s.Cluster, s.Tree = marshal(p.Operation), marshal(p.Cluster), marshal(p.Tree)
 	for _, n := range p.Write {
 		s.Nodes = append(s.Nodes, marshal(n))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -30,6 +31,12 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if err != nil {
 		return refuse(ErrUnknown, "plan: %v", err)
 	}
+	var phases *tree.Tree
+	if len(s.Tree) > 0 {
+		if phases, err = tree.Decode(graph, s.Tree); err != nil {
+			return refuse(ErrUnknown, "plan: %v", err)
+		}
+	}
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, len(nodes)); err != nil {
 		return Answer{Err: err}
 	}
@@ -49,9 +56,10 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		n.Version = a.index
 		a.put(tNodes, n)
 	}
-	a.put(tPlans, &planRow{Operation: op.ID, State: plan.NewState(graph)})
+	a.put(tPlans, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases})
 	a.operationEvent(op)
 	e := a.edit(op.ID)
+	a.arm(op, e)
 	a.batch.Operations[op.ID] = nil
 	ans := Answer{Subject: op.ID}
 	if s.Lease != nil {
@@ -145,8 +153,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		if op.Status != model.OpPaused {
 			return refuse(ErrConflict, "operation %s is %s, and only a paused one can be resumed", op.ID, op.Status)
 		}
-		op.Status, op.Message = model.OpRunning, ""
-		a.reopen(e)
+		a.resume(&op, e)
 	case "abort", "rollback":
 		if op.Status == model.OpRollingBack {
 			return refuse(ErrConflict, "operation %s is being rolled back: give orders to its rollback", op.ID)

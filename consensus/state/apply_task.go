@@ -177,6 +177,9 @@ func (a *applier) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 		failures += n.Failures
 	}
 	if out.Outcome == pb.Outcome_OUTCOME_FATAL || failures >= MaxAttempts {
+		if done, err := a.tolerate(op, e, v, fence, unseen, end); done || err != nil {
+			return err
+		}
 		if err := e.Fail(v, fence, unseen, end, a.now); err != nil {
 			return err
 		}

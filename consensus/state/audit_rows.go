@@ -180,6 +180,8 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 		return nil
 	case *pb.Command_ControlOperation:
 		out.Type, out.Subject = "operation.order", ch.ControlOperation.Order
+	case *pb.Command_OrderPlan:
+		out.Type, out.Subject = "plan.order", ch.OrderPlan.Order
 	case *pb.Command_RemoveAgent:
 		out.Type = "agent.removed"
 	case *pb.Command_RaiseFeatureLevel:

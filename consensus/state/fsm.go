@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -103,6 +104,9 @@ type Batch struct {
 	// Operations are the operations that the batch touched, with the tasks it
 	// made leasable.
 	Operations map[string][]uint32
+	// Revoked are the leases that it took from workers that are alive: what they
+	// do for them is to be cancelled.
+	Revoked map[string][]plan.Revoked
 	// Agents says that the list of agents changed.
 	Agents bool
 	// Restored says that everything may have changed.
@@ -143,7 +147,7 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
-	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}
+	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}
 	m.audit.beginBatch(a)
 	for i, l := range logs {
 		if l.Type != raft.LogCommand {
@@ -176,6 +180,7 @@ type applier struct {
 	index  uint64
 	now    int64
 	edits  map[string]*plan.Edit // plans under change, by operation
+	trees  map[string]*tree.Tree // theirs
 	groups []group
 	batch  Batch
 	audit  *auditor
@@ -273,6 +278,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.startOperation(c, ch.StartOperation)
 	case *pb.Command_ControlOperation:
 		return a.control(c, ch.ControlOperation)
+	case *pb.Command_OrderPlan:
+		return a.orderPlan(c, ch.OrderPlan)
 	case *pb.Command_SaveValue:
 		return a.saveValue(ch.SaveValue)
 	case *pb.Command_Part:
@@ -317,7 +324,7 @@ func (a *applier) edit(operation string) *plan.Edit {
 	}
 	e := row.State.Edit()
 	a.audit.watch(row, e)
-	a.edits[operation] = e
+	a.edits[operation], a.trees[operation] = e, row.Tree
 	return e
 }
 
@@ -325,9 +332,16 @@ func (a *applier) edit(operation string) *plan.Edit {
 func (a *applier) flush() {
 	for op, e := range a.edits {
 		a.batch.Operations[op] = e.Ready()
-		a.put(tPlans, &planRow{Operation: op, State: e.Done(), Audit: a.audit.named(op)})
+		if revoked := e.Revoked(); len(revoked) > 0 {
+			if a.batch.Revoked == nil {
+				a.batch.Revoked = map[string][]plan.Revoked{}
+			}
+			a.batch.Revoked[op] = revoked
+		}
+		a.put(tPlans, &planRow{Operation: op, State: e.Done(), Tree: a.trees[op], Audit: a.audit.named(op)})
 	}
 	clear(a.edits)
+	clear(a.trees)
 }
 
 // touch says that an operation changed without its plan.

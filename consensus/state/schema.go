@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 )
 
 // The tables. Every key that belongs to a tenant begins with it.
@@ -59,6 +60,8 @@ type sessionRow struct {
 type planRow struct {
 	Operation string
 	State     *plan.State
+	// Tree names the phases of the graph's steps; it never changes.
+	Tree *tree.Tree
 	// Audit names the plan's tasks in the audit log.
 	Audit *audit.Plan
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -29,6 +30,9 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 		op.Status, op.Message = model.OpSucceeded, ""
 		if s.Graph.Len() == 0 {
 			op.Message = "there was nothing to do"
+		}
+		if n := s.Count(model.TaskFailed); s.Tolerated() > 0 && n > 0 {
+			op.Message = fmt.Sprintf("%d tasks failed, which maxFailures allows for", n)
 		}
 	default:
 		return

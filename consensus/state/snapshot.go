@@ -18,6 +18,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -62,7 +63,8 @@ type planBody struct {
 	Operation string
 	Graph     []byte
 	State     []byte
-	Audit     string `json:",omitempty"` // id of the plan in the audit log
+	Tree      json.RawMessage `json:",omitempty"` // none: the graph has no steps
+	Audit     string          `json:",omitempty"` // id of the plan in the audit log
 }
 
 // Write writes the whole state.
@@ -113,6 +115,11 @@ func encodeRow(raw any, history *historyWriter) ([]byte, error) {
 		return nil, err
 	}
 	body := planBody{Operation: p.Operation, Graph: p.State.Graph.Encode(), State: state}
+	if p.Tree != nil {
+		if body.Tree, err = p.Tree.Encode(); err != nil {
+			return nil, err
+		}
+	}
 	if p.Audit != nil {
 		body.Audit = p.Audit.ID
 	}
@@ -291,8 +298,14 @@ func decodePlan(body []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := plan.DecodeState(g, p.State)
-	return &planRow{Operation: p.Operation, State: s, Audit: unlinked(p.Audit)}, err
+	row := &planRow{Operation: p.Operation, Audit: unlinked(p.Audit)}
+	if len(p.Tree) > 0 {
+		if row.Tree, err = tree.Decode(g, p.Tree); err != nil {
+			return nil, err
+		}
+	}
+	row.State, err = plan.DecodeState(g, p.State)
+	return row, err
 }
 
 type recordReader struct {

@@ -70,6 +70,8 @@ type Operation struct {
 	Before int `json:"before,omitempty"`
 	// Undo says that the operation is rolled back once nothing of it runs any more.
 	Undo bool `json:"undo,omitempty"`
+	// Parameters are what an operator gave with the start of its plan.
+	Parameters map[string]string `json:"parameters,omitempty"`
 	// To is the number of the snapshot that a rollback goes back to.
 	To int `json:"to,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.

@@ -11,6 +11,7 @@ import (
 // CreateCluster asks for a cluster (spec/coopr.md 2.3). What is absent is
 // taken from the template.
 type CreateCluster struct {
+	Rollout
 	Name            string `json:"name"`
 	Description     string `json:"description,omitempty"`
 	ClusterTemplate string `json:"clusterTemplate"`
@@ -37,8 +38,20 @@ type CreateCluster struct {
 	Priority Int `json:"priority,omitempty"`
 }
 
+// Rollout says how nodes take turns in an operation, and what it puts up with.
+type Rollout struct {
+	// Strategy is "serial", "parallel", "canary" (or "serial-canary"),
+	// "parallel-canary", "batch=N" or "batch=N%"; "" is the operation's usual one.
+	Strategy string `json:"strategy,omitempty"`
+	// MaxFailures is how many nodes may fail and the others still go on.
+	MaxFailures Int `json:"maxFailures,omitempty"`
+	// Staged keeps everybody waiting at barriers, stage by stage.
+	Staged bool `json:"staged,omitempty"`
+}
+
 // ConfigureCluster asks for another configuration.
 type ConfigureCluster struct {
+	Rollout
 	Config     map[string]any `json:"config"`
 	ConfigMode string         `json:"configMode,omitempty"`
 	// Restart says whether services are restarted; nil means true.
@@ -49,12 +62,14 @@ type ConfigureCluster struct {
 // ServiceRequest asks to start, stop or restart services: those named, or all
 // where none is; or to add or remove those named.
 type ServiceRequest struct {
+	Rollout
 	Services       []string       `json:"services,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
 // DeleteCluster asks for the end of a cluster.
 type DeleteCluster struct {
+	Rollout
 	// Graceful stops and removes the services before the machines go.
 	Graceful       bool           `json:"graceful,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
@@ -68,6 +83,7 @@ type ChangeLease struct {
 // ChangeCluster asks for another layout, for newer definitions, or for an earlier
 // state of a cluster. Which of it counts depends on the operation.
 type ChangeCluster struct {
+	Rollout
 	// Nodes is how many nodes to add (grow, add-services) or to take away (shrink).
 	Nodes Int `json:"nodes,omitempty"`
 	// NodeNames are the nodes to take away (shrink) or to replace (replace-node):

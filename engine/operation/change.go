@@ -272,7 +272,7 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
 	in := planner.Input{
 		Operation: planner.OpConverge, Services: p.Cluster.Definitions, Previous: p.Cluster.Previous,
-		NodeLocal: c.local, Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
+		NodeLocal: c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != "", Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
 	}
 	if c.quiet {
 		in.Services = maps.Clone(in.Services)
@@ -296,8 +296,10 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 		in.GatherFrom = slices.DeleteFunc(after.gather(nodes), func(id string) bool { return !c.made[id] })
 		in.Gather = len(in.GatherFrom) > 0
 	}
-	p.Graph, err = planner.Plan(in)
-	return p, err
+	if p.Graph, err = planner.Plan(in); err != nil {
+		return nil, err
+	}
+	return p.grouped()
 }
 
 // Does gives the actions that the plan has for a node as a whole.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/solver"
 )
@@ -21,12 +22,17 @@ type Prepared struct {
 	Cluster model.Cluster
 	Nodes   []model.Node
 	Graph   *plan.Graph
+	// Tree names the phases of the graph's steps.
+	Tree *tree.Tree
 	// Version is the cluster's version that this was made from; 0: a new one.
 	Version uint64
 	// Write are the nodes whose records the operation's start writes: new ones,
 	// and those that gain or lose something.
 	Write []model.Node
 	does  map[string]map[model.Action]bool
+	// rollout is how nodes take turns; outlined says that a template's plan does.
+	rollout  model.Rollout
+	outlined bool
 	// Answer is the solver's, for operations that change the layout.
 	Answer *solver.Answer
 }
@@ -96,7 +102,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	if onFailure == "" {
 		onFailure = "delete"
 	}
-	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, Operation: model.Operation{
+	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, rollout: req.Rollout, Operation: model.Operation{
 		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
 		Actor: who.Actor, Request: who.Request, OnFailure: onFailure, Priority: int(req.Priority),
 	}}
@@ -127,6 +133,8 @@ type Request struct {
 	To        int
 	OnFailure string
 	Follows   string
+	// Rollout is how nodes take turns.
+	model.Rollout
 }
 
 // Standing is a cluster as it is when an operation is asked for. Nothing in it is changed.
@@ -149,7 +157,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	if err := req.check(cl); err != nil {
 		return nil, err
 	}
-	p := &Prepared{Version: cl.Version, Cluster: *cl, Operation: model.Operation{
+	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, Operation: model.Operation{
 		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
 		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
 	}}
@@ -181,7 +189,9 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 			return p.converge(at, change{quiet: !req.Restart})
 		}
 	}
-	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful}
+	// Asked to take turns, nodes do so where they can: the rules between services
+	// hold within each.
+	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful, NodeLocal: req.Strategy != ""}
 	if len(req.Services) > 0 {
 		in.PlannedServices = req.Services
 	}
@@ -265,8 +275,10 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 		in.GatherFrom = after.gather(pointers(nodes))
 		in.Gather = len(in.GatherFrom) > 0
 	}
-	p.Graph, err = planner.Plan(in)
-	return p, err
+	if p.Graph, err = planner.Plan(in); err != nil {
+		return nil, err
+	}
+	return p.grouped()
 }
 
 func pointers(nodes []model.Node) []*model.Node {

@@ -306,5 +306,8 @@ func (s *State) Leasable() []uint32 {
 	return out
 }
 
+// Leaseable says whether v waits for nothing but a worker, or for its time.
+func (s *State) Leaseable(v uint32) bool { return waits(s.Status(v)) && !s.HeldBack(v) }
+
 // waits says whether a task with this status waits for nothing but a worker.
 func waits(s model.TaskStatus) bool { return s == model.TaskReady || s == model.TaskUncertain }

@@ -135,6 +135,7 @@ type Command struct {
 	//	*Command_RemoveAgent
 	//	*Command_Prune
 	//	*Command_RaiseFeatureLevel
+	//	*Command_OrderPlan
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -342,6 +343,15 @@ func (x *Command) GetRaiseFeatureLevel() *RaiseFeatureLevel {
 	return nil
 }
 
+func (x *Command) GetOrderPlan() *OrderPlan {
+	if x != nil {
+		if x, ok := x.Change.(*Command_OrderPlan); ok {
+			return x.OrderPlan
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -410,6 +420,10 @@ type Command_RaiseFeatureLevel struct {
 	RaiseFeatureLevel *RaiseFeatureLevel `protobuf:"bytes,26,opt,name=raise_feature_level,json=raiseFeatureLevel,proto3,oneof"`
 }
 
+type Command_OrderPlan struct {
+	OrderPlan *OrderPlan `protobuf:"bytes,27,opt,name=order_plan,json=orderPlan,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -441,6 +455,8 @@ func (*Command_RemoveAgent) isCommand_Change() {}
 func (*Command_Prune) isCommand_Change() {}
 
 func (*Command_RaiseFeatureLevel) isCommand_Change() {}
+
+func (*Command_OrderPlan) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -918,6 +934,7 @@ type StartOperation struct {
 	Nodes          [][]byte               `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`                                          // JSON model.Node: new or changed nodes
 	Graph          []byte                 `protobuf:"bytes,5,opt,name=graph,proto3" json:"graph,omitempty"`                                          // plan.Graph, encoded
 	Lease          *Lease                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                                          // first leases, in the same entry
+	Tree           []byte                 `protobuf:"bytes,7,opt,name=tree,proto3" json:"tree,omitempty"`                                            // tree.Tree, encoded: phases over the graph's steps
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -990,6 +1007,13 @@ func (x *StartOperation) GetGraph() []byte {
 func (x *StartOperation) GetLease() *Lease {
 	if x != nil {
 		return x.Lease
+	}
+	return nil
+}
+
+func (x *StartOperation) GetTree() []byte {
+	if x != nil {
+		return x.Tree
 	}
 	return nil
 }
@@ -1302,6 +1326,83 @@ func (x *ControlOperation) GetReason() string {
 	return ""
 }
 
+// OrderPlan is an operator's order about a part of an operation's plan.
+type OrderPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`                                                                                     // start, stop, interrupt, continue, forceComplete, restart
+	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`                                                                                     // name or id; "": the whole plan
+	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`                                                                                       // name or id; "": the whole phase
+	Parameters    map[string]string      `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a start
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderPlan) Reset() {
+	*x = OrderPlan{}
+	mi := &file_log_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderPlan) ProtoMessage() {}
+
+func (x *OrderPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
+func (*OrderPlan) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *OrderPlan) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *OrderPlan) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *OrderPlan) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *OrderPlan) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *OrderPlan) GetParameters() map[string]string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
+}
+
 type SaveValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -1315,7 +1416,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1428,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1441,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -1391,7 +1492,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1504,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1517,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Part) GetId() string {
@@ -1456,7 +1557,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1569,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1582,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -1505,7 +1606,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1618,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1631,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -1577,7 +1678,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1690,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1703,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -1625,7 +1726,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1738,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1751,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1685,7 +1786,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1798,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1811,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -1745,7 +1846,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb3\b\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xed\b\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -1770,7 +1871,9 @@ const file_log_proto_rawDesc = "" +
 	"\x04part\x18\x16 \x01(\v2\x12.coopr.log.v1.PartH\x00R\x04part\x12>\n" +
 	"\fremove_agent\x18\x18 \x01(\v2\x19.coopr.log.v1.RemoveAgentH\x00R\vremoveAgent\x12+\n" +
 	"\x05prune\x18\x19 \x01(\v2\x13.coopr.log.v1.PruneH\x00R\x05prune\x12Q\n" +
-	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevelB\b\n" +
+	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevel\x128\n" +
+	"\n" +
+	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlanB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -1805,14 +1908,15 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xc8\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdc\x01\n" +
 	"\x0eStartOperation\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\fR\toperation\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\fR\acluster\x12'\n" +
 	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\x12\x14\n" +
 	"\x05nodes\x18\x04 \x03(\fR\x05nodes\x12\x14\n" +
 	"\x05graph\x18\x05 \x01(\fR\x05graph\x12)\n" +
-	"\x05lease\x18\x06 \x01(\v2\x13.coopr.log.v1.LeaseR\x05lease\"v\n" +
+	"\x05lease\x18\x06 \x01(\v2\x13.coopr.log.v1.LeaseR\x05lease\x12\x12\n" +
+	"\x04tree\x18\a \x01(\fR\x04tree\"v\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\x1d\n" +
@@ -1837,7 +1941,18 @@ const file_log_proto_rawDesc = "" +
 	"\x10ControlOperation\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\tR\x05order\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"{\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xf1\x01\n" +
+	"\tOrderPlan\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
+	"\x05order\x18\x02 \x01(\tR\x05order\x12\x14\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\tR\x04step\x12G\n" +
+	"\n" +
+	"parameters\x18\x05 \x03(\v2'.coopr.log.v1.OrderPlan.ParametersEntryR\n" +
+	"parameters\x1a=\n" +
+	"\x0fParametersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
 	"\tSaveValue\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x14\n" +
@@ -1883,7 +1998,7 @@ func file_log_proto_rawDescGZIP() []byte {
 	return file_log_proto_rawDescData
 }
 
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_log_proto_goTypes = []any{
 	(*Entry)(nil),             // 0: coopr.log.v1.Entry
 	(*Command)(nil),           // 1: coopr.log.v1.Command
@@ -1900,14 +2015,16 @@ var file_log_proto_goTypes = []any{
 	(*Outputs)(nil),           // 12: coopr.log.v1.Outputs
 	(*Report)(nil),            // 13: coopr.log.v1.Report
 	(*ControlOperation)(nil),  // 14: coopr.log.v1.ControlOperation
-	(*SaveValue)(nil),         // 15: coopr.log.v1.SaveValue
-	(*Part)(nil),              // 16: coopr.log.v1.Part
-	(*RemoveAgent)(nil),       // 17: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),             // 18: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil), // 19: coopr.log.v1.RaiseFeatureLevel
-	(*SnapshotHeader)(nil),    // 20: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 21: coopr.log.v1.SnapshotRecord
-	(Outcome)(0),              // 22: coopr.plugin.v1.Outcome
+	(*OrderPlan)(nil),         // 15: coopr.log.v1.OrderPlan
+	(*SaveValue)(nil),         // 16: coopr.log.v1.SaveValue
+	(*Part)(nil),              // 17: coopr.log.v1.Part
+	(*RemoveAgent)(nil),       // 18: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),             // 19: coopr.log.v1.Prune
+	(*RaiseFeatureLevel)(nil), // 20: coopr.log.v1.RaiseFeatureLevel
+	(*SnapshotHeader)(nil),    // 21: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 22: coopr.log.v1.SnapshotRecord
+	nil,                       // 23: coopr.log.v1.OrderPlan.ParametersEntry
+	(Outcome)(0),              // 24: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	1,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -1922,20 +2039,22 @@ var file_log_proto_depIdxs = []int32{
 	11, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
 	13, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
 	14, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	15, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	16, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	17, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	18, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	19, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	2,  // 17: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	11, // 18: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	22, // 19: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	12, // 20: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	16, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	17, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	18, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	19, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	20, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	15, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	2,  // 18: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	11, // 19: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	24, // 20: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	12, // 21: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	23, // 22: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -1961,6 +2080,7 @@ func file_log_proto_init() {
 		(*Command_RemoveAgent)(nil),
 		(*Command_Prune)(nil),
 		(*Command_RaiseFeatureLevel)(nil),
+		(*Command_OrderPlan)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1968,7 +2088,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,234 @@
+package state
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// PlanRefusal is an order about a plan that changes nothing: there is no such
+// part, it has been given already, or it cannot be.
+type PlanRefusal struct {
+	// Code is one of tree's codes; Message goes to whoever gave the order.
+	Code    int
+	Message string
+}
+
+// Error gives the message.
+func (r *PlanRefusal) Error() string { return r.Message }
+
+// Plan is one plan of a cluster.
+type Plan struct {
+	Name      string
+	Operation *model.Operation
+}
+
+// Plans gives a cluster's plans in the order of their priority: that of its
+// latest operation that undoes nothing, then the rollbacks that came since.
+func (v *View) Plans(tenant, cluster string) []Plan {
+	ops := list[model.Operation](v.txn, tOperations, "cluster", tenant, cluster)
+	slices.SortFunc(ops, func(a, b *model.Operation) int {
+		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
+	})
+	var out []Plan
+	for _, op := range ops {
+		if get[planRow](v.txn, tPlans, "id", op.ID) == nil {
+			continue
+		}
+		out = append(out, Plan{operation.PlanName(op), op})
+		if op.Type != model.OpRollback {
+			break
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// PlanTree gives an operation's plan as phases and steps, as of now (Unix
+// milliseconds).
+func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
+	op, ok := v.Operation(tenant, id)
+	row := get[planRow](v.txn, tPlans, "id", id)
+	if !ok || row == nil {
+		return nil, false
+	}
+	return look(op, row.Tree, row.State, now, func(id string) *model.Node {
+		return get[model.Node](v.txn, tNodes, "id", op.Tenant, id)
+	}), true
+}
+
+// look gives a plan's view; nodes are called by the first part of their host names.
+func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func(id string) *model.Node) *tree.View {
+	if t == nil {
+		t = tree.Plain(operation.PlanName(op))
+	}
+	v := tree.Look(t, s, now)
+	v.Scope = op.ID
+	v.Interrupted = v.Interrupted || op.Status == model.OpPaused
+	v.Node = func(id string) string {
+		if n := node(id); n != nil && n.Hostname != "" {
+			name, _, _ := strings.Cut(n.Hostname, ".")
+			return name
+		}
+		return id
+	}
+	switch op.Status {
+	case model.OpFailed, model.OpAborted, model.OpAborting, model.OpRollingBack, model.OpRolledBack:
+		if len(v.Failed) == 0 && op.Message != "" {
+			v.Failed = []string{op.Message}
+		}
+	}
+	return v
+}
+
+func (a *applier) look(op *model.Operation, e *plan.Edit) *tree.View {
+	return look(op, a.trees[op.ID], e.State(), a.now, func(id string) *model.Node {
+		return get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+	})
+}
+
+// arm shuts the gates that a new plan begins with.
+func (a *applier) arm(op *model.Operation, e *plan.Edit) {
+	t := a.trees[op.ID]
+	if t == nil || !t.Canaries() {
+		return
+	}
+	if err := tree.Set(e, tree.Arm(a.look(op, e), false)); err != nil {
+		panic(fmt.Sprintf("state: the gates of operation %s: %v", op.ID, err)) // the tree is the graph's own
+	}
+}
+
+// orderPlan carries out an operator's order about a part of a plan.
+func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
+	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
+	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
+		return refuse(ErrNotFound, "there is no operation %q", o.Operation)
+	}
+	e := a.edit(have.ID)
+	if e == nil {
+		return refuse(ErrNotFound, "the plan of operation %s is not kept any more", have.ID)
+	}
+	v := a.look(have, e)
+	r := tree.Give([]*tree.View{v}, tree.Order{Command: o.Order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
+	if r.Code == tree.CodeOK && have.Status.Ended() && o.Order == "stop" {
+		r = tree.Result{Code: tree.CodeAlready, Message: "Command has already been reported or completed"}
+	}
+	if r.Code != tree.CodeOK {
+		return Answer{Err: &PlanRefusal{r.Code, r.Message}}
+	}
+	op := *have
+	if err := a.mayOrder(&op, r); err != nil {
+		return Answer{Err: err}
+	}
+	if op.Status.Ended() {
+		a.reopenOperation(&op)
+	}
+	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: o.Order + " by " + c.Actor}, Look: looksAgain, Now: a.now}); err != nil {
+		return refuse(ErrConflict, "operation %s: %v", op.ID, err)
+	}
+	if len(o.Parameters) > 0 || r.Start {
+		op.Parameters = maps.Clone(o.Parameters)
+	}
+	if interrupted := e.State().Gates(plan.Whole())&plan.GateInterrupt != 0; interrupted && op.Status == model.OpRunning {
+		op.Status, op.Message = model.OpPaused, o.Order+" by "+c.Actor
+	} else if !interrupted && op.Status == model.OpPaused && opens(r) {
+		a.resume(&op, e)
+	}
+	op.Version = a.index
+	a.put(tOperations, &op)
+	part := o.Order
+	for _, name := range []string{o.Phase, o.Step} {
+		if name != "" {
+			part += " " + name
+		}
+	}
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: o.Order, Actor: c.Actor, Message: part})
+	a.operationEvent(&op)
+	a.touch(op.ID)
+	a.settle(&op, e)
+	return Answer{Subject: op.ID}
+}
+
+// opens says whether an order lets the whole plan go on.
+func opens(r tree.Result) bool {
+	return slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt})
+}
+
+// looksAgain says which tasks have to be looked for before they are done once
+// more: what was under way may be done in part, and a machine may be there.
+func looksAgain(action model.Action, was model.TaskStatus) bool {
+	return observed(action) && (was.Held() || action == model.Create)
+}
+
+// resume lets a paused operation go on: failed tasks have a new round of attempts.
+func (a *applier) resume(op *model.Operation, e *plan.Edit) {
+	op.Status, op.Message = model.OpRunning, ""
+	if err := e.Release(plan.Whole(), plan.GateInterrupt); err != nil {
+		panic(fmt.Sprintf("state: operation %s: %v", op.ID, err)) // every plan has a whole
+	}
+	a.reopen(e)
+}
+
+// mayOrder says whether an operation takes orders about its plan. One that has
+// ended takes those that do something again, as long as what it did still stands.
+func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
+	switch op.Status {
+	case model.OpRunning, model.OpPaused:
+		return nil
+	case model.OpAborting, model.OpRollingBack:
+		return fmt.Errorf("%w: operation %s is %s: its plan takes no orders any more", ErrConflict, op.ID, op.Status)
+	}
+	if len(r.Restart) == 0 {
+		return fmt.Errorf("%w: operation %s has ended, it is %s: its plan takes no orders any more", ErrConflict, op.ID, op.Status)
+	}
+	again := fmt.Errorf("%w: operation %s has ended, it is %s, and what it did cannot be done again: start another operation", ErrConflict, op.ID, op.Status)
+	switch op.Type {
+	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode, model.OpRollback:
+		return again // what it took away is not in the records any more
+	}
+	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
+		return again // what it left undone was cancelled
+	}
+	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
+		return again
+	}
+	for _, id := range a.edits[op.ID].State().Graph.Nodes {
+		if get[model.Node](a.txn, tNodes, "id", op.Tenant, id) == nil {
+			return again
+		}
+	}
+	return nil
+}
+
+// reopenOperation lets an operation that has ended go on.
+func (a *applier) reopenOperation(op *model.Operation) {
+	op.Status, op.EndedAt, op.Message, op.Undo = model.OpRunning, 0, "", false
+	cl := *get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl.Status, cl.Message, cl.Version = model.ClusterPending, "", a.index
+	a.put(tClusters, &cl)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status)})
+}
+
+// tolerate ends a task that is out of attempts where its phase puts up with that;
+// it gives false where it does not.
+func (a *applier) tolerate(op *model.Operation, e *plan.Edit, v uint32, fence uint64, unseen bool, end plan.End) (bool, error) {
+	t := a.trees[op.ID]
+	if t == nil || !t.Tolerates(e.State(), v) {
+		return false, nil
+	}
+	err := e.FailTolerated(v, fence, unseen, end, a.now)
+	if errors.Is(err, plan.ErrNoPart) {
+		return false, nil
+	}
+	return true, err
+}

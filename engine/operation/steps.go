@@ -1,0 +1,138 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/planner"
+)
+
+// PlanName is the name under which an operation's plan is shown and steered.
+func PlanName(op *model.Operation) string {
+	if op.Type == model.OpRollback {
+		if op.Follows != "" {
+			return "rollback:" + op.Follows
+		}
+		return "rollback:" + op.ID
+	}
+	return "deploy"
+}
+
+// grouped gives the graph its phases and steps: what is shown, what orders are
+// about, and with a strategy what follows what (spec/plans.md).
+func (p *Prepared) grouped() (*Prepared, error) {
+	d, err := p.draft()
+	if err != nil {
+		return nil, err
+	}
+	g, err := d.Compile(p.Graph)
+	var order *tree.OrderError
+	if errors.As(err, &order) {
+		if p.rollout.Strategy == "" && !p.rollout.Staged && !p.outlined {
+			// Nodes were to take turns without anybody asking for it, and cannot.
+			d = tree.Default(p.Graph, PlanName(&p.Operation))
+			g, err = d.Compile(p.Graph)
+		} else {
+			fs := model.Faults{}
+			fs.Add("strategy", order.Error())
+			return nil, fs
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.Graph, p.Tree = g, &d.Tree
+	return p, nil
+}
+
+// draft chooses the grouping: the one that the request asks for, else the
+// template's plan, else for upgrades node by node, else by service.
+func (p *Prepared) draft() (*tree.Draft, error) {
+	name := PlanName(&p.Operation)
+	s, err := strategyOf(p.rollout)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.rollout.Staged:
+		return tree.Staged(p.Graph, name, planner.SplitStages(p.Graph, planner.Stages(p.Graph))), nil
+	case p.rollout.Strategy != "" || p.rollout.MaxFailures > 0:
+		if p.rollout.Strategy == "" && p.Operation.Type != model.OpUpgrade {
+			s.Kind = tree.Parallel
+		}
+		return tree.ByNode(p.Graph, name, s), nil
+	}
+	if t := p.templatePlan(); t != nil {
+		p.outlined = true
+		o, err := tree.Outlines(*t, p.instances())
+		if err != nil {
+			return nil, err
+		}
+		o.Name = name
+		return o.Draft(p.Graph)
+	}
+	if p.Operation.Type == model.OpUpgrade {
+		return tree.ByNode(p.Graph, name, s), nil
+	}
+	return tree.Default(p.Graph, name), nil
+}
+
+// templatePlan gives the plan by which the template wants the operation done.
+func (p *Prepared) templatePlan() *model.Plan {
+	var names []string
+	switch p.Operation.Type {
+	case model.OpUpgrade, model.OpSyncTemplate, model.OpConfigure:
+		names = []string{"update", "deploy"}
+	case model.OpCreate, model.OpGrow, model.OpAddServices, model.OpReplaceNode:
+		names = []string{"deploy"}
+	}
+	for _, name := range names {
+		for i := range p.Cluster.Template.Plans {
+			if t := &p.Cluster.Template.Plans[i]; t.Name == name {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// instances gives where the cluster's services are to be, and what they can do.
+func (p *Prepared) instances() map[string]tree.Instances {
+	out := map[string]tree.Instances{}
+	for name, d := range p.Cluster.Definitions {
+		in := tree.Instances{}
+		for a := model.Create; a <= model.Delete; a++ {
+			if _, ok := d.Provisioner.Actions[a.Key()]; ok {
+				in.Tasks = append(in.Tasks, a.Key())
+			}
+		}
+		for i := range p.Nodes {
+			if n := &p.Nodes[i]; slices.Contains(n.Services, name) && !n.Leaves && !slices.Contains(n.Leaving, name) {
+				in.Nodes = append(in.Nodes, n.ID)
+			}
+		}
+		out[name] = in
+	}
+	return out
+}
+
+// strategyOf reads how nodes take turns: "batch=2" and "batch=25%" beside the
+// strategies' names.
+func strategyOf(r model.Rollout) (tree.Strategy, error) {
+	var fs model.Faults
+	s, err := tree.ParseStrategy(strings.Replace(r.Strategy, "batch=", "batch ", 1))
+	if err != nil || s.Kind == tree.Random || s.Kind == tree.Dependency {
+		fs.Add("strategy", fmt.Sprintf("must be serial, parallel, canary, serial-canary, parallel-canary, batch=N or batch=N%%, but is %q", r.Strategy))
+	}
+	if r.MaxFailures < 0 {
+		fs.Add("maxFailures", fmt.Sprintf("must be 0 or more, but is %d", r.MaxFailures))
+	}
+	if r.Staged && (r.Strategy != "" || r.MaxFailures != 0) {
+		fs.Add("staged", "is a strategy of its own: leave strategy and maxFailures away, or staged")
+	}
+	s.MaxFailures = int(r.MaxFailures)
+	return s, fs.Err()
+}
