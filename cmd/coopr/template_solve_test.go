@@ -51,6 +51,7 @@ clustertemplates:
 	s.run(1, "template", "solve", "shop", "-n", "3", "--comparator", "best", "--provider", "cloud")
 	s.run(1, "template", "solve", "shop", "-n", "3", "--services", "web,mail", "--image", "plan9")
 	s.run(3, "template", "solve", "shap", "-n", "3")
+	s.run(1, "cluster", "create", "x", "-t", "shop", "-n", "41")
 	s.run(2, "template", "solve", "shop")
 	s.run(2, "template", "solve", "shop", "-n", "three")
 	s.golden("template")

@@ -48,6 +48,7 @@ type Problem struct {
 	Status int          `json:"status" doc:"The HTTP status"`
 	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do next"`
 	Errors model.Faults `json:"errors,omitempty" doc:"All faults of the input, each with its path"`
+	Hints  []string     `json:"hints,omitempty" doc:"Where no layout exists: what would help, as far as that was cheap to find"`
 }
 
 // Error gives the detail.
@@ -135,6 +136,7 @@ func problemOf(err error) *Problem {
 		for _, c := range unsolvable.Conflict {
 			p.Errors.Add(c.Path, c.Words)
 		}
+		p.Hints = unsolvable.Hints
 		return p
 	case errors.Is(err, ErrUnknownOutcome):
 		return problem(http.StatusServiceUnavailable, ProblemUnknownOutcome, join(err, ErrUnknownOutcome, unknownOutcomeAdvice))

@@ -324,7 +324,7 @@ func errorOf(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	var p api.Problem
 	if err == nil && json.Unmarshal(data, &p) == nil && p.Title != "" {
-		e.Type, e.Title, e.Detail, e.Faults = p.Type, p.Title, p.Detail, p.Errors
+		e.Type, e.Title, e.Detail, e.Faults, e.Hints = p.Type, p.Title, p.Detail, p.Errors, p.Hints
 		return e
 	}
 	e.Title = http.StatusText(resp.StatusCode)

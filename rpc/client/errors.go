@@ -18,10 +18,22 @@ type Error struct {
 	Status int
 	Detail string
 	Faults model.Faults
+	// Hints say what would help where no layout exists.
+	Hints []string
 }
 
-// Error gives what happened, with every fault on a line of its own.
+// Error gives what happened, with every fault and hint on a line of its own.
 func (e *Error) Error() string {
+	text := e.what()
+	for _, h := range e.Hints {
+		if !strings.Contains(text, h) { // the detail may have told it
+			text += "\n  what would help: " + h
+		}
+	}
+	return text
+}
+
+func (e *Error) what() string {
 	text := e.Detail
 	if text == "" {
 		text = e.Title

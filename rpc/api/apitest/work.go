@@ -36,7 +36,8 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	template := *def.Value.(*model.ClusterTemplate)
 	n := int(req.NumMachines)
 	if size := template.Constraints.Size; size != nil && size.Max != nil && n > int(*size.Max) {
-		return st, &solver.Unsolvable{Nodes: n, Conflict: []solver.Constraint{{Path: "constraints.size.max", Words: fmt.Sprintf("at most %d nodes", *size.Max)}}}
+		return st, &solver.Unsolvable{Nodes: n, Conflict: []solver.Constraint{{Path: "constraints.size.max", Words: fmt.Sprintf("at most %d nodes", *size.Max)}},
+			Hints: []string{fmt.Sprintf("with %d nodes instead of %d it has a solution", *size.Max, n)}}
 	}
 	if quota := a.now.Tenants[who.Tenant].MaxClusters; quota > 0 && len(view{a.now}.Clusters(who.Tenant)) >= quota {
 		return st, fmt.Errorf("%w: tenant %s may have %d clusters and has them", api.ErrQuota, who.Tenant, quota)
