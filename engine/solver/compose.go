@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"sort"
@@ -158,8 +159,17 @@ func text(r *big.Rat) string {
 	return s
 }
 
-// tight lists the constraints that the layout meets with nothing to spare.
+// tight lists the constraints that the layout meets with nothing to spare. A
+// number of nodes that is fixed, the least being the most, is one constraint; of
+// a cluster that is there it is no news.
 func (w *world) tight(l model.Layout) []Constraint {
+	most := map[string]int64{}
+	for i := range w.rules {
+		if r := &w.rules[i]; r.kind == ruleMax && strings.HasSuffix(r.Path, ".quantities.max") {
+			most[r.service] = r.n
+		}
+	}
+	fixed := map[string]bool{}
 	count := map[string]int64{}
 	for _, g := range l {
 		for _, s := range g.Services {
@@ -170,6 +180,16 @@ func (w *world) tight(l model.Layout) []Constraint {
 	for i := range w.rules {
 		r := &w.rules[i]
 		at := false
+		if n, ok := most[r.service]; ok && n == r.n && r.kind == ruleMin && strings.HasSuffix(r.Path, ".quantities.min") {
+			fixed[r.service] = true
+			if w.in.Change.Kind == Create {
+				out = append(out, Constraint{Path: strings.TrimSuffix(r.Path, ".min"), Words: fmt.Sprintf("%s must be on exactly %s", r.service, nodesWord(int(n)))})
+			}
+			continue
+		}
+		if r.kind == ruleMax && fixed[r.service] {
+			continue
+		}
 		switch r.kind {
 		case ruleSizeMin, ruleSizeMax:
 			at = w.nodes == r.n
