@@ -96,6 +96,7 @@ type Agent struct {
 	member  atomic.Pointer[member] // the Raft member; nil while it is down
 	records records
 	leaving atomic.Bool
+	offers  chan struct{} // one slot: the plugins have changed
 	quit    chan struct{} // closed when the agent has left the mesh for good
 
 	mu     sync.Mutex
@@ -108,7 +109,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &Agent{cfg: cfg, id: cfg.ID, log: cfg.Logger, token: cfg.Token, registry: prometheus.NewRegistry(), quit: make(chan struct{})}
+	a := &Agent{cfg: cfg, id: cfg.ID, log: cfg.Logger, token: cfg.Token, registry: prometheus.NewRegistry(), quit: make(chan struct{}), offers: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -286,7 +287,7 @@ func (a *Agent) plugins() (err error) {
 	c := host.Config{
 		Dirs: dirs, DataDir: filepath.Join(a.cfg.DataDir, "plugins"), Logger: a.log,
 		Env:      []string{"COOPR_LOCAL_ROOT=" + root, "COOPR_BIN=" + bin, "PATH=" + bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-		OnChange: func() { a.pluginsChanged() },
+		OnChange: a.pluginsChanged,
 	}
 	for _, p := range a.cfg.Plugins {
 		b, err := binary(a.cfg.PluginDir, p)
@@ -317,10 +318,24 @@ func binary(dir string, p config.Plugin) (host.Binary, error) {
 	return b, nil
 }
 
-// pluginsChanged opens a new session, which tells the leader what is on offer.
+// pluginsChanged lets Run open a new session, which tells the leader what is on
+// offer. The plugins' host calls it when it likes, before there is a worker too.
 func (a *Agent) pluginsChanged() {
-	if a.worker != nil {
-		a.worker.Reconnect()
+	select {
+	case a.offers <- struct{}{}:
+	default:
+	}
+}
+
+// tellOffers opens a new session whenever the plugins changed.
+func (a *Agent) tellOffers(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.offers:
+			a.worker.Reconnect()
+		}
 	}
 }
 
@@ -415,6 +430,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return a.mesh.Run(serving) })
 	servers.Go(func() error { return a.raft(serving) })
 	servers.Go(func() error { return a.keepRecords(serving) })
+	servers.Go(func() error { return a.tellOffers(serving) })
 	a.log.Info("agent started", "id", a.id, "api", a.apiAddr(), "peer", a.mux.Addr().String(), "gossip", a.mesh.Addr())
 	if a.cfg.Started != nil {
 		a.cfg.Started()

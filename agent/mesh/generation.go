@@ -28,12 +28,15 @@ type generation struct {
 func (m *Mesh) begin(profile Profile) (*generation, error) {
 	g := &generation{profile: profile, events: make(chan serf.Event, 1024), born: time.Now(), done: make(chan struct{})}
 	m.mu.Lock()
-	conf := m.serfConfig(profile, newLease(m.transport), g.events)
+	l := newLease(m.transport)
+	conf := m.serfConfig(profile, l, g.events)
 	m.mu.Unlock()
 	s, err := serf.Create(conf)
 	if err != nil {
+		l.end()
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
+	l.open()
 	g.serf = s
 	m.mu.Lock()
 	m.gen = g
@@ -136,17 +139,33 @@ func (m *Mesh) gossiping() []netip.AddrPort {
 }
 
 // lease is a generation's hold on the transport: shutting it down ends the generation's dials and conns, and leaves the
-// port open for the next.
+// port open for the next. Nothing comes in before it is open: serf listens before it is whole, and a query about keys
+// that comes in between is the end of the process (serf v0.11.0 answers it by way of a memberlist that it has not yet).
 type lease struct {
 	memberlist.NodeAwareTransport
-	life context.Context
-	end  context.CancelFunc
+	life  context.Context
+	end   context.CancelFunc
+	ready context.Context
+	open  context.CancelFunc
 }
 
 func newLease(t memberlist.NodeAwareTransport) *lease {
 	l := &lease{NodeAwareTransport: t}
 	l.life, l.end = context.WithCancel(context.Background())
+	l.ready, l.open = context.WithCancel(l.life)
 	return l
+}
+
+// PacketCh gives the packets that come in, once the lease is open.
+func (l *lease) PacketCh() <-chan *memberlist.Packet {
+	<-l.ready.Done()
+	return l.NodeAwareTransport.PacketCh()
+}
+
+// StreamCh gives the conns that come in, once the lease is open.
+func (l *lease) StreamCh() <-chan net.Conn {
+	<-l.ready.Done()
+	return l.NodeAwareTransport.StreamCh()
 }
 
 var errLeaseOver = errors.New("gossip is shut down")

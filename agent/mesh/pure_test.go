@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/hashicorp/serf/serf"
@@ -137,6 +138,39 @@ func TestTagsRoundTrip(t *testing.T) {
 }
 
 // What checkTags lets pass fits in serf, too.
+// mailbox is a transport that only takes packets.
+type mailbox struct {
+	memberlist.NodeAwareTransport
+	packets chan *memberlist.Packet
+}
+
+func (m mailbox) PacketCh() <-chan *memberlist.Packet { return m.packets }
+
+func TestNothingComesInBeforeALeaseIsOpen(t *testing.T) {
+	for name, begin := range map[string]func(*lease){"open": func(l *lease) { l.open() }, "over": func(l *lease) { l.end() }} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mailbox{packets: make(chan *memberlist.Packet, 1)}
+			m.packets <- &memberlist.Packet{}
+			l := newLease(m)
+			got := false
+			go func() {
+				<-l.PacketCh()
+				got = true
+			}()
+			synctest.Wait()
+			if got {
+				t.Errorf("%s: a packet came in too early", name)
+			}
+			begin(l)
+			synctest.Wait()
+			if !got {
+				t.Errorf("%s: nobody listens", name)
+			}
+			l.end()
+		})
+	}
+}
+
 // Who leaves says so itself: what serf has heard may be of the agent's last life.
 func TestLeavingIsTheAgentsOwnWord(t *testing.T) {
 	for _, test := range []struct {

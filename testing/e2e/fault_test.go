@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
@@ -121,6 +122,9 @@ func TestKillAll(t *testing.T) {
 	m.survives(op)
 }
 
+// asleepFor is how long a leader is stopped, at least.
+const asleepFor = 20 * time.Second
+
 // TestStopLeader: SIGSTOP of the leader, for so long that the others have
 // taken its leases away and finished its work; then it wakes up.
 func TestStopLeader(t *testing.T) {
@@ -130,6 +134,7 @@ func TestStopLeader(t *testing.T) {
 	m.half(op.ID, .3)
 	asleep := m.leader()
 	asleep.signal(syscall.SIGSTOP)
+	long := time.After(asleepFor)
 	var others []*agent
 	for _, a := range m.agents {
 		if a != asleep {
@@ -146,6 +151,7 @@ func TestStopLeader(t *testing.T) {
 		}
 		return err
 	})
+	<-long
 	asleep.signal(syscall.SIGCONT)
 	m.await("the agent that slept to follow", func() error {
 		s, err := asleep.status()
