@@ -34,6 +34,7 @@ type log struct {
 	leases int   // entries with leases
 	broken error // what every proposal gets
 	asked  int
+	first  func() // done once, before the next proposal
 }
 
 func newLog(t *testing.T) *log {
@@ -45,6 +46,13 @@ func newLog(t *testing.T) *log {
 }
 
 func (l *log) propose(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+	l.mu.Lock()
+	first := l.first
+	l.first = nil
+	l.mu.Unlock()
+	if first != nil {
+		first()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++

@@ -1,0 +1,80 @@
+package dispatch
+
+import (
+	"container/heap"
+
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// follow chooses, for tasks of a session that ended well, the next ones of their
+// nodes, and leases them to the same session: its slot is free with the report,
+// and one entry of the log does for both. It is done only while nothing is in
+// line for a slot, so that no turn, share or priority is passed over; and only
+// for plain ends, which change nothing that the next task is chosen by. That
+// the lease may be granted is the state's to say, as with any other: an order, a
+// gate or a refused report that comes before it in the log refuses it.
+func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
+	r := &round{}
+	s := d.sessions[session]
+	if s == nil || s.conn == nil || s.leaving || s.ending || d.inLine() {
+		return r
+	}
+	v := d.cfg.Machine.View()
+	for _, rep := range list {
+		q := d.queues[rep.Operation]
+		p, ok := v.Plan(rep.Operation)
+		if q == nil || !q.open || !ok {
+			continue
+		}
+		outputs := rep.Outputs
+		for i, u := range rep.Tasks {
+			if len(outputs) > 0 && int(outputs[0].At) == i {
+				outputs = outputs[1:]
+				continue
+			}
+			h := q.held[u]
+			if h == nil || !h.granted || h.fence != rep.Fences[i] || h.session != s || q.graph.Node[u] < 0 || q.busy[q.graph.Node[u]] != u+1 {
+				continue
+			}
+			w, ok := q.after(u)
+			if !ok || p.Note(w) != nil || p.HeldBack(w) {
+				continue
+			}
+			n := d.cfg.Tasks.Needs(v, q.op, q.graph, w)
+			if n.Limit != "" || (n.Plugin != "" && !s.plugins[n.Plugin]) || (n.Machine != "" && n.Machine != s.machine) {
+				continue
+			}
+			if p := q.parked[q.graph.Node[u]]; p != nil && p.Len() > 0 {
+				heap.Pop(p) // that is w
+			}
+			d.hold(q, w, s, "")
+			r.add(q, w, s)
+		}
+	}
+	return r
+}
+
+// inLine says whether a task waits for a slot.
+func (d *Dispatcher) inLine() bool {
+	for _, q := range d.queues {
+		if q.open && q.ready.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// after gives the task that comes next on the node of u: the first of those
+// that wait for the node, or else one that waits for u alone.
+func (q *queue) after(u uint32) (uint32, bool) {
+	if p := q.parked[q.graph.Node[u]]; p != nil && p.Len() > 0 {
+		return p.vs[0], true
+	}
+	for _, w := range q.graph.Next(int(u)) {
+		if q.graph.Preds[w] == 1 && q.graph.Node[w] == q.graph.Node[u] && q.graph.Action[w] != model.Barrier && !q.known[w] {
+			return w, true
+		}
+	}
+	return 0, false
+}

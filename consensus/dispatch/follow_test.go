@@ -1,0 +1,131 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func succeeded(t *pb.Task) *pb.Result {
+	return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
+}
+
+// The lease of a node's next task is in the entry of the report that frees the
+// node: after the first, an entry a task.
+func TestNextTaskTravelsWithTheReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(5)
+		d, end := l.dispatcher()
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 8}, c); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := l.index // the first lease is in the log
+		for i := range 5 {
+			synctest.Wait()
+			if got := c.got(); got != i+1 {
+				t.Fatalf("%d tasks were sent, want %d", got, i+1)
+			}
+			d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[i])})
+		}
+		synctest.Wait()
+		if op, _ := l.machine.View().Operation("", "00000001-001"); op.Status != model.OpSucceeded {
+			t.Errorf("the operation is %s", op.Status)
+		}
+		if got := l.index - before; got != 5 {
+			t.Errorf("%d entries for 5 tasks, and %d with leases", got, l.leases)
+		}
+	})
+}
+
+// A report that is lost takes the next task's lease with it, and frees nothing:
+// the node stays its task's until the report has come again.
+func TestLostReportFreesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(3)
+		d, end := l.dispatcher()
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 4}, c); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		l.mu.Lock()
+		l.broken = errors.New("no quorum")
+		l.mu.Unlock()
+		d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[0])})
+		synctest.Wait()
+		l.mu.Lock()
+		l.broken = nil
+		leases := l.leases
+		l.mu.Unlock()
+		time.Sleep(time.Second)
+		if l.leases != leases || c.got() != 1 {
+			t.Fatalf("%d entries with leases more, %d tasks sent, while the first task has not ended", l.leases-leases, c.got())
+		}
+		// The worker comes back with what it holds.
+		first := c.tasks[0]
+		if err := d.Open(t.Context(), "again", &pb.Hello{Agent: "a", Slots: 4, Held: []*pb.Held{{Task: first.Id, Fence: first.Fence, Result: succeeded(first)}}}, c); err != nil {
+			t.Fatal(err)
+		}
+		for i := 1; i < 3; i++ {
+			synctest.Wait()
+			if c.got() != i+1 {
+				t.Fatal(fmt.Sprint(c.got(), " tasks were sent, want ", i+1))
+			}
+			d.ReportSoon("again", []*pb.Result{succeeded(c.tasks[i])})
+		}
+		synctest.Wait()
+		if op, _ := l.machine.View().Operation("", "00000001-001"); op.Status != model.OpSucceeded {
+			t.Errorf("the operation is %s", op.Status)
+		}
+	})
+}
+
+// An order that the log has first, and of which the dispatcher has not heard,
+// keeps the next task from being leased; when it is taken back the task goes on.
+func TestNextTaskWaitsForAnOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(2)
+		d, end := l.dispatcher()
+		defer end()
+		c := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 8}, c); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		order := func(what string) {
+			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: "00000001-001", Order: what}}})
+		}
+		l.first = func() { order("pause") } // between the choice and the entry
+		d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[0])})
+		synctest.Wait()
+		if c.got() != 1 || l.leases != 2 {
+			t.Fatalf("%d tasks were sent, %d entries had leases; the second was to be refused", c.got(), l.leases)
+		}
+		time.Sleep(time.Second)
+		if c.got() != 1 {
+			t.Fatal("the next task was sent although the operation is paused")
+		}
+		order("resume")
+		synctest.Wait()
+		if c.got() != 2 {
+			t.Fatalf("%d tasks were sent after the operation went on, want 2", c.got())
+		}
+		d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[1])})
+		synctest.Wait()
+		if op, _ := l.machine.View().Operation("", "00000001-001"); op.Status != model.OpSucceeded {
+			t.Errorf("the operation is %s", op.Status)
+		}
+	})
+}
