@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -129,13 +130,30 @@ func (v view) Links(c *model.Cluster) []model.Link {
 	return operation.Links(c, v.Nodes(c.Tenant, c.ID))
 }
 
+// Plans gives a cluster's plans.
+func (v view) Plans(tenant, cluster string) []api.Plan {
+	var out []api.Plan
+	for _, p := range v.View.Plans(tenant, cluster) {
+		out = append(out, api.Plan{Name: p.Name, Operation: p.Operation.ID})
+	}
+	return out
+}
+
+// PlanTree gives a plan as it is now.
+func (v view) PlanTree(tenant, operation string) (*tree.View, bool) {
+	return v.View.PlanTree(tenant, operation, time.Now().UnixMilli())
+}
+
 // mapError gives the API's error for one of the house.
 func mapError(err error) error {
 	var faults model.Faults
 	var unsolvable *solver.Unsolvable
+	var refusal *state.PlanRefusal
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &refusal):
+		return &api.Refusal{Code: refusal.Code, Message: refusal.Message}
 	case errors.As(err, &faults), errors.As(err, &unsolvable):
 		return err
 	case errors.Is(err, state.ErrNotFound):

@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
@@ -131,7 +132,7 @@ func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string,
 		Restart: req.Restart == nil || *req.Restart, Graceful: req.Graceful,
 		Nodes: int(req.Change.Nodes), Victims: req.Change.NodeNames, Comparator: req.Change.Comparator,
 		HardwareType: req.Change.HardwareType, ImageType: req.Change.ImageType, To: int(req.Change.To),
-		OnFailure: req.Change.OnFailure, ProviderFields: req.ProviderFields,
+		OnFailure: req.Change.OnFailure, ProviderFields: req.ProviderFields, Rollout: req.Rollout,
 	}
 	if req.DryRun {
 		p, err := l.orchestrator.Prepare(ctx, who, cluster, r)
@@ -236,4 +237,11 @@ func (b *backend) Resolve(ctx context.Context, who model.Caller, cluster, reason
 // Order gives an operation an order.
 func (b *backend) Order(ctx context.Context, who model.Caller, op, order, reason string) (api.Written, error) {
 	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: order, Reason: reason}}})
+}
+
+// OrderPlan gives an order about an operation's plan.
+func (b *backend) OrderPlan(ctx context.Context, who model.Caller, op string, o tree.Order) (api.Written, error) {
+	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{
+		Operation: op, Order: o.Command, Phase: o.Phase, Step: o.Step, Parameters: o.Params,
+	}}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
 )
 
 // The errors by which a Backend tells the API what to answer. They are
@@ -73,6 +74,9 @@ type Backend interface {
 	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (Written, error)
 	// Order gives an operation an order: "pause", "resume", "abort", "rollback".
 	Order(ctx context.Context, who model.Caller, operation, order, reason string) (Written, error)
+	// OrderPlan gives an order about an operation's plan; a *Refusal says that it
+	// changes nothing.
+	OrderPlan(ctx context.Context, who model.Caller, operation string, o tree.Order) (Written, error)
 
 	// Rank asks a plugin of this agent for the comparator that it offers. It
 	// fails with model.Faults where none does.
@@ -141,6 +145,10 @@ type View interface {
 	// History gives a cluster's snapshots, the oldest first; they must not be changed.
 	History(tenant, cluster string) []*model.Snapshot
 	Progress(tenant, operation string) model.Progress
+	// Plans gives a cluster's plans in the order of their priority.
+	Plans(tenant, cluster string) []Plan
+	// PlanTree gives an operation's plan as phases and steps.
+	PlanTree(tenant, operation string) (*tree.View, bool)
 	// Tasks of an operation from offset on, at most limit (0: all), optionally
 	// of one status; and how many there are.
 	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)
@@ -180,6 +188,8 @@ type Operate struct {
 	// its services and provider fields are those above.
 	Change model.ChangeCluster `json:"change,omitzero"`
 	DryRun bool                `json:"dryRun,omitempty"`
+	// Rollout is how nodes take turns.
+	model.Rollout
 }
 
 // Started is a new operation, or the preview of one.

@@ -98,6 +98,7 @@ func (s *server) routes() {
 	s.operationRoutes()
 	s.changeRoutes()
 	s.historyRoutes()
+	s.planRoutes()
 	s.taskRoutes()
 	s.nodeRoutes()
 	s.tenantRoutes()
@@ -113,6 +114,7 @@ func (s *server) routes() {
 // is answered with a problem like everything else.
 func (s *server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = asSDK(r)
 		if _, pattern := s.mux.Handler(r); pattern == "" {
 			probe := &probe{header: http.Header{}}
 			s.mux.ServeHTTP(probe, r)

@@ -1,6 +1,22 @@
 package tree
 
-import "github.com/coopr/coopr/engine/plan"
+import (
+	"fmt"
+
+	"github.com/coopr/coopr/engine/plan"
+)
+
+// Received is what is said of an order that is carried out.
+func (o Order) Received() string {
+	m := "Received cmd: " + o.Command
+	switch o.Command {
+	case "start":
+		m += fmt.Sprintf(" %s with parameters: %s", o.Plan, javaMap(o.Params))
+	case "forceComplete", "restart":
+		m += fmt.Sprintf(" for Plan: %s, Phase: %s, Step: %s", o.Plan, orNull(o.Phase), orNull(o.Step))
+	}
+	return m
+}
 
 // Apply does to a plan what an order came to.
 func Apply(e *plan.Edit, r Result, o plan.Order) error {

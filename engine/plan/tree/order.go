@@ -107,7 +107,7 @@ func Give(plans []*View, o Order) Result {
 	case phases != nil:
 		give = func(command string, r *Result) bool { return v.givePhases(command, phases, r) }
 	}
-	r := Result{Code: CodeOK, Plan: at, Message: "Received cmd: " + o.Command}
+	r := Result{Code: CodeOK, Plan: at, Message: o.Received()}
 	switch o.Command {
 	case "start", "stop":
 		if phases != nil {
@@ -121,10 +121,7 @@ func Give(plans []*View, o Order) Result {
 	switch o.Command {
 	case "start":
 		r.Start, r.Params = true, o.Params
-		r.Message += fmt.Sprintf(" %s with parameters: %s", v.Name, javaMap(o.Params))
-	case "forceComplete", "restart":
-		r.Message += fmt.Sprintf(" for Plan: %s, Phase: %s, Step: %s", v.Name, orNull(o.Phase), orNull(o.Step))
-	case "stop", "interrupt", "continue":
+	case "forceComplete", "restart", "stop", "interrupt", "continue":
 	default:
 		return refuse(CodeBad, "there is no order %q: it must be start, stop, interrupt, continue, forceComplete or restart", o.Command)
 	}

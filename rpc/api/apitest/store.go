@@ -48,6 +48,7 @@ type state struct {
 	Agents   []model.Agent
 	Past     map[string][]*model.Snapshot // by tenant/cluster
 	log      *audit.Trail
+	plans    []planned
 }
 
 func (s *state) clone() *state {
@@ -201,6 +202,11 @@ func (s *Store) Report(task string, status model.TaskStatus, message string) {
 				t.Attempts = append(slices.Clone(t.Attempts), model.TaskAttempt{Number: t.Attempt, Agent: t.Agent, Outcome: status.String(), Message: message, Leased: t.LeasedAt, Ended: s.clock})
 			}
 			events := []model.Event{{Tenant: tenantOf(st, op), Type: "task.changed", Task: task, Operation: op, Cluster: t.Cluster, Status: status.String(), Message: message}}
+			for _, p := range st.plans {
+				if p.view.Scope == op {
+					st.setPlan(p.follow(tasks))
+				}
+			}
 			return append(events, s.settle(st, op)...), nil
 		}
 		return nil, fmt.Errorf("no task %q", task)

@@ -128,6 +128,7 @@ func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *mod
 		op.Version, cl.Version = next.Index, next.Index
 		next.Clusters[cl.ID], next.Nodes[cl.ID], next.Tasks[op.ID] = &cl, nodes, tasks
 		next.Ops = append(next.Ops, op)
+		next.setPlan(planOf(op.ID, cl.ID, tasks))
 		events := []model.Event{
 			{Type: "cluster.changed", Cluster: cl.ID, Subject: cl.ID, Status: string(cl.Status)},
 			{Type: "operation.changed", Cluster: cl.ID, Operation: op.ID, Subject: op.ID, Status: string(op.Status)},
