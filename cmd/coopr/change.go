@@ -79,8 +79,11 @@ func services(c *changing, args []string) error { c.op.Services = args; return n
 func (a *app) clusterGrowCmd() *cobra.Command {
 	c := a.changeCmd(model.OpGrow, "NAME --nodes N", "Add nodes to a cluster",
 		"  coopr cluster grow shop --nodes 2\n  coopr cluster grow shop --nodes 2 --dry-run", []string{"NAME"}, func(c *changing, _ []string) error {
+			if !c.cmd.Flags().Changed("nodes") {
+				return usage(c.cmd, "--nodes is missing: say how many nodes to add")
+			}
 			if c.nodes < 1 {
-				return usage(c.cmd, "--nodes is missing: say how many nodes to add, at least 1")
+				return usage(c.cmd, "--nodes: %d is too few: at least 1 node is added", c.nodes)
 			}
 			return nil
 		})

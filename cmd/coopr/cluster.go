@@ -39,7 +39,7 @@ func (a *app) clusterListCmd() *cobra.Command {
 			return t
 		},
 	})
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only these statuses: pending, active, incomplete, inconsistent, terminated")
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only these statuses: pending, active, incomplete, inconsistent, failed, terminated")
 	return cmd
 }
 
@@ -96,6 +96,9 @@ func (a *app) describe(cl api.ClusterDetails) {
 		line("Operation", fmt.Sprintf("%s (%s)", cl.Operation, latest(cl.Progress)))
 	}
 	a.links(cl.Links)
+	if cl.Status == model.ClusterFailed {
+		fmt.Fprintf(a.out, "\n%s\n", wayOut(cl.Name))
+	}
 	if len(cl.Nodes) > 0 {
 		fmt.Fprintln(a.out)
 		a.show(nodeTable(cl.Nodes))

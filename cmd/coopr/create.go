@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,13 +123,44 @@ func (a *app) operate(cmd *cobra.Command, cluster string, op api.Operate, r *run
 		return a.launch(cmd, c, r, func(ctx context.Context, dry bool) (api.StartedBody, error) {
 			op.DryRun = dry
 			st, _, err := c.Operate(ctx, cluster, op)
+			if errors.Is(err, client.ErrConflict) {
+				return st, &hinted{err, a.whatFirst(ctx, c, cluster)}
+			}
 			return st, err
-		}, "", fmt.Sprintf("%s cluster %s", strings.ToUpper(string(op.Type)[:1])+string(op.Type)[1:], cluster))
+		}, "", operateTitle(op.Type, cluster))
 	})(cmd, nil)
 }
 
+// whatFirst says what has to be done with a cluster that takes no operation.
+func (a *app) whatFirst(ctx context.Context, c *client.Client, cluster string) string {
+	cl, _, err := c.Cluster(ctx, cluster, client.Read{})
+	switch {
+	case err != nil:
+	case cl.Status == model.ClusterFailed:
+		return wayOut(cl.Name)
+	case cl.Status == model.ClusterIncomplete:
+		return "Its creation failed: take away what is left with coopr cluster delete " + cl.Name
+	case cl.Operation != "" && !cl.Progress.ActionStatus.Ended():
+		return fmt.Sprintf("Its operation %s is %s: coopr operation watch %s", cl.Operation, cl.Progress.ActionStatus, cl.Operation)
+	}
+	return ""
+}
+
+// operateTitle says in words what is asked of a cluster.
+func operateTitle(op model.OperationType, cluster string) string {
+	words := map[model.OperationType]string{
+		model.OpAddServices: "Add services to cluster %s", model.OpRemoveServices: "Remove services from cluster %s",
+		model.OpReplaceNode: "Replace nodes of cluster %s", model.OpRollback: "Roll cluster %s back",
+		model.OpSyncTemplate: "Bring cluster %s to the newest version of its template",
+	}[op]
+	if words == "" {
+		words = strings.ToUpper(string(op)[:1]) + string(op)[1:] + " cluster %s"
+	}
+	return fmt.Sprintf(words, cluster)
+}
+
 // launch shows the plan, asks, starts and follows. confirm is asked on a
-// terminal; r.question even needs --yes where there is none.
+// terminal, before a cluster is made; r.question even needs --yes where there is none.
 func (a *app) launch(cmd *cobra.Command, c *client.Client, r *running, start func(context.Context, bool) (api.StartedBody, error), confirm, title string) error {
 	ctx := cmd.Context()
 	asks := !a.yes && a.inTerminal && a.outTerminal && (confirm != "" || r.question != "")
@@ -144,7 +176,7 @@ func (a *app) launch(cmd *cobra.Command, c *client.Client, r *running, start fun
 			return a.print(st)
 		}
 		if !a.structured() {
-			a.preview(title, st)
+			a.preview(title, st, confirm != "")
 		}
 		if r.dryRun {
 			fmt.Fprintln(a.out, "Nothing is done: this was a dry run.")

@@ -56,6 +56,14 @@ func nouns() []noun {
 	}
 }
 
+// withArticle gives "a service", "an image type".
+func withArticle(word string) string {
+	if strings.Contains("aeio", word[:1]) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
 func providers(d map[string]any) []string {
 	m, _ := d["providermap"].(map[string]any)
 	return []string{clip(strings.Join(keys(m), ","), 50)}
@@ -106,7 +114,7 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 
 	var version int
 	get := &cobra.Command{
-		Use: "get NAME", Short: "Show a " + n.word + ", or one version of it", Args: args("NAME"),
+		Use: "get NAME", Short: "Show " + withArticle(n.word) + ", or one version of it", Args: args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s get %s\n  coopr %s get %s --version 1 -o json", n.use, n.example, n.use, n.example),
 		ValidArgsFunction: a.completeDefinitions(n.kind),
 	}
@@ -121,7 +129,7 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 	})
 
 	put := &cobra.Command{
-		Use: "put FILE", Short: "Write a " + n.word + " from a JSON or YAML file; - is the standard input", Args: args("FILE"),
+		Use: "put FILE", Short: "Write " + withArticle(n.word) + " from a JSON or YAML file; - is the standard input", Args: args("FILE"),
 		Example: fmt.Sprintf("  coopr %s put %s.yaml\n  coopr %s get %s | sed s/old/new/ | coopr %s put -", n.use, n.example, n.use, n.example, n.use),
 	}
 	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
@@ -155,7 +163,7 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 
 	var one int
 	del := &cobra.Command{
-		Use: "delete NAME", Short: "Delete all versions of a " + n.word + ", or one", Args: args("NAME"),
+		Use: "delete NAME", Short: "Delete all versions of " + withArticle(n.word) + ", or one", Args: args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s delete %s --yes\n  coopr %s delete %s --version 2", n.use, n.example, n.use, n.example),
 		ValidArgsFunction: a.completeDefinitions(n.kind),
 	}
@@ -178,7 +186,7 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 	}
 
 	versions := &cobra.Command{
-		Use: "versions NAME", Short: "List the versions of a " + n.word, Args: args("NAME"),
+		Use: "versions NAME", Short: "List the versions of " + withArticle(n.word), Args: args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s versions %s", n.use, n.example),
 		ValidArgsFunction: a.completeDefinitions(n.kind),
 	}

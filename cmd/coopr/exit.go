@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +44,14 @@ func usage(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{cmd, fmt.Sprintf(format, args...)}
 }
 
+// hinted is an error, and what to do about it.
+type hinted struct {
+	error
+	hint string // "": nothing is known
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+
 // exit tells what went wrong, and gives the code to end with.
 func (a *app) exit(cmd *cobra.Command, err error) int {
 	var u *usageError
@@ -65,7 +74,12 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		return exitInterrupted
 	case errors.Is(err, client.ErrUnreachable):
 		a.complain(err.Error())
-		fmt.Fprintln(a.err, "Check that an agent runs there, or name another with --addr.")
+		var unknown x509.UnknownAuthorityError
+		if errors.As(err, &unknown) {
+			fmt.Fprintln(a.err, "Give the certificate of the mesh's CA with --ca-cert or COOPR_CACERT; on a control host this shows it: coopr-agent ca --data-dir DIR")
+		} else {
+			fmt.Fprintln(a.err, "Check that an agent runs there, or name another with --addr.")
+		}
 		return exitUnreachable
 	case errors.As(err, &faults):
 		for _, f := range faults {
@@ -86,10 +100,22 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 			problem.Detail = problem.Faults[0].Error()
 		}
 	}
+	if errors.Is(err, client.ErrUnauthorized) {
+		given := a.token != "" || a.env("COOPR_TOKEN") != ""
+		if given {
+			a.complain("the mesh does not know the token, or no longer")
+		} else {
+			a.complain("the mesh wants a token")
+		}
+		fmt.Fprintln(a.err, "Give one with --token or COOPR_TOKEN; on a control host this shows one: coopr-agent token --data-dir DIR. A dev agent shows its own when it starts.")
+		return exitFailed
+	}
 	a.complain(err.Error())
+	var h *hinted
+	if errors.As(err, &h) && h.hint != "" {
+		fmt.Fprintln(a.err, h.hint)
+	}
 	switch {
-	case errors.Is(err, client.ErrUnauthorized):
-		fmt.Fprintln(a.err, "Give a token with --token or COOPR_TOKEN.")
 	case errors.Is(err, client.ErrNotFound):
 		return exitNotFound
 	case errors.Is(err, client.ErrConflict):

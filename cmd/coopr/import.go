@@ -86,8 +86,16 @@ as they are.`,
 			return err
 		}
 		faults = append(faults, refused...)
+		noPlugin := false
+		for _, w := range done.Warnings {
+			kind, _, _ := strings.Cut(w.Subject, "/")
+			noPlugin = noPlugin || kind == string(model.KindProviderType) || kind == string(model.KindAutomatorType)
+		}
 		for _, w := range named(done.Warnings, kept) {
 			fmt.Fprintf(a.err, "%s %s\n", a.paint(a.err, yellow, "warning:"), w)
+		}
+		if noPlugin {
+			fmt.Fprintln(a.err, "The definitions are written. Agents tell what their plugins offer some seconds after they start: coopr plugin list")
 		}
 		if a.structured() {
 			if err := a.print(done); err != nil || len(faults) == 0 {

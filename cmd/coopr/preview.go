@@ -9,8 +9,9 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// preview shows what an operation will do before it does it.
-func (a *app) preview(title string, st api.StartedBody) {
+// preview shows what an operation will do before it does it; isNew says that it
+// makes the cluster.
+func (a *app) preview(title string, st api.StartedBody, isNew bool) {
 	p := st.Preview
 	fmt.Fprintf(a.out, "%s\n\n", a.paint(a.out, bold, title))
 	if len(p.Layout) > 0 {
@@ -62,11 +63,14 @@ func (a *app) preview(title string, st api.StartedBody) {
 	}
 	fmt.Fprintf(a.out, "%s in %s", count(p.Tasks, "task"), count(len(p.Stages), "stage"))
 	if p.Cost != nil {
-		fmt.Fprintf(a.out, ", %s an hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
+		fmt.Fprintf(a.out, ", at a cost of %s an hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
 	}
 	fmt.Fprintln(a.out, ".")
-	for _, s := range p.Tight {
-		fmt.Fprintf(a.out, "No room left: %s\n", s)
+	// Where no layout is chosen, its limits are no news.
+	if isNew || len(p.Changes) > 0 {
+		for _, s := range p.Tight {
+			fmt.Fprintf(a.out, "At its limit: %s\n", s)
+		}
 	}
 	for _, w := range p.Warnings {
 		fmt.Fprintf(a.out, "%s %s\n", a.paint(a.out, yellow, "warning:"), w)

@@ -219,12 +219,22 @@ func (a *app) ended(ctx context.Context, c *client.Client, l look) error {
 		text += ": " + op.Message
 	}
 	a.complain(text)
-	next := fmt.Sprintf("See what failed: coopr task list %s --status failed", op.ID)
-	if found && op.Type == model.OpCreate && cl.Status != model.ClusterTerminated {
+	next := fmt.Sprintf("See what failed: coopr operation log %s --status failed", op.ID)
+	switch {
+	case !found || cl.Status == model.ClusterTerminated:
+	case op.Type == model.OpCreate:
 		next += fmt.Sprintf("\nRemove what is left: coopr cluster delete %s", name)
+	case cl.Status == model.ClusterFailed:
+		next += "\n" + wayOut(name)
 	}
 	fmt.Fprintln(a.err, next)
 	return errReported
+}
+
+// wayOut tells what can be done with a cluster that has failed.
+func wayOut(cluster string) string {
+	return fmt.Sprintf("Cluster %s is left as it is. Bring it back to what it was: coopr cluster history %s, then coopr cluster rollback %s --to N\nOr put it in order by hand and say so: coopr cluster resolve %s --reason TEXT",
+		cluster, cluster, cluster, cluster)
 }
 
 // viewer shows looks.
@@ -291,7 +301,7 @@ func (l *lines) draw(k look) {
 			text += fmt.Sprintf(", %s", count(op.Progress.Total, "task"))
 		}
 		if op.Status == model.OpPaused {
-			text += "; go on with: coopr operation resume " + op.ID
+			text += "; go on with: coopr operation resume " + op.ID + ", or end it: coopr operation rollback " + op.ID
 		}
 		fmt.Fprintln(l.w, text)
 	}
@@ -367,7 +377,7 @@ func (b *bars) draw(k look) {
 		out = append(out, fmt.Sprintf("  %s %d/%d  %d running", b.bar(op.Progress.Done, op.Progress.Total), op.Progress.Done, op.Progress.Total, op.Progress.Counts["running"]))
 	}
 	if op.Status == model.OpPaused {
-		out = append(out, "  paused: go on with coopr operation resume "+op.ID)
+		out = append(out, "  paused: go on with coopr operation resume "+op.ID, "          or end it with coopr operation rollback "+op.ID)
 	}
 	b.clear()
 	fmt.Fprintln(b.w, strings.Join(out, "\n"))

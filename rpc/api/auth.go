@@ -125,7 +125,7 @@ func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Va
 				return err
 			}
 			if _, ok := v.Tenant(tenant); !ok {
-				return notFound("there is no tenant %q: see GET /v1/tenants", tenant)
+				return notFound("there is no tenant %q: `coopr tenant list` (GET /v1/tenants) shows them", tenant)
 			}
 		}
 		who.Tenant, c.note.tenant = tenant, tenant
