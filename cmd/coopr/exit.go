@@ -72,6 +72,9 @@ func (a *app) exit(cmd *cobra.Command, err error) int {
 		return exitUsage
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.Is(err, client.ErrAlready):
+		a.complain("Cannot execute command. Command has already been issued or the plan has completed")
+		return exitConflict
 	case errors.Is(err, client.ErrUnreachable):
 		a.complain(err.Error())
 		var unknown x509.UnknownAuthorityError

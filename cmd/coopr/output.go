@@ -150,13 +150,13 @@ const (
 // colourOf knows the words that are worth a colour.
 func colourOf(word string) colour {
 	switch word {
-	case "active", "succeeded", "alive", "healthy", "yes":
+	case "active", "succeeded", "alive", "healthy", "yes", "COMPLETE":
 		return green
-	case "failed", "inconsistent", "incomplete", "uncertain", "dead":
+	case "failed", "inconsistent", "incomplete", "uncertain", "dead", "ERROR", "DELAYED":
 		return red
-	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect":
+	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect", "STARTING", "STARTED", "PREPARED", "IN_PROGRESS", "WAITING":
 		return yellow
-	case "terminated", "cancelled", "aborted", "rolled-back", "left", "blocked":
+	case "terminated", "cancelled", "aborted", "rolled-back", "left", "blocked", "PENDING":
 		return faint
 	}
 	return plain

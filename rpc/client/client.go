@@ -168,6 +168,8 @@ type request struct {
 	// stream is a body that can be sent once only.
 	stream io.Reader
 	id     string
+	// sdk requests are answered as the DC/OS SDK's scheduler does.
+	sdk bool
 }
 
 type requestIDKey struct{}
@@ -312,11 +314,19 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 		}
 		return nil, err
 	}
-	if resp.StatusCode < 300 {
+	if resp.StatusCode < 300 && !r.sdk {
 		return resp, nil
 	}
-	defer resp.Body.Close()
-	return nil, errorOf(resp)
+	if r.sdk {
+		err = sdkAnswer(resp)
+	} else {
+		err = errorOf(resp)
+	}
+	if err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
 }
 
 func errorOf(resp *http.Response) error {
