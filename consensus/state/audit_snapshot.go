@@ -68,7 +68,7 @@ func (r *auditReader) finish(txn *memdb.Txn) error {
 			*have = *names
 			names = have
 		}
-		if err := txn.Insert(tPlans, &planRow{Operation: row.Operation, State: row.State, Audit: names}); err != nil {
+		if err := txn.Insert(tPlans, &planRow{Operation: row.Operation, State: row.State, Tree: row.Tree, Audit: names}); err != nil {
 			return err
 		}
 	}
