@@ -19,7 +19,7 @@ func (a *app) operationCmd() *cobra.Command {
 		a.orderCmd("resume", "Go on with a paused operation"),
 		a.orderCmd("abort", "End an operation: nothing more is started"),
 		a.orderCmd("rollback", "End an operation and bring the cluster back to what it was before"),
-		a.operationLogCmd())
+		a.operationLogCmd(), a.operationExplainCmd())
 }
 
 func (a *app) operationListCmd() *cobra.Command {

@@ -50,6 +50,8 @@ func TestPlans(t *testing.T) {
 	s.mesh.PutPlan(id, backup)
 	s.run(0, "plans", "list", "shop")
 	s.run(0, "plan", "status", "shop", "deploy")
+	s.run(0, "operation", "explain", id+"-001")
+	s.run(3, "operation", "explain", "no")
 	s.run(0, "plan", "resume", "shop", "deploy", "hello-deploy")
 	s.run(0, "plan", "continue", "shop", "deploy", "hello-deploy")
 	s.run(0, "plan", "show", "shop", "deploy")

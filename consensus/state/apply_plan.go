@@ -66,6 +66,22 @@ func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	}), true
 }
 
+// Elsewhere gives the plan of another operation of the cluster that is at work on
+// a node, by the node's id.
+func (v *View) Elsewhere(op *model.Operation, node string) (Plan, bool) {
+	for _, other := range v.ActiveOperations() {
+		if other.ID == op.ID || other.Cluster != op.Cluster || other.Tenant != op.Tenant {
+			continue
+		}
+		if s, ok := v.Plan(other.ID); ok {
+			if _, held := s.Holds(node, ""); held {
+				return Plan{operation.PlanName(other), other}, true
+			}
+		}
+	}
+	return Plan{}, false
+}
+
 // look gives a plan's view; nodes are called by the first part of their host names.
 func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func(id string) *model.Node) *tree.View {
 	if t == nil {

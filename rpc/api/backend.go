@@ -78,6 +78,10 @@ type Backend interface {
 	// changes nothing.
 	OrderPlan(ctx context.Context, who model.Caller, operation string, o tree.Order) (Written, error)
 
+	// Explain says what the waiting steps of an operation's plan wait for, for at
+	// most so many of them. It fails with ErrNotFound where there is no plan.
+	Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error)
+
 	// Rank asks a plugin of this agent for the comparator that it offers. It
 	// fails with model.Faults where none does.
 	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)

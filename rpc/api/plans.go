@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -224,6 +225,17 @@ func (s *server) planRoutes() {
 				return s.orderPlan(ctx, c, in.ID, tree.Order{Command: o.command, Plan: in.Plan, Phase: in.Phase, Step: in.Step})
 			})
 	}
+	read(s, route{id: "explainOperation", path: "/v1/operations/{operation}/explain", tag: "operations", rule: reads, summary: "Why an operation does not go on: what each waiting step waits for"},
+		func(ctx context.Context, c *call, v View, in *struct {
+			ByOperation
+			Limit int `query:"limit" minimum:"1" maximum:"10000" doc:"Tell of so many steps at most; 100 unless told"`
+		}) (*tree.Explanation, error) {
+			op, err := c.operation(v, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return s.backend.Explain(ctx, c.who.Tenant, op.ID, cmp.Or(in.Limit, 100))
+		})
 	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "All plans of a cluster at a glance", description: same},
 		[]sdkAnswer{{200, "The plans", reflect.TypeFor[PlansAtAGlance]()}},
 		func(ctx context.Context, c *call, in *struct {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -60,6 +61,18 @@ func (c *Client) OrderPlan(ctx context.Context, cluster string, o tree.Order) (a
 		}
 	}
 	m, err := c.sdk(ctx, r, &out)
+	return out, m, err
+}
+
+// Explain says why an operation does not go on: what its waiting steps wait for,
+// at most so many of them (0: 100).
+func (c *Client) Explain(ctx context.Context, operation string, steps int, read Read) (tree.Explanation, Meta, error) {
+	var out tree.Explanation
+	q := url.Values{}
+	if steps > 0 {
+		q.Set("limit", strconv.Itoa(steps))
+	}
+	m, err := c.get(ctx, "/v1/operations/"+seg(operation)+"/explain", read, q, &out)
 	return out, m, err
 }
 

@@ -124,6 +124,19 @@ func (v view) PlanTree(_, operation string) (*tree.View, bool) {
 	return nil, false
 }
 
+// Explain tells of gates only: there are no graphs here.
+func (a *Agent) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
+	v, err := a.View(ctx, api.Default, 0)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := v.PlanTree(tenant, operation)
+	if !ok {
+		return nil, fmt.Errorf("%w: operation %s has no plan", api.ErrNotFound, operation)
+	}
+	return t.Explain(nil, steps, Epoch, nil), nil
+}
+
 // OrderPlan takes an order and does what it comes to.
 func (a *Agent) OrderPlan(_ context.Context, who model.Caller, operation string, o tree.Order) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Explain says what the waiting steps of an operation's plan wait for. What
+// workers have to do with is known by the leader only.
+func (b *backend) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
+	m := b.member.Load()
+	if m == nil {
+		return nil, api.ErrNoLeader
+	}
+	v, now := m.Machine.View(), time.Now().UnixMilli()
+	op, ok := v.Operation(tenant, operation)
+	t, has := v.PlanTree(tenant, operation, now)
+	s, kept := v.Plan(operation)
+	if !ok || !has || !kept {
+		return nil, fmt.Errorf("%w: the plan of operation %s is not kept any more", api.ErrNotFound, operation)
+	}
+	return t.Explain(s, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
+		out := map[uint32]tree.Wait{}
+		if l := m.lead.Load(); l != nil {
+			if why, err := l.dispatcher.Why(ctx, operation, tasks); err == nil {
+				out = why
+			}
+		}
+		for _, u := range tasks {
+			if p, ok := v.Elsewhere(op, s.Graph.NodeID(int(u))); ok {
+				out[u] = tree.Wait{Kind: tree.WaitsPlan, What: p.Operation.ID, Text: fmt.Sprintf("plan %s (operation %s) is at work on its node", p.Name, p.Operation.ID)}
+			}
+		}
+		return out
+	}), nil
+}

@@ -1,0 +1,71 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/plan/tree"
+)
+
+// Why says what tasks of an operation wait for that its plan lets begin.
+func (d *Dispatcher) Why(ctx context.Context, operation string, tasks []uint32) (map[uint32]tree.Wait, error) {
+	out := map[uint32]tree.Wait{}
+	done := make(chan struct{})
+	ok := d.post(func() {
+		defer close(done)
+		if q := d.queues[operation]; q != nil {
+			for _, u := range tasks {
+				out[u] = d.why(q, u)
+			}
+		}
+	})
+	if !ok {
+		return nil, ErrOver
+	}
+	select {
+	case <-done:
+		return out, nil
+	case <-d.ended:
+		return nil, ErrOver
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
+	if q.held[u] != nil {
+		return tree.Wait{Kind: tree.WaitsNothing, Text: "nothing: it is on its way to a worker"}
+	}
+	if !q.open {
+		return tree.Wait{Kind: tree.WaitsGate, Text: fmt.Sprintf("the operation is %s", q.op.Status)}
+	}
+	if node := q.graph.Node[u]; q.taken(node) {
+		name := q.graph.Name(int(q.busy[node] - 1))
+		return tree.Wait{Kind: tree.WaitsNode, What: name, Text: name + " is at work on its node"}
+	}
+	n := d.cfg.Tasks.Needs(d.cfg.Machine.View(), q.op, q.graph, u)
+	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {
+		return tree.Wait{Kind: tree.WaitsLimit, What: n.Limit, Text: fmt.Sprintf("provider %s has as many tasks at work as it may have, %d", n.Limit, n.Most)}
+	}
+	offers, there, at := false, false, ""
+	for _, s := range d.sessions {
+		if s.conn == nil || s.leaving || s.ending || (n.Plugin != "" && !s.plugins[n.Plugin]) {
+			continue
+		}
+		offers = true
+		if n.Machine != "" && n.Machine != s.machine {
+			continue
+		}
+		there, at = true, s.agent
+		if s.free() > 0 {
+			return tree.Wait{Kind: tree.WaitsNothing, Text: "nothing: it is about to begin"}
+		}
+	}
+	switch {
+	case !offers:
+		return tree.Wait{Kind: tree.WaitsPlugin, What: n.Plugin, Text: fmt.Sprintf("no agent that offers %s is there", n.Plugin)}
+	case !there:
+		return tree.Wait{Kind: tree.WaitsPlugin, What: n.Machine, Text: fmt.Sprintf("its node lives on machine %s, and no agent with %s is there", n.Machine, n.Plugin)}
+	}
+	return tree.Wait{Kind: tree.WaitsWorker, What: at, Text: "every worker that could do it has its hands full"}
+}
