@@ -60,32 +60,57 @@ func killTree(pid int) {
 
 // killTasks kills every process that carries out one of the attempts, known by
 // the variables COOPR_TASK and COOPR_FENCE that automators give to what they
-// start. It is for a plugin that died and left its children behind.
+// start. It is for a plugin that died and left its children behind. It looks
+// until nothing new turns up: a shell whose command was killed first may start
+// another before its own turn comes.
 func killTasks(attempts map[attempt]bool) {
 	if len(attempts) == 0 {
 		return
 	}
-	self := os.Getpid()
-	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range procs {
-		pid, err := strconv.Atoi(strings.Split(f, "/")[2])
-		if err != nil || pid == self {
-			continue
-		}
-		b, err := os.ReadFile(f)
-		if err != nil || !bytes.Contains(b, []byte("COOPR_FENCE=")) {
-			continue
-		}
-		var a attempt
-		for kv := range bytes.SplitSeq(b, []byte{0}) {
-			if v, ok := bytes.CutPrefix(kv, []byte("COOPR_TASK=")); ok {
-				a.task = string(v)
-			} else if v, ok := bytes.CutPrefix(kv, []byte("COOPR_FENCE=")); ok {
-				a.fence, _ = strconv.ParseUint(string(v), 10, 64)
+	killed := map[int]bool{os.Getpid(): true}
+	for more, doubts := true, 0; more; {
+		more = false
+		procs, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, f := range procs {
+			pid, err := strconv.Atoi(strings.Split(f, "/")[2])
+			if err != nil || killed[pid] {
+				continue
+			}
+			b, err := os.ReadFile(f)
+			switch {
+			case err != nil:
+			case len(b) == 0 && doubts < maxDoubts && executes(pid):
+				// It may be between two programs, and have no variables for the moment.
+				more, doubts = true, doubts+1
+			case attempts[attemptOf(b)]:
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				killed[pid], more = true, true
 			}
 		}
-		if attempts[a] {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// maxDoubts bounds how often killTasks looks again at processes without variables:
+// there are such that have none for good.
+const maxDoubts = 100
+
+// executes says whether a process has a program; the kernel's own have none.
+func executes(pid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil
+}
+
+// attemptOf reads which attempt a process with these variables carries out.
+func attemptOf(environ []byte) (a attempt) {
+	if !bytes.Contains(environ, []byte("COOPR_FENCE=")) {
+		return a
+	}
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if v, ok := bytes.CutPrefix(kv, []byte("COOPR_TASK=")); ok {
+			a.task = string(v)
+		} else if v, ok := bytes.CutPrefix(kv, []byte("COOPR_FENCE=")); ok {
+			a.fence, _ = strconv.ParseUint(string(v), 10, 64)
 		}
 	}
+	return a
 }
