@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 )
 
 // ErrStopped is returned by what needs the network after Run has returned.
@@ -120,6 +122,29 @@ func (m *Mesh) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
 	}
 	return m.behind(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })
+}
+
+// Answers asks an agent itself whether it is there, whatever the view says. That one is gone is found out within two
+// probe time-outs (a second at most): a leader whose session with an agent broke need not wait for gossip to notice. An
+// agent of an address that nobody knows does not answer.
+func (m *Mesh) Answers(ctx context.Context, id string) bool {
+	if m.ready(ctx) != nil {
+		return false
+	}
+	member, _ := m.view.member(id)
+	addr, err := netip.ParseAddrPort(member.Addr)
+	if err != nil {
+		return false
+	}
+	return m.behind(ctx, func() error {
+		var err error
+		for range 2 {
+			if _, err = m.now().serf.Memberlist().Ping(id, net.UDPAddrFromAddrPort(addr)); err == nil {
+				break
+			}
+		}
+		return err
+	}) == nil
 }
 
 // behind runs something of serf that takes its time and knows no context.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -150,14 +151,17 @@ func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
 	}
 }
 
-// keepRecord plays the leader: an agent that has joined has a session with it and is recorded, and when the session
-// breaks (of a crashed process at once) its death is. The table goes to everybody when it changed, at most every 50 ms.
+// keepRecord plays the leader as agent does it: an agent that has joined has a session with it and is recorded. When a
+// session breaks (that of a crashed process at once) the first agent asks whether it is there, and if it is not, it is
+// recorded as failed. The table goes to everybody when it changed and settled.
 func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
-	known := map[string]Member{}
-	buried := false
+	known := map[string]bool{}
+	var list []Member // in the order of ids, as a table is
+	gone := make(chan string, 1)
+	broken, buried := false, false
 	for {
 		select {
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(50*time.Millisecond + time.Duration(len(list))*time.Millisecond):
 		case <-stop:
 			return
 		}
@@ -165,25 +169,34 @@ func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
 		nodes := m.nodes
 		mu.Unlock()
 		changed := false
+		list = slices.Clone(list)
 		for _, n := range nodes {
-			id := n.cfg.ID
-			if _, ok := known[id]; !ok && (len(nodes) == 1 || n.others() > 0) {
-				known[id] = Member{ID: id, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: StatusAlive}
-				changed = true
+			if id := n.cfg.ID; !known[id] && (len(nodes) == 1 || n.others() > 0) {
+				known[id], changed = true, true
+				list = append(list, Member{ID: id, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: StatusAlive})
 			}
 		}
-		if i := m.dead.Load(); i >= 0 && !buried {
-			r := known[idOf(int(i))]
-			r.Status = StatusFailed
-			known[r.ID], buried, changed = r, true, true
+		if i := m.dead.Load(); i >= 0 && !broken {
+			broken = true
+			go func() {
+				if id := idOf(int(i)); !nodes[0].Answers(context.Background(), id) {
+					gone <- id
+				}
+			}()
+		}
+		if broken && !buried {
+			select {
+			case id := <-gone:
+				buried, changed = true, true
+				list[slices.IndexFunc(list, func(r Member) bool { return r.ID == id })].Status = StatusFailed
+			case <-stop:
+				return
+			}
 		}
 		if !changed {
 			continue
 		}
-		list := make([]Member, 0, len(known))
-		for _, r := range known {
-			list = append(list, r)
-		}
+		slices.SortFunc(list, byID)
 		for _, n := range nodes {
 			n.Repair(list)
 		}
@@ -223,7 +236,7 @@ func (m *benchMesh) await(limit time.Duration, n int) (most, all time.Time) {
 		}
 		pairs := 0
 		for _, node := range m.nodes {
-			pairs += countStatus(node, StatusAlive)
+			pairs += node.view.living()
 		}
 		if most.IsZero() && float64(pairs) >= 0.999*float64(n*n) {
 			most = time.Now()
@@ -240,17 +253,17 @@ func (m *benchMesh) await(limit time.Duration, n int) (most, all time.Time) {
 func (m *benchMesh) awaitDeath(limit time.Duration, victim int) (first, all time.Time) {
 	end := time.Now().Add(limit)
 	id := m.nodes[victim].cfg.ID
+	waiting := slices.Delete(slices.Clone(m.nodes), victim, victim+1)
 	for time.Now().Before(end) {
-		know := 0
-		for i, node := range m.nodes {
-			if member, ok := node.Member(id); i != victim && (!ok || !member.Alive()) {
-				know++
-			}
-		}
-		if know > 0 && first.IsZero() {
+		before := len(waiting)
+		waiting = slices.DeleteFunc(waiting, func(n *Mesh) bool {
+			member, ok := n.Member(id)
+			return !ok || !member.Alive()
+		})
+		if len(waiting) < before && first.IsZero() {
 			first = time.Now()
 		}
-		if know == len(m.nodes)-1 {
+		if len(waiting) == 0 {
 			return first, time.Now()
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -21,14 +22,17 @@ type generation struct {
 	profile Profile
 	events  chan serf.Event
 	born    time.Time
+	first   bool // of this agent's life
+	lease   *lease
 	done    chan struct{} // closed when it is shut down
 }
 
 // begin starts a generation.
 func (m *Mesh) begin(profile Profile) (*generation, error) {
-	g := &generation{profile: profile, events: make(chan serf.Event, 1024), born: time.Now(), done: make(chan struct{})}
+	g := &generation{profile: profile, first: m.now() == nil && m.newborn, events: make(chan serf.Event, 1024), born: time.Now(), done: make(chan struct{})}
 	m.mu.Lock()
 	l := newLease(m.transport)
+	g.lease = l
 	conf := m.serfConfig(profile, l, g.events)
 	m.mu.Unlock()
 	s, err := serf.Create(conf)
@@ -64,6 +68,36 @@ func (m *Mesh) finish(g *generation) error {
 	}
 	return nil
 }
+
+// hush drops the news that entering a mesh made this generation want to spread. memberlist takes everything that a first
+// exchange brings for news: every newcomer to 500 agents would send 500 of them to the others, who all know, for a minute,
+// and what is news indeed (a suspicion, its refutation) would wait behind them. memberlist has no call for that, but a
+// ping takes as much along as its packet holds: pings go to nobody until one has nothing to take. What was about this
+// agent itself is gone, too, so it has to announce itself afterwards.
+func (g *generation) hush() {
+	for range g.serf.NumNodes() * hushPings {
+		if g.serf.Memberlist().Ping(nobody.Addr, nobodyAddr{}); g.lease.hushed.Load() < barePing {
+			return
+		}
+	}
+}
+
+const (
+	// largeMesh is the number of agents from which on a newcomer keeps quiet about what it was told.
+	largeMesh = 16
+	// hushPings bounds the pings of a hush: every agent's news are sent a dozen times at most.
+	hushPings = 12
+	// barePing is more than a ping takes that has nothing along, and less than with one agent's news.
+	barePing = 256
+)
+
+// nobody is an address of no agent: packets to it end at the lease.
+var nobody = memberlist.Address{Addr: "nobody:0"}
+
+type nobodyAddr struct{}
+
+func (nobodyAddr) Network() string { return "" }
+func (nobodyAddr) String() string  { return nobody.Addr }
 
 // now is the generation of the moment.
 func (m *Mesh) now() *generation {
@@ -147,6 +181,8 @@ type lease struct {
 	end   context.CancelFunc
 	ready context.Context
 	open  context.CancelFunc
+
+	hushed atomic.Int64 // size of the last packet to nobody
 }
 
 func newLease(t memberlist.NodeAwareTransport) *lease {
@@ -168,13 +204,20 @@ func (l *lease) StreamCh() <-chan net.Conn {
 	return l.NodeAwareTransport.StreamCh()
 }
 
-var errLeaseOver = errors.New("gossip is shut down")
+var (
+	errLeaseOver = errors.New("gossip is shut down")
+	errNobody    = errors.New("a packet to nobody")
+)
 
 func (l *lease) WriteTo(b []byte, addr string) (time.Time, error) {
 	return l.WriteToAddress(b, memberlist.Address{Addr: addr})
 }
 
 func (l *lease) WriteToAddress(b []byte, addr memberlist.Address) (time.Time, error) {
+	if addr.Addr == nobody.Addr {
+		l.hushed.Store(int64(len(b)))
+		return time.Time{}, errNobody
+	}
 	if l.life.Err() != nil {
 		return time.Time{}, errLeaseOver
 	}

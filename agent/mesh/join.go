@@ -62,11 +62,20 @@ func (m *Mesh) SetJoin(addrs []string) {
 	signal(m.rejoin)
 }
 
-// contact exchanges everything with one agent.
+// contact exchanges everything with one agent. It leaves out what serf's own Join does besides, a message round the whole
+// mesh that says so: the agent's being alive goes round anyway, and nothing here orders goodbyes by serf's clock.
 func (m *Mesh) contact(target netip.AddrPort) error {
-	_, err := m.now().serf.Join([]string{target.String()}, true)
-	if err != nil {
+	g := m.now()
+	fresh := g.serf.NumNodes() == 1
+	if _, err := g.serf.Memberlist().Join([]string{target.String()}); err != nil {
 		return fmt.Errorf("join %s: %w", target, err)
+	}
+	if fresh && g.serf.NumNodes() >= largeMesh {
+		known := g.serf.Memberlist().GetHealthScore() > 0 // the mesh had old news of this agent, which it had to refute
+		g.hush()
+		if known || !g.first {
+			signal(m.announce)
+		}
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ type Mesh struct {
 	epoch   uint64
 	seeds   []string // Config.Join, or what SetJoin gave later
 	peers   []peer   // from the peers file
+	newborn bool     // there was no peers file
 	leaving chan struct{}
 }
 
@@ -54,7 +55,7 @@ func New(cfg Config) (*Mesh, error) {
 		return nil, err
 	}
 	m := &Mesh{
-		cfg: cfg, log: cfg.Logger, transport: cfg.Transport, self: cfg.Self, seeds: slices.Clone(cfg.Join),
+		cfg: cfg, log: cfg.Logger, newborn: true, transport: cfg.Transport, self: cfg.Self, seeds: slices.Clone(cfg.Join),
 		started: make(chan struct{}), stopped: make(chan struct{}),
 		announce: make(chan struct{}, 1), rejoin: make(chan struct{}, 1), moved: make(chan struct{}, 1), remember: make(chan struct{}, 1),
 		resized: make(chan struct{}, 1), retune: make(chan struct{}),
@@ -122,7 +123,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	defer close(m.stopped)
 	profile := m.cfg.Profile
 	if profile == (Profile{}) {
-		profile = ProfileFor(max(m.view.size(), len(m.peers)+1), Profile{})
+		profile = m.firstProfile()
 	}
 	inner, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
@@ -160,6 +161,18 @@ func (m *Mesh) Run(ctx context.Context) error {
 		profile = ProfileFor(m.view.living(), profile)
 		m.log.Info("gossip changes its pace", "agents", m.view.living(), "probe_interval", profile.ProbeInterval)
 	}
+}
+
+// firstProfile is the pace to begin with. An agent that does not know yet what it joins begins calm: going quick in a
+// small mesh afterwards costs nothing, going calm in a large one would be news for hundreds.
+func (m *Mesh) firstProfile() Profile {
+	if known := max(m.view.size(), len(m.peers)+1); known > 1 {
+		return ProfileFor(known, Profile{})
+	}
+	if len(m.cfg.Join) > 0 {
+		return calm
+	}
+	return quick
 }
 
 // pump carries serf's events into the view until done or stop.

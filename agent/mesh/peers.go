@@ -45,7 +45,7 @@ func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 		m.log.Warn("cannot read the known peers, joining by the configured addresses only", "file", m.cfg.PeersFile, "error", err)
 		return "", 0
 	}
-	m.peers = file.Peers
+	m.peers, m.newborn = file.Peers, false
 	return file.Addr, file.Epoch
 }
 

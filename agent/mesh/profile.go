@@ -45,7 +45,7 @@ var quick = Profile{
 var calm = Profile{
 	ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, SlowDown: 8,
 	SuspicionMult: 4, SuspicionMaxMult: 6,
-	GossipInterval: 200 * time.Millisecond, GossipNodes: 3, RetransmitMult: 4,
+	GossipInterval: 200 * time.Millisecond, GossipNodes: 3, RetransmitMult: 2,
 	PushPullInterval: 30 * time.Second, ReconnectInterval: 15 * time.Second, StreamTimeout: 5 * time.Second,
 }
 

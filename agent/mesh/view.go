@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ type view struct {
 
 	mu     sync.Mutex
 	gossip map[string]Member
-	record map[string]Member
+	record []Member // in the order of ids
 	merged map[string]Member
 	sorted []Member // nil: out of date
 	alive  int      // of merged
@@ -25,7 +26,7 @@ func newView(self string, me Member) *view {
 	me.Gossip, me.Since = me.Status, time.Now()
 	return &view{
 		self:   self,
-		gossip: map[string]Member{self: me}, record: map[string]Member{}, merged: map[string]Member{self: me}, alive: 1, heard: 1,
+		gossip: map[string]Member{self: me}, merged: map[string]Member{self: me}, alive: 1, heard: 1,
 		subs: map[chan struct{}]struct{}{},
 	}
 }
@@ -61,24 +62,30 @@ func (v *view) keep(known map[string]bool) {
 	}
 }
 
-// recorded replaces the list of record, and says whether that changed anything.
+// recorded replaces the list of record, and says whether that changed anything. It keeps the slice.
 func (v *view) recorded(records []Member) (changed bool) {
+	if !slices.IsSortedFunc(records, byID) {
+		records = slices.SortedFunc(slices.Values(records), byID)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old := v.record
-	v.record = make(map[string]Member, len(records))
-	for _, r := range records {
-		v.record[r.ID] = r
-	}
-	for id := range old {
-		if _, ok := v.record[id]; !ok {
-			before, after := v.merge(id)
-			changed = changed || before != after
-		}
-	}
-	for id, r := range v.record {
-		if old[id] == r {
-			continue // in a list of hundreds most have not changed
+	v.record = records
+	// Most have not changed in a list of hundreds that comes again for every one that has: two sorted lists side by side
+	// are the cheapest comparison.
+	for len(old) > 0 || len(records) > 0 {
+		var id string
+		switch {
+		case len(records) == 0 || len(old) > 0 && old[0].ID < records[0].ID:
+			id, old = old[0].ID, old[1:]
+		case len(old) == 0 || records[0].ID < old[0].ID:
+			id, records = records[0].ID, records[1:]
+		default:
+			same := old[0] == records[0]
+			id, old, records = records[0].ID, old[1:], records[1:]
+			if same {
+				continue
+			}
 		}
 		before, after := v.merge(id)
 		changed = changed || before != after
@@ -86,10 +93,18 @@ func (v *view) recorded(records []Member) (changed bool) {
 	return changed
 }
 
+// inRecord is what the record says of one agent. v.mu is held.
+func (v *view) inRecord(id string) Member {
+	if i, ok := slices.BinarySearchFunc(v.record, id, func(m Member, id string) int { return cmp.Compare(m.ID, id) }); ok {
+		return v.record[i]
+	}
+	return Member{}
+}
+
 // merge brings one entry up to date. v.mu is held.
 func (v *view) merge(id string) (before, after Member) {
 	before = v.merged[id]
-	after = Merge(v.gossip[id], v.record[id])
+	after = Merge(v.gossip[id], v.inRecord(id))
 	if id == v.self && after.Status != StatusNone {
 		// We know best: a record of our death is contradicted, not believed.
 		g := v.gossip[id]
@@ -192,7 +207,7 @@ func (m *Mesh) Member(id string) (Member, bool) { return m.view.member(id) }
 func (m *Mesh) Subscribe() (<-chan struct{}, func()) { return m.view.subscribe() }
 
 // Repair replaces the list of record: the whole replicated agents table as Members (ID, Self, Addr, Epoch and Status
-// set). The owner calls it whenever the table changed. A death in it is in the view when Repair returns. If the record
+// set), best in the order of ids. The slice is kept. The owner calls it whenever the table changed. A death in it is in the view when Repair returns. If the record
 // has this agent itself as failed or left, the agent contradicts by gossip with a higher epoch.
 func (m *Mesh) Repair(records []Member) {
 	changed := m.view.recorded(records)
