@@ -18,12 +18,14 @@ import (
 // running are the flags of every command that starts an operation.
 type running struct {
 	dryRun, detach bool
+	rollout        rollout
 	question       string // asked where it cannot be undone
 }
 
 func (r *running) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "only show what would be done")
 	cmd.Flags().BoolVarP(&r.detach, "detach", "d", false, "do not wait for the end")
+	r.rollout.flags(cmd)
 	a.outputFlag(cmd, asTable, asJSON, asYAML)
 }
 
@@ -93,6 +95,9 @@ running.`,
 			}
 			req.InitialLeaseDuration = &ms
 		}
+		if req.Rollout, err = r.rollout.read(cmd); err != nil {
+			return err
+		}
 		if faults := req.Check(); len(faults) > 0 {
 			for _, f := range faults {
 				if flag := createFlags[f.Path]; flag != "" {
@@ -119,6 +124,10 @@ var createFlags = map[string]string{
 
 // operate starts an operation on a cluster and follows it.
 func (a *app) operate(cmd *cobra.Command, cluster string, op api.Operate, r *running) error {
+	var err error
+	if op.Rollout, err = r.rollout.read(cmd); err != nil {
+		return err
+	}
 	return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
 		return a.launch(cmd, c, r, func(ctx context.Context, dry bool) (api.StartedBody, error) {
 			op.DryRun = dry

@@ -70,7 +70,7 @@ func (s *server) changeRoutes() {
 					return StartedBody{}, Written{}, err
 				}
 				return s.operate(ctx, c, in.ID, Operate{
-					Type: ch.typ, Services: body.Services, ProviderFields: body.ProviderFields, Change: body, DryRun: in.DryRun,
+					Type: ch.typ, Services: body.Services, ProviderFields: body.ProviderFields, Rollout: body.Rollout, Change: body, DryRun: in.DryRun,
 				})
 			})
 	}

@@ -139,7 +139,7 @@ func (s *server) clusterRoutes() {
 			if err != nil {
 				return StartedBody{}, Written{}, err
 			}
-			return s.operate(ctx, c, in.ID, Operate{Type: model.OpDelete, Graceful: in.Graceful || body.Graceful, ProviderFields: body.ProviderFields, DryRun: in.DryRun})
+			return s.operate(ctx, c, in.ID, Operate{Type: model.OpDelete, Graceful: in.Graceful || body.Graceful, ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun})
 		})
 	for _, op := range []struct {
 		typ     model.OperationType
@@ -157,7 +157,7 @@ func (s *server) clusterRoutes() {
 				if err != nil {
 					return StartedBody{}, Written{}, err
 				}
-				return s.operate(ctx, c, in.ID, Operate{Type: op.typ, Services: body.Services, ProviderFields: body.ProviderFields, DryRun: in.DryRun})
+				return s.operate(ctx, c, in.ID, Operate{Type: op.typ, Services: body.Services, ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun})
 			})
 		write(s, route{id: op.id + "Service", method: http.MethodPost, path: one + "/services/{service}/" + op.id, status: http.StatusAccepted, tag: tag, rule: writes, summary: op.doc + " one service of a cluster"},
 			func(ctx context.Context, c *call, in *struct {
@@ -183,7 +183,7 @@ func (s *server) clusterRoutes() {
 		}
 		return s.operate(ctx, c, in.ID, Operate{
 			Type: model.OpConfigure, Config: body.Config, ConfigMode: body.ConfigMode, Restart: body.Restart,
-			ProviderFields: body.ProviderFields, DryRun: in.DryRun,
+			ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun,
 		})
 	}
 	read(s, route{id: "getClusterConfig", path: one + "/config", tag: tag, rule: reads, summary: "A cluster's configuration"},

@@ -40,20 +40,20 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 	var body any
 	switch op.Type {
 	case model.OpDelete:
-		method, body = http.MethodDelete, model.DeleteCluster{Graceful: op.Graceful, ProviderFields: op.ProviderFields}
+		method, body = http.MethodDelete, model.DeleteCluster{Rollout: op.Rollout, Graceful: op.Graceful, ProviderFields: op.ProviderFields}
 	case model.OpConfigure:
 		path += "/configure"
 		if op.Config != nil {
 			method, path = http.MethodPut, "/v1/clusters/"+seg(cluster)+"/config"
-			body = model.ConfigureCluster{Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
 		}
+		body = model.ConfigureCluster{Rollout: op.Rollout, Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
 	case model.OpStart, model.OpStop, model.OpRestart:
 		path += "/" + seg(string(op.Type))
-		body = model.ServiceRequest{Services: op.Services, ProviderFields: op.ProviderFields}
+		body = model.ServiceRequest{Rollout: op.Rollout, Services: op.Services, ProviderFields: op.ProviderFields}
 	default:
 		path += "/" + seg(string(op.Type))
 		change := op.Change
-		change.Services, change.ProviderFields = op.Services, op.ProviderFields
+		change.Services, change.ProviderFields, change.Rollout = op.Services, op.ProviderFields, op.Rollout
 		body = change
 	}
 	m, err := c.send(ctx, method, path, dry(op.DryRun), body, &out)
