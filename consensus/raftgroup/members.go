@@ -188,8 +188,8 @@ func (g *Group) change(ctx context.Context, what string, do func() raft.Future, 
 }
 
 // Transfer hands the leadership to a voter, or to the one that is furthest when
-// id is empty. nil means that this member leads no longer. Entries handed in
-// meanwhile fail with ErrTransferring.
+// id is empty, and asks again where that fails. nil means that this member leads
+// no longer. Entries handed in meanwhile fail with ErrTransferring.
 func (g *Group) Transfer(ctx context.Context, id string) error {
 	if !g.IsLeader() {
 		return fmt.Errorf("transfer of leadership: %w", g.notLeader())
@@ -221,9 +221,33 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 		g.transfers--
 		g.mu.Unlock()
 	}()
-	if err := g.ask(ctx, hand); err != nil {
+	for try := 1; ; try++ {
+		err := g.ask(ctx, hand)
+		switch {
+		case err == nil:
+			return nil
+		case try < transferTries && g.IsLeader() && g.Term() == term && g.pause(ctx, g.timing.ElectionTimeout/4):
+			continue
+		}
 		go g.probe(term)
 		return fmt.Errorf("transfer of leadership: %w", err)
 	}
-	return nil
+}
+
+// transferTries is how often a leader asks a voter to take over. The library
+// allows an election timeout for it, which a busy machine may need for a moment
+// of its own.
+const transferTries = 3
+
+// pause gives false when there is no time to wait for that long.
+func (g *Group) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-g.done:
+	}
+	return false
 }

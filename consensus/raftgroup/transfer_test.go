@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -60,4 +61,24 @@ func restarted(c *grouptest.Cluster, m *grouptest.Member) {
 	m.Start()
 	c.Apply("after")
 	c.Agree()
+}
+
+// A voter that is out of reach for a moment takes over when it is back.
+func TestTransferIsTriedAgain(t *testing.T) {
+	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
+		m := c.Leader()
+		rest := others(c, m.ID)
+		c.Partition([]string{m.ID, rest[1]}, rest[:1])
+		var healed atomic.Bool
+		time.AfterFunc(50*time.Millisecond, func() { healed.Store(true); c.Heal() })
+		if err := m.Group().Transfer(bg, rest[0]); err != nil {
+			t.Fatal(err)
+		}
+		if !healed.Load() {
+			t.Error("the leadership went to a voter that was out of reach")
+		}
+		c.Until("the voter to lead", func() bool { return c.Member(rest[0]).Group().IsLeader() })
+		c.Apply("after")
+		c.Agree()
+	})
 }
