@@ -127,11 +127,12 @@ func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 	return r, faults.limited().Err()
 }
 
-// DecodeConfigureCluster reads a request strictly and validates it.
+// DecodeConfigureCluster reads a request strictly and validates it. What it has no
+// configuration for is done with the present one.
 func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 	var r ConfigureCluster
 	faults, _ := decodeRequest(data, &r, nil)
-	if len(faults) == 0 && r.Config == nil {
+	if len(faults) == 0 && r.Config == nil && r.Rollout == (Rollout{}) && r.ProviderFields == nil {
 		faults.Add("config", "is missing: give the configuration that the cluster shall have")
 	}
 	checkConfigMode(&faults, r.ConfigMode)

@@ -46,7 +46,9 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 		if op.Config != nil {
 			method, path = http.MethodPut, "/v1/clusters/"+seg(cluster)+"/config"
 		}
-		body = model.ConfigureCluster{Rollout: op.Rollout, Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
+		if op.Config != nil || op.Rollout != (model.Rollout{}) || op.ProviderFields != nil {
+			body = model.ConfigureCluster{Rollout: op.Rollout, Config: op.Config, ConfigMode: op.ConfigMode, Restart: op.Restart, ProviderFields: op.ProviderFields}
+		}
 	case model.OpStart, model.OpStop, model.OpRestart:
 		path += "/" + seg(string(op.Type))
 		body = model.ServiceRequest{Rollout: op.Rollout, Services: op.Services, ProviderFields: op.ProviderFields}
