@@ -26,6 +26,10 @@ test: ## Run every test.
 race: ## Run every test under the race detector.
 	go test -race -timeout 20m ./...
 
+.PHONY: lab-image
+lab-image: ## Make the Debian image of the light machines that tests use (root; once, under a minute).
+	go run ./testing/lab/labimage -install
+
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle, seeds from $$from on (SOLVER_FROM)"; \
@@ -52,6 +56,7 @@ bench: ## Run the benchmarks that docs/benchmarks.md records.
 .PHONY: ci
 ci: ## All that a change must pass.
 	$(MAKE) check
+	go run ./testing/lab/labimage -install -optional
 	$(MAKE) race
 	$(MAKE) oracle
 	cd tools && GOFLAGS= go test ./...

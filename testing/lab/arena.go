@@ -1,0 +1,264 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The parts that the test binary plays, told by this variable.
+const (
+	roleVar     = "COOPR_LAB_ROLE"
+	roleArena   = "arena"   // the first process of the arena
+	roleInside  = "inside"  // the tests
+	roleMachine = "machine" // the first process of a machine, until it is Debian's
+)
+
+// errMissing says why there is no arena; nil inside one.
+var errMissing = errors.New("lab.Enter was not called by this package's TestMain")
+
+// Enter moves the test process into an arena; it is the first thing that
+// TestMain does. It returns inside the arena, or outside where there can be
+// none: then New skips.
+//
+// The process that go test started waits outside and ends with the tests' exit
+// status.
+func Enter() {
+	switch os.Getenv(roleVar) {
+	case roleMachine:
+		runtime.LockOSThread()
+		fail(boot())
+	case roleArena:
+		runtime.LockOSThread()
+		fail(arena())
+	case roleInside:
+		os.Unsetenv(roleVar)
+		errMissing = nil
+	default:
+		if errMissing = possible(); errMissing == nil {
+			status, err := outside()
+			if err == nil {
+				os.Exit(status)
+			}
+			errMissing = err
+		}
+	}
+}
+
+// fail ends a process that plays another part than the tests.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "lab:", err)
+	os.Exit(125)
+}
+
+// possible says why this machine cannot have an arena.
+func possible() error {
+	if os.Geteuid() != 0 {
+		return errors.New("light machines need root: run the tests as root")
+	}
+	if f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0); err != nil {
+		return fmt.Errorf("light machines need network devices of their own: %w", err)
+	} else {
+		f.Close()
+	}
+	_, err := findImage()
+	return err
+}
+
+// again gives the command that runs this binary in another part.
+func again(role string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), roleVar+"="+role)
+	return cmd
+}
+
+// outside starts the arena, waits for its end and gives its exit status; the
+// error says that there can be none.
+func outside() (int, error) {
+	// The kernel ties the arena's life to this thread's.
+	runtime.LockOSThread()
+	cmd := again(roleArena, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	groups := cgroups{name: fmt.Sprintf("coopr-lab-%d", os.Getpid())}
+	groups.removeStale()
+	cmd.Env = append(cmd.Env, groupVar+"="+groups.name)
+	defer groups.remove()
+	if err := cmd.Start(); err != nil {
+		// Not allowed here, by a container say.
+		return 0, fmt.Errorf("light machines need namespaces of their own: %w", err)
+	}
+	passSignals(cmd.Process)
+	if err := cmd.Wait(); cmd.ProcessState == nil {
+		return 0, err
+	}
+	return status(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
+}
+
+// passSignals passes what this process is told on to another, for good.
+func passSignals(to *os.Process) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	go func() {
+		for s := range signals {
+			_ = to.Signal(s)
+		}
+	}()
+}
+
+// status gives the exit status that a shell would tell.
+func status(ws syscall.WaitStatus) int {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// arena is the life of the arena's first process: it prepares the namespaces,
+// starts the tests, and buries what they leave.
+func arena() error {
+	image, err := findImage()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		// Machines' disks: gone with the namespace.
+		mount("tmpfs", image.run(), "tmpfs", 0, "mode=700"),
+	); err != nil {
+		return err
+	}
+	if err := ip(image.root(), "link set lo up"); err != nil {
+		return err
+	}
+	cmd := again(roleInside, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	passSignals(cmd.Process)
+	// Everything that is orphaned in here comes to this process.
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return err
+		case pid == cmd.Process.Pid:
+			os.Exit(status(ws))
+		}
+	}
+}
+
+// ip configures the network of the calling process's namespace, with the
+// image's own tool: lines as "ip -batch" takes them.
+func ip(root string, lines ...string) error {
+	cmd := exec.Command("/sbin/ip", "-batch", "-")
+	if root != "" {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	}
+	cmd.Dir = "/"
+	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(lines, "; "), err, out)
+	}
+	return nil
+}
+
+// mount is mount(2) with an error that tells what was mounted.
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := unix.Mount(source, target, kind, flags, data); err != nil {
+		return fmt.Errorf("mount %s at %s: %w", kind, target, err)
+	}
+	return nil
+}
+
+// groupVar tells processes in the arena the name of its control groups.
+const groupVar = "COOPR_LAB_GROUP"
+
+// cgroups are the control groups of one arena: one below each hierarchy that
+// machines use.
+type cgroups struct{ name string }
+
+// hierarchy gives where a hierarchy is mounted: "cgroup2", or the name of one
+// of version 1.
+func hierarchy(name string) (string, bool) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", false
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 10 {
+			continue
+		}
+		rest := f[len(f)-3:] // type, source, options
+		switch {
+		case name == "cgroup2" && rest[0] == "cgroup2",
+			name != "cgroup2" && rest[0] == "cgroup" && strings.HasSuffix(rest[2], "name="+name):
+			return f[4], true
+		}
+	}
+	return "", false
+}
+
+// make makes the group of a machine in a hierarchy and gives its folder.
+func (g cgroups) make(kind, machine string) (string, error) {
+	top, ok := hierarchy(kind)
+	if !ok {
+		return "", fmt.Errorf("no control groups of the kind %s are mounted here", kind)
+	}
+	dir := filepath.Join(top, g.name, machine)
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// remove removes the arena's groups; its processes are gone.
+func (g cgroups) remove() {
+	for _, kind := range []string{"cgroup2", "systemd"} {
+		if top, ok := hierarchy(kind); ok {
+			removeGroup(filepath.Join(top, g.name))
+		}
+	}
+}
+
+// removeGroup removes a group with those below it.
+func removeGroup(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			removeGroup(filepath.Join(dir, e.Name()))
+		}
+	}
+	_ = os.Remove(dir)
+}
+
+// removeStale removes groups of arenas whose outside process was killed.
+func (g cgroups) removeStale() {
+	for _, kind := range []string{"cgroup2", "systemd"} {
+		top, ok := hierarchy(kind)
+		if !ok {
+			continue
+		}
+		found, _ := filepath.Glob(filepath.Join(top, "coopr-lab-*"))
+		for _, dir := range found {
+			pid := strings.TrimPrefix(filepath.Base(dir), "coopr-lab-")
+			if _, err := os.Stat(filepath.Join("/proc", pid)); err != nil {
+				removeGroup(dir)
+			}
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files that a machine's first process is born with.
+const (
+	bootSocket = 3 // gives the network device away, takes the order to go on, tells of readiness
+	bootPlan   = 4 // what to be: a bootSpec
+)
+
+// bootSpec is what a machine's first process is told.
+type bootSpec struct {
+	Hostname string
+	Address  string // with the length of its network: 10.77.0.2/16
+	Gateway  string
+	MAC      [6]byte
+	Lower    string // the image's root
+	Dir      string // the machine's own folder: upper, work, merged
+	Systemd  bool
+}
+
+// boot is the life of a machine's first process up to the point where it
+// becomes Debian's: it runs in the machine's namespaces and builds the
+// machine around itself. It returns only if that fails.
+func boot() error {
+	var spec bootSpec
+	if err := json.NewDecoder(os.NewFile(bootPlan, "plan")).Decode(&spec); err != nil {
+		return err
+	}
+	err := build(&spec)
+	if err != nil {
+		_, _ = unix.Write(bootSocket, []byte(err.Error()))
+	}
+	return err
+}
+
+func build(spec *bootSpec) error {
+	tap, err := openTAP("eth0")
+	if err != nil {
+		return err
+	}
+	if err := sendFD(bootSocket, tap); err != nil {
+		return fmt.Errorf("hand the network device over: %w", err)
+	}
+	unix.Close(tap)
+	// It is put into its control groups meanwhile.
+	if n, err := unix.Read(bootSocket, make([]byte, 1)); n != 1 {
+		return fmt.Errorf("the lab is gone: %w", err)
+	}
+	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := enterRoot(spec); err != nil {
+		return err
+	}
+	lines := append(device("eth0", spec.Address, spec.MAC), "link set lo up", "route add default via "+spec.Gateway)
+	// No IPv6: its neighbours' talk is only noise on the wire.
+	_ = os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
+	if err := ip("", lines...); err != nil {
+		return err
+	}
+	if _, err := unix.Write(bootSocket, []byte("r")); err != nil {
+		return err
+	}
+	unix.CloseOnExec(bootSocket)
+	unix.CloseOnExec(bootPlan)
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "container=coopr-lab"}
+	if spec.Systemd {
+		return syscall.Exec("/lib/systemd/systemd", []string{"systemd", "--show-status=false", "--log-target=console"}, env)
+	}
+	// sshd is a daemon like any other: it may be restarted.
+	return syscall.Exec("/usr/bin/tini", []string{"tini", "--", "/bin/sh", "-c", "/usr/sbin/sshd && exec sleep infinity"}, env)
+}
+
+// enterRoot puts the machine's root file system together and moves into it.
+func enterRoot(spec *bootSpec) error {
+	root := filepath.Join(spec.Dir, "merged")
+	at := func(name string) string { return filepath.Join(root, name) }
+	const safe = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	layers := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", spec.Lower, filepath.Join(spec.Dir, "upper"), filepath.Join(spec.Dir, "work"))
+	if err := errors.Join(
+		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		mount("overlay", root, "overlay", 0, layers),
+		mount("proc", at("proc"), "proc", safe, ""),
+		mount("sysfs", at("sys"), "sysfs", safe|unix.MS_RDONLY, ""),
+		mount("tmpfs", at("dev"), "tmpfs", unix.MS_NOSUID, "mode=755,size=4m"),
+		mount("tmpfs", at("run"), "tmpfs", unix.MS_NOSUID, "mode=755"),
+		mount("tmpfs", at("tmp"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"),
+	); err != nil {
+		return err
+	}
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
+		if err := errors.Join(unix.Mknod(at("dev/"+name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))), os.Chmod(at("dev/"+name), 0o666)); err != nil {
+			return fmt.Errorf("make /dev/%s: %w", name, err)
+		}
+	}
+	if err := errors.Join(
+		unix.Mknod(at("dev/tty"), unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))), os.Chmod(at("dev/tty"), 0o666),
+		os.Mkdir(at("dev/pts"), 0o755), os.Mkdir(at("dev/shm"), 0o1777),
+		os.Symlink("pts/ptmx", at("dev/ptmx")), os.Symlink("/proc/self/fd", at("dev/fd")),
+		os.Symlink("/proc/self/fd/0", at("dev/stdin")), os.Symlink("/proc/self/fd/1", at("dev/stdout")), os.Symlink("/proc/self/fd/2", at("dev/stderr")),
+		os.Mkdir(at("run/sshd"), 0o755), os.Mkdir(at("run/lock"), 0o1777),
+	); err != nil {
+		return err
+	}
+	if err := errors.Join(
+		mount("devpts", at("dev/pts"), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"),
+		mount("tmpfs", at("dev/shm"), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"),
+	); err != nil {
+		return err
+	}
+	if spec.Systemd {
+		// Its own group looks like the root of the hierarchy to it.
+		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+			return fmt.Errorf("a view of control groups of its own: %w", err)
+		}
+		if err := errors.Join(
+			mount("tmpfs", at("sys/fs/cgroup"), "tmpfs", safe, "mode=755"),
+			os.Mkdir(at("sys/fs/cgroup/systemd"), 0o755),
+			mount("cgroup", at("sys/fs/cgroup/systemd"), "cgroup", safe, "none,name=systemd,xattr"),
+		); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.Chdir(root), unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH), os.Chdir("/")); err != nil {
+		return fmt.Errorf("enter the machine's root: %w", err)
+	}
+	return nil
+}
+
+// hosts gives a machine's /etc/hosts.
+func hosts(name string) string {
+	return strings.Join([]string{"127.0.0.1 localhost", "127.0.1.1 " + name, ""}, "\n")
+}
