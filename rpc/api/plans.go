@@ -137,11 +137,13 @@ func (c *call) trees(v View, cl *model.Cluster) []*tree.View {
 	return out
 }
 
+// alsoSDK is said of every route that the DC/OS SDK has.
+const alsoSDK = "Also served where the DC/OS SDK's client looks for it: /v1/service/{cluster}/…, /v1/multi/{cluster}/… and /service/{cluster}/v1/…"
+
 func (s *server) planRoutes() {
 	const tag, path = "plans", "/v1/clusters/{cluster}/plans"
-	const same = "Also served where the DC/OS SDK's client looks for it: /v1/service/{cluster}/…, /v1/multi/{cluster}/… and /service/{cluster}/v1/…"
 	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser}
-	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "The names of a cluster's plans, in the order of their priority", description: same},
+	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "The names of a cluster's plans, in the order of their priority", description: alsoSDK},
 		[]sdkAnswer{{200, "The names", reflect.TypeFor[[]string]()}},
 		func(ctx context.Context, c *call, in *ByCluster) (int, any, uint64, error) {
 			v, err := s.view(ctx, c)
@@ -159,7 +161,7 @@ func (s *server) planRoutes() {
 			return http.StatusOK, names, v.Index(), nil
 		})
 	info := reflect.TypeFor[PlanInfo]()
-	sdk(s, route{id: "getPlan", method: http.MethodGet, path: path + "/{plan}", tag: tag, rule: reads, summary: "A plan: its phases and steps and where they stand", description: same},
+	sdk(s, route{id: "getPlan", method: http.MethodGet, path: path + "/{plan}", tag: tag, rule: reads, summary: "A plan: its phases and steps and where they stand", description: alsoSDK},
 		[]sdkAnswer{{200, "The plan is complete", info}, {202, "The plan is not complete", info}, {417, "The plan has errors", info}},
 		func(ctx context.Context, c *call, in *ByPlan) (int, any, uint64, error) {
 			v, err := s.view(ctx, c)
@@ -182,7 +184,7 @@ func (s *server) planRoutes() {
 			return out.Code(), out, v.Index(), nil
 		})
 	said := []sdkAnswer{{200, "The order is carried out", reflect.TypeFor[Said]()}, {208, "It had been given already, or there is nothing left to do", nil}}
-	sdk(s, route{id: "startPlan", method: http.MethodPost, path: path + "/{plan}/start", tag: tag, rule: writes, optional: true, summary: "Start a plan, with parameters ({} for none); one that is complete or stopped begins anew", description: same}, said,
+	sdk(s, route{id: "startPlan", method: http.MethodPost, path: path + "/{plan}/start", tag: tag, rule: writes, optional: true, summary: "Start a plan, with parameters ({} for none); one that is complete or stopped begins anew", description: alsoSDK}, said,
 		func(ctx context.Context, c *call, in *struct {
 			ByPlan
 			Body raw[map[string]string]
@@ -196,7 +198,7 @@ func (s *server) planRoutes() {
 			}
 			return s.orderPlan(ctx, c, in.ID, o)
 		})
-	sdk(s, route{id: "stopPlan", method: http.MethodPost, path: path + "/{plan}/stop", tag: tag, rule: writes, summary: "Hold a plan back and put all of it back to the beginning; what runs is cancelled", description: same}, said,
+	sdk(s, route{id: "stopPlan", method: http.MethodPost, path: path + "/{plan}/stop", tag: tag, rule: writes, summary: "Hold a plan back and put all of it back to the beginning; what runs is cancelled", description: alsoSDK}, said,
 		func(ctx context.Context, c *call, in *ByPlan) (int, any, uint64, error) {
 			return s.orderPlan(ctx, c, in.ID, tree.Order{Command: "stop", Plan: in.Plan})
 		})
@@ -204,7 +206,7 @@ func (s *server) planRoutes() {
 		{"interrupt", "interruptPlan", "Begin nothing more of a plan, or of a phase"},
 		{"continue", "continuePlan", "Go on with a plan or a phase; in a phase with canaries, release the next"},
 	} {
-		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: same}, said,
+		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: alsoSDK}, said,
 			func(ctx context.Context, c *call, in *struct {
 				ByPlan
 				Phase string `query:"phase" doc:"Name or id of a phase, else the whole plan"`
@@ -216,7 +218,7 @@ func (s *server) planRoutes() {
 		{"forceComplete", "forceCompletePlan", "Take a plan, a phase or a step as complete; what runs of it is cancelled"},
 		{"restart", "restartPlan", "Do a plan, a phase or a step again; what runs of it is cancelled"},
 	} {
-		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: same}, said,
+		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: alsoSDK}, said,
 			func(ctx context.Context, c *call, in *struct {
 				ByPlan
 				Phase string `query:"phase" doc:"Name or id of a phase, else the whole plan"`
@@ -236,7 +238,7 @@ func (s *server) planRoutes() {
 			}
 			return s.backend.Explain(ctx, c.who.Tenant, op.ID, cmp.Or(in.Limit, 100))
 		})
-	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "All plans of a cluster at a glance", description: same},
+	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "All plans of a cluster at a glance", description: alsoSDK},
 		[]sdkAnswer{{200, "The plans", reflect.TypeFor[PlansAtAGlance]()}},
 		func(ctx context.Context, c *call, in *struct {
 			ByCluster
@@ -259,7 +261,7 @@ func (s *server) planRoutes() {
 			}
 			return http.StatusOK, d, v.Index(), nil
 		})
-	sdk(s, route{id: "getClusterHealth", method: http.MethodGet, path: "/v1/clusters/{cluster}/health", tag: tag, rule: reads, summary: "How a cluster's plans stand, as an HTTP status of the DC/OS SDK", description: same},
+	sdk(s, route{id: "getClusterHealth", method: http.MethodGet, path: "/v1/clusters/{cluster}/health", tag: tag, rule: reads, summary: "How a cluster's plans stand, as an HTTP status of the DC/OS SDK", description: alsoSDK},
 		[]sdkAnswer{{200, "All is done; other codes say what is under way", reflect.TypeFor[ClusterHealth]()}},
 		func(ctx context.Context, c *call, in *struct {
 			ByCluster

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/api/apitest"
 )
 
@@ -283,4 +284,42 @@ func compact(t *testing.T, text string) string {
 		t.Fatalf("%v: %s", err, text)
 	}
 	return b.String()
+}
+
+// TestPods are the read cases of spec/plans.md §9.
+func TestPods(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "2")
+	for _, base := range []string{"/v1/clusters/hello", "/v1/service/hello", "/v1/multi/" + id, "/service/hello/v1"} {
+		if a := w.must(200, "", "GET", base+"/pod", "", "Authorization: token="+apitest.Guest); compact(t, a.body) != `["hello1-1000","hello1-1001"]` {
+			t.Errorf("%s", a.body)
+		}
+		if a := w.must(404, apitest.Guest, "GET", base+"/pod/no/status", ""); a.body != "Pod no not found" {
+			t.Errorf("%s", a.body)
+		}
+		w.must(404, apitest.Guest, "GET", base+"/pod/no/info", "")
+	}
+	never := `{"name":"hello1-1000","tasks":[{"id":"` + id + `-1000/nginx","name":"hello1-1000-nginx"},{"id":"` + id + `-1000/php","name":"hello1-1000-php"}]}`
+	if a := w.must(200, apitest.Guest, "GET", "/service/hello/v1/pod/hello1-1000/status", ""); compact(t, a.body) != never {
+		t.Errorf("%s", a.body)
+	}
+	for state, shown := range map[string]string{"START": "RUNNING", "START?": "STARTING", "STOP": "KILLED", "STOP?": "KILLING", "CONFIGURE": ""} {
+		w.SetStates(id+"-1001", map[string]string{"php": state})
+		var p tree.Pod
+		w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/hello1-1001.local/status", "").into(t, &p)
+		if len(p.Tasks) != 2 || p.Tasks[0].Status != "" || p.Tasks[1].Status != shown {
+			t.Errorf("%s: %+v", state, p)
+		}
+	}
+	var all tree.Pods
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/status", "").into(t, &all)
+	if all.Service != "hello" || len(all.Pods) != 1 || all.Pods[0].Name != "nginx+php" || len(all.Pods[0].Instances) != 2 {
+		t.Errorf("%+v", all)
+	}
+	var infos []api.PodInfo
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/"+id+"-1001/info", "").into(t, &infos)
+	if len(infos) != 2 || infos[1].Info.Service != "php" || infos[1].Info.Pod != "hello1-1001" || infos[1].Status.Name != "hello1-1001-php" {
+		t.Errorf("%+v", infos)
+	}
 }

@@ -200,3 +200,21 @@ func apply(v tree.View, r tree.Result) *tree.View {
 	}
 	return &v
 }
+
+// SetStates says how the services of a node are.
+func (s *Store) SetStates(node string, states map[string]string) {
+	_, err := s.change(model.Caller{}, func(st *state) ([]model.Event, error) {
+		for cluster, nodes := range st.Nodes {
+			if i := slices.IndexFunc(nodes, func(n *model.Node) bool { return n.ID == node }); i >= 0 {
+				n := *nodes[i]
+				n.States = states
+				nodes = slices.Clone(nodes)
+				nodes[i], st.Nodes[cluster] = &n, nodes
+			}
+		}
+		return nil, nil
+	})
+	if err != nil {
+		panic(err)
+	}
+}
