@@ -24,13 +24,18 @@ const lookEvery = 500 * time.Millisecond
 func (a *Agent) whileLeads(ctx context.Context, id string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
+		timer := time.NewTimer(lookEvery)
+		defer timer.Stop()
 		for {
 			var changed <-chan struct{}
+			again := lookEvery
 			if m := a.member.Load(); m != nil {
 				changed = m.Group.LeaderChanged()
+				if m.Group.Member() {
+					again *= 10 // it may cease to be one
+				}
 			}
+			timer.Reset(again)
 			if a.overthrown(id) {
 				cancel(errMoved)
 				return
@@ -39,7 +44,7 @@ func (a *Agent) whileLeads(ctx context.Context, id string) (context.Context, con
 			case <-ctx.Done():
 				return
 			case <-changed:
-			case <-tick.C:
+			case <-timer.C:
 			}
 		}
 	}()

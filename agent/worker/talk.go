@@ -71,6 +71,10 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	defer w.mu.Unlock()
 	w.session = m.Session
 	w.until = sent.Add(ttl - ttl/5)
+	select {
+	case w.anew <- struct{}{}:
+	default:
+	}
 	w.out.Leaving = w.leaving
 	w.cfg.Logger.Debug("session open", "session", m.Session, "kept", len(m.Verdicts)-len(abandon), "abandoned", len(abandon))
 	w.poke()

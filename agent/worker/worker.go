@@ -55,7 +55,8 @@ type Worker struct {
 	out     pb.WorkerMessage // what waits to be sent
 	wake    chan struct{}    // one slot
 	session string
-	until   time.Time // leases are ours until then
+	until   time.Time     // leases are ours until then
+	anew    chan struct{} // one slot: until has begun anew
 	leaving bool
 	drained chan struct{} // closed when a leaving worker holds nothing
 	running sync.WaitGroup
@@ -65,7 +66,7 @@ type Worker struct {
 
 // New makes a worker, with what its journal holds.
 func New(cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, wake: make(chan struct{}, 1), drained: make(chan struct{})}
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, wake: make(chan struct{}, 1), anew: make(chan struct{}, 1), drained: make(chan struct{})}
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
 	}
@@ -172,23 +173,29 @@ func (w *Worker) poke() {
 // fence stops everything when the leader was out of reach for so long that it
 // may give our leases to others.
 func (w *Worker) fence(ctx context.Context) {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			w.mu.Lock()
-			over := !w.until.IsZero() && now.After(w.until)
-			if over {
-				w.until = time.Time{}
-			}
-			w.mu.Unlock()
-			if over {
-				w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
-				w.cancelAll("the agent lost touch with the leader")
-			}
+		case <-w.anew:
+		case <-timer.C:
+		}
+		now := time.Now()
+		w.mu.Lock()
+		until := w.until
+		over := !until.IsZero() && !now.Before(until)
+		if over {
+			w.until = time.Time{}
+		}
+		w.mu.Unlock()
+		switch {
+		case over:
+			w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
+			w.cancelAll("the agent lost touch with the leader")
+		case !until.IsZero():
+			timer.Reset(until.Sub(now)) // heartbeats have moved it on by then
 		}
 	}
 }

@@ -25,7 +25,7 @@ type Config struct {
 	// Policy is asked anew each time, so it may change.
 	Policy func() Policy
 	Logger *slog.Logger
-	// Interval is how often things are looked at (default 500 ms).
+	// Interval is how often things are looked at (default 1 s).
 	Interval time.Duration
 	// Changed is told of every change made or failed; may be nil.
 	Changed func(Change, error)
@@ -99,7 +99,7 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval = 500 * time.Millisecond
+		cfg.Interval = time.Second
 	}
 	return &Keeper{
 		cfg:    cfg,
