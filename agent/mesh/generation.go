@@ -133,8 +133,10 @@ func (m *Mesh) changeOver(ctx context.Context, g *generation) {
 	}
 }
 
-// reenter brings a new generation into the mesh by way of those the last one knew, and then drops from the view what
-// the new one does not know: the list of record has those, or the join loop finds them.
+// reenter brings a new generation into the mesh by way of those the last one knew. Whom the new one does not hear of
+// there has died in between, or has been removed: they are asked themselves, and those that do not answer are failed.
+// Whoever else gossip does not know in the end is dropped from the view: the list of record has those, or the join loop
+// finds them.
 func (m *Mesh) reenter(ctx context.Context, g *generation) {
 	for try := 0; try < 5 && ctx.Err() == nil && m.now() == g; try++ {
 		if joined, _ := m.try(ctx, m.gossiping(), 1); joined > 0 {
@@ -145,19 +147,43 @@ func (m *Mesh) reenter(ctx context.Context, g *generation) {
 		case <-ctx.Done():
 		}
 	}
+	known := g.known()
+	for _, member := range m.Members() {
+		if member.Gossip.Alive() && !known[member.ID] && !m.Answers(ctx, member.ID) && ctx.Err() == nil && m.now() == g {
+			m.missed(g, member)
+		}
+	}
 	select {
 	case <-time.After(settled):
 	case <-ctx.Done():
 		return
 	}
-	if m.now() != g {
-		return
+	if m.now() == g {
+		m.view.keep(g.known())
 	}
+}
+
+// missed notes that an agent of which a generation has not heard is gone.
+func (m *Mesh) missed(g *generation, member Member) {
+	member.Status = StatusFailed
+	m.view.gossiped(member)
+	for _, sm := range g.serf.Members() {
+		if sm.Name == member.ID { // heard of in the same moment
+			m.apply(serf.EventMemberUpdate, sm)
+			return
+		}
+	}
+	m.log.Warn("an agent does not answer any more", "agent", member.ID, "name", member.Name, "addr", member.Addr)
+	m.view.notify()
+}
+
+// known are the agents that a generation knows, dead ones too.
+func (g *generation) known() map[string]bool {
 	known := map[string]bool{}
 	for _, sm := range g.serf.Members() {
 		known[sm.Name] = true
 	}
-	m.view.keep(known)
+	return known
 }
 
 // gossiping are the addresses of those gossip has alive, in random order.

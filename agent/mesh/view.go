@@ -50,12 +50,14 @@ func (v *view) forget(id string) {
 	v.merge(id)
 }
 
-// keep drops what gossip said of agents it no longer knows.
+// keep drops what gossip said of agents it no longer knows. Those that failed stay, unless they were taken out of the
+// record: gossip that began anew has not heard of the dead.
 func (v *view) keep(known map[string]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for id := range v.gossip {
-		if !known[id] && id != v.self {
+	for id, m := range v.gossip {
+		failed := m.Status == StatusFailed && (len(v.record) == 0 || v.inRecord(id).Status != StatusNone)
+		if !known[id] && id != v.self && !failed {
 			delete(v.gossip, id)
 			v.merge(id)
 		}
