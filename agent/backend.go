@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/consensus/mend"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/recovery"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -128,6 +130,52 @@ type view struct{ *state.View }
 
 func (v view) Links(c *model.Cluster) []model.Link {
 	return operation.Links(c, v.Nodes(c.Tenant, c.ID))
+}
+
+// Nodes gives nodes with their health, and why nothing is done about it now.
+func (v view) Nodes(tenant, cluster string) []*model.Node {
+	nodes := v.View.Nodes(tenant, cluster)
+	why := map[string]map[string]string{} // by cluster
+	for i, n := range nodes {
+		if why[n.Cluster] == nil {
+			why[n.Cluster] = v.waits(n.Tenant, n.Cluster)
+		}
+		nodes[i] = v.withHealth(n, why[n.Cluster])
+	}
+	return nodes
+}
+
+// Node gives a node with its health.
+func (v view) Node(tenant, id string) (*model.Node, bool) {
+	n, ok := v.View.Node(tenant, id)
+	if ok {
+		n = v.withHealth(n, v.waits(n.Tenant, n.Cluster))
+	}
+	return n, ok
+}
+
+func (v view) withHealth(n *model.Node, why map[string]string) *model.Node {
+	h := v.Health(n.Tenant, n.ID)
+	if h == nil {
+		return n
+	}
+	out, shown := *n, *h
+	shown.Waits = why[n.ID]
+	out.Health = &shown
+	return &out
+}
+
+// waits says why recovery does nothing about a cluster's failing nodes now, by node.
+func (v view) waits(tenant, cluster string) map[string]string {
+	out := map[string]string{}
+	if cl, ok := v.Cluster(tenant, cluster); ok {
+		if s, ok := mend.Standing(v.View, cl, time.Now().UnixMilli()); ok {
+			for _, w := range recovery.Decide(s).Waits {
+				out[w.Node] = w.Why
+			}
+		}
+	}
+	return out
 }
 
 // Plans gives a cluster's plans.

@@ -10,10 +10,12 @@ import (
 
 	"github.com/coopr/coopr/consensus/dispatch"
 	"github.com/coopr/coopr/consensus/janitor"
+	"github.com/coopr/coopr/consensus/mend"
 	"github.com/coopr/coopr/consensus/orchestrate"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/term"
+	"github.com/coopr/coopr/consensus/watch"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -29,6 +31,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 		Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
 	})
 	l := &leadership{dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Rank: a.Rank, First: firstLeases(d)})}
+	l.watcher = watch.New(watch.Config{Machine: m.Machine, Propose: m.Propose, Tasks: watchTasks{newTasks(m.Machine)}, Logger: a.log, TTL: a.cfg.TTL})
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
 	if err != nil {
@@ -38,8 +41,10 @@ func (a *Agent) duties(m *member) []term.Duty {
 		&seed{a, m},
 		l.orchestrator,
 		l.dispatcher,
+		l.watcher,
+		mend.New(mend.Config{Machine: m.Machine, Start: l.orchestrator, Logger: a.log}),
 		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory), Delete: func(ctx context.Context, cl *model.Cluster) error {
-			who := model.Caller{Tenant: cl.Tenant, Actor: "coopr", Role: model.RoleAdmin}
+			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
 			_, _, err := l.orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
 			return err
 		}}),

@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/term"
+	"github.com/coopr/coopr/consensus/watch"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -34,6 +35,7 @@ type member struct {
 type leadership struct {
 	dispatcher   *dispatch.Dispatcher
 	orchestrator *orchestrate.Orchestrator
+	watcher      *watch.Watcher
 }
 
 // leader gives the duties when this agent leads and they run.

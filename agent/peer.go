@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"io"
 	"sync"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/watch"
+	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -94,6 +97,8 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	defer l.dispatcher.Gone(id, c)
+	l.watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
+	defer l.watcher.Leave(id)
 	// The newcomer learns the list of record with its welcome.
 	p.agent.sendRecords(m, c)
 	heard := make(chan error, 1)
@@ -129,6 +134,12 @@ func (p *peerServer) listen(end leaderEnd, l *leadership, id string) error {
 		}
 		if len(m.Results) > 0 {
 			d.ReportSoon(id, m.Results)
+		}
+		if len(m.Wanted) > 0 {
+			l.watcher.Wanted(id, m.Wanted)
+		}
+		if len(m.Health) > 0 {
+			l.watcher.Health(id, m.Health)
 		}
 		if len(m.Started) > 0 {
 			d.Started(ctx, id, m.Started)
@@ -220,7 +231,7 @@ func (c *conn) run(end leaderEnd) {
 		for len(queue) > 0 {
 			m := queue[0]
 			queue = queue[1:]
-			for len(queue) > 0 && queue[0].Welcome == nil && m.Welcome == nil && m.Heartbeat == 0 && len(m.Tasks) < 1024 {
+			for len(queue) > 0 && queue[0].Welcome == nil && m.Welcome == nil && m.Heartbeat == 0 && len(m.Tasks) < 1024 && !watches(m) && !watches(queue[0]) {
 				join(m, queue[0])
 				queue = queue[1:]
 			}
@@ -230,6 +241,24 @@ func (c *conn) run(end leaderEnd) {
 			}
 		}
 	}
+}
+
+// watches says whether a message is about health checks: those are carried out in
+// the order in which they were sent.
+func watches(m *pb.LeaderMessage) bool {
+	return m.WatchAnew || len(m.Watches)+len(m.Unwatch) > 0
+}
+
+// offers gives the keys of the plugins that a worker has.
+func offers(h *pb.Hello) map[string]bool {
+	out := map[string]bool{}
+	for _, b := range h.Plugins {
+		var t model.PluginType
+		if json.Unmarshal(b, &t) == nil {
+			out[t.Key()] = true
+		}
+	}
+	return out
 }
 
 // join puts what b says behind what a says. A message may be shared between

@@ -76,6 +76,7 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	default:
 	}
 	w.out.Leaving = w.leaving
+	w.out.Wanted, w.out.Health = nil, nil // this leader says anew what it wants to know
 	w.cfg.Logger.Debug("session open", "session", m.Session, "kept", len(m.Verdicts)-len(abandon), "abandoned", len(abandon))
 	w.poke()
 }
@@ -127,8 +128,8 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving}
-	w.out.Results, w.out.Returned, w.out.Saves = nil, nil, nil
+	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted, Health: w.out.Health}
+	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health = nil, nil, nil, nil, nil
 	if beat {
 		s.beat++
 		m.Heartbeat = s.beat
@@ -140,7 +141,7 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 				m.Started = append(m.Started, &pb.Started{Task: k.Task, Fence: k.Fence})
 			}
 		}
-	} else if len(m.Results)+len(m.Returned)+len(m.Saves) == 0 && !m.Leaving {
+	} else if len(m.Results)+len(m.Returned)+len(m.Saves)+len(m.Wanted)+len(m.Health) == 0 && !m.Leaving {
 		return nil
 	}
 	return m
@@ -173,6 +174,9 @@ func (s *talk) receive() error {
 		}
 		if len(m.Tasks) > 0 {
 			w.take(m.Tasks)
+		}
+		if m.WatchAnew || len(m.Unwatch)+len(m.Watches) > 0 {
+			w.checks.take(m)
 		}
 		if len(m.Records) > 0 && w.cfg.Records != nil {
 			var list []model.Agent

@@ -62,11 +62,13 @@ type Worker struct {
 	running sync.WaitGroup
 	base    context.Context
 	hangUp  func() // ends the open session
+	checks  *checks
 }
 
 // New makes a worker, with what its journal holds.
 func New(cfg Config) (*Worker, error) {
 	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, wake: make(chan struct{}, 1), anew: make(chan struct{}, 1), drained: make(chan struct{})}
+	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
 	}
@@ -90,7 +92,7 @@ func New(cfg Config) (*Worker, error) {
 func (w *Worker) Run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.base = base
-	defer func() { stop(); w.running.Wait() }()
+	defer func() { stop(); w.checks.close(); w.running.Wait() }()
 	go w.fence(base)
 	go func() {
 		<-ctx.Done()
@@ -308,6 +310,19 @@ func (w *Worker) ended(a *attempt, res *pb.Result) {
 	a.result = res
 	if w.held[Key{a.task.Id, a.task.Fence}] == a {
 		w.out.Results = append(w.out.Results, res)
+	}
+	w.mu.Unlock()
+	w.poke()
+}
+
+// sayHealth lets the leader hear what checks say.
+func (w *Worker) sayHealth(wanted string, h *pb.Health) {
+	w.mu.Lock()
+	if wanted != "" {
+		w.out.Wanted = append(w.out.Wanted, wanted)
+	}
+	if h != nil {
+		w.out.Health = append(w.out.Health, h)
 	}
 	w.mu.Unlock()
 	w.poke()

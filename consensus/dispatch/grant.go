@@ -338,7 +338,10 @@ func (d *Dispatcher) refused(ls []lease) {
 			d.release(q, l.v)
 			if s, ok := v.Plan(l.op); ok {
 				if s.Leaseable(l.v) {
-					d.offer(q, l.v, s.Note(l.v))
+					// Another operation of the cluster may hold the node: asking again
+					// at once would be asking for ever.
+					q.known[l.v] = true
+					heap.Push(&d.delayed, delay{time.Now().Add(afterFailure), l})
 				}
 			}
 		}

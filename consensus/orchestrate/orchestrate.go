@@ -213,16 +213,21 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 
 // Operate prepares and starts an operation on a cluster.
 func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
-	p, err := o.Prepare(ctx, who, cluster, req)
-	if err != nil {
-		v := o.cfg.Machine.View()
-		if id, ok := v.Request(who); ok {
-			return repeated(v, who, id)
+	for try := 1; ; try++ {
+		p, err := o.Prepare(ctx, who, cluster, req)
+		if err != nil {
+			v := o.cfg.Machine.View()
+			if id, ok := v.Request(who); ok {
+				return repeated(v, who, id)
+			}
+			return nil, state.Answer{}, err
 		}
-		return nil, state.Answer{}, err
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue // a recovery began or ended meanwhile
+		}
+		return o.outcome(who, p, ans, err)
 	}
-	ans, err := o.start(ctx, who, p)
-	return o.outcome(who, p, ans, err)
 }
 
 // Prepare prepares an operation on a cluster.
@@ -232,10 +237,14 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
 	}
-	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Snapshot: func(n int) (*model.Snapshot, bool) {
+	gone := map[string]bool{}
+	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
+		gone[id] = h.Machine == model.MachineGone
+	}
+	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1))
+	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), nextID(cl))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {

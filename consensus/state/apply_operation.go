@@ -37,6 +37,9 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 			return refuse(ErrUnknown, "plan: %v", err)
 		}
 	}
+	if op.Type.Beside() {
+		return a.startSide(c, op, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases}, s.Lease)
+	}
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, len(nodes)); err != nil {
 		return Answer{Err: err}
 	}
@@ -58,6 +61,11 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	}
 	a.put(tPlans, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases})
 	a.operationEvent(op)
+	gone := deleted(graph)
+	a.supersede(op, gone)
+	if op.Type == model.OpReplaceNode {
+		a.recovering(op, graph, gone, c.Actor == model.Self)
+	}
 	e := a.edit(op.ID)
 	a.arm(op, e)
 	a.batch.Operations[op.ID] = nil
@@ -131,8 +139,11 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 
 // control carries out an operator's order.
 func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
-	if o.Order == "resolve" {
+	switch o.Order {
+	case "resolve":
 		return a.resolve(c, o)
+	case "pause-recovery", "resume-recovery":
+		return a.pauseRecovery(c, o)
 	}
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {

@@ -150,7 +150,7 @@ const maxLost = 8
 // idempotent by what providers and automators promise.
 func observed(a model.Action) bool {
 	switch a {
-	case model.Confirm, model.Delete, model.Bootstrap, model.Configure:
+	case model.Confirm, model.Delete, model.Bootstrap, model.Configure, model.Check:
 		return false
 	}
 	return true

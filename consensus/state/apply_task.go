@@ -28,10 +28,15 @@ func (a *applier) lease(l *pb.Lease) Answer {
 			holders[i] = plan.Holder{Session: s.ID, Agent: s.Agent}
 		}
 	}
+	taken := a.taken(op)
 	granted := make([]uint32, 0, len(l.Tasks))
 	for i, v := range l.Tasks {
 		if i >= len(l.SessionOf) || int(l.SessionOf[i]) >= len(holders) || holders[l.SessionOf[i]].Session == "" {
 			ans.Refused = append(ans.Refused, v)
+			continue
+		}
+		if taken != nil && taken[e.State().Graph.NodeID(int(v))] {
+			ans.Refused = append(ans.Refused, v) // another operation has begun on the node
 			continue
 		}
 		if err := e.Lease(v, a.index, holders[l.SessionOf[i]], a.now); err != nil {

@@ -27,6 +27,8 @@ func (u *auditor) put(row any) {
 		u.row(clusterChange(r), u.cluster(get[model.Cluster](txn, tClusters, "id", r.Tenant, r.ID)), u.cluster(r))
 	case *model.Operation:
 		u.row(operationChange(r), docOf(u, get[model.Operation](txn, tOperations, "id", r.ID)), u.document(r))
+	case *model.NodeHealth:
+		u.row(healthChange(r), docOf(u, get[model.NodeHealth](txn, tHealth, "id", r.Tenant, r.Node)), u.document(r))
 	case *planRow:
 		if get[planRow](txn, tPlans, "id", r.Operation) == nil {
 			u.begun(r)
@@ -48,6 +50,8 @@ func (u *auditor) remove(row any) {
 		u.row(clusterChange(r), u.cluster(r), none)
 	case *model.Operation:
 		u.row(operationChange(r), u.document(r), none)
+	case *model.NodeHealth:
+		u.row(healthChange(r), u.document(r), none)
 	}
 }
 
@@ -79,6 +83,10 @@ func definitionChange(d *definitionRow) *audit.Change {
 
 func clusterChange(c *model.Cluster) *audit.Change {
 	return &audit.Change{Type: "cluster", Tenant: c.Tenant, Cluster: c.ID, Subject: c.Name, Message: c.Message}
+}
+
+func healthChange(h *model.NodeHealth) *audit.Change {
+	return &audit.Change{Type: "health", Tenant: h.Tenant, Cluster: h.Cluster, Node: h.Node, Operation: h.Operation, Subject: h.Node}
 }
 
 func operationChange(o *model.Operation) *audit.Change {
@@ -175,7 +183,7 @@ func (u *auditor) pluginType(tenant, name string) model.PluginType {
 func (u *auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
-	case *pb.Command_Report, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
+	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation:
 		return nil
 	case *pb.Command_ControlOperation:

@@ -107,6 +107,9 @@ type Batch struct {
 	// Revoked are the leases that it took from workers that are alive: what they
 	// do for them is to be cancelled.
 	Revoked map[string][]plan.Revoked
+	// Health are clusters whose nodes' health, or recovery, changed; each may be
+	// named more than once.
+	Health []string
 	// Agents says that the list of agents changed.
 	Agents bool
 	// Restored says that everything may have changed.
@@ -280,6 +283,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.control(c, ch.ControlOperation)
 	case *pb.Command_OrderPlan:
 		return a.orderPlan(c, ch.OrderPlan)
+	case *pb.Command_ReportHealth:
+		return a.reportHealth(ch.ReportHealth)
 	case *pb.Command_SaveValue:
 		return a.saveValue(ch.SaveValue)
 	case *pb.Command_Part:

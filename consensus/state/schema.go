@@ -30,6 +30,7 @@ const (
 	tMeta        = "meta"
 	tAudit       = "audit"
 	tHistory     = "history"
+	tHealth      = "health"
 	// tHistoryNodes is no table: it is what snapshots of the state call the nodes of tHistory.
 	tHistoryNodes = "historynodes"
 )
@@ -205,6 +206,9 @@ func schema() *memdb.DBSchema {
 		table(tParts, parts),
 		table(tValues, index("id", true, func(v *valueRow) []string { return []string{v.Node, v.Key} })),
 		table(tHistory, numbers),
+		table(tHealth,
+			index("id", true, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Node} }),
+			index("cluster", false, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Cluster} })),
 		table(tAudit, index("id", true, func(r *auditRow) []string { return []string{r.ID} })),
 		table(tMeta, index("id", true, func(m *metaRow) []string { return []string{m.ID} })),
 	} {

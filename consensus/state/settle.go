@@ -26,6 +26,8 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 		default:
 			op.Status = model.OpAborted
 		}
+	case op.Status != model.OpAborting && s.Complete() && op.Type.Beside() && s.Tolerated() > 0:
+		op.Status, op.Message = model.OpFailed, fmt.Sprintf("%d tasks failed", s.Count(model.TaskFailed))
 	case op.Status != model.OpAborting && s.Complete():
 		op.Status, op.Message = model.OpSucceeded, ""
 		if s.Graph.Len() == 0 {
@@ -43,7 +45,14 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	}
 	a.put(tOperations, &op)
 	a.settleNodes(&op, s)
-	a.settleCluster(&op)
+	if op.Type.Beside() {
+		a.settleSide(&op, s)
+	} else {
+		a.settleCluster(&op)
+	}
+	if op.Type == model.OpReplaceNode && op.Status.Ended() {
+		a.replaced(&op)
+	}
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	if op.Type == model.OpRollback && op.Status.Ended() {
@@ -73,6 +82,8 @@ func (a *applier) rolledBack(rollback *model.Operation) {
 // tasks. Until then readers take it from the plan.
 func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	changed := map[string]*model.Node{}
+	made := map[string]bool{}                // machines that came or went
+	services := map[string]map[string]bool{} // what something was done to, by node
 	of := func(id string) *model.Node {
 		n := changed[id]
 		if n == nil {
@@ -99,6 +110,14 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		}
 		if nodes[i] != nil {
 			did(nodes[i], op.ID, g.Action[v], g.ServiceName(v), done)
+			switch id := nodes[i].ID; {
+			case g.Action[v] == model.Create || g.Action[v] == model.Delete:
+				made[id] = true
+			case services[id] == nil:
+				services[id] = map[string]bool{g.ServiceName(v): true}
+			default:
+				services[id][g.ServiceName(v)] = true
+			}
 		}
 	}
 	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
@@ -123,6 +142,9 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		}
 		n.Leaves, n.Leaving, n.Version = false, nil, a.index
 		a.put(tNodes, n)
+		if !op.Type.Beside() {
+			a.unwatched(n, services[id], made[id] && n.Confirmed)
+		}
 	}
 }
 
@@ -148,7 +170,7 @@ func did(n *model.Node, op string, action model.Action, service string, done boo
 			clear(n.Marks)
 		}
 		return
-	case model.Bootstrap:
+	case model.Bootstrap, model.Check:
 		return
 	case model.Install:
 		mark.Installed = op
@@ -172,6 +194,9 @@ func (a *applier) removeNode(n *model.Node) {
 	}
 	if have := get[model.Node](a.txn, tNodes, "id", n.Tenant, n.ID); have != nil {
 		a.remove(tNodes, have)
+	}
+	if h := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID); h != nil {
+		a.remove(tHealth, h)
 	}
 	a.event(model.Event{Type: "node.removed", Tenant: n.Tenant, Cluster: n.Cluster, Subject: n.ID})
 }

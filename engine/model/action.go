@@ -23,9 +23,10 @@ const (
 	Stop
 	Remove
 	Delete
+	Check
 )
 
-var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE"}
+var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE", "CHECK"}
 
 // String gives the action's name as Coopr writes it: "CREATE".
 func (a Action) String() string {

@@ -157,6 +157,7 @@ func checkService(fs *Faults, s *Service) {
 	if s.Spread != "" && s.Spread != "zone" && s.Spread != "host" {
 		fs.addf("spread", "must be \"zone\" or \"host\", but is %q", shorten(s.Spread))
 	}
+	checkProbes(fs, s)
 	checkLinks(fs, s.Links)
 }
 

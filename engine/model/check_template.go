@@ -10,6 +10,7 @@ import (
 // checkTemplate gives what is wrong with a cluster or partial template by
 // itself: numbers out of bounds, constraints that contradict each other.
 func checkTemplate(fs *Faults, t *ClusterTemplate) {
+	checkRecovery(fs, t.Recovery)
 	lists := map[string]int{
 		"defaults.services": len(t.Defaults.Services), "plans": len(t.Plans), "includes": len(t.Includes), "links": len(t.Links),
 		"compatibility.hardwaretypes": len(t.Compatibility.HardwareTypes), "compatibility.imagetypes": len(t.Compatibility.ImageTypes), "compatibility.services": len(t.Compatibility.Services),

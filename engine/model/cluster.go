@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // ClusterStatus is where a cluster stands.
 type ClusterStatus string
@@ -45,6 +48,8 @@ type Cluster struct {
 	Snapshots  int `json:"snapshots,omitempty"`
 	// NextNode is the number the next new node gets; numbers are never reused.
 	NextNode int `json:"nextNode"`
+	// RecoveryPaused says that nothing is recovered by itself; nil: it is.
+	RecoveryPaused *RecoveryPause `json:"recoveryPaused,omitempty"`
 	// Version is the index of the entry that last wrote the cluster.
 	Version uint64 `json:"version"`
 }
@@ -86,8 +91,18 @@ type Node struct {
 	Leaving []string `json:"leaving,omitempty"`
 	// Marks say for each service which operations last changed it here.
 	Marks map[string]Mark `json:"marks,omitempty"`
+	// Health is filled for readers only; the state keeps it beside the node.
+	Health *NodeHealth `json:"health,omitempty"`
 	// Version is the index of the entry that last wrote the node.
 	Version uint64 `json:"version"`
+}
+
+// ShortName is the first part of the node's host name: its name within the cluster.
+func (n *Node) ShortName() string {
+	if name, _, _ := strings.Cut(n.Hostname, "."); name != "" {
+		return name
+	}
+	return n.ID
 }
 
 // Staying gives the services that the operation under way leaves on the node.

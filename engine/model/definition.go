@@ -70,6 +70,15 @@ type Service struct {
 	// as paths ("shop.web"); empty: all of it. Its tasks get no more, and a
 	// change elsewhere does not concern it.
 	Reads []string `json:"reads,omitempty"`
+	// HealthCheck says how the check action watches the service, ReadinessCheck
+	// that it says when a started service is ready (nil: when its start has ended).
+	HealthCheck    *Probe `json:"health-check,omitempty"`
+	ReadinessCheck *Probe `json:"readiness-check,omitempty"`
+	// Goal is what a started service comes to: RUNNING (the default), FINISH or ONCE.
+	Goal string `json:"goal,omitempty"`
+	// Essential says whether all of the node is restarted when the service fails, or
+	// it alone; nil means true.
+	Essential *bool `json:"essential,omitempty"`
 }
 
 // Dependencies of a service on others, by real or provided name.
@@ -133,6 +142,8 @@ type ClusterTemplate struct {
 	// Plans say how operations go through the cluster, in the order of their
 	// priority (spec/plans.md §13).
 	Plans []Plan `json:"plans,omitempty"`
+	// Recovery says how clusters are kept alive by themselves; nil: by the defaults.
+	Recovery *RecoveryPolicy `json:"recovery,omitempty"`
 }
 
 // PartialTemplate is a piece of a template that templates include.

@@ -20,7 +20,22 @@ const (
 	OpReplaceNode    OperationType = "replace-node"
 	OpSyncTemplate   OperationType = "sync-template"
 	OpRollback       OperationType = "rollback"
+
+	// OpRecover restarts services of nodes, OpPauseNode stops them until
+	// OpResumeNode starts them again (spec/plans.md §8, §9).
+	OpRecover    OperationType = "recover"
+	OpPauseNode  OperationType = "pause-node"
+	OpResumeNode OperationType = "resume-node"
 )
+
+// Beside says that operations of this type run beside others of their cluster:
+// they leave its layout, its configuration and its status alone.
+func (t OperationType) Beside() bool {
+	return t == OpRecover || t == OpPauseNode || t == OpResumeNode
+}
+
+// RecoveryPlan is the name of the plan of whatever keeps a cluster alive.
+const RecoveryPlan = "recovery"
 
 // OperationStatus is where an operation stands (design/architecture.md, "An operation").
 type OperationStatus string
@@ -62,6 +77,8 @@ type Operation struct {
 	Config map[string]any `json:"config,omitempty"`
 	// Priority orders the work of operations; higher goes first, 0 is usual.
 	Priority int `json:"priority,omitempty"`
+	// Plan is the name that the operation's plan is shown under; "": that of its type.
+	Plan string `json:"plan,omitempty"`
 	// Follows is the operation that this one undoes or cleans up after.
 	Follows string `json:"follows,omitempty"`
 	// OnFailure is what happens when a task is out of attempts: "rollback", "pause", "leave", or "delete" (create).

@@ -53,6 +53,9 @@ type Token struct {
 	Created int64  `json:"created"`
 }
 
+// Self is the actor of what the mesh does by itself.
+const Self = "coopr"
+
 // Caller is who makes a request: every request has one.
 type Caller struct {
 	Tenant string

@@ -171,6 +171,9 @@ func (r *resolver) constraints(t *ClusterTemplate) {
 			out.Plans = append(out.Plans, p)
 		}
 	}
+	if t.Recovery != nil {
+		out.Recovery = t.Recovery
+	}
 	later(&out.Comparator, t.Comparator)
 }
 

@@ -24,6 +24,9 @@ type change struct {
 	local bool
 	// quiet restarts nothing because of its configuration.
 	quiet bool
+	// gone are nodes on whose machines nothing can be stopped any more: where they
+	// go, or are made anew, they are just deleted.
+	gone map[string]bool
 }
 
 // relayout prepares an operation that changes which nodes and services there are.
@@ -47,10 +50,17 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 	if err := p.take(p.Answer, services, known, &c); err != nil {
 		return nil, err
 	}
+	c.gone = maps.Clone(at.Gone)
 	if kind == solver.Replace {
 		c.made = map[string]bool{}
 		for _, id := range victims {
 			c.made[id] = true
+			if req.Plan == model.RecoveryPlan { // what fails may fail to stop, too
+				if c.gone == nil {
+					c.gone = map[string]bool{}
+				}
+				c.gone[id] = true
+			}
 		}
 	}
 	return p.converge(at, c)

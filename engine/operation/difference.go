@@ -23,10 +23,16 @@ type differences struct {
 	bySum             map[uint64]model.Service
 	targetDefinitions map[string]uint64
 	oldDefinitions    map[string]uint64
+	leaves            map[string]bool
 }
 
 func newDifferences(p *Prepared, at Standing, c change, after *expansions) *differences {
-	d := &differences{now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}}
+	d := &differences{now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}, leaves: map[string]bool{}}
+	for i := range p.Nodes {
+		if p.Nodes[i].Leaves {
+			d.leaves[p.Nodes[i].ID] = true
+		}
+	}
 	if x, err := expand(at.Cluster, at.Nodes, nil); err == nil {
 		d.is = x // else nobody can tell what they have: all of it is configured anew
 	}
@@ -82,6 +88,9 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 		out[i] = planner.DiffNode{ID: n.ID, Created: n.Created, Confirmed: n.Confirmed, Broken: n.Broken, Machine: machine(n)}
 		if d.change.made[n.ID] {
 			out[i].Machine ^= 1 << 63 // it is to be another
+		}
+		if d.change.gone[n.ID] && (d.change.made[n.ID] || d.leaves[n.ID]) {
+			out[i].Broken = true
 		}
 		for _, s := range n.Services {
 			out[i].Services = append(out[i].Services, d.standing(n, s))

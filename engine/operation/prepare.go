@@ -133,6 +133,8 @@ type Request struct {
 	To        int
 	OnFailure string
 	Follows   string
+	// Plan is the name to show the operation's plan under; "": that of its type.
+	Plan string
 	// Rollout is how nodes take turns.
 	model.Rollout
 }
@@ -141,6 +143,8 @@ type Request struct {
 type Standing struct {
 	Cluster *model.Cluster
 	Nodes   []*model.Node
+	// Gone are the nodes whose machines do not exist any more, by id.
+	Gone map[string]bool
 	// Snapshot finds the cluster's snapshots.
 	Snapshot func(number int) (*model.Snapshot, bool)
 }
@@ -159,7 +163,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	}
 	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, Operation: model.Operation{
 		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
-		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
+		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To, Plan: req.Plan,
 	}}
 	if p.Operation.OnFailure == "" {
 		p.Operation.OnFailure = policy(req.Type)

@@ -13,6 +13,12 @@ import (
 
 // PlanName is the name under which an operation's plan is shown and steered.
 func PlanName(op *model.Operation) string {
+	if op.Plan != "" {
+		return op.Plan
+	}
+	if op.Type.Beside() {
+		return model.RecoveryPlan
+	}
 	if op.Type == model.OpRollback {
 		if op.Follows != "" {
 			return "rollback:" + op.Follows

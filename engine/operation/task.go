@@ -150,6 +150,10 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 	var about []byte
 	if service != "" {
 		a := d.Provisioner.Actions[action.Key()]
+		if action == model.Check {
+			p, _ := d.Watched()
+			w.Timeout = time.Duration(p.Timeout) * time.Millisecond
+		}
 		if d, err := time.ParseDuration(a.Timeout); err == nil && d > 0 {
 			w.Timeout = d
 		}

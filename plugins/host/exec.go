@@ -249,6 +249,9 @@ func (l *limited) Write(p []byte) (int, error) {
 // execute carries one task out.
 func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink Sink) *proto.Result {
 	verb := strings.ToLower(t.Action)
+	if !t.Automator && verb == "check" {
+		return x.there(ctx, p, t)
+	}
 	if t.Automator && verb != "bootstrap" && verb != "check" {
 		verb = "run"
 	}
@@ -293,6 +296,30 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 		r.Outcome, r.Message = proto.Outcome_OUTCOME_RETRYABLE, end.stopped
 	default:
 		r.Outcome, r.Message = proto.Outcome_OUTCOME_CANCELLED, end.stopped
+	}
+	return r
+}
+
+// there asks a provider that can list whether a task's machine is there: a success
+// is an answer, and adopted says that it is.
+func (x *execPlugin) there(ctx context.Context, p *plug, t *proto.Task) *proto.Result {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(t.TimeoutMs)*time.Millisecond)
+	defer cancel()
+	var in model.TaskInput
+	err := json.Unmarshal(t.Input, &in)
+	req := &proto.ListRequest{Tenant: t.Tenant, Cluster: t.Cluster}
+	if err == nil && len(in.Config.Provider.Provisioner) > 0 {
+		req.Fields, err = json.Marshal(in.Config.Provider.Provisioner)
+	}
+	r := result(t, proto.Outcome_OUTCOME_SUCCEEDED, "")
+	if err == nil {
+		err = x.list(ctx, p, req, func(found *proto.Resource) error {
+			r.Adopted = r.Adopted || found.Cluster == t.Cluster && found.Node == t.Node
+			return nil
+		})
+	}
+	if err != nil {
+		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
 	}
 	return r
 }

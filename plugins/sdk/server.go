@@ -143,6 +143,13 @@ func (s *providerServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outpu
 	case "DELETE":
 		out, err := s.impl.Delete(ctx, t)
 		return out, false, err
+	case "CHECK":
+		// Whether the machine is there: that it is not is an answer, too.
+		_, err := s.observe(ctx, t)
+		if errors.Is(err, ErrNotFound) {
+			return nil, false, nil
+		}
+		return nil, err == nil, err
 	}
 	return nil, false, Fatal(fmt.Errorf("a provider has no action %s: it has CREATE, CONFIRM and DELETE", p.Action))
 }

@@ -24,6 +24,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Machine is what a node's provider says of its machine.
+type Machine int32
+
+const (
+	Machine_MACHINE_UNKNOWN Machine = 0
+	Machine_MACHINE_THERE   Machine = 1
+	Machine_MACHINE_GONE    Machine = 2
+)
+
+// Enum value maps for Machine.
+var (
+	Machine_name = map[int32]string{
+		0: "MACHINE_UNKNOWN",
+		1: "MACHINE_THERE",
+		2: "MACHINE_GONE",
+	}
+	Machine_value = map[string]int32{
+		"MACHINE_UNKNOWN": 0,
+		"MACHINE_THERE":   1,
+		"MACHINE_GONE":    2,
+	}
+)
+
+func (x Machine) Enum() *Machine {
+	p := new(Machine)
+	*p = x
+	return p
+}
+
+func (x Machine) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Machine) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[0].Descriptor()
+}
+
+func (Machine) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[0]
+}
+
+func (x Machine) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Machine.Descriptor instead.
+func (Machine) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{0}
+}
+
 // Entry is one Raft log entry: many commands under one envelope.
 type Entry struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -136,6 +186,7 @@ type Command struct {
 	//	*Command_Prune
 	//	*Command_RaiseFeatureLevel
 	//	*Command_OrderPlan
+	//	*Command_ReportHealth
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,6 +403,15 @@ func (x *Command) GetOrderPlan() *OrderPlan {
 	return nil
 }
 
+func (x *Command) GetReportHealth() *ReportHealth {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ReportHealth); ok {
+			return x.ReportHealth
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -424,6 +484,10 @@ type Command_OrderPlan struct {
 	OrderPlan *OrderPlan `protobuf:"bytes,27,opt,name=order_plan,json=orderPlan,proto3,oneof"`
 }
 
+type Command_ReportHealth struct {
+	ReportHealth *ReportHealth `protobuf:"bytes,28,opt,name=report_health,json=reportHealth,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -457,6 +521,8 @@ func (*Command_Prune) isCommand_Change() {}
 func (*Command_RaiseFeatureLevel) isCommand_Change() {}
 
 func (*Command_OrderPlan) isCommand_Change() {}
+
+func (*Command_ReportHealth) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1268,8 +1334,8 @@ func (x *Report) GetReturned() bool {
 
 type ControlOperation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
-	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"` // pause, resume, abort, retry
+	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"` // or the cluster
+	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`         // pause, resume, abort, rollback; about a cluster: resolve, pause-recovery, resume-recovery
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1403,6 +1469,144 @@ func (x *OrderPlan) GetParameters() map[string]string {
 	return nil
 }
 
+// HealthChange is a new verdict of the checks of one service on a node.
+type HealthChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the node's record that was checked; else refused
+	Service       string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`  // "": only the machine was looked at
+	Healthy       bool                   `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Machine       Machine                `protobuf:"varint,7,opt,name=machine,proto3,enum=coopr.log.v1.Machine" json:"machine,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthChange) Reset() {
+	*x = HealthChange{}
+	mi := &file_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthChange) ProtoMessage() {}
+
+func (x *HealthChange) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
+func (*HealthChange) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *HealthChange) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *HealthChange) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *HealthChange) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *HealthChange) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *HealthChange) GetHealthy() bool {
+	if x != nil {
+		return x.Healthy
+	}
+	return false
+}
+
+func (x *HealthChange) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *HealthChange) GetMachine() Machine {
+	if x != nil {
+		return x.Machine
+	}
+	return Machine_MACHINE_UNKNOWN
+}
+
+// ReportHealth tells what workers' checks say now that was otherwise before.
+type ReportHealth struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*HealthChange        `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportHealth) Reset() {
+	*x = ReportHealth{}
+	mi := &file_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportHealth) ProtoMessage() {}
+
+func (x *ReportHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
+func (*ReportHealth) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReportHealth) GetChanges() []*HealthChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 type SaveValue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -1416,7 +1620,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +1632,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +1645,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -1492,7 +1696,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1708,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +1721,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Part) GetId() string {
@@ -1557,7 +1761,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1773,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1786,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -1606,7 +1810,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1822,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1835,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -1678,7 +1882,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1894,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1703,7 +1907,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -1726,7 +1930,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1942,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1955,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1786,7 +1990,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +2002,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +2015,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -1846,7 +2050,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xed\b\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb0\t\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -1873,7 +2077,8 @@ const file_log_proto_rawDesc = "" +
 	"\x05prune\x18\x19 \x01(\v2\x13.coopr.log.v1.PruneH\x00R\x05prune\x12Q\n" +
 	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevel\x128\n" +
 	"\n" +
-	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlanB\b\n" +
+	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlan\x12A\n" +
+	"\rreport_health\x18\x1c \x01(\v2\x1a.coopr.log.v1.ReportHealthH\x00R\freportHealthB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -1952,7 +2157,17 @@ const file_log_proto_rawDesc = "" +
 	"parameters\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
+	"\fHealthChange\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x18\n" +
+	"\aservice\x18\x04 \x01(\tR\aservice\x12\x18\n" +
+	"\ahealthy\x18\x05 \x01(\bR\ahealthy\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12/\n" +
+	"\amachine\x18\a \x01(\x0e2\x15.coopr.log.v1.MachineR\amachine\"D\n" +
+	"\fReportHealth\x124\n" +
+	"\achanges\x18\x01 \x03(\v2\x1a.coopr.log.v1.HealthChangeR\achanges\"{\n" +
 	"\tSaveValue\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x14\n" +
@@ -1984,7 +2199,11 @@ const file_log_proto_rawDesc = "" +
 	"\x0eSnapshotRecord\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04bodyB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\x04body\x18\x03 \x01(\fR\x04body*C\n" +
+	"\aMachine\x12\x13\n" +
+	"\x0fMACHINE_UNKNOWN\x10\x00\x12\x11\n" +
+	"\rMACHINE_THERE\x10\x01\x12\x10\n" +
+	"\fMACHINE_GONE\x10\x02B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_log_proto_rawDescOnce sync.Once
@@ -1998,63 +2217,70 @@ func file_log_proto_rawDescGZIP() []byte {
 	return file_log_proto_rawDescData
 }
 
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_log_proto_goTypes = []any{
-	(*Entry)(nil),             // 0: coopr.log.v1.Entry
-	(*Command)(nil),           // 1: coopr.log.v1.Command
-	(*Definition)(nil),        // 2: coopr.log.v1.Definition
-	(*PutDefinitions)(nil),    // 3: coopr.log.v1.PutDefinitions
-	(*PutTenant)(nil),         // 4: coopr.log.v1.PutTenant
-	(*DeleteTenant)(nil),      // 5: coopr.log.v1.DeleteTenant
-	(*PutToken)(nil),          // 6: coopr.log.v1.PutToken
-	(*DeleteToken)(nil),       // 7: coopr.log.v1.DeleteToken
-	(*OpenSession)(nil),       // 8: coopr.log.v1.OpenSession
-	(*EndSession)(nil),        // 9: coopr.log.v1.EndSession
-	(*StartOperation)(nil),    // 10: coopr.log.v1.StartOperation
-	(*Lease)(nil),             // 11: coopr.log.v1.Lease
-	(*Outputs)(nil),           // 12: coopr.log.v1.Outputs
-	(*Report)(nil),            // 13: coopr.log.v1.Report
-	(*ControlOperation)(nil),  // 14: coopr.log.v1.ControlOperation
-	(*OrderPlan)(nil),         // 15: coopr.log.v1.OrderPlan
-	(*SaveValue)(nil),         // 16: coopr.log.v1.SaveValue
-	(*Part)(nil),              // 17: coopr.log.v1.Part
-	(*RemoveAgent)(nil),       // 18: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),             // 19: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil), // 20: coopr.log.v1.RaiseFeatureLevel
-	(*SnapshotHeader)(nil),    // 21: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 22: coopr.log.v1.SnapshotRecord
-	nil,                       // 23: coopr.log.v1.OrderPlan.ParametersEntry
-	(Outcome)(0),              // 24: coopr.plugin.v1.Outcome
+	(Machine)(0),              // 0: coopr.log.v1.Machine
+	(*Entry)(nil),             // 1: coopr.log.v1.Entry
+	(*Command)(nil),           // 2: coopr.log.v1.Command
+	(*Definition)(nil),        // 3: coopr.log.v1.Definition
+	(*PutDefinitions)(nil),    // 4: coopr.log.v1.PutDefinitions
+	(*PutTenant)(nil),         // 5: coopr.log.v1.PutTenant
+	(*DeleteTenant)(nil),      // 6: coopr.log.v1.DeleteTenant
+	(*PutToken)(nil),          // 7: coopr.log.v1.PutToken
+	(*DeleteToken)(nil),       // 8: coopr.log.v1.DeleteToken
+	(*OpenSession)(nil),       // 9: coopr.log.v1.OpenSession
+	(*EndSession)(nil),        // 10: coopr.log.v1.EndSession
+	(*StartOperation)(nil),    // 11: coopr.log.v1.StartOperation
+	(*Lease)(nil),             // 12: coopr.log.v1.Lease
+	(*Outputs)(nil),           // 13: coopr.log.v1.Outputs
+	(*Report)(nil),            // 14: coopr.log.v1.Report
+	(*ControlOperation)(nil),  // 15: coopr.log.v1.ControlOperation
+	(*OrderPlan)(nil),         // 16: coopr.log.v1.OrderPlan
+	(*HealthChange)(nil),      // 17: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),      // 18: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),         // 19: coopr.log.v1.SaveValue
+	(*Part)(nil),              // 20: coopr.log.v1.Part
+	(*RemoveAgent)(nil),       // 21: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),             // 22: coopr.log.v1.Prune
+	(*RaiseFeatureLevel)(nil), // 23: coopr.log.v1.RaiseFeatureLevel
+	(*SnapshotHeader)(nil),    // 24: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 25: coopr.log.v1.SnapshotRecord
+	nil,                       // 26: coopr.log.v1.OrderPlan.ParametersEntry
+	(Outcome)(0),              // 27: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
-	1,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
-	3,  // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
-	4,  // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
-	5,  // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
-	6,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
-	7,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	8,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	9,  // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	10, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	11, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	13, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	14, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	16, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	17, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	18, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	19, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	20, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	15, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	2,  // 18: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	11, // 19: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	24, // 20: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	12, // 21: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	23, // 22: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
+	4,  // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
+	5,  // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
+	6,  // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
+	7,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
+	8,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
+	9,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	10, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	11, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	12, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	14, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	15, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	19, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	20, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	21, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	22, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	23, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	18, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	3,  // 19: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 20: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	27, // 21: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 22: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	26, // 23: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 24: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	17, // 25: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2081,19 +2307,21 @@ func file_log_proto_init() {
 		(*Command_Prune)(nil),
 		(*Command_RaiseFeatureLevel)(nil),
 		(*Command_OrderPlan)(nil),
+		(*Command_ReportHealth)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   24,
+			NumEnums:      1,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_log_proto_goTypes,
 		DependencyIndexes: file_log_proto_depIdxs,
+		EnumInfos:         file_log_proto_enumTypes,
 		MessageInfos:      file_log_proto_msgTypes,
 	}.Build()
 	File_log_proto = out.File

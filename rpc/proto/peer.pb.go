@@ -545,6 +545,208 @@ func (x *Started) GetFence() uint64 {
 	return 0
 }
 
+// Watch tells a worker to check a service on a node from now on.
+type Watch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                                     // <node>/<service>; "" for the service: only the machine
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                            // changes with the tasks below
+	NodeVersion   uint64                 `protobuf:"varint,3,opt,name=node_version,json=nodeVersion,proto3" json:"node_version,omitempty"` // of the node's record; a new one begins anew
+	Known         string                 `protobuf:"bytes,4,opt,name=known,proto3" json:"known,omitempty"`                                 // the verdict that the state has
+	Gone          bool                   `protobuf:"varint,5,opt,name=gone,proto3" json:"gone,omitempty"`                                  // and that it has the machine for gone
+	Check         *Task                  `protobuf:"bytes,6,opt,name=check,proto3" json:"check,omitempty"`                                 // absent: the worker asks for it when it is due
+	Machine       *Task                  `protobuf:"bytes,7,opt,name=machine,proto3" json:"machine,omitempty"`                             // asks the provider whether the machine is there; may be absent
+	IntervalMs    int64                  `protobuf:"varint,8,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	DelayMs       int64                  `protobuf:"varint,9,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`
+	GraceMs       int64                  `protobuf:"varint,10,opt,name=grace_ms,json=graceMs,proto3" json:"grace_ms,omitempty"`
+	Failures      uint32                 `protobuf:"varint,11,opt,name=failures,proto3" json:"failures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Watch) Reset() {
+	*x = Watch{}
+	mi := &file_peer_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Watch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Watch) ProtoMessage() {}
+
+func (x *Watch) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Watch.ProtoReflect.Descriptor instead.
+func (*Watch) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Watch) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Watch) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Watch) GetNodeVersion() uint64 {
+	if x != nil {
+		return x.NodeVersion
+	}
+	return 0
+}
+
+func (x *Watch) GetKnown() string {
+	if x != nil {
+		return x.Known
+	}
+	return ""
+}
+
+func (x *Watch) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *Watch) GetCheck() *Task {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+func (x *Watch) GetMachine() *Task {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+func (x *Watch) GetIntervalMs() int64 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *Watch) GetDelayMs() int64 {
+	if x != nil {
+		return x.DelayMs
+	}
+	return 0
+}
+
+func (x *Watch) GetGraceMs() int64 {
+	if x != nil {
+		return x.GraceMs
+	}
+	return 0
+}
+
+func (x *Watch) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+// Health is a verdict that is not the one the state has.
+type Health struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	NodeVersion   uint64                 `protobuf:"varint,2,opt,name=node_version,json=nodeVersion,proto3" json:"node_version,omitempty"`
+	Healthy       bool                   `protobuf:"varint,3,opt,name=healthy,proto3" json:"healthy,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Machine       uint32                 `protobuf:"varint,5,opt,name=machine,proto3" json:"machine,omitempty"` // 0: nobody knows; 1: it is there; 2: it is gone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_peer_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Health) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Health) GetNodeVersion() uint64 {
+	if x != nil {
+		return x.NodeVersion
+	}
+	return 0
+}
+
+func (x *Health) GetHealthy() bool {
+	if x != nil {
+		return x.Healthy
+	}
+	return false
+}
+
+func (x *Health) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Health) GetMachine() uint32 {
+	if x != nil {
+		return x.Machine
+	}
+	return 0
+}
+
 type WorkerMessage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hello         *Hello                 `protobuf:"bytes,1,opt,name=hello,proto3" json:"hello,omitempty"`          // first message only
@@ -554,13 +756,15 @@ type WorkerMessage struct {
 	Returned      []*Started             `protobuf:"bytes,5,rep,name=returned,proto3" json:"returned,omitempty"` // leases given back untouched
 	Leaving       bool                   `protobuf:"varint,6,opt,name=leaving,proto3" json:"leaving,omitempty"`  // give me nothing more
 	Saves         []*SaveState           `protobuf:"bytes,7,rep,name=saves,proto3" json:"saves,omitempty"`
+	Wanted        []string               `protobuf:"bytes,8,rep,name=wanted,proto3" json:"wanted,omitempty"` // watches whose tasks are missing
+	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkerMessage) Reset() {
 	*x = WorkerMessage{}
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +776,7 @@ func (x *WorkerMessage) String() string {
 func (*WorkerMessage) ProtoMessage() {}
 
 func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[6]
+	mi := &file_peer_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +789,7 @@ func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMessage.ProtoReflect.Descriptor instead.
 func (*WorkerMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{6}
+	return file_peer_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkerMessage) GetHello() *Hello {
@@ -637,6 +841,20 @@ func (x *WorkerMessage) GetSaves() []*SaveState {
 	return nil
 }
 
+func (x *WorkerMessage) GetWanted() []string {
+	if x != nil {
+		return x.Wanted
+	}
+	return nil
+}
+
+func (x *WorkerMessage) GetHealth() []*Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
 type Verdict struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -648,7 +866,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -660,7 +878,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[7]
+	mi := &file_peer_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -673,7 +891,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{7}
+	return file_peer_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Verdict) GetTask() string {
@@ -710,7 +928,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +940,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[8]
+	mi := &file_peer_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +953,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{8}
+	return file_peer_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Welcome) GetSession() string {
@@ -779,15 +997,18 @@ type LeaderMessage struct {
 	Heartbeat     uint64                 `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"` // echo
 	Tasks         []*Task                `protobuf:"bytes,3,rep,name=tasks,proto3" json:"tasks,omitempty"`          // leases, committed
 	Cancels       []*Cancel              `protobuf:"bytes,4,rep,name=cancels,proto3" json:"cancels,omitempty"`
-	Confirmed     []*Verdict             `protobuf:"bytes,5,rep,name=confirmed,proto3" json:"confirmed,omitempty"` // results that are committed, or refused for good
-	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`     // JSON []model.Agent: the list of record, when it changed
+	Confirmed     []*Verdict             `protobuf:"bytes,5,rep,name=confirmed,proto3" json:"confirmed,omitempty"`                   // results that are committed, or refused for good
+	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`                       // JSON []model.Agent: the list of record, when it changed
+	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`                       // new, or changed
+	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`                       // keys; carried out before watches
+	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaderMessage) Reset() {
 	*x = LeaderMessage{}
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +1020,7 @@ func (x *LeaderMessage) String() string {
 func (*LeaderMessage) ProtoMessage() {}
 
 func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[9]
+	mi := &file_peer_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +1033,7 @@ func (x *LeaderMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderMessage.ProtoReflect.Descriptor instead.
 func (*LeaderMessage) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{9}
+	return file_peer_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LeaderMessage) GetWelcome() *Welcome {
@@ -857,6 +1078,27 @@ func (x *LeaderMessage) GetRecords() []byte {
 	return nil
 }
 
+func (x *LeaderMessage) GetWatches() []*Watch {
+	if x != nil {
+		return x.Watches
+	}
+	return nil
+}
+
+func (x *LeaderMessage) GetUnwatch() []string {
+	if x != nil {
+		return x.Unwatch
+	}
+	return nil
+}
+
+func (x *LeaderMessage) GetWatchAnew() bool {
+	if x != nil {
+		return x.WatchAnew
+	}
+	return false
+}
+
 type TaskLogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -868,7 +1110,7 @@ type TaskLogRequest struct {
 
 func (x *TaskLogRequest) Reset() {
 	*x = TaskLogRequest{}
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1122,7 @@ func (x *TaskLogRequest) String() string {
 func (*TaskLogRequest) ProtoMessage() {}
 
 func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[10]
+	mi := &file_peer_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1135,7 @@ func (x *TaskLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogRequest) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{10}
+	return file_peer_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskLogRequest) GetTask() string {
@@ -927,7 +1169,7 @@ type TaskLogResponse struct {
 
 func (x *TaskLogResponse) Reset() {
 	*x = TaskLogResponse{}
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1181,7 @@ func (x *TaskLogResponse) String() string {
 func (*TaskLogResponse) ProtoMessage() {}
 
 func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_peer_proto_msgTypes[11]
+	mi := &file_peer_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1194,7 @@ func (x *TaskLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogResponse) Descriptor() ([]byte, []int) {
-	return file_peer_proto_rawDescGZIP(), []int{11}
+	return file_peer_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskLogResponse) GetData() []byte {
@@ -1022,7 +1264,27 @@ const file_peer_proto_rawDesc = "" +
 	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
-	"\x05fence\x18\x02 \x01(\x04R\x05fence\"\xbe\x02\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\"\xd1\x02\n" +
+	"\x05Watch\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12!\n" +
+	"\fnode_version\x18\x03 \x01(\x04R\vnodeVersion\x12\x14\n" +
+	"\x05known\x18\x04 \x01(\tR\x05known\x12\x12\n" +
+	"\x04gone\x18\x05 \x01(\bR\x04gone\x12+\n" +
+	"\x05check\x18\x06 \x01(\v2\x15.coopr.plugin.v1.TaskR\x05check\x12/\n" +
+	"\amachine\x18\a \x01(\v2\x15.coopr.plugin.v1.TaskR\amachine\x12\x1f\n" +
+	"\vinterval_ms\x18\b \x01(\x03R\n" +
+	"intervalMs\x12\x19\n" +
+	"\bdelay_ms\x18\t \x01(\x03R\adelayMs\x12\x19\n" +
+	"\bgrace_ms\x18\n" +
+	" \x01(\x03R\agraceMs\x12\x1a\n" +
+	"\bfailures\x18\v \x01(\rR\bfailures\"\x8b\x01\n" +
+	"\x06Health\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12!\n" +
+	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
+	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\x85\x03\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -1030,7 +1292,9 @@ const file_peer_proto_rawDesc = "" +
 	"\astarted\x18\x04 \x03(\v2\x16.coopr.peer.v1.StartedR\astarted\x122\n" +
 	"\breturned\x18\x05 \x03(\v2\x16.coopr.peer.v1.StartedR\breturned\x12\x18\n" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x120\n" +
-	"\x05saves\x18\a \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\"G\n" +
+	"\x05saves\x18\a \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x16\n" +
+	"\x06wanted\x18\b \x03(\tR\x06wanted\x12-\n" +
+	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -1040,14 +1304,18 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\x8f\x02\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xf8\x02\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
 	"\x05tasks\x18\x03 \x03(\v2\x15.coopr.plugin.v1.TaskR\x05tasks\x121\n" +
 	"\acancels\x18\x04 \x03(\v2\x17.coopr.plugin.v1.CancelR\acancels\x124\n" +
 	"\tconfirmed\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\tconfirmed\x12\x18\n" +
-	"\arecords\x18\x06 \x01(\fR\arecords\"R\n" +
+	"\arecords\x18\x06 \x01(\fR\arecords\x12.\n" +
+	"\awatches\x18\a \x03(\v2\x14.coopr.peer.v1.WatchR\awatches\x12\x18\n" +
+	"\aunwatch\x18\b \x03(\tR\aunwatch\x12\x1d\n" +
+	"\n" +
+	"watch_anew\x18\t \x01(\bR\twatchAnew\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x16\n" +
@@ -1072,7 +1340,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),   // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),          // 1: coopr.peer.v1.Server
@@ -1080,42 +1348,48 @@ var file_peer_proto_goTypes = []any{
 	(*Held)(nil),            // 3: coopr.peer.v1.Held
 	(*Hello)(nil),           // 4: coopr.peer.v1.Hello
 	(*Started)(nil),         // 5: coopr.peer.v1.Started
-	(*WorkerMessage)(nil),   // 6: coopr.peer.v1.WorkerMessage
-	(*Verdict)(nil),         // 7: coopr.peer.v1.Verdict
-	(*Welcome)(nil),         // 8: coopr.peer.v1.Welcome
-	(*LeaderMessage)(nil),   // 9: coopr.peer.v1.LeaderMessage
-	(*TaskLogRequest)(nil),  // 10: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil), // 11: coopr.peer.v1.TaskLogResponse
-	(*Result)(nil),          // 12: coopr.plugin.v1.Result
-	(*SaveState)(nil),       // 13: coopr.plugin.v1.SaveState
-	(*Task)(nil),            // 14: coopr.plugin.v1.Task
-	(*Cancel)(nil),          // 15: coopr.plugin.v1.Cancel
+	(*Watch)(nil),           // 6: coopr.peer.v1.Watch
+	(*Health)(nil),          // 7: coopr.peer.v1.Health
+	(*WorkerMessage)(nil),   // 8: coopr.peer.v1.WorkerMessage
+	(*Verdict)(nil),         // 9: coopr.peer.v1.Verdict
+	(*Welcome)(nil),         // 10: coopr.peer.v1.Welcome
+	(*LeaderMessage)(nil),   // 11: coopr.peer.v1.LeaderMessage
+	(*TaskLogRequest)(nil),  // 12: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil), // 13: coopr.peer.v1.TaskLogResponse
+	(*Result)(nil),          // 14: coopr.plugin.v1.Result
+	(*Task)(nil),            // 15: coopr.plugin.v1.Task
+	(*SaveState)(nil),       // 16: coopr.plugin.v1.SaveState
+	(*Cancel)(nil),          // 17: coopr.plugin.v1.Cancel
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	12, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	14, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
 	3,  // 2: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	4,  // 3: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	12, // 4: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
-	5,  // 5: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
-	5,  // 6: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	13, // 7: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
-	7,  // 8: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	8,  // 9: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	14, // 10: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	15, // 11: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	7,  // 12: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	0,  // 13: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	6,  // 14: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	10, // 15: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	2,  // 16: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	9,  // 17: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	11, // 18: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	15, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	4,  // 5: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
+	14, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	5,  // 7: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
+	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
+	16, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
+	9,  // 11: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	10, // 12: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	15, // 13: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	17, // 14: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	9,  // 15: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	6,  // 16: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	0,  // 17: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	8,  // 18: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	12, // 19: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	2,  // 20: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	11, // 21: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	13, // 22: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -1130,7 +1404,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,8 @@ type World struct {
 	Trouble func(t *pb.Task, attempt int) Trouble
 	tries   map[string]int
 	clock   int // orders starts and ends
+	// Checks counts the looks at machines and services.
+	Checks int
 }
 
 // Machine is one machine that was made.
@@ -135,6 +137,9 @@ func (x *executor) Types() []host.Type {
 // Execute plays one attempt.
 func (x *executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	w := x.world
+	if t.Action == model.Check.String() {
+		return w.check(ctx, x, t)
+	}
 	a, trouble := w.begin(t, x.life, x.name)
 	res := x.play(ctx, t, trouble)
 	res.Task, res.Fence = t.Id, t.Fence
@@ -294,6 +299,51 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 		m.Running[t.Service] = false
 	}
 	return res, nil
+}
+
+// check looks at a machine, or at a service on one. It changes nothing, so that it
+// may be done while something is at work there.
+func (w *World) check(ctx context.Context, x *executor, t *pb.Task) *pb.Result {
+	if err := x.life.sleep(ctx, w.between(time.Millisecond, 100*time.Millisecond)); err != nil {
+		return outcome(pb.Outcome_OUTCOME_CANCELLED, "stopped: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Checks++
+	m := w.machines[t.Node]
+	switch {
+	case !t.Automator:
+		return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED, Adopted: m != nil}
+	case m == nil || !m.Running[t.Service]:
+		return outcome(pb.Outcome_OUTCOME_RETRYABLE, "%s does not run", t.Service)
+	}
+	return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
+}
+
+// Break ends a service on a node, which nobody is told; Raze the machine.
+func (w *World) Break(node, service string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := w.machines[node]; m != nil {
+		m.Running[service] = false
+	}
+	w.trace("%s on %s breaks", service, node)
+}
+
+// Raze takes a node's machine away, which nobody is told.
+func (w *World) Raze(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.machines, node)
+	w.trace("the machine of %s is gone", node)
+}
+
+// Runs says whether a service runs on a node's machine.
+func (w *World) Runs(node, service string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m := w.machines[node]
+	return m != nil && m.Running[service]
 }
 
 // once says that doing the action twice is not the same as doing it once.

@@ -140,6 +140,27 @@ func ByNode(g *plan.Graph, name string, s Strategy) *Draft {
 	return d
 }
 
+// PerNode makes a phase of its own for each node, with all that is done there as
+// its one step; name gives a phase's from its node's id. Phases go on beside each
+// other, and a node may fail without holding the others up: so recovery is shown.
+func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft {
+	d := newDraft(g, name, Strategy{Kind: Parallel})
+	at := map[int32]uint32{}
+	for v, n := range g.Node {
+		if g.Action[v] == model.Barrier {
+			continue
+		}
+		step, ok := at[n]
+		if !ok {
+			d.phase(Phase{Name: phase(g.NodeID(v)), Strategy: Strategy{Kind: Parallel, MaxFailures: 1}})
+			step = d.step()
+			at[n] = step
+		}
+		d.Step[v] = step
+	}
+	return d
+}
+
 // Staged makes a serial plan of parallel phases, one for each stage, as
 // planner.Stages and SplitStages give them: the original's barriers.
 func Staged(g *plan.Graph, name string, stages [][]int) *Draft {

@@ -1,0 +1,216 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/host"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// patient is a node whose health a test sets.
+type patient struct {
+	mu      sync.Mutex
+	sick    bool
+	machine pb.Outcome // of the question about the machine
+	there   bool
+	looks   int
+	running int
+	most    int
+	takes   time.Duration
+}
+
+func (p *patient) Types() []host.Type { return nil }
+
+func (p *patient) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Result {
+	p.mu.Lock()
+	p.looks++
+	p.running++
+	p.most = max(p.most, p.running)
+	sick, machine, there, takes := p.sick, p.machine, p.there, p.takes
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(takes):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	switch {
+	case ctx.Err() != nil:
+		return &pb.Result{Outcome: pb.Outcome_OUTCOME_CANCELLED}
+	case !t.Automator:
+		return &pb.Result{Outcome: machine, Adopted: there}
+	case sick:
+		return &pb.Result{Outcome: pb.Outcome_OUTCOME_RETRYABLE, Message: "no", LogTail: "first\nlast\n"}
+	}
+	return &pb.Result{Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
+}
+
+func (p *patient) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// ward runs checks in simulated time and has what they said.
+type ward struct {
+	*checks
+	patient *patient
+	mu      sync.Mutex
+	wanted  []string
+	said    []string
+	touch   bool
+}
+
+func newWard(t *testing.T) *ward {
+	w := &ward{patient: &patient{machine: pb.Outcome_OUTCOME_SUCCEEDED, there: true}, touch: true}
+	w.checks = newChecks(w.patient, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.touch }, func(key string, h *pb.Health) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if key != "" {
+			w.wanted = append(w.wanted, key)
+		}
+		if h != nil {
+			w.said = append(w.said, fmt.Sprintf("%s@%d %t %d %s", h.Key, h.NodeVersion, h.Healthy, h.Machine, h.Message))
+		}
+	})
+	t.Cleanup(w.close)
+	return w
+}
+
+// hears waits and gives what was said meanwhile.
+func (w *ward) hears(d time.Duration) []string {
+	time.Sleep(d)
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.said
+	w.said = nil
+	return out
+}
+
+func head(version, node uint64, known string) *pb.Watch {
+	return &pb.Watch{Key: "n/s", Version: version, NodeVersion: node, Known: known, IntervalMs: 30_000, GraceMs: 10_000, Failures: 3}
+}
+
+func full(version, node uint64, known string) *pb.Watch {
+	h := head(version, node, known)
+	h.Check = &pb.Task{Id: "check/n/s", Automator: true, Action: model.Check.String(), TimeoutMs: 20_000}
+	h.Machine = &pb.Task{Id: "check/n/s/machine", Action: model.Check.String(), TimeoutMs: 20_000}
+	return h
+}
+
+func watches(ws ...*pb.Watch) *pb.LeaderMessage { return &pb.LeaderMessage{Watches: ws} }
+
+func TestChecksSayOnlyWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t)
+		w.take(watches(head(1, 7, "")))
+		if got := w.hears(time.Minute); len(got) != 0 || !slices.Equal(w.wanted, []string{"n/s"}) || w.patient.looks != 0 {
+			t.Fatalf("without its task: said %v, wants %v, %d looks", got, w.wanted, w.patient.looks)
+		}
+		w.take(watches(full(1, 7, "")))
+		want := func(when string, d time.Duration, want ...string) {
+			t.Helper()
+			if got := w.hears(d); !slices.Equal(got, want) {
+				t.Fatalf("%s: %q, not %q", when, got, want)
+			}
+		}
+		want("first", time.Minute, "n/s@7 true 1 ")
+		want("for an hour", time.Hour)
+		w.patient.set(func() { w.patient.sick = true })
+		want("two failures", 59*time.Second)
+		want("a third", 32*time.Second, "n/s@7 false 1 no: last")
+		want("it stays so", time.Hour)
+		w.take(watches(head(1, 7, "healthy"))) // the leader did not get it into the log
+		want("said again", time.Second, "n/s@7 false 0 ")
+		w.patient.set(func() { w.patient.sick = false })
+		want("well again", time.Minute, "n/s@7 true 1 ")
+		if looks := w.patient.looks; looks < 200 || looks > 450 {
+			t.Errorf("%d looks in more than two hours", looks)
+		}
+		// A new version of the node begins anew, without a report of what is known.
+		w.take(watches(head(2, 8, "healthy")))
+		want("asks again", time.Minute)
+		w.take(watches(full(2, 8, "healthy")))
+		want("still well", time.Hour)
+		w.take(&pb.LeaderMessage{Unwatch: []string{"n/s"}})
+		looks := w.patient.looks
+		want("watched no more", time.Hour)
+		if w.patient.looks != looks {
+			t.Error("it was looked at all the same")
+		}
+	})
+}
+
+func TestChecksTellAMachineThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t)
+		w.take(watches(full(1, 1, "healthy")))
+		w.hears(time.Minute)
+		w.patient.set(func() { w.patient.sick, w.patient.machine = true, pb.Outcome_OUTCOME_FATAL })
+		if got := w.hears(time.Hour); len(got) != 1 || got[0] != "n/s@1 false 0 no: last" {
+			t.Fatalf("a provider that cannot tell: %q", got)
+		}
+		w.patient.set(func() { w.patient.machine, w.patient.there = pb.Outcome_OUTCOME_SUCCEEDED, false })
+		if got := w.hears(2 * time.Minute); len(got) != 1 || got[0] != "n/s@1 false 2 no: last" {
+			t.Fatalf("gone: %q", got)
+		}
+		w.patient.set(func() { w.patient.sick, w.patient.there = false, true })
+		if got := w.hears(2 * time.Minute); len(got) != 1 || got[0] != "n/s@1 true 1 " {
+			t.Fatalf("back: %q", got)
+		}
+	})
+}
+
+// Out of touch a worker says nothing and looks at nothing: another may have its watches.
+func TestChecksOutOfTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t)
+		w.take(watches(full(1, 1, "healthy")))
+		w.hears(time.Minute)
+		w.mu.Lock()
+		w.touch = false
+		w.mu.Unlock()
+		w.patient.set(func() { w.patient.sick = true })
+		looks := w.patient.looks
+		if got := w.hears(time.Hour); len(got) != 0 || w.patient.looks != looks {
+			t.Fatalf("said %q, looked %d times", got, w.patient.looks-looks)
+		}
+		w.mu.Lock()
+		w.touch = true
+		w.mu.Unlock()
+		if got := w.hears(3 * time.Minute); len(got) != 1 {
+			t.Fatalf("in touch again: %q", got)
+		}
+		// A new leader names what it wants watched; the rest is dropped.
+		w.take(&pb.LeaderMessage{WatchAnew: true})
+		looks = w.patient.looks
+		if w.hears(time.Hour); w.patient.looks != looks {
+			t.Error("it watches what nobody wants watched")
+		}
+	})
+}
+
+func TestChecksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t)
+		w.patient.takes = 10 * time.Second
+		for i := range 500 {
+			f := full(1, 1, "healthy")
+			f.Key = fmt.Sprint("n", i, "/s")
+			w.take(watches(f))
+		}
+		w.hears(10 * time.Minute)
+		if w.patient.most != checksAtOnce {
+			t.Errorf("%d at once", w.patient.most)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+)
+
+// stale is how often something is planned anew because its cluster changed while
+// it was planned.
+const stale = 5
+
+// Beside prepares and starts an operation that runs beside others of its cluster.
+func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error) {
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		if id, ok := v.Request(who); ok {
+			return repeated(v, who, id)
+		}
+		cl, ok := v.Cluster(who.Tenant, cluster)
+		if !ok {
+			return nil, state.Answer{}, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		}
+		at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}
+		p, err := operation.Beside(who, op, units, at, nextID(cl))
+		if err != nil {
+			return nil, state.Answer{}, err
+		}
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue
+		}
+		return o.outcome(who, p, ans, err)
+	}
+}
+
+// nextID gives the id of a cluster's next operation.
+func nextID(cl *model.Cluster) string { return fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1) }

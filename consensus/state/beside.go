@@ -1,0 +1,327 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Busy gives the nodes of a cluster that operations have begun to work on and
+// have not done with, by id, with the operation.
+func (v *View) Busy(tenant, cluster string) map[string]string {
+	out := map[string]string{}
+	for _, op := range v.ActiveOperations() {
+		if op.Tenant != tenant || op.Cluster != cluster {
+			continue
+		}
+		if s, ok := v.Plan(op.ID); ok {
+			for _, n := range begun(s) {
+				out[s.Graph.Nodes[n]] = op.ID
+			}
+		}
+	}
+	return out
+}
+
+// begun gives the nodes that a plan has begun to work on and has not done with,
+// by index. It looks at every task.
+func begun(s *plan.State) []int32 {
+	const some, left = 1, 2
+	seen := make([]uint8, len(s.Graph.Nodes))
+	for v, n := range s.Graph.Node {
+		if n < 0 {
+			continue
+		}
+		t := s.Task(uint32(v))
+		if t.Attempt > 0 {
+			seen[n] |= some
+		}
+		if !t.Status.Ended() {
+			seen[n] |= left
+		}
+	}
+	var out []int32
+	for n, is := range seen {
+		if is == some|left {
+			out = append(out, int32(n))
+		}
+	}
+	return out
+}
+
+// besides gives the operations of a cluster under way beside one.
+func (a *applier) besides(op *model.Operation) []*model.Operation {
+	var out []*model.Operation
+	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
+		if o.ID != op.ID && o.Tenant == op.Tenant && o.Cluster == op.Cluster && o.Status != model.OpRollingBack {
+			out = append(out, o)
+		}
+		return true
+	}, "active")
+	return out
+}
+
+// plan gives an operation's plan as it is now, or nil.
+func (a *applier) plan(operation string) *plan.State {
+	if e, ok := a.edits[operation]; ok {
+		return e.State()
+	}
+	if row := get[planRow](a.txn, tPlans, "id", operation); row != nil {
+		return row.State
+	}
+	return nil
+}
+
+// taken gives the nodes that other operations of the cluster hold, by id.
+func (a *applier) taken(op *model.Operation) map[string]bool {
+	var out map[string]bool
+	for _, other := range a.besides(op) {
+		if s := a.plan(other.ID); s != nil {
+			for _, n := range begun(s) {
+				if out == nil {
+					out = map[string]bool{}
+				}
+				out[s.Graph.Nodes[n]] = true
+			}
+		}
+	}
+	return out
+}
+
+// maySide says whether an operation may run beside the others of its cluster.
+func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
+	if err := a.tenant(tenant); err != nil {
+		return nil, err
+	}
+	if get[model.Operation](a.txn, tOperations, "id", op.ID) != nil {
+		return nil, fmt.Errorf("%w: operation %s exists: ask again", ErrStale, op.ID)
+	}
+	cl := get[model.Cluster](a.txn, tClusters, "id", tenant, op.Cluster)
+	if cl == nil || cl.Status == model.ClusterTerminated {
+		return nil, fmt.Errorf("%w: there is no cluster %s", ErrNotFound, op.Cluster)
+	}
+	for _, other := range a.besides(op) {
+		s := a.plan(other.ID)
+		switch {
+		case s == nil:
+		case other.Type == model.OpDelete:
+			return nil, fmt.Errorf("%w: operation %s deletes cluster %s", ErrConflict, other.ID, cl.Name)
+		case other.Type.Beside():
+			for _, id := range g.Nodes {
+				if slices.Contains(s.Graph.Nodes, id) {
+					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
+				}
+			}
+		default:
+			for _, n := range begun(s) {
+				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
+					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
+				}
+			}
+		}
+	}
+	for _, id := range g.Nodes {
+		if n := get[model.Node](a.txn, tNodes, "id", tenant, id); n == nil || n.Leaves {
+			return nil, fmt.Errorf("%w: node %s of cluster %s", ErrStale, id, cl.Name)
+		}
+	}
+	return cl, nil
+}
+
+// startSide starts an operation beside others: it writes no more than its own
+// record, and what it means for its nodes' health.
+func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, lease *pb.Lease) Answer {
+	have, err := a.maySide(c.Tenant, op, row.State.Graph)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
+	cl := *have
+	cl.Operations++
+	cl.Version = a.index // whoever has planned from what it was looks again
+	a.put(tClusters, &cl)
+	a.put(tOperations, op)
+	a.put(tPlans, row)
+	a.operationEvent(op)
+	a.recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
+	e := a.edit(op.ID)
+	a.arm(op, e)
+	a.touch(op.ID)
+	ans := Answer{Subject: op.ID}
+	if lease != nil {
+		lease.Operation = op.ID
+		ans.Refused = a.lease(lease).Refused
+	}
+	a.settle(op, e)
+	return ans
+}
+
+// subjects gives the services that a plan is about, by node.
+func subjects(g *plan.Graph) map[string][]string {
+	out := map[string][]string{}
+	for v := range g.Len() {
+		if id, s := g.NodeID(v), g.ServiceName(v); id != "" && s != "" && !slices.Contains(out[id], s) {
+			out[id] = append(out[id], s)
+		}
+	}
+	return out
+}
+
+// recovering notes that nodes are about to be restarted, paused, resumed or
+// replaced. By itself it counts as an attempt; a person's order begins anew.
+func (a *applier) recovering(op *model.Operation, g *plan.Graph, nodes []string, byItself bool) {
+	about := subjects(g)
+	for _, id := range nodes {
+		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
+		}
+		h := a.healthOf(n)
+		h.Operation, h.Replaced, h.GaveUp = op.ID, op.Type == model.OpReplaceNode, false
+		if h.Attempts++; !byItself {
+			h.Attempts, h.Next = 0, 0
+		}
+		for _, s := range about[id] {
+			switch op.Type {
+			case model.OpPauseNode:
+				h.Paused[s] = model.Pausing
+			case model.OpResumeNode:
+				h.Paused[s] = model.Resuming
+			}
+		}
+		a.putHealth(h, fmt.Sprintf("%s by operation %s", op.Type, op.ID))
+	}
+}
+
+// settleSide ends an operation beside others: what it did to nodes is in their
+// records already. Where a restart failed, the services fail still, and the next
+// attempt has its time.
+func (a *applier) settleSide(op *model.Operation, s *plan.State) {
+	policy := model.RecoveryPolicy{}
+	if have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster); have != nil {
+		policy = have.Template.RecoveryPolicy()
+		cl := *have
+		cl.Version = a.index
+		a.put(tClusters, &cl)
+	}
+	failed := map[string]map[string]string{}
+	for v := range s.Graph.Len() {
+		if s.Graph.Action[v] == model.Barrier || s.Status(uint32(v)) == model.TaskSucceeded || s.Task(uint32(v)).Forced {
+			continue
+		}
+		id := s.Graph.NodeID(v)
+		if failed[id] == nil {
+			failed[id] = map[string]string{}
+		}
+		why := ""
+		if n := s.Note(uint32(v)); n != nil && len(n.History) > 0 {
+			why = n.History[len(n.History)-1].Message
+		}
+		if failed[id][s.Graph.ServiceName(v)] == "" {
+			failed[id][s.Graph.ServiceName(v)] = why
+		}
+	}
+	about := subjects(s.Graph)
+	for _, id := range slices.Sorted(maps.Keys(about)) {
+		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
+		}
+		h := a.healthOf(n)
+		for _, svc := range about[id] {
+			why, bad := failed[id][svc]
+			a.settleService(op, h, svc, bad, why)
+		}
+		if op.Type == model.OpRecover {
+			h.Next = a.now + policy.Pause(h.Attempts)
+			if bad := len(failed[id]) > 0; !bad {
+				h.Machine, h.GoneSince = "", 0
+			}
+			h.GaveUp = h.Attempts >= int(policy.Attempts)
+		}
+		message := fmt.Sprintf("operation %s is done", op.ID)
+		switch {
+		case h.GaveUp && len(failed[id]) > 0:
+			message = fmt.Sprintf("recovery gave up after %d attempts", h.Attempts)
+		case len(failed[id]) > 0:
+			message = fmt.Sprintf("operation %s failed here", op.ID)
+		}
+		a.putHealth(h, message)
+	}
+}
+
+func (a *applier) settleService(op *model.Operation, h *model.NodeHealth, svc string, bad bool, why string) {
+	switch {
+	case op.Type == model.OpPauseNode && bad:
+		delete(h.Paused, svc)
+	case op.Type == model.OpPauseNode:
+		h.Paused[svc] = model.Paused
+		delete(h.Services, svc)
+	case op.Type == model.OpResumeNode:
+		delete(h.Paused, svc)
+		fallthrough
+	default:
+		was := h.Services[svc]
+		if delete(h.Services, svc); !bad {
+			return // the next check will tell
+		}
+		now := model.ServiceHealth{Status: model.Unhealthy, Since: a.now, Message: why}
+		if was.Status == model.Unhealthy {
+			now.Since = was.Since
+		}
+		h.Services[svc] = now
+	}
+}
+
+// deleted gives the nodes whose machines a plan deletes.
+func deleted(g *plan.Graph) []string {
+	var out []string
+	for v, action := range g.Action {
+		if action == model.Delete {
+			out = append(out, g.NodeID(v))
+		}
+	}
+	return out
+}
+
+// replaced notes how a replacement by recovery ended.
+func (a *applier) replaced(op *model.Operation) {
+	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || op.Status == model.OpSucceeded {
+		return
+	}
+	policy := cl.Template.RecoveryPolicy()
+	each(a.txn, tHealth, "cluster", func(have *model.NodeHealth) bool {
+		n := get[model.Node](a.txn, tNodes, "id", have.Tenant, have.Node)
+		if have.Operation != op.ID || n == nil {
+			return true
+		}
+		h := a.healthOf(n)
+		h.Next = a.now + policy.Pause(h.Attempts)
+		h.GaveUp = h.Attempts >= int(policy.Attempts)
+		a.putHealth(h, "its replacement by operation "+op.ID+" failed")
+		return true
+	}, op.Tenant, op.Cluster)
+}
+
+// supersede aborts what runs beside an operation and is about nodes that it takes
+// away or makes anew.
+func (a *applier) supersede(op *model.Operation, gone []string) {
+	for _, other := range a.besides(op) {
+		e := a.edit(other.ID)
+		if !other.Type.Beside() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes, func(id string) bool { return slices.Contains(gone, id) }) {
+			continue
+		}
+		o := *other
+		o.Status, o.Message, o.Version = model.OpAborting, "superseded by operation "+op.ID, a.index
+		e.CancelWaiting(a.now)
+		a.put(tOperations, &o)
+		a.operationEvent(&o)
+		a.touch(o.ID)
+		a.settle(&o, e)
+	}
+}

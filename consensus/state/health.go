@@ -1,0 +1,134 @@
+package state
+
+import (
+	"maps"
+
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Health gives what is known of a node's health, or nil.
+func (v *View) Health(tenant, node string) *model.NodeHealth {
+	return get[model.NodeHealth](v.txn, tHealth, "id", tenant, node)
+}
+
+// ClusterHealth gives what is known of the health of a cluster's nodes, by node.
+func (v *View) ClusterHealth(tenant, cluster string) map[string]*model.NodeHealth {
+	out := map[string]*model.NodeHealth{}
+	each(v.txn, tHealth, "cluster", func(h *model.NodeHealth) bool { out[h.Node] = h; return true }, tenant, cluster)
+	return out
+}
+
+// healthOf gives a copy of a node's health to write to.
+func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
+	h := model.NodeHealth{Tenant: n.Tenant, Cluster: n.Cluster, Node: n.ID}
+	if have := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID); have != nil {
+		h = *have
+	}
+	h.Services, h.Paused = maps.Clone(h.Services), maps.Clone(h.Paused)
+	if h.Services == nil {
+		h.Services = map[string]model.ServiceHealth{}
+	}
+	if h.Paused == nil {
+		h.Paused = map[string]string{}
+	}
+	return &h
+}
+
+// putHealth writes a node's health and tells of it.
+func (a *applier) putHealth(h *model.NodeHealth, message string) {
+	a.put(tHealth, h)
+	a.batch.Health = append(a.batch.Health, h.Cluster)
+	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(), Message: message})
+}
+
+// reportHealth writes new verdicts. Those about a node that has been changed
+// since it was looked at are refused: they say nothing of what is there now.
+func (a *applier) reportHealth(r *pb.ReportHealth) Answer {
+	ans := Answer{}
+	for i, c := range r.Changes {
+		if !a.verdict(c) {
+			ans.Refused = append(ans.Refused, uint32(i))
+		}
+	}
+	return ans
+}
+
+func (a *applier) verdict(c *pb.HealthChange) bool {
+	n := get[model.Node](a.txn, tNodes, "id", c.Tenant, c.Node)
+	if n == nil || n.Version != c.Version {
+		return false
+	}
+	cl := get[model.Cluster](a.txn, tClusters, "id", n.Tenant, n.Cluster)
+	if cl == nil {
+		return false
+	}
+	h := a.healthOf(n)
+	message := c.Message
+	switch {
+	case c.Machine == pb.Machine_MACHINE_GONE && h.Machine == "":
+		h.Machine, h.GoneSince = model.MachineGone, a.now
+	case c.Machine == pb.Machine_MACHINE_THERE:
+		h.Machine, h.GoneSince = "", 0
+	}
+	if c.Service != "" && h.Paused[c.Service] == "" {
+		message = c.Service + ": " + message
+		was, now := h.Services[c.Service], model.ServiceHealth{Status: model.Healthy, Since: a.now, Message: c.Message}
+		if !c.Healthy {
+			now.Status = model.Unhealthy
+			if policy := cl.Template.RecoveryPolicy(); was.Status == model.Healthy && a.now-was.Since >= int64(policy.MaxBackoff) {
+				h.Attempts, h.Next, h.GaveUp = 0, 0, false // it was well for long
+			}
+		}
+		if was.Status == now.Status {
+			now.Since = was.Since
+		}
+		h.Services[c.Service] = now
+	}
+	if h.Machine == "" && len(h.Failing()) == 0 {
+		h.GaveUp = false
+	}
+	a.putHealth(h, message)
+	return true
+}
+
+// unwatched forgets what checks said of a node's services that an operation has
+// changed, and of the machine where that was made anew.
+func (a *applier) unwatched(n *model.Node, services map[string]bool, machine bool) {
+	have := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID)
+	if have == nil {
+		return
+	}
+	h := a.healthOf(n)
+	maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return services[s] })
+	if machine {
+		clear(h.Services)
+		clear(h.Paused)
+		h.Machine, h.GoneSince = "", 0
+	}
+	if len(h.Services) == len(have.Services) && h.Machine == have.Machine && len(h.Paused) == len(have.Paused) {
+		return
+	}
+	a.putHealth(h, "")
+}
+
+// pauseRecovery stops, or lets go on, what is recovered by itself of a cluster.
+func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlOperation) Answer {
+	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
+	if have == nil {
+		return refuse(ErrNotFound, "there is no cluster %q", o.Operation)
+	}
+	cl := *have
+	switch pause := o.Order == "pause-recovery"; {
+	case pause == (cl.RecoveryPaused != nil):
+		return Answer{Subject: cl.ID}
+	case pause:
+		cl.RecoveryPaused = &model.RecoveryPause{By: c.Actor, Reason: o.Reason, At: a.now}
+	default:
+		cl.RecoveryPaused = nil
+	}
+	a.put(tClusters, &cl)
+	a.batch.Health = append(a.batch.Health, cl.ID)
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: o.Order})
+	return Answer{Subject: cl.ID}
+}

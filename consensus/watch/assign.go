@@ -1,0 +1,255 @@
+package watch
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// machineEvery is how often a machine is looked at on which nothing else is watched.
+const machineEvery = 5 * time.Minute
+
+// settle brings the watches up to what the state says, and gives those of workers
+// that are gone for good to others.
+func (w *Watcher) settle() {
+	lost := false
+	for agent, x := range w.workers {
+		if !x.left.IsZero() && time.Since(x.left) > w.cfg.TTL {
+			delete(w.workers, agent)
+			lost = true
+		}
+	}
+	if lost {
+		w.rebalance("")
+	}
+	if len(w.dirty) == 0 {
+		return
+	}
+	v := w.cfg.Machine.View()
+	clusters := map[string]*model.Cluster{}
+	for _, cl := range v.Clusters("") {
+		if w.dirty[cl.ID] {
+			clusters[cl.ID] = cl
+		}
+	}
+	out := orders{}
+	for id := range w.dirty {
+		w.refresh(v, id, clusters[id], out)
+	}
+	clear(w.dirty)
+	w.carryOut(out)
+}
+
+// orders are what is to be said to workers.
+type orders map[*worker]*order
+
+type order struct {
+	watches []*pb.Watch
+	drop    []string
+}
+
+func (o orders) of(x *worker) *order {
+	if o[x] == nil {
+		o[x] = &order{}
+	}
+	return o[x]
+}
+
+func (w *Watcher) carryOut(out orders) {
+	for x, o := range out {
+		w.send(x, o.watches, o.drop, false)
+	}
+}
+
+// refresh finds what is to be watched of a cluster (nil: it is no more).
+func (w *Watcher) refresh(v *state.View, id string, cl *model.Cluster, out orders) {
+	had, has := w.clusters[id], map[string]*want{}
+	if cl != nil {
+		has = w.wants(v, cl)
+	}
+	for key, t := range had {
+		if has[key] == nil && t.owner != nil {
+			o := out.of(t.owner)
+			o.drop = append(o.drop, key)
+		}
+	}
+	for key, t := range has {
+		old := had[key]
+		if old != nil {
+			t.owner = old.owner
+			if same(old, t) {
+				continue
+			}
+		}
+		w.assign(v, t, out, true)
+	}
+	if len(has) == 0 {
+		delete(w.clusters, id)
+	} else {
+		w.clusters[id] = has
+	}
+}
+
+// same says whether a worker has nothing new to hear of a watch.
+func same(a, b *want) bool {
+	x, y := a.head, b.head
+	return x.Version == y.Version && x.NodeVersion == y.NodeVersion && x.IntervalMs == y.IntervalMs && x.DelayMs == y.DelayMs &&
+		x.GraceMs == y.GraceMs && x.Failures == y.Failures && a.automator == b.automator && a.provider == b.provider && a.machine == b.machine && b.owner != nil
+}
+
+// assign gives a watch to whom it belongs. changed: its owner has to hear of it
+// even where that stays the same.
+func (w *Watcher) assign(v *state.View, t *want, out orders, changed bool) {
+	to := w.best(t)
+	if to == t.owner && !changed {
+		return
+	}
+	if t.owner != nil && t.owner != to {
+		o := out.of(t.owner)
+		o.drop = append(o.drop, t.head.Key)
+	}
+	if t.owner = to; to != nil && to.left.IsZero() {
+		w.known(v, t)
+		o := out.of(to)
+		o.watches = append(o.watches, copyOf(t.head))
+	}
+}
+
+// known notes in a watch what the state knows.
+func (w *Watcher) known(v *state.View, t *want) {
+	h := v.Health(t.tenant, t.node)
+	t.head.Known, t.head.Gone = "", false
+	if h != nil {
+		t.head.Known, t.head.Gone = string(h.Services[t.short].Status), h.Machine == model.MachineGone
+	}
+}
+
+// best gives the worker that watches a node: the one with the highest hash of
+// those that can, rather one that can ask its provider, too.
+func (w *Watcher) best(t *want) *worker {
+	var best *worker
+	var top uint64
+	for _, x := range w.workers {
+		if t.automator != "" && !x.Plugins[t.automator] || t.automator == "" && !x.Plugins[t.provider] || t.machine != "" && t.machine != x.Machine {
+			continue
+		}
+		h := rank(x.Agent, t.node) >> 1
+		if x.Plugins[t.provider] {
+			h |= 1 << 63
+		}
+		if best == nil || h > top {
+			best, top = x, h
+		}
+	}
+	return best
+}
+
+// rank orders agents for a node. Leaders of all builds have to agree, or a change
+// of leader would move every watch.
+func rank(agent, node string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(agent))
+	h.Write([]byte{0})
+	h.Write([]byte(node))
+	x := h.Sum64() // its high bits hardly know the last letters
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	return x ^ x>>33
+}
+
+// rebalance gives every watch to whom it belongs now. The worker that has just
+// come hears all that is its, and drops what else it had.
+func (w *Watcher) rebalance(came string) {
+	v := w.cfg.Machine.View()
+	out := orders{}
+	newcomer := w.workers[came]
+	var its []*pb.Watch
+	for _, wants := range w.clusters {
+		for _, t := range wants {
+			if t.owner != nil && w.workers[t.owner.Agent] != t.owner {
+				t.owner = nil // its session, or its agent, is no more
+			}
+			w.assign(v, t, out, false)
+			if newcomer != nil && t.owner == newcomer {
+				w.known(v, t)
+				its = append(its, copyOf(t.head))
+			}
+		}
+	}
+	if newcomer != nil {
+		delete(out, newcomer)
+	}
+	w.carryOut(out)
+	if newcomer != nil {
+		w.send(newcomer, its, nil, true)
+	}
+}
+
+// wants finds what is to be watched of a cluster: started services with a check
+// action, on machines that no operation works on.
+func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
+	out := map[string]*want{}
+	switch cl.Status {
+	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
+	default:
+		return out
+	}
+	nodes := v.Nodes(cl.Tenant, cl.ID)
+	probes := map[string]model.Probe{}
+	for name, def := range cl.Definitions {
+		if p, ok := def.Watched(); ok {
+			probes[name] = p
+		}
+	}
+	policy := cl.Template.RecoveryPolicy()
+	machines := !policy.Off && policy.Replace != model.ReplaceNever
+	if len(nodes) == 0 || len(probes) == 0 && !machines {
+		return out
+	}
+	version := w.cfg.Tasks.Version(v, cl, nodes)
+	busy := v.Busy(cl.Tenant, cl.ID)
+	health := v.ClusterHealth(cl.Tenant, cl.ID)
+	for _, n := range nodes {
+		if !n.Created || !n.Confirmed || n.Broken || n.Leaves || busy[n.ID] != "" {
+			continue
+		}
+		h := health[n.ID]
+		some, paused := false, h != nil && len(h.Paused) > 0
+		for _, s := range n.Staying() {
+			p, ok := probes[s]
+			if !ok || paused && h.Paused[s] != "" || !watched(n, h, s) {
+				continue
+			}
+			some = true
+			w.want(out, cl, n, s, p, version)
+		}
+		if !some && machines && len(n.States) > 0 {
+			w.want(out, cl, n, "", model.Probe{Interval: model.Millis(machineEvery.Milliseconds())}, version)
+		}
+	}
+	return out
+}
+
+// watched says whether a service is to run: it was started, or recovery tries to.
+func watched(n *model.Node, h *model.NodeHealth, service string) bool {
+	switch n.States[service] {
+	case model.Start.String(), model.Start.String() + "?":
+		return true
+	}
+	return slices.Contains(h.Failing(), service)
+}
+
+func (w *Watcher) want(out map[string]*want, cl *model.Cluster, n *model.Node, service string, p model.Probe, version uint64) {
+	t := &want{tenant: cl.Tenant, cluster: cl.ID, node: n.ID, short: service}
+	t.automator, t.provider, t.machine = w.cfg.Tasks.Needs(cl, n, service)
+	key := n.ID + "/" + service
+	t.head = &pb.Watch{
+		Key: key, Version: version ^ n.Version*0x9e3779b97f4a7c15, NodeVersion: n.Version, IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay),
+		GraceMs: int64(p.Grace), Failures: uint32(max(1, p.Failures)),
+	}
+	out[key] = t
+}

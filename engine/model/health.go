@@ -1,0 +1,288 @@
+package model
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Probe says how a service's check action is used: to see whether it is healthy,
+// or whether it is ready (spec/plans.md §7). Absent values mean the defaults.
+type Probe struct {
+	// Interval is the time from the end of one check to the next; 30s.
+	Interval Millis `json:"interval,omitempty"`
+	// Timeout is how long a check may take; 20s.
+	Timeout Millis `json:"timeout,omitempty"`
+	// Delay is how long after its start a service is left alone; 0.
+	Delay Millis `json:"delay,omitempty"`
+	// Grace is how long after its start failures do not count; 10s. Not for readiness.
+	Grace Millis `json:"grace-period,omitempty"`
+	// Failures in a row make a service unhealthy; 3. Not for readiness.
+	Failures Int `json:"max-consecutive-failures,omitempty"`
+	// Off says that the service is not checked by itself.
+	Off bool `json:"off,omitempty"`
+}
+
+// The goals of a service (spec/plans.md §7).
+const (
+	// GoalRunning: once started it runs; where it fails it is recovered.
+	GoalRunning = "RUNNING"
+	// GoalFinish: its start does its work and ends; a new configuration asks for it again.
+	GoalFinish = "FINISH"
+	// GoalOnce: as FINISH, and a new configuration does not ask for it again.
+	GoalOnce = "ONCE"
+)
+
+// Goals lists them.
+var Goals = []string{GoalRunning, GoalFinish, GoalOnce}
+
+// Runs says whether the service is to run once it is started.
+func (s *Service) Runs() bool { return s.Goal == "" || s.Goal == GoalRunning }
+
+// IsEssential says whether the whole node is restarted when the service fails.
+func (s *Service) IsEssential() bool { return s.Essential == nil || *s.Essential }
+
+// Watched gives how the service's health is checked; false: it is not.
+func (s *Service) Watched() (Probe, bool) {
+	if _, ok := s.Provisioner.Actions["check"]; !ok || !s.Runs() {
+		return Probe{}, false
+	}
+	p := Probe{}
+	if s.HealthCheck != nil {
+		p = *s.HealthCheck
+	}
+	if p.Off {
+		return p, false
+	}
+	return p.withDefaults(), true
+}
+
+func (p Probe) withDefaults() Probe {
+	or := func(m *Millis, d Millis) {
+		if *m == 0 {
+			*m = d
+		}
+	}
+	or(&p.Interval, 30_000)
+	or(&p.Timeout, 20_000)
+	or(&p.Grace, 10_000)
+	if p.Failures == 0 {
+		p.Failures = 3
+	}
+	return p
+}
+
+// RecoveryPolicy says how a cluster is kept alive by itself (spec/plans.md §8).
+// Absent values mean the defaults.
+type RecoveryPolicy struct {
+	// Off leaves all of it to people.
+	Off bool `json:"off,omitempty"`
+	// Replace is "gone" (the default: machines that their provider says are not
+	// there any more), "failing" (also those that restarts did not help for
+	// PermanentAfter), or "never".
+	Replace string `json:"replace,omitempty"`
+	// PermanentAfter is how long a node may fail before it is replaced, with Replace "failing"; 20m.
+	PermanentAfter Millis `json:"permanent-failure-timeout,omitempty"`
+	// MinReplaceDelay is the least time between two replacements of a cluster; 0.
+	MinReplaceDelay Millis `json:"min-replace-delay,omitempty"`
+	// AtOnce bounds the nodes that are recovered at a time: "2", or "10%" of all (the default), one at least.
+	AtOnce string `json:"max-at-once,omitempty"`
+	// Attempts are made in a row before recovery gives up; 10.
+	Attempts Int `json:"max-attempts,omitempty"`
+	// Backoff is the pause after the first attempt, 60s, each next one 1.15 times as
+	// long, up to MaxBackoff, 5m. What was healthy for so long begins anew.
+	Backoff    Millis `json:"backoff,omitempty"`
+	MaxBackoff Millis `json:"max-backoff,omitempty"`
+}
+
+// The values of RecoveryPolicy.Replace.
+const (
+	ReplaceGone    = "gone"
+	ReplaceFailing = "failing"
+	ReplaceNever   = "never"
+)
+
+// Recovery gives the template's policy with its defaults.
+func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
+	p := RecoveryPolicy{}
+	if t.Recovery != nil {
+		p = *t.Recovery
+	}
+	or := func(m *Millis, d Millis) {
+		if *m == 0 {
+			*m = d
+		}
+	}
+	or(&p.PermanentAfter, 20*60_000)
+	or(&p.Backoff, 60_000)
+	or(&p.MaxBackoff, max(5*60_000, p.Backoff))
+	if p.Replace == "" {
+		p.Replace = ReplaceGone
+	}
+	if p.AtOnce == "" {
+		p.AtOnce = "10%"
+	}
+	if p.Attempts == 0 {
+		p.Attempts = 10
+	}
+	return p
+}
+
+// Most gives how many of so many nodes may be recovered at a time.
+func (p *RecoveryPolicy) Most(nodes int) int {
+	digits, percent := strings.CutSuffix(p.AtOnce, "%")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 1 // it was checked when the template was written
+	}
+	if percent {
+		n = nodes * n / 100
+	}
+	return max(1, n)
+}
+
+// Pause gives the time, in milliseconds, between the n-th attempt (from 1) and the next.
+func (p *RecoveryPolicy) Pause(n int) int64 {
+	pause := float64(p.Backoff)
+	for ; n > 1 && pause < float64(p.MaxBackoff); n-- {
+		pause *= 1.15
+	}
+	return int64(min(pause, float64(p.MaxBackoff)))
+}
+
+// HealthStatus is what the checks of a service say.
+type HealthStatus string
+
+// The verdicts. A service without one has not been checked since it was last changed.
+const (
+	Healthy   HealthStatus = "healthy"
+	Unhealthy HealthStatus = "unhealthy"
+)
+
+// ServiceHealth is the health of a service on a node.
+type ServiceHealth struct {
+	Status HealthStatus `json:"status"`
+	// Since is when it came to the status, Unix milliseconds.
+	Since int64 `json:"since"`
+	// Message is what the last check, or restart, said.
+	Message string `json:"message,omitempty"`
+}
+
+// MachineGone is NodeHealth.Machine of a machine that its provider does not have any more.
+const MachineGone = "gone"
+
+// What stands in NodeHealth.Paused, as the DC/OS SDK calls it.
+const (
+	Pausing  = "PAUSING"
+	Paused   = "PAUSED"
+	Resuming = "STARTING"
+)
+
+// NodeHealth is what is known of a node's health, and of how it is recovered. It
+// is there from the first verdict on.
+type NodeHealth struct {
+	Tenant  string `json:"tenant"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	// Services have verdicts, by name.
+	Services map[string]ServiceHealth `json:"services,omitempty"`
+	// Machine is "gone" from GoneSince on (Unix milliseconds), or "".
+	Machine   string `json:"machine,omitempty"`
+	GoneSince int64  `json:"goneSince,omitempty"`
+	// Paused are the services that an operator paused, and how far that is: they
+	// are not checked and not recovered.
+	Paused map[string]string `json:"paused,omitempty"`
+	// Attempts counts the recoveries in a row; the next is not before Next (Unix
+	// milliseconds). Operation is the latest, and Replaced says it was a replacement.
+	Attempts  int    `json:"attempts,omitempty"`
+	Next      int64  `json:"next,omitempty"`
+	Operation string `json:"operation,omitempty"`
+	Replaced  bool   `json:"replaced,omitempty"`
+	// GaveUp says that recovery has stopped trying.
+	GaveUp bool `json:"gaveUp,omitempty"`
+	// Waits is filled for readers only: why recovery does nothing just now.
+	Waits string `json:"waits,omitempty"`
+}
+
+// Failing gives the services whose checks, or restarts, failed, sorted.
+func (h *NodeHealth) Failing() []string {
+	if h == nil {
+		return nil
+	}
+	var out []string
+	for s, v := range h.Services {
+		if v.Status == Unhealthy {
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Status says in a word how the node is: "gone", "unhealthy", "paused", "healthy", or "".
+func (h *NodeHealth) Status() string {
+	switch {
+	case h == nil:
+		return ""
+	case h.Machine == MachineGone:
+		return MachineGone
+	case len(h.Failing()) > 0:
+		return string(Unhealthy)
+	case len(h.Paused) > 0:
+		return "paused"
+	case len(h.Services) > 0:
+		return string(Healthy)
+	}
+	return ""
+}
+
+// RecoveryPause says that recovery of a cluster is paused.
+type RecoveryPause struct {
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	// At is in Unix milliseconds.
+	At int64 `json:"at"`
+}
+
+func checkProbes(fs *Faults, s *Service) {
+	for _, p := range []struct {
+		path  string
+		probe *Probe
+	}{{"health-check", s.HealthCheck}, {"readiness-check", s.ReadinessCheck}} {
+		if p.probe == nil {
+			continue
+		}
+		if _, ok := s.Provisioner.Actions["check"]; !ok && !p.probe.Off {
+			fs.Add(p.path, "needs the action \"check\": add it to provisioner.actions")
+		}
+		if p.probe.Failures < 0 {
+			fs.Add(p.path+".max-consecutive-failures", "must not be negative")
+		}
+		if i := p.probe.Interval; i != 0 && i < 100 {
+			fs.Add(p.path+".interval", "must be 100 milliseconds at least: write seconds as \"30s\"")
+		}
+	}
+	if s.Goal != "" && !slices.Contains(Goals, s.Goal) {
+		fs.addf("goal", "must be one of %s, but is %q", list(Goals), shorten(s.Goal))
+	}
+}
+
+func checkRecovery(fs *Faults, p *RecoveryPolicy) {
+	if p == nil {
+		return
+	}
+	switch p.Replace {
+	case "", ReplaceGone, ReplaceFailing, ReplaceNever:
+	default:
+		fs.addf("recovery.replace", "must be %q, %q or %q, but is %q", ReplaceGone, ReplaceFailing, ReplaceNever, shorten(p.Replace))
+	}
+	if p.AtOnce != "" && !batchSize(p.AtOnce) {
+		fs.addf("recovery.max-at-once", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", shorten(p.AtOnce))
+	}
+	if p.Attempts < 0 {
+		fs.Add("recovery.max-attempts", "must not be negative")
+	}
+	if p.MaxBackoff != 0 && p.MaxBackoff < p.Backoff {
+		fs.Add("recovery.max-backoff", "must not be less than backoff")
+	}
+}

@@ -1,0 +1,80 @@
+package operation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/planner"
+)
+
+// Unit is a node and the services on it that an operation beside others is about.
+type Unit struct {
+	Node     string // id
+	Services []string
+}
+
+// Beside prepares an operation that runs beside others of its cluster: a restart,
+// a pause or a resumption of services on some nodes (spec/plans.md §8, §9). What it
+// does on a node waits for nothing elsewhere, so that operations never wait for
+// each other in a circle. One node may fail and the others go on.
+func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing, id string) (*Prepared, error) {
+	cl := at.Cluster
+	if !op.Beside() {
+		return nil, fmt.Errorf("operation %q does not run beside others", op)
+	}
+	if cl.Status == model.ClusterTerminated {
+		return nil, fmt.Errorf("%w: cluster %s is %s", ErrState, cl.Name, cl.Status)
+	}
+	p := &Prepared{Version: cl.Version, Cluster: *cl, Operation: model.Operation{
+		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: op, Status: model.OpRunning, Actor: who.Actor, Request: who.Request,
+		OnFailure: "leave", Plan: model.RecoveryPlan, Priority: 1,
+	}}
+	actions := []model.Action{model.Stop, model.Start}
+	switch op {
+	case model.OpPauseNode:
+		actions = actions[:1]
+	case model.OpResumeNode:
+		actions = actions[1:]
+	}
+	in := planner.Input{Operation: planner.OpConverge, Services: cl.Definitions, NodeLocal: true, Wanted: map[string]planner.Wanted{}}
+	for _, n := range at.Nodes {
+		i := slices.IndexFunc(units, func(u Unit) bool { return u.Node == n.ID })
+		if i < 0 {
+			continue
+		}
+		p.Nodes = append(p.Nodes, *n)
+		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
+		w := planner.Wanted{Services: map[string][]model.Action{}}
+		for _, s := range units[i].Services {
+			w.Services[s] = actions
+		}
+		in.Wanted[n.ID] = w
+	}
+	g, err := planner.Plan(in)
+	if err != nil {
+		return nil, err
+	}
+	if g.Len() == 0 {
+		fs := model.Faults{}
+		fs.Add("services", fmt.Sprintf("none of them has an action to %s it", actions[len(actions)-1].Key()))
+		return nil, fs
+	}
+	d := tree.PerNode(g, PlanName(&p.Operation), func(id string) string { return p.unitName(id) })
+	if p.Graph, err = d.Compile(g); err != nil {
+		return nil, err
+	}
+	p.Tree = &d.Tree
+	return p, nil
+}
+
+// unitName gives the name of a node's phase.
+func (p *Prepared) unitName(id string) string {
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.ID == id {
+			return n.ShortName()
+		}
+	}
+	return id
+}

@@ -1,0 +1,249 @@
+package recovery
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Standing is a cluster as recovery finds it. Nothing in it is changed.
+type Standing struct {
+	Cluster *model.Cluster
+	Nodes   []*model.Node
+	// Health is by node id.
+	Health map[string]*model.NodeHealth
+	// Busy are the nodes that an operation has begun to work on and has not done
+	// with, by id, with the operation.
+	Busy map[string]string
+	// Main is the operation under way that may change the layout; "": none.
+	Main string
+	// Recovering counts the nodes under recovery.
+	Recovering int
+	// Replaced is when the latest replacement began, Now the time; Unix milliseconds.
+	Replaced int64
+	Now      int64
+}
+
+// Unit is a node and the services on it that are restarted.
+type Unit struct {
+	Node     string
+	Services []string
+}
+
+// Wait says why nothing is done for a node now.
+type Wait struct {
+	Node string
+	Why  string
+	// Until is when to look again, Unix milliseconds; 0: when something changes.
+	Until int64
+}
+
+// Decision is what is to be done now. A replacement and restarts may come together.
+type Decision struct {
+	Restart []Unit
+	Replace []string
+	Waits   []Wait
+}
+
+// Wake gives when to look again, Unix milliseconds; 0: when something changes.
+func (d *Decision) Wake() int64 {
+	var at int64
+	for _, w := range d.Waits {
+		if w.Until > 0 && (at == 0 || w.Until < at) {
+			at = w.Until
+		}
+	}
+	return at
+}
+
+// dependencyGrace is how long, in milliseconds, a failing service waits for
+// failing ones that it depends on: most probably it is well when they are.
+const dependencyGrace = 60_000
+
+// decider is one decision in the making.
+type decider struct {
+	Standing
+	policy model.RecoveryPolicy
+	out    Decision
+	failed map[string][]failure // by service: where it fails
+	gone   int
+}
+
+type failure struct {
+	node   *model.Node
+	gaveUp bool
+}
+
+// Decide decides. Nodes are looked at in their order.
+func Decide(s Standing) Decision {
+	d := &decider{Standing: s, policy: s.Cluster.Template.RecoveryPolicy(), failed: map[string][]failure{}}
+	for _, n := range s.Nodes {
+		h := s.Health[n.ID]
+		if h == nil {
+			continue
+		}
+		if h.Machine == model.MachineGone {
+			d.gone++
+		}
+		for _, svc := range d.failing(n, h) {
+			d.failed[svc] = append(d.failed[svc], failure{n, h.GaveUp})
+		}
+	}
+	free := d.policy.Most(len(s.Nodes)) - s.Recovering
+	for _, n := range s.Nodes {
+		h := s.Health[n.ID]
+		if h == nil || n.Leaves {
+			continue
+		}
+		services := d.failing(n, h)
+		if h.Machine == "" && len(services) == 0 {
+			continue
+		}
+		why, until := d.mayNot(n, h)
+		replace := false
+		if why == "" {
+			if replace = d.permanent(h, services); replace {
+				why, until = d.mayNotReplace()
+			} else if h.Machine == model.MachineGone {
+				why = "its machine is gone, and the template's recovery replaces none"
+			} else {
+				services = Restarts(d.services(n, services))
+				why, until = d.waitsFor(n, h, services)
+			}
+		}
+		if why == "" && free <= 0 {
+			why = fmt.Sprintf("%d nodes are under recovery already: no more at once", s.Recovering+len(d.out.Replace)+len(d.out.Restart))
+		}
+		switch {
+		case why != "":
+			d.out.Waits = append(d.out.Waits, Wait{n.ID, why, until})
+			continue
+		case replace:
+			d.out.Replace = append(d.out.Replace, n.ID)
+		default:
+			d.out.Restart = append(d.out.Restart, Unit{n.ID, services})
+		}
+		free--
+	}
+	return d.out
+}
+
+// failing gives the services of a node that recovery is to care for.
+func (d *decider) failing(n *model.Node, h *model.NodeHealth) []string {
+	return slices.DeleteFunc(h.Failing(), func(s string) bool {
+		def, ok := d.Cluster.Definitions[s]
+		return !ok || !def.Runs() || h.Paused[s] != "" || !slices.Contains(n.Staying(), s)
+	})
+}
+
+// mayNot says why nothing may be done for a node.
+func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until int64) {
+	switch p := d.Cluster.RecoveryPaused; {
+	case d.policy.Off:
+		return "the template leaves recovery to people", 0
+	case p != nil:
+		return "recovery was paused by " + p.By, 0
+	case h.GaveUp:
+		return fmt.Sprintf("recovery gave up after %d attempts: restart or replace the node", h.Attempts), 0
+	case d.Busy[n.ID] != "":
+		return "operation " + d.Busy[n.ID] + " is at work on it", 0
+	case h.Next > d.Now:
+		return fmt.Sprintf("attempt %d failed: the next is not due yet", h.Attempts), h.Next
+	}
+	return "", 0
+}
+
+// permanent says whether the node is to be made anew.
+func (d *decider) permanent(h *model.NodeHealth, services []string) bool {
+	switch d.policy.Replace {
+	case model.ReplaceNever:
+		return false
+	case model.ReplaceFailing:
+		for _, s := range services {
+			if h.Services[s].Since+int64(d.policy.PermanentAfter) <= d.Now && h.Attempts > 0 {
+				return true
+			}
+		}
+	}
+	return h.Machine == model.MachineGone
+}
+
+func (d *decider) mayNotReplace() (why string, until int64) {
+	switch {
+	case d.gone > 1 && 2*d.gone > len(d.Nodes):
+		return fmt.Sprintf("%d of %d machines seem gone: if they are, replace them yourself", d.gone, len(d.Nodes)), 0
+	case d.Main != "":
+		return "operation " + d.Main + " is under way: the node is replaced after it", 0
+	case d.Replaced > 0 && d.Replaced+int64(d.policy.MinReplaceDelay) > d.Now:
+		return "another node was replaced a moment ago", d.Replaced + int64(d.policy.MinReplaceDelay)
+	}
+	return "", 0
+}
+
+// waitsFor says whether services wait for something that they depend on and that
+// fails elsewhere.
+func (d *decider) waitsFor(n *model.Node, h *model.NodeHealth, services []string) (why string, until int64) {
+	since := int64(0)
+	for _, s := range services {
+		if v := h.Services[s]; v.Status == model.Unhealthy {
+			since = max(since, v.Since)
+		}
+	}
+	until = since + dependencyGrace
+	if d.Now >= until {
+		return "", 0
+	}
+	for _, s := range services {
+		for _, on := range d.dependencies(s) {
+			for _, f := range d.failed[on] {
+				if f.node.ID != n.ID && !f.gaveUp {
+					return fmt.Sprintf("%s depends on %s, which fails on %s", s, on, cmp.Or(f.node.Hostname, f.node.ID)), until
+				}
+			}
+		}
+	}
+	return "", 0
+}
+
+// dependencies gives the services of the cluster that one needs at run time,
+// over others too.
+func (d *decider) dependencies(service string) []string {
+	var out []string
+	seen := map[string]bool{service: true}
+	for next := []string{service}; len(next) > 0; next = next[1:] {
+		for _, want := range d.Cluster.Definitions[next[0]].Dependencies.Runtime.Requires {
+			for name, def := range d.Cluster.Definitions {
+				if !seen[name] && (name == want || slices.Contains(def.Dependencies.Provides, want)) {
+					seen[name] = true
+					out, next = append(out, name), append(next, name)
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, strings.Compare)
+	return out
+}
+
+// services gives what Restarts wants to know of a node's services.
+func (d *decider) services(n *model.Node, failing []string) []Service {
+	h := d.Health[n.ID]
+	var out []Service
+	for _, name := range n.Staying() {
+		def, ok := d.Cluster.Definitions[name]
+		if !ok || !def.Runs() || h.Paused[name] != "" {
+			continue
+		}
+		s := Service{Name: name, Essential: def.IsEssential(), Failed: slices.Contains(failing, name)}
+		switch n.States[name] {
+		case model.Start.String(), model.Start.String() + "?":
+			s.Running = true
+		}
+		if s.Running || s.Failed {
+			out = append(out, s)
+		}
+	}
+	return out
+}
