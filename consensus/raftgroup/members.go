@@ -228,6 +228,8 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 			return nil
 		case try < transferTries && g.IsLeader() && g.Term() == term && g.pause(ctx, g.timing.ElectionTimeout/4):
 			continue
+		case errors.Is(err, raft.ErrNotLeader):
+			return fmt.Errorf("transfer of leadership: %w", g.notLeader())
 		}
 		go g.probe(term)
 		return fmt.Errorf("transfer of leadership: %w", err)

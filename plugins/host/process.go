@@ -117,6 +117,9 @@ func (p *process) explainStart(err error) error {
 		_ = p.run.Kill(context.Background())
 		<-p.run.exited
 		if p.run.status != "signal: killed" { // by itself, then
+			if why := p.run.words.last(); why != "" {
+				return fmt.Errorf("plugin %s ended while starting (%s): %s", name, p.run.status, why)
+			}
 			return fmt.Errorf("plugin %s ended while starting (%s): %w", name, p.run.status, err)
 		}
 	}

@@ -177,7 +177,7 @@ func TestBadStarts(t *testing.T) {
 	}
 	for _, c := range []struct{ how, says string }{
 		{"garbage", "must begin with the plugin kit's own line"},
-		{"exit", "exit status 7"},
+		{"exit", "ended while starting (exit status 7): no libfoo.so"},
 		{"hang", "timeout while waiting"},
 	} {
 		if err := os.WriteFile(start, []byte(c.how), 0o600); err != nil {

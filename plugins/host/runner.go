@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,10 +26,12 @@ type runner struct {
 	file *os.File // the open, checked file
 	path string
 
-	input          *os.File // our end of its standard input: closing it says good-bye
-	stdout, stderr *os.File
-	pidfile        string
-	socketDir      string
+	input     *os.File // our end of its standard input: closing it says good-bye
+	stdout    *os.File
+	stderr    *os.File
+	words     *lastWords // what is read of stderr
+	pidfile   string
+	socketDir string
 
 	exited chan struct{} // closed when the process is gone
 	status string        // how it ended; read after exited
@@ -80,6 +83,7 @@ func (r *runner) Start(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	r.words = &lastWords{from: r.stderr, end: make(chan struct{})}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
 	if isScript(r.file) {
 		// The kernel hands the descriptor to an interpreter, that must find it open.
@@ -138,7 +142,7 @@ func (r *runner) Kill(context.Context) error {
 func (r *runner) Diagnose(context.Context) string { return "" }
 
 func (r *runner) Stdout() io.ReadCloser { return r.stdout }
-func (r *runner) Stderr() io.ReadCloser { return r.stderr }
+func (r *runner) Stderr() io.ReadCloser { return r.words }
 
 // Name gives the plugin's path.
 func (r *runner) Name() string { return r.path }
@@ -159,4 +163,45 @@ func (r *runner) PluginToHost(network, addr string) (string, string, error) {
 // HostToPlugin gives the address as it is.
 func (r *runner) HostToPlugin(network, addr string) (string, string, error) {
 	return network, addr, nil
+}
+
+// lastWords is standard error as it is read, and remembers the end of it: there a
+// program that does not start says why.
+type lastWords struct {
+	from *os.File
+	end  chan struct{} // closed when all is read
+	once sync.Once
+	mu   sync.Mutex
+	text []byte
+}
+
+// maxWords bounds what is remembered.
+const maxWords = 1 << 10
+
+// Read passes on what it reads.
+func (w *lastWords) Read(p []byte) (int, error) {
+	n, err := w.from.Read(p)
+	w.mu.Lock()
+	w.text = append(w.text, p[:n]...)
+	w.text = append(w.text[:0], w.text[max(0, len(w.text)-maxWords):]...)
+	w.mu.Unlock()
+	if err != nil {
+		w.once.Do(func() { close(w.end) })
+	}
+	return n, err
+}
+
+// Close closes the pipe.
+func (w *lastWords) Close() error { return w.from.Close() }
+
+// last waits a moment for the end of a dead process's words and gives its last line.
+func (w *lastWords) last() string {
+	select {
+	case <-w.end:
+	case <-time.After(pipeDrain):
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := strings.TrimSpace(string(w.text))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }

@@ -51,7 +51,7 @@ func (a *agent) config(token string, more ...string) string {
 		fmt.Sprintf("peer: {addr: %q}", a.addr(peerPort)),
 		fmt.Sprintf("gossip: {addr: %q}", a.addr(gossipPort)),
 		"providers: {local: {root: " + m.nodes() + "}}",
-		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, settings: {colour: blue, sizes: [1, 2]}}]", sum),
+		fmt.Sprintf("plugins: [{name: scripts, checksum: %q, settings: {scripts: [%q]}}]", sum, m.dir),
 	}, more...)
 	path := filepath.Join(m.dir, a.name+".yaml")
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -189,7 +189,7 @@ func TestSecureMesh(t *testing.T) {
 		return nil
 	})
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", running[0]))
-	if err != nil || !strings.Contains(string(env), `COOPR_PLUGIN_SETTINGS={"colour":"blue","sizes":[1,2]}`+"\x00") {
+	if err != nil || !strings.Contains(string(env), `COOPR_PLUGIN_SETTINGS={"scripts":["`+m.dir+`"]}`+"\x00") {
 		t.Errorf("the plugin's settings: %v, %q", err, env)
 	}
 	m.leader().kill()
