@@ -62,7 +62,7 @@ func (m *Mesh) finish(g *generation) error {
 		}
 		err = g.serf.Shutdown()
 	}()
-	m.pump(g.done, nil, g.events)
+	m.pump(g.done, nil, g.events, func(string) bool { return false })
 	if err != nil {
 		return fmt.Errorf("mesh: %w", err)
 	}
@@ -167,11 +167,9 @@ func (m *Mesh) reenter(ctx context.Context, g *generation) {
 func (m *Mesh) missed(g *generation, member Member) {
 	member.Status = StatusFailed
 	m.view.gossiped(member)
-	for _, sm := range g.serf.Members() {
-		if sm.Name == member.ID { // heard of in the same moment
-			m.apply(serf.EventMemberUpdate, sm)
-			return
-		}
+	if sm, ok := g.member(member.ID); ok { // heard of in the same moment
+		m.apply(serf.EventMemberUpdate, sm)
+		return
 	}
 	m.log.Warn("an agent does not answer any more", "agent", member.ID, "name", member.Name, "addr", member.Addr)
 	m.view.notify()

@@ -125,6 +125,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 	if profile == (Profile{}) {
 		profile = m.firstProfile()
 	}
+	doubter := &doubter{m: m}
 	inner, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -143,7 +144,12 @@ func (m *Mesh) Run(ctx context.Context) error {
 		} else {
 			helpers.Go(func() { m.reenter(inner, g) })
 		}
-		m.pump(ctx.Done(), m.retune, g.events)
+		m.pump(ctx.Done(), m.retune, g.events, func(id string) bool {
+			if g.profile == calm {
+				helpers.Go(func() { doubter.ask(inner, g, id) })
+			}
+			return g.profile == calm
+		})
 		err = m.finish(g)
 		if ctx.Err() != nil || err != nil {
 			if down := m.transport.Shutdown(); err == nil {
@@ -175,8 +181,8 @@ func (m *Mesh) firstProfile() Profile {
 	return quick
 }
 
-// pump carries serf's events into the view until done or stop.
-func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event) {
+// pump carries serf's events into the view until done or stop, all but the deaths that doubt takes on itself.
+func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event, doubt func(id string) bool) {
 	var window <-chan time.Time // open: subscribers hear of what is new when it ends
 	for {
 		select {
@@ -187,7 +193,9 @@ func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event) {
 			}
 			urgent := false
 			for _, sm := range me.Members {
-				urgent = m.apply(me.Type, sm) || urgent
+				if me.Type != serf.EventMemberFailed || !doubt(sm.Name) {
+					urgent = m.apply(me.Type, sm) || urgent
+				}
 			}
 			if urgent {
 				m.view.notify()
