@@ -210,7 +210,7 @@ func mapError(err error) error {
 		return fmt.Errorf("%w: %w", api.ErrQuota, err)
 	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, operation.ErrState), errors.Is(err, state.ErrGone):
 		return fmt.Errorf("%w: %w", api.ErrConflict, err)
-	case errors.Is(err, raftgroup.ErrNoPeer):
+	case errors.Is(err, raftgroup.ErrNoPeer), errors.Is(err, raftgroup.ErrNotHandedOver):
 		return fmt.Errorf("%w: %w", api.ErrConflict, err)
 	case errors.Is(err, raftgroup.ErrUnknownOutcome):
 		return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)

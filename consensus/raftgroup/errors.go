@@ -30,6 +30,8 @@ var (
 	ErrUnusable = errors.New("the Raft member's store cannot be used")
 	// ErrNoPeer: there is no voter to hand the leadership to.
 	ErrNoPeer = errors.New("no other voter can take the leadership")
+	// ErrNotHandedOver: no other voter took the leadership in time; it may be tried again.
+	ErrNotHandedOver = errors.New("the leadership was not handed over")
 	// ErrChanged: the group's configuration is not the one that the change was made for.
 	ErrChanged = errors.New("the group's configuration has changed meanwhile")
 )

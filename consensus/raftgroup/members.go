@@ -232,7 +232,7 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 			return fmt.Errorf("transfer of leadership: %w", g.notLeader())
 		}
 		go g.probe(term)
-		return fmt.Errorf("transfer of leadership: %w", err)
+		return fmt.Errorf("%w: %w", ErrNotHandedOver, err)
 	}
 }
 
