@@ -1,0 +1,471 @@
+package home
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/coopr/coopr/engine/change"
+)
+
+// Times of a home, in milliseconds.
+const (
+	// Patience is how long an object waits for others before it asks again;
+	// then twice as long, and so on. Streams between homes lose nothing while
+	// they stand, so this is for what a broken one has lost.
+	Patience = 5_000
+	// Laze is how long a release that nobody waits for may wait for a packet
+	// that goes the same way.
+	Laze = 1_000
+)
+
+// Name names a home: the agent that it is on. The zero Name is nobody.
+type Name = string
+
+// Config is what a home needs.
+type Config struct {
+	Self Name
+	Site *change.Site // the newest generation
+	// Route says which home runs an object, or ran it last; "" where it never
+	// ran or has been removed, so that no life of it can hold anything.
+	Route func(change.ID) Name
+	// Observe, where not nil, is shown every event that an object has taken, and
+	// what followed.
+	Observe func(now int64, o *change.Object, ev *change.Event, fx *change.Effects)
+	// Patience and Laze, where not 0, stand for the constants of these names.
+	Patience, Laze int64
+}
+
+// Packet is what goes from one home to another at once.
+type Packet struct {
+	To       Name
+	Messages []change.Message
+}
+
+// Home is the objects of one agent. Not for concurrent use: its owner gives it
+// one event after the other and then takes what follows (Flush, Acts, Next).
+type Home struct {
+	cfg     Config
+	objects map[change.ID]*object
+	order   []*object
+	queue   []change.Message
+	fx      change.Effects
+	acts    []change.Act
+	mail    map[Name]*mail
+	posts   []*mail     // those with something to send, in order
+	turned  []change.ID // objects that follow another definition just now
+	early   map[change.ID][]change.Message
+	waking  wakes
+	sweep   int64 // when to look for who waits, 0 for never
+
+	// Sent counts messages to other homes by kind; a release that rides along
+	// is counted in Rode too.
+	Sent [8]int
+	Rode int
+	// Packets counts packets.
+	Packets int
+	// Decisions counts events that objects took.
+	Decisions int
+}
+
+type object struct {
+	change.Object
+	waited uint8 // sweeps
+}
+
+type mail struct {
+	to       Name
+	messages []change.Message
+	lazy     []change.Message
+	since    int64 // of the oldest lazy one
+	listed   bool
+}
+
+// New gives a home without objects.
+func New(cfg Config) *Home {
+	if cfg.Patience == 0 {
+		cfg.Patience = Patience
+	}
+	if cfg.Laze == 0 {
+		cfg.Laze = Laze
+	}
+	return &Home{cfg: cfg, objects: map[change.ID]*object{}}
+}
+
+// Start begins to run an object with an incarnation that the leader gave: higher
+// than any before, and 1 only if the object never ran (change.Started). It
+// begins anew if it runs here already.
+func (h *Home) Start(def *change.Def, inc uint32, now int64) {
+	o := h.objects[def.ID]
+	if o != nil && o.Def() != def {
+		h.Stop(def.ID)
+		o = nil
+	}
+	if o == nil {
+		o = &object{}
+		o.Init(def, make([]change.Out, len(def.Out)), make([]change.In, len(def.In)))
+		h.objects[def.ID] = o
+		h.order = append(h.order, o)
+	}
+	h.handle(o, &change.Event{What: change.Started, Inc: inc}, now)
+	h.unearth(def.ID, now)
+	h.drain(now)
+}
+
+// unearth gives an object what came for it too early.
+func (h *Home) unearth(id change.ID, now int64) {
+	early := h.early[id]
+	delete(h.early, id)
+	for _, m := range early {
+		h.deliver(m, now)
+	}
+}
+
+// Stop ends the running of an object here: another home takes it over, or it is
+// removed.
+func (h *Home) Stop(id change.ID) {
+	if o := h.objects[id]; o != nil {
+		delete(h.objects, id)
+		h.order = slices.DeleteFunc(h.order, func(p *object) bool { return p == o })
+	}
+}
+
+// Event gives an object that runs here an event: the answer to an act, or an
+// order. Events for objects that do not run here are dropped.
+func (h *Home) Event(id change.ID, ev change.Event, now int64) error {
+	o := h.objects[id]
+	if o == nil {
+		return nil
+	}
+	err := h.handle(o, &ev, now)
+	h.drain(now)
+	return err
+}
+
+// Receive takes a packet's messages.
+func (h *Home) Receive(messages []change.Message, now int64) {
+	for _, m := range messages {
+		h.deliver(m, now)
+	}
+	h.drain(now)
+}
+
+// Lost says that messages to and from another home may have been lost: its
+// stream has been made anew. Who waits asks again at once.
+func (h *Home) Lost(now int64) {
+	for _, o := range h.order {
+		if o.Waiting() {
+			h.handle(o, &change.Event{What: change.Nudge}, now)
+		}
+	}
+	h.drain(now)
+}
+
+// Switch makes the objects of some hosts follow a new generation: they keep what
+// has not changed (rule 23), and those that are removed are forgotten. Added
+// ones are Started afterwards.
+func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
+	h.cfg.Site = site
+	var gone []*change.Def
+	for _, o := range slices.Clone(h.order) {
+		d := o.Def()
+		if !slices.Contains(hosts, d.Host) {
+			continue
+		}
+		if int(d.ID) >= len(site.Defs) || site.Defs[d.ID].Name != d.Name {
+			gone = append(gone, d)
+			h.Stop(d.ID)
+			continue
+		}
+		h.handle(o, &change.Event{What: change.Switched, Def: &site.Defs[d.ID]}, now)
+	}
+	for _, d := range gone {
+		for _, p := range d.Out {
+			if o := h.objects[p]; o != nil {
+				h.handle(o, &change.Event{What: change.Freed, Peer: d.ID}, now)
+			}
+		}
+	}
+	h.drain(now)
+}
+
+// Object gives an object that runs here, nil where it does not.
+func (h *Home) Object(id change.ID) *change.Object {
+	if o := h.objects[id]; o != nil {
+		return &o.Object
+	}
+	return nil
+}
+
+// Each visits every object that runs here, in the order in which they began.
+func (h *Home) Each(visit func(*change.Object)) {
+	for _, o := range h.order {
+		visit(&o.Object)
+	}
+}
+
+// Settled says whether no object here has anything left to do.
+func (h *Home) Settled() bool {
+	for _, o := range h.order {
+		if !o.Settled() {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *Home) handle(o *object, ev *change.Event, now int64) error {
+	h.fx.Reset()
+	h.Decisions++
+	def := o.Def()
+	err := o.Handle(ev, now, &h.fx)
+	if h.cfg.Observe != nil {
+		h.cfg.Observe(now, &o.Object, ev, &h.fx)
+	}
+	if o.Def() != def {
+		h.turned = append(h.turned, def.ID)
+	}
+	id := o.Def().ID
+	for i := range h.fx.Messages {
+		m := &h.fx.Messages[i]
+		if _, here := h.objects[m.To]; here {
+			h.queue = append(h.queue, *m)
+		} else {
+			h.post(m, now)
+		}
+	}
+	for _, a := range h.fx.Acts {
+		if a.What == change.Wake {
+			h.waking.push(wake{a.At, id})
+		} else {
+			h.acts = append(h.acts, a)
+		}
+	}
+	if ev.What != change.Nudge {
+		o.waited = 0
+	}
+	if h.sweep == 0 && o.Waiting() {
+		h.sweep = now + h.cfg.Patience
+	}
+	return err
+}
+
+// drain carries local messages until none is left.
+func (h *Home) drain(now int64) {
+	for i := 0; i < len(h.queue) || len(h.turned) > 0; {
+		if n := len(h.turned); n > 0 {
+			id := h.turned[n-1]
+			h.turned = h.turned[:n-1]
+			h.unearth(id, now)
+			continue
+		}
+		h.deliver(h.queue[i], now)
+		i++
+	}
+	h.queue = h.queue[:0]
+}
+
+func (h *Home) deliver(m change.Message, now int64) {
+	o := h.objects[m.To]
+	if o != nil {
+		err := h.handle(o, &change.Event{What: change.Received, Message: m}, now)
+		if errors.Is(err, change.ErrNoLink) {
+			h.keep(m, now)
+		}
+		return
+	}
+	h.keep(m, now)
+}
+
+// keep puts by what came for an object that does not run here, or over a link
+// that is not known here, until the object starts or the generation switches.
+// For one that the site does not have any more it answers that nothing is held.
+func (h *Home) keep(m change.Message, now int64) {
+	if h.absent(m.To) {
+		if a, ok := change.Denial(&m); ok {
+			h.post(&a, now)
+		}
+		return
+	}
+	if h.early == nil {
+		h.early = map[change.ID][]change.Message{}
+	}
+	kept := h.early[m.To]
+	for i := range kept {
+		k := &kept[i]
+		if k.From == m.From && k.Kind == m.Kind {
+			if k.FromInc < m.FromInc || k.FromInc == m.FromInc && k.Epoch < m.Epoch {
+				*k = m
+			}
+			return
+		}
+	}
+	h.early[m.To] = append(kept, m)
+}
+
+// absent says whether an object has been removed from the site.
+func (h *Home) absent(id change.ID) bool {
+	return int(id) < len(h.cfg.Site.Defs) && h.cfg.Site.Defs[id].Name == ""
+}
+
+// post puts a message into the mail for its home.
+func (h *Home) post(m *change.Message, now int64) {
+	to := h.cfg.Route(m.To)
+	if to == "" {
+		if a, ok := change.Denial(m); ok {
+			h.queue = append(h.queue, a)
+		}
+		return
+	}
+	if to == h.cfg.Self {
+		h.keep(*m, now)
+		return
+	}
+	if h.mail == nil {
+		h.mail = map[Name]*mail{}
+	}
+	b := h.mail[to]
+	if b == nil {
+		b = &mail{to: to}
+		h.mail[to] = b
+	}
+	if m.Lazy {
+		if len(b.lazy) == 0 {
+			b.since = now
+		}
+		b.lazy = append(b.lazy, *m)
+	} else {
+		b.messages = append(b.messages, *m)
+	}
+	if !b.listed {
+		b.listed = true
+		h.posts = append(h.posts, b)
+	}
+}
+
+// Acts takes what is to be done: checks and transitions to run.
+func (h *Home) Acts() []change.Act {
+	acts := h.acts
+	h.acts = nil
+	return acts
+}
+
+// TakeActs is Acts into memory of the caller's.
+func (h *Home) TakeActs(into []change.Act) []change.Act {
+	into = append(into, h.acts...)
+	h.acts = h.acts[:0]
+	return into
+}
+
+// Flush takes the packets that are due, one for each home. A release that
+// nobody waits for rides with other messages, or goes when it has waited long.
+func (h *Home) Flush(now int64, send func(Packet)) {
+	if len(h.posts) == 0 {
+		return
+	}
+	later := h.posts[:0]
+	for _, b := range h.posts {
+		if len(b.messages) == 0 && now < b.since+h.cfg.Laze {
+			later = append(later, b)
+			continue
+		}
+		b.listed = false
+		if len(b.messages) > 0 {
+			h.Rode += len(b.lazy)
+		}
+		p := Packet{To: b.to, Messages: append(b.messages, b.lazy...)}
+		for i := range p.Messages {
+			h.Sent[p.Messages[i].Kind]++
+		}
+		h.Packets++
+		b.messages, b.lazy = nil, nil
+		send(p)
+	}
+	clear(h.posts[len(later):])
+	h.posts = later
+}
+
+// Next says when the home wants to be called (Tick) at the latest, 0 for never.
+func (h *Home) Next() int64 {
+	next := h.sweep
+	if len(h.waking) > 0 && (next == 0 || h.waking[0].at < next) {
+		next = h.waking[0].at
+	}
+	for _, b := range h.posts {
+		if at := b.since + h.cfg.Laze; len(b.messages) == 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Tick lets time pass: alarms that have come, and objects that have waited long.
+func (h *Home) Tick(now int64) {
+	for len(h.waking) > 0 && h.waking[0].at <= now {
+		w := h.waking.pop()
+		if o := h.objects[w.id]; o != nil {
+			h.handle(o, &change.Event{What: change.Alarm}, now)
+		}
+	}
+	if h.sweep != 0 && h.sweep <= now {
+		h.sweep = 0
+		for _, o := range h.order {
+			if !o.Waiting() {
+				o.waited = 0
+				continue
+			}
+			if o.waited < 255 {
+				o.waited++
+			}
+			// After 1, 2, 4, … sweeps, every 64th in the end.
+			if w := o.waited; w&(w-1) == 0 || w%64 == 0 {
+				h.handle(o, &change.Event{What: change.Nudge}, now)
+			}
+			h.sweep = now + h.cfg.Patience
+		}
+	}
+	h.drain(now)
+}
+
+// wakes is a heap of alarms.
+type wakes []wake
+
+type wake struct {
+	at int64
+	id change.ID
+}
+
+func (w *wakes) push(x wake) {
+	a := append(*w, x)
+	for i := len(a) - 1; i > 0; {
+		p := (i - 1) / 2
+		if a[p].at <= a[i].at {
+			break
+		}
+		a[p], a[i] = a[i], a[p]
+		i = p
+	}
+	*w = a
+}
+
+func (w *wakes) pop() wake {
+	a := *w
+	top := a[0]
+	a[0] = a[len(a)-1]
+	a = a[:len(a)-1]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= len(a) {
+			break
+		}
+		if c+1 < len(a) && a[c+1].at < a[c].at {
+			c++
+		}
+		if a[i].at <= a[c].at {
+			break
+		}
+		a[i], a[c] = a[c], a[i]
+		i = c
+	}
+	*w = a
+	return top
+}

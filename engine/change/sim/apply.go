@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+)
+
+// Generation gives the number of the generation that is in force everywhere.
+func (s *Sim) Generation() uint64 { return s.site.Generation }
+
+// Apply puts a new generation into force as the leader does: host after host in
+// the order of rule 25, each once its removed objects are in their preRemove
+// states. The last one must be in force already.
+func (s *Sim) Apply(next *change.Site) {
+	s.grow(len(next.Defs))
+	plan := site.NewPlan(s.site, next)
+	s.next, s.turned = next, map[string]bool{}
+	s.enact(plan, 0)
+}
+
+// enact switches the groups of hosts from the nth on whose removed objects are
+// where they should be, and looks again later for the rest.
+func (s *Sim) enact(plan *site.Plan, n int) {
+	for _, id := range plan.Removed {
+		if o := s.Object(id); o != nil && !o.Status().Removing {
+			s.tell(id, change.Event{What: change.Removing})
+		}
+	}
+	for ; n < len(plan.Groups); n++ {
+		g := &plan.Groups[n]
+		for _, id := range g.Removed {
+			if o := s.Object(id); o == nil || !o.Settled() {
+				s.At(s.q.now+1, func() { s.enact(plan, n) })
+				return
+			}
+		}
+		s.turn(g)
+	}
+	s.site, s.next, s.turned = s.next, nil, nil
+	s.flush()
+}
+
+// turn switches a group of hosts.
+func (s *Sim) turn(g *site.Group) {
+	for _, id := range g.Removed {
+		s.owner[id] = -1
+	}
+	for _, h := range g.Hosts {
+		s.turned[h] = true
+	}
+	for a := range s.agents {
+		if !s.agents[a].dead {
+			s.agents[a].home.Switch(s.next, g.Hosts, s.q.now)
+			s.touch(a)
+		}
+	}
+	for i := range s.next.Defs {
+		d := &s.next.Defs[i]
+		if d.Name == "" || s.owner[i] >= 0 || !s.turned[d.Host] {
+			continue
+		}
+		s.world[i] = real{state: d.Type.Priority[0]}
+		s.owner[i] = int32(s.place(d.ID))
+		s.incs[i]++
+		if !s.agents[s.owner[i]].dead {
+			s.start(d.ID)
+		}
+	}
+}

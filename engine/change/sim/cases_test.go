@@ -1,0 +1,353 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+)
+
+// figure1 is the paper's first figure (case C1), on the hosts that are given.
+const figure1 = `
+name: figure1
+objects:
+  - name: svcB
+    host: agent:%s
+    type: service
+    requires: [{from: down, to: up, object: svcA, state: up}]
+    holds: [{state: up, object: svcA, in: up}]
+  - name: svcA
+    host: agent:%s
+    type: service
+    requires:
+      - {from: down, to: up, object: cfgA, state: up}
+      - {from: up, to: down, object: svcB, state: down}
+    holds: [{state: up, object: cfgA, in: up}]
+  - name: cfgA
+    host: agent:%s
+    type: filetree
+    content: {version: %d}
+    requires: [{from: outdated, to: up, object: svcA, state: down}]
+`
+
+func document(t *testing.T, text string) *site.Document {
+	t.Helper()
+	d, err := site.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func compile(t *testing.T, text string, last *change.Site) *change.Site {
+	t.Helper()
+	s, err := site.Compile(document(t, text), site.Options{Last: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// up is a world in which everything is up and of this content.
+func up(cfg Config) Config {
+	site := cfg.Site
+	cfg.Initial = func(id change.ID) change.State { return state(site, id, "up") }
+	cfg.Deployed = true
+	return cfg
+}
+
+func state(s *change.Site, id change.ID, name string) change.State {
+	st, _ := s.Defs[id].Type.State(name)
+	return st
+}
+
+// log writes each transition that began as "svcA stop".
+type log struct {
+	site  *change.Site
+	begun []string
+	steps []Step
+}
+
+func (l *log) watch(s Step) {
+	l.steps = append(l.steps, s)
+	if s.Begin {
+		d := &l.site.Defs[s.ID]
+		l.begun = append(l.begun, d.Name+" "+d.Type.Actions[s.Transition.Action])
+	}
+}
+
+func (l *log) String() string { return strings.Join(l.begun, "; ") }
+
+func ordinary(s *change.Site) Config {
+	return Config{Site: s, Agents: 3, Delay: 1, Jitter: 3, CheckTime: 2, MoveTime: 10}
+}
+
+func mustSettle(t *testing.T, s *Sim) {
+	t.Helper()
+	if !s.Settle(s.Now() + 3_600_000) {
+		t.Fatalf("not settled at %d: %s", s.Now(), s.report())
+	}
+	check(t, s)
+}
+
+func check(t *testing.T, s *Sim) {
+	t.Helper()
+	for _, v := range s.Violations {
+		t.Error(v)
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+func (s *Sim) report() string {
+	var b strings.Builder
+	for a := range s.agents {
+		s.agents[a].home.Each(func(o *change.Object) {
+			if s.Object(o.Def().ID) != o {
+				fmt.Fprintf(&b, "\na%d has %s", a, o.Def().Name)
+			}
+		})
+	}
+	for i := range s.site.Defs {
+		if s.site.Defs[i].Name == "" {
+			continue
+		}
+		o := s.Object(change.ID(i))
+		if o == nil {
+			fmt.Fprintf(&b, "\n%s: nobody's", s.site.Defs[i].Name)
+			continue
+		}
+		if !o.Settled() {
+			fmt.Fprintf(&b, "\n%s", o.Status().Text(s.def))
+		}
+	}
+	return b.String()
+}
+
+const c1Order = "svcB stop; svcA stop; cfgA restart; svcA start; svcB start"
+
+func TestC1(t *testing.T) {
+	for _, hosts := range [][3]any{{"a0", "a0", "a0"}, {"a0", "a1", "a2"}, {"a0", "a0", "a1"}} {
+		for seed := range uint64(20) {
+			old := compile(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 1), nil)
+			l := &log{site: old}
+			cfg := up(ordinary(old))
+			cfg.Seed, cfg.Watch = seed, l.watch
+			s := New(cfg)
+			mustSettle(t, s)
+			if len(l.begun) > 0 {
+				t.Fatalf("nothing has changed, but %s", l)
+			}
+			s.Apply(compile(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 2), old))
+			mustSettle(t, s)
+			if l.String() != c1Order {
+				t.Fatalf("hosts %v, seed %d: %s", hosts, seed, l)
+			}
+		}
+	}
+}
+
+func TestC2(t *testing.T) {
+	for seed := range uint64(20) {
+		s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+		l := &log{site: s1}
+		cfg := ordinary(s1)
+		cfg.Seed, cfg.Watch = seed, l.watch
+		s := New(cfg)
+		mustSettle(t, s)
+		if want := "cfgA start; svcA start; svcB start"; l.String() != want {
+			t.Fatalf("%s, want %s", l, want)
+		}
+	}
+}
+
+func TestC3(t *testing.T) {
+	s1 := compile(t, `
+name: base
+objects:
+  - {name: base, host: agent:a0, type: script}
+  - {name: x, host: agent:a1, type: service, requires: [{object: base}], holds: [{object: base}]}
+  - {name: y, host: agent:a2, type: service, requires: [{object: base}], holds: [{object: base}]}
+`, nil)
+	l := &log{site: s1}
+	cfg := ordinary(s1)
+	cfg.Watch = l.watch
+	s := New(cfg)
+	mustSettle(t, s)
+	if l.begun[0] != "base start" || len(l.begun) != 3 {
+		t.Fatal(l)
+	}
+	// Both services have begun before one of them has ended.
+	if n := len(l.steps); !l.steps[n-3].Begin || l.steps[n-2].Begin || l.steps[n-1].Begin {
+		t.Fatalf("not in parallel: %+v", l.steps)
+	}
+}
+
+func TestC4(t *testing.T) {
+	// C's restart needs B down; B may stop only when A is down; A holds B up.
+	text := `
+name: locks
+objects:
+  - {name: A, host: agent:a0, type: service, requires: [{from: down, to: up, object: B}], holds: [{object: B}]}
+  - {name: B, host: agent:a1, type: service, requires: [{from: up, to: down, object: A, state: down}]}
+  - {name: C, host: agent:a2, type: filetree, content: {v: %d}, requires: [{from: outdated, to: up, object: B, state: down}]}
+`
+	for seed := range uint64(20) {
+		old := compile(t, fmt.Sprintf(text, 1), nil)
+		l := &log{site: old}
+		cfg := up(ordinary(old))
+		cfg.Seed, cfg.Watch = seed, l.watch
+		s := New(cfg)
+		mustSettle(t, s)
+		s.Apply(compile(t, fmt.Sprintf(text, 2), old))
+		mustSettle(t, s)
+		if want := "A stop; B stop; C restart; B start; A start"; l.String() != want {
+			t.Fatalf("%s, want %s", l, want)
+		}
+	}
+}
+
+func TestC6(t *testing.T) {
+	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	l := &log{site: s1}
+	cfg := ordinary(s1)
+	cfg.Watch = l.watch
+	s := New(cfg)
+	a, _ := s1.Find("svcA")
+	s.FailNext(a, 2)
+	mustSettle(t, s)
+	if want := "cfgA start; svcA start; svcA start; svcA start; svcB start"; l.String() != want {
+		t.Fatalf("%s, want %s", l, want)
+	}
+	var begun []int64
+	for _, st := range l.steps {
+		if st.ID == a && st.Begin {
+			begun = append(begun, st.At)
+		}
+	}
+	if begun[1]-begun[0] < 1000 || begun[2]-begun[1] < 2000 {
+		t.Errorf("no backoff between attempts at %v", begun)
+	}
+}
+
+func TestC7(t *testing.T) {
+	hosts := []any{"a0", "a1", "a2", 1}
+	full := fmt.Sprintf(figure1, hosts...)
+	d := document(t, full)
+	without := func(names ...string) *site.Document {
+		c := *d
+		c.Objects = nil
+		for _, o := range d.Objects {
+			if slices.Contains(names, o.Name) {
+				continue
+			}
+			o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requires) bool { return slices.Contains(names, r.Object) })
+			o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holds) bool { return slices.Contains(names, h.Object) })
+			c.Objects = append(c.Objects, o)
+		}
+		return &c
+	}
+	for _, c := range []struct {
+		removed []string
+		want    string
+	}{
+		{[]string{"svcB"}, "svcB stop"},
+		{[]string{"svcA", "svcB"}, "svcB stop; svcA stop"},
+	} {
+		for seed := range uint64(20) {
+			old := compile(t, full, nil)
+			next, err := site.Compile(without(c.removed...), site.Options{Last: old})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &log{site: old}
+			cfg := up(ordinary(old))
+			cfg.Seed, cfg.Watch = seed, l.watch
+			s := New(cfg)
+			mustSettle(t, s)
+			s.Apply(next)
+			mustSettle(t, s)
+			if l.String() != c.want {
+				t.Fatalf("removing %v: %s, want %s", c.removed, l, c.want)
+			}
+			if s.Generation() != 2 {
+				t.Fatalf("generation %d is active", s.Generation())
+			}
+		}
+	}
+}
+
+func TestC8(t *testing.T) {
+	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	l := &log{site: s1}
+	cfg := up(ordinary(s1))
+	cfg.Watch = l.watch
+	s := New(cfg)
+	mustSettle(t, s)
+	c, _ := s1.Find("cfgA")
+	s.Drift(c, state(s1, c, "up"), 12345) // edited by hand
+	s.Probe(c)
+	s.Run(s.Now() + 20)
+	mustSettle(t, s)
+	if l.String() != c1Order {
+		t.Fatal(l)
+	}
+	if s.World(c) != state(s1, c, "up") {
+		t.Fatal("not repaired")
+	}
+}
+
+// C9: the home of any object is killed or cut off at any moment of C1.
+func TestC9(t *testing.T) {
+	old := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	next := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
+	for victim := range 3 {
+		for at := int64(0); at < 90; at += 3 {
+			for way := range 4 {
+				l := &log{site: old}
+				cfg := up(ordinary(old))
+				cfg.Seed, cfg.Watch = uint64(at), l.watch
+				s := New(cfg)
+				mustSettle(t, s)
+				s.Apply(next)
+				s.Run(s.Now() + at)
+				if way < 2 {
+					s.Crash(victim, way == 1)
+				} else {
+					s.Cut(victim, way == 3)
+				}
+				s.Run(s.Now() + Lease + 1)
+				mustSettle(t, s)
+				for i := range old.Defs {
+					if s.World(change.ID(i)) != state(old, change.ID(i), "up") {
+						t.Fatalf("victim %d at %d: %s is not up", victim, at, old.Defs[i].Name)
+					}
+				}
+				// The order of C1, where an action may have had to be done again.
+				if got := strings.Join(slices.Compact(l.begun), "; "); got != c1Order && !afterCrash(l.begun) {
+					t.Errorf("victim %d at %d, way %d: %s", victim, at, way, got)
+				}
+			}
+		}
+	}
+}
+
+// afterCrash says whether what began is C1 but for actions that were killed and
+// then found done or done again.
+func afterCrash(begun []string) bool {
+	order := strings.Split(c1Order, "; ")
+	i := 0
+	for _, b := range begun {
+		for i < len(order) && order[i] != b {
+			i++
+		}
+		if i == len(order) {
+			return false
+		}
+	}
+	return true
+}

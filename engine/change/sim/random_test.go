@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+)
+
+// seeds says how many seeds a property is tried with; CHANGE_SEEDS times as many
+// where that is set, from CHANGE_FROM on.
+func seeds(t testing.TB, n uint64) (from, to uint64) {
+	env := func(name string, fallback uint64) uint64 {
+		v := os.Getenv(name)
+		if v == "" {
+			return fallback
+		}
+		u, err := strconv.ParseUint(v, 10, 32)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return u
+	}
+	from = env("CHANGE_FROM", 0)
+	return from, from + n*env("CHANGE_SEEDS", 1)
+}
+
+// ordered draws a site whose dependencies follow an order: what is needed in its
+// preferred state comes before who needs it, what is needed in another state
+// after. Strict makes whoever stops others be needed on their way back, so that
+// nothing is stopped twice.
+func ordered(rng *rand.Rand, n, agents int, strict bool) *site.Document {
+	d := &site.Document{Name: "random"}
+	types := []string{"script", "service", "filetree"}
+	for i := range n {
+		d.Objects = append(d.Objects, site.Object{
+			Name: fmt.Sprintf("o%d", i), Host: fmt.Sprintf("agent:a%d", rng.IntN(agents)), Type: types[rng.IntN(3)],
+			Content: map[string]any{"version": 1},
+		})
+	}
+	for i := range n {
+		o := &d.Objects[i]
+		for j := range i {
+			p := &d.Objects[j]
+			if rng.Float64() > 2.5/float64(n) {
+				continue
+			}
+			start, hold, stop, restart := rng.IntN(4) > 0, rng.IntN(3) > 0, rng.IntN(2) == 0, rng.IntN(3) == 0
+			if strict && (stop || restart) {
+				start = true
+			}
+			if start {
+				r := site.Requires{From: "*", To: "up", Object: p.Name}
+				if !strict && rng.IntN(2) == 0 {
+					r.From = "down"
+				}
+				o.Requires = append(o.Requires, r)
+			}
+			if hold {
+				o.Holds = append(o.Holds, site.Holds{Object: p.Name})
+			}
+			if stop {
+				p.Requires = append(p.Requires, site.Requires{From: "up", To: "down", Object: o.Name, State: "down"})
+			}
+			if restart {
+				p.Requires = append(p.Requires, site.Requires{From: "outdated", To: "up", Object: o.Name, State: "down"})
+			}
+		}
+	}
+	return d
+}
+
+// mutate changes contents, and removes and adds objects.
+func mutate(rng *rand.Rand, d *site.Document, agents, version int, remove bool) *site.Document {
+	c := *d
+	c.Objects = nil
+	gone := map[string]bool{}
+	for _, o := range d.Objects {
+		if remove && rng.IntN(6) == 0 {
+			gone[o.Name] = true
+		}
+	}
+	for _, o := range d.Objects {
+		if gone[o.Name] {
+			continue
+		}
+		if rng.IntN(3) == 0 {
+			o.Content = map[string]any{"version": version}
+		}
+		o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requires) bool { return gone[r.Object] })
+		o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holds) bool { return gone[h.Object] })
+		c.Objects = append(c.Objects, o)
+	}
+	if remove {
+		o := site.Object{Name: fmt.Sprintf("new%d", version), Host: fmt.Sprintf("agent:a%d", rng.IntN(agents)), Type: "service"}
+		if len(c.Objects) > 0 {
+			p := c.Objects[rng.IntN(len(c.Objects))]
+			o.Requires = []site.Requires{{Object: p.Name}}
+			o.Holds = []site.Holds{{Object: p.Name}}
+		}
+		c.Objects = append(c.Objects, o)
+	}
+	return &c
+}
+
+func built(t testing.TB, d *site.Document, last *change.Site) *change.Site {
+	t.Helper()
+	s, err := site.Compile(d, site.Options{Last: last})
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return s
+}
+
+// S1 to S4, and the bound of S6 under faults: whatever happens, nothing moves
+// without its locks or under those of others, nobody acts twice, and once faults
+// stop everything gets where it should be.
+func TestSafetyUnderFaults(t *testing.T) {
+	from, to := seeds(t, 400)
+	for seed := from; seed < to; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		agents := 2 + rng.IntN(3)
+		doc := ordered(rng, 3+rng.IntN(10), agents, false)
+		first := built(t, doc, nil)
+		cfg := Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: int64(rng.IntN(60)), CheckTime: 2, MoveTime: 10, MoveJitter: int64(rng.IntN(100)), Faulty: 30_000}
+		if rng.IntN(3) > 0 {
+			cfg.Loss, cfg.Double = rng.Float64()*0.3, rng.Float64()*0.3
+		}
+		if rng.IntN(3) == 0 {
+			cfg.Fails = rng.Float64() * 0.4
+		}
+		if rng.IntN(2) == 0 {
+			cfg = up(cfg)
+		}
+		s := New(cfg)
+		s.Run(rng.Int64N(400))
+		for v := range 2 {
+			doc = mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
+			s.Apply(built(t, doc, s.site))
+			for range rng.IntN(4) {
+				s.Run(s.Now() + rng.Int64N(300))
+				if a := rng.IntN(agents); rng.IntN(2) == 0 {
+					s.Crash(a, rng.IntN(2) == 0)
+				} else {
+					s.Cut(a, rng.IntN(2) == 0)
+				}
+			}
+			for s.next != nil && s.Step() {
+				if s.Now() > 7_200_000 {
+					t.Fatalf("seed %d: generation %d does not come into force: %s", seed, s.site.Generation+1, s.report())
+				}
+			}
+		}
+		s.Run(max(s.Now(), 31_000))
+		mustSettle(t, s)
+		for i := range s.site.Defs {
+			if d := &s.site.Defs[i]; d.Name != "" && s.World(d.ID) != d.Preferred {
+				t.Fatalf("seed %d: %s is not where it should be", seed, d.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/home"
+)
+
+type (
+	message = change.Message
+	act     = change.Act
+)
+
+// Config is a simulation. Times are ticks, which the homes take for milliseconds.
+type Config struct {
+	Site *change.Site
+	Seed uint64
+	// Host says which agent an object is on at first; the agent of its host
+	// where nil. Agents are numbered from 0.
+	Host   func(change.ID) int
+	Agents int
+	// Delay of a packet: from Delay to Delay+Jitter.
+	Delay, Jitter int64
+	// Loss and Double are the probabilities that a packet is lost, or comes twice.
+	Loss, Double float64
+	// CheckTime and MoveTime are how long acts take; MoveJitter is added at random.
+	CheckTime, MoveTime, MoveJitter int64
+	// Fails is the probability that a transition fails.
+	Fails float64
+	// Initial is the state of everything in the world; the first state of the
+	// type where it is unknown. Deployed says that it is of this generation's content.
+	Initial  func(change.ID) change.State
+	Deployed bool
+	// Faulty is until when losses, doubles and failures happen; for ever where 0.
+	Faulty int64
+	// Watch is told of every transition that begins and ends.
+	Watch func(Step)
+	// Lenient leaves out the check of S1 and S2 (for speed).
+	Lenient bool
+}
+
+// Step is a transition that begins (Begin) or ends.
+type Step struct {
+	At         int64
+	ID         change.ID
+	Transition change.Transition
+	Begin, OK  bool
+}
+
+// Sim is a running simulation.
+type Sim struct {
+	cfg    Config
+	site   *change.Site // in force
+	next   *change.Site // on its way into force, on the hosts that have turned
+	turned map[string]bool
+	rng    *rand.Rand
+	q      queue
+	agents []agent
+	owner  []int32 // of an object; -1 for nobody
+	incs   []uint32
+	world  []real
+	names  []string
+	byName map[string]int
+	dirty  []int32
+	acts   []act
+	// Faults found by the oracle.
+	Violations []string
+	// Transitions that have ended well, and acts that have begun.
+	Transitions, Acts int
+	// Messages sent by homes that are gone, by kind, and packets.
+	sent          [8]int
+	packets, rode int
+	decisions     int
+	Ran           []uint16 // transitions begun, per object
+	last          int64    // when the last transition ended
+	script        map[change.ID]int
+	CrossUses     int // cross-host dependencies of transitions that ran
+	wakes         []int64
+}
+
+type agent struct {
+	home *home.Home
+	life uint32
+	dead bool
+	// leaving says that the leader has given the home up already.
+	leaving bool
+	dirty   bool
+}
+
+// real is what an object truly is.
+type real struct {
+	state   change.State
+	content uint64
+	moving  bool
+	acting  int32 // home that runs an act now, from 1
+	actEnd  int64
+	relied  int32 // running transitions that rely on its state
+	trust   []trust
+	drifted bool // changed by hand, so that locks on it mean nothing
+}
+
+type trust struct {
+	id change.ID
+	in change.State
+}
+
+// New starts the homes of a site.
+func New(cfg Config) *Sim {
+	s := &Sim{cfg: cfg, site: cfg.Site, rng: rand.New(rand.NewPCG(cfg.Seed, 0xc0b)), byName: map[string]int{}}
+	n := len(cfg.Site.Defs)
+	s.agents = make([]agent, cfg.Agents)
+	s.wakes = make([]int64, cfg.Agents)
+	s.names = make([]string, cfg.Agents)
+	for i := range s.agents {
+		s.names[i] = fmt.Sprintf("a%d", i)
+		s.byName[s.names[i]] = i
+		s.agents[i].home = s.newHome(i)
+	}
+	s.grow(n)
+	for i := range cfg.Site.Defs {
+		d := &cfg.Site.Defs[i]
+		if d.Name == "" {
+			continue
+		}
+		w := &s.world[i]
+		w.state = d.Type.Priority[0]
+		if cfg.Initial != nil {
+			w.state = cfg.Initial(d.ID)
+		}
+		if cfg.Deployed {
+			w.content = d.Content
+		}
+		s.owner[i] = int32(s.place(d.ID))
+		s.incs[i] = 1
+	}
+	for i := range cfg.Site.Defs {
+		if cfg.Site.Defs[i].Name != "" {
+			s.start(change.ID(i))
+		}
+	}
+	s.flush()
+	return s
+}
+
+func (s *Sim) grow(n int) {
+	for len(s.owner) < n {
+		s.owner = append(s.owner, -1)
+		s.incs = append(s.incs, 0)
+		s.Ran = append(s.Ran, 0)
+		s.world = append(s.world, real{})
+	}
+}
+
+// def gives the definition that is in force on an object's host.
+func (s *Sim) def(id change.ID) *change.Def {
+	if s.next != nil && int(id) < len(s.next.Defs) {
+		if d := &s.next.Defs[id]; d.Name != "" && s.turned[d.Host] {
+			return d
+		}
+	}
+	if int(id) >= len(s.site.Defs) {
+		return &s.next.Defs[id]
+	}
+	return &s.site.Defs[id]
+}
+
+func (s *Sim) place(id change.ID) int {
+	if s.cfg.Host != nil {
+		return s.cfg.Host(id)
+	}
+	var n int
+	if _, err := fmt.Sscanf(s.def(id).Host, "agent:a%d", &n); err != nil {
+		return int(id) % s.cfg.Agents
+	}
+	return n
+}
+
+func (s *Sim) newHome(i int) *home.Home {
+	return home.New(home.Config{Self: s.names[i], Site: s.site, Route: func(id change.ID) home.Name {
+		if int(id) >= len(s.owner) || s.owner[id] < 0 {
+			return ""
+		}
+		return s.names[s.owner[id]]
+	}})
+}
+
+func (s *Sim) start(id change.ID) {
+	a := s.owner[id]
+	s.agents[a].home.Start(s.def(id), s.incs[id], s.q.now)
+	s.touch(int(a))
+}
+
+func (s *Sim) touch(a int) {
+	if !s.agents[a].dirty {
+		s.agents[a].dirty = true
+		s.dirty = append(s.dirty, int32(a))
+	}
+}
+
+func (s *Sim) violate(format string, args ...any) {
+	if len(s.Violations) < 20 {
+		s.Violations = append(s.Violations, fmt.Sprintf("seed %d, at %d: ", s.cfg.Seed, s.q.now)+fmt.Sprintf(format, args...))
+	}
+}
+
+// Now gives the time.
+func (s *Sim) Now() int64 { return s.q.now }
+
+// Last gives when the last transition ended.
+func (s *Sim) Last() int64 { return s.last }
+
+// At does something at a time.
+func (s *Sim) At(at int64, do func()) { s.q.push(event{at: at, kind: leader, do: do}) }
+
+func (s *Sim) faulty() bool { return s.cfg.Faulty == 0 || s.q.now < s.cfg.Faulty }
+
+// flush takes what the homes that have done something want sent and done.
+func (s *Sim) flush() {
+	for i := 0; i < len(s.dirty); i++ {
+		a := int(s.dirty[i])
+		ag := &s.agents[a]
+		ag.dirty = false
+		if ag.dead {
+			continue
+		}
+		s.acts = ag.home.TakeActs(s.acts[:0])
+		for _, x := range s.acts {
+			s.begin(a, x)
+		}
+		ag.home.Flush(s.q.now, func(p home.Packet) { s.packet(s.byName[p.To], p.Messages) })
+		if next := ag.home.Next(); next > 0 && (s.wakes[a] == 0 || next < s.wakes[a]) {
+			s.wakes[a] = next
+			s.q.push(event{at: max(next, s.q.now+1), kind: wakeUp, home: int32(a), life: ag.life})
+		}
+	}
+	s.dirty = s.dirty[:0]
+}
+
+func (s *Sim) packet(to int, messages []message) {
+	times := 1
+	if (s.cfg.Loss > 0 || s.cfg.Double > 0) && s.faulty() {
+		if s.rng.Float64() < s.cfg.Loss {
+			times = 0
+		} else if s.rng.Float64() < s.cfg.Double {
+			times = 2
+		}
+	}
+	for range times {
+		at := s.q.now + s.cfg.Delay
+		if s.cfg.Jitter > 0 {
+			at += s.rng.Int64N(s.cfg.Jitter + 1)
+		}
+		s.q.push(event{at: at, kind: arrive, home: int32(to), messages: messages})
+	}
+}
+
+// Step lets the events of the next time happen; false when there are none.
+func (s *Sim) Step() bool {
+	if !s.q.advance() {
+		return false
+	}
+	b := &s.q.buckets[s.q.now%ring]
+	// Events may add others for the same time.
+	for i := 0; i < len(*b); i++ {
+		e := (*b)[i]
+		s.q.near--
+		switch e.kind {
+		case leader:
+			e.do()
+		case arrive:
+			if ag := &s.agents[e.home]; !ag.dead {
+				ag.home.Receive(e.messages, s.q.now)
+				s.touch(int(e.home))
+			}
+		case ended:
+			s.end(&e)
+		case wakeUp:
+			if ag := &s.agents[e.home]; !ag.dead && ag.life == e.life {
+				s.wakes[e.home] = 0
+				ag.home.Tick(s.q.now)
+				s.touch(int(e.home))
+			}
+		}
+		if i == len(*b)-1 {
+			s.flush()
+		}
+	}
+	clear(*b)
+	*b = (*b)[:0]
+	return true
+}
+
+// Run lets events happen until a time, or until there are none.
+func (s *Sim) Run(until int64) {
+	for s.q.now < until && s.Step() {
+	}
+}
+
+// Settle lets events happen until every object is where it wants to be, or a
+// time has come. It says whether they are.
+func (s *Sim) Settle(until int64) bool {
+	for n := 0; s.q.now < until; n++ {
+		if s.Settled() {
+			return true
+		}
+		for range 16 {
+			if !s.Step() {
+				return s.Settled()
+			}
+		}
+	}
+	return s.Settled()
+}
+
+// Settled says whether every object is where it wants to be.
+func (s *Sim) Settled() bool {
+	if s.next != nil {
+		return false
+	}
+	for i := range s.agents {
+		if ag := &s.agents[i]; !ag.dead && !ag.home.Settled() {
+			return false
+		}
+	}
+	for i := range s.site.Defs {
+		if s.site.Defs[i].Name != "" && s.Object(change.ID(i)) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Object gives an object where it runs, nil where nobody runs it.
+func (s *Sim) Object(id change.ID) *change.Object {
+	if s.owner[id] < 0 || s.agents[s.owner[id]].dead {
+		return nil
+	}
+	return s.agents[s.owner[id]].home.Object(id)
+}
+
+// Sent gives messages sent between homes by kind, packets, and releases that
+// rode with other messages.
+func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
+	byKind, packets, rode = s.sent, s.packets, s.rode
+	for i := range s.agents {
+		h := s.agents[i].home
+		for k, n := range h.Sent {
+			byKind[k] += n
+		}
+		packets += h.Packets
+		rode += h.Rode
+	}
+	return byKind, packets, rode
+}
+
+// Decisions gives how many events objects have taken.
+func (s *Sim) Decisions() int {
+	n := s.decisions
+	for i := range s.agents {
+		n += s.agents[i].home.Decisions
+	}
+	return n
+}

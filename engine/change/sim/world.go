@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"github.com/coopr/coopr/engine/change"
+)
+
+// What the world is, apart from what homes know of it: acts change it, and the
+// oracle looks at nothing else.
+
+// truth is what a check finds (rule 2).
+func (s *Sim) truth(d *change.Def) change.State {
+	w := &s.world[d.ID]
+	if w.content == d.Content || w.content == 0 {
+		return w.state
+	}
+	if out, ok := d.Type.State("outdated"); ok {
+		return out
+	}
+	return w.state
+}
+
+// begin starts an act of a home and watches S1, S2 and S3.
+func (s *Sim) begin(a int, x act) {
+	w := &s.world[x.ID]
+	d := s.agents[a].home.Object(x.ID).Def()
+	s.Acts++
+	if int(s.owner[x.ID]) != a {
+		s.violate("S3: %s acts at a%d, but is a%d's", d.Name, a, s.owner[x.ID])
+	}
+	if w.acting != 0 && s.q.now < w.actEnd {
+		s.violate("S3: %s acts at a%d while an act of a%d runs", d.Name, a, w.acting-1)
+	}
+	took := s.cfg.CheckTime
+	if x.What == change.Run {
+		took = s.cfg.MoveTime
+		if s.cfg.MoveJitter > 0 {
+			took += s.rng.Int64N(s.cfg.MoveJitter + 1)
+		}
+	}
+	w.acting, w.actEnd = int32(a)+1, s.q.now+took
+	if x.What == change.Run {
+		s.Ran[x.ID]++
+		w.moving = true
+		if !s.cfg.Lenient {
+			s.rely(d, x.Transition)
+		}
+		if s.cfg.Watch != nil {
+			s.cfg.Watch(Step{At: s.q.now, ID: x.ID, Transition: x.Transition, Begin: true})
+		}
+	}
+	s.q.push(event{at: s.q.now + took, kind: ended, home: int32(a), life: s.agents[a].life, act: x})
+}
+
+// rely checks that what a transition needs is so, and keeps watch that it stays so.
+func (s *Sim) rely(d *change.Def, t change.Transition) {
+	w := &s.world[d.ID]
+	if w.relied > 0 {
+		s.violate("S2: %s goes %s while a transition relies on its state", d.Name, d.Type.Actions[t.Action])
+	}
+	w.trust = w.trust[:0]
+	var need func(change.ID, change.State)
+	need = func(p change.ID, in change.State) {
+		for _, k := range w.trust {
+			if k.id == p {
+				return
+			}
+		}
+		v := &s.world[p]
+		if v.drifted {
+			return
+		}
+		if v.moving || v.state != in {
+			s.violate("S1: %s goes %s, but %s is not in %s", d.Name, d.Type.Actions[t.Action], s.follows(p).Name, s.follows(p).Type.States[in])
+			return
+		}
+		v.relied++
+		w.trust = append(w.trust, trust{p, in})
+		s.follows(p).Granting(in, need)
+	}
+	d.Moving(t.From, t.To, func(p change.ID, in change.State) {
+		if s.owner[p] != s.owner[d.ID] {
+			s.CrossUses++
+		}
+		need(p, in)
+	})
+}
+
+// follows gives the definition that an object follows now.
+func (s *Sim) follows(id change.ID) *change.Def {
+	if o := s.Object(id); o != nil {
+		return o.Def()
+	}
+	return s.def(id)
+}
+
+func (s *Sim) unrely(id change.ID) {
+	w := &s.world[id]
+	w.moving = false
+	for _, k := range w.trust {
+		s.world[k.id].relied--
+	}
+	w.trust = w.trust[:0]
+}
+
+// end ends an act, and tells the home if it still lives.
+func (s *Sim) end(e *event) {
+	x, a := e.act, int(e.home)
+	ag := &s.agents[a]
+	w := &s.world[x.ID]
+	lives := !ag.dead && ag.life == e.life
+	if w.acting == int32(a)+1 && w.actEnd == s.q.now {
+		w.acting = 0
+	}
+	if ag.life != e.life && !ag.dead {
+		return // killed with the life of its home
+	}
+	if ag.dead && ag.life != e.life {
+		return
+	}
+	var ev change.Event
+	if x.What == change.Check {
+		if !lives || ag.home.Object(x.ID) == nil {
+			return
+		}
+		ev = change.Event{What: change.Checked, State: s.truth(ag.home.Object(x.ID).Def())}
+	} else {
+		ok := !s.failing(x.ID)
+		if s.world[x.ID].moving {
+			s.unrely(x.ID)
+		}
+		if ok {
+			w.state = x.Transition.To
+			w.drifted = false
+			d := s.defOf(a, x.ID)
+			switch d.Type.Actions[x.Transition.Action] {
+			case "start", "restart":
+				w.content = d.Content
+			case "cleanup":
+				w.content = 0
+			default:
+				if x.Transition.From != change.Unknown && d.Type.States[x.Transition.From] == "outdated" {
+					w.content = 0
+				}
+			}
+			s.Transitions++
+			s.last = s.q.now
+		}
+		if s.cfg.Watch != nil {
+			s.cfg.Watch(Step{At: s.q.now, ID: x.ID, Transition: x.Transition, OK: ok})
+		}
+		ev = change.Event{What: change.Done, OK: ok}
+	}
+	if !lives {
+		return
+	}
+	if err := ag.home.Event(x.ID, ev, s.q.now); err != nil {
+		s.violate("%v", err)
+	}
+	s.touch(a)
+}
+
+func (s *Sim) defOf(a int, id change.ID) *change.Def {
+	if o := s.agents[a].home.Object(id); o != nil {
+		return o.Def()
+	}
+	return s.def(id)
+}
+
+func (s *Sim) failing(id change.ID) bool {
+	if n := s.script[id]; n > 0 {
+		s.script[id] = n - 1
+		return true
+	}
+	return s.cfg.Fails > 0 && s.faulty() && s.rng.Float64() < s.cfg.Fails
+}
+
+// FailNext lets the next n transitions of an object fail.
+func (s *Sim) FailNext(id change.ID, n int) {
+	if s.script == nil {
+		s.script = map[change.ID]int{}
+	}
+	s.script[id] = n
+}
+
+// Drift changes an object by hand, behind its home's back.
+func (s *Sim) Drift(id change.ID, state change.State, content uint64) {
+	w := &s.world[id]
+	w.state, w.drifted = state, true
+	if content != 0 {
+		w.content = content
+	}
+}
+
+// Probe lets an object's home look for drift.
+func (s *Sim) Probe(id change.ID) { s.tell(id, change.Event{What: change.Probe}) }
+
+func (s *Sim) tell(id change.ID, ev change.Event) {
+	if o := s.Object(id); o == nil {
+		return
+	}
+	a := int(s.owner[id])
+	if err := s.agents[a].home.Event(id, ev, s.q.now); err != nil {
+		s.violate("%v", err)
+	}
+	s.touch(a)
+	s.flush()
+}
+
+// World gives what an object truly is.
+func (s *Sim) World(id change.ID) change.State { return s.truth(s.def(id)) }
