@@ -19,7 +19,9 @@ func (a *app) clusterCmd() *cobra.Command {
 		a.clusterServicesCmd(model.OpStart), a.clusterServicesCmd(model.OpStop), a.clusterServicesCmd(model.OpRestart),
 		a.clusterConfigureCmd(), a.clusterGrowCmd(), a.clusterShrinkCmd(), a.clusterAddServicesCmd(), a.clusterRemoveServicesCmd(),
 		a.clusterReplaceNodeCmd(), a.clusterUpgradeCmd(), a.clusterSyncTemplateCmd(), a.clusterRollbackCmd(),
-		a.clusterHistoryCmd(), a.clusterDiffCmd(), a.clusterResolveCmd(), a.clusterWatchCmd())
+		a.clusterHistoryCmd(), a.clusterDiffCmd(), a.clusterResolveCmd(), a.clusterWatchCmd(),
+		a.recoveryCmd("pause", "Recover nothing of a cluster by itself, until it is resumed", true),
+		a.recoveryCmd("resume", "Recover what fails of a cluster by itself again", false))
 }
 
 func (a *app) clusterListCmd() *cobra.Command {
@@ -95,6 +97,7 @@ func (a *app) describe(cl api.ClusterDetails) {
 	if cl.Operation != "" {
 		line("Operation", fmt.Sprintf("%s (%s)", cl.Operation, latest(cl.Progress)))
 	}
+	a.healthLines(line, &cl)
 	a.links(cl.Links)
 	if cl.Status == model.ClusterFailed {
 		fmt.Fprintf(a.out, "\n%s\n", wayOut(cl.Name))

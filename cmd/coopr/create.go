@@ -159,6 +159,7 @@ func (a *app) whatFirst(ctx context.Context, c *client.Client, cluster string) s
 func operateTitle(op model.OperationType, cluster string) string {
 	words := map[model.OperationType]string{
 		model.OpAddServices: "Add services to cluster %s", model.OpRemoveServices: "Remove services from cluster %s",
+		model.OpRecover: "Restart a node of cluster %s", model.OpPauseNode: "Pause a node of cluster %s", model.OpResumeNode: "Resume a node of cluster %s",
 		model.OpReplaceNode: "Replace nodes of cluster %s", model.OpRollback: "Roll cluster %s back",
 		model.OpSyncTemplate: "Bring cluster %s to the newest version of its template",
 	}[op]

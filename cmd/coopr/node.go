@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -39,18 +40,30 @@ func (a *app) nodeCmd() *cobra.Command {
 		}
 		return a.print(n)
 	})
-	return group("node", "Look at nodes", list, get)
+	return group("node", "Look at nodes, and look after them", list, get,
+		a.nodeRunCmd("restart", model.OpRecover, "Restart the services of a node where they are, or some of them"),
+		a.nodeRunCmd("replace", model.OpReplaceNode, "Make a node anew under its number and name, whatever state it is in"),
+		a.nodeRunCmd("pause", model.OpPauseNode, "Stop the services of a node, or some of them, and leave them alone"),
+		a.nodeRunCmd("resume", model.OpResumeNode, "Start the services of a node again that were paused"))
 }
 
 func nodeTable(items []model.Node) table {
 	t := table{head: []string{"ID", "HOSTNAME", "ADDRESS", "HARDWARE", "IMAGE", "SERVICES", "STATES", "CLUSTER"}, wide: 2}
+	known := slices.ContainsFunc(items, func(n model.Node) bool { return n.Health.Status() != "" })
+	if known {
+		t.head = slices.Insert(t.head, 6, "HEALTH")
+	}
 	for _, n := range items {
 		states := make([]string, 0, len(n.States))
 		for service, state := range n.States {
 			states = append(states, service+"="+state)
 		}
 		sort.Strings(states)
-		t.row(n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, clip(strings.Join(n.Services, ","), 60), strings.Join(states, ","), n.Cluster)
+		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, clip(strings.Join(n.Services, ","), 60), strings.Join(states, ","), n.Cluster}
+		if known {
+			row = slices.Insert(row, 6, n.Health.Status())
+		}
+		t.row(row...)
 	}
 	return t
 }

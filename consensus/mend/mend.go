@@ -193,7 +193,7 @@ func (m *Mender) look(ctx context.Context, v *state.View, cl *model.Cluster, now
 	if len(d.Replace) > 0 {
 		log.Info("recovery replaces nodes", "nodes", d.Replace)
 		_, _, err := m.cfg.Start.Operate(ctx, who, cl.ID, operation.Request{
-			Type: model.OpReplaceNode, Victims: d.Replace, OnFailure: "leave", Plan: model.RecoveryPlan,
+			Type: model.OpReplaceNode, Victims: d.Replace, OnFailure: "leave", Forced: true, // what fails may fail to stop, too
 		})
 		errs = errors.Join(errs, err)
 	}

@@ -21,12 +21,7 @@ func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster str
 		if id, ok := v.Request(who); ok {
 			return repeated(v, who, id)
 		}
-		cl, ok := v.Cluster(who.Tenant, cluster)
-		if !ok {
-			return nil, state.Answer{}, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
-		}
-		at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}
-		p, err := operation.Beside(who, op, units, at, nextID(cl))
+		p, err := o.PrepareBeside(who, cluster, op, units)
 		if err != nil {
 			return nil, state.Answer{}, err
 		}
@@ -36,6 +31,16 @@ func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster str
 		}
 		return o.outcome(who, p, ans, err)
 	}
+}
+
+// PrepareBeside prepares an operation that runs beside others of its cluster.
+func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, error) {
+	v := o.cfg.Machine.View()
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+	}
+	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
 }
 
 // nextID gives the id of a cluster's next operation.

@@ -33,24 +33,50 @@ type Plan struct {
 }
 
 // Plans gives a cluster's plans in the order of their priority: that of its
-// latest operation that undoes nothing, then the rollbacks that came since.
+// latest operation that undoes nothing, then the rollbacks that came since, then
+// recovery: the latest, and all that are under way.
 func (v *View) Plans(tenant, cluster string) []Plan {
 	ops := list[model.Operation](v.txn, tOperations, "cluster", tenant, cluster)
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
-	var out []Plan
+	var out, recovery []Plan
+	deploy := false
 	for _, op := range ops {
-		if get[planRow](v.txn, tPlans, "id", op.ID) == nil {
-			continue
-		}
-		out = append(out, Plan{operation.PlanName(op), op})
-		if op.Type != model.OpRollback {
-			break
+		name := operation.PlanName(op)
+		switch {
+		case get[planRow](v.txn, tPlans, "id", op.ID) == nil:
+		case name == model.RecoveryPlan:
+			if !op.Status.Ended() || len(recovery) == 0 {
+				recovery = append(recovery, Plan{name, op})
+			}
+		case !deploy:
+			out = append(out, Plan{name, op})
+			deploy = op.Type != model.OpRollback
 		}
 	}
 	slices.Reverse(out)
-	return out
+	for i := range recovery {
+		if i > 0 { // only one has the name alone
+			recovery[i].Name += ":" + recovery[i].Operation.ID
+		}
+	}
+	return append(out, recovery...)
+}
+
+// holdsRecovery lets an order about all of the plan recovery hold back, or let go
+// on, whatever else the cluster would recover by itself.
+func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderPlan) bool {
+	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	if cl == nil || operation.PlanName(op) != model.RecoveryPlan || o.Phase != "" || o.Step != "" {
+		return false
+	}
+	order := map[string]string{"interrupt": "pause-recovery", "continue": "resume-recovery"}[o.Order]
+	if order == "" || (order == "pause-recovery") == (cl.RecoveryPaused != nil) {
+		return false
+	}
+	who := &pb.Command{Tenant: op.Tenant, Actor: c.Actor}
+	return a.pauseRecovery(who, &pb.ControlOperation{Operation: cl.ID, Order: order}).Err == nil
 }
 
 // PlanTree gives an operation's plan as phases and steps, as of now (Unix
@@ -133,10 +159,14 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	if e == nil {
 		return refuse(ErrNotFound, "the plan of operation %s is not kept any more", have.ID)
 	}
+	held := a.holdsRecovery(c, have, o)
 	v := a.look(have, e)
 	r := tree.Give([]*tree.View{v}, tree.Order{Command: o.Order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
 	if r.Code == tree.CodeOK && have.Status.Ended() && o.Order == "stop" {
 		r = tree.Result{Code: tree.CodeAlready, Message: "Command has already been reported or completed"}
+	}
+	if r.Code != tree.CodeOK && held {
+		return Answer{Subject: have.ID}
 	}
 	if r.Code != tree.CodeOK {
 		return Answer{Err: &PlanRefusal{r.Code, r.Message}}

@@ -86,10 +86,14 @@ type ChangeCluster struct {
 	Rollout
 	// Nodes is how many nodes to add (grow, add-services) or to take away (shrink).
 	Nodes Int `json:"nodes,omitempty"`
-	// NodeNames are the nodes to take away (shrink) or to replace (replace-node):
-	// ids, numbers or host names.
+	// NodeNames are the nodes to take away (shrink), to replace (replace-node), to
+	// restart (recover), to pause or to resume: ids, numbers or host names.
 	NodeNames []string `json:"nodeNames,omitempty"`
-	// Services are those to add, to remove or to upgrade.
+	// Forced says that a node that is replaced is deleted as it is, without its
+	// services being stopped and removed first: they may not be able to.
+	Forced bool `json:"forced,omitempty"`
+	// Services are those to add, to remove or to upgrade; or on the named nodes to
+	// restart (recover), to pause or to resume, all where none is named.
 	Services []string `json:"services,omitempty"`
 	// HardwareType, ImageType and Comparator choose what new nodes are.
 	HardwareType string `json:"hardwaretype,omitempty"`

@@ -78,3 +78,52 @@ func (p *Prepared) unitName(id string) string {
 	}
 	return id
 }
+
+// Units finds what an operator's order to restart, pause or resume nodes is about:
+// the named services, or all on them that can be. health is by node id.
+func Units(op model.OperationType, at Standing, health map[string]*model.NodeHealth, nodes, services []string) ([]Unit, error) {
+	ids, err := victims(nodes, at)
+	if err != nil {
+		return nil, err
+	}
+	var fs model.Faults
+	var out []Unit
+	for i, id := range ids {
+		n := at.Nodes[slices.IndexFunc(at.Nodes, func(n *model.Node) bool { return n.ID == id })]
+		h := health[id]
+		u := Unit{Node: id}
+		for k, s := range services {
+			if !slices.Contains(n.Staying(), s) {
+				fs.Add(fmt.Sprintf("services[%d]", k), fmt.Sprintf("node %s has no service %q%s", n.ShortName(), s, near(s, n.Services)))
+			}
+		}
+		for _, s := range n.Staying() {
+			asked := len(services) == 0 && can(op, n, h, s) || slices.Contains(services, s)
+			if _, starts := at.Cluster.Definitions[s].Provisioner.Actions[model.Start.Key()]; asked && starts {
+				u.Services = append(u.Services, s)
+			}
+		}
+		if len(u.Services) == 0 && len(fs) == 0 {
+			fs.Add(fmt.Sprintf("nodeNames[%d]", i), fmt.Sprintf("there is nothing on %s to %s", n.ShortName(), verbs[op]))
+		}
+		out = append(out, u)
+	}
+	return out, fs.Err()
+}
+
+var verbs = map[model.OperationType]string{model.OpRecover: "restart", model.OpPauseNode: "pause", model.OpResumeNode: "resume"}
+
+// can says whether a service on a node is one that an order without names means.
+func can(op model.OperationType, n *model.Node, h *model.NodeHealth, service string) bool {
+	paused := h != nil && h.Paused[service] != ""
+	if op == model.OpResumeNode {
+		return paused
+	}
+	switch n.States[service] {
+	case "", model.Install.String(), model.Configure.String(), model.Initialize.String(), model.Remove.String():
+		return false // it was never started
+	case model.Stop.String():
+		return !paused && slices.Contains(h.Failing(), service)
+	}
+	return !paused
+}

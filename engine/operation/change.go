@@ -55,7 +55,7 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 		c.made = map[string]bool{}
 		for _, id := range victims {
 			c.made[id] = true
-			if req.Plan == model.RecoveryPlan { // what fails may fail to stop, too
+			if req.Forced {
 				if c.gone == nil {
 					c.gone = map[string]bool{}
 				}

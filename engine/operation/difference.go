@@ -164,7 +164,9 @@ func (d *differences) goal(n *model.Node, service string, made bool) string {
 			return state
 		}
 	case model.Stop.String() + "?":
-		return model.Stop.String()
+		if !made || d.then != nil {
+			return model.Stop.String()
+		}
 	case "":
 		if !has && d.then != nil {
 			return "" // it never came to anything then

@@ -133,8 +133,9 @@ type Request struct {
 	To        int
 	OnFailure string
 	Follows   string
-	// Plan is the name to show the operation's plan under; "": that of its type.
-	Plan string
+	// Forced deletes nodes that are replaced as they are; their replacement is shown
+	// as recovery.
+	Forced bool
 	// Rollout is how nodes take turns.
 	model.Rollout
 }
@@ -163,8 +164,11 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	}
 	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, Operation: model.Operation{
 		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
-		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To, Plan: req.Plan,
+		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
 	}}
+	if req.Type == model.OpReplaceNode && req.Forced {
+		p.Operation.Plan = model.RecoveryPlan
+	}
 	if p.Operation.OnFailure == "" {
 		p.Operation.OnFailure = policy(req.Type)
 	}

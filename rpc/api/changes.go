@@ -21,7 +21,10 @@ var changings = []changing{
 	{model.OpShrink, "Take nodes away from a cluster: so many, the newest that can go, or those named", []string{"nodes", "nodeNames"}, ""},
 	{model.OpAddServices, "Put services onto a cluster, on its nodes or with new ones", []string{"services", "nodes", "hardwaretype", "imagetype", "comparator"}, "services"},
 	{model.OpRemoveServices, "Take services off a cluster", []string{"services"}, "services"},
-	{model.OpReplaceNode, "Make nodes anew under their numbers and names", []string{"nodeNames"}, "nodeNames"},
+	{model.OpReplaceNode, "Make nodes anew under their numbers and names", []string{"nodeNames", "forced"}, "nodeNames"},
+	{model.OpRecover, "Restart services of nodes, beside whatever else is under way", []string{"nodeNames", "services"}, "nodeNames"},
+	{model.OpPauseNode, "Stop services of nodes, and leave them alone", []string{"nodeNames", "services"}, "nodeNames"},
+	{model.OpResumeNode, "Start services of nodes again that were paused", []string{"nodeNames", "services"}, "nodeNames"},
 	{model.OpUpgrade, "Move services to their newest definitions, or all of a cluster's", []string{"services"}, ""},
 	{model.OpSyncTemplate, "Bring a cluster to the newest version of its template", nil, ""},
 	{model.OpRollback, "Bring a cluster back to an earlier snapshot", []string{"to"}, "to"},
@@ -32,9 +35,9 @@ func (c changing) check(r model.ChangeCluster) error {
 	var faults model.Faults
 	given := map[string]bool{
 		"nodes": r.Nodes != 0, "nodeNames": len(r.NodeNames) > 0, "services": len(r.Services) > 0, "hardwaretype": r.HardwareType != "",
-		"imagetype": r.ImageType != "", "comparator": r.Comparator != "", "to": r.To != 0,
+		"imagetype": r.ImageType != "", "comparator": r.Comparator != "", "to": r.To != 0, "forced": r.Forced,
 	}
-	for _, name := range []string{"nodes", "nodeNames", "services", "hardwaretype", "imagetype", "comparator", "to"} {
+	for _, name := range []string{"nodes", "nodeNames", "services", "hardwaretype", "imagetype", "comparator", "to", "forced"} {
 		switch {
 		case given[name] && !slices.Contains(c.takes, name):
 			faults.Add(name, "is nothing that "+string(c.typ)+" takes")

@@ -53,9 +53,22 @@ func pod(cl *model.Cluster, n *model.Node) tree.Pod {
 
 // taskState says how a service on a node is, as the DC/OS SDK says it of a task:
 // "" where it was never started.
-func taskState(_ *model.Cluster, n *model.Node, service string) string {
+func taskState(cl *model.Cluster, n *model.Node, service string) string {
+	if h := n.Health; h != nil {
+		switch {
+		case h.Paused[service] != "":
+			return h.Paused[service]
+		case h.Machine == model.MachineGone:
+			return "GONE"
+		case h.Services[service].Status == model.Unhealthy:
+			return "FAILED"
+		}
+	}
 	switch n.States[service] {
 	case "START":
+		if def := cl.Definitions[service]; !def.Runs() {
+			return "FINISHED"
+		}
 		return "RUNNING"
 	case "START?":
 		return "STARTING"

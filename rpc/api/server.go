@@ -99,6 +99,7 @@ func (s *server) routes() {
 	s.changeRoutes()
 	s.historyRoutes()
 	s.planRoutes()
+	s.recoveryRoutes()
 	s.podRoutes()
 	s.taskRoutes()
 	s.nodeRoutes()

@@ -90,6 +90,17 @@ func (c *Client) Resolve(ctx context.Context, cluster, reason string) (api.Clust
 	return out, m, err
 }
 
+// PauseRecovery stops what a cluster recovers by itself, or lets it go on.
+func (c *Client) PauseRecovery(ctx context.Context, cluster string, pause bool, reason string) (model.Cluster, Meta, error) {
+	var out model.Cluster
+	word := "resume"
+	if pause {
+		word = "pause"
+	}
+	m, err := c.send(ctx, http.MethodPost, "/v1/clusters/"+seg(cluster)+"/recovery/"+word, nil, api.OrderBody{Reason: reason}, &out)
+	return out, m, err
+}
+
 func dry(run bool) map[string][]string {
 	if !run {
 		return nil

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// beside starts an operation that runs beside others of its cluster.
+func (b *backend) beside(ctx context.Context, l *leadership, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
+	m, _, ok := b.leader()
+	if !ok {
+		return api.Started{}, api.ErrNoLeader
+	}
+	v := m.Machine.View()
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	if !ok {
+		return api.Started{}, fmt.Errorf("%w: there is no cluster %q", api.ErrNotFound, cluster)
+	}
+	units, err := operation.Units(req.Type, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
+	if err != nil {
+		return api.Started{}, mapError(err)
+	}
+	var p *operation.Prepared
+	var ans state.Answer
+	if req.DryRun {
+		p, err = l.orchestrator.PrepareBeside(who, cl.ID, req.Type, units)
+	} else {
+		p, ans, err = l.orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
+	}
+	if err != nil {
+		return api.Started{}, mapError(err)
+	}
+	return started(p, ans), nil
+}
