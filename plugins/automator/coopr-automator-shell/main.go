@@ -1,12 +1,13 @@
 // Coopr-automator-shell is the plugin of the automator type "shell".
 //
-// Its settings (plugins: in the agent's configuration) have one field: scripts,
-// the folders with scripts, the first one first.
+// Its settings (plugins: in the agent's configuration) are scripts, the folders
+// with scripts, and keys, those with the private keys of nodes reached over SSH;
+// in both the first one comes first.
 package main
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,12 +18,12 @@ import (
 )
 
 func main() {
-	scripts, err := folders(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	set, err := readSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "coopr-automator-shell: settings:", err)
 		os.Exit(2)
 	}
-	cfg := shell.Config{Path: os.Getenv("PATH"), Scripts: scripts}
+	cfg := shell.Config{Path: os.Getenv("PATH"), Scripts: set.Scripts, Keys: set.Keys}
 	if self, err := os.Executable(); err == nil {
 		cfg.Bin = filepath.Dir(strings.TrimSuffix(self, " (deleted)"))
 	}
@@ -31,23 +32,30 @@ func main() {
 	sdk.Serve(sdk.Plugin{Automator: a})
 }
 
-// folders reads the settings.
-func folders(settings string) ([]string, error) {
-	if settings == "" {
-		return nil, nil
+// settings are lists of folders.
+type settings struct {
+	Scripts []string `json:"scripts"`
+	Keys    []string `json:"keys"`
+}
+
+// readSettings reads the settings, giving all that is wrong with the folders.
+func readSettings(text string) (*settings, error) {
+	s := &settings{}
+	if text == "" {
+		return s, nil
 	}
-	var s struct {
-		Scripts []string `json:"scripts"`
-	}
-	d := json.NewDecoder(bytes.NewReader([]byte(settings)))
+	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return nil, fmt.Errorf("not {scripts: [folder, …]}: %w", err)
+	if err := d.Decode(s); err != nil {
+		return nil, fmt.Errorf("not {scripts: [folder, …], keys: [folder, …]}: %w", err)
 	}
-	for i, dir := range s.Scripts {
-		if !filepath.IsAbs(dir) {
-			return nil, fmt.Errorf("scripts[%d]: %q is not an absolute path", i, dir)
+	var faults []error
+	for name, dirs := range map[string][]string{"scripts": s.Scripts, "keys": s.Keys} {
+		for i, dir := range dirs {
+			if !filepath.IsAbs(dir) {
+				faults = append(faults, fmt.Errorf("%s[%d]: %q is not an absolute path", name, i, dir))
+			}
 		}
 	}
-	return s.Scripts, nil
+	return s, errors.Join(faults...)
 }

@@ -5,19 +5,21 @@ import (
 	"testing"
 )
 
-func TestFolders(t *testing.T) {
-	for settings, want := range map[string][]string{
+func TestSettings(t *testing.T) {
+	for text, want := range map[string]*settings{
 		``:                            {},
 		`{}`:                          {},
-		`{"scripts": ["/a", "/b/c"]}`: {"/a", "/b/c"},
+		`{"scripts": ["/a", "/b/c"]}`: {Scripts: []string{"/a", "/b/c"}},
+		`{"keys": ["/k"]}`:            {Keys: []string{"/k"}},
 		`{"scripts": ["a"]}`:          nil,
+		`{"keys": ["/a", "b"]}`:       nil,
 		`{"scripts": "/a"}`:           nil,
 		`{"script": ["/a"]}`:          nil,
 		`[`:                           nil,
 	} {
-		got, err := folders(settings)
-		if (err != nil) != (want == nil) || !slices.Equal(got, want) {
-			t.Errorf("%s: %v %v", settings, got, err)
+		got, err := readSettings(text)
+		if (err != nil) != (want == nil) || want != nil && (!slices.Equal(got.Scripts, want.Scripts) || !slices.Equal(got.Keys, want.Keys)) {
+			t.Errorf("%s: %v %v", text, got, err)
 		}
 	}
 }

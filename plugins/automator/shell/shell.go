@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
+	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
@@ -40,14 +42,17 @@ type Config struct {
 	Scripts []string
 	// Bin is the folder of the agent's programs, for the scripts' PATH.
 	Bin string
-	// Path is the rest of the scripts' PATH.
+	// Path is the rest of the scripts' PATH on nodes that are of this machine.
 	Path string
+	// Keys are the folders with the private keys of nodes reached over SSH.
+	Keys []string
 }
 
 // Automator runs scripts on nodes.
 type Automator struct {
 	cfg   Config
 	spawn *spawn.Spawner
+	ssh   *ssh.Pool
 }
 
 // New gives an automator. Close ends it.
@@ -55,11 +60,14 @@ func New(cfg Config) *Automator {
 	if cfg.Path == "" {
 		cfg.Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
-	return &Automator{cfg: cfg, spawn: spawn.New()}
+	return &Automator{cfg: cfg, spawn: spawn.New(), ssh: ssh.New(ssh.Config{})}
 }
 
-// Close stops starting processes.
-func (a *Automator) Close() { a.spawn.Stop() }
+// Close stops starting processes and ends connections.
+func (a *Automator) Close() {
+	a.spawn.Stop()
+	a.ssh.Close()
+}
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -100,10 +108,16 @@ func (a *Automator) node(in *model.TaskInput) (transport.Node, error) {
 			return nil, sdk.NothingDone(fmt.Errorf("node %s: %w", in.NodeID, err))
 		}
 		return n, nil
+	case ssh.Transport:
+		target, err := ssh.TargetOf(in, a.cfg.Keys)
+		if err != nil {
+			return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
+		}
+		return a.ssh.Node(target), nil
 	case "":
-		return nil, sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so the shell automator cannot reach it: it can reach nodes of the provider type local", in.NodeID))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so the shell automator cannot reach it", in.NodeID))
 	default:
-		return nil, sdk.Fatal(fmt.Errorf("node %s: the shell automator does not know the transport %q: it knows local", in.NodeID, via))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: the shell automator does not know the transport %q: it knows local and ssh", in.NodeID, via))
 	}
 }
 
@@ -118,7 +132,7 @@ func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, er
 		return nil, err
 	}
 	_, err = node.Append(ctx, doneLog, nil)
-	return nil, err
+	return nil, reach(err)
 }
 
 // Run runs the script of one action.
@@ -135,7 +149,7 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return out, remember(ctx, node, t, out)
+	return out, reach(remember(ctx, node, t, out))
 }
 
 // Check looks into the node's record of finished tasks. For the action CHECK
@@ -155,10 +169,27 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 	}
 	d, err := recall(ctx, node, t.ID)
 	if err != nil || d == nil {
-		return false, nil, err
+		return false, nil, reach(err)
 	}
 	t.Logf("the attempt with fence %d had finished this task", d.Fence)
 	return true, d.Output, nil
+}
+
+// reach marks what the next attempt cannot mend: a node that is not the one we
+// know.
+func reach(err error) error {
+	if errors.Is(err, ssh.ErrHostKey) {
+		return sdk.Fatal(err)
+	}
+	return err
+}
+
+// notBegun marks errors from before the script ran.
+func notBegun(err error) error {
+	if errors.Is(err, ssh.ErrHostKey) {
+		return sdk.Fatal(err)
+	}
+	return sdk.NothingDone(err)
 }
 
 // script runs the task's script and reads what it says.
@@ -172,7 +203,7 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	}
 	args, done, err := a.command(ctx, node, act)
 	if err != nil {
-		return nil, sdk.NothingDone(err)
+		return nil, notBegun(err)
 	}
 	defer done()
 	config, err := encodeConfig(in)
@@ -189,11 +220,14 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	exit, err := node.Run(ctx, transport.Command{
 		Args: args, Env: a.environment(node, t, in, act, path), Stdout: stdout, Stderr: t.Stderr(),
 	})
+	if errors.Is(err, transport.ErrLost) {
+		return nil, sdk.Unknown(err)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, err // what the context's end means, the kit knows
 		}
-		return nil, sdk.NothingDone(fmt.Errorf("start %s: %w", args[0], err))
+		return nil, notBegun(fmt.Errorf("start %s: %w", args[0], err))
 	}
 	what := fmt.Sprintf("script of %s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
 	switch {
@@ -291,11 +325,16 @@ func isShell(interpreter []string) bool {
 // environment gives all variables of a script. No credentials are among them.
 func (a *Automator) environment(node transport.Node, t *sdk.Task, in *model.TaskInput, act *action, config string) []string {
 	path := filepath.Join(node.Dir(), "bin")
-	if a.cfg.Bin != "" {
-		path += ":" + a.cfg.Bin
+	switch theirs := node.Path(); {
+	case theirs != "":
+		path += ":" + theirs
+	case a.cfg.Bin != "":
+		path += ":" + a.cfg.Bin + ":" + a.cfg.Path
+	default:
+		path += ":" + a.cfg.Path
 	}
 	env := make([]string, 0, len(act.env)+20)
-	env = append(env, "PATH="+path+":"+a.cfg.Path, "HOME="+node.Dir(), "LANG=C.UTF-8")
+	env = append(env, "PATH="+path, "HOME="+node.Dir(), "LANG=C.UTF-8")
 	env = append(env, act.env...)
 	return append(env,
 		"COOPR_CLUSTER="+t.Cluster,

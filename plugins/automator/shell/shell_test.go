@@ -14,9 +14,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/lab"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	lab.Enter()
+	goleak.VerifyTestMain(m)
+}
 
 // onNode gives an automator and a maker of tasks for a node.
 func onNode(t testing.TB) (*Automator, func(id string, fields map[string]any) *sdk.Task) {

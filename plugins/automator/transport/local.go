@@ -47,6 +47,9 @@ func NewLocal(dir string, s *spawn.Spawner) (*Local, error) {
 // Dir is the node's folder.
 func (l *Local) Dir() string { return l.dir }
 
+// Path says that programs are where ours are.
+func (l *Local) Path() string { return "" }
+
 // Run runs a command as a child of this process, in a group of its own.
 func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	if err := ctx.Err(); err != nil {

@@ -1,22 +1,31 @@
 // Package transport is how automators reach a node: run a command there, give
-// it files. The one transport so far is local, for nodes that are folders;
-// others, SSH first, join by implementing Node.
+// it files. Local is for nodes that are folders of this machine; others are
+// reached over SSH (plugins/transport/ssh).
 package transport
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"time"
 )
 
+// ErrLost says that the way to a node was lost while a command ran there:
+// nobody knows how far it got.
+var ErrLost = errors.New("the connection to the node was lost while something ran there")
+
 // Node is a machine that can be worked on. It is safe for concurrent use.
 type Node interface {
 	// Dir is the folder on the node that scripts work in, an absolute path.
 	Dir() string
+	// Path is where the node's programs are, as PATH has it; "" says that they are
+	// this machine's.
+	Path() string
 	// Run runs a command until it ends. Once the context is done the command and
 	// all of its process group are told to end, and killed after its grace; the
-	// error is then the context's cause. Other errors say that nothing ran.
+	// error is then the context's cause. ErrLost says that nobody knows; other
+	// errors say that nothing ran.
 	Run(ctx context.Context, c Command) (Exit, error)
 	// Put writes a file below Dir, whole or not at all.
 	Put(ctx context.Context, name string, mode fs.FileMode, content []byte) error

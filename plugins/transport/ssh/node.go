@@ -1,0 +1,303 @@
+package ssh
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/coopr/coopr/plugins/automator/transport"
+)
+
+// Node is one task's view of a node. Secrets exist while one of its commands
+// runs, so it runs one command at a time.
+type Node struct {
+	pool   *Pool
+	target *Target
+
+	mu      sync.Mutex
+	secrets []secret
+}
+
+var _ transport.Node = (*Node)(nil)
+
+// Node gives a view of a node; nothing is connected yet.
+func (p *Pool) Node(t *Target) *Node {
+	if t.Dir == "" {
+		t.Dir = DefaultDir
+	}
+	return &Node{pool: p, target: t}
+}
+
+// Dir is the folder that scripts work in.
+func (n *Node) Dir() string { return n.target.Dir }
+
+// Path is where the node's programs are.
+func (n *Node) Path() string { return plainPath }
+
+const (
+	defaultGrace = 5 * time.Second
+	// endGrace is how long the node may take, beyond the grace of the command, to
+	// say that it has ended. With closing it is less than what a plugin has.
+	endGrace = 3 * time.Second
+)
+
+// Run runs a command on the node; output is streamed as it comes. When the
+// connection is lost on the way the error is transport.ErrLost: nobody knows how
+// far it got, though the node ends what has lost us.
+func (n *Node) Run(ctx context.Context, c transport.Command) (transport.Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return transport.Exit{}, context.Cause(ctx)
+	}
+	n.mu.Lock()
+	secrets := append([]secret(nil), n.secrets...)
+	n.mu.Unlock()
+	mark := rand.Text()
+	if c.Stdin != nil {
+		return transport.Exit{}, errors.New("commands over SSH have no standard input")
+	}
+	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, secrets, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark)
+	var input [][]byte
+	for _, s := range secrets {
+		input = append(input, s.content)
+	}
+	s, err := n.start(ctx, program, mark, input, orDiscard(c.Stdout), orDiscard(c.Stderr))
+	if err != nil {
+		return transport.Exit{}, err
+	}
+	stopped := false
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		stopped = true
+		// The guard on the node sees its input end.
+		_ = s.ch.CloseWrite()
+		timer := time.NewTimer(cmp.Or(c.Grace, defaultGrace) + endGrace)
+		defer timer.Stop()
+		select {
+		case <-s.ended:
+		case <-timer.C:
+			s.close()
+			return transport.Exit{}, fmt.Errorf("%w: told to stop (%w), %s does not answer", transport.ErrLost, context.Cause(ctx), n.target.Address)
+		}
+	}
+	exit := s.finish()
+	switch {
+	case exit == nil && s.wasStarted():
+		return transport.Exit{}, fmt.Errorf("%w: %s", transport.ErrLost, n.target.Address)
+	case stopped && (exit != nil || !s.wasStarted()):
+		return transport.Exit{Code: -1, Signal: "stopped"}, context.Cause(ctx)
+	case !s.wasStarted():
+		return transport.Exit{}, s.notStarted()
+	}
+	return *exit, nil
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+// small runs one of the small programs and gives what it printed.
+func (n *Node) small(ctx context.Context, what string, program func(mark string) string, input ...[]byte) (string, error) {
+	mark := rand.Text()
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(ctx, n.pool.cfg.Answer+time.Duration(size(input))*time.Microsecond) // 1 MB/s
+	defer cancel()
+	s, err := n.start(ctx, program(mark), mark, input, &out, io.Discard)
+	if err != nil {
+		return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
+	}
+	stop := context.AfterFunc(ctx, func() { s.abort() })
+	exit := s.finish()
+	stop()
+	switch {
+	case exit == nil && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case exit == nil && s.wasStarted():
+		err = transport.ErrLost
+	case !s.wasStarted():
+		err = s.notStarted()
+	case exit.Code == exitNotThere:
+		err = fs.ErrNotExist
+	case *exit != transport.Exit{}:
+		err = errors.New(cmp.Or(strings.TrimSpace(s.stderr.String()), fmt.Sprintf("exit status %d", exit.Code)))
+	default:
+		return out.String(), nil
+	}
+	return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
+}
+
+func size(input [][]byte) int {
+	n := 0
+	for _, b := range input {
+		n += len(b)
+	}
+	return n
+}
+
+// file gives the path of a name below the folder.
+func (n *Node) file(name string) (string, error) {
+	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%q is not a name below %s", name, n.target.Dir)
+	}
+	return path.Join(n.target.Dir, name), nil
+}
+
+// Put writes a file below the folder, whole or not at all.
+func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content []byte) error {
+	file, err := n.file(name)
+	if err != nil {
+		return err
+	}
+	_, err = n.small(ctx, "write "+file, func(mark string) string { return putProgram(mark, file, uint32(mode.Perm()), len(content)) }, content)
+	return err
+}
+
+// Append adds to a file below the folder and gives its new size.
+func (n *Node) Append(ctx context.Context, name string, content []byte) (int64, error) {
+	file, err := n.file(name)
+	if err != nil {
+		return 0, err
+	}
+	out, err := n.small(ctx, "append to "+file, func(mark string) string { return appendProgram(mark, file, len(content)) }, content)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+}
+
+// Read gives a file below the folder.
+func (n *Node) Read(ctx context.Context, name string) ([]byte, error) {
+	file, err := n.file(name)
+	if err != nil {
+		return nil, err
+	}
+	out, err := n.small(ctx, "read "+file, func(mark string) string { return readProgram(mark, file) })
+	return []byte(out), err
+}
+
+// Rename renames a file below the folder.
+func (n *Node) Rename(ctx context.Context, from, to string) error {
+	a, err := n.file(from)
+	if err != nil {
+		return err
+	}
+	b, err := n.file(to)
+	if err != nil {
+		return err
+	}
+	_, err = n.small(ctx, "rename "+a, func(mark string) string { return renameProgram(mark, a, b) })
+	return err
+}
+
+// volatile begins the paths of files in the node's memory.
+const volatile = "/dev/shm/.coopr-"
+
+// Secret gives content a path in the node's memory. The file is there while a
+// command of this Node runs, readable by its user alone; the node removes it at
+// the command's end, and when the connection ends.
+func (n *Node) Secret(_ context.Context, content []byte) (string, func(), error) {
+	s := secret{path: volatile + rand.Text(), content: content}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.secrets = append(n.secrets, s)
+	return s.path, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for i, x := range n.secrets {
+			if x.path == s.path {
+				n.secrets = append(n.secrets[:i], n.secrets[i+1:]...)
+				return
+			}
+		}
+	}, nil
+}
+
+// Script brings a file to the node, under the hash of its content, unless it
+// was brought over this connection before.
+func (n *Node) Script(ctx context.Context, file string) (string, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf(".coopr/scripts/%x-%s", sha256.Sum256(content), filepath.Base(file))
+	c, err := n.pool.connect(ctx, n.target)
+	if err != nil {
+		return "", err
+	}
+	key := n.target.Dir + "\x00" + name
+	c.mu.Lock()
+	known := c.scripts[key]
+	c.mu.Unlock()
+	if !known {
+		if err := n.Put(ctx, name, 0o755, content); err != nil {
+			return "", err
+		}
+		c.mu.Lock()
+		c.scripts[key] = true
+		c.mu.Unlock()
+	}
+	return path.Join(n.target.Dir, name), nil
+}
+
+// Prepare checks that the node can be worked on and makes its folder.
+func (n *Node) Prepare(ctx context.Context) error {
+	_, err := n.small(ctx, "prepare "+n.target.Dir, func(mark string) string { return prepareProgram(mark, n.target.Dir) })
+	return err
+}
+
+// Learn gives the host key of a node whose key is not known yet, and has proved
+// itself able to be worked on. Where keys are known already they are checked.
+func (p *Pool) Learn(ctx context.Context, t *Target) (ssh.PublicKey, error) {
+	probe := *t
+	if len(t.HostKeys) == 0 {
+		key, err := p.firstKey(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		probe.HostKeys = []ssh.PublicKey{key}
+	}
+	// All that follows, and every later connection, insists on that key.
+	if err := p.Node(&probe).Prepare(ctx); err != nil {
+		return nil, err
+	}
+	return probe.HostKeys[0], nil
+}
+
+// WaitReady learns a node's host key as soon as it can be worked on: it tries
+// until the context is done. A wrong host key ends it at once; refused
+// credentials do not, since a machine that is just being made may learn of them
+// last.
+func (p *Pool) WaitReady(ctx context.Context, t *Target, say func(string)) (ssh.PublicKey, error) {
+	last := ""
+	for wait := 100 * time.Millisecond; ; wait = min(wait*3/2, 3*time.Second) {
+		key, err := p.Learn(ctx, t)
+		if err == nil || errors.Is(err, ErrHostKey) {
+			return key, err
+		}
+		if text := err.Error(); text != last && ctx.Err() == nil {
+			last = text
+			say("not yet: " + text)
+		}
+		if !pause(ctx, wait) {
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}

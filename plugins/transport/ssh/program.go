@@ -1,0 +1,158 @@
+package ssh
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// bootstrap is the one command that sshd ever gets from us. It is a constant, so
+// whatever shell the user has needs to quote nothing; what to do follows on
+// standard input: the length of a program in a line, and the program.
+const (
+	plainPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	bootstrap = "env -i PATH=" + plainPath + " /bin/sh -c 'read -r n && p=$(head -c \"$n\") && eval \"$p\"'"
+)
+
+// command gives what sshd is told.
+func command(sudo bool) string {
+	if sudo {
+		return "exec sudo -n -- " + bootstrap
+	}
+	return "exec " + bootstrap
+}
+
+// quote makes one word of anything for a POSIX shell: between single quotes
+// only a single quote means something.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func quoteAll(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = quote(w)
+	}
+	return strings.Join(q, " ")
+}
+
+// frame gives what is written to the node first: the program with its length.
+func frame(program string) []byte {
+	return fmt.Appendf(nil, "%d\n%s", len(program), program)
+}
+
+// secret is a file that is there while a command runs.
+type secret struct {
+	path    string
+	content []byte
+}
+
+// watched is a program that runs a command in a session of its own, with a
+// guard. The guard waits for the end of standard input, or a line: then it ends the
+// command's process group, first by TERM, after the grace by KILL. The
+// secrets follow the program on standard input.
+//
+// mark is printed when the command is about to start: what comes without it
+// says that nothing ran. state is the path of a file for the group's number.
+func watched(args []string, dir string, env []string, secrets []secret, grace time.Duration, mark, state string) string {
+	var p strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }
+	remove := "rm -f " + quote(state)
+	for _, s := range secrets {
+		remove += " " + quote(s.path)
+	}
+	line("exec 3<&0 </dev/null")
+	line("__setsid=$(command -v setsid) || { echo the program setsid is missing >&2; exit 126; }")
+	line("umask 077")
+	for _, s := range secrets {
+		line("head -c %d <&3 >%s || { %s; exit 126; }", len(s.content), quote(s.path), remove)
+	}
+	line("umask 022")
+	line("cd %s || { %s; exit 126; }", quote(dir), remove)
+	line("__stopped=")
+	line("trap '__stopped=1' USR1")
+	line(`( read -r __word <&3; kill -USR1 "$$"`)
+	line(`  __group=$(cat %s) && kill -s TERM -- "-$__group"`, quote(state))
+	line(`  sleep %d & __sleep=$!; trap 'kill "$__sleep"; exit' TERM; wait "$__sleep"`, max(1, int((grace+time.Second-1)/time.Second)))
+	line(`  __group=$(cat %s) && kill -s KILL -- "-$__group"; %s`, quote(state), remove)
+	line(") </dev/null >/dev/null 2>&1 &")
+	line("__guard=$!")
+	line(`/bin/sh -c %s sh "$__setsid" 3<&-`, quote(launch(args, env, mark, state)))
+	line("__code=$?")
+	line(`[ -z "$__stopped" ] || { __group=$(cat %s) && kill -s KILL -- "-$__group"; } 2>/dev/null`, quote(state))
+	line("%s", remove)
+	line(`kill -TERM "$__guard" 2>/dev/null`)
+	line(`exit "$__code"`)
+	return p.String()
+}
+
+// launch is the last that is ours: it becomes the command. In the foreground,
+// because background jobs of a shell ignore interrupts for ever.
+func launch(args, env []string, mark, state string) string {
+	var p strings.Builder
+	prefix := ""
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if isName(name) {
+			fmt.Fprintf(&p, "export %s=%s\n", name, quote(value))
+		} else {
+			prefix += " " + quote(e) // no shell has such a name, but env can give it
+		}
+	}
+	if prefix != "" {
+		prefix = "env" + prefix + " "
+	}
+	p.WriteString("unset OLDPWD\n") // cd has set it
+	fmt.Fprintf(&p, "command -v %s >/dev/null || { echo there is no program %s >&2; exit 127; }\n", quote(args[0]), quote(args[0]))
+	fmt.Fprintf(&p, "printf %%s \"$$\" >%s && printf '%%s\\n' %s && exec %s\"$1\" %s\n", quote(state), quote(mark), prefix, quoteAll(args))
+	return p.String()
+}
+
+// isName says whether a shell can have a variable of that name.
+func isName(s string) bool {
+	for i, c := range s {
+		switch {
+		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', i > 0 && c >= '0' && c <= '9':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// The exit status of small programs for files that are not there.
+const exitNotThere = 44
+
+// The small programs by which files are reached. Their content is on standard
+// input behind them, their answer on standard output behind the mark.
+
+func putProgram(mark, file string, mode uint32, size int) string {
+	tmp := quote(file + ".new")
+	return fmt.Sprintf("printf '%%s\\n' %s; mkdir -p %s && (umask 077; head -c %d >%s) && chmod %o %s && mv -f %s %s",
+		quote(mark), quote(parent(file)), size, tmp, mode, tmp, tmp, quote(file))
+}
+
+func appendProgram(mark, file string, size int) string {
+	f := quote(file)
+	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >>%s && wc -c <%s", quote(mark), quote(parent(file)), size, f, f)
+}
+
+func readProgram(mark, file string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; cat %s", quote(mark), quote(file), exitNotThere, quote(file))
+}
+
+func renameProgram(mark, from, to string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; mv -f %s %s", quote(mark), quote(from), exitNotThere, quote(from), quote(to))
+}
+
+// prepareProgram checks that a node has what we need, and makes the folder.
+func prepareProgram(mark, dir string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p %s/.coopr && chmod 700 %s/.coopr",
+		quote(mark), quote(dir), quote(dir))
+}
+
+// parent gives a file's folder.
+func parent(file string) string {
+	if i := strings.LastIndexByte(file, '/'); i > 0 {
+		return file[:i]
+	}
+	return "/"
+}
