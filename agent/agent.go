@@ -353,7 +353,7 @@ func (a *Agent) work() (err error) {
 	executor := leased{onMachine{everyAutomator{a.executor}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
-		Logs: a.logs, Logger: a.log, Records: a.takeRecords, Drain: a.cfg.Drain,
+		Logs: a.logs, Logger: a.log, Records: a.told, Drain: a.cfg.Drain,
 	})
 	return err
 }

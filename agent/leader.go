@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/coopr/coopr/consensus/dispatch"
 	"github.com/coopr/coopr/consensus/janitor"
@@ -30,7 +29,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 	d := dispatch.New(dispatch.Config{
 		Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
 	})
-	l := &leadership{dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Rank: a.Rank, First: firstLeases(d)})}
+	l := &leadership{broken: make(chan brokenConn, 1024), dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Rank: a.Rank, First: firstLeases(d)})}
 	l.watcher = watch.New(watch.Config{Machine: m.Machine, Propose: m.Propose, Tasks: watchTasks{newTasks(m.Machine)}, Logger: a.log, TTL: a.cfg.TTL})
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
@@ -93,49 +92,6 @@ func (a *Agent) admitDevToken(ctx context.Context, m *member, agent string, hash
 		Hash: hash, Actor: "dev", Tenant: FirstTenant, Role: string(model.RoleSuperadmin), Id: "dev-" + agent,
 	}}})
 	return err
-}
-
-// telling sends the list of record to every agent when it changed.
-type telling struct {
-	a *Agent
-	m *member
-	l *leadership
-}
-
-func (t *telling) Name() string                  { return "list of record" }
-func (t *telling) Restore(context.Context) error { return nil }
-
-// settle is how long changes are gathered: many agents join at once.
-const settle = 50 * time.Millisecond
-
-func (t *telling) Run(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	stop := t.m.Machine.Watch(func(b state.Batch) {
-		if b.Agents {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-	})
-	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(settle):
-		}
-		b, err := json.Marshal(t.m.Machine.View().Agents())
-		if err != nil {
-			return err
-		}
-		t.l.dispatcher.Tell(b)
-	}
 }
 
 // candidates are the agents that may vote, as the mesh has them and as they

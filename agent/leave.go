@@ -55,7 +55,7 @@ func (b *backend) Leave(ctx context.Context, agent string) error {
 	id := agent
 	for _, m := range b.mesh.Members() {
 		if m.Name == agent || m.ID == agent {
-			if id = m.ID; m.Alive() && m.Gossip != mesh.StatusNone {
+			if id = m.ID; m.Gossip.Alive() || m.Alive() && m.Gossip != mesh.StatusNone {
 				return fmt.Errorf("%w: agent %s is alive: let it leave itself, with coopr leave at its own address", api.ErrConflict, agent)
 			}
 		}

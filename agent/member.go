@@ -36,6 +36,7 @@ type leadership struct {
 	dispatcher   *dispatch.Dispatcher
 	orchestrator *orchestrate.Orchestrator
 	watcher      *watch.Watcher
+	broken       chan brokenConn
 }
 
 // leader gives the duties when this agent leads and they run.

@@ -96,6 +96,7 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	if err := l.dispatcher.Open(end.Context(), id, h, c); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
+	defer l.broke(id, h.Agent)
 	defer l.dispatcher.Gone(id, c)
 	l.watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
 	defer l.watcher.Leave(id)

@@ -18,6 +18,7 @@ type records struct {
 	mu      sync.Mutex
 	latest  []model.Agent
 	changed chan struct{}
+	absent  map[string]bool // sessions whose agents do not answer, as the leader told
 }
 
 // takeRecords takes the list.
@@ -83,7 +84,9 @@ func memberOf(r model.Agent) mesh.Member {
 func (a *Agent) watch(m *member) func(state.Batch) {
 	return func(b state.Batch) {
 		if b.Agents {
-			a.takeRecords(m.Machine.View().Agents())
+			list := m.Machine.View().Agents()
+			miss(list, a.records.absentees())
+			a.takeRecords(list)
 		}
 	}
 }
