@@ -239,7 +239,9 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	}
 	gone := map[string]bool{}
 	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
-		gone[id] = h.Machine == model.MachineGone
+		if h.Machine == model.MachineGone {
+			gone[id] = true
+		}
 	}
 	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)

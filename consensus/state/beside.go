@@ -288,24 +288,60 @@ func deleted(g *plan.Graph) []string {
 	return out
 }
 
-// replaced notes how a replacement by recovery ended.
-func (a *applier) replaced(op *model.Operation) {
+// replaced notes how a replacement by recovery ended: nodes that were not made are
+// due again after their pause, and what it left half done elsewhere fails.
+func (a *applier) replaced(op *model.Operation, s *plan.State) {
 	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
-	if cl == nil || op.Status == model.OpSucceeded {
+	if cl == nil || op.Plan != model.RecoveryPlan {
 		return
 	}
 	policy := cl.Template.RecoveryPolicy()
-	each(a.txn, tHealth, "cluster", func(have *model.NodeHealth) bool {
-		n := get[model.Node](a.txn, tNodes, "id", have.Tenant, have.Node)
-		if have.Operation != op.ID || n == nil {
-			return true
+	made := map[string]bool{}
+	for _, id := range deleted(s.Graph) {
+		made[id] = true
+	}
+	type place struct{ node, service string }
+	begun, left := map[place]bool{}, map[place]string{}
+	for v := range s.Graph.Len() {
+		at := place{s.Graph.NodeID(v), s.Graph.ServiceName(v)}
+		t := s.Task(uint32(v))
+		switch {
+		case s.Graph.Action[v] == model.Barrier:
+		case t.Status == model.TaskSucceeded:
+			begun[at] = true
+		default:
+			begun[at] = begun[at] || t.Attempt > 0
+			left[at] = "operation " + op.ID + " left it half done"
+		}
+	}
+	bad := map[string]map[string]string{}
+	for at, why := range left {
+		if made[at.node] || begun[at] {
+			if bad[at.node] == nil {
+				bad[at.node] = map[string]string{}
+			}
+			bad[at.node][at.service] = why
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(bad)) {
+		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		if n == nil {
+			continue
 		}
 		h := a.healthOf(n)
-		h.Next = a.now + policy.Pause(h.Attempts)
-		h.GaveUp = h.Attempts >= int(policy.Attempts)
-		a.putHealth(h, "its replacement by operation "+op.ID+" failed")
-		return true
-	}, op.Tenant, op.Cluster)
+		if made[id] {
+			if h.Machine == "" {
+				h.Machine, h.GoneSince = model.MachineGone, a.now // or as good as
+			}
+			h.Next = a.now + policy.Pause(h.Attempts)
+			h.GaveUp = h.Attempts >= int(policy.Attempts)
+		} else {
+			for _, svc := range slices.Sorted(maps.Keys(bad[id])) {
+				a.settleService(op, h, svc, true, bad[id][svc])
+			}
+		}
+		a.putHealth(h, "operation "+op.ID+" failed here")
+	}
 }
 
 // supersede aborts what runs beside an operation and is about nodes that it takes

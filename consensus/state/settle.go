@@ -51,7 +51,7 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 		a.settleCluster(&op)
 	}
 	if op.Type == model.OpReplaceNode && op.Status.Ended() {
-		a.replaced(&op)
+		a.replaced(&op, s)
 	}
 	a.operationEvent(&op)
 	a.touch(op.ID)

@@ -227,11 +227,21 @@ func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
 			some = true
 			w.want(out, cl, n, s, p, version)
 		}
-		if !some && machines && len(n.States) > 0 {
+		if !some && machines && runs(n) {
 			w.want(out, cl, n, "", model.Probe{Interval: model.Millis(machineEvery.Milliseconds())}, version)
 		}
 	}
 	return out
+}
+
+// runs says whether anything was started on a node.
+func runs(n *model.Node) bool {
+	for _, state := range n.States {
+		if state == model.Start.String() {
+			return true
+		}
+	}
+	return false
 }
 
 // watched says whether a service is to run: it was started, or recovery tries to.

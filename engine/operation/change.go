@@ -56,6 +56,7 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 		for _, id := range victims {
 			c.made[id] = true
 			if req.Forced {
+				p.forced = c.made
 				if c.gone == nil {
 					c.gone = map[string]bool{}
 				}
@@ -280,6 +281,12 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 	}
 	d := newDifferences(p, at, c, after)
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
+	for id := range c.gone {
+		if !c.made[id] && !d.leaves[id] { // it has its turn when it is made anew
+			delete(diff.Wanted, id)
+			delete(diff.Reconfigure, id)
+		}
+	}
 	in := planner.Input{
 		Operation: planner.OpConverge, Services: p.Cluster.Definitions, Previous: p.Cluster.Previous,
 		NodeLocal: c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != "", Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,

@@ -33,6 +33,8 @@ type Prepared struct {
 	// rollout is how nodes take turns; outlined says that a template's plan does.
 	rollout  model.Rollout
 	outlined bool
+	// forced are the nodes that are made anew by force.
+	forced map[string]bool
 	// Answer is the solver's, for operations that change the layout.
 	Answer *solver.Answer
 }

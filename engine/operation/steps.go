@@ -71,6 +71,9 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 		}
 		return tree.ByNode(p.Graph, name, s), nil
 	}
+	if p.forced != nil {
+		return tree.Apart(p.Graph, name, func(node string) bool { return p.forced[node] }), nil
+	}
 	if t := p.templatePlan(); t != nil {
 		p.outlined = true
 		o, err := tree.Outlines(*t, p.instances())

@@ -31,8 +31,8 @@ type World struct {
 	Trouble func(t *pb.Task, attempt int) Trouble
 	tries   map[string]int
 	clock   int // orders starts and ends
-	// Checks counts the looks at machines and services.
-	Checks int
+	// checks counts the looks at machines and services.
+	checks int
 }
 
 // Machine is one machine that was made.
@@ -309,7 +309,7 @@ func (w *World) check(ctx context.Context, x *executor, t *pb.Task) *pb.Result {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.Checks++
+	w.checks++
 	m := w.machines[t.Node]
 	switch {
 	case !t.Automator:

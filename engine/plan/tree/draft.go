@@ -161,6 +161,25 @@ func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft 
 	return d
 }
 
+// Apart makes two phases of a replacement: "replace" for the nodes that first says,
+// and "configure" for the others, which may fail one by one and the rest goes on.
+func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
+	d := newDraft(g, name, Strategy{Kind: Dependency})
+	var made, others []uint32
+	for v, a := range g.Action {
+		switch {
+		case a == model.Barrier:
+		case first(g.NodeID(v)):
+			made = append(made, uint32(v))
+		default:
+			others = append(others, uint32(v))
+		}
+	}
+	d.perNode(g, Phase{Name: "replace", Strategy: Strategy{Kind: Parallel}}, made)
+	d.perNode(g, Phase{Name: "configure", Strategy: Strategy{Kind: Parallel, MaxFailures: len(g.Nodes)}}, others)
+	return d
+}
+
 // Staged makes a serial plan of parallel phases, one for each stage, as
 // planner.Stages and SplitStages give them: the original's barriers.
 func Staged(g *plan.Graph, name string, stages [][]int) *Draft {

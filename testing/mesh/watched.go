@@ -1,0 +1,69 @@
+package mesh
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// DefineWatched is Define with services that can be checked.
+func (m *Mesh) DefineWatched() {
+	m.T.Helper()
+	m.AwaitLeader()
+	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`, `"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
+}
+
+// Nodes gives a cluster's nodes, as whoever answers has them.
+func (m *Mesh) Nodes(cluster string) []model.Node {
+	m.T.Helper()
+	var d struct{ Nodes []model.Node }
+	m.must("GET", "/v1/clusters/"+cluster, nil, &d)
+	return d.Nodes
+}
+
+// Operations gives a cluster's operations.
+func (m *Mesh) Operations(cluster string) (ops []model.Operation) {
+	m.T.Helper()
+	m.must("GET", "/v1/operations?cluster="+cluster, nil, &ops)
+	return ops
+}
+
+// Index gives the last index of the log that any agent has applied.
+func (m *Mesh) Index() (index uint64) {
+	for _, a := range m.Up() {
+		if r := a.agent.Replica(); r != nil {
+			index = max(index, r.Machine.View().Index())
+		}
+	}
+	return index
+}
+
+// Well says what of a cluster is not as it should be: services that do not run,
+// nodes that are not known to be healthy, operations under way.
+func (m *Mesh) Well(cluster string) string {
+	m.T.Helper()
+	for _, n := range m.Nodes(cluster) {
+		for _, s := range n.Services {
+			if !m.World.Runs(n.ID, s) {
+				return s + " does not run on " + n.ID
+			}
+		}
+		if st := n.Health.Status(); st != string(model.Healthy) {
+			return n.ID + " is " + cmp.Or(st, "unknown")
+		}
+	}
+	for _, op := range m.Operations(cluster) {
+		if !op.Status.Ended() {
+			return op.ID + " is " + string(op.Status)
+		}
+	}
+	return ""
+}
+
+// Looks counts the checks of machines and services so far.
+func (w *World) Looks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks
+}
