@@ -99,23 +99,52 @@ type talk struct {
 	beats  map[uint64]time.Time // heartbeats that were not answered yet
 }
 
+// gather is how long after a message the next results wait for those of tasks
+// that still run, so that they share a message and a log entry: 40 % of the
+// processor time of short tasks. What comes later, or last, goes at once.
+const gather = 5 * time.Millisecond
+
+// moreToCome says that what waits to be sent are results only, and that others
+// will follow.
+func (w *Worker) moreToCome() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leaving || len(w.out.Returned)+len(w.out.Saves) > 0 {
+		return false
+	}
+	for _, a := range w.held {
+		if a.result == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *talk) send(ctx context.Context, every time.Duration, ended <-chan error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	gathered := time.NewTimer(0)
+	defer gathered.Stop()
+	var sent time.Time
 	for {
+		beat := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
 			return err
 		case <-s.w.wake:
-			if m := s.next(false); m != nil {
-				if err := s.stream.Send(m); err != nil {
-					return err
-				}
+			if wait := gather - time.Since(sent); wait > 0 && s.w.moreToCome() {
+				gathered.Reset(wait)
+				continue
 			}
+		case <-gathered.C:
 		case <-tick.C:
-			if err := s.stream.Send(s.next(true)); err != nil {
+			beat = true
+		}
+		if m := s.next(beat); m != nil {
+			sent = time.Now()
+			if err := s.stream.Send(m); err != nil {
 				return err
 			}
 		}

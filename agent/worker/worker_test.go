@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -196,6 +197,36 @@ func TestFullDisk(t *testing.T) {
 		synctest.Wait()
 		if p.count() != 1 {
 			t.Errorf("%d tasks were begun", p.count())
+		}
+		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
+		stop()
+		close(l.up)
+	})
+}
+
+// Results that come soon after a message share the next one, unless nothing runs
+// that could follow: then they go at once.
+func TestResultsGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, sessions, stop := run(t, worker.NewMemory())
+		l := <-sessions
+		l.welcome()
+		time.Sleep(100 * time.Millisecond) // not at a heartbeat
+		begin := time.Now()
+		for i, at := range []time.Duration{0, 1, 2, 100, 101, 102} {
+			time.Sleep(time.Until(begin.Add(at * time.Millisecond)))
+			l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: fmt.Sprint("op/", i), Fence: 7}}}
+		}
+		got, left := "", 6
+		l.until(true, func(m *pb.WorkerMessage) bool {
+			if n := len(m.Results); n > 0 {
+				got += fmt.Sprintf("%d after %v; ", n, time.Since(begin)-time.Hour)
+				left -= n
+			}
+			return left == 0
+		})
+		if want := "1 after 0s; 2 after 5ms; 1 after 100ms; 2 after 102ms; "; got != want {
+			t.Errorf("results came %swant %s", got, want)
 		}
 		go l.until(true, func(m *pb.WorkerMessage) bool { return false })
 		stop()
