@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +30,8 @@ type Node struct {
 	pool   *Pool
 	target *Target
 
-	mu      sync.Mutex
-	secrets []secret
+	mu    sync.Mutex
+	files []file // of the next commands
 }
 
 var _ transport.Node = (*Node)(nil)
@@ -64,16 +65,16 @@ func (n *Node) Run(ctx context.Context, c transport.Command) (transport.Exit, er
 		return transport.Exit{}, context.Cause(ctx)
 	}
 	n.mu.Lock()
-	secrets := append([]secret(nil), n.secrets...)
+	files := slices.Clone(n.files)
 	n.mu.Unlock()
 	mark := rand.Text()
 	if c.Stdin != nil {
 		return transport.Exit{}, errors.New("commands over SSH have no standard input")
 	}
-	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, secrets, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark)
+	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, files, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark)
 	var input [][]byte
-	for _, s := range secrets {
-		input = append(input, s.content)
+	for _, f := range files {
+		input = append(input, f.content)
 	}
 	s, err := n.start(ctx, program, mark, input, orDiscard(c.Stdout), orDiscard(c.Stderr))
 	if err != nil {
@@ -152,8 +153,8 @@ func size(input [][]byte) int {
 	return n
 }
 
-// file gives the path of a name below the folder.
-func (n *Node) file(name string) (string, error) {
+// below gives the path of a name below the folder.
+func (n *Node) below(name string) (string, error) {
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
 		return "", fmt.Errorf("%q is not a name below %s", name, n.target.Dir)
 	}
@@ -162,7 +163,7 @@ func (n *Node) file(name string) (string, error) {
 
 // Put writes a file below the folder, whole or not at all.
 func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content []byte) error {
-	file, err := n.file(name)
+	file, err := n.below(name)
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content [
 
 // Append adds to a file below the folder and gives its new size.
 func (n *Node) Append(ctx context.Context, name string, content []byte) (int64, error) {
-	file, err := n.file(name)
+	file, err := n.below(name)
 	if err != nil {
 		return 0, err
 	}
@@ -185,7 +186,7 @@ func (n *Node) Append(ctx context.Context, name string, content []byte) (int64, 
 
 // Read gives a file below the folder.
 func (n *Node) Read(ctx context.Context, name string) ([]byte, error) {
-	file, err := n.file(name)
+	file, err := n.below(name)
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +196,11 @@ func (n *Node) Read(ctx context.Context, name string) ([]byte, error) {
 
 // Rename renames a file below the folder.
 func (n *Node) Rename(ctx context.Context, from, to string) error {
-	a, err := n.file(from)
+	a, err := n.below(from)
 	if err != nil {
 		return err
 	}
-	b, err := n.file(to)
+	b, err := n.below(to)
 	if err != nil {
 		return err
 	}
@@ -214,47 +215,31 @@ const volatile = "/dev/shm/.coopr-"
 // command of this Node runs, readable by its user alone; the node removes it at
 // the command's end, and when the connection ends.
 func (n *Node) Secret(_ context.Context, content []byte) (string, func(), error) {
-	s := secret{path: volatile + rand.Text(), content: content}
+	f := file{path: volatile + rand.Text(), content: content}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.secrets = append(n.secrets, s)
-	return s.path, func() {
+	n.files = append(n.files, f)
+	return f.path, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		for i, x := range n.secrets {
-			if x.path == s.path {
-				n.secrets = append(n.secrets[:i], n.secrets[i+1:]...)
-				return
-			}
-		}
+		n.files = slices.DeleteFunc(n.files, func(x file) bool { return x.path == f.path })
 	}, nil
 }
 
-// Script brings a file to the node, under the hash of its content, unless it
-// was brought over this connection before.
-func (n *Node) Script(ctx context.Context, file string) (string, error) {
-	content, err := os.ReadFile(file)
+// Script gives a file of this machine a path on the node, under the hash of its
+// content. It travels with the commands of this Node.
+func (n *Node) Script(_ context.Context, name string) (string, error) {
+	content, err := os.ReadFile(name)
 	if err != nil {
 		return "", err
 	}
-	name := fmt.Sprintf(".coopr/scripts/%x-%s", sha256.Sum256(content), filepath.Base(file))
-	c, err := n.pool.connect(ctx, n.target)
-	if err != nil {
-		return "", err
+	f := file{path: path.Join(n.target.Dir, fmt.Sprintf(".coopr/scripts/%x-%s", sha256.Sum256(content), filepath.Base(name))), content: content, script: true}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !slices.ContainsFunc(n.files, func(x file) bool { return x.path == f.path }) {
+		n.files = append(n.files, f)
 	}
-	key := n.target.Dir + "\x00" + name
-	c.mu.Lock()
-	known := c.scripts[key]
-	c.mu.Unlock()
-	if !known {
-		if err := n.Put(ctx, name, 0o755, content); err != nil {
-			return "", err
-		}
-		c.mu.Lock()
-		c.scripts[key] = true
-		c.mu.Unlock()
-	}
-	return path.Join(n.target.Dir, name), nil
+	return f.path, nil
 }
 
 // Prepare checks that the node can be worked on and makes its folder.

@@ -65,10 +65,9 @@ type conn struct {
 	err    error
 	slots  chan struct{} // one for each channel that may be open
 
-	mu      sync.Mutex
-	scripts map[string]bool // that are on the node already
-	used    time.Time       // last
-	users   int
+	mu    sync.Mutex
+	used  time.Time // last
+	users int
 }
 
 // connect gives the connection to a target, making it if there is none.
@@ -82,7 +81,7 @@ func (p *Pool) connect(ctx context.Context, t *Target) (*conn, error) {
 		}
 		c, ours := p.conns[key], false
 		if c == nil {
-			c = &conn{ready: make(chan struct{}), slots: make(chan struct{}, p.cfg.Channels), scripts: map[string]bool{}, used: time.Now()}
+			c = &conn{ready: make(chan struct{}), slots: make(chan struct{}, p.cfg.Channels), used: time.Now()}
 			p.conns[key], ours = c, true
 		}
 		p.mu.Unlock()

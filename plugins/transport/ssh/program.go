@@ -39,31 +39,41 @@ func frame(program string) []byte {
 	return fmt.Appendf(nil, "%d\n%s", len(program), program)
 }
 
-// secret is a file that is there while a command runs.
-type secret struct {
+// file is one that a command needs: a secret is there while it runs, a script
+// stays.
+type file struct {
 	path    string
 	content []byte
+	script  bool
 }
 
 // watched is a program that runs a command in a session of its own, with a
 // guard. The guard waits for the end of standard input, or a line: then it ends the
 // command's process group, first by TERM, after the grace by KILL. The
-// secrets follow the program on standard input.
+// files follow the program on standard input.
 //
 // mark is printed when the command is about to start: what comes without it
 // says that nothing ran. state is the path of a file for the group's number.
-func watched(args []string, dir string, env []string, secrets []secret, grace time.Duration, mark, state string) string {
+func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state string) string {
 	var p strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }
 	remove := "rm -f " + quote(state)
-	for _, s := range secrets {
-		remove += " " + quote(s.path)
+	for _, f := range files {
+		if !f.script {
+			remove += " " + quote(f.path)
+		}
 	}
 	line("exec 3<&0 </dev/null")
 	line("__setsid=$(command -v setsid) || { echo the program setsid is missing >&2; exit 126; }")
 	line("umask 077")
-	for _, s := range secrets {
-		line("head -c %d <&3 >%s || { %s; exit 126; }", len(s.content), quote(s.path), remove)
+	for _, f := range files {
+		if f.script {
+			// Whole or not at all: others may be running it.
+			aside := quote(f.path + mark)
+			line("mkdir -p %s && head -c %d <&3 >%s && chmod 755 %s && mv -f %s %s || { %s; exit 126; }", quote(parent(f.path)), len(f.content), aside, aside, aside, quote(f.path), remove)
+			continue
+		}
+		line("head -c %d <&3 >%s || { %s; exit 126; }", len(f.content), quote(f.path), remove)
 	}
 	line("umask 022")
 	line("cd %s || { %s; exit 126; }", quote(dir), remove)

@@ -70,9 +70,9 @@ func TestNothingEscapes(t *testing.T) {
 		value := text.Draw(t, "value")
 		content := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "secret")
 		name := rapid.SampledFrom([]string{"A", "_x9", "child"}).Draw(t, "name")
-		file := filepath.Join(dir, "secret '$x")
+		secretPath := filepath.Join(dir, "secret '$x")
 		program := watched(append([]string{"/bin/sh", "-c", `for a; do printf '%s\000' "$a"; done; cat "$SECRET"; printf '\000'; env -0`, "x"}, args...),
-			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + file, name + "=" + value}, []secret{{file, content}}, time.Second, "MARK", filepath.Join(dir, "state"))
+			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + secretPath, name + "=" + value}, []file{{path: secretPath, content: content}}, time.Second, "MARK", filepath.Join(dir, "state"))
 		out, errs, code, err := onThisMachine(context.Background(), rapid.SampledFrom(login).Draw(t, "shell"), program, content)
 		if err != nil || code != 0 || errs != "" {
 			t.Fatalf("%v %d %s\n%s", err, code, errs, program)
@@ -88,7 +88,7 @@ func TestNothingEscapes(t *testing.T) {
 		if !strings.Contains("\x00"+out[len(want):], "\x00"+name+"="+value+"\x00") {
 			t.Fatalf("%s=%q is not in %q", name, value, out[len(want):])
 		}
-		for _, f := range []string{file, filepath.Join(dir, "state")} {
+		for _, f := range []string{secretPath, filepath.Join(dir, "state")} {
 			if _, err := os.Stat(f); err == nil {
 				t.Fatalf("%s is left", f)
 			}

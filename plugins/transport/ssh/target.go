@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -304,4 +305,27 @@ func number(v any, fallback int) int {
 		}
 	}
 	return fallback
+}
+
+// KeysFromSettings reads the settings of a plugin that has no others:
+// {"keys": [folder, …]}.
+func KeysFromSettings(text string) (Keys, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var s struct {
+		Keys []string `json:"keys"`
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return nil, fmt.Errorf("not {keys: [folder, …]}: %w", err)
+	}
+	var faults []error
+	for i, dir := range s.Keys {
+		if !filepath.IsAbs(dir) {
+			faults = append(faults, fmt.Errorf("keys[%d]: %q is not an absolute path", i, dir))
+		}
+	}
+	return s.Keys, errors.Join(faults...)
 }

@@ -1,0 +1,23 @@
+// Coopr-provider-hosts is the plugin of the provider type "hosts". Its settings
+// have one field: keys, the folders with private keys of machines.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/provider/hosts"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+func main() {
+	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-provider-hosts: settings:", err)
+		os.Exit(2)
+	}
+	p := hosts.New(keys)
+	defer p.Close()
+	sdk.Serve(sdk.Plugin{Provider: p})
+}

@@ -1,0 +1,110 @@
+package hosts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// claim is what a machine says of who has it.
+type claim struct {
+	Tenant  string `json:"tenant,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Fence   uint64 `json:"fence,omitempty"`
+	// Refused says why the machine is handed out to nobody.
+	Refused string `json:"refused,omitempty"`
+}
+
+// The scripts that claims are handled by. The first argument is the folder, which
+// holds the claim alone of what is ours; the file appears by link(2), so that one
+// of several who want it has it.
+const (
+	claimScript = `set -e; umask 077; mkdir -p "$1"; tmp="$1/claim.$$"; printf '%s\n' "$2" >"$tmp"
+ln "$tmp" "$1/claim.json" 2>/dev/null || [ -e "$1/claim.json" ]; rm -f "$tmp"; cat "$1/claim.json"`
+	readScript = `if [ -e "$1/claim.json" ]; then cat "$1/claim.json"; fi`
+	// dropScript removes everything of ours, the claim last, if it is still the one.
+	dropScript = `set -e; [ -e "$1/claim.json" ] || exit 0; [ "$(cat "$1/claim.json")" = "$2" ] || exit 3
+for f in "$1"/* "$1"/.[!.]*; do [ "$f" = "$1/claim.json" ] || rm -rf "$f"; done; rm -f "$1/claim.json"; rmdir "$1" 2>/dev/null || :`
+	// refuseScript replaces the claim by one that nobody holds.
+	refuseScript = `set -e; printf '%s\n' "$2" >"$1/claim.new"; mv -f "$1/claim.new" "$1/claim.json"`
+)
+
+// host is a machine that can be talked to.
+type host struct {
+	*machine
+	node *ssh.Node
+	dir  string
+}
+
+// run runs a script on the machine and gives its output.
+func (h *host) run(ctx context.Context, script string, args ...string) (string, error) {
+	var out, errs bytes.Buffer
+	exit, err := h.node.Run(ctx, transport.Command{
+		Args: append([]string{"/bin/sh", "-c", script, "sh", h.dir}, args...), Dir: "/",
+		Env: []string{"PATH=" + h.node.Path(), "LC_ALL=C"}, Stdout: &out, Stderr: &errs,
+	})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("machine %s: %w", h.Name, err)
+	case exit != transport.Exit{}:
+		return "", fmt.Errorf("machine %s: %s", h.Name, cmp.Or(strings.TrimSpace(errs.String()), exit.Signal, fmt.Sprintf("exit status %d", exit.Code)))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// read gives the machine's claim; nil: there is none.
+func (h *host) read(ctx context.Context) (*claim, error) {
+	out, err := h.run(ctx, readScript)
+	if err != nil || out == "" {
+		return nil, err
+	}
+	return h.decode(out)
+}
+
+func (h *host) decode(text string) (*claim, error) {
+	var c claim
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return nil, fmt.Errorf("machine %s: %s/claim.json: %w", h.Name, h.dir, err)
+	}
+	return &c, nil
+}
+
+// take claims the machine and gives the claim that holds, ours or another's.
+func (h *host) take(ctx context.Context, c *claim) (*claim, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	out, err := h.run(ctx, claimScript, string(b))
+	if err != nil {
+		return nil, err
+	}
+	return h.decode(out)
+}
+
+// drop gives the machine back.
+func (h *host) drop(ctx context.Context, c *claim) error {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	_, err = h.run(ctx, dropScript, string(b))
+	return err
+}
+
+// refuse sets the machine aside.
+func (h *host) refuse(ctx context.Context, why string) error {
+	b, err := json.Marshal(claim{Refused: why})
+	if err != nil {
+		return err
+	}
+	_, err = h.run(ctx, refuseScript, string(b))
+	return err
+}

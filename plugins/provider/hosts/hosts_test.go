@@ -1,0 +1,302 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Enter()
+	goleak.VerifyTestMain(m)
+}
+
+// site is a provider with an inventory of light machines.
+type site struct {
+	*Provider
+	t        *testing.T
+	lab      *lab.Lab
+	machines map[string]*lab.Machine // by address
+	fields   map[string]any
+}
+
+func newSite(t *testing.T, n int, extra func(i int) string) *site {
+	s := &site{t: t, lab: lab.New(t), machines: map[string]*lab.Machine{}}
+	var lines []string
+	for i := range n {
+		m, err := s.lab.Start(t.Context(), lab.Spec{Name: fmt.Sprintf("h%d", i)})
+		if err == nil {
+			err = m.WaitSSH(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.machines[m.Addr.String()] = m
+		key := strings.Replace(strings.TrimSpace(string(gossh.MarshalAuthorizedKey(m.HostKey))), " ", ":", 1)
+		line := m.Addr.String() + " hostkey=" + key
+		if extra != nil {
+			line += " " + extra(i)
+		}
+		lines = append(lines, line)
+	}
+	s.Provider = New(nil)
+	t.Cleanup(s.Close)
+	s.fields = map[string]any{"ssh_user": "debian", "ssh_private_key": string(s.lab.Key()), "inventory": "# the laboratory\n" + strings.Join(lines, "\n")}
+	return s
+}
+
+// node is what the leader would know of a node.
+type node struct {
+	site    *site
+	id      string
+	flavor  string
+	fence   uint64
+	results map[string]any
+	log     []string
+}
+
+func (s *site) node(id string) *node { return &node{site: s, id: id, results: map[string]any{}} }
+
+func (n *node) task(action string) *sdk.Task {
+	n.fence++
+	in, err := json.Marshal(model.TaskInput{TaskID: n.id + action, Config: model.TaskConfig{
+		Flavor: n.flavor, Results: n.results, Provider: model.TaskProvider{Provisioner: n.site.fields},
+	}})
+	if err != nil {
+		n.site.t.Fatal(err)
+	}
+	var mu sync.Mutex
+	return sdk.NewTask(&proto.Task{Id: n.id + action, Fence: n.fence, Tenant: "t", Cluster: "c", Node: n.id, Action: action, Input: in}, func(line string, _ bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		n.log = append(n.log, line)
+	}, nil)
+}
+
+type verb func(context.Context, *sdk.Task) (*sdk.Output, error)
+
+func (n *node) do(action string, v verb) error {
+	out, err := v(n.site.t.Context(), n.task(action))
+	if out != nil {
+		maps.Copy(n.results, out.Result)
+		// As the state keeps it: JSON.
+		b, _ := json.Marshal(n.results)
+		n.results = map[string]any{}
+		_ = json.Unmarshal(b, &n.results)
+	}
+	return err
+}
+
+func (n *node) must(action string, v verb) {
+	n.site.t.Helper()
+	if err := n.do(action, v); err != nil {
+		n.site.t.Fatalf("%s %s: %v\n%s", action, n.id, err, strings.Join(n.log, "\n"))
+	}
+}
+
+func (n *node) machine() string { s, _ := n.results["providerid"].(string); return s }
+
+// listed gives node → machine.
+func (s *site) listed() map[string]string {
+	s.t.Helper()
+	out := map[string]string{}
+	err := s.List(s.t.Context(), sdk.ListRequest{Fields: s.fields, Cluster: "c"}, func(r sdk.Resource) error {
+		out[r.Node] = r.ID
+		return nil
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	return out
+}
+
+// TestLife: machines are handed out, each once, worked on, given back clean, and
+// handed out again.
+func TestLife(t *testing.T) {
+	s := newSite(t, 3, nil)
+	s.fields["reset"] = "#!/bin/sh -e\necho cleaning for $COOPR_NODE\nrm -rf /srv/data"
+	var nodes []*node
+	var wg sync.WaitGroup
+	for i := range 3 {
+		n := s.node(fmt.Sprintf("n%d", i))
+		nodes = append(nodes, n)
+		wg.Go(func() { n.must("CREATE", s.Create) })
+	}
+	wg.Wait()
+	want := map[string]string{}
+	for _, n := range nodes {
+		n.must("CONFIRM", s.Confirm)
+		want[n.id] = n.machine()
+		if s.machines[n.machine()] == nil {
+			t.Errorf("node %s has machine %q", n.id, n.machine())
+		}
+	}
+	if got := s.listed(); !maps.Equal(got, want) || len(got) != 3 {
+		t.Errorf("listed %v, made %v", got, want)
+	}
+	over := s.node("n3")
+	if err := over.do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are handed out") {
+		t.Errorf("one too many: %v", err)
+	}
+	// Made again, a node finds the machine that it has; an earlier attempt is seen.
+	again := s.node("n1")
+	again.must("CREATE", s.Create)
+	seen := s.node("n1")
+	seen.must("CREATE", s.Observe)
+	if again.machine() != want["n1"] || seen.machine() != want["n1"] {
+		t.Errorf("n1 is %s, then %s, observed %s", want["n1"], again.machine(), seen.machine())
+	}
+	if err := over.do("CREATE", s.Observe); !errors.Is(err, sdk.ErrNotFound) {
+		t.Errorf("observe what is not there: %v", err)
+	}
+
+	m := s.machines[want["n1"]]
+	if _, err := m.Run(t.Context(), "mkdir", "-p", "/srv/data", "/var/lib/coopr/.coopr/x"); err != nil {
+		t.Fatal(err)
+	}
+	nodes[1].must("DELETE", s.Delete)
+	if log := strings.Join(nodes[1].log, "\n"); !strings.Contains(log, "cleaning for n1") || !strings.Contains(log, "given back") {
+		t.Error(log)
+	}
+	if out, err := m.Run(t.Context(), "sh", "-c", "ls -d /srv/data /var/lib/coopr 2>/dev/null; true"); err != nil || out != "" {
+		t.Errorf("left on the machine: %q %v", out, err)
+	}
+	nodes[1].must("DELETE", s.Delete)
+	over.must("CREATE", s.Create)
+	if over.machine() != want["n1"] {
+		t.Errorf("n3 has %s instead of the free %s", over.machine(), want["n1"])
+	}
+	// Somebody else's delete, by mistake or late, takes nothing.
+	nodes[1].must("DELETE", s.Delete)
+	if err := nodes[1].do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "any more") {
+		t.Errorf("confirm what was given back: %v", err)
+	}
+	over.must("CONFIRM", s.Confirm)
+	// A delete that does not know which machine it was.
+	over.results = map[string]any{}
+	over.must("DELETE", s.Delete)
+	if got := s.listed(); len(got) != 2 {
+		t.Errorf("listed %v", got)
+	}
+}
+
+// TestRefused: a machine whose reset fails is handed out to nobody until a
+// person has looked at it.
+func TestRefused(t *testing.T) {
+	s := newSite(t, 1, nil)
+	s.fields["reset"] = "#!/bin/sh\nexit 4"
+	n := s.node("n0")
+	n.must("CREATE", s.Create)
+	n.must("DELETE", s.Delete)
+	if got := s.listed(); len(got) != 0 {
+		t.Errorf("listed %v", got)
+	}
+	if err := n.do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "set aside") {
+		t.Errorf("a refused machine: %v", err)
+	}
+	for _, m := range s.machines {
+		if _, err := m.Run(t.Context(), "rm", "/var/lib/coopr/claim.json"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.must("CREATE", s.Create)
+}
+
+// TestTrouble: machines that are down are passed over, one that is another's
+// now is not touched, and two claims of one node become one.
+func TestTrouble(t *testing.T) {
+	s := newSite(t, 3, func(i int) string { return fmt.Sprintf("name=m%d flavor=%s", i, []string{"big", "small", "small"}[i]) })
+	s.pool.Close()
+	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
+	byName := func(name string) *lab.Machine {
+		for _, m := range s.machines {
+			if m.Name == strings.Replace(name, "m", "h", 1) {
+				return m
+			}
+		}
+		t.Fatal("no machine " + name)
+		return nil
+	}
+	small := s.node("n0")
+	small.flavor = "small"
+	small.must("CREATE", s.Create)
+	first := small.machine()
+	small.must("DELETE", s.Delete)
+	if err := byName(first).Crash(); err != nil {
+		t.Fatal(err)
+	}
+	small.must("CREATE", s.Create)
+	if small.machine() == first || small.machine() == "m0" {
+		t.Errorf("node on %s, first on %s", small.machine(), first)
+	}
+	if len(s.listed()) != 1 {
+		t.Errorf("listed %v", s.listed())
+	}
+	if err := byName(first).Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := byName(first).WaitSSH(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The lost answer of an older attempt: a second claim.
+	set, _ := parse(s.fields)
+	for i := range set.machines {
+		if set.machines[i].Name == first {
+			if held, _, err := s.try(t.Context(), set, &set.machines[i], &claim{Tenant: "t", Cluster: "c", Node: "n0", Fence: 1}); err != nil || held.Node != "n0" {
+				t.Fatal(held, err)
+			}
+		}
+	}
+	seen := s.node("n0")
+	seen.must("CREATE", s.Observe)
+	if got := s.listed(); len(got) != 1 || got["n0"] != first || seen.machine() != first {
+		t.Errorf("listed %v, observed %s", got, seen.machine())
+	}
+	// Another machine behind the address: nothing is told to it.
+	key := strings.Fields(string(gossh.MarshalAuthorizedKey(byName("m0").HostKey)))
+	s.fields["inventory"] = byName("m1").Addr.String() + " flavor=big hostkey=" + key[0] + ":" + key[1]
+	wrong := s.node("n9")
+	wrong.flavor = "big"
+	if err := wrong.do("CREATE", s.Create); err == nil || !errors.Is(err, ssh.ErrHostKey) {
+		t.Errorf("a wrong host key: %v", err)
+	}
+}
+
+// TestFields: all that is wrong is said at once.
+func TestFields(t *testing.T) {
+	_, faults := parse(map[string]any{
+		"inventory": []any{"10.0.0.1", "10.0.0.1", "10.0.0.2 colour=red", map[string]any{"address": "a", "port": 70000}, 3, "10.0.0.3 hostkey=nonsense", " x=y"},
+		"ssh_port":  "many", "ssh_private_key": "no key", "reset": "rm -rf /", "ssh_dir": "here",
+	})
+	var paths []string
+	for _, f := range faults {
+		paths = append(paths, f.Path)
+	}
+	want := "ssh_private_key ssh_dir reset ssh_port inventory[1] inventory[2] inventory[3] inventory[4] inventory[5].hostkey inventory[6]"
+	if got := strings.Join(paths, " "); got != want {
+		t.Errorf("%s\n%v", got, faults)
+	}
+	s, faults := parse(map[string]any{"ssh_password": "p", "ssh_port": 2222.0, "inventory": "10.0.0.1 internal=192.168.0.1 flavor=big # first\n\n# none\ngate.example port=22 name=gate"})
+	if len(faults) > 0 || len(s.machines) != 2 || s.machines[0] != (machine{Name: "10.0.0.1", Address: "10.0.0.1", Internal: "192.168.0.1", Port: 2222, Flavor: "big"}) ||
+		s.machines[1] != (machine{Name: "gate", Address: "gate.example", Internal: "gate.example", Port: 22}) {
+		t.Errorf("%+v %v", s, faults)
+	}
+	if _, faults := parse(map[string]any{"inventory": "# nothing\n"}); len(faults) != 2 {
+		t.Error(faults)
+	}
+}

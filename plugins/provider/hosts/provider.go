@@ -1,0 +1,423 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Version is the plugin's version.
+const Version = "1.0.0"
+
+const (
+	// parallel is how many machines are looked at at once.
+	parallel = 16
+	// patience is how long one machine may take to say whose it is.
+	patience = 30 * time.Second
+)
+
+// Provider hands machines of an inventory out and takes them back.
+type Provider struct {
+	pool *ssh.Pool
+	keys ssh.Keys
+}
+
+// New gives a provider; keys are the folders of private keys that the field
+// ssh_identityfile names. Close ends it.
+func New(keys ssh.Keys) *Provider {
+	return &Provider{pool: ssh.New(ssh.Config{}), keys: keys}
+}
+
+// Close ends all connections.
+func (p *Provider) Close() { p.pool.Close() }
+
+// Describe gives the descriptor.
+func (p *Provider) Describe() model.PluginType {
+	return model.PluginType{
+		Base:   model.Base{Name: "hosts", Label: "Existing machines", Description: "Machines of an inventory, reached over SSH, handed out and taken back"},
+		Plugin: Version,
+		Parameters: model.PluginParameters{Admin: model.PluginFields{
+			Fields: map[string]model.FieldSchema{
+				"inventory":        {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
+				"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo", Default: "root"},
+				"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings"},
+				"ssh_private_key":  {Label: "SSH private key", Type: "password", Tip: "The key itself, instead of a file"},
+				"ssh_password":     {Label: "SSH password", Type: "password"},
+				"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
+				"ssh_dir":          {Label: "Folder on machines", Type: "text", Default: ssh.DefaultDir},
+				"ssh_jump":         {Label: "Jump hosts", Type: "text", Tip: "A list of objects: address, ssh-auth, ssh_host_keys"},
+				"reset":            {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back; exit status other than 0 sets it aside"},
+			},
+			Required: [][]string{{"inventory"}},
+		}},
+		Actions: map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+	}
+}
+
+// Validate checks the fields.
+func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
+	if scope != sdk.ScopeAdmin {
+		return nil
+	}
+	s, faults := parse(fields)
+	if len(faults) == 0 {
+		if _, err := ssh.JumpsOf(s.jumps, p.keys); err != nil {
+			faults.Add("ssh_jump", err.Error())
+		}
+	}
+	return faults
+}
+
+// read reads a task's fields.
+func read(fields map[string]any) (*settings, error) {
+	s, faults := parse(fields)
+	if err := faults.Err(); err != nil {
+		return nil, sdk.Fatal(fmt.Errorf("fields of the provider: %w", err))
+	}
+	return s, nil
+}
+
+// host makes a machine ready to be talked to; known are host keys learned
+// before.
+func (p *Provider) host(ctx context.Context, s *settings, m *machine, known []gossh.PublicKey) (*host, []gossh.PublicKey, error) {
+	t, err := s.target(m, p.keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(t.HostKeys) == 0 {
+		t.HostKeys = known
+	}
+	if len(t.HostKeys) == 0 {
+		key, err := p.pool.Learn(ctx, t)
+		if err != nil {
+			return nil, nil, fmt.Errorf("machine %s: %w", m.Name, err)
+		}
+		t.HostKeys = []gossh.PublicKey{key}
+	}
+	return &host{machine: m, node: p.pool.Node(t), dir: cmp.Or(t.Dir, ssh.DefaultDir)}, t.HostKeys, nil
+}
+
+// mine gives the claim of a task's node.
+func mine(t *sdk.Task) *claim {
+	return &claim{Tenant: t.Tenant, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence}
+}
+
+// output gives what tasks learn of a node.
+func (s *settings) output(m *machine, keys []gossh.PublicKey) *sdk.Output {
+	r := s.results(m)
+	r.HostKeys = keys
+	result := r.Map()
+	result["providerid"] = m.Name
+	if s.jumps != nil {
+		result["ssh_jump"] = s.jumps
+	}
+	return &sdk.Output{IPAddresses: map[string]string{"access_v4": m.Address, "bind_v4": m.Internal}, Result: result}
+}
+
+// Create hands a machine out: the first in the node's own order that fits and
+// that nobody has.
+func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	in, err := t.Input()
+	if err != nil {
+		return nil, err
+	}
+	s, err := read(in.Config.Provider.Provisioner)
+	if err != nil {
+		return nil, err
+	}
+	var taken, unfit int
+	var away []error
+	for _, m := range order(s.machines, t.Node) {
+		if !m.fits(in.Config.Flavor, in.Config.Image) {
+			unfit++
+			continue
+		}
+		held, keys, err := p.try(ctx, s, &m, mine(t))
+		switch {
+		case errors.Is(err, errUncertain):
+			// It may be ours now: the next attempt looks.
+			return nil, sdk.Unknown(err)
+		case ctx.Err() != nil:
+			return nil, sdk.NothingDone(context.Cause(ctx))
+		case err != nil:
+			t.Logf("passed over: %v", err)
+			away = append(away, err)
+		case held.Node == t.Node && held.Cluster == t.Cluster:
+			t.Logf("machine %s is node %s", m.Name, t.Node)
+			return s.output(&m, keys), nil
+		default:
+			taken++
+		}
+	}
+	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors or images, %d cannot be reached", len(s.machines), taken, unfit, len(away))
+	if len(away) > 0 {
+		err = fmt.Errorf("%w; the first of these: %w", err, away[0])
+	}
+	return nil, sdk.NothingDone(err)
+}
+
+// errUncertain says that a machine may have been claimed.
+var errUncertain = errors.New("the machine may have been claimed")
+
+// try claims a machine and gives the claim that holds.
+func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (*claim, []gossh.PublicKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	h, keys, err := p.host(ctx, s, m, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	held, err := h.take(ctx, c)
+	if errors.Is(err, transport.ErrLost) || err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", errUncertain, err)
+	}
+	return held, keys, err
+}
+
+// survey looks at all machines, several at a time, and gives those with claims.
+func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []gossh.PublicKey, *claim) error, away func(error)) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var mu sync.Mutex // for found and away
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range s.machines {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			patient, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			h, keys, err := p.host(patient, s, &s.machines[i], nil)
+			var c *claim
+			if err == nil {
+				c, err = h.read(patient)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				away(err)
+			case c != nil:
+				if err := found(h, keys, c); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// Observe looks for the machine that an earlier attempt has claimed. Of
+// several, which two attempts may have left, one is kept and the others are
+// given back.
+func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	in, err := t.Input()
+	if err != nil {
+		return nil, err
+	}
+	s, err := read(in.Config.Provider.Provisioner)
+	if err != nil {
+		return nil, err
+	}
+	type held struct {
+		host  *host
+		keys  []gossh.PublicKey
+		claim *claim
+	}
+	var ours []held
+	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
+		if c.Node == t.Node && c.Cluster == t.Cluster {
+			ours = append(ours, held{h, keys, c})
+		}
+		return nil
+	}, func(err error) { t.Logf("nobody knows whose it is: %v", err) })
+	if err != nil {
+		return nil, err
+	}
+	if len(ours) == 0 {
+		return nil, sdk.ErrNotFound
+	}
+	slices.SortFunc(ours, func(a, b held) int { return cmp.Compare(a.claim.Fence, b.claim.Fence) })
+	for _, extra := range ours[1:] {
+		t.Logf("machine %s was claimed as well: given back", extra.host.Name)
+		if err := extra.host.drop(ctx, extra.claim); err != nil {
+			return nil, err
+		}
+	}
+	return s.output(ours[0].host.machine, ours[0].keys), nil
+}
+
+// of gives the machine of a task's node, and the keys learned when it was made.
+func (p *Provider) of(t *sdk.Task) (*settings, *machine, []gossh.PublicKey, error) {
+	in, err := t.Input()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s, err := read(in.Config.Provider.Provisioner)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	name, _ := in.Config.Results["providerid"].(string)
+	keys, err := ssh.ParseHostKeys(in.Config.Results["ssh_host_keys"])
+	if err != nil {
+		return nil, nil, nil, sdk.Fatal(err)
+	}
+	for i := range s.machines {
+		if s.machines[i].Name == name {
+			return s, &s.machines[i], keys, nil
+		}
+	}
+	return s, nil, keys, nil
+}
+
+// Confirm waits until the node's machine can be worked on, and sees that it is
+// still the node's.
+func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	s, m, known, err := p.of(t)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return nil, sdk.Fatal(fmt.Errorf("the machine of node %s is not in the inventory any more: put it back, or delete the node", t.Node))
+	}
+	target, err := s.target(m, p.keys)
+	if err != nil {
+		return nil, sdk.Fatal(err)
+	}
+	if len(target.HostKeys) == 0 {
+		target.HostKeys = known
+	}
+	key, err := p.pool.WaitReady(ctx, target, func(line string) { t.Logf("%s", line) })
+	if errors.Is(err, ssh.ErrHostKey) {
+		return nil, sdk.Fatal(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	h, keys, err := p.host(ctx, s, m, []gossh.PublicKey{key})
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || c.Node != t.Node || c.Cluster != t.Cluster {
+		return nil, sdk.Fatal(fmt.Errorf("machine %s is not node %s's any more: its claim is gone", m.Name, t.Node))
+	}
+	return s.output(m, keys), nil
+}
+
+// Delete takes the node's machine back: cleaned, or set aside.
+func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	s, m, known, err := p.of(t)
+	if err != nil {
+		return nil, err
+	}
+	if m != nil {
+		h, _, err := p.host(ctx, s, m, known)
+		if err != nil {
+			return nil, err
+		}
+		return nil, p.takeBack(ctx, t, s, h)
+	}
+	// Nobody knows which it is: a create whose answer was lost, or an inventory
+	// that has changed.
+	err = p.survey(ctx, s, func(h *host, _ []gossh.PublicKey, c *claim) error {
+		if c.Node != t.Node || c.Cluster != t.Cluster {
+			return nil
+		}
+		return p.takeBack(ctx, t, s, h)
+	}, func(err error) { t.Logf("nobody knows whose it is: %v", err) })
+	return nil, err
+}
+
+// takeBack resets a machine that is a node's and gives it back. One that is not
+// (any more) is left alone.
+func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *host) error {
+	c, err := h.read(ctx)
+	if err != nil {
+		return err
+	}
+	if c == nil || c.Node != t.Node || c.Cluster != t.Cluster {
+		t.Logf("machine %s is not node %s's: there is nothing to give back", h.Name, t.Node)
+		return nil
+	}
+	if s.reset != "" {
+		refused, err := h.reset(ctx, t, s.reset)
+		if err != nil {
+			return err
+		}
+		if refused != "" {
+			t.Logf("machine %s is set aside: %s. Remove %s/claim.json on it when it is fit again", h.Name, refused, h.dir)
+			return h.refuse(ctx, refused)
+		}
+	}
+	if err := h.drop(ctx, c); err != nil {
+		return err
+	}
+	t.Logf("machine %s is given back", h.Name)
+	return nil
+}
+
+// reset runs the operator's script. It gives why the machine is refused, or "".
+func (h *host) reset(ctx context.Context, t *sdk.Task, script string) (refused string, err error) {
+	path, remove, err := h.node.Secret(ctx, []byte(script+"\n"))
+	if err != nil {
+		return "", err
+	}
+	defer remove()
+	// Its own first line says what it is a script for.
+	exit, err := h.node.Run(ctx, transport.Command{
+		Args: []string{"/bin/sh", "-c", `i=$(head -n 1 "$1"); exec ${i#\#!} "$1"`, "sh", path}, Dir: "/",
+		Env:    []string{"PATH=" + h.node.Path(), "LANG=C.UTF-8", "COOPR_CLUSTER=" + t.Cluster, "COOPR_NODE=" + t.Node, "COOPR_NODE_DIR=" + h.dir},
+		Stdout: t.Stdout(), Stderr: t.Stderr(),
+	})
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reset machine %s: %w", h.Name, err)
+	case exit.Signal != "":
+		return "", fmt.Errorf("reset machine %s: the script was ended by a signal: %s", h.Name, exit.Signal)
+	case exit.Code != 0:
+		return fmt.Sprintf("the reset script ended with exit status %d", exit.Code), nil
+	}
+	return "", nil
+}
+
+// List gives every machine that somebody has.
+func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk.Resource) error) error {
+	s, err := read(req.Fields)
+	if err != nil {
+		return err
+	}
+	var away []error
+	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
+		if c.Refused != "" || req.Tenant != "" && c.Tenant != req.Tenant || req.Cluster != "" && c.Cluster != req.Cluster {
+			return nil
+		}
+		return found(sdk.Resource{Cluster: c.Cluster, Node: c.Node, Fence: c.Fence, ID: h.Name, Output: s.output(h.machine, keys)})
+	}, func(err error) { away = append(away, err) })
+	if err == nil && len(away) == len(s.machines) {
+		return fmt.Errorf("no machine of the inventory can be reached: %w", away[0])
+	}
+	return err
+}
+
+var (
+	_ sdk.Provider  = (*Provider)(nil)
+	_ sdk.Observer  = (*Provider)(nil)
+	_ sdk.Validator = (*Provider)(nil)
+)
