@@ -34,6 +34,7 @@ type lab struct {
 	machines map[string]*machine // by node id
 	made     int
 	halfDone bool // a failing attempt does its work all the same
+	keep     func(*raft.Log)
 }
 
 // machine is what really is: an address, and of each service what it was
@@ -50,12 +51,15 @@ type running struct {
 	runs        bool
 }
 
-func newLab(t *rapid.T) *lab {
+func newLab(t *rapid.T, keep ...func(*raft.Log)) *lab {
 	m, err := state.New(state.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &lab{t: t, m: m, machines: map[string]*machine{}}
+	for _, fn := range keep {
+		l.keep = fn
+	}
 	l.o = New(Config{Machine: m, Propose: l.propose, Logger: slog.New(slog.DiscardHandler)})
 	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}})
 	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a", Record: js(model.Agent{ID: "a", Name: "a"})}}})
@@ -77,7 +81,11 @@ func (l *lab) propose(_ context.Context, commands ...*pb.Command) ([]state.Answe
 		return nil, err
 	}
 	var out []state.Answer
-	for _, g := range l.m.Apply(&raft.Log{Type: raft.LogCommand, Index: l.index, Data: b}).([][]state.Answer) {
+	e := &raft.Log{Type: raft.LogCommand, Index: l.index, Data: b}
+	if l.keep != nil {
+		l.keep(e)
+	}
+	for _, g := range l.m.Apply(e).([][]state.Answer) {
 		out = append(out, g...)
 	}
 	return out, nil

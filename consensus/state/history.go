@@ -1,6 +1,7 @@
 package state
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -64,15 +65,18 @@ type historyBody struct {
 	Nodes []int `json:"nodes"`
 }
 
-// historyWriter writes a node once, however many snapshots hold it.
+// historyWriter writes a node once, however many snapshots hold it. A state that
+// was restored has copies of a node where another has one: they are one here, too,
+// so that equal states make equal snapshots.
 type historyWriter struct {
 	written map[*model.Node]int
+	bodies  map[[sha256.Size]byte]int
 	nodes   func(body []byte)
 }
 
 func (w *historyWriter) encode(s *model.Snapshot) ([]byte, error) {
 	if w.written == nil {
-		w.written = map[*model.Node]int{}
+		w.written, w.bodies = map[*model.Node]int{}, map[[sha256.Size]byte]int{}
 	}
 	b := historyBody{Snapshot: *s, Nodes: make([]int, len(s.Nodes))}
 	for i, n := range s.Nodes {
@@ -82,8 +86,12 @@ func (w *historyWriter) encode(s *model.Snapshot) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			w.nodes(body)
-			at = len(w.written)
+			sum := sha256.Sum256(body)
+			if at, ok = w.bodies[sum]; !ok {
+				w.nodes(body)
+				at = len(w.bodies)
+				w.bodies[sum] = at
+			}
 			w.written[n] = at
 		}
 		b.Nodes[i] = at
