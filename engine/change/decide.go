@@ -108,10 +108,24 @@ func (o *Object) require(fx *Effects) {
 		o.stuck = !ok
 		k.next = next
 	}
-	if k == o.key {
-		return
+	// Others are driven out of their preferred states only once all is held that
+	// is needed of those that stay in theirs: so nobody is stopped for an object
+	// that cannot go on yet, or that is stopped itself.
+	was := o.key
+	was.drive = false
+	if k == was {
+		k.drive = o.key.drive || k.next != Unknown && o.missing == 0
 	}
-	o.key = k
+	for k != o.key {
+		o.key = k
+		o.demand(fx)
+		k.drive = k.drive || k.next != Unknown && o.missing == 0
+	}
+}
+
+// demand asks for what the key says, and lets go of all else.
+func (o *Object) demand(fx *Effects) {
+	k := o.key
 	for i := range o.out {
 		o.out[i].need = Unknown
 		o.out[i].flags &^= press
@@ -130,7 +144,7 @@ func (o *Object) require(fx *Effects) {
 	if k.next != Unknown {
 		for i := range o.def.Needs {
 			n := &o.def.Needs[i]
-			if !n.Covers(k.state, k.next) {
+			if !n.Covers(k.state, k.next) || n.Drives && !k.drive {
 				continue
 			}
 			s := &o.out[n.Slot]

@@ -49,6 +49,8 @@ type Need struct {
 	From, To State
 	State    State
 	Hold     bool
+	// Drives says that State is not what the provider prefers. Link sets it.
+	Drives bool
 }
 
 // Find gives the object of a name.
@@ -93,8 +95,8 @@ func (d *Def) slot(id ID) int {
 	return i
 }
 
-// Link fills every Out's counterpart, In, from the needs. The compiler calls it
-// once all definitions stand.
+// Link fills in what definitions say of each other: every Out's counterpart, In,
+// and which needs drive others. The compiler calls it once all of them stand.
 func (s *Site) Link() {
 	count := make([]int, len(s.Defs))
 	for i := range s.Defs {
@@ -105,6 +107,13 @@ func (s *Site) Link() {
 	for i := range s.Defs {
 		if count[i] > 0 {
 			s.Defs[i].In = make([]Dependent, 0, count[i])
+		}
+	}
+	for i := range s.Defs {
+		d := &s.Defs[i]
+		for j := range d.Needs {
+			n := &d.Needs[j]
+			n.Drives = n.State != s.Defs[d.Out[n.Slot]].Preferred
 		}
 	}
 	for i := range s.Defs { // ascending, so that every In is

@@ -78,6 +78,7 @@ type Object struct {
 type need struct {
 	state, next, hold State
 	urgent, valid     bool
+	drive             bool // others, out of their preferred states
 }
 
 // Out is one lock that an object asks of another.

@@ -16,6 +16,8 @@ const (
 	// Laze is how long a release that nobody waits for may wait for a packet
 	// that goes the same way.
 	Laze = 1_000
+	// rest is how long messages wait that follow from each other without end.
+	rest = 200
 )
 
 // Name names a home: the agent that it is on. The zero Name is nobody.
@@ -56,6 +58,7 @@ type Home struct {
 	early   map[change.ID][]change.Message
 	waking  wakes
 	sweep   int64 // when to look for who waits, 0 for never
+	resume  int64 // when to go on with the queue, 0 for not
 
 	// Sent counts messages to other homes by kind; a release that rides along
 	// is counted in Rode too.
@@ -249,9 +252,17 @@ func (h *Home) handle(o *object, ev *change.Event, now int64) error {
 	return err
 }
 
-// drain carries local messages until none is left.
+// drain carries local messages until none is left. Objects that ask each other
+// and take it back again and again do not keep the home from all else: what is
+// left goes on a little later.
 func (h *Home) drain(now int64) {
+	h.resume = 0
 	for i := 0; i < len(h.queue) || len(h.turned) > 0; {
+		if i > 10_000+100*len(h.order) {
+			h.queue = append(h.queue[:0], h.queue[i:]...)
+			h.resume = now + rest
+			return
+		}
 		if n := len(h.turned); n > 0 {
 			id := h.turned[n-1]
 			h.turned = h.turned[:n-1]
@@ -387,6 +398,9 @@ func (h *Home) Flush(now int64, send func(Packet)) {
 // Next says when the home wants to be called (Tick) at the latest, 0 for never.
 func (h *Home) Next() int64 {
 	next := h.sweep
+	if h.resume != 0 && (next == 0 || h.resume < next) {
+		next = h.resume
+	}
 	if len(h.waking) > 0 && (next == 0 || h.waking[0].at < next) {
 		next = h.waking[0].at
 	}

@@ -351,3 +351,74 @@ func afterCrash(begun []string) bool {
 	}
 	return true
 }
+
+// C5: conflicting requests for one object: down wins, and up follows.
+func TestC5(t *testing.T) {
+	text := `
+name: conflict
+objects:
+  - {name: up-needer, host: agent:a0, type: service, requires: [{object: x}]}
+  - {name: down-needer, host: agent:a1, type: filetree, content: {v: %d}, requires: [{from: outdated, to: up, object: x, state: down}]}
+  - {name: x, host: agent:a2, type: script}
+`
+	for seed := range uint64(20) {
+		old := compile(t, fmt.Sprintf(text, 1), nil)
+		next := compile(t, fmt.Sprintf(text, 2), old)
+		l := &log{site: next}
+		cfg := up(ordinary(next))
+		cfg.Seed, cfg.Watch = seed, l.watch
+		needer, _ := next.Find("up-needer")
+		cfg.Initial = func(id change.ID) change.State {
+			if id == needer {
+				return state(next, id, "down")
+			}
+			return state(next, id, "up")
+		}
+		s := New(cfg)
+		dn, _ := next.Find("down-needer")
+		s.Drift(dn, state(next, dn, "up"), 77) // of an older content
+		mustSettle(t, s)
+		got := l.String()
+		for _, ok := range []string{
+			"x stop; down-needer restart; x start; up-needer start",
+			"up-needer start; x stop; down-needer restart; x start", // its request came first, and its lock was granted
+		} {
+			if got == ok {
+				got = ""
+			}
+		}
+		if got != "" {
+			t.Fatalf("seed %d: %s", seed, got)
+		}
+	}
+}
+
+// C12: the pair of rule 27, forced, is reported and slowed down, and what stands
+// beside it is not held up.
+func TestC12Forced(t *testing.T) {
+	d := document(t, `
+name: c12
+objects:
+  - {name: A, host: agent:a0, type: script, requires: [{from: down, to: up, object: B, state: up}]}
+  - {name: B, host: agent:a1, type: script, preferred: down, requires: [{from: up, to: down, object: A, state: down}]}
+  - {name: beside, host: agent:a0, type: script}
+`)
+	c12, err := site.Compile(d, site.Options{Unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(ordinary(c12))
+	s.Run(600_000)
+	check(t, s)
+	a, _ := c12.Find("A")
+	b, _ := c12.Find("beside")
+	if !s.Object(a).Status().Oscillating {
+		t.Error("A is not reported")
+	}
+	if n := s.Ran[a]; n < 8 || n > 40 {
+		t.Errorf("A made %d transitions in ten minutes", n)
+	}
+	if !s.Object(b).Settled() || s.Ran[b] != 1 {
+		t.Error("the object beside was held up")
+	}
+}

@@ -165,3 +165,101 @@ func TestSafetyUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// S5: in a run without faults, in which every check answers before the first
+// transition begins, no more transitions happen than the changed contents imply.
+func TestNoMoreTransitionsThanImplied(t *testing.T) {
+	from, to := seeds(t, 150)
+	for seed := from; seed < to; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		agents := 1 + rng.IntN(3)
+		doc := ordered(rng, 3+rng.IntN(12), agents, true)
+		first := built(t, doc, nil)
+		cfg := up(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50, MoveJitter: 20})
+		s := New(cfg)
+		mustSettle(t, s)
+		next := built(t, mutate(rng, doc, agents, 2, false), first)
+		want := implied(next, site.NewPlan(first, next).Changed)
+		clear(s.Ran)
+		s.Apply(next)
+		mustSettle(t, s)
+		for i, n := range want {
+			if int(s.Ran[i]) != n {
+				t.Fatalf("seed %d: %s made %d transitions, want %d", seed, next.Defs[i].Name, s.Ran[i], n)
+			}
+		}
+	}
+}
+
+// implied says how many transitions each object must make: an outdated one is
+// restarted; what others need down goes down and up again.
+func implied(s *change.Site, outdated []change.ID) []int {
+	want := make([]int, len(s.Defs))
+	down := make([]bool, len(s.Defs))
+	var stop func(id change.ID, from string)
+	stop = func(id change.ID, from string) {
+		d := &s.Defs[id]
+		if from == "up" && slices.Contains(outdated, id) {
+			return // from outdated to down, which needs nobody
+		}
+		at, _ := d.Type.State(from)
+		to, _ := d.Type.State("up")
+		if from == "up" {
+			to, _ = d.Type.State("down")
+		}
+		d.Moving(at, to, func(p change.ID, in change.State) {
+			if name := s.Defs[p].Type.States[in]; name == "down" && !down[p] {
+				down[p] = true
+				stop(p, "up")
+			}
+		})
+	}
+	for _, id := range outdated { // whoever stops others comes before them
+		if !down[id] {
+			want[id] = 1
+			stop(id, "outdated")
+		}
+	}
+	for i := range down {
+		if down[i] {
+			want[i] = 2
+		}
+	}
+	return want
+}
+
+// S6: in a run without faults, messages go only between neighbours, and bringing
+// everything up takes three for each dependency between homes.
+func TestThreeMessagesADependency(t *testing.T) {
+	from, to := seeds(t, 100)
+	for seed := from; seed < to; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		agents := 2 + rng.IntN(5)
+		doc := ordered(rng, 5+rng.IntN(30), agents, true)
+		first := built(t, doc, nil)
+		s := New(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50})
+		mustSettle(t, s)
+		s.Run(s.Now() + 5_000)
+		by, _, _ := s.Sent()
+		links := 0
+		for i := range first.Defs {
+			d := &first.Defs[i]
+			for _, p := range d.Out {
+				up := false
+				for _, n := range d.Needs {
+					up = up || d.Out[n.Slot] == p && first.Defs[p].Type.States[n.State] == "up"
+				}
+				if up && s.owner[p] != s.owner[i] {
+					links++
+				}
+			}
+		}
+		total := 0
+		for _, n := range by {
+			total += n
+		}
+		if total > 3*links || by[change.Grant] > links || by[change.Resync]+by[change.Recall] > 0 {
+			t.Fatalf("seed %d: %v for %d dependencies between homes", seed, by, links)
+		}
+	}
+}

@@ -79,6 +79,7 @@ func Compile(doc *Document, opt Options) (*change.Site, error) {
 	}
 	s.Link()
 	if !opt.Unsafe {
+		c.faults = append(c.faults, Contradictions(s)...)
 		c.faults = append(c.faults, Deadlocks(s)...)
 		c.faults = append(c.faults, Livelocks(s)...)
 	}

@@ -17,8 +17,7 @@ type goal struct {
 
 // wants numbers the goals of a site: three nodes a goal that is ever asked for.
 //
-//	reach:  the object gets to the state (the preferred one from any state,
-//	        another one from the preferred one)
+//	reach:  the object gets to the state
 //	lock:   the object grants the state
 //	back:   the object, in the state, goes back to its preferred one
 type wants struct {
@@ -82,12 +81,10 @@ func Deadlocks(s *change.Site) model.Faults {
 		case n.what == lock:
 			w.edge(i, node{n.goal, reach})
 			d.Granting(n.in, need)
-		case n.in == d.Preferred:
+		default:
 			for from := 1; from < len(d.Type.States); from++ {
 				steps(d, change.State(from), n.in, need)
 			}
-		default:
-			steps(d, d.Preferred, n.in, need)
 		}
 	}
 	return w.report(func(names string) string {
@@ -97,7 +94,8 @@ func Deadlocks(s *change.Site) model.Faults {
 
 // Livelocks finds objects that drive each other out of their preferred states
 // again and again (rule 27): to go back to its own, each needs the next in
-// another than that one's.
+// another than that one's. It is enough that what an object needs on its way
+// back needs the object where it is: it would ask and take back for ever.
 func Livelocks(s *change.Site) model.Faults {
 	w := &wants{site: s, index: map[node]int{}}
 	for i := range s.Defs {
@@ -133,17 +131,58 @@ func Livelocks(s *change.Site) model.Faults {
 	return w.report(func(names string) string {
 		return fmt.Sprintf("these objects would drive each other out of their preferred states for ever: %s; let one of them prefer another state, or take a dependency away", names)
 	}, func(cycle []int) bool {
-		var first change.ID = -1
-		for _, i := range cycle {
-			if n := w.nodes[i]; n.what == back {
-				if first >= 0 && n.id != first {
-					return true
-				}
-				first = n.id
+		return slices.ContainsFunc(cycle, func(i int) bool { return w.nodes[i].what == back })
+	})
+}
+
+// Contradictions finds locks that can never be held together: what a transition
+// or a granted state needs, with all that must be held to grant that, wants one
+// object in two states, or the object itself in a state that it is leaving.
+func Contradictions(s *change.Site) model.Faults {
+	var faults model.Faults
+	for i := range s.Defs {
+		d := &s.Defs[i]
+		if d.Name == "" || len(d.Needs) == 0 {
+			continue
+		}
+		for _, m := range d.Type.Moves() {
+			c := closure{site: s, in: map[change.ID]change.State{}}
+			d.Moving(m.From, m.To, c.need)
+			_, itself := c.in[d.ID]
+			if c.clash == "" && itself {
+				c.clash = d.Name
+			}
+			if c.clash != "" {
+				faults.Add("objects", fmt.Sprintf("%s can never %s: what it must hold for that, and what that must hold, needs %s in another state at the same time", d.Name, d.Type.Actions[m.Action], c.clash))
 			}
 		}
-		return false
-	})
+		for st := 1; st < len(d.Type.States); st++ {
+			c := closure{site: s, in: map[change.ID]change.State{d.ID: change.State(st)}}
+			d.Granting(change.State(st), c.need)
+			if c.clash != "" {
+				faults.Add("objects", fmt.Sprintf("%s can never be locked in %s: what it must hold for that, and what that must hold, needs %s in another state at the same time", d.Name, d.Type.States[st], c.clash))
+			}
+		}
+	}
+	return faults
+}
+
+// closure is all that must be held for something.
+type closure struct {
+	site  *change.Site
+	in    map[change.ID]change.State
+	clash string
+}
+
+func (c *closure) need(p change.ID, in change.State) {
+	if was, ok := c.in[p]; ok {
+		if was != in && c.clash == "" {
+			c.clash = c.site.Defs[p].Name
+		}
+		return
+	}
+	c.in[p] = in
+	c.site.Defs[p].Granting(in, c.need)
 }
 
 // single says whether every object stands in a cycle for one state only: only

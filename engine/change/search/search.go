@@ -1,0 +1,447 @@
+package search
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/change"
+)
+
+// Config is a search. The counts say how often each fault may happen in one run.
+type Config struct {
+	Site *change.Site
+	// World is what every object is at first.
+	World                             []change.State
+	Losses, Doubles, Failures, Deaths int
+	// Limit of states; 0 for 2,000,000.
+	Limit int
+}
+
+// Result is what a search found.
+type Result struct {
+	States, Steps int
+	// Problem is the first thing that must not be, "" where there is none; Trace
+	// is a shortest way to it.
+	Problem string
+	Trace   []string
+	// Cut says that the limit was reached.
+	Cut bool
+}
+
+// state is the whole of a site at one moment.
+type state struct {
+	objects []*change.Object
+	world   []change.State
+	from    []change.State // of running transitions
+	net     []change.Message
+	budget  [4]uint8
+}
+
+const (
+	lose = iota
+	double
+	fail
+	die
+)
+
+type searcher struct {
+	cfg   Config
+	seen  map[[16]byte]int32
+	queue [][]byte
+	from  []int32
+	label []string
+	edges []edge
+	rest  []int32 // states at rest
+	res   Result
+	fx    change.Effects
+	here  int32
+}
+
+type edge struct {
+	from, to int32
+	moved    bool // a transition ended well
+}
+
+// Run searches breadth first.
+func Run(cfg Config) Result {
+	if cfg.Limit == 0 {
+		cfg.Limit = 2_000_000
+	}
+	s := &searcher{cfg: cfg, seen: map[[16]byte]int32{}}
+	st := &state{world: slices.Clone(cfg.World), from: make([]change.State, len(cfg.World)),
+		budget: [4]uint8{uint8(cfg.Losses), uint8(cfg.Doubles), uint8(cfg.Failures), uint8(cfg.Deaths)}}
+	for i := range cfg.Site.Defs {
+		st.objects = append(st.objects, change.New(&cfg.Site.Defs[i]))
+	}
+	for i := range st.objects {
+		s.give(st, i, change.Event{What: change.Started, Inc: 1})
+	}
+	s.reach(st, -1, "start", false)
+	for i := 0; i < len(s.queue) && s.res.Problem == ""; i++ {
+		if len(s.seen) > cfg.Limit {
+			s.res.Cut = true
+			break
+		}
+		s.expand(int32(i))
+		s.queue[i] = nil
+	}
+	s.res.States = len(s.seen)
+	if s.res.Problem == "" && !s.res.Cut {
+		s.judge()
+	}
+	return s.res
+}
+
+func (s *searcher) problem(at int32, format string, args ...any) {
+	if s.res.Problem != "" {
+		return
+	}
+	s.res.Problem = fmt.Sprintf(format, args...)
+	for ; at >= 0; at = s.from[at] {
+		s.res.Trace = append(s.res.Trace, s.label[at])
+	}
+	slices.Reverse(s.res.Trace)
+}
+
+// give lets an object take an event and puts its messages on their way.
+func (s *searcher) give(st *state, i int, ev change.Event) {
+	s.fx.Reset()
+	// A request over an unknown link cannot be: there is one generation.
+	if err := st.objects[i].Handle(&ev, 0, &s.fx); err != nil {
+		s.problem(s.here, "%v", err)
+	}
+	st.net = append(st.net, s.fx.Messages...)
+	for _, a := range s.fx.Acts {
+		if a.What == change.Run {
+			s.begin(st, i, a.Transition)
+		}
+	}
+}
+
+// begin checks S1 and S2 as the world is.
+func (s *searcher) begin(st *state, i int, t change.Transition) {
+	d := st.objects[i].Def()
+	st.from[i] = t.From
+	relied := func(who int, d *change.Def, t change.Transition, visit func(p change.ID, in change.State)) {
+		var need func(p change.ID, in change.State)
+		seen := map[change.ID]bool{}
+		need = func(p change.ID, in change.State) {
+			if !seen[p] {
+				seen[p] = true
+				visit(p, in)
+				s.cfg.Site.Defs[p].Granting(in, need)
+			}
+		}
+		d.Moving(t.From, t.To, need)
+	}
+	relied(i, d, t, func(p change.ID, in change.State) {
+		if st.world[p] != in || st.objects[p].Phase() == change.Moving {
+			s.problem(s.here, "S1: %s %s while %s is not in %s", d.Name, d.Type.Actions[t.Action], s.cfg.Site.Defs[p].Name, s.cfg.Site.Defs[p].Type.States[in])
+		}
+	})
+	for j, o := range st.objects {
+		if j == i || o.Phase() != change.Moving {
+			continue
+		}
+		u := o.Def().Type.Move(st.from[j], o.Status().To)
+		relied(j, o.Def(), u, func(p change.ID, _ change.State) {
+			if int(p) == i {
+				s.problem(s.here, "S2: %s %s while %s relies on it", d.Name, d.Type.Actions[t.Action], o.Def().Name)
+			}
+		})
+	}
+}
+
+// expand visits all that can happen next.
+func (s *searcher) expand(at int32) {
+	s.here = at
+	now := s.decode(s.queue[at])
+	step := func(label string, moved bool, do func(*state)) {
+		if s.res.Problem != "" {
+			return
+		}
+		st := s.decode(s.queue[at])
+		do(st)
+		s.reach(st, at, label, moved)
+	}
+	name := func(id change.ID) string { return s.cfg.Site.Defs[id].Name }
+	for k := range now.net {
+		if k > 0 && now.net[k] == now.net[k-1] {
+			continue
+		}
+		m := now.net[k]
+		what := fmt.Sprintf("%s %s→%s", m.Kind, name(m.From), name(m.To))
+		step(what, false, func(st *state) {
+			st.net = slices.Delete(st.net, k, k+1)
+			s.give(st, int(m.To), change.Event{What: change.Received, Message: m})
+		})
+		if now.budget[lose] > 0 {
+			step(what+" is lost", false, func(st *state) {
+				st.budget[lose]--
+				st.net = slices.Delete(st.net, k, k+1)
+			})
+		}
+		if now.budget[double] > 0 {
+			step(what+" comes twice", false, func(st *state) {
+				st.budget[double]--
+				s.give(st, int(m.To), change.Event{What: change.Received, Message: m})
+			})
+		}
+	}
+	for i, o := range now.objects {
+		n := name(change.ID(i))
+		switch o.Phase() {
+		case change.Checking:
+			step(n+" is checked", false, func(st *state) {
+				s.give(st, i, change.Event{What: change.Checked, State: st.world[i]})
+			})
+		case change.Moving:
+			action := o.Def().Type.Actions[o.Def().Type.Move(now.from[i], o.Status().To).Action]
+			step(n+" "+action+" ends", true, func(st *state) {
+				st.world[i] = o.Status().To
+				s.give(st, i, change.Event{What: change.Done, OK: true})
+			})
+			if now.budget[fail] > 0 {
+				step(n+" "+action+" fails", false, func(st *state) {
+					st.budget[fail]--
+					s.give(st, i, change.Event{What: change.Done})
+				})
+			}
+		case change.Backoff:
+			step(n+" has waited", false, func(st *state) {
+				s.give(st, i, change.Event{What: change.Alarm})
+			})
+		}
+		if now.budget[die] > 0 {
+			for _, effect := range []bool{false, true} {
+				if effect && o.Phase() != change.Moving {
+					continue
+				}
+				step(fmt.Sprintf("%s's home dies (its act had its effect: %v)", n, effect), false, func(st *state) {
+					st.budget[die]--
+					if effect {
+						st.world[i] = o.Status().To
+					}
+					s.give(st, i, change.Event{What: change.Started, Inc: o.Incarnation() + 1})
+				})
+			}
+		}
+		// Time passes only where nothing else happens.
+		if len(now.net) == 0 && o.Waiting() {
+			step(n+" asks again", false, func(st *state) { s.give(st, i, change.Event{What: change.Nudge}) })
+		}
+	}
+	if len(now.net) == 0 && !slices.ContainsFunc(now.objects, func(o *change.Object) bool { return !o.Settled() }) {
+		s.rest = append(s.rest, at)
+	}
+}
+
+// reach notes a state.
+func (s *searcher) reach(st *state, from int32, label string, moved bool) {
+	s.res.Steps++
+	b := s.encode(st)
+	sum := sha256.Sum256(b)
+	key := [16]byte(sum[:16])
+	to, known := s.seen[key]
+	if !known {
+		to = int32(len(s.queue))
+		s.seen[key] = to
+		s.queue = append(s.queue, b)
+		s.from = append(s.from, from)
+		s.label = append(s.label, label)
+	}
+	if from >= 0 {
+		s.edges = append(s.edges, edge{from, to, moved})
+	}
+}
+
+// judge looks at the whole graph for deadlocks and livelocks.
+func (s *searcher) judge() {
+	n := len(s.queue)
+	back := make([][]int32, n)
+	for _, e := range s.edges {
+		back[e.to] = append(back[e.to], e.from)
+	}
+	good := make([]bool, n)
+	todo := slices.Clone(s.rest)
+	for _, v := range todo {
+		good[v] = true
+	}
+	for len(todo) > 0 {
+		v := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, u := range back[v] {
+			if !good[u] {
+				good[u] = true
+				todo = append(todo, u)
+			}
+		}
+	}
+	if i := slices.Index(good, false); i >= 0 {
+		s.problem(int32(i), "never at rest again")
+		return
+	}
+	// A transition on a cycle can happen for ever.
+	group := components(n, s.edges)
+	for _, e := range s.edges {
+		if e.moved && group[e.from] == group[e.to] {
+			s.problem(e.from, "transitions for ever")
+			return
+		}
+	}
+}
+
+// encode writes a state with epochs and incarnations relabelled.
+func (s *searcher) encode(st *state) []byte {
+	relabel(st)
+	slices.SortFunc(st.net, func(a, b change.Message) int { return bytes.Compare(message(nil, &a), message(nil, &b)) })
+	var b []byte
+	for _, o := range st.objects {
+		b = o.Append(b)
+	}
+	for i := range st.world {
+		b = append(b, byte(st.world[i]), byte(st.from[i]))
+	}
+	b = append(b, st.budget[:]...)
+	for i := range st.net {
+		b = message(b, &st.net[i])
+	}
+	return b
+}
+
+const messageSize = 26
+
+func message(b []byte, m *change.Message) []byte {
+	flags := byte(0)
+	for i, v := range []bool{m.Urgent, m.Held, m.Eager, m.Lazy} {
+		if v {
+			flags |= 1 << i
+		}
+	}
+	for _, v := range []uint32{uint32(m.From), uint32(m.To), m.FromInc, m.ToInc, m.Epoch} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	return append(b, byte(m.Kind), byte(m.State), flags, 0, 0, 0)
+}
+
+func (s *searcher) decode(b []byte) *state {
+	n := len(s.cfg.Site.Defs)
+	st := &state{objects: make([]*change.Object, n), world: make([]change.State, n), from: make([]change.State, n)}
+	for i := range n {
+		o, rest, err := change.Decode(&s.cfg.Site.Defs[i], b)
+		if err != nil {
+			panic(err) // it was written a moment ago
+		}
+		st.objects[i], b = o, rest
+	}
+	for i := range n {
+		st.world[i], st.from[i] = change.State(b[2*i]), change.State(b[2*i+1])
+	}
+	b = b[2*n:]
+	copy(st.budget[:], b)
+	for b = b[4:]; len(b) > 0; b = b[messageSize:] {
+		u := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
+		f := b[22]
+		st.net = append(st.net, change.Message{From: change.ID(u(0)), To: change.ID(u(1)), FromInc: u(2), ToInc: u(3), Epoch: u(4),
+			Kind: change.Kind(b[20]), State: change.State(b[21]), Urgent: f&1 != 0, Held: f&2 != 0, Eager: f&4 != 0, Lazy: f&8 != 0})
+	}
+	return st
+}
+
+// relabel makes the epochs of each link and the incarnations of each object
+// count from 1 without gaps; 0 stays.
+func relabel(st *state) {
+	type link struct{ dependent, provider change.ID }
+	epochs := map[link][]uint32{}
+	incs := map[change.ID][]uint32{}
+	epoch := func(d, p change.ID, e uint32) uint32 { epochs[link{d, p}] = append(epochs[link{d, p}], e); return e }
+	inc := func(id change.ID, n uint32) uint32 { incs[id] = append(incs[id], n); return n }
+	visit := func() {
+		for _, o := range st.objects {
+			o.Relabel(epoch, inc)
+		}
+		for i := range st.net {
+			m := &st.net[i]
+			m.FromInc, m.ToInc = inc(m.From, m.FromInc), inc(m.To, m.ToInc)
+			switch m.Kind {
+			case change.Grant, change.Recall:
+				m.Epoch = epoch(m.To, m.From, m.Epoch)
+			case change.Resync:
+			default:
+				m.Epoch = epoch(m.From, m.To, m.Epoch)
+			}
+		}
+	}
+	visit()
+	rank := func(list []uint32) []uint32 {
+		list = append(list, 0)
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	for k := range epochs {
+		epochs[k] = rank(epochs[k])
+	}
+	for k := range incs {
+		incs[k] = rank(incs[k])
+	}
+	place := func(list []uint32, v uint32) uint32 { i, _ := slices.BinarySearch(list, v); return uint32(i) }
+	epoch = func(d, p change.ID, e uint32) uint32 { return place(epochs[link{d, p}], e) }
+	inc = func(id change.ID, n uint32) uint32 { return place(incs[id], n) }
+	visit()
+}
+
+// components numbers the strongly connected components (Kosaraju's algorithm).
+func components(n int, edges []edge) []int32 {
+	next, back := make([][]int32, n), make([][]int32, n)
+	for _, e := range edges {
+		next[e.from] = append(next[e.from], e.to)
+		back[e.to] = append(back[e.to], e.from)
+	}
+	var order []int32
+	state := make([]int, n) // how many successors have been seen, plus 1
+	for root := range n {
+		if state[root] != 0 {
+			continue
+		}
+		stack := []int32{int32(root)}
+		state[root] = 1
+		for len(stack) > 0 {
+			v := stack[len(stack)-1]
+			if i := state[v] - 1; i < len(next[v]) {
+				state[v]++
+				if u := next[v][i]; state[u] == 0 {
+					state[u] = 1
+					stack = append(stack, u)
+				}
+				continue
+			}
+			order = append(order, v)
+			stack = stack[:len(stack)-1]
+		}
+	}
+	group := make([]int32, n)
+	for i := range group {
+		group[i] = -1
+	}
+	for i := n - 1; i >= 0; i-- {
+		if group[order[i]] >= 0 {
+			continue
+		}
+		todo := []int32{order[i]}
+		group[order[i]] = order[i]
+		for len(todo) > 0 {
+			v := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			for _, u := range back[v] {
+				if group[u] < 0 {
+					group[u] = order[i]
+					todo = append(todo, u)
+				}
+			}
+		}
+	}
+	return group
+}
