@@ -184,7 +184,19 @@ func (v view) Plans(tenant, cluster string) []api.Plan {
 	for _, p := range v.View.Plans(tenant, cluster) {
 		out = append(out, api.Plan{Name: p.Name, Operation: p.Operation.ID})
 	}
+	for _, p := range v.View.CustomPlans(tenant, cluster) {
+		c := api.Plan{Name: p.Name, Custom: true}
+		if p.Operation != nil {
+			c.Operation, c.Over = p.Operation.ID, p.Operation.Status.Ended()
+		}
+		out = append(out, c)
+	}
 	return out
+}
+
+// CustomTree gives a plan of the template that was not run yet.
+func (v view) CustomTree(tenant, cluster, plan string) (*tree.View, bool) {
+	return v.View.CustomTree(tenant, cluster, plan, time.Now().UnixMilli())
 }
 
 // PlanTree gives a plan as it is now.

@@ -122,7 +122,7 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 	return &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
-		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input,
+		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, op.Parameters),
 	}, nil
 }
 

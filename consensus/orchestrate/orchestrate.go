@@ -295,7 +295,7 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 		return state.Answer{}, errs
 	}
 	done := func(context.Context, state.Answer, error) {}
-	if o.cfg.First != nil {
+	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
 		s.Lease, done = o.cfg.First(ctx, p)
 	}
 	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})

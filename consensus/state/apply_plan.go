@@ -37,6 +37,7 @@ type Plan struct {
 // recovery: the latest, and all that are under way.
 func (v *View) Plans(tenant, cluster string) []Plan {
 	ops := list[model.Operation](v.txn, tOperations, "cluster", tenant, cluster)
+	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool { return op.Type == model.OpPlan })
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
@@ -141,10 +142,11 @@ func (a *applier) look(op *model.Operation, e *plan.Edit) *tree.View {
 // arm shuts the gates that a new plan begins with.
 func (a *applier) arm(op *model.Operation, e *plan.Edit) {
 	t := a.trees[op.ID]
-	if t == nil || !t.Canaries() {
+	custom := op.Type == model.OpPlan
+	if t == nil || !t.Canaries() && !custom {
 		return
 	}
-	if err := tree.Set(e, tree.Arm(a.look(op, e), false)); err != nil {
+	if err := tree.Set(e, tree.Arm(a.look(op, e), custom)); err != nil {
 		panic(fmt.Sprintf("state: the gates of operation %s: %v", op.ID, err)) // the tree is the graph's own
 	}
 }
@@ -244,6 +246,9 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
 		return again // what it left undone was cancelled
 	}
+	if op.Type == model.OpPlan {
+		return nil // it changes no layout
+	}
 	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
 		return again
@@ -259,6 +264,9 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 // reopenOperation lets an operation that has ended go on.
 func (a *applier) reopenOperation(op *model.Operation) {
 	op.Status, op.EndedAt, op.Message, op.Undo = model.OpRunning, 0, "", false
+	if op.Type == model.OpPlan {
+		return
+	}
 	cl := *get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
 	cl.Status, cl.Message, cl.Version = model.ClusterPending, "", a.index
 	a.put(tClusters, &cl)

@@ -19,7 +19,7 @@ func (v *View) Busy(tenant, cluster string) map[string]string {
 			continue
 		}
 		if s, ok := v.Plan(op.ID); ok {
-			for _, n := range begun(s) {
+			for _, n := range holds(op, s) {
 				out[s.Graph.Nodes[n]] = op.ID
 			}
 		}
@@ -53,6 +53,44 @@ func begun(s *plan.State) []int32 {
 	return out
 }
 
+// holds gives the nodes that an operation keeps from others of its cluster, by
+// index: those that it has begun to work on and has not done with. Plans of the
+// template's own have an order between nodes, so that two of them could wait for each
+// other in a circle: they hold a node step by step, and while they are held back
+// themselves only where a worker is at it.
+func holds(op *model.Operation, s *plan.State) []int32 {
+	if op.Type != model.OpPlan {
+		return begun(s)
+	}
+	const some, left, now = 1, 2, 4
+	seen := make([]uint8, s.Graph.Steps())
+	node := make([]int32, s.Graph.Steps())
+	for v, step := range s.Graph.Step {
+		if step == plan.NoStep || s.Graph.Node[v] < 0 {
+			continue
+		}
+		node[step] = s.Graph.Node[v]
+		switch status := s.Status(uint32(v)); {
+		case status.Held():
+			seen[step] |= now
+		case status == model.TaskUncertain:
+			seen[step] |= some | left
+		case status.Ended():
+			seen[step] |= some
+		default:
+			seen[step] |= left
+		}
+	}
+	var out []int32
+	for step, is := range seen {
+		if is&now > 0 || op.Status == model.OpRunning && is == some|left {
+			out = append(out, node[step])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // besides gives the operations of a cluster under way beside one.
 func (a *applier) besides(op *model.Operation) []*model.Operation {
 	var out []*model.Operation
@@ -81,7 +119,7 @@ func (a *applier) taken(op *model.Operation) map[string]bool {
 	var out map[string]bool
 	for _, other := range a.besides(op) {
 		if s := a.plan(other.ID); s != nil {
-			for _, n := range begun(s) {
+			for _, n := range holds(other, s) {
 				if out == nil {
 					out = map[string]bool{}
 				}
@@ -110,14 +148,15 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 		case s == nil:
 		case other.Type == model.OpDelete:
 			return nil, fmt.Errorf("%w: operation %s deletes cluster %s", ErrConflict, other.ID, cl.Name)
-		case other.Type.Beside():
+		case op.Type == model.OpPlan: // it waits for its nodes
+		case other.Type.Beside() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
 					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
 				}
 			}
 		default:
-			for _, n := range begun(s) {
+			for _, n := range holds(other, s) {
 				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
 					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
 				}
@@ -139,7 +178,10 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, le
 	if err != nil {
 		return Answer{Err: err}
 	}
-	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
+	op.CreatedAt, op.Version = a.now, a.index
+	if op.Status = model.OpRunning; op.Type == model.OpPlan {
+		op.Status = model.OpPaused // until somebody starts it
+	}
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index // whoever has planned from what it was looks again
@@ -147,7 +189,9 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, le
 	a.put(tOperations, op)
 	a.put(tPlans, row)
 	a.operationEvent(op)
-	a.recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
+	if op.Type != model.OpPlan {
+		a.recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
+	}
 	e := a.edit(op.ID)
 	a.arm(op, e)
 	a.touch(op.ID)
@@ -207,6 +251,9 @@ func (a *applier) settleSide(op *model.Operation, s *plan.State) {
 		cl := *have
 		cl.Version = a.index
 		a.put(tClusters, &cl)
+	}
+	if op.Type == model.OpPlan {
+		return
 	}
 	failed := map[string]map[string]string{}
 	for v := range s.Graph.Len() {

@@ -120,8 +120,10 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			}
 		}
 	}
+	// Who runs beside others leaves it to them what goes with them.
+	beside := op.Type.Beside()
 	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
-		if n.Leaves || len(n.Leaving) > 0 {
+		if !beside && (n.Leaves || len(n.Leaving) > 0) {
 			of(n.ID)
 		}
 		return true
@@ -129,20 +131,22 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	good := op.Status == model.OpSucceeded
 	for _, id := range slices.Sorted(maps.Keys(changed)) {
 		n := changed[id]
-		if n.Leaves && good || op.Type == model.OpDelete && !n.Created {
+		if n.Leaves && good && !beside || op.Type == model.OpDelete && !n.Created {
 			a.removeNode(n)
 			continue
 		}
-		if good && len(n.Leaving) > 0 {
+		if good && !beside && len(n.Leaving) > 0 {
 			for _, svc := range n.Leaving {
 				delete(n.States, svc)
 				delete(n.Marks, svc)
 			}
 			n.Services = n.Staying()
 		}
-		n.Leaves, n.Leaving, n.Version = false, nil, a.index
+		if n.Version = a.index; !beside {
+			n.Leaves, n.Leaving = false, nil
+		}
 		a.put(tNodes, n)
-		if !op.Type.Beside() {
+		if !beside {
 			a.unwatched(n, services[id], made[id] && n.Confirmed)
 		}
 	}

@@ -26,12 +26,14 @@ const (
 	OpRecover    OperationType = "recover"
 	OpPauseNode  OperationType = "pause-node"
 	OpResumeNode OperationType = "resume-node"
+	// OpPlan runs a plan of the template's own, which an operator starts (spec/plans.md §4).
+	OpPlan OperationType = "plan"
 )
 
 // Beside says that operations of this type run beside others of their cluster:
 // they leave its layout, its configuration and its status alone.
 func (t OperationType) Beside() bool {
-	return t == OpRecover || t == OpPauseNode || t == OpResumeNode
+	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan
 }
 
 // RecoveryPlan is the name of the plan of whatever keeps a cluster alive.

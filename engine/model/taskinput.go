@@ -20,6 +20,9 @@ type TaskInput struct {
 	TaskName string     `json:"taskName"` // the action: "INSTALL"
 	NodeID   string     `json:"nodeId"`
 	Config   TaskConfig `json:"config"`
+	// Parameters are those of the plan that the task is of, by the names of
+	// variables of the environment.
+	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
 // TaskConfig is everything a plugin may need to know about the node, its

@@ -74,6 +74,9 @@ type Backend interface {
 	Resolve(ctx context.Context, who model.Caller, cluster, reason string) (Written, error)
 	// Order gives an operation an order: "pause", "resume", "abort", "rollback".
 	Order(ctx context.Context, who model.Caller, operation, order, reason string) (Written, error)
+	// BeginPlan begins a run of a plan of a cluster's template, held back until an
+	// order starts it, and gives its operation.
+	BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (operation string, w Written, err error)
 	// OrderPlan gives an order about an operation's plan; a *Refusal says that it
 	// changes nothing.
 	OrderPlan(ctx context.Context, who model.Caller, operation string, o tree.Order) (Written, error)
@@ -153,6 +156,8 @@ type View interface {
 	Plans(tenant, cluster string) []Plan
 	// PlanTree gives an operation's plan as phases and steps.
 	PlanTree(tenant, operation string) (*tree.View, bool)
+	// CustomTree gives a plan of a cluster's template that was not run yet.
+	CustomTree(tenant, cluster, plan string) (*tree.View, bool)
 	// Tasks of an operation from offset on, at most limit (0: all), optionally
 	// of one status; and how many there are.
 	Tasks(tenant, operation string, status string, offset, limit int) ([]model.Task, int)

@@ -23,6 +23,10 @@ import (
 type Plan struct {
 	Name      string
 	Operation string
+	// Custom plans are the template's own, which operators start; without an
+	// operation while none was. Over says that the operation has ended: who starts
+	// the plan again begins another.
+	Custom, Over bool
 }
 
 // Refusal is an order about a plan that changes nothing: there is no such part,
@@ -130,11 +134,19 @@ func (c *call) planOf(v View, cl *model.Cluster, name string) (Plan, error) {
 func (c *call) trees(v View, cl *model.Cluster) []*tree.View {
 	var out []*tree.View
 	for _, p := range v.Plans(c.who.Tenant, cl.ID) {
-		if t, ok := v.PlanTree(c.who.Tenant, p.Operation); ok {
+		if t, ok := c.tree(v, cl, p); ok {
 			out = append(out, t)
 		}
 	}
 	return out
+}
+
+// tree gives a plan of a cluster as a tree.
+func (c *call) tree(v View, cl *model.Cluster, p Plan) (*tree.View, bool) {
+	if p.Operation == "" {
+		return v.CustomTree(c.who.Tenant, cl.ID, p.Name)
+	}
+	return v.PlanTree(c.who.Tenant, p.Operation)
 }
 
 // alsoSDK is said of every route that the DC/OS SDK has.
@@ -176,7 +188,7 @@ func (s *server) planRoutes() {
 			if err != nil {
 				return 0, nil, 0, err
 			}
-			t, ok := v.PlanTree(c.who.Tenant, p.Operation)
+			t, ok := c.tree(v, cl, p)
 			if !ok {
 				return 0, nil, 0, &Refusal{http.StatusNotFound, "Plan " + in.Plan + " not found"}
 			}
@@ -293,6 +305,19 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 	p, err := c.planOf(v, cl, o.Plan)
 	if err != nil {
 		return 0, nil, 0, err
+	}
+	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && (o.Command == "start" || o.Command == "restart")) {
+		// A run of its own, unless the order would change nothing of what is there.
+		t, ok := c.tree(v, cl, p)
+		if !ok {
+			return 0, nil, 0, &Refusal{http.StatusNotFound, "Plan " + o.Plan + " not found"}
+		}
+		if r := tree.Give([]*tree.View{t}, o); r.Code != tree.CodeOK {
+			return 0, nil, 0, &Refusal{r.Code, r.Message}
+		}
+		if p.Operation, _, err = s.backend.BeginPlan(ctx, c.who, cl.ID, p.Name); err != nil {
+			return 0, nil, 0, err
+		}
 	}
 	w, err := s.backend.OrderPlan(ctx, c.who, p.Operation, o)
 	return http.StatusOK, Said{o.Received()}, w.Index, err

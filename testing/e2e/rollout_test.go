@@ -3,6 +3,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -124,6 +126,96 @@ func TestRollout(t *testing.T) {
 		}
 		return err
 	})
+	m.must("cluster", "delete", "shop", "--yes")
+	m.stop()
+}
+
+// TestCustomPlan runs a plan of the template's own, with parameters: it waits until
+// it is started, changes nothing of the layout, begins anew when it is started again,
+// and two that want the same nodes take turns.
+func TestCustomPlan(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	m.importShop()
+	m.importWeb("greeting=$(coopr-node config shop.greeting \"Welcome to the shop\")", "greeting=${SALE:-$(coopr-node config shop.greeting)}")
+	template, err := os.ReadFile("../../examples/shop/clustertemplates/shop.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	plans := `
+plans:
+  sale:
+    phases:
+      look: {service: shop-store, steps: [{default: [[check]]}]}
+      announce: {service: shop-web, strategy: canary, steps: [{default: [[configure, check]]}]}
+  look:
+    strategy: parallel
+    phases:
+      webs: {service: shop-web, strategy: parallel, steps: [{default: [[check], [check]]}]}
+      store: {service: shop-store, strategy: parallel, steps: [{default: [[check]]}]}
+`
+	if err := os.WriteFile(file, append(template, plans...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.must("import", file)
+	m.must("cluster", "create", "shop", "--template", "shop", "--nodes", "5", "--yes")
+	if out := m.must("plan", "list", "shop", "-o", "json"); !strings.Contains(out, `"name": "sale"`) || !strings.Contains(out, `"name": "look"`) {
+		t.Errorf("the plans:\n%s", out)
+	}
+	if out := m.must("plan", "show", "shop", "sale"); !strings.HasPrefix(out, "sale (serial strategy) (WAITING)\n├─ look (serial strategy) (PENDING)\n│  └─ shop1-") || strings.Count(out, ":[configure, check] (WAITING)") != 2 {
+		t.Errorf("before it was started it is\n%s", out)
+	}
+	page := func(want string) {
+		t.Helper()
+		m.await("the page to say "+want, func() error {
+			text, err := m.page("shop")
+			if err == nil && !strings.Contains(text, want) {
+				err = errors.New(text)
+			}
+			return err
+		})
+	}
+	status := func(plan, want string) {
+		t.Helper()
+		m.await(fmt.Sprintf("plan %s to be %s", plan, want), func() error {
+			info, _, err := m.api().Plan(m.context(), "shop", plan, client.Read{})
+			if err == nil && info.Status != want {
+				err = fmt.Errorf("%w: it is\n%s", errNotYet, info.Text(plan))
+			}
+			return err
+		})
+	}
+	page("Welcome to the shop")
+	if out := m.must("plan", "start", "shop", "sale", "-p", "SALE=All for half=price"); !strings.Contains(out, "Received cmd: start sale with parameters: {SALE=All for half=price}") {
+		t.Errorf("%s", out)
+	}
+	status("sale", "WAITING")
+	m.must("plan", "start", "shop", "look")
+	status("look", "COMPLETE") // while the other waits for its operator
+	m.must("plan", "resume", "shop", "sale", "announce")
+	m.must("plan", "resume", "shop", "sale", "announce")
+	status("sale", "COMPLETE")
+	page("All for half=price")
+	if got := m.numbered("shop"); len(got) != 5 {
+		t.Errorf("there are nodes %v", got)
+	}
+	if out := m.must("cluster", "history", "shop"); strings.Contains(out, "plan") {
+		t.Errorf("a plan of the template's own makes snapshots:\n%s", out)
+	}
+	// Again, without parameters; and stopped in the middle.
+	m.must("plan", "start", "shop", "sale")
+	status("sale", "WAITING")
+	m.must("plan", "stop", "shop", "sale")
+	if out := m.must("plan", "show", "shop", "sale"); strings.Contains(out, "COMPLETE") {
+		t.Errorf("a stopped plan is\n%s", out)
+	}
+	m.must("plan", "start", "shop", "sale")
+	m.must("plan", "force-complete", "shop", "sale", "announce", "--yes")
+	status("sale", "COMPLETE")
+	if s := m.coopr("plan", "start", "shop", "nothing"); s.code != 3 || !strings.Contains(s.err, "Plan nothing not found") {
+		t.Errorf("%d %s", s.code, s.err)
+	}
 	m.must("cluster", "delete", "shop", "--yes")
 	m.stop()
 }

@@ -295,7 +295,7 @@ func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 			step, last := d.step(), uint32(plan.NoStep)
 			for _, name := range s.Tasks {
 				a, err := model.ParseAction(name)
-				if err != nil || a.PerNode() || a == model.Barrier || a == model.Check {
+				if err != nil || a.PerNode() || a == model.Barrier {
 					faults.Add(fmt.Sprintf("phases[%d]", i), fmt.Sprintf("step %d, %s: %q is nothing that a plan can do", k, s.Name(), name))
 					continue
 				}

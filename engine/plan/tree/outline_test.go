@@ -229,8 +229,8 @@ nodes dependency: old:[delete]
 	if got, want := names(t, draft, run), "a dependency: n1:[start] n1:[install, start] n2:[start] n2:[install, start]\nb serial: n1:[install, start] n2:[install, start]\n"; got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
-	services["db"] = Instances{Nodes: []string{"n1"}, Tasks: []string{"check"}}
-	if _, _, err := outline("      a: {service: db}").Graph(); err == nil || !strings.Contains(err.Error(), `"check" is nothing that a plan can do`) {
+	services["db"] = Instances{Nodes: []string{"n1"}, Tasks: []string{"confirm"}}
+	if _, _, err := outline("      a: {service: db}").Graph(); err == nil || !strings.Contains(err.Error(), `"confirm" is nothing that a plan can do`) {
 		t.Errorf("%v", err)
 	}
 }

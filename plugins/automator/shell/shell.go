@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -333,7 +335,10 @@ func (a *Automator) environment(node transport.Node, t *sdk.Task, in *model.Task
 	default:
 		path += ":" + a.cfg.Path
 	}
-	env := make([]string, 0, len(act.env)+20)
+	env := make([]string, 0, len(act.env)+len(in.Parameters)+20)
+	for _, name := range slices.Sorted(maps.Keys(in.Parameters)) {
+		env = append(env, name+"="+in.Parameters[name]) // what follows wins
+	}
 	env = append(env, "PATH="+path, "HOME="+node.Dir(), "LANG=C.UTF-8")
 	env = append(env, act.env...)
 	return append(env,

@@ -114,6 +114,9 @@ func (v view) Plans(_, cluster string) []api.Plan {
 	return out
 }
 
+// CustomTree gives none: tests put their plans in place.
+func (v view) CustomTree(_, _, _ string) (*tree.View, bool) { return nil, false }
+
 // PlanTree gives an operation's plan.
 func (v view) PlanTree(_, operation string) (*tree.View, bool) {
 	for _, p := range v.plans {
@@ -135,6 +138,11 @@ func (a *Agent) Explain(ctx context.Context, tenant, operation string, steps int
 		return nil, fmt.Errorf("%w: operation %s has no plan", api.ErrNotFound, operation)
 	}
 	return t.Explain(nil, steps, Epoch, nil), nil
+}
+
+// BeginPlan begins nothing: tests put their plans in place.
+func (a *Agent) BeginPlan(_ context.Context, _ model.Caller, cluster, plan string) (string, api.Written, error) {
+	return "", api.Written{}, fmt.Errorf("%w: cluster %s has no plan %s", api.ErrNotFound, cluster, plan)
 }
 
 // OrderPlan takes an order and does what it comes to.

@@ -5,9 +5,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
 )
+
+// BeginPlan begins a run of a plan of a cluster's template.
+func (b *backend) BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (string, api.Written, error) {
+	_, l, ok := b.leader()
+	if !ok {
+		return "", api.Written{}, api.ErrNoLeader
+	}
+	p, ans, err := l.orchestrator.Custom(ctx, who, cluster, plan)
+	if err != nil {
+		return "", api.Written{}, mapError(err)
+	}
+	return p.Operation.ID, api.Written{Index: ans.Index}, nil
+}
 
 // Explain says what the waiting steps of an operation's plan wait for. What
 // workers have to do with is known by the leader only.

@@ -1,0 +1,33 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+)
+
+// Custom begins a run of a plan of the cluster's template; it is held back until
+// somebody starts it.
+func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, name string) (*operation.Prepared, state.Answer, error) {
+	who.Request = "" // the order that follows has it
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		cl, ok := v.Cluster(who.Tenant, cluster)
+		if !ok {
+			return nil, state.Answer{}, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		}
+		p, err := operation.Custom(who, name, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+		if err != nil {
+			return nil, state.Answer{}, err
+		}
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue
+		}
+		return o.outcome(who, p, ans, err)
+	}
+}

@@ -1,0 +1,100 @@
+package operation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+)
+
+// ErrNoPlan says that a cluster's template has no such plan of its own.
+var ErrNoPlan = errors.New("the cluster's template has no such plan")
+
+// CustomPlans gives the names of the plans of a cluster's template that wait for an
+// operator to start them, in the order of the template.
+func CustomPlans(cl *model.Cluster) []string {
+	var out []string
+	for _, p := range cl.Template.Plans {
+		switch p.Name {
+		case "deploy", "update", model.RecoveryPlan, "decommission":
+		default:
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// Custom prepares a run of one of a template's own plans: an operation beside
+// others, that does what the plan's steps name and nothing else (spec/plans.md
+// §4, §13). It is held back until somebody starts it. It fails with ErrNoPlan,
+// or with model.Faults where the plan does not fit the cluster.
+func Custom(who model.Caller, name string, at Standing, id string) (*Prepared, error) {
+	cl := at.Cluster
+	if !slices.Contains(CustomPlans(cl), name) {
+		return nil, fmt.Errorf("%w: %q", ErrNoPlan, name)
+	}
+	p := &Prepared{Version: cl.Version, Cluster: *cl, Operation: model.Operation{
+		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: model.OpPlan, Status: model.OpPaused, Actor: who.Actor, Request: who.Request,
+		OnFailure: "leave", Plan: name,
+	}}
+	for _, n := range at.Nodes {
+		p.Nodes = append(p.Nodes, *n)
+	}
+	t := cl.Template.Plans[slices.IndexFunc(cl.Template.Plans, func(t model.Plan) bool { return t.Name == name })]
+	var fs model.Faults
+	for i, ph := range t.Phases {
+		if len(ph.Steps) == 0 { // all actions there are would also remove the service
+			fs.Add(fmt.Sprintf("phases[%d].steps", i), fmt.Sprintf("is missing: say which actions of %s phase %s of plan %s runs", ph.Service, ph.Name, name))
+		}
+	}
+	o, err := tree.Outlines(t, p.runnable())
+	var more model.Faults
+	switch {
+	case errors.As(err, &more):
+		fs = append(fs, more...)
+	case err != nil:
+		return nil, err
+	}
+	if err := fs.Err(); err != nil {
+		return nil, err
+	}
+	o.Name = name
+	g, d, err := o.Graph()
+	if err != nil {
+		return nil, err
+	}
+	if p.Graph, err = d.Compile(g); err != nil {
+		return nil, err
+	}
+	p.Tree = &d.Tree
+	return p, nil
+}
+
+// runnable gives where services are and what of them a plan's steps may name: their
+// actions, checks included.
+func (p *Prepared) runnable() map[string]tree.Instances {
+	out := p.instances()
+	for name, in := range out {
+		if _, ok := p.Cluster.Definitions[name].Provisioner.Actions[model.Check.Key()]; ok && !slices.Contains(in.Tasks, model.Check.Key()) {
+			in.Tasks = append(in.Tasks, model.Check.Key())
+			out[name] = in
+		}
+	}
+	return out
+}
+
+// WithParameters gives the input of a task with an operation's parameters, which
+// reach the environment of what it runs.
+func WithParameters(input []byte, parameters map[string]string) []byte {
+	if len(parameters) == 0 || len(input) < 2 {
+		return input
+	}
+	b, err := json.Marshal(parameters)
+	if err != nil {
+		return input // texts can always be written
+	}
+	return slices.Concat([]byte(`{"parameters":`), b, []byte(","), input[1:])
+}

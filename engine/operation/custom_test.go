@@ -1,0 +1,73 @@
+package operation
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+)
+
+// standing is a cluster of two nodes with the service s, whose template has plans.
+func standing(plans ...model.Plan) Standing {
+	cl := &model.Cluster{ID: "00000001", Tenant: "t", Name: "c", Services: []string{"s"}, Template: model.ClusterTemplate{Plans: plans}, Definitions: map[string]model.Service{"s": {
+		Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {}, "stop": {}, "check": {}}},
+	}}}
+	at := Standing{Cluster: cl}
+	for _, id := range []string{"n0", "n1"} {
+		at.Nodes = append(at.Nodes, &model.Node{ID: id, Services: []string{"s"}})
+	}
+	return at
+}
+
+func TestCustomPlans(t *testing.T) {
+	steps := []model.PlanSteps{{Node: "default", Tasks: [][]string{{"stop"}, {"start", "check"}}}}
+	at := standing(model.Plan{Name: "deploy"}, model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}}, model.Plan{Name: "recovery"})
+	if got := CustomPlans(at.Cluster); len(got) != 1 || got[0] != "bounce" {
+		t.Errorf("%v", got)
+	}
+	p, err := Custom(model.Caller{}, "bounce", at, "00000001-007")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `bounce (serial strategy) (PENDING)
+└─ all (serial strategy) (PENDING)
+   ├─ n0:[stop] (PENDING)
+   ├─ n0:[start, check] (PENDING)
+   ├─ n1:[stop] (PENDING)
+   └─ n1:[start, check] (PENDING)`
+	if got := tree.Look(p.Tree, plan.NewState(p.Graph), 0).Info().Text("bounce"); got != want {
+		t.Errorf("%s", got)
+	}
+	if p.Operation.Status != model.OpPaused || p.Operation.Plan != "bounce" || !p.Operation.Type.Beside() || len(p.Write) > 0 {
+		t.Errorf("%+v", p.Operation)
+	}
+	for _, name := range []string{"deploy", "recovery", "no"} {
+		if _, err := Custom(model.Caller{}, name, at, "x"); !errors.Is(err, ErrNoPlan) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// All that is wrong is told at once.
+	at = standing(model.Plan{Name: "bad", Phases: []model.PlanPhase{{Name: "a", Service: "s"}, {Name: "b", Service: "q"},
+		{Name: "c", Service: "s", Steps: []model.PlanSteps{{Node: "0", Tasks: [][]string{{"nap"}}}}}}})
+	var fs model.Faults
+	if _, err := Custom(model.Caller{}, "bad", at, "x"); !errors.As(err, &fs) || len(fs) != 5 {
+		t.Fatalf("%v", err)
+	}
+	for _, words := range []string{"phases[0].steps", "Unable to find pod", "step refers to a task that does not exist", "Missing '1' step entry"} {
+		if !strings.Contains(fs.Error(), words) {
+			t.Errorf("no %s in %v", words, fs)
+		}
+	}
+}
+
+func TestWithParameters(t *testing.T) {
+	if got := string(WithParameters([]byte(`{"taskId":"x"}`), map[string]string{"A": `b"c`})); got != `{"parameters":{"A":"b\"c"},"taskId":"x"}` {
+		t.Error(got)
+	}
+	if got := string(WithParameters([]byte(`{}`), nil)); got != `{}` {
+		t.Error(got)
+	}
+}
