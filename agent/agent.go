@@ -350,7 +350,7 @@ func (a *Agent) work() (err error) {
 			return err
 		}
 	}
-	executor := leased{onMachine{everyAutomator{a.executor}, a.machine}, func() bool { return a.worker.InTouch() }}
+	executor := leased{onMachine{everyAutomator{untilReady{a.executor}}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
 		Logs: a.logs, Logger: a.log, Records: a.told, Drain: a.cfg.Drain,

@@ -119,12 +119,22 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 	if err != nil {
 		return nil, err
 	}
-	return &pb.Task{
+	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, op.Parameters),
-	}, nil
+	}
+	if def := cl.Definitions[out.Service]; act == model.Check {
+		p := def.Readiness()
+		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}
+		out.TimeoutMs = readyWithinMs
+	}
+	return out, nil
 }
+
+// readyWithinMs is how long a started service has to become ready, in milliseconds;
+// then the check has failed once.
+const readyWithinMs = 30 * 60_000
 
 // resultMachine is the key under which a node's results name the machine that
 // it lives on, where it lives on an agent's own.

@@ -9,7 +9,7 @@ import (
 // Probe says how a service's check action is used: to see whether it is healthy,
 // or whether it is ready (spec/plans.md §7). Absent values mean the defaults.
 type Probe struct {
-	// Interval is the time from the end of one check to the next; 30s.
+	// Interval is the time from the end of one check to the next; 30s, of readiness 5s.
 	Interval Millis `json:"interval,omitempty"`
 	// Timeout is how long a check may take; 20s.
 	Timeout Millis `json:"timeout,omitempty"`
@@ -55,6 +55,18 @@ func (s *Service) Watched() (Probe, bool) {
 		return p, false
 	}
 	return p.withDefaults(), true
+}
+
+// Readiness gives how a started service is checked until it is ready.
+func (s *Service) Readiness() Probe {
+	p := Probe{Interval: 5_000}
+	if s.ReadinessCheck != nil {
+		p = *s.ReadinessCheck
+		if p.Interval == 0 {
+			p.Interval = 5_000
+		}
+	}
+	return p.withDefaults()
 }
 
 func (p Probe) withDefaults() Probe {

@@ -52,7 +52,7 @@ func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing,
 		}
 		in.Wanted[n.ID] = w
 	}
-	g, err := planner.Plan(in)
+	g, err := planned(in)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +98,9 @@ func Units(op model.OperationType, at Standing, health map[string]*model.NodeHea
 			}
 		}
 		for _, s := range n.Staying() {
-			asked := len(services) == 0 && can(op, n, h, s) || slices.Contains(services, s)
-			if _, starts := at.Cluster.Definitions[s].Provisioner.Actions[model.Start.Key()]; asked && starts {
+			def := at.Cluster.Definitions[s]
+			asked := len(services) == 0 && can(op, n, h, s) && def.Runs() || slices.Contains(services, s)
+			if _, starts := def.Provisioner.Actions[model.Start.Key()]; asked && starts {
 				u.Services = append(u.Services, s)
 			}
 		}

@@ -281,6 +281,7 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 	}
 	d := newDifferences(p, at, c, after)
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
+	p.leaveOnce(&diff, nodes, c.made)
 	for id := range c.gone {
 		if !c.made[id] && !d.leaves[id] { // it has its turn when it is made anew
 			delete(diff.Wanted, id)
@@ -313,10 +314,31 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 		in.GatherFrom = slices.DeleteFunc(after.gather(nodes), func(id string) bool { return !c.made[id] })
 		in.Gather = len(in.GatherFrom) > 0
 	}
-	if p.Graph, err = planner.Plan(in); err != nil {
+	if p.Graph, err = planned(in); err != nil {
 		return nil, err
 	}
 	return p.grouped()
+}
+
+// leaveOnce takes out of a difference the services that were to be started once and
+// have been: neither configuration nor definition starts them again (spec/plans.md §7).
+func (p *Prepared) leaveOnce(d *planner.Difference, nodes []*model.Node, made map[string]bool) {
+	for name, def := range p.Cluster.Definitions {
+		if def.Goal != model.GoalOnce {
+			continue
+		}
+		for _, n := range nodes {
+			if n.States[name] != model.Start.String() || made[n.ID] || n.Leaves || slices.Contains(n.Leaving, name) {
+				continue
+			}
+			d.Reconfigure[n.ID] = slices.DeleteFunc(d.Reconfigure[n.ID], func(s string) bool { return s == name })
+			if w, ok := d.Wanted[n.ID]; ok {
+				w.Services = maps.Clone(w.Services)
+				delete(w.Services, name)
+				d.Wanted[n.ID] = w
+			}
+		}
+	}
 }
 
 // Does gives the actions that the plan has for a node as a whole.

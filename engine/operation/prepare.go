@@ -285,10 +285,19 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 		in.GatherFrom = after.gather(pointers(nodes))
 		in.Gather = len(in.GatherFrom) > 0
 	}
-	if p.Graph, err = planner.Plan(in); err != nil {
+	if p.Graph, err = planned(in); err != nil {
 		return nil, err
 	}
 	return p.grouped()
+}
+
+// planned gives a graph with readiness checks.
+func planned(in planner.Input) (*plan.Graph, error) {
+	g, err := planner.Plan(in)
+	if err != nil {
+		return nil, err
+	}
+	return planner.WithReadiness(g, in.Services)
 }
 
 func pointers(nodes []model.Node) []*model.Node {

@@ -101,6 +101,7 @@ type Task struct {
 	Observe       bool                   `protobuf:"varint,12,opt,name=observe,proto3" json:"observe,omitempty"`     // an earlier attempt's end is unknown: look before doing
 	TimeoutMs     int64                  `protobuf:"varint,13,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	Input         []byte                 `protobuf:"bytes,14,opt,name=input,proto3" json:"input,omitempty"` // JSON, spec/planner.md "What a task carries"
+	Ready         *Ready                 `protobuf:"bytes,15,opt,name=ready,proto3" json:"ready,omitempty"` // of a CHECK that is repeated until it succeeds; plugins never see it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -233,6 +234,74 @@ func (x *Task) GetInput() []byte {
 	return nil
 }
 
+func (x *Task) GetReady() *Ready {
+	if x != nil {
+		return x.Ready
+	}
+	return nil
+}
+
+// Ready says how a readiness check is repeated.
+type Ready struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	IntervalMs    int64                  `protobuf:"varint,1,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	DelayMs       int64                  `protobuf:"varint,2,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`       // before the first
+	TimeoutMs     int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ready) Reset() {
+	*x = Ready{}
+	mi := &file_plugin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ready) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ready) ProtoMessage() {}
+
+func (x *Ready) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ready.ProtoReflect.Descriptor instead.
+func (*Ready) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Ready) GetIntervalMs() int64 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *Ready) GetDelayMs() int64 {
+	if x != nil {
+		return x.DelayMs
+	}
+	return 0
+}
+
+func (x *Ready) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
 // Result is how an attempt at a task ended.
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -249,7 +318,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_plugin_proto_msgTypes[1]
+	mi := &file_plugin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +330,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[1]
+	mi := &file_plugin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +343,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{1}
+	return file_plugin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Result) GetTask() string {
@@ -339,7 +408,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_plugin_proto_msgTypes[2]
+	mi := &file_plugin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -351,7 +420,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[2]
+	mi := &file_plugin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -364,7 +433,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{2}
+	return file_plugin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LogLine) GetTask() string {
@@ -408,7 +477,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +489,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[3]
+	mi := &file_plugin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +502,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{3}
+	return file_plugin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SaveState) GetTask() string {
@@ -475,7 +544,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +556,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[4]
+	mi := &file_plugin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +569,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{4}
+	return file_plugin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Cancel) GetTask() string {
@@ -536,7 +605,7 @@ type ExecuteRequest struct {
 
 func (x *ExecuteRequest) Reset() {
 	*x = ExecuteRequest{}
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +617,7 @@ func (x *ExecuteRequest) String() string {
 func (*ExecuteRequest) ProtoMessage() {}
 
 func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[5]
+	mi := &file_plugin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +630,7 @@ func (x *ExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteRequest.ProtoReflect.Descriptor instead.
 func (*ExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{5}
+	return file_plugin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExecuteRequest) GetTasks() []*Task {
@@ -589,7 +658,7 @@ type ExecuteResponse struct {
 
 func (x *ExecuteResponse) Reset() {
 	*x = ExecuteResponse{}
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +670,7 @@ func (x *ExecuteResponse) String() string {
 func (*ExecuteResponse) ProtoMessage() {}
 
 func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[6]
+	mi := &file_plugin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +683,7 @@ func (x *ExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecuteResponse.ProtoReflect.Descriptor instead.
 func (*ExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{6}
+	return file_plugin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecuteResponse) GetResults() []*Result {
@@ -646,7 +715,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +727,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[7]
+	mi := &file_plugin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +740,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{7}
+	return file_plugin_proto_rawDescGZIP(), []int{8}
 }
 
 type DescribeResponse struct {
@@ -683,7 +752,7 @@ type DescribeResponse struct {
 
 func (x *DescribeResponse) Reset() {
 	*x = DescribeResponse{}
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +764,7 @@ func (x *DescribeResponse) String() string {
 func (*DescribeResponse) ProtoMessage() {}
 
 func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[8]
+	mi := &file_plugin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +777,7 @@ func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
 func (*DescribeResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{8}
+	return file_plugin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DescribeResponse) GetDescriptor_() []byte {
@@ -728,7 +797,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +809,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[9]
+	mi := &file_plugin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +822,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{9}
+	return file_plugin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ValidateRequest) GetScope() string {
@@ -780,7 +849,7 @@ type FieldFault struct {
 
 func (x *FieldFault) Reset() {
 	*x = FieldFault{}
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +861,7 @@ func (x *FieldFault) String() string {
 func (*FieldFault) ProtoMessage() {}
 
 func (x *FieldFault) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[10]
+	mi := &file_plugin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +874,7 @@ func (x *FieldFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldFault.ProtoReflect.Descriptor instead.
 func (*FieldFault) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{10}
+	return file_plugin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FieldFault) GetPath() string {
@@ -831,7 +900,7 @@ type ValidateResponse struct {
 
 func (x *ValidateResponse) Reset() {
 	*x = ValidateResponse{}
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +912,7 @@ func (x *ValidateResponse) String() string {
 func (*ValidateResponse) ProtoMessage() {}
 
 func (x *ValidateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[11]
+	mi := &file_plugin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +925,7 @@ func (x *ValidateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateResponse.ProtoReflect.Descriptor instead.
 func (*ValidateResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{11}
+	return file_plugin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ValidateResponse) GetFaults() []*FieldFault {
@@ -877,7 +946,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +958,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[12]
+	mi := &file_plugin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +971,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{12}
+	return file_plugin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRequest) GetTenant() string {
@@ -937,7 +1006,7 @@ type RankRequest struct {
 
 func (x *RankRequest) Reset() {
 	*x = RankRequest{}
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1018,7 @@ func (x *RankRequest) String() string {
 func (*RankRequest) ProtoMessage() {}
 
 func (x *RankRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[13]
+	mi := &file_plugin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1031,7 @@ func (x *RankRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRequest.ProtoReflect.Descriptor instead.
 func (*RankRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{13}
+	return file_plugin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RankRequest) GetQuestion() []byte {
@@ -981,7 +1050,7 @@ type RankResponse struct {
 
 func (x *RankResponse) Reset() {
 	*x = RankResponse{}
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1062,7 @@ func (x *RankResponse) String() string {
 func (*RankResponse) ProtoMessage() {}
 
 func (x *RankResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[14]
+	mi := &file_plugin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1075,7 @@ func (x *RankResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankResponse.ProtoReflect.Descriptor instead.
 func (*RankResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{14}
+	return file_plugin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankResponse) GetRanking() []byte {
@@ -1030,7 +1099,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1111,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[15]
+	mi := &file_plugin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1124,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{15}
+	return file_plugin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Resource) GetCluster() string {
@@ -1102,7 +1171,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1183,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[16]
+	mi := &file_plugin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1196,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{16}
+	return file_plugin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetResources() []*Resource {
@@ -1141,7 +1210,7 @@ var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\xe1\x02\n" +
+	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\x8f\x03\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
@@ -1158,7 +1227,14 @@ const file_plugin_proto_rawDesc = "" +
 	"\aobserve\x18\f \x01(\bR\aobserve\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\r \x01(\x03R\ttimeoutMs\x12\x14\n" +
-	"\x05input\x18\x0e \x01(\fR\x05input\"\xcd\x01\n" +
+	"\x05input\x18\x0e \x01(\fR\x05input\x12,\n" +
+	"\x05ready\x18\x0f \x01(\v2\x16.coopr.plugin.v1.ReadyR\x05ready\"b\n" +
+	"\x05Ready\x12\x1f\n" +
+	"\vinterval_ms\x18\x01 \x01(\x03R\n" +
+	"intervalMs\x12\x19\n" +
+	"\bdelay_ms\x18\x02 \x01(\x03R\adelayMs\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\"\xcd\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x122\n" +
@@ -1251,59 +1327,61 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_plugin_proto_goTypes = []any{
 	(Outcome)(0),             // 0: coopr.plugin.v1.Outcome
 	(*Task)(nil),             // 1: coopr.plugin.v1.Task
-	(*Result)(nil),           // 2: coopr.plugin.v1.Result
-	(*LogLine)(nil),          // 3: coopr.plugin.v1.LogLine
-	(*SaveState)(nil),        // 4: coopr.plugin.v1.SaveState
-	(*Cancel)(nil),           // 5: coopr.plugin.v1.Cancel
-	(*ExecuteRequest)(nil),   // 6: coopr.plugin.v1.ExecuteRequest
-	(*ExecuteResponse)(nil),  // 7: coopr.plugin.v1.ExecuteResponse
-	(*DescribeRequest)(nil),  // 8: coopr.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 9: coopr.plugin.v1.DescribeResponse
-	(*ValidateRequest)(nil),  // 10: coopr.plugin.v1.ValidateRequest
-	(*FieldFault)(nil),       // 11: coopr.plugin.v1.FieldFault
-	(*ValidateResponse)(nil), // 12: coopr.plugin.v1.ValidateResponse
-	(*ListRequest)(nil),      // 13: coopr.plugin.v1.ListRequest
-	(*RankRequest)(nil),      // 14: coopr.plugin.v1.RankRequest
-	(*RankResponse)(nil),     // 15: coopr.plugin.v1.RankResponse
-	(*Resource)(nil),         // 16: coopr.plugin.v1.Resource
-	(*ListResponse)(nil),     // 17: coopr.plugin.v1.ListResponse
+	(*Ready)(nil),            // 2: coopr.plugin.v1.Ready
+	(*Result)(nil),           // 3: coopr.plugin.v1.Result
+	(*LogLine)(nil),          // 4: coopr.plugin.v1.LogLine
+	(*SaveState)(nil),        // 5: coopr.plugin.v1.SaveState
+	(*Cancel)(nil),           // 6: coopr.plugin.v1.Cancel
+	(*ExecuteRequest)(nil),   // 7: coopr.plugin.v1.ExecuteRequest
+	(*ExecuteResponse)(nil),  // 8: coopr.plugin.v1.ExecuteResponse
+	(*DescribeRequest)(nil),  // 9: coopr.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 10: coopr.plugin.v1.DescribeResponse
+	(*ValidateRequest)(nil),  // 11: coopr.plugin.v1.ValidateRequest
+	(*FieldFault)(nil),       // 12: coopr.plugin.v1.FieldFault
+	(*ValidateResponse)(nil), // 13: coopr.plugin.v1.ValidateResponse
+	(*ListRequest)(nil),      // 14: coopr.plugin.v1.ListRequest
+	(*RankRequest)(nil),      // 15: coopr.plugin.v1.RankRequest
+	(*RankResponse)(nil),     // 16: coopr.plugin.v1.RankResponse
+	(*Resource)(nil),         // 17: coopr.plugin.v1.Resource
+	(*ListResponse)(nil),     // 18: coopr.plugin.v1.ListResponse
 }
 var file_plugin_proto_depIdxs = []int32{
-	0,  // 0: coopr.plugin.v1.Result.outcome:type_name -> coopr.plugin.v1.Outcome
-	1,  // 1: coopr.plugin.v1.ExecuteRequest.tasks:type_name -> coopr.plugin.v1.Task
-	5,  // 2: coopr.plugin.v1.ExecuteRequest.cancels:type_name -> coopr.plugin.v1.Cancel
-	2,  // 3: coopr.plugin.v1.ExecuteResponse.results:type_name -> coopr.plugin.v1.Result
-	3,  // 4: coopr.plugin.v1.ExecuteResponse.logs:type_name -> coopr.plugin.v1.LogLine
-	4,  // 5: coopr.plugin.v1.ExecuteResponse.saves:type_name -> coopr.plugin.v1.SaveState
-	11, // 6: coopr.plugin.v1.ValidateResponse.faults:type_name -> coopr.plugin.v1.FieldFault
-	16, // 7: coopr.plugin.v1.ListResponse.resources:type_name -> coopr.plugin.v1.Resource
-	8,  // 8: coopr.plugin.v1.Provider.Describe:input_type -> coopr.plugin.v1.DescribeRequest
-	10, // 9: coopr.plugin.v1.Provider.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	14, // 10: coopr.plugin.v1.Provider.Rank:input_type -> coopr.plugin.v1.RankRequest
-	13, // 11: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
-	6,  // 12: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	8,  // 13: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
-	10, // 14: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	14, // 15: coopr.plugin.v1.Automator.Rank:input_type -> coopr.plugin.v1.RankRequest
-	6,  // 16: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	9,  // 17: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	12, // 18: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	15, // 19: coopr.plugin.v1.Provider.Rank:output_type -> coopr.plugin.v1.RankResponse
-	17, // 20: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
-	7,  // 21: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	9,  // 22: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	12, // 23: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	15, // 24: coopr.plugin.v1.Automator.Rank:output_type -> coopr.plugin.v1.RankResponse
-	7,  // 25: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	17, // [17:26] is the sub-list for method output_type
-	8,  // [8:17] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: coopr.plugin.v1.Task.ready:type_name -> coopr.plugin.v1.Ready
+	0,  // 1: coopr.plugin.v1.Result.outcome:type_name -> coopr.plugin.v1.Outcome
+	1,  // 2: coopr.plugin.v1.ExecuteRequest.tasks:type_name -> coopr.plugin.v1.Task
+	6,  // 3: coopr.plugin.v1.ExecuteRequest.cancels:type_name -> coopr.plugin.v1.Cancel
+	3,  // 4: coopr.plugin.v1.ExecuteResponse.results:type_name -> coopr.plugin.v1.Result
+	4,  // 5: coopr.plugin.v1.ExecuteResponse.logs:type_name -> coopr.plugin.v1.LogLine
+	5,  // 6: coopr.plugin.v1.ExecuteResponse.saves:type_name -> coopr.plugin.v1.SaveState
+	12, // 7: coopr.plugin.v1.ValidateResponse.faults:type_name -> coopr.plugin.v1.FieldFault
+	17, // 8: coopr.plugin.v1.ListResponse.resources:type_name -> coopr.plugin.v1.Resource
+	9,  // 9: coopr.plugin.v1.Provider.Describe:input_type -> coopr.plugin.v1.DescribeRequest
+	11, // 10: coopr.plugin.v1.Provider.Validate:input_type -> coopr.plugin.v1.ValidateRequest
+	15, // 11: coopr.plugin.v1.Provider.Rank:input_type -> coopr.plugin.v1.RankRequest
+	14, // 12: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
+	7,  // 13: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	9,  // 14: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
+	11, // 15: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
+	15, // 16: coopr.plugin.v1.Automator.Rank:input_type -> coopr.plugin.v1.RankRequest
+	7,  // 17: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	10, // 18: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	13, // 19: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	16, // 20: coopr.plugin.v1.Provider.Rank:output_type -> coopr.plugin.v1.RankResponse
+	18, // 21: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
+	8,  // 22: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	10, // 23: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	13, // 24: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	16, // 25: coopr.plugin.v1.Automator.Rank:output_type -> coopr.plugin.v1.RankResponse
+	8,  // 26: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	18, // [18:27] is the sub-list for method output_type
+	9,  // [9:18] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -1317,7 +1395,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

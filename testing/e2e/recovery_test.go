@@ -90,6 +90,63 @@ func (m *mesh) killNode(n *model.Node) {
 	}
 }
 
+// TestReadiness: what is started is STARTED until its check says that it is ready;
+// what depends on it waits, and a change of leader changes nothing.
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	m.importShop()
+	b, err := os.ReadFile("../../examples/shop/services/shop-web.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const check = "          coopr-node status shop-web\n          shop check"
+	text := strings.Replace(string(b), check, "          test -e etc/ready\n"+check, 1)
+	if text == string(b) {
+		t.Fatal("shop-web.yaml has another check")
+	}
+	file := filepath.Join(t.TempDir(), "shop-web.yaml")
+	if err := os.WriteFile(file, []byte(text+"\nreadiness-check: {interval: 300}\nhealth-check: {off: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.must("import", file)
+	m.must("cluster", "create", "shop", "--template", "shop", "--nodes", "4", "--yes", "--detach")
+	shown := func(want string) {
+		t.Helper()
+		m.await("the plan to show "+want, func() error {
+			if out := m.must("plan", "show", "shop", "deploy"); !strings.Contains(out, want) {
+				return fmt.Errorf("%w:\n%s", errNotYet, out)
+			}
+			return nil
+		})
+	}
+	shown("start, check] (STARTED)")
+	leader := m.leader()
+	leader.kill()
+	shown("start, check] (STARTED)")
+	cl, _, err := m.api().Cluster(m.context(), "shop", client.Read{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cl.Nodes {
+		n := &cl.Nodes[i]
+		if slices.Contains(n.Services, "shop-balancer") && n.States["shop-balancer"] == "START" {
+			t.Error("the balancer was started before the web servers were ready")
+		}
+		if slices.Contains(n.Services, "shop-web") {
+			if err := os.WriteFile(filepath.Join(m.nodes(), cl.ID, strconv.Itoa(n.Number), "etc", "ready"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	shown("deploy (dependency strategy) (COMPLETE)")
+	leader.start()
+	m.ready()
+	m.await("the shop to answer", func() error { _, err := m.page("shop"); return err })
+	m.must("cluster", "delete", "shop", "--yes")
+	m.stop()
+}
+
 // TestRecovery kills a web server, takes a machine away, and pauses a node: the
 // shop is whole again by itself, or as it is told to be, and the audit log has it.
 func TestRecovery(t *testing.T) {

@@ -137,7 +137,7 @@ func (x *executor) Types() []host.Type {
 // Execute plays one attempt.
 func (x *executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	w := x.world
-	if t.Action == model.Check.String() {
+	if t.Action == model.Check.String() && t.Operation == "check" {
 		return w.check(ctx, x, t)
 	}
 	a, trouble := w.begin(t, x.life, x.name)
@@ -274,6 +274,12 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 	if m == nil {
 		w.violation("%s of node %s (task %s, fence %d): there is no machine", t.Action, t.Node, t.Id, t.Fence)
 		return outcome(pb.Outcome_OUTCOME_FATAL, "there is no machine"), nil
+	}
+	if t.Action == model.Check.String() {
+		if !m.Running[t.Service] {
+			return outcome(pb.Outcome_OUTCOME_RETRYABLE, "%s does not run", t.Service), nil
+		}
+		return res, nil
 	}
 	key := t.Operation + " " + t.Action + " " + t.Service
 	if m.Done[key] > 0 && once(t.Action) {

@@ -109,6 +109,10 @@ func (c *tally) add(s *plan.State, w uint32, now int64) {
 			c.tolerated++
 		}
 	case model.TaskLeased:
+		if s.Graph.Action[w] == model.Check {
+			c.running++ // it was started, and is not ready yet
+			return
+		}
 		c.leased++
 	case model.TaskRunning:
 		c.running++
