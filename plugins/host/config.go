@@ -21,7 +21,8 @@ type Config struct {
 	// DataDir is the agent's own folder for what is known of plugins and of
 	// their running processes. Required; two hosts never share one.
 	DataDir string
-	// SocketDir holds the sockets of plugin processes. Its path is short: a
+	// SocketDir is where a folder for the sockets of plugin processes is made; it
+	// may be used by others, and by other hosts. Its path is short: a
 	// socket's path has at most 107 bytes. Default: os.TempDir().
 	SocketDir string
 	// Env is the whole environment of plugin processes, as "KEY=value". The
@@ -69,8 +70,8 @@ func (c *Config) fill() error {
 	if c.SocketDir == "" {
 		c.SocketDir = os.TempDir()
 	}
-	// go-plugin adds "/plugin-dir<10 digits>/plugin<10 digits>".
-	if len(c.SocketDir) > 107-40 {
+	// The host adds "/coopr-<8 letters>", go-plugin "/plugin-dir<10 digits>/plugin<10 digits>".
+	if len(c.SocketDir) > 107-15-40 {
 		return fmt.Errorf("plugins: the path of the socket folder %s is too long: a socket's path has at most 107 bytes; name a shorter one", c.SocketDir)
 	}
 	if c.Logger == nil {

@@ -195,7 +195,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 		return nil, err
 	}
 	pid := cmd.Process.Pid
-	pidfile := x.host.left.write(pid, x.command[0], "")
+	pidfile := x.host.left.write(pid, x.command[0])
 	defer x.host.left.remove(pidfile)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()

@@ -65,6 +65,9 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
 	left.reap()
+	if err := left.makeSockets(cfg.SocketDir); err != nil {
+		return nil, fmt.Errorf("plugins: a folder for their sockets: %w", err)
+	}
 	h := &Host{
 		cfg: cfg, spawn: spawn.New(), left: left, first: make(chan struct{}),
 		files: map[string]*file{}, plugs: map[typeKey]*plug{},
@@ -171,6 +174,7 @@ func (h *Host) Close() error {
 	h.calls.Wait()
 	h.tasks.Wait()
 	h.spawn.Stop()
+	h.left.removeSockets(h.left.sockets)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -15,7 +16,13 @@ type leftovers struct {
 	dir  string
 	boot string // names this run of the machine: pids mean nothing in another
 	log  *slog.Logger
+	// sockets is the folder of all plugins' sockets. Its name is kept before it is
+	// made, so that the next agent can remove it whatever happens.
+	sockets string
 }
+
+// socketsFile, in leftovers.dir, holds the path of the folder of sockets.
+const socketsFile = "sockets"
 
 // pidRecord is the content of a file named <pid>.json.
 type pidRecord struct {
@@ -23,8 +30,6 @@ type pidRecord struct {
 	Start uint64 `json:"start"` // startTime
 	Boot  string `json:"boot"`
 	Path  string `json:"path"`
-	// Sockets is the folder of its sockets, which its agent would have removed.
-	Sockets string `json:"sockets,omitempty"`
 }
 
 func newLeftovers(dir string, log *slog.Logger) (*leftovers, error) {
@@ -36,7 +41,7 @@ func newLeftovers(dir string, log *slog.Logger) (*leftovers, error) {
 }
 
 // reap kills the processes of an earlier agent, removes their sockets and
-// forgets them.
+// forgets both.
 func (l *leftovers) reap() {
 	files, _ := filepath.Glob(filepath.Join(l.dir, "*.json"))
 	for _, f := range files {
@@ -49,23 +54,47 @@ func (l *leftovers) reap() {
 			l.log.Warn("killing a plugin that an earlier agent left behind", "pid", r.PID, "plugin", r.Path)
 			killTree(r.PID)
 		}
-		if err == nil && r.Sockets != "" {
-			if err := os.RemoveAll(r.Sockets); err != nil {
-				l.log.Warn("sockets of an earlier agent's plugin stay", "folder", r.Sockets, "error", err)
-			}
-		}
 		_ = os.Remove(f)
 	}
+	if b, err := os.ReadFile(filepath.Join(l.dir, socketsFile)); err == nil {
+		l.removeSockets(string(b))
+	}
+}
+
+// makeSockets makes the folder of sockets in another, that others may use too.
+func (l *leftovers) makeSockets(in string) error {
+	dir := filepath.Join(in, "coopr-"+rand.Text()[:8])
+	if err := os.WriteFile(filepath.Join(l.dir, socketsFile), []byte(dir), 0o600); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	l.sockets = dir
+	return nil
+}
+
+// removeSockets removes a folder of sockets. A path that is none, out of a file
+// that was cut short, is left alone.
+func (l *leftovers) removeSockets(dir string) {
+	if name := filepath.Base(dir); !strings.HasPrefix(name, "coopr-") || len(name) != len("coopr-")+8 {
+		return
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		l.log.Warn("the folder of plugins' sockets stays", "folder", dir, "error", err)
+		return
+	}
+	_ = os.Remove(filepath.Join(l.dir, socketsFile))
 }
 
 // write remembers a process and gives the file's path. Failing only costs the
 // reaping: the other guards against orphans stand.
-func (l *leftovers) write(pid int, path, sockets string) string {
+func (l *leftovers) write(pid int, path string) string {
 	start, alive := startTime(pid)
 	if !alive {
 		return ""
 	}
-	b, err := json.Marshal(pidRecord{PID: pid, Start: start, Boot: l.boot, Path: path, Sockets: sockets})
+	b, err := json.Marshal(pidRecord{PID: pid, Start: start, Boot: l.boot, Path: path})
 	file := filepath.Join(l.dir, strconv.Itoa(pid)+".json")
 	if err == nil {
 		err = os.WriteFile(file, b, 0o600)

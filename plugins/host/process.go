@@ -49,6 +49,11 @@ type process struct {
 func (h *Host) start(path string, file *os.File) (*process, error) {
 	p := &process{host: h, path: path, dead: make(chan struct{})}
 	log := h.cfg.Logger.With("plugin", filepath.Base(path))
+	// Machines clean their folder of temporary files of what is old.
+	if err := os.MkdirAll(h.left.sockets, 0o700); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("the folder of plugins' sockets: %w", err)
+	}
 	p.client = plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
 		Plugins:          plugin.PluginSet{"coopr": connection{}},
@@ -59,7 +64,7 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 		Logger:           bridge(log),
 		SyncStdout:       &lineLogger{log: log},
 		SyncStderr:       &lineLogger{log: log},
-		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: h.cfg.SocketDir},
+		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: h.left.sockets},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, socketDir string) (plugrunner.Runner, error) {
 			p.run = h.newRunner(spec, file, path, socketDir)
 			return p.run, nil

@@ -128,11 +128,12 @@ func TestLeftoversAreReaped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sockets, err = os.MkdirTemp(c.SocketDir, "plugin-dir"); err != nil {
+		if err := l.makeSockets(c.SocketDir); err != nil {
 			t.Fatal(err)
 		}
-		l.write(left.Process.Pid, "left", sockets)
-		file := l.write(stranger.Process.Pid, "stranger", "")
+		sockets = l.sockets
+		l.write(left.Process.Pid, "left")
+		file := l.write(stranger.Process.Pid, "stranger")
 		b, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

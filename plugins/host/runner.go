@@ -92,7 +92,7 @@ func (r *runner) Start(context.Context) (err error) {
 	if err = r.host.spawn.Start(r.cmd, syscall.SIGTERM); err != nil {
 		return fmt.Errorf("start %s: %w", r.path, err)
 	}
-	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path, r.socketDir)
+	r.pidfile = r.host.left.write(r.cmd.Process.Pid, r.path)
 	go func() {
 		r.status = exitStatus(r.cmd.Wait())
 		r.host.left.remove(r.pidfile)
