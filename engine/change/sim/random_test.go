@@ -32,8 +32,9 @@ func seeds(t testing.TB, n uint64) (from, to uint64) {
 
 // ordered draws a site whose dependencies follow an order: what is needed in its
 // preferred state comes before who needs it, what is needed in another state
-// after. Strict makes whoever stops others be needed on their way back, so that
-// nothing is stopped twice.
+// after. Strict makes all that is needed to start be held too, as in C1: only
+// then a neighbour knows in time that it is about to be stopped. (Else an object
+// can begin its own restart while the news that it must stop is two hops away.)
 func ordered(rng *rand.Rand, n, agents int, strict bool) *site.Document {
 	d := &site.Document{Name: "random"}
 	types := []string{"script", "service", "filetree"}
@@ -51,8 +52,8 @@ func ordered(rng *rand.Rand, n, agents int, strict bool) *site.Document {
 				continue
 			}
 			start, hold, stop, restart := rng.IntN(4) > 0, rng.IntN(3) > 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-			if strict && (stop || restart) {
-				start = true
+			if strict {
+				start, hold = true, true
 			}
 			if start {
 				r := site.Requires{From: "*", To: "up", Object: p.Name}

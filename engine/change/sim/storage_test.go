@@ -1,0 +1,207 @@
+package sim
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/storage"
+)
+
+func installation(t testing.TB, cfg storage.Config, last *change.Site) *change.Site {
+	t.Helper()
+	s, err := site.Compile(storage.Document(cfg), site.Options{Last: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// critical gives when the last object is up at the earliest, and over how many
+// dependencies between hosts the way to it goes: no grant can come sooner than
+// its message.
+func critical(s *change.Site, check, move int64) (ticks int64, hops int) {
+	done := make([]int64, len(s.Defs))
+	far := make([]int, len(s.Defs))
+	var visit func(change.ID)
+	visit = func(id change.ID) {
+		if done[id] != 0 {
+			return
+		}
+		d := &s.Defs[id]
+		begin, h := check, 0
+		d.Moving(state(s, id, "down"), state(s, id, "up"), func(p change.ID, _ change.State) {
+			visit(p)
+			hop := far[p]
+			if s.Defs[p].Host != d.Host {
+				hop++
+			}
+			if done[p] > begin {
+				begin = done[p]
+			}
+			h = max(h, hop)
+		})
+		done[id], far[id] = begin+move, h
+	}
+	for i := range s.Defs {
+		visit(change.ID(i))
+		ticks, hops = max(ticks, done[i]), max(hops, far[i])
+	}
+	return ticks, hops
+}
+
+// C11, a hundred servers: everything comes up in the order that it must, in the
+// time of the longest chain and its messages, with three messages a dependency;
+// and one changed file moves nothing but what depends on it.
+func TestC11(t *testing.T) {
+	const servers = 100
+	first := installation(t, storage.Config{Servers: servers}, nil)
+	metadata := map[change.ID]bool{}
+	for i := range first.Defs {
+		d := &first.Defs[i]
+		if strings.Contains(d.Name, "/target") {
+			var n int
+			fmt.Sscanf(d.Name, "s%d/", &n)
+			metadata[d.ID] = n%32 < 2
+		}
+	}
+	// When each metadata target was up, by unit.
+	late, early := map[int]int64{}, map[int]int64{}
+	cfg := Config{Site: first, Agents: servers, Delay: 1, CheckTime: 1, MoveTime: 10, Watch: func(s Step) {
+		meta, target := metadata[s.ID]
+		if !target {
+			return
+		}
+		var n int
+		fmt.Sscanf(first.Defs[s.ID].Name, "s%d/", &n)
+		if meta && !s.Begin {
+			late[n/32] = s.At
+		} else if !meta && s.Begin && early[n/32] == 0 {
+			early[n/32] = s.At
+		}
+	}}
+	s := New(cfg)
+	mustSettle(t, s)
+	for u, at := range early {
+		if at < late[u] {
+			t.Errorf("unit %d: an object target began at %d, the last metadata target was up at %d", u, at, late[u])
+		}
+	}
+	bound, hops := critical(first, 1, 10)
+	if got := s.Last(); got > bound+int64(2*hops)+bound/50 {
+		t.Errorf("up after %d ticks, the longest chain takes %d and has %d hops", got, bound, hops)
+	}
+	s.Run(s.Now() + 5_000)
+	by, packets, _ := s.Sent()
+	links := s.links()
+	if total := by[change.Request] + by[change.Grant] + by[change.Release] + by[change.Revoke]; total != 3*links {
+		t.Errorf("%d messages %v in %d packets for %d dependencies between hosts", total, by, packets, links)
+	}
+	for i, n := range s.Ran {
+		if n != 1 {
+			t.Fatalf("%s made %d transitions", first.Defs[i].Name, n)
+		}
+	}
+	clear(s.Ran)
+	next := installation(t, storage.Config{Servers: servers, Base: 1}, first)
+	s.Apply(next)
+	mustSettle(t, s)
+	moved := 0
+	for i, n := range s.Ran {
+		if n > 2 || n > 0 && !strings.HasPrefix(next.Defs[i].Name, "s0/") {
+			t.Errorf("%s made %d transitions", next.Defs[i].Name, n)
+		}
+		if n > 0 {
+			moved++
+		}
+	}
+	// The file, the array, and eight each of volumes, targets, resources, monitors.
+	if moved != 34 {
+		t.Errorf("%d objects moved for one changed file", moved)
+	}
+}
+
+// links counts the dependencies between homes that bringing everything up uses.
+func (s *Sim) links() int {
+	n := 0
+	for i := range s.site.Defs {
+		d := &s.site.Defs[i]
+		for slot, p := range d.Out {
+			used := false
+			for _, need := range d.Needs {
+				used = used || int(need.Slot) == slot && !need.Drives
+			}
+			if used && s.owner[p] != s.owner[i] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkStorage brings up S servers of 50 objects. SERVERS names other sizes.
+func BenchmarkStorage(b *testing.B) {
+	sizes := []int{20, 200, 1000}
+	if v := os.Getenv("SERVERS"); v != "" {
+		sizes = nil
+		for _, f := range strings.Fields(v) {
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				b.Fatal(err)
+			}
+			sizes = append(sizes, n)
+		}
+	}
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("objects=%d", n*storage.ObjectsPerServer), func(b *testing.B) {
+			empty := heap()
+			built := installation(b, storage.Config{Servers: n}, nil)
+			objects := float64(n * storage.ObjectsPerServer)
+			compiled := heap()
+			var s *Sim
+			decisions, took := 0, time.Duration(0)
+			for b.Loop() {
+				s = New(Config{Site: built, Agents: n, Delay: 1, CheckTime: 1, MoveTime: 10, Lenient: true})
+				start := time.Now()
+				if !s.Settle(1_000_000) {
+					b.Fatal("not settled")
+				}
+				took += time.Since(start)
+				decisions += s.Decisions()
+			}
+			bound, hops := critical(built, 1, 10)
+			ticks := s.Last()
+			s.Run(s.Now() + 5_000)
+			idle := heap()
+			by, packets, rode := s.Sent()
+			total := 0
+			for _, m := range by {
+				total += m
+			}
+			links := float64(s.links())
+			b.ReportMetric(objects*float64(b.N)/b.Elapsed().Seconds(), "objects/s")
+			b.ReportMetric(float64(decisions)/took.Seconds(), "decisions/s")
+			b.ReportMetric(float64(idle-compiled)/objects, "B/object")
+			b.ReportMetric(float64(compiled-empty)/objects, "B/definition")
+			b.ReportMetric(float64(total)/links, "messages/link")
+			b.ReportMetric(float64(total-rode)/links, "not-riding/link")
+			b.ReportMetric(float64(packets)/links, "packets/link")
+			b.ReportMetric(float64(ticks)/float64(bound), "of-critical-path")
+			b.ReportMetric(float64(ticks-bound)/float64(hops), "ticks/hop")
+			runtime.KeepAlive(s)
+		})
+	}
+}
