@@ -58,6 +58,7 @@ type Home struct {
 	early   map[change.ID][]change.Message
 	waking  wakes
 	sweep   int64 // when to look for who waits, 0 for never
+	probe   int64 // when to look for drift, 0 for never
 	resume  int64 // when to go on with the queue, 0 for not
 
 	// Sent counts messages to other homes by kind; a release that rides along
@@ -246,6 +247,9 @@ func (h *Home) handle(o *object, ev *change.Event, now int64) error {
 	if ev.What != change.Nudge {
 		o.waited = 0
 	}
+	if h.probe == 0 && h.cfg.Site.CheckInterval > 0 {
+		h.probe = now + h.cfg.Site.CheckInterval
+	}
 	if h.sweep == 0 && o.Waiting() {
 		h.sweep = now + h.cfg.Patience
 	}
@@ -398,6 +402,9 @@ func (h *Home) Flush(now int64, send func(Packet)) {
 // Next says when the home wants to be called (Tick) at the latest, 0 for never.
 func (h *Home) Next() int64 {
 	next := h.sweep
+	if h.probe != 0 && (next == 0 || h.probe < next) {
+		next = h.probe
+	}
 	if h.resume != 0 && (next == 0 || h.resume < next) {
 		next = h.resume
 	}
@@ -412,8 +419,18 @@ func (h *Home) Next() int64 {
 	return next
 }
 
-// Tick lets time pass: alarms that have come, and objects that have waited long.
+// Tick lets time pass: alarms that have come, objects that have waited long, and
+// the look for drift that the site's check_interval wants.
 func (h *Home) Tick(now int64) {
+	if h.probe != 0 && h.probe <= now {
+		h.probe = 0
+		if every := h.cfg.Site.CheckInterval; every > 0 {
+			h.probe = now + every
+			for _, o := range h.order {
+				h.handle(o, &change.Event{What: change.Probe}, now)
+			}
+		}
+	}
 	for len(h.waking) > 0 && h.waking[0].at <= now {
 		w := h.waking.pop()
 		if o := h.objects[w.id]; o != nil {

@@ -207,7 +207,7 @@ func TestAcceptedSitesComeToRest(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		n, limit := 2, 0
 		if times > 1 && seed%200 == 199 {
-			n, limit = 3, 20_000
+			n, limit = 3, 2_000
 		}
 		d := tiny(rng, n)
 		s, err := site.Compile(d, site.Options{})

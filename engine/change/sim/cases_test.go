@@ -422,3 +422,120 @@ objects:
 		t.Error("the object beside was held up")
 	}
 }
+
+// A site is reverted by a new generation of the old content, in the order of C1.
+func TestRevert(t *testing.T) {
+	one := fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
+	old := compile(t, one, nil)
+	two := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
+	l := &log{site: old}
+	cfg := up(ordinary(old))
+	cfg.Watch = l.watch
+	s := New(cfg)
+	mustSettle(t, s)
+	s.Apply(two)
+	mustSettle(t, s)
+	back := compile(t, one, two)
+	if back.Generation != 3 || back.Defs[0].Content != old.Defs[0].Content {
+		t.Fatal("the reverted generation is not the old content under a new number")
+	}
+	s.Apply(back)
+	mustSettle(t, s)
+	if want := c1Order + "; " + c1Order; l.String() != want {
+		t.Fatal(l)
+	}
+}
+
+// check_interval makes drift repair itself, of whatever kind.
+func TestCheckInterval(t *testing.T) {
+	text := "check_interval: 1s" + fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
+	s1 := compile(t, text, nil)
+	l := &log{site: s1}
+	cfg := up(ordinary(s1))
+	cfg.Watch = l.watch
+	s := New(cfg)
+	mustSettle(t, s)
+	a, _ := s1.Find("svcA")
+	s.Drift(a, state(s1, a, "down"), 0) // it has crashed
+	s.Run(s.Now() + 2_000)
+	mustSettle(t, s)
+	if l.String() != "svcA start" || s.World(a) != state(s1, a, "up") {
+		t.Fatalf("%s", l)
+	}
+}
+
+func TestRehearse(t *testing.T) {
+	one := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	two := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), one)
+	for _, c := range []struct {
+		old, next *change.Site
+		want      string
+	}{
+		{nil, one, "cfgA start; svcA start; svcB start"},
+		{one, two, c1Order},
+		{one, one, ""},
+	} {
+		r := Rehearse(c.old, c.next, nil)
+		var got []string
+		for _, round := range r.Rounds {
+			for _, st := range round {
+				d := &c.next.Defs[st.ID]
+				got = append(got, d.Name+" "+d.Type.Actions[st.Transition.Action])
+			}
+		}
+		if strings.Join(got, "; ") != c.want || len(r.Stuck)+len(r.Trouble) > 0 {
+			t.Errorf("%v, want %s (%+v)", got, c.want, r)
+		}
+	}
+}
+
+// Explain names the root: what failed, who is gone, who waits for whom.
+func TestExplain(t *testing.T) {
+	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	s := New(ordinary(s1))
+	c, _ := s1.Find("cfgA")
+	b, _ := s1.Find("svcB")
+	explain := func() string {
+		var words []string
+		for _, r := range Explain(s, b) {
+			words = append(words, r.Name+" "+r.Text)
+		}
+		return strings.Join(words, "; ")
+	}
+	s.FailNext(c, 1000)
+	s.Run(600)
+	if got, want := explain(), "svcB waits for svcA in up; svcA waits for cfgA in up; cfgA failed 1 times, and is checked again after a while"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.FailNext(c, 0)
+	mustSettle(t, s)
+	if got := explain(); got != "" {
+		t.Error(got)
+	}
+	d := document(t, `
+name: c10
+objects:
+  - {name: A, host: agent:a0, type: script, requires: [{object: svcB}]}
+  - {name: svcB, host: agent:a0, type: script, requires: [{object: A}]}
+`)
+	c10, err := site.Compile(d, site.Options{Unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = New(ordinary(c10))
+	s.Run(100)
+	b, _ = c10.Find("svcB")
+	if got := explain(); !strings.Contains(got, "wait for each other for ever") {
+		t.Error(got)
+	}
+}
+
+// Explain asks a simulation's objects.
+func Explain(s *Sim, id change.ID) []change.Reason {
+	return change.Explain(id, s.def, func(id change.ID) (change.Status, bool) {
+		if o := s.Object(id); o != nil {
+			return o.Status(), true
+		}
+		return change.Status{}, false
+	})
+}

@@ -292,8 +292,9 @@ func (s *Sim) Step() bool {
 	return true
 }
 
-// Run lets events happen until a time, or until there are none.
+// Run lets events happen until a time.
 func (s *Sim) Run(until int64) {
+	s.At(until, func() {})
 	for s.q.now < until && s.Step() {
 	}
 }

@@ -132,15 +132,11 @@ func (s *Sim) end(e *event) {
 			w.state = x.Transition.To
 			w.drifted = false
 			d := s.defOf(a, x.ID)
-			switch d.Type.Actions[x.Transition.Action] {
-			case "start", "restart":
+			switch {
+			case x.Transition.To == d.Preferred:
 				w.content = d.Content
-			case "cleanup":
-				w.content = 0
-			default:
-				if x.Transition.From != change.Unknown && d.Type.States[x.Transition.From] == "outdated" {
-					w.content = 0
-				}
+			case !d.Type.Targetable(x.Transition.From):
+				w.content = 0 // what was outdated is gone
 			}
 			s.Transitions++
 			s.last = s.q.now

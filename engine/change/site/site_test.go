@@ -201,3 +201,24 @@ objects:
 		t.Error(got)
 	}
 }
+
+func TestGraph(t *testing.T) {
+	s := compiled(t, `
+name: s
+objects:
+  - {name: svc, host: agent:a, type: service, requires: [{object: cfg}], holds: [{object: cfg}]}
+  - {name: cfg, host: agent:b, type: filetree}
+`, nil)
+	g := NewGraph(s, func(id change.ID) (change.Status, bool) {
+		return change.Status{State: 1, Target: 2, Def: &s.Defs[id]}, id == 0
+	})
+	if len(g.Nodes) != 2 || len(g.Edges) != 2 || g.Edges[0].When != "*→up" || !g.Edges[1].Hold {
+		t.Errorf("%+v", g)
+	}
+	dot := g.DOT()
+	for _, want := range []string{`"svc" -> "cfg" [label="*→up: up"]`, `style=dashed`, `label="agent:b"`, `"svc\ndown → up"`} {
+		if !strings.Contains(dot, want) {
+			t.Errorf("no %s in\n%s", want, dot)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package home
+
+import (
+	"testing"
+
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+)
+
+func compiled(t *testing.T, text string) *change.Site {
+	t.Helper()
+	d, err := site.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := site.Compile(d, site.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+const two = `
+name: two
+objects:
+  - {name: x, host: agent:a, type: script, requires: [{object: p}, {object: q}]}
+  - {name: p, host: agent:b, type: script}
+  - {name: q, host: agent:b, type: script}
+`
+
+func pair(t *testing.T) (a, b *Home) {
+	s := compiled(t, two)
+	route := func(id change.ID) Name {
+		if s.Defs[id].Name == "x" {
+			return "a"
+		}
+		return "b"
+	}
+	a, b = New(Config{Self: "a", Site: s, Route: route}), New(Config{Self: "b", Site: s, Route: route})
+	for i := range s.Defs {
+		if h := map[Name]*Home{"a": a, "b": b}[route(change.ID(i))]; i == 0 {
+			h.Start(&s.Defs[i], 1, 0)
+		}
+	}
+	return a, b
+}
+
+func flush(h *Home, now int64) (packets []Packet) {
+	h.Flush(now, func(p Packet) { packets = append(packets, p) })
+	return packets
+}
+
+// What two requests to one home need is one packet; what comes before its object
+// does is kept; releases that nobody waits for go together, and late.
+func TestPackets(t *testing.T) {
+	a, b := pair(t)
+	if acts := a.Acts(); len(acts) != 1 || acts[0].What != change.Check {
+		t.Fatal(acts)
+	}
+	if err := a.Event(0, change.Event{What: change.Checked, State: 1}, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := flush(a, 0)
+	if len(p) != 1 || len(p[0].Messages) != 2 || p[0].To != "b" {
+		t.Fatalf("%+v", p)
+	}
+	b.Receive(p[0].Messages, 1) // b runs nothing yet
+	s := a.cfg.Site
+	for id := change.ID(1); id < 3; id++ {
+		b.Start(&s.Defs[id], 1, 2)
+		if err := b.Event(id, change.Event{What: change.Checked, State: 2}, 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p = flush(b, 2)
+	if len(p) != 1 || len(p[0].Messages) != 2 || p[0].Messages[0].Kind != change.Grant {
+		t.Fatalf("%+v", p)
+	}
+	a.Receive(p[0].Messages, 3)
+	if acts := a.Acts(); len(acts) != 1 || acts[0].What != change.Run {
+		t.Fatal(acts)
+	}
+	if err := a.Event(0, change.Event{What: change.Done, OK: true}, 10); err != nil {
+		t.Fatal(err)
+	}
+	if p := flush(a, 10); len(p) != 0 {
+		t.Fatalf("releases that nobody waits for went at once: %+v", p)
+	}
+	if a.Next() != 10+Laze {
+		t.Error(a.Next())
+	}
+	if p := flush(a, 10+Laze); len(p) != 1 || len(p[0].Messages) != 2 {
+		t.Fatalf("%+v", p)
+	}
+	if !a.Settled() || !b.Settled() {
+		t.Error("not settled")
+	}
+	a.Tick(a.Next()) // the last look for who waits
+	if a.Next() != 0 || b.Next() != 0 {
+		t.Errorf("homes at rest want to be called at %d and %d", a.Next(), b.Next())
+	}
+}
+
+// Who waits asks again, less and less often.
+func TestPatience(t *testing.T) {
+	a, _ := pair(t)
+	if err := a.Event(0, change.Event{What: change.Checked, State: 1}, 0); err != nil {
+		t.Fatal(err)
+	}
+	flush(a, 0)
+	asked := 0
+	for now := a.Next(); now <= 40*Patience; now = a.Next() {
+		a.Tick(now)
+		asked += len(flush(a, now))
+	}
+	if asked != 6 { // after 1, 2, 4, 8, 16, 32 times Patience
+		t.Errorf("asked %d times", asked)
+	}
+	a.Lost(41 * Patience)
+	if len(flush(a, 41*Patience)) != 1 {
+		t.Error("a stream made anew is not used at once")
+	}
+}
+
+// An object that is asked about by one of a newer generation, though it is gone
+// here, holds nothing.
+func TestTheRemovedHoldNothing(t *testing.T) {
+	_, b := pair(t)
+	b.cfg.Site = &change.Site{Defs: make([]change.Def, 3)}
+	b.cfg.Route = func(change.ID) Name { return "a" }
+	b.Receive([]change.Message{{From: 0, To: 1, FromInc: 4, ToInc: 1, Epoch: 3, Kind: change.Recall}}, 0)
+	p := flush(b, 0)
+	if len(p) != 1 || p[0].Messages[0].Kind != change.Revoke || p[0].Messages[0].Epoch != 4 || p[0].Messages[0].ToInc != 4 {
+		t.Fatalf("%+v", p)
+	}
+}

@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"github.com/coopr/coopr/engine/change"
+)
+
+// Rehearsal is a possible order of the transitions that applying a generation
+// makes (rule 22): what one round lists can happen at once.
+type Rehearsal struct {
+	Rounds [][]Step
+	// Stuck lists the objects that would not get where they should.
+	Stuck []change.ID
+	// Trouble is what goes wrong by itself, nil if all is well.
+	Trouble []string
+}
+
+// longRehearsal is how many rounds a rehearsal may take.
+const longRehearsal = 100_000
+
+// Rehearse applies a generation to a world in which every act works at once.
+// Old is the generation in force, nil for none; known gives the states that
+// objects of it are known to be in, and may be nil: then they are where they
+// prefer to be.
+func Rehearse(old, next *change.Site, known func(change.ID) (change.State, bool)) Rehearsal {
+	var r Rehearsal
+	last := int64(-1)
+	cfg := Config{Site: next, Agents: 1, MoveTime: 1, Host: func(change.ID) int { return 0 }}
+	cfg.Watch = func(s Step) {
+		if !s.Begin {
+			return
+		}
+		if s.At != last {
+			r.Rounds = append(r.Rounds, nil)
+			last = s.At
+		}
+		r.Rounds[len(r.Rounds)-1] = append(r.Rounds[len(r.Rounds)-1], s)
+	}
+	if old != nil {
+		cfg.Site, cfg.Deployed = old, true
+		cfg.Initial = func(id change.ID) change.State {
+			if known != nil {
+				if s, ok := known(id); ok && s != change.Unknown {
+					return s
+				}
+			}
+			return old.Defs[id].Preferred
+		}
+	}
+	s := New(cfg)
+	if old != nil {
+		for s.q.now == 0 && s.Step() { // the checks
+		}
+		s.Apply(next)
+	}
+	for len(r.Rounds) < longRehearsal && !s.Settled() && s.q.now < 10*longRehearsal && s.Step() {
+	}
+	for i := range next.Defs {
+		if next.Defs[i].Name != "" {
+			if o := s.Object(change.ID(i)); o == nil || !o.Settled() {
+				r.Stuck = append(r.Stuck, change.ID(i))
+			}
+		}
+	}
+	r.Trouble = s.Violations
+	return r
+}
