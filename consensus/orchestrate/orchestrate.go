@@ -4,6 +4,7 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,6 +91,9 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		for _, id := range ids {
 			if err := o.follow(ctx, id); err != nil {
 				return fmt.Errorf("what follows operation %s: %w", id, err)
+			}
+			if err := o.dequeue(ctx, id); err != nil {
+				return fmt.Errorf("what waits for operation %s: %w", id, err)
 			}
 		}
 	}
@@ -213,8 +217,25 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 
 // Operate prepares and starts an operation on a cluster.
 func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
+	return o.operate(ctx, who, cluster, req, "")
+}
+
+// operate is Operate with the operation's id, where it has one already.
+func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
-		p, err := o.Prepare(ctx, who, cluster, req)
+		if v := o.cfg.Machine.View(); req.Queue {
+			if id, ok := v.Request(who); ok {
+				return repeated(v, who, id)
+			}
+			if cl, ok := v.Cluster(who.Tenant, cluster); ok && mustWait(v, cl) {
+				p, ans, err := o.enqueue(ctx, who, cl, req)
+				if errors.Is(err, state.ErrStale) && try < stale {
+					continue
+				}
+				return o.outcome(who, p, ans, err)
+			}
+		}
+		p, err := o.prepare(ctx, who, cluster, req, id)
 		if err != nil {
 			v := o.cfg.Machine.View()
 			if id, ok := v.Request(who); ok {
@@ -232,6 +253,10 @@ func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster st
 
 // Prepare prepares an operation on a cluster.
 func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
+	return o.prepare(ctx, who, cluster, req, "")
+}
+
+func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
@@ -246,7 +271,7 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
-	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), nextID(cl))
+	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
 }
 
 func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {

@@ -43,6 +43,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, len(nodes)); err != nil {
 		return Answer{Err: err}
 	}
+	a.unqueue(op.ID)
 	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
 	if s.ClusterVersion == 0 {
 		cl.CreatedAt = a.now
@@ -82,7 +83,7 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	if err := a.tenant(tenant); err != nil {
 		return err
 	}
-	if get[model.Operation](a.txn, tOperations, "id", op.ID) != nil {
+	if was := get[model.Operation](a.txn, tOperations, "id", op.ID); was != nil && was.Status != model.OpAccepted {
 		return fmt.Errorf("%w: operation %s exists", ErrConflict, op.ID)
 	}
 	have := get[model.Cluster](a.txn, tClusters, "id", tenant, cl.ID)
@@ -151,6 +152,9 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	}
 	if have.Status.Ended() {
 		return refuse(ErrConflict, "operation %s has ended: it is %s", have.ID, have.Status)
+	}
+	if have.Status == model.OpAccepted {
+		return a.controlQueued(c, o, have)
 	}
 	op := *have
 	e := a.edit(op.ID)

@@ -285,6 +285,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.orderPlan(c, ch.OrderPlan)
 	case *pb.Command_ReportHealth:
 		return a.reportHealth(ch.ReportHealth)
+	case *pb.Command_QueueOperation:
+		return a.queue(c, ch.QueueOperation)
 	case *pb.Command_SaveValue:
 		return a.saveValue(ch.SaveValue)
 	case *pb.Command_Part:

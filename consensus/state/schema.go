@@ -31,6 +31,7 @@ const (
 	tAudit       = "audit"
 	tHistory     = "history"
 	tHealth      = "health"
+	tQueue       = "queue"
 	// tHistoryNodes is no table: it is what snapshots of the state call the nodes of tHistory.
 	tHistoryNodes = "historynodes"
 )
@@ -79,6 +80,12 @@ type partRow struct {
 	ID     string
 	Number uint32
 	Data   []byte
+}
+
+// queueRow is what a queued operation was asked for with.
+type queueRow struct {
+	Operation string
+	Request   []byte
 }
 
 // valueRow is a value that a plugin keeps about a node.
@@ -206,6 +213,7 @@ func schema() *memdb.DBSchema {
 		table(tParts, parts),
 		table(tValues, index("id", true, func(v *valueRow) []string { return []string{v.Node, v.Key} })),
 		table(tHistory, numbers),
+		table(tQueue, index("id", true, func(q *queueRow) []string { return []string{q.Operation} })),
 		table(tHealth,
 			index("id", true, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Node} }),
 			index("cluster", false, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Cluster} })),

@@ -221,6 +221,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 	case op.Status == model.OpSucceeded && op.Type == model.OpDelete:
 		moment = model.MomentAfter
 		cl.Status = model.ClusterTerminated
+		a.dropQueue(&cl)
 		for _, n := range list[model.Node](a.txn, tNodes, "cluster", op.Tenant, op.Cluster) {
 			a.removeNode(n)
 		}

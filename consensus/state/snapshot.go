@@ -283,6 +283,8 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
 		row = &valueRow{}
 	case tMeta:
 		row = &metaRow{}
+	case tQueue:
+		row = &queueRow{}
 	case tHealth:
 		row = &model.NodeHealth{}
 	default:

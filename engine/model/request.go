@@ -47,6 +47,8 @@ type Rollout struct {
 	MaxFailures Int `json:"maxFailures,omitempty"`
 	// Staged keeps everybody waiting at barriers, stage by stage.
 	Staged bool `json:"staged,omitempty"`
+	// Queue lets the operation wait where another one is under way; else it is refused.
+	Queue bool `json:"queue,omitempty"`
 }
 
 // ConfigureCluster asks for another configuration.

@@ -187,6 +187,7 @@ type Command struct {
 	//	*Command_RaiseFeatureLevel
 	//	*Command_OrderPlan
 	//	*Command_ReportHealth
+	//	*Command_QueueOperation
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -412,6 +413,15 @@ func (x *Command) GetReportHealth() *ReportHealth {
 	return nil
 }
 
+func (x *Command) GetQueueOperation() *QueueOperation {
+	if x != nil {
+		if x, ok := x.Change.(*Command_QueueOperation); ok {
+			return x.QueueOperation
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -488,6 +498,10 @@ type Command_ReportHealth struct {
 	ReportHealth *ReportHealth `protobuf:"bytes,28,opt,name=report_health,json=reportHealth,proto3,oneof"`
 }
 
+type Command_QueueOperation struct {
+	QueueOperation *QueueOperation `protobuf:"bytes,29,opt,name=queue_operation,json=queueOperation,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -523,6 +537,8 @@ func (*Command_RaiseFeatureLevel) isCommand_Change() {}
 func (*Command_OrderPlan) isCommand_Change() {}
 
 func (*Command_ReportHealth) isCommand_Change() {}
+
+func (*Command_QueueOperation) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1335,7 +1351,7 @@ func (x *Report) GetReturned() bool {
 type ControlOperation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"` // or the cluster
-	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`         // pause, resume, abort, rollback; about a cluster: resolve, pause-recovery, resume-recovery
+	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`         // pause, resume, abort, rollback; about a cluster: resolve, pause-recovery, resume-recovery; the leader's: give up
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1469,6 +1485,68 @@ func (x *OrderPlan) GetParameters() map[string]string {
 	return nil
 }
 
+// QueueOperation lets an operation wait for those before it; it is planned when its
+// turn comes.
+type QueueOperation struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Operation      []byte                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`                                  // JSON model.Operation, accepted
+	Request        []byte                 `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`                                      // JSON operation.Request
+	ClusterVersion uint64                 `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // that its id was chosen from
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *QueueOperation) Reset() {
+	*x = QueueOperation{}
+	mi := &file_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueOperation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueOperation) ProtoMessage() {}
+
+func (x *QueueOperation) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
+func (*QueueOperation) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *QueueOperation) GetOperation() []byte {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *QueueOperation) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *QueueOperation) GetClusterVersion() uint64 {
+	if x != nil {
+		return x.ClusterVersion
+	}
+	return 0
+}
+
 // HealthChange is a new verdict of the checks of one service on a node.
 type HealthChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1485,7 +1563,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1575,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1588,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -1572,7 +1650,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1662,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1675,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -1620,7 +1698,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1710,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1723,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -1696,7 +1774,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1786,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1799,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Part) GetId() string {
@@ -1761,7 +1839,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1851,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1864,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -1810,7 +1888,7 @@ type Prune struct {
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +1900,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +1913,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -1882,7 +1960,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1972,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +1985,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -1930,7 +2008,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2020,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2033,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -1990,7 +2068,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2080,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2093,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -2050,7 +2128,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb0\t\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xf9\t\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2078,7 +2156,8 @@ const file_log_proto_rawDesc = "" +
 	"\x13raise_feature_level\x18\x1a \x01(\v2\x1f.coopr.log.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevel\x128\n" +
 	"\n" +
 	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlan\x12A\n" +
-	"\rreport_health\x18\x1c \x01(\v2\x1a.coopr.log.v1.ReportHealthH\x00R\freportHealthB\b\n" +
+	"\rreport_health\x18\x1c \x01(\v2\x1a.coopr.log.v1.ReportHealthH\x00R\freportHealth\x12G\n" +
+	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperationB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -2157,7 +2236,11 @@ const file_log_proto_rawDesc = "" +
 	"parameters\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
+	"\x0eQueueOperation\x12\x1c\n" +
+	"\toperation\x18\x01 \x01(\fR\toperation\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\fR\arequest\x12'\n" +
+	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\"\xd3\x01\n" +
 	"\fHealthChange\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
@@ -2218,7 +2301,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_log_proto_goTypes = []any{
 	(Machine)(0),              // 0: coopr.log.v1.Machine
 	(*Entry)(nil),             // 1: coopr.log.v1.Entry
@@ -2237,17 +2320,18 @@ var file_log_proto_goTypes = []any{
 	(*Report)(nil),            // 14: coopr.log.v1.Report
 	(*ControlOperation)(nil),  // 15: coopr.log.v1.ControlOperation
 	(*OrderPlan)(nil),         // 16: coopr.log.v1.OrderPlan
-	(*HealthChange)(nil),      // 17: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),      // 18: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),         // 19: coopr.log.v1.SaveValue
-	(*Part)(nil),              // 20: coopr.log.v1.Part
-	(*RemoveAgent)(nil),       // 21: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),             // 22: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil), // 23: coopr.log.v1.RaiseFeatureLevel
-	(*SnapshotHeader)(nil),    // 24: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 25: coopr.log.v1.SnapshotRecord
-	nil,                       // 26: coopr.log.v1.OrderPlan.ParametersEntry
-	(Outcome)(0),              // 27: coopr.plugin.v1.Outcome
+	(*QueueOperation)(nil),    // 17: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),      // 18: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),      // 19: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),         // 20: coopr.log.v1.SaveValue
+	(*Part)(nil),              // 21: coopr.log.v1.Part
+	(*RemoveAgent)(nil),       // 22: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),             // 23: coopr.log.v1.Prune
+	(*RaiseFeatureLevel)(nil), // 24: coopr.log.v1.RaiseFeatureLevel
+	(*SnapshotHeader)(nil),    // 25: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 26: coopr.log.v1.SnapshotRecord
+	nil,                       // 27: coopr.log.v1.OrderPlan.ParametersEntry
+	(Outcome)(0),              // 28: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2262,25 +2346,26 @@ var file_log_proto_depIdxs = []int32{
 	12, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
 	14, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
 	15, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	19, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	20, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	21, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	22, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	23, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	20, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	21, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	22, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	23, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	24, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
 	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	18, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	3,  // 19: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 20: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	27, // 21: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 22: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	26, // 23: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 24: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	17, // 25: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	3,  // 20: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 21: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	28, // 22: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 23: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	27, // 24: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 25: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	18, // 26: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2308,6 +2393,7 @@ func file_log_proto_init() {
 		(*Command_RaiseFeatureLevel)(nil),
 		(*Command_OrderPlan)(nil),
 		(*Command_ReportHealth)(nil),
+		(*Command_QueueOperation)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2315,7 +2401,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,114 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// maxQueue bounds the operations that wait for their turn on one cluster.
+const maxQueue = 32
+
+// Queued is an operation that waits for its turn, and the request for it.
+type Queued struct {
+	Operation *model.Operation
+	Request   []byte
+}
+
+// Queued gives the operations that wait for their turn on a cluster, in order.
+func (v *View) Queued(tenant, cluster string) []Queued {
+	var out []Queued
+	for _, op := range v.ActiveOperations() {
+		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
+			if row := get[queueRow](v.txn, tQueue, "id", op.ID); row != nil {
+				out = append(out, Queued{op, row.Request})
+			}
+		}
+	}
+	return out
+}
+
+// queued gives the operations that wait on a cluster.
+func (a *applier) queued(tenant, cluster string) []*model.Operation {
+	var out []*model.Operation
+	each(a.txn, tOperations, "active", func(op *model.Operation) bool {
+		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
+			out = append(out, op)
+		}
+		return true
+	}, "active")
+	return out
+}
+
+// queue lets an operation wait for those before it.
+func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
+	op := &model.Operation{}
+	if err := json.Unmarshal(q.Operation, op); err != nil {
+		return refuse(ErrUnknown, "operation: %v", err)
+	}
+	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, op.Cluster)
+	switch {
+	case have == nil || have.Status == model.ClusterTerminated:
+		return refuse(ErrNotFound, "there is no cluster %s", op.Cluster)
+	case have.Version != q.ClusterVersion || get[model.Operation](a.txn, tOperations, "id", op.ID) != nil:
+		return refuse(ErrStale, "cluster %s, since this was asked for: ask again", op.Cluster)
+	case len(a.queued(c.Tenant, op.Cluster)) >= maxQueue:
+		return refuse(ErrConflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
+	}
+	cl := *have
+	cl.Operations++
+	cl.Version = a.index
+	a.put(tClusters, &cl)
+	op.Status, op.CreatedAt, op.Version = model.OpAccepted, a.now, a.index
+	a.put(tOperations, op)
+	a.put(tQueue, &queueRow{Operation: op.ID, Request: q.Request})
+	a.operationEvent(op)
+	a.touch(op.ID)
+	return Answer{Subject: op.ID}
+}
+
+func (a *applier) unqueue(operation string) {
+	if row := get[queueRow](a.txn, tQueue, "id", operation); row != nil {
+		a.remove(tQueue, row)
+	}
+}
+
+// controlQueued carries out an order about an operation that waits: it can only be
+// taken back.
+func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *model.Operation) Answer {
+	status := model.OpAborted
+	switch o.Order {
+	case "abort":
+	case "give up": // the leader's own: its turn came, and it could not be planned
+		status = model.OpFailed
+	default:
+		return refuse(ErrConflict, "operation %s waits for its turn: it can only be aborted", have.ID)
+	}
+	message := o.Reason
+	if status == model.OpAborted {
+		message = "aborted by " + c.Actor + " before its turn came"
+		if o.Reason != "" {
+			message += ": " + o.Reason
+		}
+	}
+	a.endQueued(have, status, message)
+	return Answer{Subject: have.ID}
+}
+
+func (a *applier) endQueued(have *model.Operation, status model.OperationStatus, message string) {
+	op := *have
+	op.Status, op.Message, op.EndedAt, op.Version = status, message, a.now, a.index
+	a.unqueue(op.ID)
+	a.put(tOperations, &op)
+	a.operationEvent(&op)
+	a.touch(op.ID)
+}
+
+// dropQueue ends what waits for a cluster that is no more.
+func (a *applier) dropQueue(cl *model.Cluster) {
+	for _, op := range a.queued(cl.Tenant, cl.ID) {
+		a.endQueued(op, model.OpAborted, fmt.Sprintf("cluster %s was deleted before its turn came", cl.Name))
+	}
+}
