@@ -1,6 +1,7 @@
 package home
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -16,6 +17,8 @@ const (
 	// Laze is how long a release that nobody waits for may wait for a packet
 	// that goes the same way.
 	Laze = 1_000
+	// idle is how many messages a home keeps memory for.
+	idle = 16
 	// rest is how long messages wait that follow from each other without end.
 	rest = 200
 )
@@ -47,8 +50,7 @@ type Packet struct {
 // one event after the other and then takes what follows (Flush, Acts, Next).
 type Home struct {
 	cfg     Config
-	objects map[change.ID]*object
-	order   []*object
+	objects []*object // ascending by ID
 	queue   []change.Message
 	fx      change.Effects
 	acts    []change.Act
@@ -92,14 +94,14 @@ func New(cfg Config) *Home {
 	if cfg.Laze == 0 {
 		cfg.Laze = Laze
 	}
-	return &Home{cfg: cfg, objects: map[change.ID]*object{}}
+	return &Home{cfg: cfg}
 }
 
 // Start begins to run an object with an incarnation that the leader gave: higher
 // than any before, and 1 only if the object never ran (change.Started). It
 // begins anew if it runs here already.
 func (h *Home) Start(def *change.Def, inc uint32, now int64) {
-	o := h.objects[def.ID]
+	o := h.find(def.ID)
 	if o != nil && o.Def() != def {
 		h.Stop(def.ID)
 		o = nil
@@ -107,8 +109,7 @@ func (h *Home) Start(def *change.Def, inc uint32, now int64) {
 	if o == nil {
 		o = &object{}
 		o.Init(def, make([]change.Out, len(def.Out)), make([]change.In, len(def.In)))
-		h.objects[def.ID] = o
-		h.order = append(h.order, o)
+		h.objects = slices.Insert(h.objects, h.place(def.ID), o)
 	}
 	h.handle(o, &change.Event{What: change.Started, Inc: inc}, now)
 	h.unearth(def.ID, now)
@@ -127,16 +128,38 @@ func (h *Home) unearth(id change.ID, now int64) {
 // Stop ends the running of an object here: another home takes it over, or it is
 // removed.
 func (h *Home) Stop(id change.ID) {
-	if o := h.objects[id]; o != nil {
-		delete(h.objects, id)
-		h.order = slices.DeleteFunc(h.order, func(p *object) bool { return p == o })
+	if h.find(id) != nil {
+		at := h.place(id)
+		h.objects = slices.Delete(h.objects, at, at+1)
 	}
+}
+
+// place gives where an ID stands, or would stand, among the objects. On most
+// homes the IDs follow each other without gaps.
+func (h *Home) place(id change.ID) int {
+	n := len(h.objects)
+	if n == 0 || h.objects[n-1].Def().ID < id {
+		return n
+	}
+	if at := int(id - h.objects[0].Def().ID); at >= 0 && at < n && h.objects[at].Def().ID == id {
+		return at
+	}
+	at, _ := slices.BinarySearchFunc(h.objects, id, func(o *object, id change.ID) int { return cmp.Compare(o.Def().ID, id) })
+	return at
+}
+
+// find gives an object that runs here, nil where it does not.
+func (h *Home) find(id change.ID) *object {
+	if at := h.place(id); at < len(h.objects) && h.objects[at].Def().ID == id {
+		return h.objects[at]
+	}
+	return nil
 }
 
 // Event gives an object that runs here an event: the answer to an act, or an
 // order. Events for objects that do not run here are dropped.
 func (h *Home) Event(id change.ID, ev change.Event, now int64) error {
-	o := h.objects[id]
+	o := h.find(id)
 	if o == nil {
 		return nil
 	}
@@ -156,7 +179,7 @@ func (h *Home) Receive(messages []change.Message, now int64) {
 // Lost says that messages to and from another home may have been lost: its
 // stream has been made anew. Who waits asks again at once.
 func (h *Home) Lost(now int64) {
-	for _, o := range h.order {
+	for _, o := range h.objects {
 		if o.Waiting() {
 			h.handle(o, &change.Event{What: change.Nudge}, now)
 		}
@@ -170,7 +193,7 @@ func (h *Home) Lost(now int64) {
 func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
 	h.cfg.Site = site
 	var gone []*change.Def
-	for _, o := range slices.Clone(h.order) {
+	for _, o := range slices.Clone(h.objects) {
 		d := o.Def()
 		if !slices.Contains(hosts, d.Host) {
 			continue
@@ -184,7 +207,7 @@ func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
 	}
 	for _, d := range gone {
 		for _, p := range d.Out {
-			if o := h.objects[p]; o != nil {
+			if o := h.find(p); o != nil {
 				h.handle(o, &change.Event{What: change.Freed, Peer: d.ID}, now)
 			}
 		}
@@ -194,22 +217,22 @@ func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
 
 // Object gives an object that runs here, nil where it does not.
 func (h *Home) Object(id change.ID) *change.Object {
-	if o := h.objects[id]; o != nil {
+	if o := h.find(id); o != nil {
 		return &o.Object
 	}
 	return nil
 }
 
-// Each visits every object that runs here, in the order in which they began.
+// Each visits every object that runs here, by ID.
 func (h *Home) Each(visit func(*change.Object)) {
-	for _, o := range h.order {
+	for _, o := range h.objects {
 		visit(&o.Object)
 	}
 }
 
 // Settled says whether no object here has anything left to do.
 func (h *Home) Settled() bool {
-	for _, o := range h.order {
+	for _, o := range h.objects {
 		if !o.Settled() {
 			return false
 		}
@@ -231,7 +254,7 @@ func (h *Home) handle(o *object, ev *change.Event, now int64) error {
 	id := o.Def().ID
 	for i := range h.fx.Messages {
 		m := &h.fx.Messages[i]
-		if _, here := h.objects[m.To]; here {
+		if h.find(m.To) != nil {
 			h.queue = append(h.queue, *m)
 		} else {
 			h.post(m, now)
@@ -262,7 +285,7 @@ func (h *Home) handle(o *object, ev *change.Event, now int64) error {
 func (h *Home) drain(now int64) {
 	h.resume = 0
 	for i := 0; i < len(h.queue) || len(h.turned) > 0; {
-		if i > 10_000+100*len(h.order) {
+		if i > 10_000+100*len(h.objects) {
 			h.queue = append(h.queue[:0], h.queue[i:]...)
 			h.resume = now + rest
 			return
@@ -277,10 +300,13 @@ func (h *Home) drain(now int64) {
 		i++
 	}
 	h.queue = h.queue[:0]
+	if cap(h.queue) > idle {
+		h.queue = nil // it was a busy moment
+	}
 }
 
 func (h *Home) deliver(m change.Message, now int64) {
-	o := h.objects[m.To]
+	o := h.find(m.To)
 	if o != nil {
 		err := h.handle(o, &change.Event{What: change.Received, Message: m}, now)
 		if errors.Is(err, change.ErrNoLink) {
@@ -367,7 +393,7 @@ func (h *Home) Acts() []change.Act {
 // TakeActs is Acts into memory of the caller's.
 func (h *Home) TakeActs(into []change.Act) []change.Act {
 	into = append(into, h.acts...)
-	h.acts = h.acts[:0]
+	h.acts = nil
 	return into
 }
 
@@ -426,20 +452,20 @@ func (h *Home) Tick(now int64) {
 		h.probe = 0
 		if every := h.cfg.Site.CheckInterval; every > 0 {
 			h.probe = now + every
-			for _, o := range h.order {
+			for _, o := range h.objects {
 				h.handle(o, &change.Event{What: change.Probe}, now)
 			}
 		}
 	}
 	for len(h.waking) > 0 && h.waking[0].at <= now {
 		w := h.waking.pop()
-		if o := h.objects[w.id]; o != nil {
+		if o := h.find(w.id); o != nil {
 			h.handle(o, &change.Event{What: change.Alarm}, now)
 		}
 	}
 	if h.sweep != 0 && h.sweep <= now {
 		h.sweep = 0
-		for _, o := range h.order {
+		for _, o := range h.objects {
 			if !o.Waiting() {
 				o.waited = 0
 				continue

@@ -159,12 +159,33 @@ func TestSafetyUnderFaults(t *testing.T) {
 		}
 		s.Run(max(s.Now(), 31_000))
 		mustSettle(t, s)
+		by, _, _ := s.Sent()
+		sent, lives := 0, 0
+		for _, n := range by {
+			sent += n
+		}
+		for i := range s.incs {
+			lives += int(s.incs[i])
+		}
+		// An object that begins anew exchanges two messages with each neighbour.
+		if links := s.neighbours(); sent > 8*s.Asked+2*links*lives {
+			t.Fatalf("seed %d: %v for %d locks asked for, %d lives", seed, by, s.Asked, lives)
+		}
 		for i := range s.site.Defs {
 			if d := &s.site.Defs[i]; d.Name != "" && s.World(d.ID) != d.Preferred {
 				t.Fatalf("seed %d: %s is not where it should be", seed, d.Name)
 			}
 		}
 	}
+}
+
+// neighbours gives the most neighbours that an object has.
+func (s *Sim) neighbours() int {
+	most := 0
+	for i := range s.site.Defs {
+		most = max(most, len(s.site.Defs[i].Out)+len(s.site.Defs[i].In))
+	}
+	return most
 }
 
 // S5: in a run without faults, in which every check answers before the first

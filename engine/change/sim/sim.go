@@ -76,8 +76,10 @@ type Sim struct {
 	Ran           []uint16 // transitions begun, per object
 	last          int64    // when the last transition ended
 	script        map[change.ID]int
-	CrossUses     int // cross-host dependencies of transitions that ran
-	wakes         []int64
+	// Asked counts locks asked for between homes, each once however often it is
+	// said.
+	Asked int
+	wakes []int64
 }
 
 type agent struct {
@@ -183,6 +185,15 @@ func (s *Sim) newHome(i int) *home.Home {
 			return ""
 		}
 		return s.names[s.owner[id]]
+	}, Observe: func(_ int64, _ *change.Object, ev *change.Event, fx *change.Effects) {
+		if ev.What == change.Nudge || ev.What == change.Received && ev.Message.Kind == change.Resync {
+			return
+		}
+		for i := range fx.Messages {
+			if m := &fx.Messages[i]; m.Kind == change.Request && s.owner[m.To] != s.owner[m.From] {
+				s.Asked++
+			}
+		}
 	}})
 }
 

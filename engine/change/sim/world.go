@@ -77,12 +77,7 @@ func (s *Sim) rely(d *change.Def, t change.Transition) {
 		w.trust = append(w.trust, trust{p, in})
 		s.follows(p).Granting(in, need)
 	}
-	d.Moving(t.From, t.To, func(p change.ID, in change.State) {
-		if s.owner[p] != s.owner[d.ID] {
-			s.CrossUses++
-		}
-		need(p, in)
-	})
+	d.Moving(t.From, t.To, need)
 }
 
 // follows gives the definition that an object follows now.
