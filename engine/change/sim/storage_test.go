@@ -59,8 +59,12 @@ func critical(s *change.Site, check, move int64) (ticks int64, hops int) {
 // C11, a hundred servers: everything comes up in the order that it must, in the
 // time of the longest chain and its messages, with three messages a dependency;
 // and one changed file moves nothing but what depends on it.
+// STORAGE_SERVERS is another number of servers, such as 10000.
 func TestC11(t *testing.T) {
-	const servers = 100
+	servers := 100
+	if n, err := strconv.Atoi(os.Getenv("STORAGE_SERVERS")); err == nil {
+		servers = n
+	}
 	first := installation(t, storage.Config{Servers: servers}, nil)
 	metadata := map[change.ID]bool{}
 	for i := range first.Defs {
