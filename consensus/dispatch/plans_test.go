@@ -229,6 +229,18 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 			p.t.Errorf("%s was done, and is %s without anybody's order", p.base.Name(i), is.Status)
 		}
 	}
+	for _, other := range p.machine.View().ActiveOperations() {
+		o, _ := p.machine.View().Plan(other.ID)
+		for i := range o.Graph.Nodes {
+			if v, held := o.Busy(int32(i)); held && other.ID != p.op {
+				n := int32(slices.Index(p.base.Nodes, o.Graph.Nodes[i]))
+				if first, taken := on[n]; taken {
+					p.t.Errorf("%s of %s and %s are at work on one node", o.Graph.Name(int(v)), other.ID, first)
+				}
+				on[n] = other.ID
+			}
+		}
+	}
 	if s.Tolerated() == 0 && (view.Status() == tree.Complete) != s.Complete() {
 		p.t.Errorf("the plan is %s, and complete: %t", view.Status(), s.Complete())
 	}
@@ -557,6 +569,84 @@ func TestCrashAtEveryEntry(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPlansShareNodes lets plans of the template's own run beside an operation and
+// beside each other, on the same nodes in opposite orders: a node has one task at a
+// time, whoever's it is, and all come to their end.
+func TestPlansShareNodes(t *testing.T) {
+	succeeded := 0
+	for seed := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPlay(t, uint64(1000+seed))
+			nodes := slices.Clone(p.base.Nodes)
+			var ops []string
+			for i := range 3 {
+				id := fmt.Sprintf("00000001-%03d", 2+i)
+				if slices.Reverse(nodes); i == 2 {
+					p.r.Shuffle(len(nodes), func(a, b int) { nodes[a], nodes[b] = nodes[b], nodes[a] })
+				}
+				o, err := tree.Outlines(model.Plan{Name: id, Phases: []model.PlanPhase{
+					{Name: "a", Service: "s0", Steps: []model.PlanSteps{{Node: "default", Tasks: [][]string{{"stop", "start"}, {"check"}}}}},
+					{Name: "b", Service: "s0", Strategy: "parallel", Steps: []model.PlanSteps{{Node: "default", Tasks: [][]string{{"configure"}}}}},
+				}}, map[string]tree.Instances{"s0": {Nodes: slices.Clone(nodes), Tasks: []string{"stop", "start", "configure", "check"}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				base, d, err := o.Graph()
+				if err != nil {
+					t.Fatal(err)
+				}
+				g, err := d.Compile(base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := d.Encode()
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
+					Operation: js(model.Operation{ID: id, Tenant: "one", Cluster: "00000001", Type: model.OpPlan, Plan: id}), Cluster: js(model.Cluster{}), Graph: g.Encode(), Tree: b,
+				}}})
+				if op, _ := p.machine.View().Operation("one", id); op.Status != model.OpPaused {
+					t.Errorf("a plan that nobody has started is %s", op.Status)
+				}
+				ops = append(ops, id)
+			}
+			p.leader()
+			leave := p.enter(3, 5)
+			p.faults = rand.New(rand.NewPCG(uint64(seed), 5))
+			r := rand.New(rand.NewPCG(uint64(seed), 6))
+			for _, id := range ops {
+				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+				for range 5 { // the log may refuse
+					p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: id, Order: "start"}}})
+				}
+				if r.IntN(2) == 0 {
+					p.leader()
+				}
+			}
+			time.Sleep(10 * time.Second)
+			p.mu.Lock()
+			p.faults = nil
+			p.mu.Unlock()
+			p.finish()
+			time.Sleep(10 * time.Minute)
+			for _, id := range ops {
+				op, _ := p.machine.View().Operation("one", id)
+				if op.Status == model.OpSucceeded {
+					succeeded++
+				} else if op.Status != model.OpFailed {
+					v, _ := p.machine.View().PlanTree("one", id, time.Now().UnixMilli())
+					t.Errorf("seed %d: plan %s is %s:\n%s", seed, id, op.Status, v.Info().Text(id))
+				}
+			}
+			leave()
+		})
+	}
+	if succeeded < 100 {
+		t.Errorf("only %d of 120 plans succeeded", succeeded)
 	}
 }
 
