@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -88,9 +89,13 @@ func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	if !ok || row == nil {
 		return nil, false
 	}
-	return look(op, row.Tree, row.State, now, func(id string) *model.Node {
+	t := look(op, row.Tree, row.State, now, func(id string) *model.Node {
 		return get[model.Node](v.txn, tNodes, "id", op.Tenant, id)
-	}), true
+	})
+	for _, p := range t.Overdue(now) {
+		t.Failed = append(t.Failed, fmt.Sprintf("phase %s is at work for longer than it may: %s", t.Phases[p].Name, time.Duration(t.Phases[p].Timeout)*time.Millisecond))
+	}
+	return t, true
 }
 
 // Elsewhere gives the plan of another operation of the cluster that is at work on

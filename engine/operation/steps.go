@@ -95,7 +95,7 @@ func (p *Prepared) templatePlan() *model.Plan {
 	switch p.Operation.Type {
 	case model.OpUpgrade, model.OpSyncTemplate, model.OpConfigure:
 		names = []string{"update", "deploy"}
-	case model.OpCreate, model.OpGrow, model.OpAddServices, model.OpReplaceNode:
+	case model.OpCreate, model.OpGrow, model.OpAddServices:
 		names = []string{"deploy"}
 	}
 	for _, name := range names {

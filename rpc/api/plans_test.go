@@ -186,6 +186,19 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 		w.must(401, "", "GET", base+"/plans", "", "Authorization: token=nobody's")
 		w.must(404, apitest.User, "GET", base+"/nothing", "")
 	}
+	// A follower passes them on as what they mean.
+	b := apitest.NewAgent(w.Store, "b")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	b.Follow(w.url, true, transport)
+	f := serve(t, b, nil)
+	f.must(202, "", "GET", "/service/hello/v1/plans/deploy", "", "Authorization: token="+apitest.User)
+	f.must(200, "", "POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
+	f.must(208, "", "POST", "/v1/multi/hello/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
+	if a := f.must(404, "", "GET", "/v1/service/hello/plans/no", "", "Authorization: token="+apitest.User); a.body != "Plan no not found" {
+		t.Errorf("%q", a.body)
+	}
+	w.must(200, apitest.User, "POST", "/v1/clusters/hello/plans/deploy/restart", "")
 	for _, base := range []string{"/v1/clusters/no", "/v1/service/no", "/v1/multi/no", "/service/no/v1"} {
 		if a := w.must(404, apitest.User, "GET", base+"/plans", ""); a.body != "Service no not found" {
 			t.Errorf("%s: %q", base, a.body)

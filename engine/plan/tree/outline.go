@@ -205,7 +205,8 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	}
 	inner := Strategy{Kind: Dependency}
 	p := partsOf(g, within)
-	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.made)
+	amid := between(g, end)
+	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, slices.DeleteFunc(slices.Clone(p.made), func(v uint32) bool { return amid[v] }))
 	for _, s := range p.order {
 		if name := g.Services[s]; !named[name] {
 			d.perNode(g, Phase{Name: name, Service: name, Strategy: inner}, p.services[s])
@@ -240,12 +241,42 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	for _, vs := range slots {
 		d.join(vs)
 	}
+	for v := end - 1; v >= 0; v-- { // what comes after it on the node has its step already
+		for _, w := range g.Next(v) {
+			if amid[uint32(v)] && g.Node[w] == g.Node[v] && d.Step[w] != plan.NoStep {
+				d.Step[v] = min(d.Step[v], d.Step[w])
+			}
+		}
+	}
 	// What a plan's steps do not name at all on a node is done after them.
 	rest := partsOf(g, func(v uint32) bool { return within(v) && d.Step[v] == plan.NoStep && g.Service[v] >= 0 })
 	for _, s := range rest.order {
 		d.perNode(g, Phase{Name: g.Services[s], Service: g.Services[s], Strategy: inner}, rest.services[s])
 	}
+	for _, v := range p.made {
+		if d.Step[v] == plan.NoStep {
+			p.gone = append(p.gone, v)
+		}
+	}
 	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.gone)
+}
+
+// between finds the tasks of whole nodes that come after something of a service on
+// their node, as a BOOTSTRAP does between the stop and the installation of what moves
+// to another automator: they belong to that service's step.
+func between(g *plan.Graph, end int) map[uint32]bool {
+	out := map[uint32]bool{}
+	for v := range end {
+		if g.Node[v] < 0 || g.Service[v] < 0 && !out[uint32(v)] {
+			continue
+		}
+		for _, w := range g.Next(v) {
+			if int(w) < end && g.Node[w] == g.Node[v] && g.Service[w] < 0 {
+				out[w] = true
+			}
+		}
+	}
+	return out
 }
 
 // join gives tasks of one service on one node that are in no step that of the

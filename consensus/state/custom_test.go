@@ -1,0 +1,75 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// shrink starts taking a node of the clinic's away.
+func (c *clinic) shrink(op, node string) {
+	c.t.Helper()
+	b := plan.NewBuilder([]string{node}, []string{"app"})
+	b.Edge(b.Task(model.Stop, 0, 0), b.Task(model.Delete, 0, plan.None))
+	g, err := b.Build()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	have, _ := c.m.View().Cluster("t", "00000001")
+	n, _ := c.m.View().Node("t", node)
+	cl, leaving := *have, *n
+	cl.Operation, leaving.Leaves = op, true
+	cl.Operations++
+	if a := c.do(&pb.Command{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
+		Operation: js(model.Operation{ID: op, Tenant: "t", Cluster: cl.ID, Type: model.OpShrink, OnFailure: "leave"}),
+		Cluster:   js(cl), ClusterVersion: have.Version, Nodes: [][]byte{js(leaving)}, Graph: g.Encode(),
+	}}}); a.Err != nil {
+		c.t.Fatal(a.Err)
+	}
+}
+
+// What runs beside a shrink and ends first leaves the shrink's nodes to it.
+func TestBesideLeavesWhatLeaves(t *testing.T) {
+	c := newClinic(t)
+	if a := c.do(c.beside("00000001-002", model.OpPlan, "alice", map[string]string{db: "db"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.shrink("00000001-003", app)
+	order := func(o string) state.Answer {
+		return c.do(&pb.Command{Tenant: "t", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002", Order: o, Parameters: map[string]string{"A": "b"}}}})
+	}
+	if op := c.operation("00000001-002"); op.Status != model.OpPaused {
+		t.Errorf("a plan that nobody has started is %s", op.Status)
+	}
+	if a := order("start"); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if op := c.operation("00000001-002"); op.Status != model.OpRunning || op.Parameters["A"] != "b" {
+		t.Errorf("%s, parameters %v", op.Status, op.Parameters)
+	}
+	c.run("00000001-002", nil)
+	if op := c.operation("00000001-002"); op.Status != model.OpSucceeded {
+		t.Fatalf("%s: %s", op.Status, op.Message)
+	}
+	if n, ok := c.m.View().Node("t", app); !ok || !n.Leaves {
+		t.Errorf("the node that the shrink takes away: %+v, there: %t", n, ok)
+	}
+	if h := c.m.View().Health("t", db); h != nil && h.Operation == "00000001-002" {
+		t.Errorf("an operator's plan counts as recovery: %+v", h)
+	}
+	c.run("00000001-003", nil)
+	if _, ok := c.m.View().Node("t", app); ok {
+		t.Error("the node is there still")
+	}
+	// It is done again on request, as it was; the cluster stays as it is.
+	if a := order("restart"); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-002", nil)
+	if cl, _ := c.m.View().Cluster("t", "00000001"); cl.Status != model.ClusterActive || cl.Operation != "00000001-003" {
+		t.Errorf("the cluster is %s, its operation %s", cl.Status, cl.Operation)
+	}
+}
