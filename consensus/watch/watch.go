@@ -136,8 +136,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-w.wake:
 		case <-settle.C:
+			begin := time.Now()
 			w.settle()
-			settle.Reset(w.cfg.Settle)
+			settle.Reset(max(w.cfg.Settle, share*time.Since(begin)))
 		}
 		w.mu.Lock()
 		mail := w.mail
@@ -148,6 +149,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// share bounds what looking at clusters costs, however many there are and however
+// often they change: a twentieth of a processor.
+const share = 20
 
 func (w *Watcher) all() {
 	for _, cl := range w.cfg.Machine.View().Clusters("") {

@@ -1,0 +1,227 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// noTasks makes checks that say only what they are of.
+type noTasks struct{}
+
+func (noTasks) Check(_ *state.View, _ *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
+	return &pb.Task{Node: n.ID, Service: service, Automator: true}, &pb.Task{Node: n.ID}, nil
+}
+
+func (noTasks) Needs(*model.Cluster, *model.Node, string) (automator, provider, machine string) {
+	return "automator/x", "provider/x", ""
+}
+
+func (noTasks) Version(*state.View, *model.Cluster, []*model.Node) uint64 { return 1 }
+
+func js(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// running gives a machine with a cluster of so many nodes on which a service runs.
+func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.Answer) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := uint64(0)
+	do := func(c *pb.Command) state.Answer {
+		index++
+		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: []*pb.Command{c}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Data: b}).([][]state.Answer)[0][0]
+	}
+	do(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}})
+	g, err := plan.NewBuilder(nil, nil).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &pb.StartOperation{Graph: g.Encode(), Operation: js(model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: js(model.Cluster{
+		ID: "1", Tenant: "t", Name: "c", Definitions: map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "x"}}}}},
+	})}
+	for i := range nodes {
+		s.Nodes = append(s.Nodes, js(model.Node{
+			ID: fmt.Sprintf("1-%d", 1000+i), Cluster: "1", Tenant: "t", Number: 1000 + i, Services: []string{"s"}, States: map[string]string{"s": "START"}, Created: true, Confirmed: true,
+		}))
+	}
+	if a := do(&pb.Command{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: s}}); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	return m, do
+}
+
+// agent is a worker that notes what it watches.
+type agent struct {
+	mu      sync.Mutex
+	watches map[string]uint64
+	sent    int
+}
+
+func (a *agent) send(m *pb.LeaderMessage) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m.WatchAnew || a.watches == nil {
+		a.watches = map[string]uint64{}
+	}
+	for _, k := range m.Unwatch {
+		delete(a.watches, k)
+	}
+	for _, w := range m.Watches {
+		a.sent++
+		a.watches[w.Key] = w.NodeVersion
+	}
+	return true
+}
+
+func (a *agent) has() map[string]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]bool{}
+	for k := range a.watches {
+		out[k] = true
+	}
+	return out
+}
+
+// term runs a watcher until the test ends it.
+func term(m *state.Machine, do func(*pb.Command) state.Answer) (w *Watcher, end func()) {
+	w = New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler), Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+		return []state.Answer{do(cs[0])}, nil
+	}})
+	_ = w.Restore(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	return w, func() { cancel(); <-done }
+}
+
+var offer = map[string]bool{"automator/x": true, "provider/x": true}
+
+// Every node has one watcher; who comes takes its share and no more moves; what a
+// worker that left had goes to others once it has surely stopped; a new leader says
+// the same.
+func TestEveryNodeHasOneWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, do := running(t, 300)
+		w, end := term(m, do)
+		agents := map[string]*agent{"a": {}, "b": {}, "c": {}}
+		join := func(w *Watcher, name string) {
+			w.Join("session of "+name, Worker{Agent: name, Plugins: offer, Send: agents[name].send})
+		}
+		covered := func(when string, names ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			seen := map[string]string{}
+			for _, n := range names {
+				has := agents[n].has()
+				if len(has) < 300/len(names)/2 {
+					t.Errorf("%s: %s has %d of 300", when, n, len(has))
+				}
+				for k := range has {
+					if by := seen[k]; by != "" {
+						t.Errorf("%s: %s is watched by %s and %s", when, k, by, n)
+					}
+					seen[k] = n
+				}
+			}
+			if len(seen) != 300 {
+				t.Errorf("%s: %d are watched", when, len(seen))
+			}
+		}
+		join(w, "a")
+		covered("one", "a")
+		join(w, "b")
+		covered("two", "a", "b")
+		before := agents["a"].has()
+		join(w, "c")
+		covered("three", "a", "b", "c")
+		for k := range agents["a"].has() {
+			if !before[k] {
+				t.Errorf("%s came to a because c came", k)
+			}
+		}
+		w.Leave("session of c")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if n := len(agents["a"].has()) + len(agents["b"].has()); n == 300 {
+			t.Error("what c has was given away while c may still look")
+		}
+		time.Sleep(2 * time.Second)
+		covered("c has left", "a", "b")
+
+		end()
+		had := agents["a"].has()
+		w, end = term(m, do)
+		defer end()
+		join(w, "a")
+		join(w, "b")
+		covered("another leader", "a", "b")
+		for k := range agents["a"].has() {
+			if !had[k] {
+				t.Errorf("%s moved to a with the leader", k)
+			}
+		}
+
+		// An operation's change of a node makes its watch new; a verdict does not.
+		sent := agents["a"].sent
+		var key string
+		for key = range had {
+			break
+		}
+		w.Health("session of a", []*pb.Health{{Key: key, NodeVersion: agents["a"].watches[key], Healthy: true}})
+		w.Health("session of b", []*pb.Health{{Key: key, NodeVersion: agents["a"].watches[key], Healthy: false}}) // not its own
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if h := m.View().Health("t", key[:len(key)-2]); h.Status() != "healthy" {
+			t.Errorf("%s: %+v", key, h)
+		}
+		if agents["a"].sent != sent {
+			t.Errorf("%d watches sent because of a verdict", agents["a"].sent-sent)
+		}
+	})
+}
+
+// BenchmarkRefresh is what a change of a cluster of 10,000 nodes costs the leader.
+func BenchmarkRefresh(b *testing.B) {
+	m, _ := running(b, 10_000)
+	w := New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler)})
+	for i := range 10 {
+		name := fmt.Sprint("agent-", i)
+		w.workers[name] = &worker{Worker: Worker{Agent: name, Plugins: offer, Send: func(*pb.LeaderMessage) bool { return true }}, session: name}
+	}
+	w.dirty["1"] = true
+	w.settle()
+	b.ReportAllocs()
+	for b.Loop() {
+		w.dirty["1"] = true
+		w.settle()
+	}
+}
