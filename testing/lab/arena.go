@@ -20,6 +20,7 @@ const (
 	roleArena   = "arena"   // the first process of the arena
 	roleInside  = "inside"  // the tests
 	roleMachine = "machine" // the first process of a machine, until it is Debian's
+	roleEngine  = "engine"  // a Docker engine, until it is Debian's
 )
 
 // errMissing says why there is no arena; nil inside one.
@@ -36,6 +37,9 @@ func Enter() {
 	case roleMachine:
 		runtime.LockOSThread()
 		fail(boot())
+	case roleEngine:
+		runtime.LockOSThread()
+		fail(becomeEngine())
 	case roleArena:
 		runtime.LockOSThread()
 		fail(arena())
@@ -228,11 +232,25 @@ func (g cgroups) make(kind, machine string) (string, error) {
 
 // remove removes the arena's groups; its processes are gone.
 func (g cgroups) remove() {
-	for _, kind := range []string{"cgroup2", "systemd"} {
-		if top, ok := hierarchy(kind); ok {
-			removeGroup(filepath.Join(top, g.name))
+	for _, top := range hierarchies() {
+		removeGroup(filepath.Join(top, g.name))
+	}
+}
+
+// hierarchies gives where control groups are mounted, of all kinds.
+func hierarchies() []string {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	var tops []string
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) >= 10 && (f[len(f)-3] == "cgroup" || f[len(f)-3] == "cgroup2") {
+			tops = append(tops, f[4])
 		}
 	}
+	return tops
 }
 
 // removeGroup removes a group with those below it.
@@ -248,11 +266,7 @@ func removeGroup(dir string) {
 
 // removeStale removes groups of arenas whose outside process was killed.
 func (g cgroups) removeStale() {
-	for _, kind := range []string{"cgroup2", "systemd"} {
-		top, ok := hierarchy(kind)
-		if !ok {
-			continue
-		}
+	for _, top := range hierarchies() {
 		found, _ := filepath.Glob(filepath.Join(top, "coopr-lab-*"))
 		for _, dir := range found {
 			pid := strings.TrimPrefix(filepath.Base(dir), "coopr-lab-")

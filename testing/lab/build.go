@@ -33,7 +33,9 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	if _, err := findImage(); err == nil {
+	_, noRoot := os.Stat(i.root())
+	_, noEngine := os.Stat(i.engine())
+	if noRoot == nil && noEngine == nil {
 		return string(i), nil
 	}
 	if os.Geteuid() != 0 {
@@ -44,19 +46,43 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 			return "", fmt.Errorf("the image of light machines needs the program %s: %s", tool, why)
 		}
 	}
-	aside := image(string(i) + ".new")
-	if err := os.RemoveAll(string(aside)); err != nil {
-		return "", err
+	b := &builder{ctx: ctx, log: log}
+	if noRoot != nil {
+		b.to = image(string(i) + ".new")
+		if err := b.aside(string(b.to), b.build); err != nil {
+			return "", fmt.Errorf("make the image of light machines: %w", err)
+		}
+		// It is there whole or not at all.
+		if err := os.Rename(string(b.to), string(i)); err != nil {
+			return "", err
+		}
 	}
-	if err := errors.Join(os.MkdirAll(aside.run(), 0o755), os.MkdirAll(aside.mirror(), 0o755)); err != nil {
-		return "", err
+	if noEngine != nil {
+		b.to = i
+		layer := i.engine() + ".new"
+		if err := b.aside(layer, func() error { return b.engine(layer) }); err != nil {
+			return "", fmt.Errorf("make the Docker engine of light machines: %w", err)
+		}
+		if err := os.Rename(layer, i.engine()); err != nil {
+			return "", err
+		}
 	}
-	b := &builder{ctx: ctx, log: log, to: aside}
-	if err := b.build(); err != nil {
-		return "", errors.Join(fmt.Errorf("make the image of light machines: %w", err), os.RemoveAll(string(aside)))
+	return string(i), nil
+}
+
+// aside makes a folder and what is in it, or nothing.
+func (b *builder) aside(dir string, make func() error) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
 	}
-	// It is there whole or not at all.
-	return string(i), os.Rename(string(aside), string(i))
+	if err == nil {
+		err = make()
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil
 }
 
 // builder makes one image.
@@ -79,27 +105,36 @@ func (b *builder) run(name string, args ...string) ([]byte, error) {
 }
 
 func (b *builder) build() error {
-	targets, err := b.run("apt-get", "indextargets", "--format", sourceFormat, "Created-By: Packages")
+	if err := errors.Join(os.Mkdir(b.to.run(), 0o755), os.Mkdir(b.to.mirror(), 0o755)); err != nil {
+		return err
+	}
+	file := filepath.Join(string(b.to), "sources.list")
+	defer os.Remove(file)
+	codename, err := b.sources(file)
 	if err != nil {
 		return err
 	}
+	if err := b.system(codename, file); err != nil {
+		return err
+	}
+	return b.packages(file)
+}
+
+// sources writes a list of Debian's own sources and gives the release's name.
+func (b *builder) sources(file string) (codename string, err error) {
+	targets, err := b.run("apt-get", "indextargets", "--format", sourceFormat, "Created-By: Packages")
+	if err != nil {
+		return "", err
+	}
 	codename, sources := parseSources(string(targets))
 	if codename == "" {
-		return errors.New("this host's apt knows no release of Debian (after apt-get update): the image is made of Debian's packages")
+		return "", errors.New("this host's apt knows no release of Debian (after apt-get update): the image is made of Debian's packages")
 	}
 	var list strings.Builder
 	for _, s := range sources {
 		fmt.Fprintln(&list, s)
 	}
-	file := filepath.Join(string(b.to), "sources.list")
-	if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(file)
-	if err := b.system(codename, file); err != nil {
-		return err
-	}
-	return b.packages(file)
+	return codename, os.WriteFile(file, []byte(list.String()), 0o600)
 }
 
 // system makes the root file system. No source of packages and no host key is
@@ -126,14 +161,11 @@ func (b *builder) system(codename, sources string) error {
 	return err
 }
 
-// packages fills the mirror: what machines are offered and all that it needs
-// beside what the image has.
-func (b *builder) packages(sources string) error {
-	work := filepath.Join(string(b.to), "apt")
-	defer os.RemoveAll(work)
+// fetch downloads packages with all that they need beside what the image has.
+func (b *builder) fetch(sources, work string, packages []string) ([]string, error) {
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(work, d), 0o755); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	apt := []string{
@@ -142,12 +174,19 @@ func (b *builder) packages(sources string) error {
 		"-o", "APT::Install-Recommends=false", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
 	}
 	if _, err := b.run("apt-get", append(apt, "update")...); err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := b.run("apt-get", append(append(apt, "--yes", "--download-only", "install"), recipe.mirror...)...); err != nil {
-		return err
+	if _, err := b.run("apt-get", append(append(apt, "--yes", "--download-only", "install"), packages...)...); err != nil {
+		return nil, err
 	}
-	debs, err := filepath.Glob(filepath.Join(work, "cache/archives/*.deb"))
+	return filepath.Glob(filepath.Join(work, "cache/archives/*.deb"))
+}
+
+// packages fills the mirror with what machines are offered.
+func (b *builder) packages(sources string) error {
+	work := filepath.Join(string(b.to), "apt")
+	defer os.RemoveAll(work)
+	debs, err := b.fetch(sources, work, recipe.mirror)
 	if err != nil {
 		return err
 	}
@@ -168,4 +207,45 @@ func (b *builder) packages(sources string) error {
 		}
 	}
 	return os.WriteFile(filepath.Join(b.to.mirror(), "Packages"), index.Bytes(), 0o644)
+}
+
+// engine makes a layer that lies over the image's root: the files of a Docker
+// engine, unpacked and not set up.
+func (b *builder) engine(layer string) error {
+	work := layer + ".apt"
+	defer os.RemoveAll(work)
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return err
+	}
+	list := filepath.Join(work, "sources.list")
+	if _, err := b.sources(list); err != nil {
+		return err
+	}
+	debs, err := b.fetch(list, work, []string{"docker.io"})
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if _, err := b.run("dpkg-deb", "--extract", deb, layer); err != nil {
+			return err
+		}
+	}
+	// In the root these are links into /usr; a folder would hide all that is there.
+	for _, d := range []string{"lib", "bin", "sbin"} {
+		if _, err := os.Stat(filepath.Join(layer, d)); err != nil {
+			continue
+		}
+		if _, err := b.run("cp", "-a", filepath.Join(layer, d)+"/.", filepath.Join(layer, "usr", d)); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(filepath.Join(layer, d)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"iptables", "ip6tables"} {
+		if err := os.Symlink("xtables-nft-multi", filepath.Join(layer, "usr/sbin", name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

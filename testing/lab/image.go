@@ -27,9 +27,10 @@ const cacheVar = "COOPR_LAB_CACHE"
 // image is a folder with a Debian root file system and a package mirror.
 type image string
 
-func (i image) root() string   { return filepath.Join(string(i), "root") }   // lower layer of all machines
-func (i image) mirror() string { return filepath.Join(string(i), "mirror") } // packages, and their index
-func (i image) run() string    { return filepath.Join(string(i), "run") }    // an empty folder to mount on
+func (i image) root() string   { return filepath.Join(string(i), "root") }    // lower layer of all machines
+func (i image) mirror() string { return filepath.Join(string(i), "mirror") }  // packages, and their index
+func (i image) run() string    { return filepath.Join(string(i), "run") }     // an empty folder to mount on
+func (i image) engine() string { return filepath.Join(string(i), "engine1") } // upper layer with a Docker engine
 
 // imagePath gives where this recipe's image is or will be.
 func imagePath() (image, error) {

@@ -243,3 +243,21 @@ func reachFrom(t testing.TB, from, to *Machine) string {
 	t.Helper()
 	return must(t, from, "sh", "-c", "ping -c 1 -W 1 "+to.Addr.String()+" >/dev/null && echo out || echo none")
 }
+
+// TestEngine: a Docker engine runs containers from the machines' own root, which
+// the test can reach, and takes them along when it ends.
+func TestEngine(t *testing.T) {
+	l := New(t)
+	e := l.Engine(t)
+	if err := l.Import(limit(t), e, "coopr-node:1"); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := e.client().Get("http://docker/images/coopr-node:1/json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("the imported image: %s", resp.Status)
+	}
+}

@@ -1,8 +1,6 @@
 package hosts
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,10 +12,9 @@ import (
 	"go.uber.org/goleak"
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/provider/providertest"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/transport/ssh"
-	"github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/lab"
 )
 
@@ -60,69 +57,11 @@ func newSite(t *testing.T, n int, extra func(i int) string) *site {
 	return s
 }
 
-// node is what the leader would know of a node.
-type node struct {
-	site    *site
-	id      string
-	flavor  string
-	fence   uint64
-	results map[string]any
-	log     []string
-}
+func (s *site) node(id string) *providertest.Node { return providertest.New(s.t, s.fields, id) }
 
-func (s *site) node(id string) *node { return &node{site: s, id: id, results: map[string]any{}} }
-
-func (n *node) task(action string) *sdk.Task {
-	n.fence++
-	in, err := json.Marshal(model.TaskInput{TaskID: n.id + action, Config: model.TaskConfig{
-		Flavor: n.flavor, Results: n.results, Provider: model.TaskProvider{Provisioner: n.site.fields},
-	}})
-	if err != nil {
-		n.site.t.Fatal(err)
-	}
-	var mu sync.Mutex
-	return sdk.NewTask(&proto.Task{Id: n.id + action, Fence: n.fence, Tenant: "t", Cluster: "c", Node: n.id, Action: action, Input: in}, func(line string, _ bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		n.log = append(n.log, line)
-	}, nil)
-}
-
-type verb func(context.Context, *sdk.Task) (*sdk.Output, error)
-
-func (n *node) do(action string, v verb) error {
-	out, err := v(n.site.t.Context(), n.task(action))
-	if out != nil {
-		maps.Copy(n.results, out.Result)
-		// As the state keeps it: JSON.
-		b, _ := json.Marshal(n.results)
-		n.results = map[string]any{}
-		_ = json.Unmarshal(b, &n.results)
-	}
-	return err
-}
-
-func (n *node) must(action string, v verb) {
-	n.site.t.Helper()
-	if err := n.do(action, v); err != nil {
-		n.site.t.Fatalf("%s %s: %v\n%s", action, n.id, err, strings.Join(n.log, "\n"))
-	}
-}
-
-func (n *node) machine() string { s, _ := n.results["providerid"].(string); return s }
-
-// listed gives node → machine.
 func (s *site) listed() map[string]string {
 	s.t.Helper()
-	out := map[string]string{}
-	err := s.List(s.t.Context(), sdk.ListRequest{Fields: s.fields, Cluster: "c"}, func(r sdk.Resource) error {
-		out[r.Node] = r.ID
-		return nil
-	})
-	if err != nil {
-		s.t.Error(err)
-	}
-	return out
+	return providertest.Listed(s.t, s, s.fields)
 }
 
 // TestLife: machines are handed out, each once, worked on, given back clean, and
@@ -130,38 +69,38 @@ func (s *site) listed() map[string]string {
 func TestLife(t *testing.T) {
 	s := newSite(t, 3, nil)
 	s.fields["reset"] = "#!/bin/sh -e\necho cleaning for $COOPR_NODE\nrm -rf /srv/data"
-	var nodes []*node
+	var nodes []*providertest.Node
 	var wg sync.WaitGroup
 	for i := range 3 {
 		n := s.node(fmt.Sprintf("n%d", i))
 		nodes = append(nodes, n)
-		wg.Go(func() { n.must("CREATE", s.Create) })
+		wg.Go(func() { n.Must("CREATE", s.Create) })
 	}
 	wg.Wait()
 	want := map[string]string{}
 	for _, n := range nodes {
-		n.must("CONFIRM", s.Confirm)
-		want[n.id] = n.machine()
-		if s.machines[n.machine()] == nil {
-			t.Errorf("node %s has machine %q", n.id, n.machine())
+		n.Must("CONFIRM", s.Confirm)
+		want[n.ID] = n.ProviderID()
+		if s.machines[n.ProviderID()] == nil {
+			t.Errorf("node %s has machine %q", n.ID, n.ProviderID())
 		}
 	}
 	if got := s.listed(); !maps.Equal(got, want) || len(got) != 3 {
 		t.Errorf("listed %v, made %v", got, want)
 	}
 	over := s.node("n3")
-	if err := over.do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are handed out") {
+	if err := over.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are handed out") {
 		t.Errorf("one too many: %v", err)
 	}
 	// Made again, a node finds the machine that it has; an earlier attempt is seen.
 	again := s.node("n1")
-	again.must("CREATE", s.Create)
+	again.Must("CREATE", s.Create)
 	seen := s.node("n1")
-	seen.must("CREATE", s.Observe)
-	if again.machine() != want["n1"] || seen.machine() != want["n1"] {
-		t.Errorf("n1 is %s, then %s, observed %s", want["n1"], again.machine(), seen.machine())
+	seen.Must("CREATE", s.Observe)
+	if again.ProviderID() != want["n1"] || seen.ProviderID() != want["n1"] {
+		t.Errorf("n1 is %s, then %s, observed %s", want["n1"], again.ProviderID(), seen.ProviderID())
 	}
-	if err := over.do("CREATE", s.Observe); !errors.Is(err, sdk.ErrNotFound) {
+	if err := over.Do("CREATE", s.Observe); !errors.Is(err, sdk.ErrNotFound) {
 		t.Errorf("observe what is not there: %v", err)
 	}
 
@@ -169,27 +108,27 @@ func TestLife(t *testing.T) {
 	if _, err := m.Run(t.Context(), "mkdir", "-p", "/srv/data", "/var/lib/coopr/.coopr/x"); err != nil {
 		t.Fatal(err)
 	}
-	nodes[1].must("DELETE", s.Delete)
-	if log := strings.Join(nodes[1].log, "\n"); !strings.Contains(log, "cleaning for n1") || !strings.Contains(log, "given back") {
+	nodes[1].Must("DELETE", s.Delete)
+	if log := nodes[1].Log(); !strings.Contains(log, "cleaning for n1") || !strings.Contains(log, "given back") {
 		t.Error(log)
 	}
 	if out, err := m.Run(t.Context(), "sh", "-c", "ls -d /srv/data /var/lib/coopr 2>/dev/null; true"); err != nil || out != "" {
 		t.Errorf("left on the machine: %q %v", out, err)
 	}
-	nodes[1].must("DELETE", s.Delete)
-	over.must("CREATE", s.Create)
-	if over.machine() != want["n1"] {
-		t.Errorf("n3 has %s instead of the free %s", over.machine(), want["n1"])
+	nodes[1].Must("DELETE", s.Delete)
+	over.Must("CREATE", s.Create)
+	if over.ProviderID() != want["n1"] {
+		t.Errorf("n3 has %s instead of the free %s", over.ProviderID(), want["n1"])
 	}
 	// Somebody else's delete, by mistake or late, takes nothing.
-	nodes[1].must("DELETE", s.Delete)
-	if err := nodes[1].do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "any more") {
+	nodes[1].Must("DELETE", s.Delete)
+	if err := nodes[1].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "any more") {
 		t.Errorf("confirm what was given back: %v", err)
 	}
-	over.must("CONFIRM", s.Confirm)
+	over.Must("CONFIRM", s.Confirm)
 	// A delete that does not know which machine it was.
-	over.results = map[string]any{}
-	over.must("DELETE", s.Delete)
+	over.Results = map[string]any{}
+	over.Must("DELETE", s.Delete)
 	if got := s.listed(); len(got) != 2 {
 		t.Errorf("listed %v", got)
 	}
@@ -201,12 +140,12 @@ func TestRefused(t *testing.T) {
 	s := newSite(t, 1, nil)
 	s.fields["reset"] = "#!/bin/sh\nexit 4"
 	n := s.node("n0")
-	n.must("CREATE", s.Create)
-	n.must("DELETE", s.Delete)
+	n.Must("CREATE", s.Create)
+	n.Must("DELETE", s.Delete)
 	if got := s.listed(); len(got) != 0 {
 		t.Errorf("listed %v", got)
 	}
-	if err := n.do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "set aside") {
+	if err := n.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "set aside") {
 		t.Errorf("a refused machine: %v", err)
 	}
 	for _, m := range s.machines {
@@ -214,7 +153,7 @@ func TestRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.must("CREATE", s.Create)
+	n.Must("CREATE", s.Create)
 }
 
 // TestTrouble: machines that are down are passed over, one that is another's
@@ -233,16 +172,16 @@ func TestTrouble(t *testing.T) {
 		return nil
 	}
 	small := s.node("n0")
-	small.flavor = "small"
-	small.must("CREATE", s.Create)
-	first := small.machine()
-	small.must("DELETE", s.Delete)
+	small.Flavor = "small"
+	small.Must("CREATE", s.Create)
+	first := small.ProviderID()
+	small.Must("DELETE", s.Delete)
 	if err := byName(first).Crash(); err != nil {
 		t.Fatal(err)
 	}
-	small.must("CREATE", s.Create)
-	if small.machine() == first || small.machine() == "m0" {
-		t.Errorf("node on %s, first on %s", small.machine(), first)
+	small.Must("CREATE", s.Create)
+	if small.ProviderID() == first || small.ProviderID() == "m0" {
+		t.Errorf("node on %s, first on %s", small.ProviderID(), first)
 	}
 	if len(s.listed()) != 1 {
 		t.Errorf("listed %v", s.listed())
@@ -263,16 +202,16 @@ func TestTrouble(t *testing.T) {
 		}
 	}
 	seen := s.node("n0")
-	seen.must("CREATE", s.Observe)
-	if got := s.listed(); len(got) != 1 || got["n0"] != first || seen.machine() != first {
-		t.Errorf("listed %v, observed %s", got, seen.machine())
+	seen.Must("CREATE", s.Observe)
+	if got := s.listed(); len(got) != 1 || got["n0"] != first || seen.ProviderID() != first {
+		t.Errorf("listed %v, observed %s", got, seen.ProviderID())
 	}
 	// Another machine behind the address: nothing is told to it.
 	key := strings.Fields(string(gossh.MarshalAuthorizedKey(byName("m0").HostKey)))
 	s.fields["inventory"] = byName("m1").Addr.String() + " flavor=big hostkey=" + key[0] + ":" + key[1]
 	wrong := s.node("n9")
-	wrong.flavor = "big"
-	if err := wrong.do("CREATE", s.Create); err == nil || !errors.Is(err, ssh.ErrHostKey) {
+	wrong.Flavor = "big"
+	if err := wrong.Do("CREATE", s.Create); err == nil || !errors.Is(err, ssh.ErrHostKey) {
 		t.Errorf("a wrong host key: %v", err)
 	}
 }

@@ -1,0 +1,23 @@
+// Coopr-provider-docker is the plugin of the provider type "docker". Its settings
+// have one field: keys, the folders with private keys that containers accept.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/provider/docker"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+func main() {
+	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-provider-docker: settings:", err)
+		os.Exit(2)
+	}
+	p := docker.New(keys)
+	defer p.Close()
+	sdk.Serve(sdk.Plugin{Provider: p})
+}

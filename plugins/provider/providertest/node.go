@@ -1,0 +1,121 @@
+// Package providertest plays the leader for tests of providers: it writes the
+// tasks of a node and keeps what they return, as the replicated state does.
+package providertest
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// Node is what the leader knows of a node of tenant "t".
+type Node struct {
+	T       testing.TB
+	Fields  map[string]any // the provider's
+	Cluster string
+	ID      string
+	Number  int
+	Flavor  string
+	Image   string
+	Fence   uint64 // of the last task
+	Results map[string]any
+	IPs     map[string]string
+
+	mu  sync.Mutex
+	log []string
+}
+
+// New gives a node that nothing is known of yet, of cluster "c".
+func New(t testing.TB, fields map[string]any, id string) *Node {
+	return &Node{T: t, Fields: fields, Cluster: "c", ID: id, Results: map[string]any{}}
+}
+
+// Task writes a task for an action, with the next fence.
+func (n *Node) Task(action string) *sdk.Task {
+	n.Fence++
+	in, err := json.Marshal(model.TaskInput{TaskID: n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
+		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Results: n.Results, IPAddresses: n.IPs,
+		Provider: model.TaskProvider{Provisioner: n.Fields},
+	}})
+	if err != nil {
+		n.T.Fatal(err)
+	}
+	return sdk.NewTask(&proto.Task{Id: n.ID + "/" + action, Fence: n.Fence, Attempt: 1, Tenant: "t", Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.log = append(n.log, line)
+	}, nil)
+}
+
+// Verb is a provider's method.
+type Verb func(context.Context, *sdk.Task) (*sdk.Output, error)
+
+// Do carries out a task, for a minute at most, and keeps what it returns.
+func (n *Node) Do(action string, v Verb) error {
+	ctx, cancel := context.WithTimeout(n.T.Context(), time.Minute)
+	defer cancel()
+	out, err := v(ctx, n.Task(action))
+	if out == nil {
+		return err
+	}
+	maps.Copy(n.Results, out.Result)
+	// What is kept is JSON.
+	b, merr := json.Marshal(n.Results)
+	if merr != nil {
+		n.T.Fatal(merr)
+	}
+	n.Results = map[string]any{}
+	if merr := json.Unmarshal(b, &n.Results); merr != nil {
+		n.T.Fatal(merr)
+	}
+	if out.IPAddresses != nil {
+		n.IPs = out.IPAddresses
+	}
+	return err
+}
+
+// Must is Do for what has to succeed.
+func (n *Node) Must(action string, v Verb) {
+	n.T.Helper()
+	if err := n.Do(action, v); err != nil {
+		n.T.Fatalf("%s of node %s: %v\n%s", action, n.ID, err, n.Log())
+	}
+}
+
+// ProviderID is the provider's own name for the node.
+func (n *Node) ProviderID() string {
+	s, _ := n.Results["providerid"].(string)
+	return s
+}
+
+// Log gives the lines of all tasks.
+func (n *Node) Log() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.log, "\n")
+}
+
+// Listed gives what a provider lists for cluster "c": node → the provider's id.
+func Listed(t testing.TB, p sdk.Provider, fields map[string]any) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := p.List(t.Context(), sdk.ListRequest{Fields: fields, Tenant: "t", Cluster: "c"}, func(r sdk.Resource) error {
+		if r.Cluster != "c" || r.Fence == 0 {
+			t.Errorf("listed %+v", r)
+		}
+		out[r.Node] = r.ID
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return out
+}
