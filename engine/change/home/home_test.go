@@ -1,6 +1,7 @@
 package home
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/coopr/coopr/engine/change"
@@ -132,5 +133,26 @@ func TestTheRemovedHoldNothing(t *testing.T) {
 	p := flush(b, 0)
 	if len(p) != 1 || p[0].Messages[0].Kind != change.Revoke || p[0].Messages[0].Epoch != 4 || p[0].Messages[0].ToInc != 4 {
 		t.Fatalf("%+v", p)
+	}
+}
+
+func TestChooseMovesOnlyWhatItMust(t *testing.T) {
+	agents := []Name{"a", "b", "c", "d"}
+	count := map[Name]int{}
+	for i := range 1000 {
+		host := fmt.Sprintf("node:c/n%d", i)
+		was := Choose(host, agents)
+		count[was]++
+		if now := Choose(host, []Name{"d", "b", "a"}); was != "c" && now != was {
+			t.Fatalf("%s moved from %s to %s when c died", host, was, now)
+		}
+	}
+	for _, a := range agents {
+		if count[a] < 200 || count[a] > 300 {
+			t.Errorf("%s has %d of 1000 hosts", a, count[a])
+		}
+	}
+	if Choose("node:c/n", nil) != "" {
+		t.Error("nobody is somebody")
 	}
 }

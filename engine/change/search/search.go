@@ -58,6 +58,8 @@ type searcher struct {
 	res   Result
 	fx    change.Effects
 	here  int32
+
+	labels *relabeler
 }
 
 type edge struct {
@@ -70,7 +72,7 @@ func Run(cfg Config) Result {
 	if cfg.Limit == 0 {
 		cfg.Limit = 2_000_000
 	}
-	s := &searcher{cfg: cfg, seen: map[[16]byte]int32{}}
+	s := &searcher{cfg: cfg, seen: map[[16]byte]int32{}, labels: newRelabeler(len(cfg.Site.Defs))}
 	st := &state{world: slices.Clone(cfg.World), from: make([]change.State, len(cfg.World)),
 		budget: [4]uint8{uint8(cfg.Losses), uint8(cfg.Doubles), uint8(cfg.Failures), uint8(cfg.Deaths)}}
 	for i := range cfg.Site.Defs {
@@ -296,9 +298,9 @@ func (s *searcher) judge() {
 
 // encode writes a state with epochs and incarnations relabelled.
 func (s *searcher) encode(st *state) []byte {
-	relabel(st)
-	slices.SortFunc(st.net, func(a, b change.Message) int { return bytes.Compare(message(nil, &a), message(nil, &b)) })
-	var b []byte
+	s.labels.relabel(st)
+	slices.SortFunc(st.net, compare)
+	b := make([]byte, 0, 256)
 	for _, o := range st.objects {
 		b = o.Append(b)
 	}
@@ -310,6 +312,12 @@ func (s *searcher) encode(st *state) []byte {
 		b = message(b, &st.net[i])
 	}
 	return b
+}
+
+// compare orders messages in any fixed way.
+func compare(a, b change.Message) int {
+	var x, y [messageSize]byte
+	return bytes.Compare(message(x[:0], &a), message(y[:0], &b))
 }
 
 const messageSize = 26
@@ -351,15 +359,41 @@ func (s *searcher) decode(b []byte) *state {
 	return st
 }
 
-// relabel makes the epochs of each link and the incarnations of each object
-// count from 1 without gaps; 0 stays.
-func relabel(st *state) {
-	type link struct{ dependent, provider change.ID }
-	epochs := map[link][]uint32{}
-	incs := map[change.ID][]uint32{}
-	epoch := func(d, p change.ID, e uint32) uint32 { epochs[link{d, p}] = append(epochs[link{d, p}], e); return e }
-	inc := func(id change.ID, n uint32) uint32 { incs[id] = append(incs[id], n); return n }
-	visit := func() {
+// relabeler makes the epochs of each link and the incarnations of each object
+// count from 1 without gaps; 0 stays. It keeps its memory.
+type relabeler struct {
+	objects int
+	epochs  [][]uint32 // by dependent and provider
+	incs    [][]uint32 // by object
+}
+
+func newRelabeler(objects int) *relabeler {
+	return &relabeler{objects, make([][]uint32, objects*objects), make([][]uint32, objects)}
+}
+
+func (r *relabeler) link(dependent, provider change.ID) *[]uint32 {
+	return &r.epochs[int(dependent)*r.objects+int(provider)]
+}
+
+func (r *relabeler) relabel(st *state) {
+	for _, lists := range [][][]uint32{r.epochs, r.incs} {
+		for i := range lists {
+			lists[i] = append(lists[i][:0], 0)
+		}
+	}
+	note := func(list *[]uint32, v uint32) uint32 {
+		if i, known := slices.BinarySearch(*list, v); !known {
+			*list = slices.Insert(*list, i, v)
+		}
+		return v
+	}
+	place := func(list *[]uint32, v uint32) uint32 {
+		i, _ := slices.BinarySearch(*list, v)
+		return uint32(i)
+	}
+	for _, to := range []func(*[]uint32, uint32) uint32{note, place} {
+		epoch := func(d, p change.ID, e uint32) uint32 { return to(r.link(d, p), e) }
+		inc := func(id change.ID, n uint32) uint32 { return to(&r.incs[id], n) }
 		for _, o := range st.objects {
 			o.Relabel(epoch, inc)
 		}
@@ -375,22 +409,6 @@ func relabel(st *state) {
 			}
 		}
 	}
-	visit()
-	rank := func(list []uint32) []uint32 {
-		list = append(list, 0)
-		slices.Sort(list)
-		return slices.Compact(list)
-	}
-	for k := range epochs {
-		epochs[k] = rank(epochs[k])
-	}
-	for k := range incs {
-		incs[k] = rank(incs[k])
-	}
-	place := func(list []uint32, v uint32) uint32 { i, _ := slices.BinarySearch(list, v); return uint32(i) }
-	epoch = func(d, p change.ID, e uint32) uint32 { return place(epochs[link{d, p}], e) }
-	inc = func(id change.ID, n uint32) uint32 { return place(incs[id], n) }
-	visit()
 }
 
 // components numbers the strongly connected components (Kosaraju's algorithm).

@@ -102,6 +102,9 @@ func TestFigure1(t *testing.T) {
 // which takes minutes and gigabytes.
 func TestFaults(t *testing.T) {
 	faults := []Config{{Losses: 2, Doubles: 1}, {Failures: 1, Losses: 1}, {Deaths: 1}}
+	if race {
+		faults = faults[:1]
+	}
 	for i, c := range faults {
 		c.Site = compile(t, pair, false)
 		sound(t, fmt.Sprintf("pair, faults %d", i), c)
@@ -202,8 +205,12 @@ func TestAcceptedSitesComeToRest(t *testing.T) {
 	if v, err := strconv.Atoi(os.Getenv("SEARCH_SITES")); err == nil {
 		times = v
 	}
+	sites := uint64(600 * times)
+	if race {
+		sites /= 6
+	}
 	accepted, refused := 0, 0
-	for seed := range uint64(600 * times) {
+	for seed := range sites {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		n, limit := 2, 0
 		if times > 1 && seed%200 == 199 {
