@@ -21,9 +21,9 @@ func (o *Object) Append(b []byte) []byte {
 		}
 		return 0
 	}
-	b = append(b, recordFormat, byte(o.state), byte(o.lent), byte(o.to), byte(o.target), byte(o.phase), o.turns, byte(o.beforeMove))
+	b = append(b, recordFormat, byte(o.state), byte(o.lent), byte(o.to), byte(o.target), byte(o.phase), o.turns, o.waited)
 	b = binary.AppendUvarint(b, bit(o.removing, 0)|bit(o.urgent, 1)|bit(o.open, 2)|bit(o.calling, 3)|bit(o.recalled, 4)|bit(o.probing, 5)|
-		bit(o.unsettled, 6)|bit(o.stuck, 7)|bit(o.alarmed, 8)|bit(o.stale, 9)|bit(o.key.urgent, 10)|bit(o.key.valid, 11)|bit(o.key.drive, 12))
+		bit(o.unsettled, 6)|bit(o.alarmed, 7)|bit(o.stale, 8)|bit(o.key.urgent, 9)|bit(o.key.valid, 10)|bit(o.key.drive, 11))
 	b = append(b, byte(o.key.state), byte(o.key.next), byte(o.key.hold))
 	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(o.top), uint64(o.turned), uint64(o.failures), uint64(o.drifts), uint64(o.until)} {
 		b = binary.AppendUvarint(b, v)
@@ -53,12 +53,12 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	if r.byte() != recordFormat {
 		return nil, nil, fmt.Errorf("%w: not of this format", errRecord)
 	}
-	o := &Object{def: def, state: r.state(def), lent: r.state(def), to: r.state(def), target: r.state(def), phase: Phase(r.byte()), turns: r.byte(), beforeMove: r.state(def)}
+	o := &Object{def: def, state: r.state(def), lent: r.state(def), to: r.state(def), target: r.state(def), phase: Phase(r.byte()), turns: r.byte(), waited: r.byte()}
 	bits := r.uint()
 	bit := func(n uint) bool { return bits&(1<<n) != 0 }
 	o.removing, o.urgent, o.open, o.calling, o.recalled, o.probing = bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)
-	o.unsettled, o.stuck, o.alarmed, o.stale = bit(6), bit(7), bit(8), bit(9)
-	o.key = need{urgent: bit(10), valid: bit(11), drive: bit(12), state: r.state(def), next: r.state(def), hold: r.state(def)}
+	o.unsettled, o.alarmed, o.stale = bit(6), bit(7), bit(8)
+	o.key = need{urgent: bit(9), valid: bit(10), drive: bit(11), state: r.state(def), next: r.state(def), hold: r.state(def)}
 	o.inc, o.missing, o.top, o.turned = uint32(r.uint()), int32(r.uint()), uint32(r.uint()), uint32(r.uint())
 	o.failures, o.drifts, o.until = uint16(r.uint()), uint16(r.uint()), int64(r.uint())
 	if n := r.uint(); n != uint64(len(def.Out)) || o.phase > Backoff {

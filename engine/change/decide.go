@@ -3,9 +3,8 @@ package change
 // decide is what the object does whenever anything it knows has changed: rules
 // 10 to 17.
 func (o *Object) decide(now int64, fx *Effects) {
-	if o.later != nil && o.free() {
-		def := o.later
-		o.later = nil
+	if def := o.later(); def != nil && o.free() {
+		o.setRare(nil, o.tally())
 		o.rebind(def, fx)
 	}
 	if o.unsettled {
@@ -42,9 +41,9 @@ func (o *Object) aim() (State, bool) {
 // best gives the request that wins.
 func (o *Object) best() (best State, urgent bool) {
 	rank := &o.def.Type.rank
-	if o.tally != nil {
+	if t := o.tally(); t != nil {
 		for c := 1; c >= 0; c-- {
-			for s, n := range o.tally[c] {
+			for s, n := range t[c] {
 				if n > 0 && (best == Unknown || rank[s] > rank[best]) {
 					best = State(s)
 				}
@@ -73,8 +72,8 @@ func (o *Object) asked(s State) int32 {
 	if o.asking == 0 {
 		return 0
 	}
-	if o.tally != nil {
-		return o.tally[0][s] + o.tally[1][s]
+	if t := o.tally(); t != nil {
+		return t[0][s] + t[1][s]
 	}
 	n := int32(0)
 	for i := range o.in {
@@ -95,7 +94,6 @@ func (o *Object) driven() bool {
 // for them and lets go of all others.
 func (o *Object) require(fx *Effects) {
 	k := need{state: o.state, urgent: o.urgent, valid: true}
-	o.stuck = false
 	switch {
 	case o.granted > 0:
 		// Others rely on it, whatever has become of the object meanwhile.
@@ -104,9 +102,7 @@ func (o *Object) require(fx *Effects) {
 		k.hold = o.state
 	}
 	if o.phase == Resting && o.state != Unknown && o.state != o.target {
-		next, ok := o.def.Type.Next(o.state, o.target)
-		o.stuck = !ok
-		k.next = next
+		k.next, _ = o.def.Type.Next(o.state, o.target)
 	}
 	// Others are driven out of their preferred states only once all is held that
 	// is needed of those that stay in theirs: so nobody is stopped for an object
@@ -219,7 +215,7 @@ func (o *Object) letGo(provider ID, s *Out, fx *Effects) {
 
 // move is rule 14. It says whether a transition has begun.
 func (o *Object) move(now int64, fx *Effects) bool {
-	if o.later != nil || o.stuck || o.missing > 0 || o.granted > 0 || o.silent > 0 || o.probing {
+	if o.later() != nil || o.key.next == Unknown || o.missing > 0 || o.granted > 0 || o.silent > 0 || o.probing {
 		return false
 	}
 	// An object that goes round and round is slowed down (rule 27).
@@ -238,8 +234,8 @@ func (o *Object) move(now int64, fx *Effects) bool {
 	if o.turns > manyTurns {
 		o.until = now + backoff(int(o.turns)-manyTurns-1)
 	}
-	next, _ := o.def.Type.Next(o.state, o.target)
-	o.phase, o.to, o.beforeMove, o.open, o.calling = Moving, next, o.state, false, false
+	next := o.key.next
+	o.phase, o.to, o.open, o.calling = Moving, next, false, false
 	o.act(fx, Act{What: Run, Transition: o.def.Type.Move(o.state, next)})
 	return true
 }
@@ -271,7 +267,7 @@ func (o *Object) yield(fx *Effects) {
 
 // grant is rule 12.
 func (o *Object) grant(fx *Effects) {
-	open := o.later == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 && !o.recalled
+	open := o.later() == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 && !o.recalled
 	if open && !o.open {
 		for i := range o.in {
 			o.grantTo(i, fx)

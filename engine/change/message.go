@@ -74,8 +74,10 @@ const (
 	// Alarm: the time that an Alarm act asked for has come.
 	Alarm
 	// Nudge: time has passed while the object waits for others. What it asked
-	// for is asked for again, as any message may be lost.
+	// for is asked for again, as any message may be lost, less and less often.
 	Nudge
+	// Reconnected: messages may have been lost just now.
+	Reconnected
 	// Probe: look for drift (rule 2; the answer is a Checked).
 	Probe
 	// Removing: drive the object to its preRemove state (rule 24).

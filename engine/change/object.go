@@ -38,39 +38,71 @@ const hub = 16
 // the same events give the same object and the same effects. Not for concurrent use.
 type Object struct {
 	def   *Def
-	later *Def   // to follow as soon as nothing runs under the old one
-	out   []Out  // locks asked of others, beside def.Out
-	in    []In   // what others ask of it, ascending by peer
-	tally *tally // of a hub
-	until int64  // no check and no transition before
+	out   []Out // locks asked of others, beside def.Out
+	in    []In  // what others ask of it, ascending by peer
+	rare  *rare
+	until int64 // no check and no transition before
 
-	inc        uint32
-	missing    int32  // needs that are not held
-	granted    int32  // locks others hold of it
-	silent     int32  // dependents that have not said what they hold
-	asking     int32  // requests there are
-	top        uint32 // the greatest epoch of links that are gone
-	turned     uint32 // when turns was last counted, in units of turnLeak
-	failures   uint16
-	drifts     uint16
-	state      State
-	lent       State // of the locks that others hold
-	to         State // Moving
-	target     State
-	phase      Phase
-	turns      uint8
-	key        need
-	removing   bool
-	urgent     bool // the target is a removal's
-	open       bool // grants who asks for the state
-	calling    bool // wants all granted locks back
-	recalled   bool // a lock that it holds is wanted back
-	probing    bool // a check for drift runs
-	unsettled  bool // a lock of an earlier life is not settled
-	stuck      bool // the matrix has no way to the target
-	alarmed    bool // an Alarm is under way
-	stale      bool // the check under way is of an older content
-	beforeMove State
+	inc       uint32
+	missing   int32  // needs that are not held
+	granted   int32  // locks others hold of it
+	silent    int32  // dependents that have not said what they hold
+	asking    int32  // requests there are
+	top       uint32 // the greatest epoch of links that are gone
+	turned    uint32 // when turns was last counted, in units of turnLeak
+	failures  uint16
+	drifts    uint16
+	state     State
+	lent      State // of the locks that others hold
+	to        State // Moving
+	target    State
+	phase     Phase
+	turns     uint8
+	key       need
+	removing  bool
+	urgent    bool  // the target is a removal's
+	open      bool  // grants who asks for the state
+	calling   bool  // wants all granted locks back
+	recalled  bool  // a lock that it holds is wanted back
+	probing   bool  // a check for drift runs
+	unsettled bool  // a lock of an earlier life is not settled
+	alarmed   bool  // an Alarm is under way
+	stale     bool  // the check under way is of an older content
+	waited    uint8 // Nudges since anything else happened
+}
+
+// rare is what few objects have; nil where there is nothing.
+type rare struct {
+	later *Def   // to follow as soon as nothing runs under the old one
+	tally *tally // requests of a hub
+}
+
+// later gives the definition that waits to be followed.
+func (o *Object) later() *Def {
+	if o.rare == nil {
+		return nil
+	}
+	return o.rare.later
+}
+
+// tally gives the requests of a hub, nil for other objects.
+func (o *Object) tally() *tally {
+	if o.rare == nil {
+		return nil
+	}
+	return o.rare.tally
+}
+
+func (o *Object) setRare(later *Def, t *tally) {
+	o.rare = nil
+	if later != nil || t != nil {
+		o.rare = &rare{later, t}
+	}
+}
+
+// stuck says that the matrix has no way to the target (rule 17).
+func (o *Object) stuck() bool {
+	return o.phase == Resting && o.state != Unknown && o.state != o.target && o.key.next == Unknown
 }
 
 // need says what the outs are needed for: to grant a state (hold), to go on from
@@ -138,16 +170,17 @@ func (o *Object) Init(def *Def, out []Out, in []In) {
 
 // count makes the tally of a hub anew.
 func (o *Object) count() {
-	o.tally = nil
 	if len(o.in) < hub {
+		o.setRare(o.later(), nil)
 		return
 	}
-	o.tally = &tally{}
+	t := &tally{}
 	for i := range o.in {
 		if s := &o.in[i]; s.want != Unknown {
-			o.tally[class(s)][s.want]++
+			t[class(s)][s.want]++
 		}
 	}
+	o.setRare(o.later(), t)
 }
 
 func class(s *In) int {
@@ -193,6 +226,9 @@ func (o *Object) Waiting() bool {
 // that cannot be, such as a request over a link that the definition does not
 // have (ErrNoLink).
 func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
+	if ev.What != Nudge {
+		o.waited = 0
+	}
 	switch ev.What {
 	case Started:
 		o.start(ev.Inc, fx)
@@ -216,6 +252,14 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 			o.wake(fx)
 		}
 	case Nudge:
+		if o.waited < 255 {
+			o.waited++
+		}
+		// After 1, 2, 4, … times, every 64th in the end.
+		if w := o.waited; o.Waiting() && (w&(w-1) == 0 || w%64 == 0) {
+			o.nudge(fx)
+		}
+	case Reconnected:
 		o.nudge(fx)
 	case Probe:
 		if o.phase == Resting && o.state != Unknown && !o.probing {
@@ -225,7 +269,7 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 	case Removing:
 		o.removing = true
 	case Switched:
-		o.later = ev.Def
+		o.setRare(ev.Def, o.tally())
 	case Freed:
 		o.freed(ev.Peer)
 	default:
@@ -255,14 +299,15 @@ func (o *Object) send(fx *Effects, m Message) {
 // start begins a life of the object (rule 20).
 func (o *Object) start(inc uint32, fx *Effects) {
 	in, out := o.in, o.out
-	removing, top := o.removing, o.top
+	removing, top, later := o.removing, o.top, o.later()
 	for i := range out {
 		out[i] = Out{}
 	}
 	for i := range in {
 		in[i] = In{peer: in[i].peer}
 	}
-	*o = Object{def: o.def, later: o.later, in: in, out: out, inc: inc, target: o.def.Preferred, phase: Checking, removing: removing, top: top}
+	*o = Object{def: o.def, in: in, out: out, inc: inc, target: o.def.Preferred, phase: Checking, removing: removing, top: top}
+	o.setRare(later, nil)
 	o.count()
 	o.act(fx, Act{What: Check})
 	if inc == 1 {
@@ -308,7 +353,7 @@ func (o *Object) done(ok bool, now int64, fx *Effects) error {
 		o.state, o.failures = o.to, 0
 		return nil
 	}
-	o.state = o.def.Type.Move(o.beforeMove, o.to).Error
+	o.state = o.def.Type.Move(o.state, o.to).Error
 	o.fail(now, fx)
 	return nil
 }
@@ -337,7 +382,7 @@ func (o *Object) free() bool {
 		return true
 	}
 	for i := range o.def.Needs {
-		if n := &o.def.Needs[i]; n.Hold && n.From == o.lent && !o.later.holds(n.From, o.def.Out[n.Slot], n.State) {
+		if n := &o.def.Needs[i]; n.Hold && n.From == o.lent && !o.later().holds(n.From, o.def.Out[n.Slot], n.State) {
 			return false
 		}
 	}

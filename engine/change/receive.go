@@ -115,10 +115,11 @@ func (o *Object) grantLater(i int, fx *Effects) {
 
 // update replaces what is known of a dependent and keeps the counts right.
 func (o *Object) update(s *In, n In) {
+	t := o.tally()
 	if s.want != Unknown {
 		o.asking--
-		if o.tally != nil {
-			o.tally[class(s)][s.want]--
+		if t != nil {
+			t[class(s)][s.want]--
 		}
 	}
 	if s.flags&granted != 0 {
@@ -130,8 +131,8 @@ func (o *Object) update(s *In, n In) {
 	*s = n
 	if n.want != Unknown {
 		o.asking++
-		if o.tally != nil {
-			o.tally[class(&n)][n.want]++
+		if t != nil {
+			t[class(&n)][n.want]++
 		}
 	}
 	if n.flags&granted != 0 {

@@ -50,7 +50,7 @@ type Packet struct {
 // one event after the other and then takes what follows (Flush, Acts, Next).
 type Home struct {
 	cfg     Config
-	objects []*object // ascending by ID
+	objects []*change.Object // ascending by ID
 	queue   []change.Message
 	fx      change.Effects
 	acts    []change.Act
@@ -73,17 +73,11 @@ type Home struct {
 	Decisions int
 }
 
-type object struct {
-	change.Object
-	waited uint8 // sweeps
-}
-
 type mail struct {
 	to       Name
 	messages []change.Message
 	lazy     []change.Message
 	since    int64 // of the oldest lazy one
-	listed   bool
 }
 
 // New gives a home without objects.
@@ -107,7 +101,7 @@ func (h *Home) Start(def *change.Def, inc uint32, now int64) {
 		o = nil
 	}
 	if o == nil {
-		o = &object{}
+		o = &change.Object{}
 		o.Init(def, make([]change.Out, len(def.Out)), make([]change.In, len(def.In)))
 		h.objects = slices.Insert(h.objects, h.place(def.ID), o)
 	}
@@ -144,12 +138,12 @@ func (h *Home) place(id change.ID) int {
 	if at := int(id - h.objects[0].Def().ID); at >= 0 && at < n && h.objects[at].Def().ID == id {
 		return at
 	}
-	at, _ := slices.BinarySearchFunc(h.objects, id, func(o *object, id change.ID) int { return cmp.Compare(o.Def().ID, id) })
+	at, _ := slices.BinarySearchFunc(h.objects, id, func(o *change.Object, id change.ID) int { return cmp.Compare(o.Def().ID, id) })
 	return at
 }
 
 // find gives an object that runs here, nil where it does not.
-func (h *Home) find(id change.ID) *object {
+func (h *Home) find(id change.ID) *change.Object {
 	if at := h.place(id); at < len(h.objects) && h.objects[at].Def().ID == id {
 		return h.objects[at]
 	}
@@ -181,7 +175,7 @@ func (h *Home) Receive(messages []change.Message, now int64) {
 func (h *Home) Lost(now int64) {
 	for _, o := range h.objects {
 		if o.Waiting() {
-			h.handle(o, &change.Event{What: change.Nudge}, now)
+			h.handle(o, &change.Event{What: change.Reconnected}, now)
 		}
 	}
 	h.drain(now)
@@ -218,7 +212,7 @@ func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
 // Object gives an object that runs here, nil where it does not.
 func (h *Home) Object(id change.ID) *change.Object {
 	if o := h.find(id); o != nil {
-		return &o.Object
+		return o
 	}
 	return nil
 }
@@ -226,7 +220,7 @@ func (h *Home) Object(id change.ID) *change.Object {
 // Each visits every object that runs here, by ID.
 func (h *Home) Each(visit func(*change.Object)) {
 	for _, o := range h.objects {
-		visit(&o.Object)
+		visit(o)
 	}
 }
 
@@ -240,13 +234,13 @@ func (h *Home) Settled() bool {
 	return true
 }
 
-func (h *Home) handle(o *object, ev *change.Event, now int64) error {
+func (h *Home) handle(o *change.Object, ev *change.Event, now int64) error {
 	h.fx.Reset()
 	h.Decisions++
 	def := o.Def()
 	err := o.Handle(ev, now, &h.fx)
 	if h.cfg.Observe != nil {
-		h.cfg.Observe(now, &o.Object, ev, &h.fx)
+		h.cfg.Observe(now, o, ev, &h.fx)
 	}
 	if o.Def() != def {
 		h.turned = append(h.turned, def.ID)
@@ -266,9 +260,6 @@ func (h *Home) handle(o *object, ev *change.Event, now int64) error {
 		} else {
 			h.acts = append(h.acts, a)
 		}
-	}
-	if ev.What != change.Nudge {
-		o.waited = 0
 	}
 	if h.probe == 0 && h.cfg.Site.CheckInterval > 0 {
 		h.probe = now + h.cfg.Site.CheckInterval
@@ -368,6 +359,7 @@ func (h *Home) post(m *change.Message, now int64) {
 	if b == nil {
 		b = &mail{to: to}
 		h.mail[to] = b
+		h.posts = append(h.posts, b)
 	}
 	if m.Lazy {
 		if len(b.lazy) == 0 {
@@ -376,10 +368,6 @@ func (h *Home) post(m *change.Message, now int64) {
 		b.lazy = append(b.lazy, *m)
 	} else {
 		b.messages = append(b.messages, *m)
-	}
-	if !b.listed {
-		b.listed = true
-		h.posts = append(h.posts, b)
 	}
 }
 
@@ -409,7 +397,6 @@ func (h *Home) Flush(now int64, send func(Packet)) {
 			later = append(later, b)
 			continue
 		}
-		b.listed = false
 		if len(b.messages) > 0 {
 			h.Rode += len(b.lazy)
 		}
@@ -418,7 +405,7 @@ func (h *Home) Flush(now int64, send func(Packet)) {
 			h.Sent[p.Messages[i].Kind]++
 		}
 		h.Packets++
-		b.messages, b.lazy = nil, nil
+		delete(h.mail, b.to)
 		send(p)
 	}
 	clear(h.posts[len(later):])
@@ -467,16 +454,9 @@ func (h *Home) Tick(now int64) {
 		h.sweep = 0
 		for _, o := range h.objects {
 			if !o.Waiting() {
-				o.waited = 0
 				continue
 			}
-			if o.waited < 255 {
-				o.waited++
-			}
-			// After 1, 2, 4, … sweeps, every 64th in the end.
-			if w := o.waited; w&(w-1) == 0 || w%64 == 0 {
-				h.handle(o, &change.Event{What: change.Nudge}, now)
-			}
+			h.handle(o, &change.Event{What: change.Nudge}, now)
 			h.sweep = now + h.cfg.Patience
 		}
 	}

@@ -186,7 +186,7 @@ func (s *Sim) newHome(i int) *home.Home {
 		}
 		return s.names[s.owner[id]]
 	}, Observe: func(_ int64, _ *change.Object, ev *change.Event, fx *change.Effects) {
-		if ev.What == change.Nudge || ev.What == change.Received && ev.Message.Kind == change.Resync {
+		if ev.What == change.Nudge || ev.What == change.Reconnected || ev.What == change.Received && ev.Message.Kind == change.Resync {
 			return
 		}
 		for i := range fx.Messages {
