@@ -17,6 +17,7 @@ import (
 // back; one whose turn comes to nothing lets the next go on; what waits for a
 // cluster that goes is told so.
 func TestQueue(t *testing.T) {
+	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLab(t)
 		l.define(1, "hello")

@@ -42,7 +42,7 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
 	})
-	var out, recovery []Plan
+	var out, recovery, decommission []Plan
 	deploy := false
 	for _, op := range ops {
 		name := operation.PlanName(op)
@@ -51,6 +51,10 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 		case name == model.RecoveryPlan:
 			if !op.Status.Ended() || len(recovery) == 0 {
 				recovery = append(recovery, Plan{name, op})
+			}
+		case name == model.DecommissionPlan:
+			if !deploy && len(decommission) == 0 {
+				decommission = append(decommission, Plan{name, op})
 			}
 		case !deploy:
 			out = append(out, Plan{name, op})
@@ -63,7 +67,7 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 			recovery[i].Name += ":" + recovery[i].Operation.ID
 		}
 	}
-	return append(out, recovery...)
+	return slices.Concat(out, recovery, decommission)
 }
 
 // holdsRecovery lets an order about all of the plan recovery hold back, or let go

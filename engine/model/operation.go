@@ -36,6 +36,9 @@ func (t OperationType) Beside() bool {
 	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan
 }
 
+// DecommissionPlan is the name of the plan by which nodes are taken away for good.
+const DecommissionPlan = "decommission"
+
 // RecoveryPlan is the name of the plan of whatever keeps a cluster alive.
 const RecoveryPlan = "recovery"
 

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,8 +17,11 @@ func PlanName(op *model.Operation) string {
 	if op.Plan != "" {
 		return op.Plan
 	}
-	if op.Type.Beside() {
+	switch {
+	case op.Type.Beside():
 		return model.RecoveryPlan
+	case op.Type == model.OpShrink:
+		return model.DecommissionPlan
 	}
 	if op.Type == model.OpRollback {
 		if op.Follows != "" {
@@ -70,6 +74,9 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 			s.Kind = tree.Parallel
 		}
 		return tree.ByNode(p.Graph, name, s), nil
+	}
+	if p.Operation.Type == model.OpShrink {
+		return tree.Decommission(p.Graph, name, p.leavers()), nil
 	}
 	if p.forced != nil {
 		return tree.Apart(p.Graph, name, func(node string) bool { return p.forced[node] }), nil
@@ -144,4 +151,29 @@ func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	}
 	s.MaxFailures = int(r.MaxFailures)
 	return s, fs.Err()
+}
+
+// leavers gives the nodes that go, in the order in which they do (spec/plans.md §10):
+// by what they carry, what depends on others first, and then the newest first.
+func (p *Prepared) leavers() []tree.Leaver {
+	first := map[string]int{} // by what is carried: the first task of such a node
+	number := map[string]int{}
+	kind := map[string]string{}
+	var out []tree.Leaver
+	for i := range p.Nodes {
+		if n := &p.Nodes[i]; n.Leaves {
+			number[n.ID], kind[n.ID] = n.Number, strings.Join(n.Services, "+")
+			out = append(out, tree.Leaver{Node: n.ID, Name: n.ShortName()})
+		}
+	}
+	for v := range p.Graph.Len() {
+		k, leaves := kind[p.Graph.NodeID(v)]
+		if _, has := first[k]; leaves && !has {
+			first[k] = v
+		}
+	}
+	slices.SortFunc(out, func(a, b tree.Leaver) int {
+		return cmp.Or(cmp.Compare(first[kind[a.Node]], first[kind[b.Node]]), cmp.Compare(number[b.Node], number[a.Node]))
+	})
+	return out
 }
