@@ -88,7 +88,11 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	}
 	t.say("%s led %.1f seconds after %s died.", second.name, took.Seconds(), first.name)
 
-	t.chapter("The mesh still works: it takes the cluster away")
+	if err := changes(ctx, t, m, shop, address); err != nil {
+		return err
+	}
+
+	t.chapter("The end: the cluster is taken away")
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
