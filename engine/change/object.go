@@ -238,6 +238,9 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 			return err
 		}
 	case Checked:
+		if int(ev.State) >= len(o.def.Type.States) {
+			return fmt.Errorf("change object %s: a check found state %d, which type %s does not have", o.def.Name, ev.State, o.def.Type.Name)
+		}
 		o.checked(ev.State, now, fx)
 	case Done:
 		if err := o.done(ev.OK, now, fx); err != nil {

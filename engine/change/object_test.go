@@ -167,9 +167,9 @@ func random(rng *rand.Rand, o *Object, n int) {
 	for range n {
 		now += rng.Int64N(2000)
 		peers := []ID{0, 1, 2}
-		ev := Event{What: What(1 + rng.IntN(11)), State: State(rng.IntN(4)), OK: rng.IntN(2) == 0, Inc: o.inc + 1, Peer: peers[rng.IntN(3)], Def: o.def}
+		ev := Event{What: What(1 + rng.IntN(11)), State: State(rng.IntN(6)), OK: rng.IntN(2) == 0, Inc: o.inc + 1, Peer: peers[rng.IntN(3)], Def: o.def}
 		ev.Message = Message{From: peers[rng.IntN(3)], To: o.def.ID, FromInc: uint32(rng.IntN(3)), ToInc: uint32(rng.IntN(int(o.inc) + 1)), Epoch: uint32(rng.IntN(6)),
-			Kind: Kind(1 + rng.IntN(6)), State: State(1 + rng.IntN(2)), Urgent: rng.IntN(4) == 0, Held: rng.IntN(4) == 0}
+			Kind: Kind(1 + rng.IntN(6)), State: State(rng.IntN(20)), Urgent: rng.IntN(4) == 0, Held: rng.IntN(4) == 0}
 		// Errors are what senseless events are answered with.
 		_ = o.Handle(&ev, now, fx)
 		fx.Reset()

@@ -18,6 +18,9 @@ func (o *Object) receive(m *Message, fx *Effects) error {
 		if i < 0 {
 			return fmt.Errorf("change object %s: a %s of object %d: %w", o.def.Name, m.Kind, m.From, ErrNoLink)
 		}
+		if m.Kind == Request && (int(m.State) >= len(o.def.Type.States) || !o.def.Type.Targetable(m.State)) {
+			return fmt.Errorf("change object %s: object %d asks for state %d, which type %s does not have", o.def.Name, m.From, m.State, o.def.Type.Name)
+		}
 		if o.in[i].flags&formerly != 0 {
 			return o.parted(&o.in[i], m)
 		}

@@ -222,3 +222,25 @@ objects:
 		}
 	}
 }
+
+// FuzzCompile: no document makes the compiler fail in another way than by faults,
+// and what it accepts can be compiled again as the next generation.
+func FuzzCompile(f *testing.F) {
+	f.Add([]byte("name: s\nobjects:\n  - {name: a, host: agent:x, type: script, requires: [{object: b, to: '*'}]}\n  - {name: b, host: node:c/n, type: service, holds: [{object: a, state: down, in: down}]}"))
+	f.Add([]byte(`{"name":"s","objects":[{"name":"a","host":"agent:x","type":"filetree","content":{"x":[1,null]}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := Parse(b)
+		if err != nil {
+			return
+		}
+		s, err := Compile(d, Options{})
+		if err != nil {
+			return
+		}
+		again, err := Compile(d, Options{Last: s})
+		if err != nil || len(NewPlan(s, again).Same) != len(d.Objects) {
+			t.Fatalf("the same document is another site: %v", err)
+		}
+		NewGraph(s, nil).DOT()
+	})
+}
