@@ -76,6 +76,7 @@ func (n *Node) Run(ctx context.Context, c transport.Command) (transport.Exit, er
 	for _, f := range files {
 		input = append(input, f.content)
 	}
+	input = append(input, []byte(complete))
 	s, err := n.start(ctx, program, mark, input, orDiscard(c.Stdout), orDiscard(c.Stderr))
 	if err != nil {
 		return transport.Exit{}, err
@@ -98,9 +99,10 @@ func (n *Node) Run(ctx context.Context, c transport.Command) (transport.Exit, er
 	}
 	exit := s.finish()
 	switch {
-	case exit == nil && s.wasStarted():
+	case exit == nil:
+		// It may have been started, and the news of it lost.
 		return transport.Exit{}, fmt.Errorf("%w: %s", transport.ErrLost, n.target.Address)
-	case stopped && (exit != nil || !s.wasStarted()):
+	case stopped:
 		return transport.Exit{Code: -1, Signal: "stopped"}, context.Cause(ctx)
 	case !s.wasStarted():
 		return transport.Exit{}, s.notStarted()

@@ -35,9 +35,15 @@ func quoteAll(words []string) string {
 }
 
 // frame gives what is written to the node first: the program with its length.
+// Between braces, a program of which a part is lost does nothing at all.
 func frame(program string) []byte {
+	program = "{\n" + program + "\n}"
 	return fmt.Appendf(nil, "%d\n%s", len(program), program)
 }
+
+// complete follows everything that a watched program needs: without it the
+// connection was lost on the way, and nothing is run.
+const complete = "complete\n"
 
 // file is one that a command needs: a secret is there while it runs, a script
 // stays.
@@ -75,6 +81,7 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 		}
 		line("head -c %d <&3 >%s || { %s; exit 126; }", len(f.content), quote(f.path), remove)
 	}
+	line(`read -r __word <&3 && [ "$__word" = complete ] || { %s; exit 126; }`, remove)
 	line("umask 022")
 	line("cd %s || { %s; exit 126; }", quote(dir), remove)
 	line("__stopped=")
@@ -136,14 +143,18 @@ const exitNotThere = 44
 
 func putProgram(mark, file string, mode uint32, size int) string {
 	tmp := quote(file + ".new")
-	return fmt.Sprintf("printf '%%s\\n' %s; mkdir -p %s && (umask 077; head -c %d >%s) && chmod %o %s && mv -f %s %s",
-		quote(mark), quote(parent(file)), size, tmp, mode, tmp, tmp, quote(file))
+	return fmt.Sprintf("printf '%%s\\n' %s; mkdir -p %s && (umask 077; head -c %d >%s) && %s && chmod %o %s && mv -f %s %s",
+		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), mode, tmp, tmp, quote(file))
 }
 
 func appendProgram(mark, file string, size int) string {
-	f := quote(file)
-	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >>%s && wc -c <%s", quote(mark), quote(parent(file)), size, f, f)
+	f, tmp := quote(file), quote(file+"."+mark)
+	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >%s && { %s && cat %s >>%s; __code=$?; rm -f %s; [ $__code -eq 0 ]; } && wc -c <%s",
+		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), tmp, f, tmp, f)
 }
+
+// whole checks that a file came as it was sent.
+func whole(file string, size int) string { return fmt.Sprintf("[ $(wc -c <%s) -eq %d ]", file, size) }
 
 func readProgram(mark, file string) string {
 	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; cat %s", quote(mark), quote(file), exitNotThere, quote(file))

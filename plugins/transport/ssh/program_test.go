@@ -31,7 +31,7 @@ func onThisMachine(ctx context.Context, shell, program string, input ...[]byte) 
 		return "", "", 0, err
 	}
 	_, _ = in.Write(frame(program))
-	for _, b := range input {
+	for _, b := range append(input, []byte(complete)) {
 		_, _ = in.Write(b)
 	}
 	stop := context.AfterFunc(ctx, func() { in.Close() })
@@ -94,6 +94,40 @@ func TestNothingEscapes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCutShort: wherever the connection is lost while a program and its files
+// are sent, nothing is run, no file is half there, and no secret is left.
+func TestCutShort(t *testing.T) {
+	shells(t)
+	dir := t.TempDir()
+	ran, secretPath, put, log := filepath.Join(dir, "ran"), filepath.Join(dir, "secret"), filepath.Join(dir, "put"), filepath.Join(dir, "log")
+	content := []byte("0123456789")
+	sent := func(program string, rest ...[]byte) []byte { return append(frame(program), bytes.Join(rest, nil)...) }
+	for what, all := range map[string][]byte{
+		"run":    sent(watched([]string{"/usr/bin/touch", ran}, dir, nil, []file{{path: secretPath, content: content}}, time.Second, "M", filepath.Join(dir, "state")), content, []byte(complete)),
+		"put":    sent(putProgram("M", put, 0o600, len(content)), content),
+		"append": sent(appendProgram("M", log, len(content)), content),
+	} {
+		rapid.Check(t, func(t *rapid.T) {
+			n := rapid.OneOf(rapid.IntRange(0, len(all)-1), rapid.IntRange(len(all)-30, len(all)-1)).Draw(t, "sent")
+			cmd := exec.Command("/bin/sh", "-c", command(false))
+			cmd.Stdin = bytes.NewReader(all[:n])
+			// Without its mark, what ends well is no success either.
+			if out, err := cmd.CombinedOutput(); err == nil && bytes.Contains(out, []byte("M\n")) {
+				t.Fatalf("%s cut at %d of %d succeeds: %s", what, n, len(all), out)
+			}
+			left, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range left {
+				if f.Name() != "put.new" { // the next put's
+					t.Fatalf("%s cut at %d of %d: %s is there", what, n, len(all), f.Name())
+				}
+			}
+		})
+	}
 }
 
 // TestWatched: the guard's work, and the end of programs.
