@@ -44,7 +44,9 @@ type Mender struct {
 
 	mu    sync.Mutex
 	dirty map[string]bool // clusters to look at
-	wake  chan struct{}
+	// restored says that all of them may be others.
+	restored bool
+	wake     chan struct{}
 
 	due map[string]time.Time // when to look at clusters again; Run's
 }
@@ -106,7 +108,9 @@ func (m *Mender) Run(ctx context.Context) error {
 	stop := m.cfg.Machine.Watch(func(b state.Batch) {
 		switch {
 		case b.Restored:
-			go m.all()
+			m.mu.Lock()
+			m.restored = true
+			m.mu.Unlock()
 			m.poke()
 		case len(b.Health)+len(b.Operations) > 0:
 			m.changed(b)
@@ -144,6 +148,13 @@ func (m *Mender) next(now time.Time) time.Duration {
 
 // round looks at the clusters that changed or whose time has come.
 func (m *Mender) round(ctx context.Context, now time.Time) {
+	m.mu.Lock()
+	restored := m.restored
+	m.restored = false
+	m.mu.Unlock()
+	if restored {
+		m.all()
+	}
 	m.mu.Lock()
 	ids := m.dirty
 	m.dirty = map[string]bool{}
