@@ -614,9 +614,9 @@ func TestPlansShareNodes(t *testing.T) {
 				}
 				ops = append(ops, id)
 			}
+			p.faults = rand.New(rand.NewPCG(uint64(seed), 5))
 			p.leader()
 			leave := p.enter(3, 5)
-			p.faults = rand.New(rand.NewPCG(uint64(seed), 5))
 			r := rand.New(rand.NewPCG(uint64(seed), 6))
 			for _, id := range ops {
 				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)

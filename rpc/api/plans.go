@@ -154,7 +154,7 @@ const alsoSDK = "Also served where the DC/OS SDK's client looks for it: /v1/serv
 
 func (s *server) planRoutes() {
 	const tag, path = "plans", "/v1/clusters/{cluster}/plans"
-	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser}
+	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser, once: true}
 	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "The names of a cluster's plans, in the order of their priority", description: alsoSDK},
 		[]sdkAnswer{{200, "The names", reflect.TypeFor[[]string]()}},
 		func(ctx context.Context, c *call, in *ByCluster) (int, any, uint64, error) {
