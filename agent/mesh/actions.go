@@ -86,6 +86,21 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
 	}
+	m.turn.Lock()
+	for g := m.now(); ; g = m.now() {
+		m.turn.Unlock()
+		select { // one that has just begun anew knows nobody to tell
+		case <-g.entered:
+		case <-m.stopped:
+			return ErrStopped
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.turn.Lock()
+		if m.now() == g {
+			break
+		}
+	}
 	m.mu.Lock()
 	done := m.leaving
 	if done == nil {
@@ -100,6 +115,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 		}()
 	}
 	m.mu.Unlock()
+	m.turn.Unlock()
 	select {
 	case <-done:
 		return nil

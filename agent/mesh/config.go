@@ -37,6 +37,10 @@ type Config struct {
 	PeersFile string
 	// Join are addresses to try until somebody answers: "host[:port]".
 	Join []string
+	// Agents is how many agents the mesh is thought to have, for one that joins it for the first time; 0: few. It only
+	// chooses the speed to begin with: hundreds of newcomers that begin quick and find out one by one are hard on a machine
+	// that they share. One that was in the mesh before knows from its peers file.
+	Agents int
 	// Profile fixes the speed; zero: by the number of agents, as it changes.
 	Profile Profile
 	// Lookup resolves host names of Join. Default: the system's resolver.

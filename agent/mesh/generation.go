@@ -22,14 +22,15 @@ type generation struct {
 	profile Profile
 	events  chan serf.Event
 	born    time.Time
-	first   bool // of this agent's life
+	newborn bool // of an agent that nobody can know yet
 	lease   *lease
+	entered chan struct{} // closed when it is in the mesh that the one before was in
 	done    chan struct{} // closed when it is shut down
 }
 
 // begin starts a generation.
 func (m *Mesh) begin(profile Profile) (*generation, error) {
-	g := &generation{profile: profile, first: m.now() == nil && m.newborn, events: make(chan serf.Event, 1024), born: time.Now(), done: make(chan struct{})}
+	g := &generation{profile: profile, newborn: m.newborn && m.now() == nil, events: make(chan serf.Event, 1024), born: time.Now(), entered: make(chan struct{}), done: make(chan struct{})}
 	m.mu.Lock()
 	l := newLease(m.transport)
 	g.lease = l
@@ -83,8 +84,6 @@ func (g *generation) hush() {
 }
 
 const (
-	// largeMesh is the number of agents from which on a newcomer keeps quiet about what it was told.
-	largeMesh = 16
 	// hushPings bounds the pings of a hush: every agent's news are sent a dozen times at most.
 	hushPings = 12
 	// barePing is more than a ping takes that has nothing along, and less than with one agent's news.
@@ -138,21 +137,8 @@ func (m *Mesh) changeOver(ctx context.Context, g *generation) {
 // Whoever else gossip does not know in the end is dropped from the view: the list of record has those, or the join loop
 // finds them.
 func (m *Mesh) reenter(ctx context.Context, g *generation) {
-	for try := 0; try < 5 && ctx.Err() == nil && m.now() == g; try++ {
-		if joined, _ := m.try(ctx, m.gossiping(), 1); joined > 0 {
-			break
-		}
-		select {
-		case <-time.After(jitter(time.Second)):
-		case <-ctx.Done():
-		}
-	}
-	known := g.known()
-	for _, member := range m.Members() {
-		if member.Gossip.Alive() && !known[member.ID] && !m.Answers(ctx, member.ID) && ctx.Err() == nil && m.now() == g {
-			m.missed(g, member)
-		}
-	}
+	m.meetAgain(ctx, g)
+	close(g.entered)
 	select {
 	case <-time.After(settled):
 	case <-ctx.Done():
@@ -163,8 +149,36 @@ func (m *Mesh) reenter(ctx context.Context, g *generation) {
 	}
 }
 
+func (m *Mesh) meetAgain(ctx context.Context, g *generation) {
+	for _, member := range m.gossiping() {
+		if ctx.Err() != nil || m.now() != g {
+			return
+		}
+		if !m.Answers(ctx, member.ID) {
+			m.missed(g, member)
+			continue
+		}
+		if addr, err := netip.ParseAddrPort(member.Addr); err == nil && m.contact(addr) == nil {
+			break
+		}
+	}
+	for _, member := range m.Members() {
+		if _, ok := g.member(member.ID); ok || !member.Gossip.Alive() || ctx.Err() != nil || m.now() != g {
+			continue
+		}
+		if !m.Answers(ctx, member.ID) {
+			m.missed(g, member)
+		} else if addr, err := netip.ParseAddrPort(member.Addr); err == nil {
+			_ = m.contact(addr) // the two have not heard of each other by way of the first
+		}
+	}
+}
+
 // missed notes that an agent of which a generation has not heard is gone.
 func (m *Mesh) missed(g *generation, member Member) {
+	if m.now() != g { // the next one asks for itself
+		return
+	}
 	member.Status = StatusFailed
 	m.view.gossiped(member)
 	if sm, ok := g.member(member.ID); ok { // heard of in the same moment
@@ -184,12 +198,12 @@ func (g *generation) known() map[string]bool {
 	return known
 }
 
-// gossiping are the addresses of those gossip has alive, in random order.
-func (m *Mesh) gossiping() []netip.AddrPort {
-	var out []netip.AddrPort
+// gossiping are those that gossip has alive, in random order.
+func (m *Mesh) gossiping() []Member {
+	var out []Member
 	for _, member := range m.Members() {
-		if addr, err := netip.ParseAddrPort(member.Addr); err == nil && member.ID != m.cfg.ID && member.Gossip == StatusAlive {
-			out = append(out, addr)
+		if member.ID != m.cfg.ID && member.Gossip == StatusAlive {
+			out = append(out, member)
 		}
 	}
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })

@@ -62,18 +62,17 @@ func (m *Mesh) SetJoin(addrs []string) {
 	signal(m.rejoin)
 }
 
-// contact exchanges everything with one agent. It leaves out what serf's own Join does besides, a message round the whole
-// mesh that says so: the agent's being alive goes round anyway, and nothing here orders goodbyes by serf's clock.
+// contact exchanges everything with one agent.
 func (m *Mesh) contact(target netip.AddrPort) error {
 	g := m.now()
 	fresh := g.serf.NumNodes() == 1
-	if _, err := g.serf.Memberlist().Join([]string{target.String()}); err != nil {
+	if _, err := g.serf.Join([]string{target.String()}, true); err != nil {
 		return fmt.Errorf("join %s: %w", target, err)
 	}
-	if fresh && g.serf.NumNodes() >= largeMesh {
+	if fresh && g.profile == calm && g.serf.NumNodes() > quickUpTo {
 		known := g.serf.Memberlist().GetHealthScore() > 0 // the mesh had old news of this agent, which it had to refute
 		g.hush()
-		if known || !g.first {
+		if known || !g.newborn {
 			signal(m.announce)
 		}
 	}
@@ -294,8 +293,11 @@ func (c *care) once(ctx context.Context) {
 
 // announceMove tells one agent again where this one is now; it tells the others if it believes it.
 func (m *Mesh) announceMove(ctx context.Context) {
-	for _, target := range m.gossiping() {
-		err := m.contact(target)
+	for _, member := range m.gossiping() {
+		target, err := netip.ParseAddrPort(member.Addr)
+		if err == nil {
+			err = m.contact(target)
+		}
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -38,6 +38,8 @@ type Mesh struct {
 
 	view *view
 
+	turn sync.Mutex // held from the end of one generation to the beginning of the next
+
 	mu      sync.Mutex
 	gen     *generation
 	self    Self
@@ -123,20 +125,23 @@ func (m *Mesh) Run(ctx context.Context) error {
 	defer close(m.stopped)
 	profile := m.cfg.Profile
 	if profile == (Profile{}) {
-		profile = m.firstProfile()
+		profile = ProfileFor(max(m.view.size(), len(m.peers)+1, m.cfg.Agents), Profile{})
 	}
 	doubter := &doubter{m: m}
 	inner, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer cancel()
+	m.turn.Lock()
 	for first := true; ; first = false {
 		g, err := m.begin(profile)
+		m.turn.Unlock()
 		if err != nil {
 			m.transport.Shutdown()
 			return err
 		}
 		if first {
+			close(g.entered)
 			close(m.started)
 			helpers.Go(func() { m.announceLoop(inner) })
 			helpers.Go(func() { m.joinLoop(inner) })
@@ -150,8 +155,10 @@ func (m *Mesh) Run(ctx context.Context) error {
 			}
 			return g.profile == calm
 		})
+		m.turn.Lock()
 		err = m.finish(g)
 		if ctx.Err() != nil || err != nil {
+			m.turn.Unlock()
 			if down := m.transport.Shutdown(); err == nil {
 				err = down
 			}
@@ -161,24 +168,13 @@ func (m *Mesh) Run(ctx context.Context) error {
 		left := m.leaving != nil
 		m.mu.Unlock()
 		if left { // in the same moment: who has said goodbye does not come again
+			m.turn.Unlock()
 			<-ctx.Done()
 			return m.transport.Shutdown()
 		}
 		profile = ProfileFor(m.view.living(), profile)
 		m.log.Info("gossip changes its pace", "agents", m.view.living(), "probe_interval", profile.ProbeInterval)
 	}
-}
-
-// firstProfile is the pace to begin with. An agent that does not know yet what it joins begins calm: going quick in a
-// small mesh afterwards costs nothing, going calm in a large one would be news for hundreds.
-func (m *Mesh) firstProfile() Profile {
-	if known := max(m.view.size(), len(m.peers)+1); known > 1 {
-		return ProfileFor(known, Profile{})
-	}
-	if len(m.cfg.Join) > 0 {
-		return calm
-	}
-	return quick
 }
 
 // pump carries serf's events into the view until done or stop, all but the deaths that doubt takes on itself.

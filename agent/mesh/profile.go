@@ -38,10 +38,11 @@ var quick = Profile{
 	PushPullInterval: 15 * time.Second, ReconnectInterval: 3 * time.Second, StreamTimeout: 5 * time.Second,
 }
 
-// calm stands storms: hundreds of agents that start at once, or share a few cores, with the same work go over into a
-// state where late answers cause suspicions, and suspicions cause more work than late answers did (profile_test.go and
-// BenchmarkMesh200 have the figures). It finds a death in ten seconds; with hundreds of agents it is the leader's
-// sessions, and with them the list of record, that find it sooner.
+// calm stands storms: hundreds of agents that start at once, or share a few cores, with quick's work go over into a state
+// where late answers cause suspicions, and suspicions cause more work than late answers did: every one, and its
+// contradiction, goes to everybody as often as RetransmitMult says. Twice log10(agents) leaves out two or three in a
+// thousand, which the list of record and doubter make good. calm finds a death in some twenty seconds; with hundreds of
+// agents it is the leader, when the session breaks, that finds it in one (BenchmarkMesh500).
 var calm = Profile{
 	ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, SlowDown: 8,
 	SuspicionMult: 4, SuspicionMaxMult: 6,

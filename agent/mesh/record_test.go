@@ -142,3 +142,18 @@ func TestViewsDoNotWaitForGossip(t *testing.T) {
 		}
 	})
 }
+
+func TestAnAgentIsAskedItself(t *testing.T) {
+	inLab(t, 1, func(l *lab) {
+		nodes := l.startMany(3)
+		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
+		time.Sleep(time.Minute)
+		if !nodes[0].Answers(l.t.Context(), nodes[2].cfg.ID) {
+			t.Error("a living agent does not answer")
+		}
+		nodes[2].host.PowerOff()
+		if nodes[0].Answers(l.t.Context(), nodes[2].cfg.ID) || nodes[0].Answers(l.t.Context(), "nobody") {
+			t.Error("an answer from nobody")
+		}
+	})
+}
