@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,9 +48,30 @@ func TestMain(m *testing.M) {
 
 // mesh is three agents in this process.
 type mesh struct {
-	b      *testing.B
-	agents []*agent.Agent
-	leader *agent.Agent
+	b       *testing.B
+	agents  []*agent.Agent
+	leader  *agent.Agent
+	configs []agent.Config
+	stops   []func() // end an agent and wait for it
+}
+
+// run starts an agent, anew if it was there before.
+func (m *mesh) run(i int) {
+	m.b.Helper()
+	a, err := agent.New(m.configs[i])
+	if err != nil {
+		m.b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	m.agents[i] = a
+	m.stops[i] = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			m.b.Log("agent:", err)
+		}
+	})
 }
 
 func freePort(b *testing.B) string {
@@ -63,9 +85,8 @@ func freePort(b *testing.B) string {
 
 // newMesh starts agents and waits for a leader and for all workers.
 func newMesh(b *testing.B, store string, slots, count int) *mesh {
-	m := &mesh{b: b}
+	m := &mesh{b: b, agents: make([]*agent.Agent, count), stops: make([]func(), count)}
 	var join []string
-	var configs []agent.Config
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("BENCH_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -76,26 +97,18 @@ func newMesh(b *testing.B, store string, slots, count int) *mesh {
 		c.HTTP.Addr, c.Peer.Addr, c.Gossip.Addr = freePort(b), freePort(b), freePort(b)
 		c.BootstrapExpect, c.PluginDir, c.Worker.Slots, c.Raft.Store = count, bin, slots, store
 		join = append(join, c.Gossip.Addr)
-		configs = append(configs, agent.Config{Config: c, Build: "bench", Logger: log, Token: "bench-token-bench-token", Drain: time.Second})
+		m.configs = append(m.configs, agent.Config{Config: c, Build: "bench", Logger: log, Token: "bench-token-bench-token", Drain: time.Second})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, count)
-	for _, c := range configs {
-		c.Join = join
-		a, err := agent.New(c)
-		if err != nil {
-			b.Fatal(err)
-		}
-		m.agents = append(m.agents, a)
-		go func() { done <- a.Run(ctx) }()
+	for i := range m.configs {
+		m.configs[i].Join = join
+		m.run(i)
 	}
 	b.Cleanup(func() {
-		cancel()
-		for range m.agents {
-			if err := <-done; err != nil {
-				b.Log("agent:", err)
-			}
+		var all sync.WaitGroup
+		for _, stop := range m.stops {
+			all.Go(stop)
 		}
+		all.Wait()
 	})
 	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
 		ready := 0
