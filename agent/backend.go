@@ -181,8 +181,16 @@ func (v view) waits(tenant, cluster string) map[string]string {
 // Plans gives a cluster's plans.
 func (v view) Plans(tenant, cluster string) []api.Plan {
 	var out []api.Plan
+	recovers := false
 	for _, p := range v.View.Plans(tenant, cluster) {
+		recovers = recovers || p.Name == model.RecoveryPlan
+		if p.Name == model.DecommissionPlan && !recovers {
+			out, recovers = append(out, api.Plan{Name: model.RecoveryPlan}), true
+		}
 		out = append(out, api.Plan{Name: p.Name, Operation: p.Operation.ID})
+	}
+	if !recovers {
+		out = append(out, api.Plan{Name: model.RecoveryPlan})
 	}
 	for _, p := range v.View.CustomPlans(tenant, cluster) {
 		c := api.Plan{Name: p.Name, Custom: true}

@@ -19,7 +19,8 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// Plan is one plan of a cluster: its name, and the operation that it is of.
+// Plan is one plan of a cluster: its name, and the operation that it is of; one
+// that is neither of an operation nor custom has nothing to do yet.
 type Plan struct {
 	Name      string
 	Operation string
@@ -143,7 +144,10 @@ func (c *call) trees(v View, cl *model.Cluster) []*tree.View {
 
 // tree gives a plan of a cluster as a tree.
 func (c *call) tree(v View, cl *model.Cluster, p Plan) (*tree.View, bool) {
-	if p.Operation == "" {
+	switch {
+	case p.Operation == "" && !p.Custom:
+		return tree.Idle(p.Name, cl.ID), true
+	case p.Operation == "":
 		return v.CustomTree(c.who.Tenant, cl.ID, p.Name)
 	}
 	return v.PlanTree(c.who.Tenant, p.Operation)
@@ -318,6 +322,12 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 		if p.Operation, _, err = s.backend.BeginPlan(ctx, c.who, cl.ID, p.Name); err != nil {
 			return 0, nil, 0, err
 		}
+	}
+	if p.Operation == "" { // and has nothing to do
+		if r := tree.Give([]*tree.View{tree.Idle(p.Name, cl.ID)}, o); r.Code != tree.CodeOK {
+			return 0, nil, 0, &Refusal{r.Code, r.Message}
+		}
+		return http.StatusOK, Said{o.Received()}, v.Index(), nil
 	}
 	w, err := s.backend.OrderPlan(ctx, c.who, p.Operation, o)
 	return http.StatusOK, Said{o.Received()}, w.Index, err
