@@ -15,7 +15,7 @@ func TestIdle(t *testing.T) {
 	}
 	var got struct {
 		Status, Strategy string
-		Phases, Errors         []any
+		Phases, Errors   []any
 	}
 	if err := json.Unmarshal(b, &got); err != nil || got.Status != "COMPLETE" || got.Strategy != "parallel" ||
 		got.Phases == nil || len(got.Phases) != 0 || got.Errors == nil || info.Code() != CodeOK {
