@@ -22,6 +22,7 @@ type World struct {
 	rng      *rand.Rand
 	trace    func(format string, args ...any)
 	machines map[string]*Machine // by node
+	razed    map[string]bool     // those whose machine went by itself, by node
 	latest   map[string]uint64   // highest fence that was seen of each task
 	attempts []*Attempt
 	doubts   map[string]bool // tasks whose last attempt ended unseen, after its effect
@@ -76,7 +77,7 @@ func (t Trouble) String() string { return troubleNames[t] }
 
 func newWorld(seed uint64, trace func(string, ...any)) *World {
 	return &World{
-		rng: rand.New(rand.NewPCG(seed, 2)), trace: trace, machines: map[string]*Machine{}, latest: map[string]uint64{},
+		rng: rand.New(rand.NewPCG(seed, 2)), trace: trace, machines: map[string]*Machine{}, razed: map[string]bool{}, latest: map[string]uint64{},
 		doubts: map[string]bool{}, tries: map[string]int{},
 	}
 }
@@ -264,6 +265,7 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 			w.created++
 			m = &Machine{Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1), Done: map[string]int{}, Config: map[string]json.RawMessage{}, Running: map[string]bool{}}
 			w.machines[t.Node] = m
+			delete(w.razed, t.Node)
 		}
 		res.Output, _ = json.Marshal(model.TaskOutput{IPAddresses: map[string]string{"access_v4": m.IP}, Result: map[string]any{"id": fmt.Sprint("vm-", m.Fence)}})
 		return res, nil
@@ -272,7 +274,9 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 		return res, nil
 	}
 	if m == nil {
-		w.violation("%s of node %s (task %s, fence %d): there is no machine", t.Action, t.Node, t.Id, t.Fence)
+		if !w.razed[t.Node] { // else nobody may know of it yet
+			w.violation("%s of node %s (task %s, fence %d): there is no machine", t.Action, t.Node, t.Id, t.Fence)
+		}
 		return outcome(pb.Outcome_OUTCOME_FATAL, "there is no machine"), nil
 	}
 	if t.Action == model.Check.String() {
@@ -341,6 +345,7 @@ func (w *World) Raze(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.machines, node)
+	w.razed[node] = true
 	w.trace("the machine of %s is gone", node)
 }
 
