@@ -102,7 +102,7 @@ func (m *mesh) wipe(lost ...*agent) {
 		if err == nil {
 			err = os.RemoveAll(string(sockets))
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // it was killed before it had any
 			m.t.Fatal(err)
 		}
 		if err := os.RemoveAll(a.data); err != nil {

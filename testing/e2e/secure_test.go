@@ -220,6 +220,7 @@ func selfSigned(t *testing.T, m *mesh) string {
 	if err := os.WriteFile(path, []byte(out.out), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	m.wipe(a)
 	return path
 }
 
