@@ -121,6 +121,16 @@ func (c *call) service(v View, idOrName string) (*model.Cluster, error) {
 	return cl, nil
 }
 
+// viewOf gives the state that a request asks for, and its cluster.
+func (s *server) viewOf(ctx context.Context, c *call, idOrName string) (View, *model.Cluster, error) {
+	v, err := s.view(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	cl, err := c.service(v, idOrName)
+	return v, cl, err
+}
+
 // planOf finds a plan of a cluster by its name.
 func (c *call) planOf(v View, cl *model.Cluster, name string) (Plan, error) {
 	plans := v.Plans(c.who.Tenant, cl.ID)
@@ -162,11 +172,7 @@ func (s *server) planRoutes() {
 	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "The names of a cluster's plans, in the order of their priority", description: alsoSDK},
 		[]sdkAnswer{{200, "The names", reflect.TypeFor[[]string]()}},
 		func(ctx context.Context, c *call, in *ByCluster) (int, any, uint64, error) {
-			v, err := s.view(ctx, c)
-			if err != nil {
-				return 0, nil, 0, err
-			}
-			cl, err := c.service(v, in.ID)
+			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
 				return 0, nil, 0, err
 			}
@@ -180,11 +186,7 @@ func (s *server) planRoutes() {
 	sdk(s, route{id: "getPlan", method: http.MethodGet, path: path + "/{plan}", tag: tag, rule: reads, summary: "A plan: its phases and steps and where they stand", description: alsoSDK},
 		[]sdkAnswer{{200, "The plan is complete", info}, {202, "The plan is not complete", info}, {417, "The plan has errors", info}},
 		func(ctx context.Context, c *call, in *ByPlan) (int, any, uint64, error) {
-			v, err := s.view(ctx, c)
-			if err != nil {
-				return 0, nil, 0, err
-			}
-			cl, err := c.service(v, in.ID)
+			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
 				return 0, nil, 0, err
 			}
@@ -263,11 +265,7 @@ func (s *server) planRoutes() {
 			Step  string `query:"step" doc:"Only this step"`
 			Sync  bool   `query:"sync" doc:"Has no effect: answers are always of one moment"`
 		}) (int, any, uint64, error) {
-			v, err := s.view(ctx, c)
-			if err != nil {
-				return 0, nil, 0, err
-			}
-			cl, err := c.service(v, in.ID)
+			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
 				return 0, nil, 0, err
 			}
@@ -283,11 +281,7 @@ func (s *server) planRoutes() {
 			ByCluster
 			Verbose string `query:"verbose" doc:"Has no effect: reasons are always given"`
 		}) (int, any, uint64, error) {
-			v, err := s.view(ctx, c)
-			if err != nil {
-				return 0, nil, 0, err
-			}
-			cl, err := c.service(v, in.ID)
+			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
 				return 0, nil, 0, err
 			}
