@@ -24,7 +24,7 @@ test: ## Run every test.
 
 .PHONY: race
 race: ## Run every test under the race detector.
-	go test -race -timeout 20m ./...
+	testing/ci/race.sh
 
 .PHONY: lab-image
 lab-image: ## Make the Debian image of the light machines that tests use (root; once, under a minute).

@@ -255,7 +255,7 @@ func (m *mesh) end() {
 		return
 	}
 	for _, a := range m.agents {
-		m.t.Logf("---- the log of agent %s:\n%s", a.name, a.tail(60))
+		m.t.Logf("---- the log of agent %s:\n%s", a.name, a.tail(40))
 	}
 }
 
