@@ -66,7 +66,7 @@ ci: ## All that a change must pass.
 .PHONY: generate
 generate: ## Write the generated files again.
 	cd tools && GOFLAGS= go build -o ../bin/protogen ./protogen
-	cd rpc/proto && GOFLAGS= PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . plugin.proto peer.proto log.proto
+	cd rpc/proto && GOFLAGS= PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . plugin.proto site.proto peer.proto log.proto
 	go generate ./...
 
 .PHONY: clean

@@ -21,6 +21,12 @@ type Options struct {
 	Types map[string]*change.Type
 	// Last is the generation before: objects keep their IDs.
 	Last *change.Site
+	// IDs, where not nil, are those of the document's objects, as an earlier
+	// Compile of the document gave them (Numbers); Generation is then the
+	// site's, and what was refused before is not looked for again. The document
+	// may be a Slice.
+	IDs        []change.ID
+	Generation uint64
 	// Unsafe lets sites pass that are certain to hang or to go round for ever
 	// (rules 26 and 27). For tests of what then happens.
 	Unsafe bool
@@ -61,7 +67,16 @@ func Compile(doc *Document, opt Options) (*change.Site, error) {
 	for i := range doc.Objects {
 		c.object(i)
 	}
-	size := c.number(opt.Last)
+	var size int
+	if opt.IDs != nil {
+		s.Generation, opt.Unsafe = opt.Generation, true
+		if len(opt.IDs) != len(doc.Objects) {
+			return nil, fmt.Errorf("site %s: %d objects with %d numbers", doc.Name, len(doc.Objects), len(opt.IDs))
+		}
+		size = c.numbered(opt.IDs)
+	} else {
+		size = c.number(opt.Last)
+	}
 	for i := range doc.Objects {
 		if c.defs[i] != nil {
 			c.needs(i)
@@ -191,6 +206,35 @@ func (c *compiler) number(last *change.Site) int {
 		d.ID = c.ids[i]
 	}
 	return size
+}
+
+// numbered takes the numbers that an earlier compile gave.
+func (c *compiler) numbered(ids []change.ID) int {
+	c.ids = ids
+	size := 0
+	for i, d := range c.defs {
+		if d != nil {
+			d.ID = ids[i]
+		}
+		size = max(size, int(ids[i])+1)
+	}
+	return size
+}
+
+// Numbers gives the IDs that a compiled site has for the objects of its
+// document, in the document's order.
+func Numbers(doc *Document, s *change.Site) []change.ID {
+	known := make(map[string]change.ID, len(s.Defs))
+	for i := range s.Defs {
+		if s.Defs[i].Name != "" {
+			known[s.Defs[i].Name] = s.Defs[i].ID
+		}
+	}
+	ids := make([]change.ID, len(doc.Objects))
+	for i := range doc.Objects {
+		ids[i] = known[doc.Objects[i].Name]
+	}
+	return ids
 }
 
 // draft is a need before slots are given.

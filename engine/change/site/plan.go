@@ -23,6 +23,10 @@ type Plan struct {
 type Group struct {
 	Hosts   []string
 	Removed []change.ID
+	// After lists the groups, all of them before this one, that must have
+	// switched before it may: their removed objects need its hosts as they are.
+	// An agent that is down holds up no other group.
+	After []int
 }
 
 // NewPlan compares two generations of a site. Old may be nil.
@@ -100,13 +104,31 @@ func (p *Plan) order(old, next *change.Site) {
 	}
 	groups := components(edges)
 	slices.Reverse(groups) // components come after those that they lead to
-	for _, g := range groups {
+	in := make([]int, len(hosts))
+	for i, g := range groups {
+		for _, h := range g {
+			in[h] = i
+		}
+	}
+	after := make([]map[int]bool, len(groups))
+	for h, to := range edges {
+		for _, o := range to {
+			if from, to := in[h], in[o]; from != to {
+				if after[to] == nil {
+					after[to] = map[int]bool{}
+				}
+				after[to][from] = true
+			}
+		}
+	}
+	for i, g := range groups {
 		slices.Sort(g)
 		var group Group
 		for _, h := range g {
 			group.Hosts = append(group.Hosts, hosts[h])
 			group.Removed = append(group.Removed, removed[h]...)
 		}
+		group.After = slices.Sorted(maps.Keys(after[i]))
 		p.Groups = append(p.Groups, group)
 	}
 }
