@@ -132,7 +132,7 @@ func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string,
 		Restart: req.Restart == nil || *req.Restart, Graceful: req.Graceful,
 		Nodes: int(req.Change.Nodes), Victims: req.Change.NodeNames, Comparator: req.Change.Comparator,
 		HardwareType: req.Change.HardwareType, ImageType: req.Change.ImageType, To: int(req.Change.To),
-		OnFailure: req.Change.OnFailure, Forced: req.Change.Forced, ProviderFields: req.ProviderFields, Rollout: req.Rollout,
+		OnFailure: req.Change.OnFailure, Retries: int(req.Change.ResolveOnFailure), Forced: req.Change.Forced, ProviderFields: req.ProviderFields, Rollout: req.Rollout,
 	}
 	if req.Type.Beside() {
 		return b.beside(ctx, l, who, cluster, req)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
@@ -72,6 +73,12 @@ func (c *changing) newNodeFlags() {
 	f.StringVar(&c.op.Change.HardwareType, "hardware", "", "hardware type of the new nodes, else as the template says")
 	f.StringVar(&c.op.Change.ImageType, "image", "", "image type of the new nodes, else as the template says")
 	f.StringVar(&c.op.Change.Comparator, "comparator", "", "how layouts are compared, else as the template says")
+	resolveFlag(f, &c.op.Change.ResolveOnFailure)
+}
+
+// resolveFlag is the flag that asks for other layouts where one fails.
+func resolveFlag(f *pflag.FlagSet, n *model.Int) {
+	f.IntVar((*int)(n), "resolve-on-failure", 0, "how many other layouts to try where this one fails for good, each after the one before was undone")
 }
 
 func services(c *changing, args []string) error { c.op.Services = args; return nil }

@@ -61,6 +61,7 @@ running.`,
 	f.StringVar(&lease, "lease", "", "how long the cluster may live, such as 2h or 3d; 0 for ever; else the template's")
 	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes, else the template's")
 	f.StringVar(&req.OnFailure, "on-failure", "", "what happens when a task fails for good: delete (the usual), pause or leave")
+	resolveFlag(f, &req.ResolveOnFailure)
 	r.flags(a, cmd)
 	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider, "hardware": model.KindHardwareType, "image": model.KindImageType} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {

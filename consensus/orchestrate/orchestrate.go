@@ -16,7 +16,6 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
-	"github.com/coopr/coopr/engine/planner"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -115,28 +114,39 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	if !ok {
 		return nil
 	}
+	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	if !ok || cl.Operation != op.ID {
+		return nil // another operation came since
+	}
 	req := operation.Request{Follows: op.ID}
+	again, retried := again(v, op)
 	switch {
-	case op.Type == model.OpCreate && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted):
+	case retried:
+		req = again
+	case mustDelete(op):
 		req.Type = model.OpDelete
 	case op.Status == model.OpRollingBack:
 		req.Type, req.To = model.OpRollback, op.Before
 	default:
 		return nil
 	}
-	cl, ok := v.Cluster(op.Tenant, op.Cluster)
-	if !ok || cl.Operation != op.ID {
-		return nil // another operation came since
-	}
 	o.cfg.Logger.Info("an operation did not succeed", "cluster", cl.ID, "operation", op.ID, "status", op.Status, "follows", req.Type)
-	who := model.Caller{Tenant: op.Tenant, Actor: "coopr", Role: model.RoleAdmin, Request: "follows " + op.ID}
+	who := model.Caller{Tenant: op.Tenant, Actor: model.Self, Role: model.RoleAdmin, Request: "follows " + op.ID}
 	_, _, err := o.Operate(ctx, who, cl.ID, req)
+	if retried && hopeless(err) {
+		// There is no other layout, or it cannot be planned: what is left is what
+		// would have been done without it.
+		o.cfg.Logger.Info("no other layout is tried", "cluster", cl.ID, "operation", op.ID, "error", err)
+		if !mustDelete(op) {
+			return nil
+		}
+		_, _, err = o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
+	}
 	switch {
 	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
 		return nil // somebody else was faster
 	}
-	var faults model.Faults
-	if op.Status == model.OpRollingBack && (errors.As(err, &faults) || errors.As(err, new(*planner.CycleError))) {
+	if op.Status == model.OpRollingBack && hopeless(err) {
 		// Trying again would not help: a person has to.
 		_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: who.Actor, Change: &pb.Command_ControlOperation{
 			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "give up", Reason: err.Error()},

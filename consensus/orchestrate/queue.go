@@ -59,8 +59,11 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	}
 	waiting := v.Queued(cl.Tenant, cl.ID)
 	last, ok := v.Operation(cl.Tenant, cl.Operation)
-	if len(waiting) == 0 || !ok || !last.Status.Ended() || last.Type == model.OpCreate && last.OnFailure == "delete" && last.Status != model.OpSucceeded {
+	if len(waiting) == 0 || !ok || !last.Status.Ended() || mustDelete(last) {
 		return nil
+	}
+	if _, retried := again(v, last); retried {
+		return nil // it goes first
 	}
 	next := waiting[0].Operation
 	var req operation.Request

@@ -33,7 +33,8 @@ type lab struct {
 	index    uint64
 	machines map[string]*machine // by node id
 	made     int
-	halfDone bool // a failing attempt does its work all the same
+	halfDone bool                   // a failing attempt does its work all the same
+	broken   func(*model.Node) bool // nothing works on such a node; nil: on all
 	keep     func(*raft.Log)
 }
 
@@ -179,7 +180,8 @@ func (l *lab) run(id string, fails, half func() bool) *model.Operation {
 		v = l.m.View()
 		s, _ = v.Plan(id)
 		r := &pb.Report{Operation: id, Tasks: []uint32{u}, Fences: []uint64{s.Fence(u)}}
-		if fails() {
+		n, _ := v.Node("t", s.Graph.NodeID(int(u)))
+		if fails() || l.broken != nil && n != nil && s.Graph.Action[u] != model.Delete && l.broken(n) {
 			if half() {
 				l.work(v, op, s, u)
 			}

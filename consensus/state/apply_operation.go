@@ -177,13 +177,13 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		if undo && op.Type == model.OpRollback {
 			return refuse(ErrConflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
 		}
-		if undo && op.Before == 0 {
+		if undo && (op.Before == 0 || op.Type == model.OpCreate) {
 			return refuse(ErrConflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
 		}
 		if op.Status == model.OpAborting && op.Undo == undo {
 			return Answer{Subject: op.ID}
 		}
-		op.Status, op.Message, op.Undo = model.OpAborting, "aborted by "+c.Actor, undo
+		op.Status, op.Message, op.Undo, op.Retry = model.OpAborting, "aborted by "+c.Actor, undo, nil
 		if undo {
 			op.Message = "rolled back by " + c.Actor
 		}

@@ -84,10 +84,12 @@ type Operation struct {
 	Priority int `json:"priority,omitempty"`
 	// Plan is the name that the operation's plan is shown under; "": that of its type.
 	Plan string `json:"plan,omitempty"`
-	// Follows is the operation that this one undoes or cleans up after.
+	// Follows is the operation that this one undoes, cleans up after or tries again.
 	Follows string `json:"follows,omitempty"`
 	// OnFailure is what happens when a task is out of attempts: "rollback", "pause", "leave", or "delete" (create).
 	OnFailure string `json:"onFailure,omitempty"`
+	// Retry is how it is tried again where it fails for good; nil: not at all.
+	Retry *Retry `json:"retry,omitempty"`
 	// Before is the number of the cluster's snapshot that was taken before the operation; 0: the cluster was new.
 	Before int `json:"before,omitempty"`
 	// Undo says that the operation is rolled back once nothing of it runs any more.
@@ -102,6 +104,24 @@ type Operation struct {
 	// Version is the index of the entry that last changed the operation's record.
 	Version uint64 `json:"version"`
 }
+
+// Retry is how an operation that failed is tried again, with another layout
+// (spec/planner.md, "Transactions" 10).
+type Retry struct {
+	// Left is how many more layouts may be tried.
+	Left int `json:"left"`
+	// Tried are the layouts of the whole cluster that were tried, this operation's last.
+	Tried []Layout `json:"tried,omitempty"`
+	// Nodes, HardwareType, ImageType and Comparator are as they were asked for.
+	Nodes        int    `json:"nodes,omitempty"`
+	HardwareType string `json:"hardwaretype,omitempty"`
+	ImageType    string `json:"imagetype,omitempty"`
+	Comparator   string `json:"comparator,omitempty"`
+	Rollout
+}
+
+// MostRetries is the most layouts that may be tried after the first.
+const MostRetries = 10
 
 // TaskStatus is where one task of a plan stands (design/architecture.md, "A task").
 type TaskStatus uint8

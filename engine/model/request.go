@@ -34,6 +34,9 @@ type CreateCluster struct {
 	Comparator string `json:"comparator,omitempty"`
 	// OnFailure is "delete" (the default), "pause" or "leave".
 	OnFailure string `json:"onFailure,omitempty"`
+	// ResolveOnFailure is how many other layouts are tried where this one fails, before OnFailure
+	// "delete" has its turn.
+	ResolveOnFailure Int `json:"resolveOnFailure,omitempty"`
 	// Priority orders the work of operations; higher goes first, 0 is usual.
 	Priority Int `json:"priority,omitempty"`
 }
@@ -104,8 +107,11 @@ type ChangeCluster struct {
 	// To is the number of the snapshot to roll back to.
 	To Int `json:"to,omitempty"`
 	// OnFailure is "rollback", "pause" or "leave".
-	OnFailure      string         `json:"onFailure,omitempty"`
-	ProviderFields map[string]any `json:"providerFields,omitempty"`
+	OnFailure string `json:"onFailure,omitempty"`
+	// ResolveOnFailure is how many other layouts are tried (grow, add-services), each
+	// after the one before was rolled back.
+	ResolveOnFailure Int            `json:"resolveOnFailure,omitempty"`
+	ProviderFields   map[string]any `json:"providerFields,omitempty"`
 }
 
 // DecodeChangeCluster reads a request strictly.
@@ -258,7 +264,19 @@ func (r CreateCluster) Check() Faults {
 	default:
 		fs.addf("onFailure", "must be \"delete\", \"pause\" or \"leave\", but is %q", shorten(r.OnFailure))
 	}
+	CheckRetries(&fs, int(r.ResolveOnFailure), r.OnFailure, "delete")
 	return fs
+}
+
+// CheckRetries says what is wrong with trying other layouts where onFailure is
+// not what it takes to make room for them.
+func CheckRetries(fs *Faults, retries int, onFailure, needed string) {
+	switch {
+	case retries < 0 || retries > MostRetries:
+		fs.addf("resolveOnFailure", "must be from 0 to %d, but is %d", MostRetries, retries)
+	case retries > 0 && onFailure != "" && onFailure != needed:
+		fs.addf("resolveOnFailure", "other layouts are tried only with onFailure %q, and it is %q", needed, shorten(onFailure))
+	}
 }
 
 func checkConfigMode(fs *Faults, mode string) {

@@ -43,9 +43,11 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 	in := p.solverInput(at.Nodes, services, known)
 	in.Comparator, in.HardwareType, in.ImageType = req.Comparator, req.HardwareType, req.ImageType
 	in.Change = solver.Change{Kind: kind, Services: req.Services, Nodes: req.Nodes, Victims: victims}
+	in.Exclude = req.Tried
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {
 		return nil, err
 	}
+	p.retries(req)
 	var c change
 	if err := p.take(p.Answer, services, known, &c); err != nil {
 		return nil, err

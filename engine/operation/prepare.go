@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,14 +101,14 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	if err != nil {
 		return nil, err
 	}
-	onFailure := req.OnFailure
-	if onFailure == "" {
-		onFailure = "delete"
-	}
 	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, rollout: req.Rollout, Operation: model.Operation{
 		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
-		Actor: who.Actor, Request: who.Request, OnFailure: onFailure, Priority: int(req.Priority),
+		Actor: who.Actor, Request: who.Request, OnFailure: cmp.Or(req.OnFailure, "delete"), Priority: int(req.Priority),
 	}}
+	p.retries(Request{
+		Retries: int(req.ResolveOnFailure), Nodes: int(req.NumMachines), HardwareType: req.HardwareType,
+		ImageType: req.ImageType, Comparator: req.Comparator,
+	})
 	return p.plan(nodes, planner.Input{})
 }
 
@@ -135,6 +136,13 @@ type Request struct {
 	To        int
 	OnFailure string
 	Follows   string
+	// Retries is how many other layouts may be tried where this operation fails;
+	// Tried are those that were, which the solver leaves out.
+	Retries  int
+	Tried    []model.Layout
+	Priority int
+	// Provider is what the cluster's nodes are made by from now on; nil: as it is.
+	Provider *model.Provider
 	// Forced deletes nodes that are replaced as they are; their replacement is shown
 	// as recovery.
 	Forced bool
@@ -166,7 +174,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	}
 	p := &Prepared{Version: cl.Version, Cluster: *cl, rollout: req.Rollout, Operation: model.Operation{
 		ID: id, Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpRunning, Actor: who.Actor,
-		Request: who.Request, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
+		Request: who.Request, Priority: req.Priority, Services: req.Services, OnFailure: req.OnFailure, Follows: req.Follows, To: req.To,
 	}}
 	if req.Type == model.OpReplaceNode && req.Forced {
 		p.Operation.Plan = model.RecoveryPlan
@@ -176,14 +184,19 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	}
 	p.Cluster.Operation, p.Cluster.Previous = id, nil
 	p.Cluster.Operations++
+	if req.Provider != nil {
+		p.Cluster.Provider = *req.Provider
+	}
 	var err error
-	if p.Cluster.Provider, err = withUserFields(cl.Provider, req.ProviderFields, known); err != nil {
+	if p.Cluster.Provider, err = withUserFields(p.Cluster.Provider, req.ProviderFields, known); err != nil {
 		return nil, err
 	}
 	for _, n := range at.Nodes {
 		p.Nodes = append(p.Nodes, *n)
 	}
 	switch req.Type {
+	case model.OpCreate:
+		return p.createAgain(ctx, req, at, known)
 	case model.OpGrow, model.OpShrink, model.OpAddServices, model.OpRemoveServices, model.OpReplaceNode:
 		return p.relayout(ctx, req, at, known)
 	case model.OpUpgrade:
@@ -226,6 +239,15 @@ func (r *Request) check(cl *model.Cluster) error {
 	default:
 		fs.Add("onFailure", fmt.Sprintf("must be \"rollback\", \"pause\" or \"leave\", but is %q", r.OnFailure))
 	}
+	if r.Retries != 0 {
+		switch r.Type {
+		case model.OpGrow, model.OpAddServices:
+			model.CheckRetries(&fs, r.Retries, r.OnFailure, "rollback")
+		case model.OpCreate:
+		default:
+			fs.Add("resolveOnFailure", fmt.Sprintf("a %s has no other layout to try: only create, grow and add-services have", r.Type))
+		}
+	}
 	return fs.Err()
 }
 
@@ -233,6 +255,8 @@ func (r *Request) check(cl *model.Cluster) error {
 // request does not say (spec/planner.md, "Transactions" 7).
 func policy(op model.OperationType) string {
 	switch op {
+	case model.OpCreate:
+		return "delete"
 	case model.OpGrow, model.OpShrink, model.OpConfigure, model.OpUpgrade, model.OpAddServices, model.OpRemoveServices,
 		model.OpReplaceNode, model.OpSyncTemplate:
 		return "rollback"
@@ -247,6 +271,8 @@ func allowed(req Request, cl *model.Cluster) error {
 	switch op {
 	case model.OpDelete:
 		ok = cl.Status != model.ClusterTerminated
+	case model.OpCreate: // again, with another layout
+		ok = req.Follows != "" && cl.Status == model.ClusterIncomplete
 	case model.OpRollback:
 		ok = ok || cl.Status == model.ClusterFailed || cl.Status == model.ClusterPending && req.Follows != ""
 	case model.OpConfigure, model.OpStart, model.OpStop, model.OpRestart, model.OpGrow, model.OpShrink, model.OpAddServices,
