@@ -52,6 +52,9 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 	if err := p.take(p.Answer, services, known, &c); err != nil {
 		return nil, err
 	}
+	if err := p.mayDecommission(); err != nil {
+		return nil, err
+	}
 	c.gone = maps.Clone(at.Gone)
 	if kind == solver.Replace {
 		c.made = map[string]bool{}
@@ -130,6 +133,26 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 	return nil
 }
 
+// mayDecommission refuses to take away what says that it stays (spec/plans.md §10).
+func (p *Prepared) mayDecommission() error {
+	stays := func(service string) bool {
+		allow := p.Cluster.Definitions[service].AllowDecommission
+		return allow != nil && !*allow
+	}
+	var fs model.Faults
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		goes := n.Leaving
+		if n.Leaves {
+			goes = n.Services
+		}
+		if s := slices.IndexFunc(goes, stays); s >= 0 {
+			fs.Add("", fmt.Sprintf("service %s would be taken off node %s, and its definition has \"allow-decommission\": false: choose other nodes, or change the definition and upgrade the service first", goes[s], n.ShortName()))
+		}
+	}
+	return fs.Err()
+}
+
 // union gives the sorted names of both lists, each once.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
@@ -199,10 +222,12 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	p.Cluster.Definitions = maps.Clone(was)
 	for _, s := range services {
 		d, ok := newest[s]
-		if !ok || sameService(was[s], d) {
+		if !ok {
 			continue
 		}
-		p.Cluster.Definitions[s] = d
+		if p.Cluster.Definitions[s] = d; sameService(was[s], d) {
+			continue // nothing of it is on the nodes
+		}
 		if p.Cluster.Previous == nil {
 			p.Cluster.Previous = map[string]model.Service{}
 		}
@@ -220,7 +245,7 @@ func sameService(a, b model.Service) bool { return reflect.DeepEqual(substance(a
 
 // substance is what of a definition matters to what runs.
 func substance(s model.Service) model.Service {
-	s.Base, s.Links = model.Base{}, nil
+	s.Base, s.Links, s.AllowDecommission = model.Base{}, nil, nil
 	return s
 }
 

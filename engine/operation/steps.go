@@ -75,8 +75,15 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 		}
 		return tree.ByNode(p.Graph, name, s), nil
 	}
-	if p.Operation.Type == model.OpShrink {
+	switch p.Operation.Type {
+	case model.OpShrink:
 		return tree.Decommission(p.Graph, name, p.leavers()), nil
+	case model.OpDelete:
+		var all []tree.Leaver
+		for i := range p.Nodes {
+			all = append(all, tree.Leaver{Node: p.Nodes[i].ID, Name: p.Nodes[i].ShortName()})
+		}
+		return tree.Uninstall(p.Graph, name, all), nil
 	}
 	if p.forced != nil {
 		return tree.Apart(p.Graph, name, func(node string) bool { return p.forced[node] }), nil

@@ -180,39 +180,6 @@ func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
 	return d
 }
 
-// Leaver is a node that goes, and the name of its phase.
-type Leaver struct{ Node, Name string }
-
-// Decommission makes a serial plan: a serial phase for each node that goes, in this
-// order, with a step for each thing that is done on it, and behind them what others
-// are configured anew for (spec/plans.md §10).
-func Decommission(g *plan.Graph, name string, leave []Leaver) *Draft {
-	d := newDraft(g, name, Strategy{})
-	tasks := map[string][]uint32{}
-	for v, a := range g.Action {
-		if a != model.Barrier {
-			tasks[g.NodeID(v)] = append(tasks[g.NodeID(v)], uint32(v))
-		}
-	}
-	for _, l := range leave {
-		if len(tasks[l.Node]) == 0 {
-			continue
-		}
-		d.phase(Phase{Name: l.Name})
-		for _, v := range tasks[l.Node] {
-			d.Step[v] = d.step()
-		}
-		delete(tasks, l.Node)
-	}
-	var others []uint32
-	for _, left := range tasks {
-		others = append(others, left...)
-	}
-	slices.Sort(others)
-	d.perNode(g, Phase{Name: "configure", Strategy: Strategy{Kind: Dependency}}, others)
-	return d
-}
-
 // Staged makes a serial plan of parallel phases, one for each stage, as
 // planner.Stages and SplitStages give them: the original's barriers.
 func Staged(g *plan.Graph, name string, stages [][]int) *Draft {

@@ -29,6 +29,8 @@ type Phase struct {
 	// Service is the one that all tasks of the phase are about, or "": its name
 	// is then left out of the steps' names.
 	Service string `json:"service,omitempty"`
+	// Teardown says that the phase takes something down; "": it does not.
+	Teardown Teardown `json:"teardown,omitempty"`
 	// Timeout is how long the phase may take, in milliseconds; 0: for ever.
 	Timeout int64 `json:"timeout,omitempty"`
 	// First and End bound the phase's steps.
@@ -78,8 +80,15 @@ func (t *Tree) stepName(g *plan.Graph, step uint32, node func(id string) string)
 	if g.Step == nil {
 		return "all"
 	}
+	phase := &t.Phases[t.phaseOf(step)]
+	if phase.lasts() {
+		return "deregister"
+	}
+	if phase.Teardown != "" {
+		return phase.Teardown.name(g, step, node)
+	}
 	var b strings.Builder
-	service := t.Phases[t.phaseOf(step)].Service
+	service := phase.Service
 	for v := range g.In(plan.Step(step)) {
 		if b.Len() == 0 {
 			b.WriteString(node(g.NodeID(int(v))))

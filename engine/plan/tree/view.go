@@ -76,7 +76,24 @@ func Look(t *Tree, s *plan.State, now int64) *View {
 		c.Interrupted, c.Behind = gates&plan.GateInterrupt != 0, gates&plan.GateCanary != 0
 		tallies[i].put(c)
 	}
+	v.last()
 	return v
+}
+
+// last completes the steps that stand for the end of all others.
+func (v *View) last() {
+	n := len(v.Phases)
+	if n == 0 || !v.Phases[n-1].lasts() {
+		return
+	}
+	first := v.Phases[n-1].First
+	over := allOver(v.Steps[:first])
+	for i := first; i < v.Phases[n-1].End; i++ {
+		c := &v.Steps[i]
+		if c.Waits = !over; over {
+			c.Status = Complete
+		}
+	}
 }
 
 // fail tells why a task is out of attempts.
