@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	crand "crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/coopr/coopr/consensus/dispatch"
 	"github.com/coopr/coopr/consensus/janitor"
@@ -31,6 +33,10 @@ func (a *Agent) duties(m *member) []term.Duty {
 	})
 	l := &leadership{broken: make(chan brokenConn, 1024), dispatcher: d, orchestrator: orchestrate.New(orchestrate.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Rank: a.Rank, First: firstLeases(d)})}
 	l.watcher = watch.New(watch.Config{Machine: m.Machine, Propose: m.Propose, Tasks: watchTasks{newTasks(m.Machine)}, Logger: a.log, TTL: a.cfg.TTL})
+	l.orphans = janitor.NewOrphans(janitor.OrphansConfig{
+		Machine: m.Machine, Propose: m.Propose, Finder: finder{a, m}, Logger: a.log,
+		Every: a.cfg.Orphans.Every, Delete: a.cfg.Orphans.Delete, Grace: a.cfg.Orphans.Grace,
+	})
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
 	if err != nil {
@@ -47,6 +53,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 			_, _, err := l.orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
 			return err
 		}}),
+		l.orphans,
 		keeper,
 		&telling{a, m, l},
 	}
@@ -70,7 +77,7 @@ func (s *seed) Restore(ctx context.Context) error {
 	}
 	answers, err := s.m.Propose(ctx,
 		&pb.Command{Actor: "coopr", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: b, CreateOnly: true}}},
-		&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: state.FeatureLevel}}})
+		&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: state.FeatureLevel, Mesh: strings.ToLower(crand.Text()[:8])}}})
 	if err != nil {
 		return fmt.Errorf("first tenant: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/dispatch"
+	"github.com/coopr/coopr/consensus/janitor"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/orchestrate"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -36,6 +37,7 @@ type leadership struct {
 	dispatcher   *dispatch.Dispatcher
 	orchestrator *orchestrate.Orchestrator
 	watcher      *watch.Watcher
+	orphans      *janitor.Orphans
 	broken       chan brokenConn
 }
 

@@ -29,10 +29,11 @@ type Config struct {
 	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins that need more than lying in plugin_dir."`
 	Providers Providers `yaml:"providers" doc:"Settings of the providers that come with Coopr."`
 
-	Log    Log    `yaml:"log" doc:"What is logged, to standard error."`
-	Raft   Raft   `yaml:"raft" doc:"The replicated state."`
-	Audit  Audit  `yaml:"audit" doc:"How long the log of every change is kept. The same on every eligible agent: whoever leads prunes."`
-	Limits Limits `yaml:"limits" doc:"What one client can make an agent do."`
+	Log     Log     `yaml:"log" doc:"What is logged, to standard error."`
+	Raft    Raft    `yaml:"raft" doc:"The replicated state."`
+	Audit   Audit   `yaml:"audit" doc:"How long the log of every change is kept. The same on every eligible agent: whoever leads prunes."`
+	Orphans Orphans `yaml:"orphans" doc:"Machines that providers have and that are no node's. The same on every eligible agent: whoever leads looks."`
+	Limits  Limits  `yaml:"limits" doc:"What one client can make an agent do."`
 }
 
 // HTTP is the API's port.
@@ -101,6 +102,13 @@ type Audit struct {
 	Memory    Size          `yaml:"memory" doc:"How much memory the records may take, on every voter."`
 }
 
+// Orphans says how machines that are no node's are looked for.
+type Orphans struct {
+	Every  time.Duration `yaml:"every" doc:"How often every provider is asked for its machines."`
+	Delete bool          `yaml:"delete" doc:"Remove those of clusters on record once they have been seen for the grace. Otherwise they are reported only: coopr provider orphans."`
+	Grace  time.Duration `yaml:"grace" doc:"How long a leader has seen one before it removes it."`
+}
+
 // Limits protect an agent from its clients.
 type Limits struct {
 	Body      Size `yaml:"body" doc:"Largest request body of the API."`
@@ -132,8 +140,9 @@ func Default(dev bool) Config {
 			Store: "boltdb", Multiplier: 1,
 			SnapshotInterval: 2 * time.Minute, SnapshotThreshold: 8192, TrailingLogs: 10240,
 		},
-		Audit:  Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
-		Limits: Limits{Body: 16 << 20, HTTPConns: 256, PeerConns: 256, Watches: 4096},
+		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
+		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
+		Limits:  Limits{Body: 16 << 20, HTTPConns: 256, PeerConns: 256, Watches: 4096},
 	}
 	if dev {
 		c.Dev = true

@@ -66,6 +66,12 @@ func (c Config) check() model.Faults {
 	if c.Audit.Memory < 1<<20 {
 		k.fault("audit.memory", "%v: it is 1MiB at least", c.Audit.Memory)
 	}
+	if c.Orphans.Every < time.Second {
+		k.fault("orphans.every", "%v: it is a second at least", c.Orphans.Every)
+	}
+	if c.Orphans.Grace < time.Second {
+		k.fault("orphans.grace", "%v: it is a second at least", c.Orphans.Grace)
+	}
 	k.between("limits.watches", c.Limits.Watches, 0, 1<<20)
 	return k.faults
 }

@@ -214,6 +214,9 @@ func (a *app) definitionCmd(n noun) *cobra.Command {
 	if n.kind == model.KindClusterTemplate {
 		all.AddCommand(a.templateLintCmd(), a.templateSolveCmd())
 	}
+	if n.kind == model.KindProvider {
+		all.AddCommand(a.orphansCmd())
+	}
 	return all
 }
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -189,7 +190,7 @@ func (a *applier) part(p *pb.Part) Answer {
 	return a.command(&c)
 }
 
-func (a *applier) raise(level uint32) Answer {
+func (a *applier) raise(level uint32, mesh string) Answer {
 	m := metaRow{ID: "meta"}
 	if old := get[metaRow](a.txn, tMeta, "id", "meta"); old != nil {
 		m = *old
@@ -198,6 +199,7 @@ func (a *applier) raise(level uint32) Answer {
 		return Answer{Err: a.halt(fmt.Errorf("%w: the mesh's feature level is %d, this build's %d: upgrade this agent", ErrUnknown, level, FeatureLevel))}
 	}
 	m.FeatureLevel = max(m.FeatureLevel, level)
+	m.Mesh = cmp.Or(m.Mesh, mesh)
 	a.put(tMeta, &m)
 	return Answer{}
 }

@@ -296,7 +296,9 @@ func (a *applier) change(c *pb.Command) Answer {
 	case *pb.Command_Prune:
 		return a.prune(ch.Prune)
 	case *pb.Command_RaiseFeatureLevel:
-		return a.raise(ch.RaiseFeatureLevel.Level)
+		return a.raise(ch.RaiseFeatureLevel.Level, ch.RaiseFeatureLevel.Mesh)
+	case *pb.Command_DropResource:
+		return a.dropResource(c, ch.DropResource)
 	}
 	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
 }

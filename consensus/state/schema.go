@@ -98,6 +98,8 @@ type valueRow struct {
 type metaRow struct {
 	ID           string // "meta"
 	FeatureLevel uint32
+	// Mesh is the mesh's own name.
+	Mesh string
 }
 
 // key indexes rows by some of their parts, each behind its length so that one

@@ -55,6 +55,15 @@ func (v *View) FeatureLevel() uint32 {
 	return 0
 }
 
+// Mesh is the mesh's own name: what providers make carries it, because ids of
+// clusters and nodes are unique in one mesh only.
+func (v *View) Mesh() string {
+	if m := get[metaRow](v.txn, tMeta, "id", "meta"); m != nil {
+		return m.Mesh
+	}
+	return ""
+}
+
 func values[T any](in []*T) []T {
 	out := make([]T, len(in))
 	for i, p := range in {

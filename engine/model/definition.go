@@ -79,9 +79,6 @@ type Service struct {
 	// Essential says whether all of the node is restarted when the service fails, or
 	// it alone; nil means true.
 	Essential *bool `json:"essential,omitempty"`
-	// AllowDecommission says whether the service may be taken off a cluster that
-	// goes on, and its nodes with it; nil means true (in the SDK: false).
-	AllowDecommission *bool `json:"allow-decommission,omitempty"`
 }
 
 // Dependencies of a service on others, by real or provided name.
@@ -299,6 +296,9 @@ type PluginType struct {
 	// Comparators are the orders of node layouts that the plugin offers, by
 	// name (spec/solver.md rule 8).
 	Comparators []string `json:"comparators,omitempty"`
+	// PerMachine says of a provider that what it makes may live on the machine of
+	// the agent that made it: to list all of it, every agent must be asked.
+	PerMachine bool `json:"perMachine,omitempty"`
 	// Classname is the original's; read and ignored.
 	Classname string `json:"classname,omitempty"`
 }

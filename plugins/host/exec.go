@@ -33,7 +33,7 @@ type execPlugin struct {
 	host    *Host
 	path    string // of its descriptor
 	command []string
-	verbs   []string // of "validate" and "list", those that the command knows
+	verbs   []string // of "validate", "list" and "remove", those that the command knows
 }
 
 // execDescriptor is the part of an "exec" descriptor that is not model.PluginType.
@@ -50,6 +50,7 @@ type execRequest struct {
 	Verb      string         `json:"verb"`
 	Plugin    string         `json:"plugin"`
 	Tenant    string         `json:"tenant,omitempty"`
+	Mesh      string         `json:"mesh,omitempty"`
 	Operation string         `json:"operation,omitempty"`
 	Fence     uint64         `json:"fence,omitempty"`
 	Attempt   uint32         `json:"attempt,omitempty"`
@@ -59,6 +60,7 @@ type execRequest struct {
 	Cluster   string         `json:"cluster,omitempty"` // of list
 	Fields    map[string]any `json:"fields,omitempty"`
 	Question  any            `json:"question,omitempty"` // of rank: model.RankingQuestion
+	Resource  *execResource  `json:"resource,omitempty"` // of remove
 }
 
 // execAnswer is what the command writes.
@@ -143,8 +145,8 @@ func (h *Host) readDescriptor(f *file) {
 		faults = append(faults, CheckDescriptor(t.Kind, &t.PluginType)...)
 	}
 	for i, v := range d.Verbs {
-		if v != "validate" && v != "list" {
-			faults.Add(fmt.Sprintf("verbs[%d]", i), fmt.Sprintf("%q is not one of validate, list; the other verbs go without saying", v))
+		if v != "validate" && v != "list" && v != "remove" {
+			faults.Add(fmt.Sprintf("verbs[%d]", i), fmt.Sprintf("%q is not one of validate, list, remove; the other verbs go without saying", v))
 		}
 	}
 	var command []string
@@ -256,7 +258,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 		verb = "run"
 	}
 	head, err := json.Marshal(execRequest{
-		Verb: verb, Plugin: t.Plugin, Tenant: t.Tenant, Operation: t.Operation, Fence: t.Fence, Attempt: t.Attempt,
+		Verb: verb, Plugin: t.Plugin, Tenant: t.Tenant, Mesh: t.Mesh, Operation: t.Operation, Fence: t.Fence, Attempt: t.Attempt,
 		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000,
 	})
 	if err != nil {
@@ -442,7 +444,7 @@ func (x *execPlugin) list(ctx context.Context, p *plug, req *proto.ListRequest, 
 	if !slices.Contains(x.verbs, "list") {
 		return fmt.Errorf("plugin %s cannot list: its descriptor does not name the verb", p.Name)
 	}
-	er := execRequest{Verb: "list", Plugin: p.Name, Tenant: req.Tenant, Cluster: req.Cluster}
+	er := execRequest{Verb: "list", Plugin: p.Name, Tenant: req.Tenant, Mesh: req.Mesh, Cluster: req.Cluster}
 	if len(req.Fields) > 0 {
 		if err := json.Unmarshal(req.Fields, &er.Fields); err != nil {
 			return err
@@ -462,4 +464,25 @@ func (x *execPlugin) list(ctx context.Context, p *plug, req *proto.ListRequest, 
 		}
 	}
 	return nil
+}
+
+func (x *execPlugin) remove(ctx context.Context, p *plug, req *proto.RemoveRequest) error {
+	if !slices.Contains(x.verbs, "remove") {
+		return fmt.Errorf("plugin %s cannot remove a machine by its id: its descriptor does not name the verb", p.Name)
+	}
+	r := req.GetResource()
+	er := execRequest{
+		Verb: "remove", Plugin: p.Name, Tenant: req.Tenant, Mesh: req.Mesh, Cluster: r.GetCluster(), Fence: r.GetFence(),
+		Resource: &execResource{Cluster: r.GetCluster(), Node: r.GetNode(), Fence: r.GetFence(), ID: r.GetId()},
+	}
+	if len(req.Fields) > 0 {
+		if err := json.Unmarshal(req.Fields, &er.Fields); err != nil {
+			return err
+		}
+	}
+	a, err := x.ask(ctx, p, er)
+	if err == nil && execOutcomes[a.Outcome] != proto.Outcome_OUTCOME_SUCCEEDED {
+		err = fmt.Errorf("%s: %s", a.Outcome, a.Message)
+	}
+	return err
 }

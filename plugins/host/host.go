@@ -319,6 +319,21 @@ func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest
 	return nil
 }
 
+// Remove removes one listed resource that is no node's.
+func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveRequest) error {
+	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
+		if p.exec != nil {
+			return p.exec.remove(ctx, p, req)
+		}
+		_, err := proto.NewProviderClient(proc.conn).Remove(ctx, req)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove %s by provider type %s: %w", req.GetResource().GetId(), provider, err)
+	}
+	return nil
+}
+
 // with calls f with what serves a type: a live process, or nil for "exec".
 func (h *Host) with(ctx context.Context, key typeKey, f func(*plug, *process) error) error {
 	if !h.enter() {

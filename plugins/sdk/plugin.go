@@ -48,6 +48,16 @@ type Observer interface {
 	Observe(ctx context.Context, t *Task) (*Output, error)
 }
 
+// Remover is a Provider that can remove what it listed by the provider's own id.
+// The janitor asks it for what is no node's; a Provider without it is reported on
+// only.
+type Remover interface {
+	// Remove removes a resource if it still is what it was when it was listed: of
+	// the same cluster and node. One that is gone is a success. The resource's
+	// fence is the removal's.
+	Remove(ctx context.Context, r ListRequest, x Resource) error
+}
+
 // Automator puts services on machines. The rules of Provider for concurrency,
 // contexts and errors hold.
 type Automator interface {
@@ -89,6 +99,7 @@ type Comparator interface {
 // ListRequest says what to list.
 type ListRequest struct {
 	Tenant  string
+	Mesh    string         // "": whatever mesh's
 	Cluster string         // "": all clusters
 	Fields  map[string]any // the provider's admin fields
 }

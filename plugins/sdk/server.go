@@ -92,18 +92,40 @@ func (s *providerServer) Rank(ctx context.Context, req *proto.RankRequest) (*pro
 	return rank(ctx, s.impl, req)
 }
 
+func listRequest(tenant, mesh, cluster string, fields []byte) (ListRequest, error) {
+	r := ListRequest{Tenant: tenant, Mesh: mesh, Cluster: cluster}
+	if len(fields) > 0 {
+		if err := json.Unmarshal(fields, &r.Fields); err != nil {
+			return r, status.Errorf(codes.InvalidArgument, "fields are not a JSON object: %v", err)
+		}
+	}
+	return r, nil
+}
+
+// Remove removes one resource by its id.
+func (s *providerServer) Remove(ctx context.Context, req *proto.RemoveRequest) (*proto.RemoveResponse, error) {
+	impl, ok := s.impl.(Remover)
+	if !ok {
+		return nil, status.Error(codes.Unimplemented, "this provider cannot remove a machine by its id")
+	}
+	r, err := listRequest(req.Tenant, req.Mesh, req.GetResource().GetCluster(), req.Fields)
+	if err != nil {
+		return nil, err
+	}
+	x := req.GetResource()
+	return &proto.RemoveResponse{}, impl.Remove(ctx, r, Resource{Cluster: x.GetCluster(), Node: x.GetNode(), Fence: x.GetFence(), ID: x.GetId()})
+}
+
 // listPage is how many resources go into one message.
 const listPage = 256
 
 func (s *providerServer) List(req *proto.ListRequest, stream grpc.ServerStreamingServer[proto.ListResponse]) error {
-	r := ListRequest{Tenant: req.Tenant, Cluster: req.Cluster}
-	if len(req.Fields) > 0 {
-		if err := json.Unmarshal(req.Fields, &r.Fields); err != nil {
-			return status.Errorf(codes.InvalidArgument, "fields are not a JSON object: %v", err)
-		}
+	r, err := listRequest(req.Tenant, req.Mesh, req.Cluster, req.Fields)
+	if err != nil {
+		return err
 	}
 	page := &proto.ListResponse{}
-	err := s.impl.List(stream.Context(), r, func(x Resource) error {
+	err = s.impl.List(stream.Context(), r, func(x Resource) error {
 		out, err := encodeOutput(x.Output)
 		if err != nil {
 			return err
@@ -164,7 +186,7 @@ func (s *providerServer) observe(ctx context.Context, t *Task) (*Output, error) 
 		return nil, err
 	}
 	var found *Resource
-	err = s.impl.List(ctx, ListRequest{Tenant: t.Tenant, Cluster: t.Cluster, Fields: fields}, func(r Resource) error {
+	err = s.impl.List(ctx, ListRequest{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Fields: fields}, func(r Resource) error {
 		if r.Cluster == t.Cluster && r.Node == t.Node {
 			found = &r
 		}

@@ -19,6 +19,7 @@ type Task struct {
 	Fence     uint64 // of this attempt; pass it on to what can check it
 	Attempt   int    // from 1
 	Tenant    string
+	Mesh      string // the mesh's own name: ids of clusters and nodes are unique in one mesh only
 	Cluster   string
 	Operation string
 	Node      string
@@ -48,7 +49,7 @@ func NewTask(t *proto.Task, log func(line string, stderr bool), save func(key st
 func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
 	raw := t.Input
 	return &Task{
-		ID: t.Id, Fence: t.Fence, Attempt: int(t.Attempt), Tenant: t.Tenant, Cluster: t.Cluster, Operation: t.Operation,
+		ID: t.Id, Fence: t.Fence, Attempt: int(t.Attempt), Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Operation: t.Operation,
 		Node: t.Node, Action: t.Action, Service: t.Service, Plugin: t.Plugin, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
 		raw: raw, log: log, save: save,
 		input: sync.OnceValues(func() (*model.TaskInput, error) {

@@ -99,6 +99,12 @@ type Backend interface {
 	// then on is not missed. All events of one index are in one call.
 	Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error
 
+	// Orphans compares what the providers list with the records; with look they
+	// are asked now, else it is what the leader found last. RemoveOrphan removes
+	// one of those.
+	Orphans(ctx context.Context, look bool) (model.OrphanReport, error)
+	RemoveOrphan(ctx context.Context, who model.Caller, id string) (Written, error)
+
 	// Members is this agent's view of the mesh.
 	Members() []Member
 	// Status tells how this agent and the mesh are.

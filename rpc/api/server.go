@@ -108,6 +108,7 @@ func (s *server) routes() {
 	s.meshRoutes()
 	s.eventRoutes()
 	s.auditRoutes()
+	s.orphanRoutes()
 	s.operatorRoutes()
 	s.settleDocument()
 }

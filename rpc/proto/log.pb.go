@@ -188,6 +188,7 @@ type Command struct {
 	//	*Command_OrderPlan
 	//	*Command_ReportHealth
 	//	*Command_QueueOperation
+	//	*Command_DropResource
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -422,6 +423,15 @@ func (x *Command) GetQueueOperation() *QueueOperation {
 	return nil
 }
 
+func (x *Command) GetDropResource() *DropResource {
+	if x != nil {
+		if x, ok := x.Change.(*Command_DropResource); ok {
+			return x.DropResource
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -502,6 +512,10 @@ type Command_QueueOperation struct {
 	QueueOperation *QueueOperation `protobuf:"bytes,29,opt,name=queue_operation,json=queueOperation,proto3,oneof"`
 }
 
+type Command_DropResource struct {
+	DropResource *DropResource `protobuf:"bytes,40,opt,name=drop_resource,json=dropResource,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -539,6 +553,8 @@ func (*Command_OrderPlan) isCommand_Change() {}
 func (*Command_ReportHealth) isCommand_Change() {}
 
 func (*Command_QueueOperation) isCommand_Change() {}
+
+func (*Command_DropResource) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1954,6 +1970,7 @@ func (x *Prune) GetAuditKeep() uint64 {
 type RaiseFeatureLevel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"` // the mesh's own name, kept by the first that gives one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1995,6 +2012,91 @@ func (x *RaiseFeatureLevel) GetLevel() uint32 {
 	return 0
 }
 
+func (x *RaiseFeatureLevel) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+// DropResource lets the leader remove a machine that is no node's. It is refused
+// where a node may want it; the entry's index is the removal's fence.
+type DropResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"` // name of the definition
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`             // the provider's own
+	Cluster       string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropResource) Reset() {
+	*x = DropResource{}
+	mi := &file_log_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropResource) ProtoMessage() {}
+
+func (x *DropResource) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
+func (*DropResource) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *DropResource) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *DropResource) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DropResource) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *DropResource) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *DropResource) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // SnapshotHeader begins a snapshot; records follow, each behind its length,
 // and a SHA-256 of all before it ends it.
 type SnapshotHeader struct {
@@ -2008,7 +2110,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2122,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2135,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2068,7 +2170,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2182,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2195,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -2128,7 +2230,8 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xf9\t\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xbc\n" +
+	"\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2157,7 +2260,8 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlan\x12A\n" +
 	"\rreport_health\x18\x1c \x01(\v2\x1a.coopr.log.v1.ReportHealthH\x00R\freportHealth\x12G\n" +
-	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperationB\b\n" +
+	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperation\x12A\n" +
+	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResourceB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -2272,9 +2376,16 @@ const file_log_proto_rawDesc = "" +
 	"\x05parts\x18\x03 \x03(\tR\x05parts\x12&\n" +
 	"\x0faudit_before_ms\x18\x04 \x01(\x03R\rauditBeforeMs\x12\x1d\n" +
 	"\n" +
-	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\")\n" +
+	"audit_keep\x18\x05 \x01(\x04R\tauditKeep\"=\n" +
 	"\x11RaiseFeatureLevel\x12\x14\n" +
-	"\x05level\x18\x01 \x01(\rR\x05level\"c\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x12\n" +
+	"\x04mesh\x18\x02 \x01(\tR\x04mesh\"\x80\x01\n" +
+	"\fDropResource\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"c\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
@@ -2301,7 +2412,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_log_proto_goTypes = []any{
 	(Machine)(0),              // 0: coopr.log.v1.Machine
 	(*Entry)(nil),             // 1: coopr.log.v1.Entry
@@ -2328,10 +2439,11 @@ var file_log_proto_goTypes = []any{
 	(*RemoveAgent)(nil),       // 22: coopr.log.v1.RemoveAgent
 	(*Prune)(nil),             // 23: coopr.log.v1.Prune
 	(*RaiseFeatureLevel)(nil), // 24: coopr.log.v1.RaiseFeatureLevel
-	(*SnapshotHeader)(nil),    // 25: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 26: coopr.log.v1.SnapshotRecord
-	nil,                       // 27: coopr.log.v1.OrderPlan.ParametersEntry
-	(Outcome)(0),              // 28: coopr.plugin.v1.Outcome
+	(*DropResource)(nil),      // 25: coopr.log.v1.DropResource
+	(*SnapshotHeader)(nil),    // 26: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 27: coopr.log.v1.SnapshotRecord
+	nil,                       // 28: coopr.log.v1.OrderPlan.ParametersEntry
+	(Outcome)(0),              // 29: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2354,18 +2466,19 @@ var file_log_proto_depIdxs = []int32{
 	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	3,  // 20: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 21: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	28, // 22: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 23: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	27, // 24: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 25: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	18, // 26: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	25, // 20: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	3,  // 21: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 22: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	29, // 23: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 24: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	28, // 25: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 26: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	18, // 27: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2394,6 +2507,7 @@ func file_log_proto_init() {
 		(*Command_OrderPlan)(nil),
 		(*Command_ReportHealth)(nil),
 		(*Command_QueueOperation)(nil),
+		(*Command_DropResource)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2401,7 +2515,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

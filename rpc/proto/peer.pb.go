@@ -1211,6 +1211,163 @@ func (x *TaskLogResponse) GetFence() uint64 {
 	return 0
 }
 
+// ListResourcesRequest asks an agent's provider plugin what it made.
+type ListResourcesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"` // type
+	Request       *ListRequest           `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesRequest) Reset() {
+	*x = ListResourcesRequest{}
+	mi := &file_peer_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesRequest) ProtoMessage() {}
+
+func (x *ListResourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListResourcesRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListResourcesRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *ListResourcesRequest) GetRequest() *ListRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type ListResourcesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resources     []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	Machine       string                 `protobuf:"bytes,2,opt,name=machine,proto3" json:"machine,omitempty"` // the agent's, as in Hello
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListResourcesResponse) Reset() {
+	*x = ListResourcesResponse{}
+	mi := &file_peer_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListResourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListResourcesResponse) ProtoMessage() {}
+
+func (x *ListResourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListResourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListResourcesResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListResourcesResponse) GetResources() []*Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ListResourcesResponse) GetMachine() string {
+	if x != nil {
+		return x.Machine
+	}
+	return ""
+}
+
+type RemoveResourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"` // type
+	Request       *RemoveRequest         `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveResourceRequest) Reset() {
+	*x = RemoveResourceRequest{}
+	mi := &file_peer_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveResourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveResourceRequest) ProtoMessage() {}
+
+func (x *RemoveResourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveResourceRequest.ProtoReflect.Descriptor instead.
+func (*RemoveResourceRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RemoveResourceRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *RemoveResourceRequest) GetRequest() *RemoveRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -1322,11 +1479,22 @@ const file_peer_proto_rawDesc = "" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\";\n" +
 	"\x0fTaskLogResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x14\n" +
-	"\x05fence\x18\x02 \x01(\x04R\x05fence2\xe4\x01\n" +
+	"\x05fence\x18\x02 \x01(\x04R\x05fence\"j\n" +
+	"\x14ListResourcesRequest\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x126\n" +
+	"\arequest\x18\x02 \x01(\v2\x1c.coopr.plugin.v1.ListRequestR\arequest\"j\n" +
+	"\x15ListResourcesResponse\x127\n" +
+	"\tresources\x18\x01 \x03(\v2\x19.coopr.plugin.v1.ResourceR\tresources\x12\x18\n" +
+	"\amachine\x18\x02 \x01(\tR\amachine\"m\n" +
+	"\x15RemoveResourceRequest\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x128\n" +
+	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest2\x9b\x03\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
-	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
+	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
+	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponseB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -1340,56 +1508,70 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_peer_proto_goTypes = []any{
-	(*StatusRequest)(nil),   // 0: coopr.peer.v1.StatusRequest
-	(*Server)(nil),          // 1: coopr.peer.v1.Server
-	(*StatusResponse)(nil),  // 2: coopr.peer.v1.StatusResponse
-	(*Held)(nil),            // 3: coopr.peer.v1.Held
-	(*Hello)(nil),           // 4: coopr.peer.v1.Hello
-	(*Started)(nil),         // 5: coopr.peer.v1.Started
-	(*Watch)(nil),           // 6: coopr.peer.v1.Watch
-	(*Health)(nil),          // 7: coopr.peer.v1.Health
-	(*WorkerMessage)(nil),   // 8: coopr.peer.v1.WorkerMessage
-	(*Verdict)(nil),         // 9: coopr.peer.v1.Verdict
-	(*Welcome)(nil),         // 10: coopr.peer.v1.Welcome
-	(*LeaderMessage)(nil),   // 11: coopr.peer.v1.LeaderMessage
-	(*TaskLogRequest)(nil),  // 12: coopr.peer.v1.TaskLogRequest
-	(*TaskLogResponse)(nil), // 13: coopr.peer.v1.TaskLogResponse
-	(*Result)(nil),          // 14: coopr.plugin.v1.Result
-	(*Task)(nil),            // 15: coopr.plugin.v1.Task
-	(*SaveState)(nil),       // 16: coopr.plugin.v1.SaveState
-	(*Cancel)(nil),          // 17: coopr.plugin.v1.Cancel
+	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
+	(*Server)(nil),                // 1: coopr.peer.v1.Server
+	(*StatusResponse)(nil),        // 2: coopr.peer.v1.StatusResponse
+	(*Held)(nil),                  // 3: coopr.peer.v1.Held
+	(*Hello)(nil),                 // 4: coopr.peer.v1.Hello
+	(*Started)(nil),               // 5: coopr.peer.v1.Started
+	(*Watch)(nil),                 // 6: coopr.peer.v1.Watch
+	(*Health)(nil),                // 7: coopr.peer.v1.Health
+	(*WorkerMessage)(nil),         // 8: coopr.peer.v1.WorkerMessage
+	(*Verdict)(nil),               // 9: coopr.peer.v1.Verdict
+	(*Welcome)(nil),               // 10: coopr.peer.v1.Welcome
+	(*LeaderMessage)(nil),         // 11: coopr.peer.v1.LeaderMessage
+	(*TaskLogRequest)(nil),        // 12: coopr.peer.v1.TaskLogRequest
+	(*TaskLogResponse)(nil),       // 13: coopr.peer.v1.TaskLogResponse
+	(*ListResourcesRequest)(nil),  // 14: coopr.peer.v1.ListResourcesRequest
+	(*ListResourcesResponse)(nil), // 15: coopr.peer.v1.ListResourcesResponse
+	(*RemoveResourceRequest)(nil), // 16: coopr.peer.v1.RemoveResourceRequest
+	(*Result)(nil),                // 17: coopr.plugin.v1.Result
+	(*Task)(nil),                  // 18: coopr.plugin.v1.Task
+	(*SaveState)(nil),             // 19: coopr.plugin.v1.SaveState
+	(*Cancel)(nil),                // 20: coopr.plugin.v1.Cancel
+	(*ListRequest)(nil),           // 21: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 22: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 23: coopr.plugin.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 24: coopr.plugin.v1.RemoveResponse
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	14, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	17, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
 	3,  // 2: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	15, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	15, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	18, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	18, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	4,  // 5: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	14, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	17, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	5,  // 7: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	16, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	19, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
 	9,  // 11: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
 	10, // 12: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	15, // 13: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	17, // 14: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	18, // 13: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	20, // 14: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	9,  // 15: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	6,  // 16: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	0,  // 17: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	8,  // 18: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	12, // 19: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	2,  // 20: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	11, // 21: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	13, // 22: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	21, // 17: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	22, // 18: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	23, // 19: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	0,  // 20: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	8,  // 21: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	12, // 22: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	14, // 23: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	16, // 24: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	2,  // 25: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	11, // 26: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	13, // 27: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	15, // 28: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	24, // 29: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -1404,7 +1586,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,9 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Peer_Status_FullMethodName  = "/coopr.peer.v1.Peer/Status"
-	Peer_Session_FullMethodName = "/coopr.peer.v1.Peer/Session"
-	Peer_TaskLog_FullMethodName = "/coopr.peer.v1.Peer/TaskLog"
+	Peer_Status_FullMethodName         = "/coopr.peer.v1.Peer/Status"
+	Peer_Session_FullMethodName        = "/coopr.peer.v1.Peer/Session"
+	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
+	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
+	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
 )
 
 // PeerClient is the client API for Peer service.
@@ -34,6 +36,8 @@ type PeerClient interface {
 	// Session is a worker's standing talk with the leader.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WorkerMessage, LeaderMessage], error)
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
+	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
+	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 }
 
 type peerClient struct {
@@ -86,6 +90,35 @@ func (c *peerClient) TaskLog(ctx context.Context, in *TaskLogRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_TaskLogClient = grpc.ServerStreamingClient[TaskLogResponse]
 
+func (c *peerClient) ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[2], Peer_ListResources_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ListResourcesRequest, ListResourcesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ListResourcesClient = grpc.ServerStreamingClient[ListResourcesResponse]
+
+func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveResponse)
+	err := c.cc.Invoke(ctx, Peer_RemoveResource_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -94,6 +127,8 @@ type PeerServer interface {
 	// Session is a worker's standing talk with the leader.
 	Session(grpc.BidiStreamingServer[WorkerMessage, LeaderMessage]) error
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
+	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
+	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -112,6 +147,12 @@ func (UnimplementedPeerServer) Session(grpc.BidiStreamingServer[WorkerMessage, L
 }
 func (UnimplementedPeerServer) TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error {
 	return status.Error(codes.Unimplemented, "method TaskLog not implemented")
+}
+func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error {
+	return status.Error(codes.Unimplemented, "method ListResources not implemented")
+}
+func (UnimplementedPeerServer) RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveResource not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -170,6 +211,35 @@ func _Peer_TaskLog_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peer_TaskLogServer = grpc.ServerStreamingServer[TaskLogResponse]
 
+func _Peer_ListResources_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ListResourcesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).ListResources(m, &grpc.GenericServerStream[ListResourcesRequest, ListResourcesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ListResourcesServer = grpc.ServerStreamingServer[ListResourcesResponse]
+
+func _Peer_RemoveResource_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveResourceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).RemoveResource(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_RemoveResource_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).RemoveResource(ctx, req.(*RemoveResourceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -180,6 +250,10 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Peer_Status_Handler,
+		},
+		{
+			MethodName: "RemoveResource",
+			Handler:    _Peer_RemoveResource_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
@@ -192,6 +266,11 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "TaskLog",
 			Handler:       _Peer_TaskLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ListResources",
+			Handler:       _Peer_ListResources_Handler,
 			ServerStreams: true,
 		},
 	},

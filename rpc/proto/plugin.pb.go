@@ -101,6 +101,7 @@ type Task struct {
 	Observe       bool                   `protobuf:"varint,12,opt,name=observe,proto3" json:"observe,omitempty"`     // an earlier attempt's end is unknown: look before doing
 	TimeoutMs     int64                  `protobuf:"varint,13,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
 	Input         []byte                 `protobuf:"bytes,14,opt,name=input,proto3" json:"input,omitempty"` // JSON, spec/planner.md "What a task carries"
+	Mesh          string                 `protobuf:"bytes,16,opt,name=mesh,proto3" json:"mesh,omitempty"`   // the mesh's own name: ids of clusters and nodes are its own alone
 	Ready         *Ready                 `protobuf:"bytes,15,opt,name=ready,proto3" json:"ready,omitempty"` // of a CHECK that is repeated until it succeeds; plugins never see it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -232,6 +233,13 @@ func (x *Task) GetInput() []byte {
 		return x.Input
 	}
 	return nil
+}
+
+func (x *Task) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
 }
 
 func (x *Task) GetReady() *Ready {
@@ -940,6 +948,7 @@ type ListRequest struct {
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Cluster       string                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"` // "" means all clusters
 	Fields        []byte                 `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`   // JSON object: the provider's admin fields
+	Mesh          string                 `protobuf:"bytes,4,opt,name=mesh,proto3" json:"mesh,omitempty"`       // only what this mesh made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -993,6 +1002,13 @@ func (x *ListRequest) GetFields() []byte {
 		return x.Fields
 	}
 	return nil
+}
+
+func (x *ListRequest) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
 }
 
 // RankRequest asks for the order of node layouts that a plugin offers under
@@ -1206,11 +1222,116 @@ func (x *ListResponse) GetResources() []*Resource {
 	return nil
 }
 
+// RemoveRequest asks for the end of one listed resource that is no node's.
+type RemoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"`
+	Fields        []byte                 `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`     // JSON object: the provider's admin fields
+	Resource      *Resource              `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"` // as listed: another one under the same id stays
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveRequest) Reset() {
+	*x = RemoveRequest{}
+	mi := &file_plugin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRequest) ProtoMessage() {}
+
+func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RemoveRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RemoveRequest) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
+}
+
+func (x *RemoveRequest) GetFields() []byte {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *RemoveRequest) GetResource() *Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+type RemoveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveResponse) Reset() {
+	*x = RemoveResponse{}
+	mi := &file_plugin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveResponse) ProtoMessage() {}
+
+func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
+func (*RemoveResponse) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{19}
+}
+
 var File_plugin_proto protoreflect.FileDescriptor
 
 const file_plugin_proto_rawDesc = "" +
 	"\n" +
-	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\x8f\x03\n" +
+	"\fplugin.proto\x12\x0fcoopr.plugin.v1\"\xa3\x03\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
@@ -1227,7 +1348,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\aobserve\x18\f \x01(\bR\aobserve\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\r \x01(\x03R\ttimeoutMs\x12\x14\n" +
-	"\x05input\x18\x0e \x01(\fR\x05input\x12,\n" +
+	"\x05input\x18\x0e \x01(\fR\x05input\x12\x12\n" +
+	"\x04mesh\x18\x10 \x01(\tR\x04mesh\x12,\n" +
 	"\x05ready\x18\x0f \x01(\v2\x16.coopr.plugin.v1.ReadyR\x05ready\"b\n" +
 	"\x05Ready\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\x03R\n" +
@@ -1277,11 +1399,12 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"G\n" +
 	"\x10ValidateResponse\x123\n" +
-	"\x06faults\x18\x01 \x03(\v2\x1b.coopr.plugin.v1.FieldFaultR\x06faults\"W\n" +
+	"\x06faults\x18\x01 \x03(\v2\x1b.coopr.plugin.v1.FieldFaultR\x06faults\"k\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x16\n" +
-	"\x06fields\x18\x03 \x01(\fR\x06fields\")\n" +
+	"\x06fields\x18\x03 \x01(\fR\x06fields\x12\x12\n" +
+	"\x04mesh\x18\x04 \x01(\tR\x04mesh\")\n" +
 	"\vRankRequest\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\fR\bquestion\"(\n" +
 	"\fRankResponse\x12\x18\n" +
@@ -1293,7 +1416,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\fR\x06output\"G\n" +
 	"\fListResponse\x127\n" +
-	"\tresources\x18\x01 \x03(\v2\x19.coopr.plugin.v1.ResourceR\tresources*\xa9\x01\n" +
+	"\tresources\x18\x01 \x03(\v2\x19.coopr.plugin.v1.ResourceR\tresources\"\x8a\x01\n" +
+	"\rRemoveRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12\x16\n" +
+	"\x06fields\x18\x03 \x01(\fR\x06fields\x125\n" +
+	"\bresource\x18\x04 \x01(\v2\x19.coopr.plugin.v1.ResourceR\bresource\"\x10\n" +
+	"\x0eRemoveResponse*\xa9\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OUTCOME_SUCCEEDED\x10\x01\x12\x15\n" +
@@ -1301,12 +1430,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\rOUTCOME_FATAL\x10\x03\x12\x18\n" +
 	"\x14OUTCOME_NOTHING_DONE\x10\x04\x12\x15\n" +
 	"\x11OUTCOME_CANCELLED\x10\x05\x12\x13\n" +
-	"\x0fOUTCOME_UNKNOWN\x10\x062\x8a\x03\n" +
+	"\x0fOUTCOME_UNKNOWN\x10\x062\xd5\x03\n" +
 	"\bProvider\x12O\n" +
 	"\bDescribe\x12 .coopr.plugin.v1.DescribeRequest\x1a!.coopr.plugin.v1.DescribeResponse\x12O\n" +
 	"\bValidate\x12 .coopr.plugin.v1.ValidateRequest\x1a!.coopr.plugin.v1.ValidateResponse\x12C\n" +
 	"\x04Rank\x12\x1c.coopr.plugin.v1.RankRequest\x1a\x1d.coopr.plugin.v1.RankResponse\x12E\n" +
-	"\x04List\x12\x1c.coopr.plugin.v1.ListRequest\x1a\x1d.coopr.plugin.v1.ListResponse0\x01\x12P\n" +
+	"\x04List\x12\x1c.coopr.plugin.v1.ListRequest\x1a\x1d.coopr.plugin.v1.ListResponse0\x01\x12I\n" +
+	"\x06Remove\x12\x1e.coopr.plugin.v1.RemoveRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12P\n" +
 	"\aExecute\x12\x1f.coopr.plugin.v1.ExecuteRequest\x1a .coopr.plugin.v1.ExecuteResponse(\x010\x012\xc4\x02\n" +
 	"\tAutomator\x12O\n" +
 	"\bDescribe\x12 .coopr.plugin.v1.DescribeRequest\x1a!.coopr.plugin.v1.DescribeResponse\x12O\n" +
@@ -1327,7 +1457,7 @@ func file_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_plugin_proto_goTypes = []any{
 	(Outcome)(0),             // 0: coopr.plugin.v1.Outcome
 	(*Task)(nil),             // 1: coopr.plugin.v1.Task
@@ -1348,6 +1478,8 @@ var file_plugin_proto_goTypes = []any{
 	(*RankResponse)(nil),     // 16: coopr.plugin.v1.RankResponse
 	(*Resource)(nil),         // 17: coopr.plugin.v1.Resource
 	(*ListResponse)(nil),     // 18: coopr.plugin.v1.ListResponse
+	(*RemoveRequest)(nil),    // 19: coopr.plugin.v1.RemoveRequest
+	(*RemoveResponse)(nil),   // 20: coopr.plugin.v1.RemoveResponse
 }
 var file_plugin_proto_depIdxs = []int32{
 	2,  // 0: coopr.plugin.v1.Task.ready:type_name -> coopr.plugin.v1.Ready
@@ -1359,29 +1491,32 @@ var file_plugin_proto_depIdxs = []int32{
 	5,  // 6: coopr.plugin.v1.ExecuteResponse.saves:type_name -> coopr.plugin.v1.SaveState
 	12, // 7: coopr.plugin.v1.ValidateResponse.faults:type_name -> coopr.plugin.v1.FieldFault
 	17, // 8: coopr.plugin.v1.ListResponse.resources:type_name -> coopr.plugin.v1.Resource
-	9,  // 9: coopr.plugin.v1.Provider.Describe:input_type -> coopr.plugin.v1.DescribeRequest
-	11, // 10: coopr.plugin.v1.Provider.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	15, // 11: coopr.plugin.v1.Provider.Rank:input_type -> coopr.plugin.v1.RankRequest
-	14, // 12: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
-	7,  // 13: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	9,  // 14: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
-	11, // 15: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
-	15, // 16: coopr.plugin.v1.Automator.Rank:input_type -> coopr.plugin.v1.RankRequest
-	7,  // 17: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
-	10, // 18: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	13, // 19: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	16, // 20: coopr.plugin.v1.Provider.Rank:output_type -> coopr.plugin.v1.RankResponse
-	18, // 21: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
-	8,  // 22: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	10, // 23: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
-	13, // 24: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
-	16, // 25: coopr.plugin.v1.Automator.Rank:output_type -> coopr.plugin.v1.RankResponse
-	8,  // 26: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
-	18, // [18:27] is the sub-list for method output_type
-	9,  // [9:18] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	17, // 9: coopr.plugin.v1.RemoveRequest.resource:type_name -> coopr.plugin.v1.Resource
+	9,  // 10: coopr.plugin.v1.Provider.Describe:input_type -> coopr.plugin.v1.DescribeRequest
+	11, // 11: coopr.plugin.v1.Provider.Validate:input_type -> coopr.plugin.v1.ValidateRequest
+	15, // 12: coopr.plugin.v1.Provider.Rank:input_type -> coopr.plugin.v1.RankRequest
+	14, // 13: coopr.plugin.v1.Provider.List:input_type -> coopr.plugin.v1.ListRequest
+	19, // 14: coopr.plugin.v1.Provider.Remove:input_type -> coopr.plugin.v1.RemoveRequest
+	7,  // 15: coopr.plugin.v1.Provider.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	9,  // 16: coopr.plugin.v1.Automator.Describe:input_type -> coopr.plugin.v1.DescribeRequest
+	11, // 17: coopr.plugin.v1.Automator.Validate:input_type -> coopr.plugin.v1.ValidateRequest
+	15, // 18: coopr.plugin.v1.Automator.Rank:input_type -> coopr.plugin.v1.RankRequest
+	7,  // 19: coopr.plugin.v1.Automator.Execute:input_type -> coopr.plugin.v1.ExecuteRequest
+	10, // 20: coopr.plugin.v1.Provider.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	13, // 21: coopr.plugin.v1.Provider.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	16, // 22: coopr.plugin.v1.Provider.Rank:output_type -> coopr.plugin.v1.RankResponse
+	18, // 23: coopr.plugin.v1.Provider.List:output_type -> coopr.plugin.v1.ListResponse
+	20, // 24: coopr.plugin.v1.Provider.Remove:output_type -> coopr.plugin.v1.RemoveResponse
+	8,  // 25: coopr.plugin.v1.Provider.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	10, // 26: coopr.plugin.v1.Automator.Describe:output_type -> coopr.plugin.v1.DescribeResponse
+	13, // 27: coopr.plugin.v1.Automator.Validate:output_type -> coopr.plugin.v1.ValidateResponse
+	16, // 28: coopr.plugin.v1.Automator.Rank:output_type -> coopr.plugin.v1.RankResponse
+	8,  // 29: coopr.plugin.v1.Automator.Execute:output_type -> coopr.plugin.v1.ExecuteResponse
+	20, // [20:30] is the sub-list for method output_type
+	10, // [10:20] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -1395,7 +1530,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -25,6 +25,7 @@ const (
 	Provider_Validate_FullMethodName = "/coopr.plugin.v1.Provider/Validate"
 	Provider_Rank_FullMethodName     = "/coopr.plugin.v1.Provider/Rank"
 	Provider_List_FullMethodName     = "/coopr.plugin.v1.Provider/List"
+	Provider_Remove_FullMethodName   = "/coopr.plugin.v1.Provider/Remove"
 	Provider_Execute_FullMethodName  = "/coopr.plugin.v1.Provider/Execute"
 )
 
@@ -39,6 +40,7 @@ type ProviderClient interface {
 	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
 	Rank(ctx context.Context, in *RankRequest, opts ...grpc.CallOption) (*RankResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
+	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 	Execute(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteRequest, ExecuteResponse], error)
 }
 
@@ -99,6 +101,16 @@ func (c *providerClient) List(ctx context.Context, in *ListRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Provider_ListClient = grpc.ServerStreamingClient[ListResponse]
 
+func (c *providerClient) Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveResponse)
+	err := c.cc.Invoke(ctx, Provider_Remove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *providerClient) Execute(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ExecuteRequest, ExecuteResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Provider_ServiceDesc.Streams[1], Provider_Execute_FullMethodName, cOpts...)
@@ -123,6 +135,7 @@ type ProviderServer interface {
 	Validate(context.Context, *ValidateRequest) (*ValidateResponse, error)
 	Rank(context.Context, *RankRequest) (*RankResponse, error)
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
+	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
 	Execute(grpc.BidiStreamingServer[ExecuteRequest, ExecuteResponse]) error
 	mustEmbedUnimplementedProviderServer()
 }
@@ -145,6 +158,9 @@ func (UnimplementedProviderServer) Rank(context.Context, *RankRequest) (*RankRes
 }
 func (UnimplementedProviderServer) List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error {
 	return status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedProviderServer) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Remove not implemented")
 }
 func (UnimplementedProviderServer) Execute(grpc.BidiStreamingServer[ExecuteRequest, ExecuteResponse]) error {
 	return status.Error(codes.Unimplemented, "method Execute not implemented")
@@ -235,6 +251,24 @@ func _Provider_List_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Provider_ListServer = grpc.ServerStreamingServer[ListResponse]
 
+func _Provider_Remove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProviderServer).Remove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Provider_Remove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProviderServer).Remove(ctx, req.(*RemoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Provider_Execute_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ProviderServer).Execute(&grpc.GenericServerStream[ExecuteRequest, ExecuteResponse]{ServerStream: stream})
 }
@@ -260,6 +294,10 @@ var Provider_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Rank",
 			Handler:    _Provider_Rank_Handler,
+		},
+		{
+			MethodName: "Remove",
+			Handler:    _Provider_Remove_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

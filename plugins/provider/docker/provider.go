@@ -27,6 +27,7 @@ const Version = "1.0.0"
 // The labels that say whose a container is.
 const (
 	labelTenant  = "coopr.tenant"
+	labelMesh    = "coopr.mesh"
 	labelCluster = "coopr.cluster"
 	labelNode    = "coopr.node"
 	labelFence   = "coopr.fence"
@@ -70,7 +71,8 @@ func (p *Provider) Describe() model.PluginType {
 			"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user of the image with sudo", Default: "root"},
 			"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
 		}}},
-		Actions: map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+		Actions:    map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+		PerMachine: true, // the default engine is the agent's own
 	}
 }
 
@@ -143,7 +145,15 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 	if !safeName.MatchString(t.Cluster) {
 		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot name a container", t.Cluster))
 	}
-	return &at{in, s, c, fmt.Sprintf("coopr-%s-%d", t.Cluster, in.Config.NodeNum)}, nil
+	return &at{in, s, c, name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
+}
+
+// name is a node's: ids of clusters are unique in one mesh only.
+func name(mesh, cluster string, number int) string {
+	if mesh != "" {
+		mesh += "-"
+	}
+	return fmt.Sprintf("coopr-%s%s-%d", mesh, cluster, number)
 }
 
 // find gives the node's container; nil: there is none. A container of that name
@@ -156,7 +166,7 @@ func (a *at) find(ctx context.Context, t *sdk.Task) (*container.InspectResponse,
 	if err != nil {
 		return nil, told("look for container "+a.name, err, false)
 	}
-	if labels := got.Container.Config.Labels; labels[labelNode] != t.Node || labels[labelCluster] != t.Cluster {
+	if labels := got.Container.Config.Labels; labels[labelNode] != t.Node || labels[labelCluster] != t.Cluster || labels[labelMesh] != t.Mesh {
 		return nil, sdk.NothingDone(fmt.Errorf("container %s: %w (it says %q of cluster %q): remove it first", a.name, errAnothers, labels[labelNode], labels[labelCluster]))
 	}
 	return &got.Container, nil
@@ -212,7 +222,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		Config: &container.Config{
 			Image: a.in.Config.Image, Hostname: hostname, ExposedPorts: exposed,
 			Entrypoint: []string{"/bin/sh", "-c", a.s.command}, Cmd: []string{}, User: "root",
-			Labels: map[string]string{labelTenant: t.Tenant, labelCluster: t.Cluster, labelNode: t.Node, labelFence: strconv.FormatUint(t.Fence, 10)},
+			Labels: map[string]string{labelTenant: t.Tenant, labelMesh: t.Mesh, labelCluster: t.Cluster, labelNode: t.Node, labelFence: strconv.FormatUint(t.Fence, 10)},
 		},
 		HostConfig: host,
 	})
@@ -344,30 +354,56 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	if err != nil {
 		return nil, err
 	}
+	found, err := a.find(ctx, t)
+	switch {
+	case errors.Is(err, errAnothers):
+		t.Logf("%v: there is nothing to delete", err)
+		return nil, nil
+	case err != nil || found == nil:
+		return nil, err
+	}
+	if err := remove(ctx, a.c, found.ID); err != nil {
+		return nil, told("remove container "+a.name, err, true)
+	}
+	t.Logf("removed container %s", a.name)
+	return nil, nil
+}
+
+// remove removes a container, or waits until somebody else has.
+func remove(ctx context.Context, c *client.Client, id string) error {
 	for {
-		found, err := a.find(ctx, t)
-		switch {
-		case errors.Is(err, errAnothers):
-			t.Logf("%v: there is nothing to delete", err)
-			return nil, nil
-		case err != nil || found == nil:
-			return nil, err
-		}
-		_, err = a.c.ContainerRemove(ctx, found.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if err == nil || isNotFound(err) {
-			t.Logf("removed container %s", a.name)
-			return nil, nil
+			return nil
 		}
 		if !errdefs.IsConflict(err) {
-			return nil, told("remove container "+a.name, err, true)
+			return err
 		}
-		// Somebody else is removing it: wait until that is done.
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// Remove removes a listed container by its id.
+func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resource) error {
+	_, c, err := p.engine(req.Fields)
+	if err != nil {
+		return err
+	}
+	got, err := c.ContainerInspect(ctx, x.ID, client.ContainerInspectOptions{})
+	if isNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return told("look at container "+x.ID, err, false)
+	}
+	if l := got.Container.Config.Labels; l[labelNode] != x.Node || l[labelCluster] != x.Cluster || l[labelMesh] != req.Mesh {
+		return fmt.Errorf("container %s: %w", x.ID, errAnothers)
+	}
+	return remove(ctx, c, x.ID)
 }
 
 // List gives every container that has our labels.
@@ -379,6 +415,9 @@ func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk
 	filters := client.Filters{}.Add("label", labelNode)
 	if req.Cluster != "" {
 		filters = filters.Add("label", labelCluster+"="+req.Cluster)
+	}
+	if req.Mesh != "" {
+		filters = filters.Add("label", labelMesh+"="+req.Mesh)
 	}
 	if req.Tenant != "" {
 		filters = filters.Add("label", labelTenant+"="+req.Tenant)
@@ -400,4 +439,5 @@ var (
 	_ sdk.Provider  = (*Provider)(nil)
 	_ sdk.Observer  = (*Provider)(nil)
 	_ sdk.Validator = (*Provider)(nil)
+	_ sdk.Remover   = (*Provider)(nil)
 )

@@ -9,17 +9,24 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // claim is what a machine says of who has it.
 type claim struct {
 	Tenant  string `json:"tenant,omitempty"`
+	Mesh    string `json:"mesh,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Fence   uint64 `json:"fence,omitempty"`
 	// Refused says why the machine is handed out to nobody.
 	Refused string `json:"refused,omitempty"`
+}
+
+// of says whether the claim is that of a task's node.
+func (c *claim) of(t *sdk.Task) bool {
+	return c.Node == t.Node && c.Cluster == t.Cluster && c.Mesh == t.Mesh
 }
 
 // The scripts that claims are handled by. The first argument is the folder, which

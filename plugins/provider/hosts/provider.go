@@ -15,6 +15,7 @@ import (
 	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/rpc/proto"
 )
 
 // Version is the plugin's version.
@@ -110,7 +111,7 @@ func (p *Provider) host(ctx context.Context, s *settings, m *machine, known []go
 
 // mine gives the claim of a task's node.
 func mine(t *sdk.Task) *claim {
-	return &claim{Tenant: t.Tenant, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence}
+	return &claim{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence}
 }
 
 // output gives what tasks learn of a node.
@@ -153,7 +154,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		case err != nil:
 			t.Logf("passed over: %v", err)
 			away = append(away, err)
-		case held.Node == t.Node && held.Cluster == t.Cluster:
+		case held.of(t):
 			t.Logf("machine %s is node %s", m.Name, t.Node)
 			return s.output(&m, keys), nil
 		default:
@@ -239,7 +240,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	}
 	var ours []held
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
-		if c.Node == t.Node && c.Cluster == t.Cluster {
+		if c.of(t) {
 			ours = append(ours, held{h, keys, c})
 		}
 		return nil
@@ -315,7 +316,7 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	if err != nil {
 		return nil, err
 	}
-	if c == nil || c.Node != t.Node || c.Cluster != t.Cluster {
+	if c == nil || !c.of(t) {
 		return nil, sdk.Fatal(fmt.Errorf("machine %s is not node %s's any more: its claim is gone", m.Name, t.Node))
 	}
 	return s.output(m, keys), nil
@@ -337,7 +338,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	// Nobody knows which it is: a create whose answer was lost, or an inventory
 	// that has changed.
 	err = p.survey(ctx, s, func(h *host, _ []gossh.PublicKey, c *claim) error {
-		if c.Node != t.Node || c.Cluster != t.Cluster {
+		if !c.of(t) {
 			return nil
 		}
 		return p.takeBack(ctx, t, s, h)
@@ -352,7 +353,7 @@ func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *ho
 	if err != nil {
 		return err
 	}
-	if c == nil || c.Node != t.Node || c.Cluster != t.Cluster {
+	if c == nil || !c.of(t) {
 		t.Logf("machine %s is not node %s's: there is nothing to give back", h.Name, t.Node)
 		return nil
 	}
@@ -405,19 +406,37 @@ func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk
 	}
 	var away []error
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
-		if c.Refused != "" || req.Tenant != "" && c.Tenant != req.Tenant || req.Cluster != "" && c.Cluster != req.Cluster {
+		if c.Refused != "" || req.Mesh != "" && c.Mesh != req.Mesh || req.Tenant != "" && c.Tenant != req.Tenant || req.Cluster != "" && c.Cluster != req.Cluster {
 			return nil
 		}
 		return found(sdk.Resource{Cluster: c.Cluster, Node: c.Node, Fence: c.Fence, ID: h.Name, Output: s.output(h.machine, keys)})
 	}, func(err error) { away = append(away, err) })
-	if err == nil && len(away) == len(s.machines) {
-		return fmt.Errorf("no machine of the inventory can be reached: %w", away[0])
+	if err == nil && len(away) > 0 {
+		return fmt.Errorf("%d of %d machines of the inventory cannot be reached; the first of these: %w", len(away), len(s.machines), away[0])
 	}
 	return err
+}
+
+// Remove takes a listed machine back that is no node's.
+func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resource) error {
+	s, err := read(req.Fields)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(s.machines, func(m machine) bool { return m.Name == x.ID })
+	if i < 0 {
+		return fmt.Errorf("machine %s is not in the inventory any more", x.ID)
+	}
+	h, _, err := p.host(ctx, s, &s.machines[i], nil)
+	if err != nil {
+		return err
+	}
+	return p.takeBack(ctx, sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence}, nil, nil), s, h)
 }
 
 var (
 	_ sdk.Provider  = (*Provider)(nil)
 	_ sdk.Observer  = (*Provider)(nil)
 	_ sdk.Validator = (*Provider)(nil)
+	_ sdk.Remover   = (*Provider)(nil)
 )

@@ -46,7 +46,8 @@ func (p *Provider) Describe() model.PluginType {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
 			"root": {Label: "Root folder", Type: "text", Tip: "Absolute path of the folder for nodes; empty: the agent's data folder"},
 		}}},
-		Actions: map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+		Actions:    map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+		PerMachine: true,
 	}
 }
 
@@ -83,7 +84,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, fmt.Errorf("reserve an address: %w", err)
 	}
 	r := &Record{
-		Tenant: t.Tenant, Cluster: t.Cluster, Node: t.Node, Number: int(in.Config.NodeNum), Hostname: in.Config.Hostname,
+		Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Number: int(in.Config.NodeNum), Hostname: in.Config.Hostname,
 		Address: address, Operation: t.Operation, Fence: t.Fence,
 	}
 	if r.Hostname == "" {
@@ -123,7 +124,7 @@ func (at *place) existing(t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Node != t.Node {
+	if r.Node != t.Node || r.Mesh != t.Mesh {
 		return nil, sdk.NothingDone(fmt.Errorf("%s is the folder of node %s (operation %s), not of node %s: delete that one first", at.dir(), r.Node, r.Operation, t.Node))
 	}
 	return r.output(at.dir()), nil
@@ -186,7 +187,6 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, err
 	}
 	defer at.close()
-	gone := path.Join(workDir, strings.ReplaceAll(at.name, "/", "-")+".gone")
 	r, err := read(at.root, at.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -195,7 +195,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		if err := machine.Sweep(ctx, at.dir()); err != nil {
 			return nil, err
 		}
-		if err := at.root.RemoveAll(gone); err != nil {
+		if err := at.root.RemoveAll(at.gone()); err != nil {
 			return nil, err
 		}
 		if address, ok := reserved(at.root, at.base, at.name); ok {
@@ -204,22 +204,37 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case r.Node != t.Node:
+	case r.Node != t.Node || r.Mesh != t.Mesh:
 		t.Logf("%s belongs to node %s: there is nothing to delete", at.dir(), r.Node)
 		return nil, nil
 	}
-	if err := machine.Shutdown(ctx, at.dir(), stopGrace); err != nil {
+	if err := at.remove(ctx, r); err != nil {
 		return nil, err
+	}
+	t.Logf("removed node %s", at.dir())
+	return nil, nil
+}
+
+// gone is where a node's folder is while it is being removed.
+func (at *place) gone() string {
+	return path.Join(workDir, strings.ReplaceAll(at.name, "/", "-")+".gone")
+}
+
+// remove ends a node's processes and removes its folder and address.
+func (at *place) remove(ctx context.Context, r *Record) error {
+	gone := at.gone()
+	if err := machine.Shutdown(ctx, at.dir(), stopGrace); err != nil {
+		return err
 	}
 	// Taken aside by one rename, it is no node any more, whatever comes next.
 	if err := at.root.RemoveAll(gone); err != nil {
-		return nil, err
+		return err
 	}
 	if err := at.root.Rename(at.name, gone); err != nil {
-		return nil, fmt.Errorf("remove node %s: %w", at.dir(), err)
+		return fmt.Errorf("remove node %s: %w", at.dir(), err)
 	}
 	// A script may have started something in the meantime.
-	err = errors.Join(machine.Sweep(ctx, at.dir()), machine.Sweep(ctx, filepath.Join(at.base, gone)))
+	err := errors.Join(machine.Sweep(ctx, at.dir()), machine.Sweep(ctx, filepath.Join(at.base, gone)))
 	if err == nil {
 		err = at.root.RemoveAll(gone)
 	}
@@ -227,12 +242,35 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		err = release(at.root, r.Address, at.name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("remove node %s: %w", at.dir(), err)
+		return fmt.Errorf("remove node %s: %w", at.dir(), err)
 	}
 	// The last node takes the cluster's folder along.
-	_ = at.root.Remove(t.Cluster)
-	t.Logf("removed node %s", at.dir())
-	return nil, nil
+	_ = at.root.Remove(path.Dir(at.name))
+	return nil
+}
+
+// Remove removes a listed node by its folder.
+func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resource) error {
+	root, base, err := p.open(req.Fields)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	name, err := filepath.Rel(base, x.ID)
+	if err != nil || !filepath.IsLocal(name) || path.Dir(path.Dir(name)) != "." {
+		return nil // of another agent's root
+	}
+	at := &place{base: base, root: root, name: name}
+	r, err := read(root, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case r.Node != x.Node || r.Cluster != x.Cluster || r.Mesh != req.Mesh:
+		return fmt.Errorf("%s is another node's now: %s of cluster %s", x.ID, r.Node, r.Cluster)
+	}
+	return at.remove(ctx, r)
 }
 
 // List gives every node below the root.
@@ -266,7 +304,7 @@ func (p *Provider) List(_ context.Context, req sdk.ListRequest, found func(sdk.R
 			if err != nil {
 				return err
 			}
-			if req.Tenant != "" && r.Tenant != req.Tenant {
+			if req.Tenant != "" && r.Tenant != req.Tenant || req.Mesh != "" && r.Mesh != req.Mesh {
 				continue
 			}
 			dir := filepath.Join(base, name)

@@ -26,6 +26,7 @@ const (
 // Record is what a node's folder says of itself.
 type Record struct {
 	Tenant    string `json:"tenant"`
+	Mesh      string `json:"mesh,omitempty"`
 	Cluster   string `json:"cluster"`
 	Node      string `json:"node"`
 	Number    int    `json:"number"`

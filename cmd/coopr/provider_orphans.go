@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// orphansCmd compares what the providers have with the records.
+func (a *app) orphansCmd() *cobra.Command {
+	var last bool
+	var remove string
+	cmd := &cobra.Command{
+		Use: "orphans", Short: "Show machines that are no node's, and nodes whose machine is missing", Args: args(),
+		Long: `Ask every provider for its machines and compare them with the nodes on record.
+An orphan carries the tags of a node that is not on record, was never made, or has
+another machine. What an operation under way may be making is none.`,
+		Example: "  coopr provider orphans\n  coopr provider orphans --remove i-0815 --yes",
+	}
+	a.outputFlag(cmd, asTable, asJSON, asYAML, asWide)
+	cmd.Flags().BoolVar(&last, "last", false, "show what the leader found last, without asking the providers")
+	cmd.Flags().StringVar(&remove, "remove", "", "remove the orphan that its provider calls `ID`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if remove != "" {
+			if err := a.confirm(cmd, fmt.Sprintf("Remove machine %s for good?", remove)); err != nil {
+				return err
+			}
+		}
+		return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+			r, err := c.Orphans(ctx, !last)
+			if err != nil {
+				return err
+			}
+			if remove != "" {
+				if err := c.RemoveOrphan(ctx, remove); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "Removed: %s.\n", remove)
+				return nil
+			}
+			if a.structured() {
+				return a.print(r)
+			}
+			a.showOrphans(r)
+			return nil
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func (a *app) showOrphans(r model.OrphanReport) {
+	for _, p := range r.Providers {
+		if p.Fault != "" {
+			fmt.Fprintf(a.err, "Provider %s could not be asked in full: %s\n", p.Provider, p.Fault)
+		}
+	}
+	if len(r.Orphans) > 0 {
+		t := table{head: []string{"MACHINE", "PROVIDER", "CLUSTER", "NODE", "WHY", "SEEN", "REMOVED", "FENCE", "FAULT"}, wide: 2}
+		for _, x := range r.Orphans {
+			t.row(x.ID, x.Provider, x.Cluster, x.Node, string(x.Why), a.ago(x.Since), moment(x.DeleteAt), strconv.FormatUint(x.Fence, 10), x.Fault)
+		}
+		a.show(t)
+	}
+	if len(r.Missing) > 0 {
+		t := table{head: []string{"MISSING MACHINE", "PROVIDER", "CLUSTER", "NODE"}}
+		for _, x := range r.Missing {
+			t.row(x.ID, x.Provider, x.Cluster, x.Node)
+		}
+		a.show(t)
+	}
+	switch {
+	case r.At == 0:
+		fmt.Fprintln(a.out, "The leader has not asked the providers yet: leave --last out.")
+	case len(r.Orphans)+len(r.Missing) == 0:
+		fmt.Fprintln(a.out, "Providers and records agree.")
+	}
+}

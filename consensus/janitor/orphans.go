@@ -1,0 +1,377 @@
+package janitor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Finder asks providers for their machines.
+type Finder interface {
+	// List gives what a provider lists for one tenant of this mesh, from every
+	// machine where it may live. Asked are the machines that answered; whole says
+	// that all did. What was found is good with an error, too.
+	List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, asked map[string]bool, whole bool, err error)
+	// Remove removes one of them; its fence is the removal's.
+	Remove(ctx context.Context, p *model.Provider, tenant string, r *pb.Resource) error
+}
+
+// OrphansConfig of an Orphans. Zero times take the defaults.
+type OrphansConfig struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Finder  Finder
+	Logger  *slog.Logger
+	// Every is how often the providers are asked; default ten minutes.
+	Every time.Duration
+	// Delete removes orphans of known clusters that this agent has seen for the
+	// Grace (default an hour); without it they are reported only.
+	Delete bool
+	Grace  time.Duration
+}
+
+// Orphans is the duty that compares what providers have with what the state says.
+type Orphans struct {
+	cfg OrphansConfig
+
+	looking chan struct{} // holds a token while nobody looks
+
+	mu     sync.Mutex
+	last   model.OrphanReport
+	found  map[orphanKey]*orphan
+	faults map[orphanKey]string // of removals
+}
+
+// orphanKey names a machine.
+type orphanKey struct{ tenant, providertype, id string }
+
+// orphan is one that was seen, with what it takes to remove it.
+type orphan struct {
+	model.Orphan
+	provider *model.Provider
+}
+
+// ErrNoOrphan says that a machine was not among the orphans when they were
+// looked for last.
+var ErrNoOrphan = errors.New("it is not among the orphans that were found last")
+
+// NewOrphans makes the duty of one term.
+func NewOrphans(cfg OrphansConfig) *Orphans {
+	cfg.Every = cmp.Or(cfg.Every, 10*time.Minute)
+	cfg.Grace = cmp.Or(cfg.Grace, time.Hour)
+	o := &Orphans{cfg: cfg, looking: make(chan struct{}, 1), found: map[orphanKey]*orphan{}, faults: map[orphanKey]string{}}
+	o.looking <- struct{}{}
+	return o
+}
+
+// Name names the duty.
+func (o *Orphans) Name() string { return "orphans" }
+
+// Restore has nothing to do: what was seen before is seen again, and the grace
+// begins anew with every leader.
+func (o *Orphans) Restore(context.Context) error { return nil }
+
+// Run looks now and then.
+func (o *Orphans) Run(ctx context.Context) error {
+	tick := time.NewTicker(o.cfg.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		r, err := o.Look(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			o.cfg.Logger.Warn("the providers could not be asked for their machines", "error", err)
+			continue
+		}
+		for _, x := range r.Orphans {
+			if x.DeleteAt > 0 && x.DeleteAt <= time.Now().UnixMilli() {
+				if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID, "the policy: it is no node's ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
+					o.cfg.Logger.Warn("an orphan could not be removed", "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "error", err)
+				}
+			}
+		}
+	}
+}
+
+// Report gives what was found last.
+func (o *Orphans) Report() model.OrphanReport {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// listed is what one provider lists.
+type listed struct {
+	provider *model.Provider
+	tenant   string
+	found    []*pb.Resource
+	asked    map[string]bool
+	whole    bool
+	err      error
+}
+
+// Look asks all providers now. One that does not answer does not keep the others
+// from it: its fault stands in the report.
+func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
+	select {
+	case <-o.looking:
+		defer func() { o.looking <- struct{}{} }()
+	case <-ctx.Done():
+		return model.OrphanReport{}, ctx.Err()
+	}
+	lists := o.ask(ctx, providers(o.cfg.Machine.View()))
+	if ctx.Err() != nil {
+		return model.OrphanReport{}, ctx.Err()
+	}
+	// The state is read after the lists: a node's record is older than its machine.
+	suspects := suspects(o.cfg.Machine.View(), lists)
+	if len(suspects) > 0 {
+		// One that was removed between the two is none.
+		again := o.ask(ctx, slices.Collect(suspectProviders(suspects)))
+		if ctx.Err() != nil {
+			return model.OrphanReport{}, ctx.Err()
+		}
+		still := keysOf(again)
+		maps.DeleteFunc(suspects, func(k orphanKey, _ *orphan) bool { return !still[k] })
+	}
+	return o.keep(lists, suspects), nil
+}
+
+// providers are the providers of all tenants, as they are now and as living
+// clusters have them; the same values are asked for once.
+func providers(v *state.View) []listed {
+	var out []listed
+	seen := map[string]bool{}
+	add := func(tenant string, p *model.Provider) {
+		b, err := json.Marshal(p.Provisioner)
+		if key := tenant + "\x00" + p.ProviderType + "\x00" + string(b); err == nil && p.ProviderType != "" && !seen[key] {
+			seen[key] = true
+			out = append(out, listed{provider: p, tenant: tenant})
+		}
+	}
+	for _, t := range v.Tenants() {
+		for _, d := range v.Definitions(t.Name, model.KindProvider) {
+			if def, err := model.Restore(d.Kind, d.Body); err == nil {
+				if p, ok := def.Value.(*model.Provider); ok {
+					add(t.Name, p)
+				}
+			}
+		}
+		for _, cl := range v.Clusters(t.Name) {
+			if cl.Status != model.ClusterTerminated {
+				add(t.Name, &cl.Provider)
+			}
+		}
+	}
+	return out
+}
+
+// atOnce is how many providers are asked at a time.
+const atOnce = 8
+
+// ask asks providers for their machines.
+func (o *Orphans) ask(ctx context.Context, lists []listed) []listed {
+	out := slices.Clone(lists)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for i := range out {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			l := &out[i]
+			l.found, l.asked, l.whole, l.err = o.cfg.Finder.List(ctx, l.provider, l.tenant)
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func keysOf(lists []listed) map[orphanKey]bool {
+	out := map[orphanKey]bool{}
+	for _, l := range lists {
+		for _, r := range l.found {
+			out[orphanKey{l.tenant, l.provider.ProviderType, r.Id}] = true
+		}
+	}
+	return out
+}
+
+// suspects are the machines that are no node's by what the state says.
+func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
+	type place struct{ tenant, cluster string }
+	busy := map[place]bool{}
+	for _, op := range v.ActiveOperations() {
+		busy[place{op.Tenant, op.Cluster}] = true
+	}
+	out := map[orphanKey]*orphan{}
+	for _, l := range lists {
+		for _, r := range l.found {
+			// A node's id alone is not enough: names of clusters resolve, too.
+			cl, known := v.Cluster(l.tenant, r.Cluster)
+			known = known && cl.ID == r.Cluster
+			n, _ := v.Node(l.tenant, r.Node)
+			why, orphaned := model.Orphaned(n, known, busy[place{l.tenant, r.Cluster}], r.Id)
+			if orphaned {
+				out[orphanKey{l.tenant, l.provider.ProviderType, r.Id}] = &orphan{model.Orphan{
+					Tenant: l.tenant, Provider: l.provider.Name, ID: r.Id, Cluster: r.Cluster, Node: r.Node, Fence: r.Fence, Why: why,
+				}, l.provider}
+			}
+		}
+	}
+	return out
+}
+
+func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
+	seen := map[*model.Provider]bool{}
+	return func(yield func(listed) bool) {
+		for k, x := range suspects {
+			if !seen[x.provider] {
+				seen[x.provider] = true
+				if !yield(listed{provider: x.provider, tenant: k.tenant}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// keep makes the report of what was found and remembers since when.
+func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
+	now := time.Now()
+	v := o.cfg.Machine.View()
+	r := model.OrphanReport{At: now.UnixMilli(), Providers: []model.ProviderLook{}, Orphans: []model.Orphan{}, Missing: missing(v, lists)}
+	unheard := map[string]bool{} // tenant and type of which something could not be asked
+	for _, l := range lists {
+		look := model.ProviderLook{Tenant: l.tenant, Provider: l.provider.Name, Type: l.provider.ProviderType, Machines: len(l.found)}
+		if l.err != nil {
+			look.Fault = l.err.Error()
+			unheard[l.tenant+"\x00"+l.provider.ProviderType] = true
+		}
+		r.Providers = append(r.Providers, look)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for k, x := range o.found {
+		// Who cannot be asked has it still, for all that is known.
+		if found[k] == nil && unheard[k.tenant+"\x00"+k.providertype] {
+			found[k] = x
+		}
+	}
+	for k, x := range found {
+		x.Since, x.Fault = now.UnixMilli(), o.faults[k]
+		if was := o.found[k]; was != nil {
+			x.Since = was.Since
+		} else {
+			o.cfg.Logger.Warn("a provider has a machine that is no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "why", string(x.Why))
+		}
+		if x.DeleteAt = 0; o.cfg.Delete && x.Why != model.OrphanUnknown {
+			x.DeleteAt = x.Since + o.cfg.Grace.Milliseconds()
+		}
+		r.Orphans = append(r.Orphans, x.Orphan)
+	}
+	maps.DeleteFunc(o.faults, func(k orphanKey, _ string) bool { return found[k] == nil })
+	slices.SortFunc(r.Orphans, func(a, b model.Orphan) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
+	})
+	o.found, o.last = found, r
+	return r
+}
+
+// resultMachine is the result by which a node's machine lives on an agent's own.
+const resultMachine = "machine"
+
+// missing gives the nodes whose machines are in none of their provider's lists,
+// where those are whole.
+func missing(v *state.View, lists []listed) []model.MissingMachine {
+	out := []model.MissingMachine{}
+	there := keysOf(lists)
+	heard := map[[2]string]*listed{} // by tenant and type: what was heard of all its providers
+	for i := range lists {
+		l := &lists[i]
+		k := [2]string{l.tenant, l.provider.ProviderType}
+		if h := heard[k]; h == nil {
+			heard[k] = &listed{asked: maps.Clone(l.asked), whole: l.whole && l.err == nil, err: l.err}
+		} else {
+			h.whole, h.err = h.whole && l.whole && l.err == nil, errors.Join(h.err, l.err)
+			maps.DeleteFunc(h.asked, func(m string, _ bool) bool { return !l.asked[m] })
+		}
+	}
+	busy := map[string]bool{}
+	for _, op := range v.ActiveOperations() {
+		busy[op.Tenant+"/"+op.Cluster] = true
+	}
+	for _, cl := range v.Clusters("") {
+		h := heard[[2]string{cl.Tenant, cl.Provider.ProviderType}]
+		if h == nil || cl.Status == model.ClusterTerminated || busy[cl.Tenant+"/"+cl.ID] {
+			continue
+		}
+		for _, n := range v.Nodes(cl.Tenant, cl.ID) {
+			id, _ := n.Results["providerid"].(string)
+			if id == "" || !n.Created || n.Broken || there[orphanKey{cl.Tenant, cl.Provider.ProviderType, id}] {
+				continue
+			}
+			at, local := n.Results[resultMachine].(string)
+			if h.whole || local && h.err == nil && h.asked[at] {
+				out = append(out, model.MissingMachine{Tenant: cl.Tenant, Provider: cl.Provider.Name, Cluster: cl.ID, Node: n.ID, ID: id})
+			}
+		}
+	}
+	return out
+}
+
+// Remove removes one of the orphans that were found last, for a person or for the
+// policy, and gives the index of the entry that allowed it. The state is asked
+// whether it is nobody's still.
+func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason string) (uint64, error) {
+	o.mu.Lock()
+	var key orphanKey
+	var x *orphan
+	for k, y := range o.found {
+		if k.id == id && k.tenant == who.Tenant {
+			key, x = k, y
+		}
+	}
+	o.mu.Unlock()
+	if x == nil {
+		return 0, fmt.Errorf("machine %s: %w", id, ErrNoOrphan)
+	}
+	answers, err := o.cfg.Propose(ctx, &pb.Command{Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_DropResource{DropResource: &pb.DropResource{
+		Provider: x.Provider, Id: x.ID, Cluster: x.Cluster, Node: x.Node, Reason: reason,
+	}}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return 0, err
+	}
+	fence := answers[0].Index
+	err = o.cfg.Finder.Remove(ctx, x.provider, who.Tenant, &pb.Resource{Cluster: x.Cluster, Node: x.Node, Fence: fence, Id: x.ID})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.faults[key] = err.Error()
+		return 0, err
+	}
+	o.cfg.Logger.Info("removed a machine that was no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "reason", reason)
+	delete(o.found, key)
+	delete(o.faults, key)
+	o.last.Orphans = slices.DeleteFunc(slices.Clone(o.last.Orphans), func(y model.Orphan) bool { return y.ID == x.ID && y.Tenant == x.Tenant })
+	return fence, nil
+}

@@ -1,0 +1,22 @@
+package state
+
+import (
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// dropResource says whether a machine may be removed: it is no node's now. It
+// changes nothing but the audit log.
+func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
+	busy := false
+	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
+		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster
+		return !busy
+	}, "active")
+	known := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, d.Cluster) != nil
+	n := get[model.Node](a.txn, tNodes, "id", c.Tenant, d.Node)
+	if _, orphaned := model.Orphaned(n, known, busy, d.Id); !orphaned {
+		return refuse(ErrConflict, "machine %s is node %s's of cluster %s, or may become it by an operation under way", d.Id, d.Node, d.Cluster)
+	}
+	return Answer{Subject: d.Id}
+}

@@ -1,0 +1,29 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// orphan is the only machine of the test mesh's providers that is no node's.
+var orphan = model.Orphan{Tenant: "acme", Provider: "cloud", ID: "i-0815", Cluster: "00000001", Node: "n9", Fence: 7, Why: model.OrphanNoNode, Since: 1}
+
+// Orphans tells of one orphan.
+func (a *Agent) Orphans(_ context.Context, look bool) (model.OrphanReport, error) {
+	r := model.OrphanReport{Providers: []model.ProviderLook{}, Orphans: []model.Orphan{}, Missing: []model.MissingMachine{}}
+	if look {
+		r.At, r.Orphans = 1, append(r.Orphans, orphan)
+	}
+	return r, nil
+}
+
+// RemoveOrphan removes the one.
+func (a *Agent) RemoveOrphan(_ context.Context, _ model.Caller, id string) (api.Written, error) {
+	if id != orphan.ID {
+		return api.Written{}, fmt.Errorf("machine %s: %w", id, api.ErrNotFound)
+	}
+	return api.Written{}, nil
+}
