@@ -255,8 +255,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
 		return again // what it left undone was cancelled
 	}
-	if op.Type == model.OpPlan {
+	switch op.Type {
+	case model.OpPlan:
 		return nil // it changes no layout
+	case model.OpRecover:
+		_, err := a.room(op.Tenant, op, a.edits[op.ID].State().Graph)
+		return err
 	}
 	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
@@ -273,7 +277,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 // reopenOperation lets an operation that has ended go on.
 func (a *applier) reopenOperation(op *model.Operation) {
 	op.Status, op.EndedAt, op.Message, op.Undo = model.OpRunning, 0, "", false
-	if op.Type == model.OpPlan {
+	switch op.Type {
+	case model.OpPlan:
+		return
+	case model.OpRecover:
+		g := a.edits[op.ID].State().Graph
+		a.recovering(op, g, g.Nodes, false)
 		return
 	}
 	cl := *get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)

@@ -138,6 +138,11 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 	if get[model.Operation](a.txn, tOperations, "id", op.ID) != nil {
 		return nil, fmt.Errorf("%w: operation %s exists: ask again", ErrStale, op.ID)
 	}
+	return a.room(tenant, op, g)
+}
+
+// room gives the cluster of an operation that could run beside the others of it.
+func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
 	cl := get[model.Cluster](a.txn, tClusters, "id", tenant, op.Cluster)
 	if cl == nil || cl.Status == model.ClusterTerminated {
 		return nil, fmt.Errorf("%w: there is no cluster %s", ErrNotFound, op.Cluster)

@@ -196,6 +196,42 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 	}
 }
 
+// A recovery that has ended is done once more on a person's order, where nobody
+// else is at work on its nodes (spec/plans.md §8: complete phases stay until restart).
+func TestRecoveryAgain(t *testing.T) {
+	c := newClinic(t)
+	restart := func(op string) error {
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: "restart"}}}).Err
+	}
+	recover := func(id string) {
+		t.Helper()
+		if a := c.do(c.beside(id, model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	recover("00000001-002")
+	c.run("00000001-002", nil)
+	recover("00000001-003")
+	if err := restart("00000001-002"); !errors.Is(err, state.ErrConflict) {
+		t.Fatalf("while another is at work there: %v", err)
+	}
+	c.run("00000001-003", nil)
+	if err := restart("00000001-002"); err != nil {
+		t.Fatal(err)
+	}
+	if op, h := c.operation("00000001-002"), c.health(app); op.Status != model.OpRunning || h.Operation != op.ID || h.Attempts != 0 {
+		t.Errorf("%+v, %+v", op, h)
+	}
+	if cl, _ := c.m.View().Cluster("t", "00000001"); cl.Status != model.ClusterActive {
+		t.Errorf("the cluster is %s", cl.Status)
+	}
+	done := 0
+	c.run("00000001-002", func(*plan.Graph, uint32) bool { done++; return false })
+	if op := c.operation("00000001-002"); op.Status != model.OpSucceeded || done != 2 {
+		t.Errorf("%s after %d tasks", op.Status, done)
+	}
+}
+
 // Whoever has begun on a node holds it until its tasks there are done
 // (docs/decisions/023-recovery.md).
 func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
