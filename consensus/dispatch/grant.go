@@ -319,8 +319,7 @@ func (d *Dispatcher) unwanted(list []grants) {
 			case q.op.Status == model.OpAborting:
 				d.cancel(q, u, g.fence, h.session, q.op.Message)
 			case t.Fence != g.fence || t.Forced || !t.Status.Held() && !t.Status.Ended():
-				d.cancel(q, u, g.fence, h.session, ordered)
-				d.release(q, u)
+				d.takeBack(q, u, h)
 				if s.Leaseable(u) {
 					d.offer(q, u, t.Note)
 				}

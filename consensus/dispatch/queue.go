@@ -24,13 +24,18 @@ type queue struct {
 	// to a lease: each only once.
 	known []bool
 	held  map[uint32]*holding
+	// ending are, by node, attempts that an order took from workers who are still
+	// to say that they have ended them.
+	ending map[int32][]ending
 	open  bool // may be leased: the operation runs
 	asked bool // cancels were sent
 	of    *tenant
 }
 
 // taken says whether a task holds the node.
-func (q *queue) taken(node int32) bool { return node >= 0 && q.busy[node] > 0 }
+func (q *queue) taken(node int32) bool {
+	return node >= 0 && (q.busy[node] > 0 || len(q.ending[node]) > 0)
+}
 
 // holding is a task that is leased, or on its way to be.
 type holding struct {
@@ -41,6 +46,13 @@ type holding struct {
 	// before is the task that held the node when this one was to follow it,
 	// plus one.
 	before uint32
+}
+
+// ending is an attempt that is cancelled at its worker.
+type ending struct {
+	v       uint32
+	fence   uint64
+	session *session
 }
 
 // tenant counts a tenant's leases against its weight, and turns among its
@@ -82,7 +94,7 @@ func (r *ranks) Pop() any {
 
 // open makes the queue of an operation, with nothing in it.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
-	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}}
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}, ending: map[int32][]ending{}}
 	d.queues[op.ID] = q
 	at, found := slices.BinarySearchFunc(d.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {
@@ -235,14 +247,19 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 			q.busy[node] = h.before // its end was not accepted, or is not known here yet
 			return
 		}
-		// All of them: the first may find no agent, and the others must not
-		// wait for it. Those that come second to the node are parked again.
-		if p := q.parked[node]; p != nil {
-			for _, next := range p.vs {
-				heap.Push(&q.ready, next)
-			}
-			delete(q.parked, node)
+		q.unpark(node)
+	}
+}
+
+// unpark puts in line what waits for a node that is free: all of it, as the first
+// may find no agent, and the others must not wait for it. Those that come second
+// to the node are parked again.
+func (q *queue) unpark(node int32) {
+	if p := q.parked[node]; p != nil && !q.taken(node) {
+		for _, next := range p.vs {
+			heap.Push(&q.ready, next)
 		}
+		delete(q.parked, node)
 	}
 }
 

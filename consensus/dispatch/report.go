@@ -136,6 +136,9 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 				continue
 			}
 			for i, u := range rep.Tasks {
+				if int(u) < q.graph.Len() {
+					d.hasEnded(q, q.graph.Node[u], func(e ending) bool { return e.v == u && e.fence == rep.Fences[i] })
+				}
 				// A result of an old lease was refused, and frees nothing.
 				if h := q.held[u]; h != nil && h.granted && h.fence == rep.Fences[i] {
 					d.release(q, u)

@@ -166,6 +166,9 @@ func (d *Dispatcher) vacate(s *session, v *state.View) {
 				had = true
 			}
 		}
+		for node := range q.ending {
+			d.hasEnded(q, node, func(e ending) bool { return e.session == s })
+		}
 		if had && v != nil {
 			d.refresh(v, id, nil, true)
 		}

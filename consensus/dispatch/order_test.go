@@ -1,0 +1,69 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// What an order takes from a worker is not begun again, nor is anything else on
+// its node, before the worker has ended it or is gone.
+func TestTakenBackEndsFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		defer end()
+		a, b := &conn{}, &conn{}
+		open := func(session, agent string, c *conn) {
+			t.Helper()
+			if err := d.Open(t.Context(), session, &pb.Hello{Agent: agent, Slots: 1}, c); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		restart := func() {
+			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
+			synctest.Wait()
+		}
+		open("s", "a", a)
+		open("r", "b", b)
+		restart()
+		if a.got() != 1 || b.got() != 0 {
+			t.Fatalf("%d and %d tasks were sent while the first is being ended", a.got(), b.got())
+		}
+		why, err := d.Why(t.Context(), "00000001-001", []uint32{0})
+		if err != nil || why[0].Text != "agent a is still ending 00000001-1000/INSTALL/s, which an order took back" {
+			t.Errorf("it waits for %+v, %v", why, err)
+		}
+		cancelled := func(c *conn) *pb.Result {
+			last := c.tasks[len(c.tasks)-1]
+			return &pb.Result{Task: last.Id, Fence: last.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}
+		}
+		d.ReportSoon("s", []*pb.Result{cancelled(a)})
+		synctest.Wait()
+		if a.got()+b.got() != 2 {
+			t.Fatalf("%d and %d tasks were sent after its end", a.got(), b.got())
+		}
+		at := a
+		if b.got() > 0 {
+			at = b
+		}
+		// An agent that is gone has nothing to end.
+		restart()
+		if a.got()+b.got() != 2 {
+			t.Fatal("it was sent once more before its end")
+		}
+		at.Close()
+		other := &conn{}
+		if at == a {
+			open("s2", "a", other)
+		} else {
+			open("r2", "b", other)
+		}
+		if a.got()+b.got()+other.got() != 3 {
+			t.Fatalf("%d, %d and %d tasks were sent after its agent came back", a.got(), b.got(), other.got())
+		}
+	})
+}
