@@ -79,6 +79,9 @@ type Service struct {
 	// Essential says whether all of the node is restarted when the service fails, or
 	// it alone; nil means true.
 	Essential *bool `json:"essential,omitempty"`
+	// AllowDecommission says whether the service may be taken off a cluster that
+	// goes on, and its nodes with it; nil means true (in the SDK: false).
+	AllowDecommission *bool `json:"allow-decommission,omitempty"`
 }
 
 // Dependencies of a service on others, by real or provided name.
