@@ -27,9 +27,9 @@ type queue struct {
 	// ending are, by node, attempts that an order took from workers who are still
 	// to say that they have ended them.
 	ending map[int32][]ending
-	open  bool // may be leased: the operation runs
-	asked bool // cancels were sent
-	of    *tenant
+	open   bool // may be leased: the operation runs
+	asked  bool // cancels were sent
+	of     *tenant
 }
 
 // taken says whether a task holds the node.

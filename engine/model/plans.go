@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -122,6 +123,16 @@ func named(n *node) {
 }
 
 // checkPlans gives what is wrong with plans whatever the services are.
+// Custom says that the plan is one of the template's own, which waits for an
+// operator to start it, and no other way to do what Coopr does anyway.
+func (p *Plan) Custom() bool {
+	switch p.Name {
+	case "deploy", "update", RecoveryPlan, DecommissionPlan:
+		return false
+	}
+	return true
+}
+
 func checkPlans(fs *Faults, plans []Plan) {
 	unique := func(path string, first map[string]int, name string, i int) {
 		if why := CheckName(name); why != "" {
@@ -147,6 +158,9 @@ func checkPlans(fs *Faults, plans []Plan) {
 			at := fmt.Sprintf("%s.phases[%d]", path, k)
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
+			if p.Custom() && len(ph.Steps) == 0 { // all actions there are would also remove the service
+				fs.addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
+			}
 		}
 	}
 }

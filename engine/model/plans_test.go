@@ -26,7 +26,7 @@ func decodePlans(t *testing.T, text string) ([]Plan, error) {
 func TestDecodePlans(t *testing.T) {
 	got, err := decodePlans(t, `
 plans:
-  zebra:
+  update:
     strategy: parallel
     phases:
       second: {pod: u, strategy: parallel-canary}
@@ -40,7 +40,7 @@ plans:
     - {name: roll, service: s, batch: 25%, max_failures: 2, timeout: 1h}
 `)
 	want := []Plan{
-		{Name: "zebra", Strategy: "parallel", Phases: []PlanPhase{
+		{Name: "update", Strategy: "parallel", Phases: []PlanPhase{
 			{Name: "second", Service: "u", Strategy: "parallel-canary"},
 			{Name: "first", Service: "s", Steps: []PlanSteps{
 				{Node: "0", Tasks: [][]string{{"install"}, {"configure", "start"}}}, {Node: "default"}}},
@@ -94,6 +94,7 @@ plans:
 		`plans[1].phases: is missing`,
 		`plans[2].name: "bad name" contains`,
 		`plans[2].phases[0].max_failures: is of batches`,
+		`plans[2].phases[0].steps: is missing: say which actions of s phase a of plan bad name runs`,
 		`plans[2].phases[1].name: a is already the name of [0]`,
 	} {
 		if !strings.Contains(fmt.Sprint(err), want) {

@@ -18,9 +18,7 @@ var ErrNoPlan = errors.New("the cluster's template has no such plan")
 func CustomPlans(cl *model.Cluster) []string {
 	var out []string
 	for _, p := range cl.Template.Plans {
-		switch p.Name {
-		case "deploy", "update", model.RecoveryPlan, "decommission":
-		default:
+		if p.Custom() {
 			out = append(out, p.Name)
 		}
 	}
@@ -44,21 +42,8 @@ func Custom(who model.Caller, name string, at Standing, id string) (*Prepared, e
 		p.Nodes = append(p.Nodes, *n)
 	}
 	t := cl.Template.Plans[slices.IndexFunc(cl.Template.Plans, func(t model.Plan) bool { return t.Name == name })]
-	var fs model.Faults
-	for i, ph := range t.Phases {
-		if len(ph.Steps) == 0 { // all actions there are would also remove the service
-			fs.Add(fmt.Sprintf("phases[%d].steps", i), fmt.Sprintf("is missing: say which actions of %s phase %s of plan %s runs", ph.Service, ph.Name, name))
-		}
-	}
 	o, err := tree.Outlines(t, p.runnable())
-	var more model.Faults
-	switch {
-	case errors.As(err, &more):
-		fs = append(fs, more...)
-	case err != nil:
-		return nil, err
-	}
-	if err := fs.Err(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	o.Name = name
