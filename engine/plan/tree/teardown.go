@@ -40,6 +40,28 @@ func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) 
 	return ""
 }
 
+// unreserve begins the names of the phases in which an uninstall gives machines back.
+const unreserve = "unreserve-resources-"
+
+// torn gives the names of the nodes that phases take away, by id: when these have
+// done so nobody else knows them any more.
+func (t *Tree) torn(g *plan.Graph) map[string]string {
+	var out map[string]string
+	for i, p := range t.Phases {
+		if p.Teardown != TearNode {
+			continue
+		}
+		for v := range g.In(plan.Phase(uint32(i))) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[g.NodeID(int(v))] = strings.TrimPrefix(p.Name, unreserve)
+			break
+		}
+	}
+	return out
+}
+
 // lasts says that a phase's steps stand for the end of the rest of the plan.
 func (p *Phase) lasts() bool { return p.Teardown == TearCluster }
 
@@ -110,7 +132,7 @@ func Uninstall(g *plan.Graph, name string, nodes []Leaver) *Draft {
 		if len(machine[n.Node]) == 0 {
 			continue
 		}
-		d.phase(Phase{Name: "unreserve-resources-" + n.Name, Strategy: Strategy{Kind: Parallel}, Teardown: TearNode})
+		d.phase(Phase{Name: unreserve + n.Name, Strategy: Strategy{Kind: Parallel}, Teardown: TearNode})
 		step := d.step()
 		for _, v := range machine[n.Node] {
 			d.Step[v] = step

@@ -88,6 +88,9 @@ deregister-service serial: deregister
 	if g, err = d.Compile(g); err != nil {
 		t.Fatal(err)
 	}
+	if got := Look(&d.Tree, plan.NewState(g), 1).StepName(0); got != "kill-task-web-1-web" {
+		t.Errorf("where nodes have names: %s", got)
+	}
 	e := plan.NewState(g).Edit()
 	statuses := func() string {
 		v := Look(&d.Tree, e.State(), 1)

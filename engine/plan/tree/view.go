@@ -50,11 +50,17 @@ func Look(t *Tree, s *plan.State, now int64) *View {
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
 		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),
 	}
+	torn := t.torn(s.Graph)
 	v.StepName = func(step uint32) string {
-		if v.Node != nil {
-			return t.stepName(s.Graph, step, v.Node)
-		}
-		return t.StepName(s.Graph, step)
+		return t.stepName(s.Graph, step, func(id string) string {
+			if name, ok := torn[id]; ok {
+				return name
+			}
+			if v.Node != nil {
+				return v.Node(id)
+			}
+			return id
+		})
 	}
 	v.Asset = func(step uint32) Asset { return assetOf(s.Graph, step) }
 	v.Times = func(step uint32) (int64, int64) { return times(s, step) }
