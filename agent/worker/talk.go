@@ -186,7 +186,12 @@ func (s *talk) receive() error {
 		if m.Heartbeat > 0 {
 			w.mu.Lock()
 			if at, ok := s.beats[m.Heartbeat]; ok {
-				w.until = at.Add(s.ttl - s.ttl/5)
+				// Leases that are over stay so until fence has stopped what they were
+				// for. An agent that slept may be answered by itself: a leader that does
+				// not know yet that it is none any more.
+				if w.until.IsZero() || time.Now().Before(w.until) {
+					w.until = at.Add(s.ttl - s.ttl/5)
+				}
 				for b := range s.beats {
 					if b <= m.Heartbeat {
 						delete(s.beats, b)

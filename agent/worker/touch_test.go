@@ -1,9 +1,12 @@
 package worker
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 func TestInTouch(t *testing.T) {
@@ -19,6 +22,49 @@ func TestInTouch(t *testing.T) {
 		time.Sleep(time.Second) // nothing has run meanwhile that could have noticed
 		if w.InTouch() {
 			t.Error("in touch when leases are over")
+		}
+	})
+}
+
+// answer is a stream on which one heartbeat is answered.
+type answer struct {
+	Stream
+	beat uint64
+}
+
+func (a *answer) Recv() (*pb.LeaderMessage, error) {
+	if a.beat == 0 {
+		return nil, io.EOF
+	}
+	m := &pb.LeaderMessage{Heartbeat: a.beat}
+	a.beat = 0
+	return m, nil
+}
+
+// Leases that are over are not brought back by an answer: whoever slept sends a
+// heartbeat when it wakes, and a leader that slept with it answers. Once all that
+// was leased has been stopped, an answer counts again.
+func TestOverIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{}
+		heard := func() bool {
+			s := &talk{w: w, stream: &answer{beat: 1}, ttl: 5 * time.Second, beats: map[uint64]time.Time{1: time.Now()}}
+			if err := s.receive(); err != io.EOF {
+				t.Fatal(err)
+			}
+			return w.InTouch()
+		}
+		w.until = time.Now().Add(time.Second)
+		if !heard() {
+			t.Error("an answer in time does not count")
+		}
+		time.Sleep(time.Until(w.until))
+		if heard() {
+			t.Error("in touch by an answer that came when leases were over")
+		}
+		w.until = time.Time{} // as fence leaves it
+		if !heard() {
+			t.Error("an answer does not count after all was stopped")
 		}
 	})
 }

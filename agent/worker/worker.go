@@ -132,7 +132,9 @@ func (w *Worker) leave(stop func()) {
 	select {
 	case <-w.drained:
 	case <-timer.C:
+		w.mu.Lock()
 		w.cancelAll("the agent is stopping")
+		w.mu.Unlock()
 		last := time.NewTimer(2 * time.Second)
 		defer last.Stop()
 		select {
@@ -188,23 +190,20 @@ func (w *Worker) fence(ctx context.Context) {
 		w.mu.Lock()
 		until := w.until
 		over := !until.IsZero() && !now.Before(until)
-		if over {
+		if over { // at once, so that no answer makes valid what is not stopped yet
+			w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
+			w.cancelAll("the agent lost touch with the leader")
 			w.until = time.Time{}
 		}
 		w.mu.Unlock()
-		switch {
-		case over:
-			w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
-			w.cancelAll("the agent lost touch with the leader")
-		case !until.IsZero():
+		if !over && !until.IsZero() {
 			timer.Reset(until.Sub(now)) // heartbeats have moved it on by then
 		}
 	}
 }
 
+// cancelAll stops all attempts; w.mu is held.
 func (w *Worker) cancelAll(reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, a := range w.held {
 		if a.cancel != nil && a.result == nil {
 			w.cfg.Logger.Info("task cancelled", "task", a.task.Id, "fence", a.task.Fence, "reason", reason)
