@@ -41,7 +41,9 @@ func mark(o proto.Outcome, err error) error {
 	return &failure{outcome: o, err: err}
 }
 
-// outcomeOf gives the outcome an error stands for; the outermost mark counts.
+// OutcomeOf gives the outcome an error stands for; the outermost mark counts.
+func OutcomeOf(err error) proto.Outcome { return outcomeOf(err) }
+
 func outcomeOf(err error) proto.Outcome {
 	var f *failure
 	switch {

@@ -20,6 +20,7 @@ import (
 type Node struct {
 	T       testing.TB
 	Fields  map[string]any // the provider's
+	Mesh    string
 	Cluster string
 	ID      string
 	Number  int
@@ -28,6 +29,7 @@ type Node struct {
 	Fence   uint64 // of the last task
 	Results map[string]any
 	IPs     map[string]string
+	Saved   map[string]json.RawMessage // what the provider keeps
 
 	mu  sync.Mutex
 	log []string
@@ -42,17 +44,22 @@ func New(t testing.TB, fields map[string]any, id string) *Node {
 func (n *Node) Task(action string) *sdk.Task {
 	n.Fence++
 	in, err := json.Marshal(model.TaskInput{TaskID: n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
-		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Results: n.Results, IPAddresses: n.IPs,
+		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
 		Provider: model.TaskProvider{Provisioner: n.Fields},
 	}})
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return sdk.NewTask(&proto.Task{Id: n.ID + "/" + action, Fence: n.Fence, Attempt: 1, Tenant: "t", Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
+	return sdk.NewTask(&proto.Task{Id: n.ID + "/" + action, Fence: n.Fence, Attempt: 1, Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.log = append(n.log, line)
-	}, nil)
+	}, func(key string, value []byte) {
+		if n.Saved == nil {
+			n.Saved = map[string]json.RawMessage{}
+		}
+		n.Saved[key] = value
+	})
 }
 
 // Verb is a provider's method.

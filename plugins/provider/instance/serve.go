@@ -1,0 +1,23 @@
+package instance
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Serve is the whole program of a provider of rented machines. The plugin's
+// settings have one field: keys, the folders with private keys that
+// ssh_identityfile names.
+func Serve(provider func(ssh.Keys) *Provider) {
+	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: settings: %v\n", os.Args[0], err)
+		os.Exit(2)
+	}
+	p := provider(keys)
+	defer p.Close()
+	sdk.Serve(sdk.Plugin{Provider: p})
+}
