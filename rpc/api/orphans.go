@@ -43,7 +43,7 @@ func (s *server) orphanRoutes() {
 				return Removed{}, Written{}, err
 			}
 			w, err := s.backend.RemoveOrphan(ctx, c.who, body.ID)
-			return Removed{ID: body.ID}, w, err
+			return Removed(body), w, err
 		})
 }
 
