@@ -57,6 +57,7 @@ bench: ## Run the benchmarks that docs/benchmarks.md records.
 ci: ## All that a change must pass.
 	$(MAKE) check
 	go run ./testing/lab/labimage -install -optional
+	testing/ci/packages.sh libvirtd libvirt-daemon
 	$(MAKE) race
 	$(MAKE) oracle
 	cd tools && GOFLAGS= go test ./...

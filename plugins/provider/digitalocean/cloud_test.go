@@ -28,7 +28,6 @@ type account struct {
 	mu       sync.Mutex
 	last     int64
 	droplets []*droplet
-	active   map[int64]time.Time
 	address  map[int64]string
 }
 

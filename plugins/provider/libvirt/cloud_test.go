@@ -1,0 +1,152 @@
+package libvirt
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	lv "github.com/digitalocean/go-libvirt"
+	"github.com/digitalocean/go-libvirt/socket/dialers"
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/plugins/provider/instance"
+	"github.com/coopr/coopr/plugins/provider/providertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDomains runs everything against libvirt's own test driver: a real daemon and
+// its protocol, with domains that only pretend to run.
+func TestDomains(t *testing.T) {
+	socket := daemon(t)
+	// The driver forgets everything when its last connection ends.
+	l := lv.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket)))
+	if err := l.ConnectToURI("test:///default"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Disconnect() }()
+	pool, err := l.StoragePoolLookupByName("default-pool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format type='qcow2'/></target></volume>", 0); err != nil {
+		t.Fatal(err)
+	}
+	before, _, err := l.ConnectListAllDomains(1, 0)
+	if err != nil || len(before) == 0 {
+		t.Fatalf("the driver's own domain: %v %v", before, err)
+	}
+	p := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
+	t.Cleanup(p.Close)
+	fields := map[string]any{"uri": "test:///default", "socket": socket, "domain_type": "test", "pool": "default-pool", "seed": "none"}
+	(&providertest.Instances{Provider: p, Fields: fields, Flavor: "1x64", Image: "debian-12"}).Try(t)
+
+	// A domain that was defined and no more, when the plugin was killed.
+	f := &instance.Fields{Values: fields}
+	c := open(f).(*cloud)
+	s := &instance.Spec{Name: "coopr-m-c-1", Flavor: "1x64", Image: "no-such", Tags: instance.Tags{Mesh: "m", Cluster: "c", Node: "n", Fence: 1, Key: "k"}}
+	text, err := fill(c.domain, &values{Name: s.Name, Type: "test", Pool: c.pool, Root: rootOf(s.Name), Network: "default", CPUs: 1, Mebibytes: 64,
+		Metadata: `<node xmlns="` + namespace + `" mesh="m" cluster="c" node="n" fence="1" key="k" pool="default-pool" done="false"/>`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.DomainDefineXML(text); err != nil {
+		t.Fatal(err)
+	}
+	ms, err := c.List(t.Context(), instance.Tags{Mesh: "m"})
+	if err != nil || len(ms) != 1 || ms[0].State != instance.Failed {
+		t.Fatalf("%+v %v", ms, err)
+	}
+	s.Image = "debian-12"
+	if _, err := c.Create(t.Context(), s); instance.KindOf(err) != instance.Conflict {
+		t.Errorf("a domain over another: %v", err)
+	}
+	if err := c.Delete(t.Context(), &ms[0]); err != nil {
+		t.Error(err)
+	}
+	for what, change := range map[string]func(*cloud){
+		"pool":    func(c *cloud) { c.pool = "no-such" },
+		"network": func(c *cloud) { c.kind = "marvel" },
+	} {
+		bad := *c
+		change(&bad)
+		if _, err := bad.Create(t.Context(), s); err == nil {
+			t.Errorf("a domain without its %s", what)
+		}
+	}
+	if ms, err := c.List(t.Context(), instance.Tags{Mesh: "m"}); err != nil || len(ms) > 0 {
+		t.Errorf("left: %+v %v", ms, err)
+	}
+	after, _, err := l.ConnectListAllDomains(1, 0)
+	vols, _, verr := l.StoragePoolListAllVolumes(pool, 1, 0)
+	if err != nil || verr != nil || len(after) != len(before) || len(vols) != 1 {
+		t.Errorf("left: %v %v %v %v", after, vols, err, verr)
+	}
+	away := *c
+	away.socket = "/no/such/socket"
+	if _, err := away.List(context.Background(), instance.Tags{}); instance.KindOf(err) != instance.Unclear {
+		t.Errorf("no daemon: %v", err)
+	}
+}
+
+// TestSeed reads the disk as a FAT driver does.
+func TestSeed(t *testing.T) {
+	data := []byte("#cloud-config\n" + strings.Repeat("x: y\n", 1000))
+	disk, err := seed("i-1", "web-1", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	if string(disk[43:54]) != "cidata     " || le.Uint16(disk[19:]) != uint16(len(disk)/sector) {
+		t.Fatalf("boot sector % x", disk[:64])
+	}
+	next := func(c int) int {
+		v := int(le.Uint16(disk[sector+c+c/2:]))
+		if c%2 == 0 {
+			return v & 0xfff
+		}
+		return v >> 4
+	}
+	files := map[string]string{}
+	name := ""
+	for at := rootAt * sector; at < dataAt*sector && disk[at] != 0; at += 32 {
+		e := disk[at : at+32]
+		switch e[11] {
+		case 0x08:
+		case 0x0f:
+			name = ""
+			for _, i := range []int{1, 3, 5, 7, 9, 14, 16, 18, 20, 22, 24, 28, 30} {
+				if c := le.Uint16(e[i:]); c != 0 && c != 0xffff {
+					name += string(rune(c))
+				}
+			}
+		default:
+			var content []byte
+			for c := int(le.Uint16(e[26:])); c >= 2 && c < 0xff8; c = next(c) {
+				content = append(content, disk[(dataAt+c-2)*sector:(dataAt+c-1)*sector]...)
+			}
+			files[name] = string(content[:le.Uint32(e[28:])])
+		}
+	}
+	if files["user-data"] != string(data) || files["meta-data"] != "instance-id: i-1\nlocal-hostname: web-1\n" {
+		t.Errorf("%q", files)
+	}
+	if _, err := seed("i", "h", make([]byte, 1<<20)); err == nil {
+		t.Error("a megabyte fits")
+	}
+}
+
+func TestSize(t *testing.T) {
+	for flavor, want := range map[string][3]int{"1x512": {1, 512, 0}, "4x8192x40": {4, 8192, 40}} {
+		if c, m, g, err := size(flavor); err != nil || [3]int{c, m, g} != want {
+			t.Errorf("%s: %d %d %d %v", flavor, c, m, g, err)
+		}
+	}
+	for _, flavor := range []string{"", "small", "1", "0x512", "1x0", "1x512x1x1", "x", "-1x5", "1x512x-3"} {
+		if _, _, _, err := size(flavor); err == nil {
+			t.Errorf("%q was taken", flavor)
+		}
+	}
+}
