@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/home"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
@@ -58,6 +59,7 @@ type Config struct {
 	OpenStores func() (*logstore.Stores, error)
 	Journal    worker.Journal
 	Executor   host.Executor
+	Changes    home.Performer // of change objects
 	// Started is called once Run serves; may be nil.
 	Started func()
 	// NoHTTP leaves the API's port closed; Handler still answers.
@@ -87,6 +89,7 @@ type Agent struct {
 	journal  worker.Journal
 	logs     *worker.Logs
 	worker   *worker.Worker
+	objects  *objects // the change objects that this agent runs
 	handler  http.Handler
 	grpc     *grpc.Server
 	registry *prometheus.Registry
@@ -353,8 +356,12 @@ func (a *Agent) work() (err error) {
 	executor := leased{onMachine{everyAutomator{untilReady{a.executor}}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
-		Logs: a.logs, Logger: a.log, Records: a.told, Drain: a.cfg.Drain,
+		Logs: a.logs, Logger: a.log, Records: a.told, Sites: a.siteOrders, Drain: a.cfg.Drain,
 	})
+	if err != nil {
+		return err
+	}
+	a.objects, err = a.newObjects()
 	return err
 }
 
@@ -364,7 +371,7 @@ func (a *Agent) hello() *pb.Hello {
 	h := &pb.Hello{
 		Agent: a.id, Name: now.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
 		Zone: now.Zone, Class: now.Class, PeerAddr: a.mux.Addr().String(), ApiAddr: a.apiAddr(), GossipAddr: a.mesh.Addr(),
-		Eligible: a.cfg.Eligible, Machine: a.machine,
+		Eligible: a.cfg.Eligible, Machine: a.machine, Process: a.objects.process,
 	}
 	if m, ok := a.mesh.Member(a.id); ok {
 		h.Incarnation = m.Epoch
@@ -431,13 +438,14 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return a.raft(serving) })
 	servers.Go(func() error { return a.keepRecords(serving) })
 	servers.Go(func() error { return a.tellOffers(serving) })
+	working, stopWorking := context.WithCancel(ctx)
+	defer stopWorking()
+	servers.Go(func() error { return a.objects.runner.Run(working) })
 	a.log.Info("agent started", "id", a.id, "api", a.apiAddr(), "peer", a.mux.Addr().String(), "gossip", a.mesh.Addr())
 	if a.cfg.Started != nil {
 		a.cfg.Started()
 	}
 
-	working, stopWorking := context.WithCancel(ctx)
-	defer stopWorking()
 	go func() {
 		select {
 		case <-a.quit:
@@ -446,6 +454,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		}
 	}()
 	err = a.worker.Run(working)
+	stopWorking()
 	a.log.Info("agent stops")
 	a.goodbye()
 	for _, s := range []*http.Server{public, forwarded} {
@@ -484,6 +493,9 @@ func (a *Agent) Close() error {
 	if a.host != nil {
 		errs = errors.Join(errs, a.host.Close())
 		a.host = nil
+	}
+	if a.objects != nil {
+		a.objects.close()
 	}
 	if a.journal != nil {
 		errs = errors.Join(errs, a.journal.Close())

@@ -37,6 +37,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 		Machine: m.Machine, Propose: m.Propose, Finder: finder{a, m}, Logger: a.log,
 		Every: a.cfg.Orphans.Every, Delete: a.cfg.Orphans.Delete, Grace: a.cfg.Orphans.Grace,
 	})
+	l.sites = a.siteKeeper(m)
 	m.lead.Store(l)
 	keeper, err := a.voterDuty(m)
 	if err != nil {
@@ -47,6 +48,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 		l.orchestrator,
 		l.dispatcher,
 		l.watcher,
+		l.sites,
 		mend.New(mend.Config{Machine: m.Machine, Start: l.orchestrator, Logger: a.log}),
 		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory), Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}

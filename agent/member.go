@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/orchestrate"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/consensus/sites"
 	"github.com/coopr/coopr/consensus/term"
 	"github.com/coopr/coopr/consensus/watch"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -37,6 +38,7 @@ type leadership struct {
 	dispatcher   *dispatch.Dispatcher
 	orchestrator *orchestrate.Orchestrator
 	watcher      *watch.Watcher
+	sites        *sites.Keeper
 	orphans      *janitor.Orphans
 	broken       chan brokenConn
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/consensus/sites"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/consensus/watch"
 	"github.com/coopr/coopr/engine/model"
@@ -100,6 +101,8 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	defer l.dispatcher.Gone(id, c)
 	l.watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
 	defer l.watcher.Leave(id)
+	l.sites.Join(id, sites.Home{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: c.Send})
+	defer l.sites.Leave(id)
 	// The newcomer learns the list of record with its welcome.
 	p.agent.sendRecords(m, c)
 	heard := make(chan error, 1)
@@ -141,6 +144,9 @@ func (p *peerServer) listen(end leaderEnd, l *leadership, id string) error {
 		}
 		if len(m.Health) > 0 {
 			l.watcher.Health(id, m.Health)
+		}
+		if len(m.Homes) > 0 {
+			l.sites.Hear(id, m.Homes)
 		}
 		if len(m.Started) > 0 {
 			d.Started(ctx, id, m.Started)
@@ -244,10 +250,10 @@ func (c *conn) run(end leaderEnd) {
 	}
 }
 
-// watches says whether a message is about health checks: those are carried out in
-// the order in which they were sent.
+// watches says whether a message is about health checks or sites: those are
+// carried out in the order in which they were sent.
 func watches(m *pb.LeaderMessage) bool {
-	return m.WatchAnew || len(m.Watches)+len(m.Unwatch) > 0
+	return m.WatchAnew || len(m.Watches)+len(m.Unwatch)+len(m.Sites) > 0
 }
 
 // offers gives the keys of the plugins that a worker has.

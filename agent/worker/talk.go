@@ -33,7 +33,7 @@ func (w *Worker) talk(ctx context.Context) error {
 	if first.Welcome == nil {
 		return errors.New("the leader did not say welcome first")
 	}
-	s := &talk{w: w, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond, beats: map[uint64]time.Time{}}
+	s := &talk{w: w, session: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond, beats: map[uint64]time.Time{}}
 	w.welcome(first.Welcome, sent, s.ttl)
 	defer w.parted(first.Welcome.Session)
 	ended := make(chan error, 1)
@@ -54,7 +54,7 @@ func (w *Worker) hello() *pb.Hello {
 	}
 	// Results are said with what is held, and come again with the next hello
 	// until they are confirmed.
-	w.out.Results = nil
+	w.out.Results, w.out.Homes = nil, nil
 	return h
 }
 
@@ -92,11 +92,12 @@ func (w *Worker) parted(session string) {
 // talk is a session that is open. The maps are the sender's and receiver's
 // together, under the worker's lock.
 type talk struct {
-	w      *Worker
-	stream Stream
-	ttl    time.Duration
-	beat   uint64
-	beats  map[uint64]time.Time // heartbeats that were not answered yet
+	w       *Worker
+	session string
+	stream  Stream
+	ttl     time.Duration
+	beat    uint64
+	beats   map[uint64]time.Time // heartbeats that were not answered yet
 }
 
 // gather is how long after a message the next results wait for those of tasks
@@ -109,7 +110,7 @@ const gather = 5 * time.Millisecond
 func (w *Worker) moreToCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving || len(w.out.Returned)+len(w.out.Saves) > 0 {
+	if w.leaving || len(w.out.Returned)+len(w.out.Saves)+len(w.out.Homes) > 0 {
 		return false
 	}
 	for _, a := range w.held {
@@ -157,8 +158,8 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted, Health: w.out.Health}
-	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health = nil, nil, nil, nil, nil
+	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted, Health: w.out.Health, Homes: w.out.Homes}
+	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health, w.out.Homes = nil, nil, nil, nil, nil, nil
 	if beat {
 		s.beat++
 		m.Heartbeat = s.beat
@@ -170,7 +171,7 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 				m.Started = append(m.Started, &pb.Started{Task: k.Task, Fence: k.Fence})
 			}
 		}
-	} else if len(m.Results)+len(m.Returned)+len(m.Saves)+len(m.Wanted)+len(m.Health) == 0 && !m.Leaving {
+	} else if len(m.Results)+len(m.Returned)+len(m.Saves)+len(m.Wanted)+len(m.Health)+len(m.Homes) == 0 && !m.Leaving {
 		return nil
 	}
 	return m
@@ -211,6 +212,9 @@ func (s *talk) receive() error {
 		}
 		if m.WatchAnew || len(m.Unwatch)+len(m.Watches) > 0 {
 			w.checks.take(m)
+		}
+		if len(m.Sites) > 0 && w.cfg.Sites != nil {
+			w.cfg.Sites(s.session, m.Sites)
 		}
 		if len(m.Records) > 0 && w.cfg.Records != nil {
 			var list []model.Agent

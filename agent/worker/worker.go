@@ -33,6 +33,8 @@ type Config struct {
 	Logger   *slog.Logger
 	// Records takes the list of record when the leader sends it.
 	Records func([]model.Agent)
+	// Sites takes what the leader says of change objects under a session; may be nil.
+	Sites func(session string, orders []byte)
 	// Drain is how long a worker that leaves lets its tasks run; 0 means 10 s.
 	Drain time.Duration
 }

@@ -93,7 +93,7 @@ func (a *app) root() *cobra.Command {
 		&cobra.Group{ID: "access", Title: "Access:"},
 	)
 	for group, cmds := range map[string][]*cobra.Command{
-		"clusters":    {a.clusterCmd(), a.planCmd(), a.operationCmd(), a.taskCmd(), a.nodeCmd(), a.eventsCmd()},
+		"clusters":    {a.clusterCmd(), a.planCmd(), a.operationCmd(), a.changeObjectsCmd(), a.taskCmd(), a.nodeCmd(), a.eventsCmd()},
 		"definitions": append(a.definitionCmds(), a.importCmd(), a.exportCmd()),
 		"mesh":        {a.joinCmd(), a.leaveCmd(), a.membersCmd(), a.statusCmd(), a.pluginCmd(), a.operatorCmd()},
 		"access":      {a.tenantCmd(), a.tokenCmd(), a.auditCmd()},

@@ -131,6 +131,7 @@ func (a *applier) removeTenantRows(name string) {
 	for _, c := range list[model.Cluster](a.txn, tClusters, "id_prefix", name) {
 		a.remove(tClusters, c)
 	}
+	a.removeSites(name)
 }
 
 func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -29,6 +30,8 @@ func (u *auditor) put(row any) {
 		u.row(operationChange(r), docOf(u, get[model.Operation](txn, tOperations, "id", r.ID)), u.document(r))
 	case *model.NodeHealth:
 		u.row(healthChange(r), docOf(u, get[model.NodeHealth](txn, tHealth, "id", r.Tenant, r.Node)), u.document(r))
+	case *site.Record:
+		u.row(siteChange(r), u.siteDocument(get[site.Record](txn, tSites, "id", r.Tenant, r.Name)), u.siteDocument(r))
 	case *planRow:
 		if get[planRow](txn, tPlans, "id", r.Operation) == nil {
 			u.begun(r)
@@ -52,6 +55,8 @@ func (u *auditor) remove(row any) {
 		u.row(operationChange(r), u.document(r), none)
 	case *model.NodeHealth:
 		u.row(healthChange(r), u.document(r), none)
+	case *site.Record:
+		u.row(siteChange(r), u.siteDocument(r), none)
 	}
 }
 

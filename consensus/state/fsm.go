@@ -110,6 +110,8 @@ type Batch struct {
 	// Health are clusters whose nodes' health, or recovery, changed; each may be
 	// named more than once.
 	Health []string
+	// Sites are those whose records changed; each may be named more than once.
+	Sites []SiteKey
 	// Agents says that the list of agents changed.
 	Agents bool
 	// Restored says that everything may have changed.
@@ -299,6 +301,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.raise(ch.RaiseFeatureLevel.Level, ch.RaiseFeatureLevel.Mesh)
 	case *pb.Command_DropResource:
 		return a.dropResource(c, ch.DropResource)
+	case *pb.Command_ChangeSite:
+		return a.changeSite(c, ch.ChangeSite)
 	}
 	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
 }

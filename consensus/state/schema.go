@@ -224,6 +224,9 @@ func schema() *memdb.DBSchema {
 	} {
 		s.Tables[t.Name] = t
 	}
+	for _, t := range siteTables() {
+		s.Tables[t.Name] = t
+	}
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -287,6 +288,10 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
 		row = &queueRow{}
 	case tHealth:
 		row = &model.NodeHealth{}
+	case tSites:
+		row = &site.Record{}
+	case tGenerations:
+		row = &site.Generation{}
 	default:
 		return nil, errors.New("no such table")
 	}

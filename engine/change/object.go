@@ -474,6 +474,9 @@ func (o *Object) forget(fx *Effects) {
 	o.act(fx, Act{What: Check})
 }
 
+// Knows says whether peer depends on the object, or may hold a lock of it.
+func (o *Object) Knows(peer ID) bool { return findDependent(o.in, peer) >= 0 }
+
 // freed forgets what a dependent holds.
 func (o *Object) freed(peer ID) {
 	if i := findDependent(o.in, peer); i >= 0 {

@@ -105,6 +105,10 @@ type Backend interface {
 	Orphans(ctx context.Context, look bool) (model.OrphanReport, error)
 	RemoveOrphan(ctx context.Context, who model.Caller, id string) (Written, error)
 
+	// Sites is what is asked about sites of change objects; ErrNoLeader where this
+	// agent does not lead.
+	Sites() (Sites, error)
+
 	// Members is this agent's view of the mesh.
 	Members() []Member
 	// Status tells how this agent and the mesh are.

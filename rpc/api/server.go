@@ -110,6 +110,7 @@ func (s *server) routes() {
 	s.auditRoutes()
 	s.orphanRoutes()
 	s.operatorRoutes()
+	s.siteRoutes()
 	s.settleDocument()
 }
 

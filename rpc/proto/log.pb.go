@@ -188,6 +188,7 @@ type Command struct {
 	//	*Command_OrderPlan
 	//	*Command_ReportHealth
 	//	*Command_QueueOperation
+	//	*Command_ChangeSite
 	//	*Command_DropResource
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
@@ -423,6 +424,15 @@ func (x *Command) GetQueueOperation() *QueueOperation {
 	return nil
 }
 
+func (x *Command) GetChangeSite() *ChangeSite {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ChangeSite); ok {
+			return x.ChangeSite
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetDropResource() *DropResource {
 	if x != nil {
 		if x, ok := x.Change.(*Command_DropResource); ok {
@@ -512,6 +522,10 @@ type Command_QueueOperation struct {
 	QueueOperation *QueueOperation `protobuf:"bytes,29,opt,name=queue_operation,json=queueOperation,proto3,oneof"`
 }
 
+type Command_ChangeSite struct {
+	ChangeSite *ChangeSite `protobuf:"bytes,50,opt,name=change_site,json=changeSite,proto3,oneof"`
+}
+
 type Command_DropResource struct {
 	DropResource *DropResource `protobuf:"bytes,40,opt,name=drop_resource,json=dropResource,proto3,oneof"`
 }
@@ -553,6 +567,8 @@ func (*Command_OrderPlan) isCommand_Change() {}
 func (*Command_ReportHealth) isCommand_Change() {}
 
 func (*Command_QueueOperation) isCommand_Change() {}
+
+func (*Command_ChangeSite) isCommand_Change() {}
 
 func (*Command_DropResource) isCommand_Change() {}
 
@@ -2223,14 +2239,15 @@ var File_log_proto protoreflect.FileDescriptor
 
 const file_log_proto_rawDesc = "" +
 	"\n" +
-	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\"\xcf\x01\n" +
+	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\x1a\n" +
+	"site.proto\"\xcf\x01\n" +
 	"\x05Entry\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12#\n" +
 	"\rfeature_level\x18\x02 \x01(\rR\ffeatureLevel\x12'\n" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xbc\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xfa\n" +
 	"\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
@@ -2260,7 +2277,9 @@ const file_log_proto_rawDesc = "" +
 	"\n" +
 	"order_plan\x18\x1b \x01(\v2\x17.coopr.log.v1.OrderPlanH\x00R\torderPlan\x12A\n" +
 	"\rreport_health\x18\x1c \x01(\v2\x1a.coopr.log.v1.ReportHealthH\x00R\freportHealth\x12G\n" +
-	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperation\x12A\n" +
+	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperation\x12<\n" +
+	"\vchange_site\x182 \x01(\v2\x19.coopr.site.v1.ChangeSiteH\x00R\n" +
+	"changeSite\x12A\n" +
 	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResourceB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
@@ -2443,7 +2462,8 @@ var file_log_proto_goTypes = []any{
 	(*SnapshotHeader)(nil),    // 26: coopr.log.v1.SnapshotHeader
 	(*SnapshotRecord)(nil),    // 27: coopr.log.v1.SnapshotRecord
 	nil,                       // 28: coopr.log.v1.OrderPlan.ParametersEntry
-	(Outcome)(0),              // 29: coopr.plugin.v1.Outcome
+	(*ChangeSite)(nil),        // 29: coopr.site.v1.ChangeSite
+	(Outcome)(0),              // 30: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2466,19 +2486,20 @@ var file_log_proto_depIdxs = []int32{
 	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	25, // 20: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	3,  // 21: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 22: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	29, // 23: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 24: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	28, // 25: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 26: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	18, // 27: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	29, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	25, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	3,  // 22: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 23: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	30, // 24: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 25: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	28, // 26: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 27: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	18, // 28: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2487,6 +2508,7 @@ func file_log_proto_init() {
 		return
 	}
 	file_plugin_proto_init()
+	file_site_proto_init()
 	file_log_proto_msgTypes[1].OneofWrappers = []any{
 		(*Command_PutDefinitions)(nil),
 		(*Command_PutTenant)(nil),
@@ -2507,6 +2529,7 @@ func file_log_proto_init() {
 		(*Command_OrderPlan)(nil),
 		(*Command_ReportHealth)(nil),
 		(*Command_QueueOperation)(nil),
+		(*Command_ChangeSite)(nil),
 		(*Command_DropResource)(nil),
 	}
 	type x struct{}

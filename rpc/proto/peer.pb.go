@@ -339,6 +339,7 @@ type Hello struct {
 	Eligible      bool                   `protobuf:"varint,14,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	GossipAddr    string                 `protobuf:"bytes,17,opt,name=gossip_addr,json=gossipAddr,proto3" json:"gossip_addr,omitempty"`
 	Token         []byte                 `protobuf:"bytes,16,opt,name=token,proto3" json:"token,omitempty"`     // SHA-256 of the API token a dev agent printed; others send none
+	Process       string                 `protobuf:"bytes,30,opt,name=process,proto3" json:"process,omitempty"` // names this run of the agent
 	Machine       string                 `protobuf:"bytes,15,opt,name=machine,proto3" json:"machine,omitempty"` // names the machine, so that local nodes are worked on where they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -484,6 +485,13 @@ func (x *Hello) GetToken() []byte {
 		return x.Token
 	}
 	return nil
+}
+
+func (x *Hello) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
 }
 
 func (x *Hello) GetMachine() string {
@@ -758,6 +766,7 @@ type WorkerMessage struct {
 	Saves         []*SaveState           `protobuf:"bytes,7,rep,name=saves,proto3" json:"saves,omitempty"`
 	Wanted        []string               `protobuf:"bytes,8,rep,name=wanted,proto3" json:"wanted,omitempty"` // watches whose tasks are missing
 	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
+	Homes         []*HomeReport          `protobuf:"bytes,30,rep,name=homes,proto3" json:"homes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -851,6 +860,13 @@ func (x *WorkerMessage) GetWanted() []string {
 func (x *WorkerMessage) GetHealth() []*Health {
 	if x != nil {
 		return x.Health
+	}
+	return nil
+}
+
+func (x *WorkerMessage) GetHomes() []*HomeReport {
+	if x != nil {
+		return x.Homes
 	}
 	return nil
 }
@@ -1001,6 +1017,7 @@ type LeaderMessage struct {
 	Records       []byte                 `protobuf:"bytes,6,opt,name=records,proto3" json:"records,omitempty"`                       // JSON []model.Agent: the list of record, when it changed
 	Watches       []*Watch               `protobuf:"bytes,7,rep,name=watches,proto3" json:"watches,omitempty"`                       // new, or changed
 	Unwatch       []string               `protobuf:"bytes,8,rep,name=unwatch,proto3" json:"unwatch,omitempty"`                       // keys; carried out before watches
+	Sites         []byte                 `protobuf:"bytes,30,opt,name=sites,proto3" json:"sites,omitempty"`                          // JSON []site.Orders
 	WatchAnew     bool                   `protobuf:"varint,9,opt,name=watch_anew,json=watchAnew,proto3" json:"watch_anew,omitempty"` // and before that all others are dropped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1088,6 +1105,13 @@ func (x *LeaderMessage) GetWatches() []*Watch {
 func (x *LeaderMessage) GetUnwatch() []string {
 	if x != nil {
 		return x.Unwatch
+	}
+	return nil
+}
+
+func (x *LeaderMessage) GetSites() []byte {
+	if x != nil {
+		return x.Sites
 	}
 	return nil
 }
@@ -1373,7 +1397,8 @@ var File_peer_proto protoreflect.FileDescriptor
 const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\"\x0f\n" +
+	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\n" +
+	"site.proto\"\x0f\n" +
 	"\rStatusRequest\"B\n" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -1398,7 +1423,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +
 	"\astarted\x18\x03 \x01(\bR\astarted\x12/\n" +
 	"\x06result\x18\x04 \x01(\v2\x17.coopr.plugin.v1.ResultR\x06result\x12\x12\n" +
-	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xd0\x03\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"\xea\x03\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1418,6 +1443,7 @@ const file_peer_proto_rawDesc = "" +
 	"\vgossip_addr\x18\x11 \x01(\tR\n" +
 	"gossipAddr\x12\x14\n" +
 	"\x05token\x18\x10 \x01(\fR\x05token\x12\x18\n" +
+	"\aprocess\x18\x1e \x01(\tR\aprocess\x12\x18\n" +
 	"\amachine\x18\x0f \x01(\tR\amachine\"3\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
@@ -1441,7 +1467,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\x85\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xb6\x03\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -1451,7 +1477,8 @@ const file_peer_proto_rawDesc = "" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x120\n" +
 	"\x05saves\x18\a \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x16\n" +
 	"\x06wanted\x18\b \x03(\tR\x06wanted\x12-\n" +
-	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\"G\n" +
+	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x12/\n" +
+	"\x05homes\x18\x1e \x03(\v2\x19.coopr.site.v1.HomeReportR\x05homes\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -1461,7 +1488,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x15\n" +
 	"\x06ttl_ms\x18\x03 \x01(\x03R\x05ttlMs\x12!\n" +
 	"\fheartbeat_ms\x18\x04 \x01(\x03R\vheartbeatMs\x122\n" +
-	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\xf8\x02\n" +
+	"\bverdicts\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\bverdicts\"\x8e\x03\n" +
 	"\rLeaderMessage\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.coopr.peer.v1.WelcomeR\awelcome\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x12+\n" +
@@ -1470,7 +1497,8 @@ const file_peer_proto_rawDesc = "" +
 	"\tconfirmed\x18\x05 \x03(\v2\x16.coopr.peer.v1.VerdictR\tconfirmed\x12\x18\n" +
 	"\arecords\x18\x06 \x01(\fR\arecords\x12.\n" +
 	"\awatches\x18\a \x03(\v2\x14.coopr.peer.v1.WatchR\awatches\x12\x18\n" +
-	"\aunwatch\x18\b \x03(\tR\aunwatch\x12\x1d\n" +
+	"\aunwatch\x18\b \x03(\tR\aunwatch\x12\x14\n" +
+	"\x05sites\x18\x1e \x01(\fR\x05sites\x12\x1d\n" +
 	"\n" +
 	"watch_anew\x18\t \x01(\bR\twatchAnew\"R\n" +
 	"\x0eTaskLogRequest\x12\x12\n" +
@@ -1488,13 +1516,14 @@ const file_peer_proto_rawDesc = "" +
 	"\amachine\x18\x02 \x01(\tR\amachine\"m\n" +
 	"\x15RemoveResourceRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x128\n" +
-	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest2\x9b\x03\n" +
+	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest2\xe0\x03\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
 	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
-	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponseB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12C\n" +
+	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x19.coopr.site.v1.ChangesEnd(\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -1530,11 +1559,14 @@ var file_peer_proto_goTypes = []any{
 	(*Result)(nil),                // 17: coopr.plugin.v1.Result
 	(*Task)(nil),                  // 18: coopr.plugin.v1.Task
 	(*SaveState)(nil),             // 19: coopr.plugin.v1.SaveState
-	(*Cancel)(nil),                // 20: coopr.plugin.v1.Cancel
-	(*ListRequest)(nil),           // 21: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 22: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 23: coopr.plugin.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 24: coopr.plugin.v1.RemoveResponse
+	(*HomeReport)(nil),            // 20: coopr.site.v1.HomeReport
+	(*Cancel)(nil),                // 21: coopr.plugin.v1.Cancel
+	(*ListRequest)(nil),           // 22: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 23: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 24: coopr.plugin.v1.RemoveRequest
+	(*ChangePacket)(nil),          // 25: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 26: coopr.plugin.v1.RemoveResponse
+	(*ChangesEnd)(nil),            // 27: coopr.site.v1.ChangesEnd
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
@@ -1548,30 +1580,33 @@ var file_peer_proto_depIdxs = []int32{
 	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
 	19, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	9,  // 11: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
-	10, // 12: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	18, // 13: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	20, // 14: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
-	9,  // 15: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
-	6,  // 16: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	21, // 17: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	22, // 18: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	23, // 19: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
-	0,  // 20: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
-	8,  // 21: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
-	12, // 22: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
-	14, // 23: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
-	16, // 24: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	2,  // 25: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	11, // 26: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	13, // 27: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	15, // 28: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	24, // 29: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	20, // 11: coopr.peer.v1.WorkerMessage.homes:type_name -> coopr.site.v1.HomeReport
+	9,  // 12: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
+	10, // 13: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
+	18, // 14: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	21, // 15: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	9,  // 16: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
+	6,  // 17: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
+	22, // 18: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	23, // 19: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	24, // 20: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	0,  // 21: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
+	8,  // 22: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
+	12, // 23: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
+	14, // 24: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
+	16, // 25: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
+	25, // 26: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 27: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	11, // 28: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	13, // 29: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	15, // 30: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	26, // 31: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	27, // 32: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangesEnd
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_peer_proto_init() }
@@ -1580,6 +1615,7 @@ func file_peer_proto_init() {
 		return
 	}
 	file_plugin_proto_init()
+	file_site_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -26,6 +26,7 @@ const (
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
 	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
+	Peer_Changes_FullMethodName        = "/coopr.peer.v1.Peer/Changes"
 )
 
 // PeerClient is the client API for Peer service.
@@ -38,6 +39,8 @@ type PeerClient interface {
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// Changes carries messages between change objects from one home to another.
+	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error)
 }
 
 type peerClient struct {
@@ -119,6 +122,19 @@ func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceReque
 	return out, nil
 }
 
+func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Changes_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ChangePacket, ChangesEnd]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ChangesClient = grpc.ClientStreamingClient[ChangePacket, ChangesEnd]
+
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
 // for forward compatibility.
@@ -129,6 +145,8 @@ type PeerServer interface {
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
+	// Changes carries messages between change objects from one home to another.
+	Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -153,6 +171,9 @@ func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerS
 }
 func (UnimplementedPeerServer) RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveResource not implemented")
+}
+func (UnimplementedPeerServer) Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error {
+	return status.Error(codes.Unimplemented, "method Changes not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
 func (UnimplementedPeerServer) testEmbeddedByValue()              {}
@@ -240,6 +261,13 @@ func _Peer_RemoveResource_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Changes_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangesEnd]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ChangesServer = grpc.ClientStreamingServer[ChangePacket, ChangesEnd]
+
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -272,6 +300,11 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "ListResources",
 			Handler:       _Peer_ListResources_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Changes",
+			Handler:       _Peer_Changes_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "peer.proto",

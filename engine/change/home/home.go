@@ -33,6 +33,9 @@ type Config struct {
 	// Route says which home runs an object, or ran it last; "" where it never
 	// ran or has been removed, so that no life of it can hold anything.
 	Route func(change.ID) Name
+	// Absent says whether an object has been removed from the site; what Site
+	// leaves out, where nil.
+	Absent func(change.ID) bool
 	// Observe, where not nil, is shown every event that an object has taken, and
 	// what followed.
 	Observe func(now int64, o *change.Object, ev *change.Event, fx *change.Effects)
@@ -336,6 +339,9 @@ func (h *Home) keep(m change.Message, now int64) {
 
 // absent says whether an object has been removed from the site.
 func (h *Home) absent(id change.ID) bool {
+	if h.cfg.Absent != nil {
+		return h.cfg.Absent(id)
+	}
 	return int(id) < len(h.cfg.Site.Defs) && h.cfg.Site.Defs[id].Name == ""
 }
 

@@ -177,10 +177,10 @@ func tiny(rng *rand.Rand, n int) *site.Document {
 		o := &d.Objects[i]
 		p := fmt.Sprintf("o%d", j)
 		if rng.IntN(3) == 0 {
-			o.Holds = append(o.Holds, site.Holds{State: pick("up", "down"), Object: p, In: pick("up", "down")})
+			o.Holds = append(o.Holds, site.Holding{State: pick("up", "down"), Object: p, In: pick("up", "down")})
 			continue
 		}
-		r := site.Requires{Object: p, State: pick("up", "down")}
+		r := site.Requirement{Object: p, State: pick("up", "down")}
 		switch rng.IntN(4) {
 		case 0:
 			r.From, r.To = "down", "up"

@@ -245,8 +245,8 @@ func TestC7(t *testing.T) {
 			if slices.Contains(names, o.Name) {
 				continue
 			}
-			o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requires) bool { return slices.Contains(names, r.Object) })
-			o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holds) bool { return slices.Contains(names, h.Object) })
+			o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requirement) bool { return slices.Contains(names, r.Object) })
+			o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holding) bool { return slices.Contains(names, h.Object) })
 			c.Objects = append(c.Objects, o)
 		}
 		return &c

@@ -56,20 +56,20 @@ func ordered(rng *rand.Rand, n, agents int, strict bool) *site.Document {
 				start, hold = true, true
 			}
 			if start {
-				r := site.Requires{From: "*", To: "up", Object: p.Name}
+				r := site.Requirement{From: "*", To: "up", Object: p.Name}
 				if !strict && rng.IntN(2) == 0 {
 					r.From = "down"
 				}
 				o.Requires = append(o.Requires, r)
 			}
 			if hold {
-				o.Holds = append(o.Holds, site.Holds{Object: p.Name})
+				o.Holds = append(o.Holds, site.Holding{Object: p.Name})
 			}
 			if stop {
-				p.Requires = append(p.Requires, site.Requires{From: "up", To: "down", Object: o.Name, State: "down"})
+				p.Requires = append(p.Requires, site.Requirement{From: "up", To: "down", Object: o.Name, State: "down"})
 			}
 			if restart {
-				p.Requires = append(p.Requires, site.Requires{From: "outdated", To: "up", Object: o.Name, State: "down"})
+				p.Requires = append(p.Requires, site.Requirement{From: "outdated", To: "up", Object: o.Name, State: "down"})
 			}
 		}
 	}
@@ -93,16 +93,16 @@ func mutate(rng *rand.Rand, d *site.Document, agents, version int, remove bool) 
 		if rng.IntN(3) == 0 {
 			o.Content = map[string]any{"version": version}
 		}
-		o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requires) bool { return gone[r.Object] })
-		o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holds) bool { return gone[h.Object] })
+		o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requirement) bool { return gone[r.Object] })
+		o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holding) bool { return gone[h.Object] })
 		c.Objects = append(c.Objects, o)
 	}
 	if remove {
 		o := site.Object{Name: fmt.Sprintf("new%d", version), Host: fmt.Sprintf("agent:a%d", rng.IntN(agents)), Type: "service"}
 		if len(c.Objects) > 0 {
 			p := c.Objects[rng.IntN(len(c.Objects))]
-			o.Requires = []site.Requires{{Object: p.Name}}
-			o.Holds = []site.Holds{{Object: p.Name}}
+			o.Requires = []site.Requirement{{Object: p.Name}}
+			o.Holds = []site.Holding{{Object: p.Name}}
 		}
 		c.Objects = append(c.Objects, o)
 	}

@@ -28,22 +28,22 @@ type Object struct {
 	Content map[string]any `json:"content,omitempty"`
 	// Actions is what single actions are told, by their names and "check".
 	Actions  map[string]map[string]any `json:"actions,omitempty"`
-	Requires []Requires                `json:"requires,omitempty"`
-	Holds    []Holds                   `json:"holds,omitempty"`
+	Requires []Requirement             `json:"requires,omitempty"`
+	Holds    []Holding                 `json:"holds,omitempty"`
 }
 
-// Requires is a transition dependency (rule 7): to go From one state To another
+// Requirement is a transition dependency (rule 7): to go From one state To another
 // the object must hold Object locked in State.
-type Requires struct {
+type Requirement struct {
 	To     string `json:"to,omitempty"`   // default: the preferred state; "*" for any
 	From   string `json:"from,omitempty"` // default: any
 	Object string `json:"object"`
 	State  string `json:"state,omitempty"` // default: that object's preferred state
 }
 
-// Holds is a lock dependency (rule 8): to be locked in State the object must
+// Holding is a lock dependency (rule 8): to be locked in State the object must
 // hold Object locked In a state.
-type Holds struct {
+type Holding struct {
 	State  string `json:"state,omitempty"` // default: the preferred state
 	Object string `json:"object"`
 	In     string `json:"in,omitempty"` // default: that object's preferred state

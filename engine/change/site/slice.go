@@ -31,8 +31,8 @@ func Slice(doc *Document, ids []change.ID, hosts map[string]bool) (*Document, []
 	for i := range doc.Objects {
 		o := doc.Objects[i]
 		if !mine[o.Name] {
-			var requires []Requires
-			var holds []Holds
+			var requires []Requirement
+			var holds []Holding
 			for _, r := range o.Requires {
 				if mine[r.Object] {
 					requires = append(requires, r)

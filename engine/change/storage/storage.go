@@ -60,8 +60,8 @@ func (m *maker) add(kind, what string, i int, needs ...string) *site.Object {
 	m.d.Objects = append(m.d.Objects, site.Object{Name: name(m.s, what, i), Host: m.host, Type: kind, Content: map[string]any{"version": m.cfg.Version}})
 	o := &m.d.Objects[len(m.d.Objects)-1]
 	for _, n := range needs {
-		o.Requires = append(o.Requires, site.Requires{To: "up", Object: n})
-		o.Holds = append(o.Holds, site.Holds{Object: n})
+		o.Requires = append(o.Requires, site.Requirement{To: "up", Object: n})
+		o.Holds = append(o.Holds, site.Holding{Object: n})
 	}
 	return o
 }
@@ -85,7 +85,7 @@ func server(d *site.Document, cfg Config, s int) {
 			o.Content = map[string]any{"version": cfg.Version, "base": cfg.Base}
 		}
 		if i == 0 { // the array's: it is changed only while the array is down
-			o.Requires = append(o.Requires, site.Requires{From: "outdated", To: "up", Object: name(s, "array", 0), State: "down"})
+			o.Requires = append(o.Requires, site.Requirement{From: "outdated", To: "up", Object: name(s, "array", 0), State: "down"})
 		}
 	}
 	m.stoppedBy(m.add("script", "array", 0, name(s, "bmc", 0), name(s, "module", 0), name(s, "config", 0)), "volume", 8)
@@ -98,8 +98,8 @@ func server(d *site.Document, cfg Config, s int) {
 	quorum := m.add("script", "quorum", 0, name(s, "pacemaker", 0))
 	fence := []string{name(s, "bmc", 0), name(s, "pacemaker", 0)}
 	if twin != s {
-		quorum.Requires = append(quorum.Requires, site.Requires{To: "up", Object: name(twin, "pacemaker", 0)})
-		quorum.Holds = append(quorum.Holds, site.Holds{Object: name(twin, "pacemaker", 0)})
+		quorum.Requires = append(quorum.Requires, site.Requirement{To: "up", Object: name(twin, "pacemaker", 0)})
+		quorum.Holds = append(quorum.Holds, site.Holding{Object: name(twin, "pacemaker", 0)})
 		fence = append(fence, name(twin, "bmc", 0))
 	}
 	m.add("ha-resource", "fence", 0, fence...)
@@ -126,8 +126,8 @@ func server(d *site.Document, cfg Config, s int) {
 }
 
 // stopped is the dependency of something that may stop only when another has.
-func stopped(object string) site.Requires {
-	return site.Requires{From: "up", To: "down", Object: object, State: "down"}
+func stopped(object string) site.Requirement {
+	return site.Requirement{From: "up", To: "down", Object: object, State: "down"}
 }
 
 func (m *maker) stoppedBy(o *site.Object, what string, n int) {

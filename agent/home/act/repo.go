@@ -1,0 +1,148 @@
+package act
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// repo is the git repository of one tree, on the agent's machine. Its files are
+// kept plain, with their modes in a file beside them: git knows only one bit of them.
+type repo struct{ dir string }
+
+func (r *repo) git(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LANG=C",
+		"GIT_AUTHOR_NAME=Coopr", "GIT_AUTHOR_EMAIL=coopr@localhost", "GIT_COMMITTER_NAME=Coopr", "GIT_COMMITTER_EMAIL=coopr@localhost"}
+	out, err := cmd.Output()
+	if err == nil {
+		return out, nil
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("trees of files are kept with git: install git on the agent's machine: %w", err)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return out, fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return out, err
+}
+
+// init makes the repository if there is none. A lock that a killed agent left
+// in it is removed: nobody else works here.
+func (r *repo) init(ctx context.Context) error {
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, ".git", "HEAD")); err == nil {
+		if err := os.Remove(filepath.Join(r.dir, ".git", "index.lock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	_, err := r.git(ctx, "init", "-q", "-b", "main")
+	return err
+}
+
+// put writes a file into one of the folders.
+func (r *repo) put(folder, name string, s seen) error {
+	file := filepath.Join(r.dir, folder, filepath.FromSlash(name))
+	meta, err := json.Marshal(s.fileState)
+	if err != nil {
+		return err
+	}
+	side := filepath.Join(r.dir, folder+".modes", filepath.FromSlash(name))
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{{file, s.content}, {side, meta}} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(f.path), 0o700), os.WriteFile(f.path, f.data, 0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// get reads a file of one of the folders; false where there is none.
+func (r *repo) get(folder, name string) (seen, bool, error) {
+	var s seen
+	b, err := os.ReadFile(filepath.Join(r.dir, folder+".modes", filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &s.fileState)
+	}
+	if err != nil {
+		return s, false, err
+	}
+	s.content, err = os.ReadFile(filepath.Join(r.dir, folder, filepath.FromSlash(name)))
+	return s, err == nil, err
+}
+
+func (r *repo) drop(folder, name string) error {
+	for _, f := range []string{folder, folder + ".modes"} {
+		if err := os.Remove(filepath.Join(r.dir, f, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// state writes state.json, whole or not at all.
+func (r *repo) state(st *treeState) error {
+	b, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.dir, "state.json")
+	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// commit commits everything, if anything has changed.
+func (r *repo) commit(ctx context.Context, message string) error {
+	if _, err := r.git(ctx, "add", "-A", "-f"); err != nil {
+		return err
+	}
+	if _, err := r.git(ctx, "diff", "--cached", "--quiet"); err == nil {
+		return nil
+	}
+	_, err := r.git(ctx, "commit", "-q", "--no-verify", "-m", message)
+	return err
+}
+
+// merge merges what two have made of one text; clean is false where both changed
+// the same place, and merged then has marks.
+func (r *repo) merge(ctx context.Context, mine, base, theirs []byte) (merged []byte, clean bool, err error) {
+	dir, err := os.MkdirTemp(r.dir, "merge-")
+	if err != nil {
+		return nil, false, err
+	}
+	defer os.RemoveAll(dir)
+	for name, b := range map[string][]byte{"mine": mine, "base": base, "theirs": theirs} {
+		if bytes.IndexByte(b, 0) >= 0 {
+			return nil, false, nil // no text
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			return nil, false, err
+		}
+	}
+	out, err := r.git(ctx, "merge-file", "-p", "-L", "by hand", "-L", "before", "-L", "by the site",
+		filepath.Join(dir, "mine"), filepath.Join(dir, "base"), filepath.Join(dir, "theirs"))
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode() < 128 {
+		return out, false, nil
+	}
+	return out, err == nil, err
+}

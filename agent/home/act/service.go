@@ -1,0 +1,238 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/engine/change/kind"
+)
+
+// service is a service of the machine's init, or a process that Coopr
+// supervises.
+type service struct {
+	*object
+	content *kind.Service
+}
+
+// unit is the service's name there.
+func (s *service) unit() string {
+	if s.content.Unit != "" {
+		return s.content.Unit
+	}
+	return path.Base(s.job.Object.Name)
+}
+
+// manager finds out who manages the service.
+func (s *service) manager(ctx context.Context) (string, error) {
+	if s.content.Manager != "" {
+		return s.content.Manager, nil
+	}
+	u := quote(s.unit())
+	code, _, err := s.sh(ctx, `if [ -d /run/systemd/system ] && systemctl cat -- `+u+` >/dev/null 2>&1; then exit 10; fi
+if [ -x /etc/init.d/`+u+` ]; then exit 11; fi`, "/", nil)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case code == 10:
+		return "systemd", nil
+	case code == 11:
+		return "sysvinit", nil
+	case len(s.content.Command) > 0:
+		return "process", nil
+	}
+	return "", fmt.Errorf("no systemd unit and no init script is called %s, and there is no command to supervise", s.unit())
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func (s *service) check(ctx context.Context) (string, string, error) {
+	manager, err := s.manager(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	up, said, err := s.runs(ctx, manager)
+	if err != nil || !up {
+		return "down", said, err
+	}
+	if s.content.Ready != "" {
+		code, said, err := s.sh(ctx, s.content.Ready, s.content.Dir, s.content.Env)
+		if err != nil || code != 0 {
+			return "down", "it runs, but is not ready: " + said, err
+		}
+	}
+	state, err := s.told(ctx)
+	return state, said, err
+}
+
+// runs says whether the service runs.
+func (s *service) runs(ctx context.Context, manager string) (bool, string, error) {
+	var code int
+	var said string
+	var err error
+	switch manager {
+	case "systemd":
+		code, said, err = s.sh(ctx, "systemctl is-active -- "+quote(s.unit()), "/", nil)
+	case "sysvinit":
+		code, said, err = s.sh(ctx, "/etc/init.d/"+quote(s.unit())+" status", "/", nil)
+	default:
+		code, said, err = s.supervise(ctx, "status")
+	}
+	return err == nil && code == 0, said, err
+}
+
+func (s *service) run(ctx context.Context, action string) error {
+	manager, err := s.manager(ctx)
+	if err != nil {
+		return err
+	}
+	start := action == "start" || action == "restart"
+	if start && s.content.UnitFile != "" {
+		if err := s.unitFile(ctx); err != nil {
+			return err
+		}
+	}
+	switch manager {
+	case "systemd":
+		err = s.must(ctx, action, "systemctl "+action+" -- "+quote(s.unit()), "/", nil)
+	case "sysvinit":
+		err = s.must(ctx, action, "/etc/init.d/"+quote(s.unit())+" "+action, "/", nil)
+	default:
+		if action != "start" {
+			err = s.supervised(ctx, "stop")
+		}
+		if err == nil && start {
+			err = s.supervised(ctx, "start")
+		}
+	}
+	if err == nil && start {
+		err = s.ready(ctx, manager)
+	}
+	if err != nil {
+		return err
+	}
+	return s.stamp(ctx, start)
+}
+
+// unitFile writes the unit, and keeps the one that was there.
+func (s *service) unitFile(ctx context.Context) error {
+	name := s.unit()
+	if !strings.Contains(name, ".") {
+		name += ".service"
+	}
+	file := "/etc/systemd/system/" + name
+	if err := s.m.Put(ctx, s.file("unit"), 0o644, []byte(s.content.UnitFile)); err != nil {
+		return err
+	}
+	from := path.Join(s.m.Dir(), s.file("unit"))
+	return s.must(ctx, "unit file", fmt.Sprintf(`if [ -f %[1]s ] && ! [ -f %[2]s.before ]; then cp -p %[1]s %[2]s.before; fi
+cp %[2]s %[1]s && systemctl daemon-reload`, quote(file), quote(from)), "/", nil)
+}
+
+// ready waits until the service can be used.
+func (s *service) ready(ctx context.Context, manager string) error {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		up, said, err := s.runs(ctx, manager)
+		if err == nil && up && s.content.Ready != "" {
+			var code int
+			code, said, err = s.sh(ctx, s.content.Ready, s.content.Dir, s.content.Env)
+			up = code == 0
+		}
+		if err == nil && up {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s was started, but is not ready (%s): %w", s.unit(), said, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+var odd = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// supervise calls the supervisor of processes: coopr-node where the machine is
+// this one, a loop in the shell elsewhere, where nothing of ours is installed.
+func (s *service) supervise(ctx context.Context, verb string) (int, string, error) {
+	name := odd.ReplaceAllString(s.job.Tenant+"."+s.job.Site+"."+s.job.Object.Name, "_")
+	if len(name) > 60 {
+		name = fmt.Sprintf("%s-%08x", name[len(name)-50:], s.nameSum())
+	}
+	name = "x" + name // it must begin with a letter
+	if !s.m.Local || s.p.cfg.NodeProgram == "" {
+		return s.loop(ctx, verb)
+	}
+	args := []string{s.p.cfg.NodeProgram, verb, name}
+	if verb == "start" {
+		for k, v := range s.content.Env {
+			args = append(args, "--env", k+"="+v)
+		}
+		args = append(args, "--dir", s.dir(), "--restart", "always", "--")
+		args = append(args, s.content.Command...)
+	}
+	services := path.Join(s.m.Dir(), ".coopr-services")
+	if err := os.MkdirAll(services, 0o700); err != nil {
+		return 0, "", err
+	}
+	return s.exec(ctx, args, services, map[string]string{"COOPR_NODE_DIR": services}, nil)
+}
+
+func (s *service) nameSum() uint32 {
+	sum := uint32(2166136261)
+	for _, b := range []byte(s.job.Tenant + "\x00" + s.job.Site + "\x00" + s.job.Object.Name) {
+		sum = (sum ^ uint32(b)) * 16777619
+	}
+	return sum
+}
+
+func (s *service) dir() string {
+	if s.content.Dir != "" {
+		return s.content.Dir
+	}
+	return s.m.Dir()
+}
+
+func (s *service) supervised(ctx context.Context, verb string) error {
+	code, said, err := s.supervise(ctx, verb)
+	return failed(verb, code, said, err)
+}
+
+// loop supervises with nothing but a shell.
+func (s *service) loop(ctx context.Context, verb string) (int, string, error) {
+	at := quote(path.Join(s.m.Dir(), s.folder))
+	switch verb {
+	case "status":
+		return s.sh(ctx, `p=$(cat `+at+`/pid 2>/dev/null) && kill -0 "$p" 2>/dev/null || exit 3`, "", nil)
+	case "stop":
+		return s.sh(ctx, `cd `+at+` 2>/dev/null || exit 0
+l=$(cat loop 2>/dev/null) && kill "$l" 2>/dev/null
+p=$(cat pid 2>/dev/null) || exit 0
+kill "$p" 2>/dev/null
+for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$p" 2>/dev/null || break; sleep 1; done
+kill -9 "$p" 2>/dev/null
+rm -f pid loop`, "", nil)
+	}
+	words := make([]string, len(s.content.Command))
+	for i, w := range s.content.Command {
+		words[i] = quote(w)
+	}
+	return s.sh(ctx, `mkdir -p `+at+` && cd `+at+` || exit 1
+p=$(cat pid 2>/dev/null) && kill -0 "$p" 2>/dev/null && exit 0
+cat >loop.sh <<'END-OF-LOOP'
+echo $$ >loop
+while :; do
+	(cd `+quote(s.dir())+` && exec `+strings.Join(words, " ")+`) >>out.log 2>&1 &
+	echo $! >pid
+	wait $!
+	sleep 1
+done
+END-OF-LOOP
+setsid nohup /bin/sh loop.sh >/dev/null 2>&1 </dev/null &
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -s pid ] && exit 0; sleep 0.1; done
+exit 1`, "", s.content.Env)
+}

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/agent/home"
+	"github.com/coopr/coopr/agent/home/act"
+	"github.com/coopr/coopr/consensus/sites"
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/sdk/spawn"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// objects are the change objects that this agent runs.
+type objects struct {
+	runner *home.Runner
+	// process names this run of the agent.
+	process string
+	spawn   *spawn.Spawner
+}
+
+// newObjects makes the agent's home of change objects.
+func (a *Agent) newObjects() (*objects, error) {
+	o := &objects{process: rand.Text()}
+	performer := a.cfg.Changes
+	if performer == nil {
+		if a.cfg.DataDir == "" {
+			performer = nowhere{}
+		} else {
+			p, err := a.newPerformer(o)
+			if err != nil {
+				return nil, errors.Join(err, fmt.Errorf("what change objects left in %s", a.cfg.DataDir))
+			}
+			performer = p
+		}
+	}
+	o.runner = home.New(home.Config{
+		Self: a.id, Session: a.worker.Session, InTouch: a.worker.InTouch, Report: a.worker.ReportHome, Open: a.openChanges,
+		Performer: performer, Logger: a.log,
+	})
+	return o, nil
+}
+
+func (o *objects) close() {
+	if o.spawn != nil {
+		o.spawn.Stop()
+	}
+}
+
+// newPerformer makes what acts on real things.
+func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
+	dir, err := filepath.Abs(filepath.Join(a.cfg.DataDir, "changes"))
+	if err != nil {
+		return nil, err
+	}
+	work := filepath.Join(dir, "machine")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return nil, err
+	}
+	program := ""
+	if self, err := os.Executable(); err == nil {
+		if p := filepath.Join(filepath.Dir(self), "coopr-node"); executable(p) {
+			program = p
+		}
+	}
+	o.spawn = spawn.New()
+	own, err := transport.NewLocal(work, o.spawn)
+	if err != nil {
+		return nil, err
+	}
+	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Machine: func(ctx context.Context, tenant, host string) (*act.Machine, error) {
+		if strings.HasPrefix(host, "agent:") {
+			return &act.Machine{Node: own, Local: true}, nil
+		}
+		return nil, fmt.Errorf("host %s: nodes of clusters are not reached yet", host)
+	}})
+}
+
+func executable(file string) bool {
+	fi, err := os.Stat(file)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0
+}
+
+// nowhere is the performer of an agent that keeps nothing on this machine.
+type nowhere struct{}
+
+var errNowhere = errors.New("this agent has no data directory: it acts on nothing")
+
+func (nowhere) Check(context.Context, *home.Job) (string, string, error) { return "", "", errNowhere }
+func (nowhere) Run(context.Context, *home.Job, string) error             { return errNowhere }
+
+// siteOrders takes what the leader says of sites.
+func (a *Agent) siteOrders(session string, orders []byte) { a.objects.runner.Orders(session, orders) }
+
+// siteKeeper makes the leader's duty for sites.
+func (a *Agent) siteKeeper(m *member) *sites.Keeper {
+	return sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log})
+}
+
+// changesStream is the sending end of a stream to another agent's home.
+type changesStream struct {
+	s      grpc.ClientStreamingClient[pb.ChangePacket, pb.ChangesEnd]
+	cancel context.CancelFunc
+	broken chan struct{}
+}
+
+func (c *changesStream) Send(p *pb.ChangePacket) error {
+	if err := c.s.Send(p); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("the other agent has ended the stream")
+		}
+		return err
+	}
+	return nil
+}
+
+func (c *changesStream) Broken() <-chan struct{} { return c.broken }
+
+func (c *changesStream) Close() { c.cancel(); <-c.broken }
+
+// openChanges opens a stream to another agent's home.
+func (a *Agent) openChanges(ctx context.Context, agent string) (home.Sender, error) {
+	addr, err := a.peerAddr(agent)
+	if err != nil {
+		return nil, err
+	}
+	client, err := a.pool.Client(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s, err := client.Changes(ctx)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	c := &changesStream{s: s, cancel: cancel, broken: make(chan struct{})}
+	go func() {
+		defer close(c.broken)
+		_ = s.RecvMsg(&pb.ChangesEnd{}) // nothing comes but the end
+	}()
+	return c, nil
+}
+
+// Changes takes what another agent's home sends.
+func (p *peerServer) Changes(s grpc.ClientStreamingServer[pb.ChangePacket, pb.ChangesEnd]) error {
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if caller, ok := wire.CallerID(s.Context()); ok && caller != "" && caller != first.From {
+		return status.Errorf(codes.PermissionDenied, "agent %s says it is %s", caller, first.From)
+	}
+	r := p.agent.objects.runner
+	r.Lost() // what came over an earlier stream may not have come
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		r.Receive(m)
+	}
+}

@@ -1,0 +1,215 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// The tables of sites (spec/changes.md): their records, and their documents.
+const (
+	tSites       = "sites"
+	tGenerations = "generations"
+)
+
+// keptGenerations is how many generations of a site are kept beside those in force.
+const keptGenerations = 50
+
+// siteTables adds the tables of sites.
+func siteTables() []*memdb.TableSchema {
+	generations := index("id", true, func(g *site.Generation) []string { return []string{g.Tenant, g.Site} })
+	generations.Indexer = key[site.Generation]{
+		parts: func(g *site.Generation) []string { return []string{g.Tenant, g.Site} },
+		last:  func(g *site.Generation) (uint32, bool) { return uint32(g.Number), true },
+	}
+	return []*memdb.TableSchema{
+		table(tSites, index("id", true, func(r *site.Record) []string { return []string{r.Tenant, r.Name} })),
+		table(tGenerations, generations),
+	}
+}
+
+// SiteKey names a site among all tenants'.
+type SiteKey struct{ Tenant, Name string }
+
+// changeSite is the one writer of sites.
+func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
+	old := get[site.Record](a.txn, tSites, "id", c.Tenant, ch.Site)
+	if ch.Next != nil {
+		return a.nextGeneration(c, ch.Site, old, ch.Next)
+	}
+	if old == nil {
+		return refuse(ErrNotFound, "there is no site %q", ch.Site)
+	}
+	if ch.Events != nil {
+		for _, e := range ch.Events.Events {
+			a.event(model.Event{Type: "object.changed", Tenant: c.Tenant, Subject: ch.Site + "/" + e.Object, Status: e.Status, Message: e.Message})
+		}
+		return Answer{Subject: ch.Site}
+	}
+	r := old.Clone()
+	var err error
+	status, message := "", ""
+	switch {
+	case ch.Assign != nil:
+		var hosts []site.Host
+		if err = json.Unmarshal(ch.Assign.Hosts, &hosts); err != nil || ch.Assign.Epoch != r.Epoch {
+			return refuse(ErrStale, "hosts of site %s: %v", ch.Site, err)
+		}
+		err = r.Assign(hosts, func(id string) bool {
+			n := get[model.Agent](a.txn, tAgents, "id", id)
+			return n != nil && n.Session != ""
+		})
+	case ch.Switch != nil:
+		if r.Next != ch.Switch.Generation {
+			return refuse(ErrStale, "generation %d of site %s is not on its way", ch.Switch.Generation, ch.Site)
+		}
+		groups := make([]int, len(ch.Switch.Groups))
+		for i, g := range ch.Switch.Groups {
+			groups[i] = int(g)
+		}
+		err = r.Turn(groups)
+		if status = fmt.Sprintf("generation %d is on its way", ch.Switch.Generation); r.Next == 0 {
+			status = fmt.Sprintf("generation %d is in force", r.Generation)
+		}
+	case ch.Release != nil:
+		err = r.Release(site.Release{ID: change.ID(ch.Release.Id), Actor: c.Actor, Reason: ch.Release.Reason, Time: a.now})
+		status, message = "released "+ch.Release.Name, ch.Release.Reason
+		if err == nil {
+			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + ch.Release.Name, Message: ch.Release.Reason},
+				audit.Document{}, a.audit.document(map[string]any{"object": ch.Release.Name, "reason": ch.Release.Reason}))
+		}
+	default:
+		return refuse(ErrUnknown, "a change of site %s that says nothing", ch.Site)
+	}
+	switch {
+	case errors.Is(err, site.ErrHeld), errors.Is(err, site.ErrOnItsWay):
+		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+	case err != nil:
+		return Answer{Err: fmt.Errorf("%w: %w", ErrStale, err)}
+	}
+	a.putSite(r, c.Actor, status, message)
+	return Answer{Subject: ch.Site}
+}
+
+// nextGeneration puts a document on its way into force.
+func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n *pb.NextGeneration) Answer {
+	if err := a.tenant(c.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	g := &site.Generation{}
+	var switches []site.Switch
+	if err := errors.Join(json.Unmarshal(n.Generation, g), json.Unmarshal(n.Switches, &switches)); err != nil || g.Tenant != c.Tenant || g.Site != name {
+		return refuse(ErrUnknown, "generation of site %q: %v", name, err)
+	}
+	r := &site.Record{Tenant: c.Tenant, Name: name, Epoch: a.index}
+	if old != nil {
+		r = old.Clone()
+	}
+	if r.Version != n.Version {
+		return refuse(ErrStale, "site %s was changed meanwhile: plan again", name)
+	}
+	g.Time, g.Actor = a.now, c.Actor
+	if err := r.Begin(g.Number, switches, n.Deleting); err != nil {
+		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+	}
+	a.put(tGenerations, g)
+	status := fmt.Sprintf("generation %d is on its way", g.Number)
+	if r.Next == 0 {
+		status = fmt.Sprintf("generation %d is in force", g.Number)
+	}
+	message := ""
+	if g.Reverts != 0 {
+		message = fmt.Sprintf("the content of generation %d again", g.Reverts)
+	}
+	a.putSite(r, c.Actor, status, message)
+	return Answer{Subject: name}
+}
+
+// putSite writes a site's record, or removes it when it has ended.
+func (a *applier) putSite(r *site.Record, actor, status, message string) {
+	r.Version = a.index
+	a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
+	if r.Deleting && r.Next == 0 {
+		a.removeSite(r)
+		a.event(model.Event{Type: "site.deleted", Tenant: r.Tenant, Subject: r.Name, Actor: actor})
+		return
+	}
+	a.put(tSites, r)
+	if status != "" {
+		a.event(model.Event{Type: "site.changed", Tenant: r.Tenant, Subject: r.Name, Status: status, Actor: actor, Message: message})
+	}
+	for _, g := range list[site.Generation](a.txn, tGenerations, "id_prefix", r.Tenant, r.Name) {
+		if g.Number+keptGenerations < r.Last && g.Number != r.Generation && g.Number != r.Next {
+			a.remove(tGenerations, g)
+		}
+	}
+}
+
+func (a *applier) removeSite(r *site.Record) {
+	for _, g := range list[site.Generation](a.txn, tGenerations, "id_prefix", r.Tenant, r.Name) {
+		a.remove(tGenerations, g)
+	}
+	a.remove(tSites, r)
+}
+
+// removeSites removes a tenant's sites. Nothing is driven anywhere: their homes
+// let go of what they ran.
+func (a *applier) removeSites(tenant string) {
+	for _, r := range list[site.Record](a.txn, tSites, "id_prefix", tenant) {
+		a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
+		a.removeSite(r)
+	}
+}
+
+// siteDocument is what the audit log says of a site's record: which home has
+// which host is no decision of anybody's.
+func (u *auditor) siteDocument(r *site.Record) audit.Document {
+	if r == nil {
+		return audit.Document{}
+	}
+	d := map[string]any{"generation": r.Generation, "last": r.Last}
+	if r.Next != 0 {
+		d["next"] = r.Next
+	}
+	return u.document(d)
+}
+
+func siteChange(r *site.Record) *audit.Change {
+	return &audit.Change{Type: "site", Tenant: r.Tenant, Subject: r.Name}
+}
+
+// Sites gives a tenant's sites, or all where it is "".
+func (v *View) Sites(tenant string) []*site.Record {
+	if tenant == "" {
+		return list[site.Record](v.txn, tSites, "id")
+	}
+	return list[site.Record](v.txn, tSites, "id_prefix", tenant)
+}
+
+// Site gives a site's record.
+func (v *View) Site(tenant, name string) (*site.Record, bool) {
+	r := get[site.Record](v.txn, tSites, "id", tenant, name)
+	return r, r != nil
+}
+
+// Generations gives the generations of a site that are kept, the newest first.
+func (v *View) Generations(tenant, name string) []*site.Generation {
+	out := list[site.Generation](v.txn, tGenerations, "id_prefix", tenant, name)
+	slices.Reverse(out)
+	return out
+}
+
+// Generation gives one generation of a site.
+func (v *View) Generation(tenant, name string, number uint64) (*site.Generation, bool) {
+	g := get[site.Generation](v.txn, tGenerations, "id", tenant, name, uint32(number))
+	return g, g != nil
+}

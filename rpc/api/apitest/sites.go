@@ -1,0 +1,12 @@
+package apitest
+
+import (
+	"fmt"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Sites says that the test mesh has none.
+func (a *Agent) Sites() (api.Sites, error) {
+	return nil, fmt.Errorf("%w: the test mesh has no sites", api.ErrNotFound)
+}
