@@ -12,6 +12,10 @@ help: ## Show what can be made.
 build: ## Build the two programs, the plugins and the example into bin/.
 	go build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/... ./plugins/... ./examples/...
 
+.PHONY: providers
+providers: ## Build the plugins that are modules of their own, for their large libraries, into bin/.
+	cd plugins/provider/aws && go build -o ../../../bin/ ./...
+
 .PHONY: demo
 demo: build ## A guided tour: three agents, a cluster of six nodes, a dead leader.
 	@go build -o bin/coopr-demo ./testing/demo
@@ -61,6 +65,7 @@ ci: ## All that a change must pass.
 	$(MAKE) race
 	$(MAKE) oracle
 	cd tools && GOFLAGS= go test ./...
+	cd plugins/provider/aws && go vet ./... && go test ./...
 	$(MAKE) fuzz
 	@echo "ci: all passed"
 
