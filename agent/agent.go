@@ -228,7 +228,7 @@ func (a *Agent) listen() (err error) {
 // gossip makes the agent's part in the mesh.
 func (a *Agent) gossip() (err error) {
 	c := mesh.Config{
-		ID: a.id, Self: a.self(), Bind: a.cfg.Config.Gossip.Addr, Advertise: a.cfg.Config.Gossip.Advertise,
+		ID: a.id, Self: a.self(), Agents: a.cfg.Config.Gossip.Expect, Bind: a.cfg.Config.Gossip.Addr, Advertise: a.cfg.Config.Gossip.Advertise,
 		Transport: a.cfg.Gossip, Join: a.cfg.Join, Logger: a.log,
 	}
 	if !a.cfg.Secret.IsZero() {

@@ -55,6 +55,7 @@ type Peer struct {
 type Gossip struct {
 	Addr      string `yaml:"addr" doc:"Address of gossip, ip:port."`
 	Advertise string `yaml:"advertise" doc:"Address the others reach it at, ip:port. Default: addr, or this machine's private address."`
+	Expect    int    `yaml:"expect" doc:"About how many agents the mesh has or will have, for one that joins for the first time: with hundreds of them it talks less often from the beginning. 0: few. Later it sees for itself."`
 }
 
 // Worker is this agent's share of the work.

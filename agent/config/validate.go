@@ -48,6 +48,7 @@ func (c Config) check() model.Faults {
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	k.oneOf("raft.store", c.Raft.Store, "boltdb", "wal")
+	k.between("gossip.expect", c.Gossip.Expect, 0, 10_000)
 	k.between("raft.multiplier", c.Raft.Multiplier, 1, 10)
 	k.between("raft.snapshot_threshold", c.Raft.SnapshotThreshold, 1, 1<<30)
 	k.between("raft.trailing_logs", c.Raft.TrailingLogs, 1, 1<<30)
