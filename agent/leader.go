@@ -50,6 +50,7 @@ func (a *Agent) duties(m *member) []term.Duty {
 		l.watcher,
 		l.sites,
 		mend.New(mend.Config{Machine: m.Machine, Start: l.orchestrator, Logger: a.log}),
+		a.runsDuty(m, l),
 		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory), Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
 			_, _, err := l.orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})

@@ -20,7 +20,8 @@ type tasks struct {
 
 	mu       sync.Mutex
 	clusters map[string]*clusterCache
-	last     struct { // the cluster that was looked for last
+	ran      *programs // the program that was made last
+	last     struct {  // the cluster that was looked for last
 		view *state.View
 		id   string
 		*model.Cluster
@@ -114,6 +115,9 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 	}
 	st := s.Task(u)
 	act := action(s.Graph, st.Note, u)
+	if act == model.Run {
+		return t.step(v, op, cl, n, s, u)
+	}
 	id := state.TaskID(op.ID, u)
 	w, err := t.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
 	if err != nil {

@@ -88,12 +88,14 @@ func (a *app) root() *cobra.Command {
 
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"},
+		&cobra.Group{ID: "runs", Title: "Jobs:"},
 		&cobra.Group{ID: "definitions", Title: "Definitions:"},
 		&cobra.Group{ID: "mesh", Title: "The mesh:"},
 		&cobra.Group{ID: "access", Title: "Access:"},
 	)
 	for group, cmds := range map[string][]*cobra.Command{
 		"clusters":    {a.clusterCmd(), a.planCmd(), a.operationCmd(), a.changeObjectsCmd(), a.taskCmd(), a.nodeCmd(), a.eventsCmd()},
+		"runs":        {a.runCmd(), a.runsCmd(), a.profileCmd(), a.programCmd(), a.scheduleCmd()},
 		"definitions": append(a.definitionCmds(), a.importCmd(), a.exportCmd()),
 		"mesh":        {a.joinCmd(), a.leaveCmd(), a.membersCmd(), a.statusCmd(), a.pluginCmd(), a.operatorCmd()},
 		"access":      {a.tenantCmd(), a.tokenCmd(), a.auditCmd()},

@@ -56,9 +56,12 @@ func (h *hinted) Unwrap() error { return h.error }
 func (a *app) exit(cmd *cobra.Command, err error) int {
 	var u *usageError
 	var faults model.Faults
+	var job *jobError
 	switch {
 	case err == nil:
 		return exitDone
+	case errors.As(err, &job):
+		return job.code
 	case errors.Is(err, errReported):
 		return exitFailed
 	case errors.Is(err, errLeft):

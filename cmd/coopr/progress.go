@@ -250,7 +250,7 @@ type phase struct {
 }
 
 func phases(tasks []model.Task) []phase {
-	byAction := make([]phase, model.Check+1)
+	byAction := make([]phase, model.Run+1)
 	for _, t := range tasks {
 		if int(t.Action) >= len(byAction) {
 			continue

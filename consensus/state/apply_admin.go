@@ -104,6 +104,7 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 		return refuse(ErrConflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
 	}
 	a.removeTenantRows(name)
+	a.removeTenantRuns(name)
 	a.remove(tTenants, &model.Tenant{Name: name})
 	a.event(model.Event{Type: "tenant.deleted", Tenant: name, Subject: name, Actor: c.Actor})
 	return Answer{Subject: name}

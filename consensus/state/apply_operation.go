@@ -190,7 +190,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		if o.Reason != "" {
 			op.Message += ": " + o.Reason
 		}
-		e.CancelWaiting(a.now)
+		a.cancelWork(&op, e)
 	case "give up": // the leader's own: a rollback could not even be planned
 		if op.Status != model.OpRollingBack {
 			return Answer{Subject: op.ID}
@@ -261,7 +261,7 @@ func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message 
 	} else {
 		op.Status = model.OpAborting
 		op.Undo = op.OnFailure == "rollback" && op.Before > 0
-		e.CancelWaiting(a.now)
+		a.cancelWork(&op, e)
 	}
 	a.put(tOperations, &op)
 	a.operationEvent(&op)

@@ -58,7 +58,7 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 			}
 		case !deploy:
 			out = append(out, Plan{name, op})
-			deploy = op.Type != model.OpRollback
+			deploy = op.Type != model.OpRollback && op.Type != model.OpRun
 		}
 	}
 	slices.Reverse(out)

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -32,6 +33,8 @@ func (u *auditor) put(row any) {
 		u.row(healthChange(r), docOf(u, get[model.NodeHealth](txn, tHealth, "id", r.Tenant, r.Node)), u.document(r))
 	case *site.Record:
 		u.row(siteChange(r), u.siteDocument(get[site.Record](txn, tSites, "id", r.Tenant, r.Name)), u.siteDocument(r))
+	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
+		u.row(u.setting(r, true))
 	case *planRow:
 		if get[planRow](txn, tPlans, "id", r.Operation) == nil {
 			u.begun(r)
@@ -57,6 +60,8 @@ func (u *auditor) remove(row any) {
 		u.row(healthChange(r), u.document(r), none)
 	case *site.Record:
 		u.row(siteChange(r), u.siteDocument(r), none)
+	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
+		u.row(u.setting(r, false))
 	}
 }
 
@@ -189,7 +194,7 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
 	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
-		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation:
+		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation, *pb.Command_ChangeRuns:
 		return nil
 	case *pb.Command_ControlOperation:
 		out.Type, out.Subject = "operation.order", ch.ControlOperation.Order

@@ -59,6 +59,9 @@ func begun(s *plan.State) []int32 {
 // other in a circle: they hold a node step by step, and while they are held back
 // themselves only where a worker is at it.
 func holds(op *model.Operation, s *plan.State) []int32 {
+	if op.Type == model.OpRun {
+		return nil // recovery goes on while a program runs
+	}
 	if op.Type != model.OpPlan {
 		return begun(s)
 	}
@@ -153,7 +156,8 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 		case s == nil:
 		case other.Type == model.OpDelete:
 			return nil, fmt.Errorf("%w: operation %s deletes cluster %s", ErrConflict, other.ID, cl.Name)
-		case op.Type == model.OpPlan: // it waits for its nodes
+		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
+		case other.Type == model.OpRun:
 		case other.Type.Beside() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
@@ -194,7 +198,7 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, le
 	a.put(tOperations, op)
 	a.put(tPlans, row)
 	a.operationEvent(op)
-	if op.Type != model.OpPlan {
+	if op.Type != model.OpPlan && op.Type != model.OpRun {
 		a.recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
 	}
 	e := a.edit(op.ID)
@@ -257,7 +261,7 @@ func (a *applier) settleSide(op *model.Operation, s *plan.State) {
 		cl.Version = a.index
 		a.put(tClusters, &cl)
 	}
-	if op.Type == model.OpPlan {
+	if op.Type == model.OpPlan || op.Type == model.OpRun {
 		return
 	}
 	failed := map[string]map[string]string{}
@@ -406,7 +410,7 @@ func (a *applier) supersede(op *model.Operation, gone []string) {
 		}
 		o := *other
 		o.Status, o.Message, o.Version = model.OpAborting, "superseded by operation "+op.ID, a.index
-		e.CancelWaiting(a.now)
+		a.cancelWork(&o, e)
 		a.put(tOperations, &o)
 		a.operationEvent(&o)
 		a.touch(o.ID)

@@ -112,6 +112,10 @@ type Batch struct {
 	Health []string
 	// Sites are those whose records changed; each may be named more than once.
 	Sites []SiteKey
+	// Runs are those whose records changed; each may be named more than once.
+	Runs []RunKey
+	// Schedules says that schedules changed, or what they wait for.
+	Schedules bool
 	// Agents says that the list of agents changed.
 	Agents bool
 	// Restored says that everything may have changed.
@@ -303,6 +307,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.dropResource(c, ch.DropResource)
 	case *pb.Command_ChangeSite:
 		return a.changeSite(c, ch.ChangeSite)
+	case *pb.Command_ChangeRuns:
+		return a.changeRuns(c, ch.ChangeRuns)
 	}
 	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
 }

@@ -224,7 +224,7 @@ func schema() *memdb.DBSchema {
 	} {
 		s.Tables[t.Name] = t
 	}
-	for _, t := range siteTables() {
+	for _, t := range append(siteTables(), runTables()...) {
 		s.Tables[t.Name] = t
 	}
 	return s

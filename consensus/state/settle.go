@@ -174,7 +174,7 @@ func did(n *model.Node, op string, action model.Action, service string, done boo
 			clear(n.Marks)
 		}
 		return
-	case model.Bootstrap, model.Check:
+	case model.Bootstrap, model.Check, model.Run:
 		return
 	case model.Install:
 		mark.Installed = op

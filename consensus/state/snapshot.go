@@ -293,7 +293,9 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
 	case tGenerations:
 		row = &site.Generation{}
 	default:
-		return nil, errors.New("no such table")
+		if row = runRow(rec.Table); row == nil {
+			return nil, errors.New("no such table")
+		}
 	}
 	return row, json.Unmarshal(rec.Body, row)
 }

@@ -24,9 +24,11 @@ const (
 	Remove
 	Delete
 	Check
+	// Run runs a step of a program (spec/profiles.md).
+	Run
 )
 
-var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE", "CHECK"}
+var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE", "CHECK", "RUN"}
 
 // String gives the action's name as Coopr writes it: "CREATE".
 func (a Action) String() string {

@@ -28,12 +28,14 @@ const (
 	OpResumeNode OperationType = "resume-node"
 	// OpPlan runs a plan of the template's own, which an operator starts (spec/plans.md §4).
 	OpPlan OperationType = "plan"
+	// OpRun runs a program on the cluster that was made for it (spec/profiles.md).
+	OpRun OperationType = "run"
 )
 
 // Beside says that operations of this type run beside others of their cluster:
 // they leave its layout, its configuration and its status alone.
 func (t OperationType) Beside() bool {
-	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan
+	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun
 }
 
 // DecommissionPlan is the name of the plan by which nodes are taken away for good.

@@ -107,6 +107,8 @@ func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service strin
 	switch {
 	case action.Hardware():
 		return cl.Provider.ProviderType, false
+	case action == model.Run:
+		return ProgramAutomator, true
 	case action == model.Bootstrap:
 		if len(n.Automators) > 0 {
 			return n.Automators[0], true

@@ -163,7 +163,7 @@ func DecodeGraph(b []byte) (*Graph, error) {
 		node := r.int() + last
 		last = node
 		service := r.int()
-		if action > model.Check || node < None || node >= int64(len(nodes)) || service < None || service >= int64(len(services)) {
+		if action > model.Run || node < None || node >= int64(len(nodes)) || service < None || service >= int64(len(services)) {
 			return nil, fmt.Errorf("plan: vertex %d names what the graph does not have", v)
 		}
 		bld.Task(action, int(node), int(service))

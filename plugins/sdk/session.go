@@ -137,6 +137,9 @@ func (s *session) run(ctx context.Context, p *proto.Task) *proto.Result {
 		return r
 	}
 	r.Outcome, r.Message, r.LogTail = outcomeOf(err), err.Error(), tail
+	if body, e := encodeOutput(out); e == nil {
+		r.Output = body // what a failure gives is told too: an exit status
+	}
 	var marked *failure
 	if !errors.As(err, &marked) && ctx.Err() != nil {
 		// An error without a mark after the context's end is that end.

@@ -109,6 +109,8 @@ type Backend interface {
 	// agent does not lead.
 	Sites() (Sites, error)
 
+	RunBackend
+
 	// Members is this agent's view of the mesh.
 	Members() []Member
 	// Status tells how this agent and the mesh are.
@@ -174,6 +176,7 @@ type View interface {
 	Task(tenant, id string) (model.Task, bool)
 	// Audit is the log of every change, of all tenants.
 	Audit() *audit.Trail
+	RunView
 	Agents() []model.Agent
 	// PluginTypes are what the agents offer, latest version of each.
 	PluginTypes() []model.PluginType

@@ -30,6 +30,7 @@ const (
 	ProblemNoLeader       = "urn:coopr:problem:no-leader"
 	ProblemUnknownOutcome = "urn:coopr:problem:unknown-outcome"
 	ProblemBusy           = "urn:coopr:problem:busy"
+	ProblemTooMany        = "urn:coopr:problem:too-many-runs"
 	ProblemInternal       = "urn:coopr:problem:internal"
 )
 
@@ -80,6 +81,7 @@ var problemTitles = map[string]string{
 	ProblemNoLeader:       "The mesh has no leader",
 	ProblemUnknownOutcome: "The outcome is unknown",
 	ProblemBusy:           "Too many wait already",
+	ProblemTooMany:        "Too many runs",
 	ProblemInternal:       "Something went wrong inside",
 }
 

@@ -190,6 +190,7 @@ type Command struct {
 	//	*Command_QueueOperation
 	//	*Command_ChangeSite
 	//	*Command_DropResource
+	//	*Command_ChangeRuns
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -442,6 +443,15 @@ func (x *Command) GetDropResource() *DropResource {
 	return nil
 }
 
+func (x *Command) GetChangeRuns() *ChangeRuns {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ChangeRuns); ok {
+			return x.ChangeRuns
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -530,6 +540,10 @@ type Command_DropResource struct {
 	DropResource *DropResource `protobuf:"bytes,40,opt,name=drop_resource,json=dropResource,proto3,oneof"`
 }
 
+type Command_ChangeRuns struct {
+	ChangeRuns *ChangeRuns `protobuf:"bytes,60,opt,name=change_runs,json=changeRuns,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -571,6 +585,8 @@ func (*Command_QueueOperation) isCommand_Change() {}
 func (*Command_ChangeSite) isCommand_Change() {}
 
 func (*Command_DropResource) isCommand_Change() {}
+
+func (*Command_ChangeRuns) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2113,6 +2129,383 @@ func (x *DropResource) GetReason() string {
 	return ""
 }
 
+// ChangeRuns is about profiles, programs, schedules and runs (engine/profile).
+type ChangeRuns struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*ChangeRuns_Put
+	//	*ChangeRuns_Start
+	//	*ChangeRuns_Event
+	//	*ChangeRuns_Prune
+	Change        isChangeRuns_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeRuns) Reset() {
+	*x = ChangeRuns{}
+	mi := &file_log_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeRuns) ProtoMessage() {}
+
+func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
+func (*ChangeRuns) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ChangeRuns) GetChange() isChangeRuns_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *ChangeRuns) GetPut() *PutSetting {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeRuns_Put); ok {
+			return x.Put
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRuns) GetStart() *StartRun {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeRuns_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRuns) GetEvent() *RunEvent {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeRuns_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRuns) GetPrune() *PruneRuns {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeRuns_Prune); ok {
+			return x.Prune
+		}
+	}
+	return nil
+}
+
+type isChangeRuns_Change interface {
+	isChangeRuns_Change()
+}
+
+type ChangeRuns_Put struct {
+	Put *PutSetting `protobuf:"bytes,1,opt,name=put,proto3,oneof"`
+}
+
+type ChangeRuns_Start struct {
+	Start *StartRun `protobuf:"bytes,2,opt,name=start,proto3,oneof"`
+}
+
+type ChangeRuns_Event struct {
+	Event *RunEvent `protobuf:"bytes,3,opt,name=event,proto3,oneof"`
+}
+
+type ChangeRuns_Prune struct {
+	Prune *PruneRuns `protobuf:"bytes,4,opt,name=prune,proto3,oneof"`
+}
+
+func (*ChangeRuns_Put) isChangeRuns_Change() {}
+
+func (*ChangeRuns_Start) isChangeRuns_Change() {}
+
+func (*ChangeRuns_Event) isChangeRuns_Change() {}
+
+func (*ChangeRuns_Prune) isChangeRuns_Change() {}
+
+// PutSetting writes a profile, a program, a schedule, preferences or a secret, or
+// does something else to it.
+type PutSetting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`      // profile, program, schedule, preferences, secret
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`      // of preferences: the program, or "": of all
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`      // JSON; of a secret: its value
+	Order         string                 `protobuf:"bytes,4,opt,name=order,proto3" json:"order,omitempty"`    // put, create, delete, enable, disable
+	System        bool                   `protobuf:"varint,5,opt,name=system,proto3" json:"system,omitempty"` // of the system, not of the command's tenant
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSetting) Reset() {
+	*x = PutSetting{}
+	mi := &file_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSetting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSetting) ProtoMessage() {}
+
+func (x *PutSetting) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
+func (*PutSetting) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PutSetting) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PutSetting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PutSetting) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *PutSetting) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *PutSetting) GetSystem() bool {
+	if x != nil {
+		return x.System
+	}
+	return false
+}
+
+// StartRun begins a run, or refuses it for want of room and keeps that; and moves
+// the schedule on that it is of. Both, or neither.
+type StartRun struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Run             []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`                                              // JSON profile.Run; empty: none
+	ProfileVersion  uint64                 `protobuf:"varint,2,opt,name=profile_version,json=profileVersion,proto3" json:"profile_version,omitempty"` // that the run was made from
+	Schedule        []byte                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                    // JSON profile.Schedule as it will be; empty: it is of none
+	ScheduleVersion uint64                 `protobuf:"varint,4,opt,name=schedule_version,json=scheduleVersion,proto3" json:"schedule_version,omitempty"`
+	Levels          []byte                 `protobuf:"bytes,5,opt,name=levels,proto3" json:"levels,omitempty"` // JSON profile.Levels that it was made from, for limits
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *StartRun) Reset() {
+	*x = StartRun{}
+	mi := &file_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRun) ProtoMessage() {}
+
+func (x *StartRun) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
+func (*StartRun) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StartRun) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+func (x *StartRun) GetProfileVersion() uint64 {
+	if x != nil {
+		return x.ProfileVersion
+	}
+	return 0
+}
+
+func (x *StartRun) GetSchedule() []byte {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *StartRun) GetScheduleVersion() uint64 {
+	if x != nil {
+		return x.ScheduleVersion
+	}
+	return 0
+}
+
+func (x *StartRun) GetLevels() []byte {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+// RunEvent is something that happened to a run, or an order about it.
+type RunEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of the record that it was made from; 0: any
+	Event         []byte                 `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`      // JSON profile.Event
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvent) Reset() {
+	*x = RunEvent{}
+	mi := &file_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvent) ProtoMessage() {}
+
+func (x *RunEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
+func (*RunEvent) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RunEvent) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
+}
+
+func (x *RunEvent) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RunEvent) GetEvent() []byte {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+// PruneRuns removes runs that are over; what they used stays.
+type PruneRuns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runs          []string               `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneRuns) Reset() {
+	*x = PruneRuns{}
+	mi := &file_log_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneRuns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneRuns) ProtoMessage() {}
+
+func (x *PruneRuns) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
+func (*PruneRuns) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PruneRuns) GetRuns() []string {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
 // SnapshotHeader begins a snapshot; records follow, each behind its length,
 // and a SHA-256 of all before it ends it.
 type SnapshotHeader struct {
@@ -2126,7 +2519,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2531,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2544,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2186,7 +2579,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2591,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2604,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -2247,8 +2640,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xfa\n" +
-	"\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb7\v\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2280,7 +2672,9 @@ const file_log_proto_rawDesc = "" +
 	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperation\x12<\n" +
 	"\vchange_site\x182 \x01(\v2\x19.coopr.site.v1.ChangeSiteH\x00R\n" +
 	"changeSite\x12A\n" +
-	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResourceB\b\n" +
+	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResource\x12;\n" +
+	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
+	"changeRunsB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -2404,7 +2798,33 @@ const file_log_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\tR\x04node\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"c\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd5\x01\n" +
+	"\n" +
+	"ChangeRuns\x12,\n" +
+	"\x03put\x18\x01 \x01(\v2\x18.coopr.log.v1.PutSettingH\x00R\x03put\x12.\n" +
+	"\x05start\x18\x02 \x01(\v2\x16.coopr.log.v1.StartRunH\x00R\x05start\x12.\n" +
+	"\x05event\x18\x03 \x01(\v2\x16.coopr.log.v1.RunEventH\x00R\x05event\x12/\n" +
+	"\x05prune\x18\x04 \x01(\v2\x17.coopr.log.v1.PruneRunsH\x00R\x05pruneB\b\n" +
+	"\x06change\"v\n" +
+	"\n" +
+	"PutSetting\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\x12\x14\n" +
+	"\x05order\x18\x04 \x01(\tR\x05order\x12\x16\n" +
+	"\x06system\x18\x05 \x01(\bR\x06system\"\xa4\x01\n" +
+	"\bStartRun\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\fR\x03run\x12'\n" +
+	"\x0fprofile_version\x18\x02 \x01(\x04R\x0eprofileVersion\x12\x1a\n" +
+	"\bschedule\x18\x03 \x01(\fR\bschedule\x12)\n" +
+	"\x10schedule_version\x18\x04 \x01(\x04R\x0fscheduleVersion\x12\x16\n" +
+	"\x06levels\x18\x05 \x01(\fR\x06levels\"L\n" +
+	"\bRunEvent\x12\x10\n" +
+	"\x03run\x18\x01 \x01(\tR\x03run\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
+	"\x05event\x18\x03 \x01(\fR\x05event\"\x1f\n" +
+	"\tPruneRuns\x12\x12\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\"c\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
@@ -2431,7 +2851,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_log_proto_goTypes = []any{
 	(Machine)(0),              // 0: coopr.log.v1.Machine
 	(*Entry)(nil),             // 1: coopr.log.v1.Entry
@@ -2459,11 +2879,16 @@ var file_log_proto_goTypes = []any{
 	(*Prune)(nil),             // 23: coopr.log.v1.Prune
 	(*RaiseFeatureLevel)(nil), // 24: coopr.log.v1.RaiseFeatureLevel
 	(*DropResource)(nil),      // 25: coopr.log.v1.DropResource
-	(*SnapshotHeader)(nil),    // 26: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 27: coopr.log.v1.SnapshotRecord
-	nil,                       // 28: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),        // 29: coopr.site.v1.ChangeSite
-	(Outcome)(0),              // 30: coopr.plugin.v1.Outcome
+	(*ChangeRuns)(nil),        // 26: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),        // 27: coopr.log.v1.PutSetting
+	(*StartRun)(nil),          // 28: coopr.log.v1.StartRun
+	(*RunEvent)(nil),          // 29: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),         // 30: coopr.log.v1.PruneRuns
+	(*SnapshotHeader)(nil),    // 31: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 32: coopr.log.v1.SnapshotRecord
+	nil,                       // 33: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),        // 34: coopr.site.v1.ChangeSite
+	(Outcome)(0),              // 35: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2486,20 +2911,25 @@ var file_log_proto_depIdxs = []int32{
 	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	29, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	34, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	25, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	3,  // 22: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 23: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	30, // 24: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 25: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	28, // 26: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 27: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	18, // 28: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	26, // 22: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	3,  // 23: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 24: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	35, // 25: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 26: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	33, // 27: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 28: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	18, // 29: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	27, // 30: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	28, // 31: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	29, // 32: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	30, // 33: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2531,6 +2961,13 @@ func file_log_proto_init() {
 		(*Command_QueueOperation)(nil),
 		(*Command_ChangeSite)(nil),
 		(*Command_DropResource)(nil),
+		(*Command_ChangeRuns)(nil),
+	}
+	file_log_proto_msgTypes[25].OneofWrappers = []any{
+		(*ChangeRuns_Put)(nil),
+		(*ChangeRuns_Start)(nil),
+		(*ChangeRuns_Event)(nil),
+		(*ChangeRuns_Prune)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2538,7 +2975,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   28,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/model/confpath"
 )
 
 // action is what a task's fields say.
@@ -17,8 +19,14 @@ type action struct {
 	inline bool     // script is the text itself
 	args   []string // its arguments
 	env    []string // KEY=value
-	shell  string   // interpreter of scripts that name none
+	config []setting
+	shell  string // interpreter of scripts that name none
+	files  map[string]string
+	expect []int // exit statuses that mean success, of RUN
 }
+
+// setting is a variable whose value is in the cluster's configuration.
+type setting struct{ variable, path string }
 
 // parse reads the fields, giving all that is wrong with them.
 func parse(fields map[string]any) (*action, model.Faults) {
@@ -67,10 +75,8 @@ func parse(fields map[string]any) (*action, model.Faults) {
 			switch {
 			case !ok:
 				faults.Add("env."+k, "must be text or a number")
-			case k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(s, 0):
-				faults.Add("env."+k, "cannot be an environment variable")
-			case strings.HasPrefix(k, "COOPR_"):
-				faults.Add("env."+k, "names beginning with COOPR_ are set by Coopr")
+			case !isVariable(k) || strings.ContainsRune(s, 0):
+				faults.Add("env."+k, "cannot be an environment variable; names beginning with COOPR_ are set by Coopr")
 			default:
 				a.env = append(a.env, k+"="+s)
 			}
@@ -78,6 +84,24 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	default:
 		faults.Add("env", "must be an object of texts")
 	}
+	switch v := fields["config"].(type) {
+	case nil:
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			path, _ := v[k].(string)
+			switch {
+			case path == "":
+				faults.Add("config."+k, "must be a path in the cluster's configuration, such as web.port")
+			case !isVariable(k):
+				faults.Add("config."+k, "cannot be a variable's name")
+			default:
+				a.config = append(a.config, setting{k, path})
+			}
+		}
+	default:
+		faults.Add("config", "must be an object: variable → path in the cluster's configuration")
+	}
+	a.program(fields, &faults)
 	switch v := fields["shell"].(type) {
 	case nil:
 	case string:
@@ -88,6 +112,36 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		faults.Add("shell", "must be text")
 	}
 	return a, faults
+}
+
+// isVariable says whether fields may set a variable of that name.
+func isVariable(name string) bool {
+	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.HasPrefix(name, "COOPR_")
+}
+
+// variables gives those that the configuration has a value for: text as it is,
+// objects and lists as JSON.
+func (a *action) variables(config map[string]any) ([]string, error) {
+	var out []string
+	for _, s := range a.config {
+		v, ok := confpath.Lookup(config, s.path)
+		if !ok || v == nil {
+			continue
+		}
+		text, ok := scalar(v)
+		if !ok {
+			b, err := json.Marshal(v)
+			if err != nil {
+				return nil, fmt.Errorf("configuration %s: %w", s.path, err)
+			}
+			text = string(b)
+		}
+		if strings.ContainsRune(text, 0) {
+			return nil, fmt.Errorf("configuration %s has a zero byte in it: it cannot be the variable %s", s.path, s.variable)
+		}
+		out = append(out, s.variable+"="+text)
+	}
+	return out, nil
 }
 
 // scalar gives text for what JSON holds as text, number or truth value.

@@ -81,6 +81,7 @@ func (a *Automator) Describe() model.PluginType {
 				"script": {Label: "Script", Type: "text", Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
 				"args":   {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
 				"env":    {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
+				"config": {Label: "From the configuration", Type: "text", Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
 				"shell":  {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
 			},
 			Required: [][]string{{"script"}},
@@ -149,7 +150,7 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	}
 	out, err := a.script(ctx, node, t, in)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	return out, reach(remember(ctx, node, t, out))
 }
@@ -203,11 +204,19 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	if err := faults.Err(); err != nil {
 		return nil, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
+	if err := putFiles(ctx, node, act.files); err != nil {
+		return nil, notBegun(err)
+	}
 	args, done, err := a.command(ctx, node, act)
 	if err != nil {
 		return nil, notBegun(err)
 	}
 	defer done()
+	variables, err := act.variables(in.Config.Cluster)
+	if err != nil {
+		return nil, sdk.Fatal(err)
+	}
+	act.env = append(act.env, variables...)
 	config, err := encodeConfig(in)
 	if err != nil {
 		return nil, sdk.Fatal(err)
@@ -232,6 +241,9 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 		return nil, notBegun(fmt.Errorf("start %s: %w", args[0], err))
 	}
 	what := fmt.Sprintf("script of %s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
+	if t.Action == actionRun {
+		return step(what, act, exit)
+	}
 	switch {
 	case exit.Signal != "":
 		return nil, fmt.Errorf("%s was ended by a signal: %s", what, exit.Signal)

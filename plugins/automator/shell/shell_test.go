@@ -3,6 +3,7 @@ package shell
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -78,17 +79,34 @@ func FuzzSplit(f *testing.F) {
 
 // TestFieldFaults: all that is wrong is said at once, each with its path.
 func TestFieldFaults(t *testing.T) {
-	_, faults := parse(map[string]any{"script": "/abs", "args": "'", "env": map[string]any{"COOPR_X": "1", "a=b": "1", "l": []any{}}, "shell": 3})
+	_, faults := parse(map[string]any{"script": "/abs", "args": "'", "env": map[string]any{"COOPR_X": "1", "a=b": "1", "l": []any{}}, "shell": 3,
+		"config": map[string]any{"COOPR_Y": "a.b", "N": 3.0}})
 	var paths []string
 	for _, f := range faults {
 		paths = append(paths, f.Path)
 	}
-	if got := strings.Join(paths, " "); got != "script args env.COOPR_X env.a=b env.l shell" {
+	if got := strings.Join(paths, " "); got != "script args env.COOPR_X env.a=b env.l config.COOPR_Y config.N shell" {
 		t.Errorf("%s:\n%v", got, faults)
 	}
 	act, faults := parse(map[string]any{"script": "a.sh", "args": []any{"x", 1.0, 2.5, true}, "env": map[string]any{"N": 8080.0}})
 	if len(faults) > 0 || strings.Join(act.args, " ") != "x 1 2.5 true" || act.env[0] != "N=8080" {
 		t.Errorf("%+v %v", act, faults)
+	}
+}
+
+// TestConfigVariables: what the configuration has becomes variables; what it has
+// not is not set.
+func TestConfigVariables(t *testing.T) {
+	act, faults := parse(map[string]any{"script": "a.sh", "config": map[string]any{"A": "web.port", "B": "web", "C": "web.none", "D": "nul"}})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	got, err := act.variables(map[string]any{"web": map[string]any{"port": 8080.0}})
+	if want := []string{"A=8080", `B={"port":8080}`}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q %v", got, err)
+	}
+	if _, err := act.variables(map[string]any{"nul": "a\x00b"}); err == nil || !strings.Contains(err.Error(), "configuration nul") {
+		t.Error(err)
 	}
 }
 

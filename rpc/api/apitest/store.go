@@ -49,6 +49,7 @@ type state struct {
 	Past     map[string][]*model.Snapshot // by tenant/cluster
 	log      *audit.Trail
 	plans    []planned
+	noRuns
 }
 
 func (s *state) clone() *state {

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// readInto reads a YAML or JSON file strictly; "-" is standard input.
+func (a *app) readInto(file string, into any) error {
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = readAll(a.in)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err == nil {
+		err = model.DecodeStrict(data, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func (a *app) profileCmd() *cobra.Command {
+	list := listCmd(a, listing[profile.Profile]{
+		use: "list", short: "List profiles: how the clusters of runs are made", example: "  coopr profile list\n  coopr profile list -o wide",
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Profile, client.Meta, error) {
+			return c.Profiles(ctx, true, read)
+		},
+		rows: func(items []profile.Profile) table {
+			t := table{head: []string{"NAME", "PROVISIONER", "STATUS", "LABEL", "KEEPS FAILED", "KEEPS KILLED"}, wide: 2}
+			for _, p := range items {
+				t.row(shownProfile(p.Ref()), p.Provisioner.Name, p.Status, p.Label, p.KeepAlive.Failed.String(), p.KeepAlive.Killed.String())
+			}
+			return t
+		},
+	})
+	return group("profile", "Profiles: how the clusters of runs are made",
+		list, a.profileShowCmd("get", "Show a profile: its properties, what it is assigned to, what its runs used"), a.profilePutCmd("create", true), a.profilePutCmd("edit", false),
+		a.profileVerbCmd("delete", "Delete a profile that is disabled and that nothing uses", func(ctx context.Context, c *client.Client, name string) error { return c.DeleteProfile(ctx, name) }),
+		a.profileVerbCmd("enable", "Let a profile be used", func(ctx context.Context, c *client.Client, name string) error {
+			return c.EnableProfile(ctx, name, true)
+		}),
+		a.profileVerbCmd("disable", "Let no more runs begin with a profile", func(ctx context.Context, c *client.Client, name string) error {
+			return c.EnableProfile(ctx, name, false)
+		}),
+		a.profileStatsCmd(), a.profileAssignCmd(), a.profileFindCmd(), a.provisionersCmd())
+}
+
+// shownProfile leaves the scope out where it is the tenant's.
+func shownProfile(r profile.Ref) string {
+	if r.Scope == profile.User {
+		return r.Name
+	}
+	return r.String()
+}
+
+func (a *app) completeProfiles() completion {
+	return a.complete(func(ctx context.Context, c *client.Client) ([]string, error) {
+		list, _, err := c.Profiles(ctx, true, client.Read{})
+		var names []string
+		for _, p := range list {
+			names = append(names, shownProfile(p.Ref()))
+		}
+		return names, err
+	})
+}
+
+func (a *app) profileShowCmd(use, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: use + " NAME", Aliases: []string{"show"}, Short: short, Args: args("NAME"), Example: "  coopr profile show small\n  coopr profile show SYSTEM:native", ValidArgsFunction: a.completeProfiles()}
+	a.outputFlag(cmd, asTable, asJSON, asYAML)
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Profile(ctx, args[0], client.Read{})
+		if err != nil || a.structured() {
+			if err == nil {
+				err = a.print(p)
+			}
+			return err
+		}
+		fmt.Fprintf(a.out, "%s (%s)\n", p.Ref(), a.paint(a.out, colourOf(strings.ToLower(p.Status)), p.Status))
+		for _, line := range []string{p.Label, p.Description} {
+			if line != "" {
+				fmt.Fprintln(a.out, line)
+			}
+		}
+		fmt.Fprintf(a.out, "\nProvisioner: %s\n", p.Provisioner.Name)
+		if len(p.Provisioner.Properties) > 0 {
+			t := table{head: []string{"PROPERTY", "VALUE", "EDITABLE"}}
+			for _, q := range p.Provisioner.Properties {
+				t.row(q.Name, clip(q.Value, 80), yesNo(!q.Locked()))
+			}
+			a.show(t)
+		}
+		fmt.Fprintf(a.out, "\nNodes are kept after a failure: %s; after a stop that asks for it: %s\n", kept(p.KeepAlive.Failed), kept(p.KeepAlive.Killed))
+		if len(p.Assigned) > 0 {
+			fmt.Fprintf(a.out, "Assigned to: %s\n", strings.Join(p.Assigned, ", "))
+		}
+		fmt.Fprintln(a.out)
+		a.showUsage(p.Usage)
+		return nil
+	})
+	return cmd
+}
+
+func kept(m model.Millis) string {
+	if m == 0 {
+		return "no"
+	}
+	return m.String()
+}
+
+func (a *app) showUsage(u profile.Usage) {
+	t := table{head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES", "PROVISIONING"}}
+	took := ""
+	if u.Provisioned > 0 {
+		took = (time.Duration(u.ProvisioningMillis/u.Provisioned) * time.Millisecond).Round(time.Millisecond).String()
+	}
+	n := func(i int64) string { return strconv.FormatInt(i, 10) }
+	t.row(n(u.Runs), n(u.Completed), n(u.Failed), n(u.Killed), n(u.Rejected), n(u.Active), n(u.NodesUp), n(u.NodeMinutes), took)
+	a.show(t)
+}
+
+func (a *app) profileStatsCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "stats NAME", Short: "What the runs of a profile used, and what became of them", Args: args("NAME"), Example: "  coopr profile stats small", ValidArgsFunction: a.completeProfiles()}
+	a.outputFlag(cmd, asTable, asJSON, asYAML)
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Profile(ctx, args[0], client.Read{})
+		switch {
+		case err != nil:
+			return err
+		case a.structured():
+			return a.print(p.Usage)
+		}
+		a.showUsage(p.Usage)
+		return nil
+	})
+	return cmd
+}
+
+// profileFlags are the flags by which a profile is written.
+type profileFlags struct {
+	file, provisioner, label, description, keepFailed, keepKilled, timeout string
+	properties, locked                                                     []string
+	runs                                                                   int
+}
+
+func (a *app) profilePutCmd(use string, create bool) *cobra.Command {
+	var f profileFlags
+	short := "Change a profile; what is not named stays as it is"
+	if create {
+		short = "Create a profile"
+	}
+	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args("NAME"),
+		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --keep-failed 1h\n  coopr profile " + use + " big -f big.yaml"}
+	if !create {
+		cmd.ValidArgsFunction = a.completeProfiles()
+	}
+	s := cmd.Flags()
+	s.StringVarP(&f.file, "file", "f", "", "read the profile from a YAML or JSON file; - for standard input")
+	s.StringVar(&f.provisioner, "provisioner", "", "who makes the clusters: see coopr profile provisioners")
+	s.StringArrayVarP(&f.properties, "property", "p", nil, "a property that runs may override, as NAME=value; may be repeated")
+	s.StringArrayVarP(&f.locked, "locked", "l", nil, "a property that runs cannot override, as NAME=value; may be repeated")
+	s.StringVar(&f.label, "label", "", "what people call it")
+	s.StringVar(&f.description, "description", "", "what it is for")
+	s.StringVar(&f.keepFailed, "keep-failed", "", "how long the nodes of a failed run are kept, such as 1h")
+	s.StringVar(&f.keepKilled, "keep-killed", "", "how long those of a stopped run are, where that asks for it")
+	s.StringVar(&f.timeout, "timeout", "", "how long provisioning may take; 5m")
+	s.IntVar(&f.runs, "max-runs", -1, "how many runs there may be at a time, those counted whose nodes are still up; -1: any number")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			var p profile.Profile
+			if !create {
+				have, _, err := c.Profile(ctx, args[0], client.Read{})
+				if err != nil {
+					return err
+				}
+				p = have.Profile
+			}
+			if f.file != "" {
+				p = profile.Profile{}
+				if err := a.readInto(f.file, &p); err != nil {
+					return err
+				}
+			}
+			p.Name, p.Scope, p.Status, p.Created, p.Version = "", "", "", 0, 0
+			if err := f.into(cmd, &p); err != nil {
+				return err
+			}
+			p, _, err := c.PutProfile(ctx, args[0], p)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "Profile %s is kept.\n", p.Ref())
+			return nil
+		})(cmd, given)
+	}
+	return cmd
+}
+
+func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
+	for flag, into := range map[string]*string{"provisioner": &p.Provisioner.Name, "label": &p.Label, "description": &p.Description} {
+		if v, _ := cmd.Flags().GetString(flag); v != "" {
+			*into = v
+		}
+	}
+	for flag, into := range map[string]*model.Millis{"keep-failed": &p.KeepAlive.Failed, "keep-killed": &p.KeepAlive.Killed, "timeout": &p.Timeout} {
+		if v, _ := cmd.Flags().GetString(flag); v != "" {
+			m, err := millis(v)
+			if err != nil {
+				return usage(cmd, "--%s: %v", flag, err)
+			}
+			*into = m
+		}
+	}
+	if cmd.Flags().Changed("max-runs") {
+		p.Limits.Runs = &f.runs
+	}
+	for i, list := range [][]string{f.properties, f.locked} {
+		for _, pair := range list {
+			name, value, ok := strings.Cut(pair, "=")
+			if !ok {
+				return usage(cmd, "%q is no property: write NAME=value", pair)
+			}
+			q := profile.Property{Name: name, Value: value}
+			if i == 1 {
+				q.Editable = new(bool)
+			}
+			p.Provisioner.Properties = withProperty(p.Provisioner.Properties, q)
+		}
+	}
+	return nil
+}
+
+func withProperty(list []profile.Property, p profile.Property) []profile.Property {
+	for i := range list {
+		if list[i].Name == p.Name {
+			list[i] = p
+			return list
+		}
+	}
+	return append(list, p)
+}
+
+// millis reads a duration as definitions have it.
+func millis(s string) (model.Millis, error) {
+	var v struct {
+		D model.Millis `json:"d"`
+	}
+	err := model.DecodeStrict([]byte("d: "+s), &v)
+	return v.D, err
+}
+
+func (a *app) profileVerbCmd(verb, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: args("NAME"), Example: "  coopr profile " + verb + " small", ValidArgsFunction: a.completeProfiles()}
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if err := do(ctx, c, args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Profile %s is %s.\n", args[0], strings.TrimSuffix(verb, "e")+"ed")
+		return nil
+	})
+	return cmd
+}
+
+func (a *app) profileAssignCmd() *cobra.Command {
+	var program string
+	cmd := &cobra.Command{Use: "assign NAME", Short: "Let runs of the tenant, or of a program, have this profile where they name none", Args: args("NAME"),
+		Example: "  coopr profile assign small\n  coopr profile assign big --program wordcount", ValidArgsFunction: a.completeProfiles()}
+	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Preferences(ctx, program, client.Read{})
+		if err != nil {
+			return err
+		}
+		if p.Properties == nil {
+			p.Properties = map[string]string{}
+		}
+		p.Properties[profile.ProfileKey] = args[0]
+		return c.PutPreferences(ctx, program, p.Properties)
+	})
+	return cmd
+}
+
+func (a *app) profileFindCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs would have a profile", Args: args("NAME"), Example: "  coopr profile find small", ValidArgsFunction: a.completeProfiles()}
+	a.outputFlag(cmd, asTable, asJSON, asYAML)
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		list, _, err := c.Search(ctx, "profile:"+args[0], client.Read{})
+		switch {
+		case err != nil:
+			return err
+		case a.structured():
+			return a.print(list)
+		case len(list) == 0:
+			fmt.Fprintln(a.out, "Nothing has it.")
+			return nil
+		}
+		t := table{head: []string{"TYPE", "NAME"}}
+		for _, f := range list {
+			t.row(f.Type, f.Name)
+		}
+		a.show(t)
+		return nil
+	})
+	return cmd
+}
+
+func (a *app) provisionersCmd() *cobra.Command {
+	cmd := listCmd(a, listing[profile.Spec]{
+		use: "provisioners", short: "List what makes the clusters of runs", example: "  coopr profile provisioners\n  coopr profile provisioners -o json", still: true,
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Spec, client.Meta, error) {
+			return c.Provisioners(ctx, read)
+		},
+		rows: func(items []profile.Spec) table {
+			t := table{head: []string{"NAME", "DESCRIPTION", "PROPERTIES"}}
+			for _, s := range items {
+				var names []string
+				for _, g := range s.Groups {
+					for _, p := range g.Properties {
+						names = append(names, p.Name)
+					}
+				}
+				t.row(s.Name, s.Description, clip(strings.Join(names, " "), 100))
+			}
+			return t
+		},
+	})
+	return cmd
+}

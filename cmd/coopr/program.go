@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+func (a *app) programCmd() *cobra.Command {
+	list := listCmd(a, listing[profile.Program]{
+		use: "list", short: "List programs", example: "  coopr program list",
+		empty: "There are no programs: keep one with coopr program put NAME -f FILE.",
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Program, client.Meta, error) {
+			return c.Programs(ctx, read)
+		},
+		rows: func(items []profile.Program) table {
+			t := table{head: []string{"NAME", "VERSION", "STEPS", "LABEL"}}
+			for _, p := range items {
+				var steps []string
+				for _, s := range p.Steps {
+					steps = append(steps, s.Name)
+				}
+				t.row(p.Name, strconv.Itoa(p.Version), strings.Join(steps, " "), p.Label)
+			}
+			return t
+		},
+	})
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program, and what its runs used", Args: args("NAME"), Example: "  coopr program get wordcount"}
+	a.outputFlag(get, asYAML, asJSON)
+	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Program(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		return a.print(p)
+	})
+	var file string
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Write the next version of a program", Args: args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml"}
+	put.Flags().StringVarP(&file, "file", "f", "-", "a YAML or JSON file; - for standard input")
+	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		var p profile.Program
+		if err := a.readInto(file, &p); err != nil {
+			return err
+		}
+		p, _, err := c.PutProgram(ctx, args[0], p)
+		if err == nil {
+			fmt.Fprintf(a.out, "Program %s is kept, at version %d.\n", p.Name, p.Version)
+		}
+		return err
+	})
+	del := &cobra.Command{Use: "delete NAME", Short: "Delete a program that has no schedules", Args: args("NAME"), Example: "  coopr program delete wordcount"}
+	del.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error { return c.DeleteProgram(ctx, args[0]) })
+	return group("program", "Programs: jobs that run on clusters of their own", list, get, put, del)
+}
+
+func (a *app) scheduleCmd() *cobra.Command {
+	list := listCmd(a, listing[api.ScheduleDetails]{
+		use: "list", short: "List schedules", example: "  coopr schedule list",
+		empty: "There are no schedules.",
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.ScheduleDetails, client.Meta, error) {
+			return c.Schedules(ctx, read)
+		},
+		rows: func(items []api.ScheduleDetails) table {
+			t := table{head: []string{"NAME", "PROGRAM", "CRON", "ZONE", "STATUS", "NEXT", "LAST RUN", "LEFT OUT", "MESSAGE"}}
+			for _, s := range items {
+				t.row(s.Name, s.Program, s.Cron, s.TimeZone, s.Status, moment(s.Next), s.LastRun, strconv.FormatInt(s.Skipped, 10), clip(s.Message, 60))
+			}
+			return t
+		},
+	})
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: args("NAME"), Example: "  coopr schedule get nightly"}
+	a.outputFlag(get, asYAML, asJSON)
+	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		s, _, err := c.Schedule(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		return a.print(s)
+	})
+	var s profile.Schedule
+	var file, chosen string
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create or change a schedule", Args: args("NAME"),
+		Example: "  coopr schedule put nightly --program wordcount --cron '30 2 * * *' --zone Europe/Berlin"}
+	f := put.Flags()
+	f.StringVarP(&file, "file", "f", "", "a YAML or JSON file; - for standard input")
+	f.StringVar(&s.Program, "program", "", "the program to run")
+	f.StringVar(&s.Cron, "cron", "", "when: minute, hour, day of the month, month, day of the week")
+	f.StringVar(&s.TimeZone, "zone", "", "by which clock; UTC")
+	f.StringVar(&s.Concurrency, "concurrency", "", "while an earlier run goes on: skip (the usual), allow, queue or replace")
+	f.StringVar(&s.CatchUp, "catchup", "", "of what was due while nobody could begin it: latest (the usual), none or all")
+	f.StringVar(&chosen, "profile", "", "the profile of the runs")
+	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if file != "" {
+			if err := a.readInto(file, &s); err != nil {
+				return err
+			}
+		}
+		if chosen != "" {
+			if s.Properties == nil {
+				s.Properties = map[string]string{}
+			}
+			s.Properties[profile.ProfileKey] = chosen
+		}
+		out, _, err := c.PutSchedule(ctx, args[0], s)
+		if err == nil {
+			fmt.Fprintf(a.out, "Schedule %s is kept; it is due next at %s.\n", out.Name, moment(out.Next))
+		}
+		return err
+	})
+	verb := func(use, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
+		cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args("NAME"), Example: "  coopr schedule " + use + " nightly"}
+		cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error { return do(ctx, c, args[0]) })
+		return cmd
+	}
+	return group("schedule", "Schedules: runs by the clock", list, get, put,
+		verb("delete", "Delete a schedule", func(ctx context.Context, c *client.Client, n string) error { return c.DeleteSchedule(ctx, n) }),
+		verb("enable", "Let a schedule begin runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, true) }),
+		verb("disable", "Let a schedule begin no more runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, false) }))
+}

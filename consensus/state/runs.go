@@ -1,0 +1,431 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-memdb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// The tables of profiles and runs (spec/profiles.md). Tenant "" stands for the system.
+const (
+	tProfiles    = "profiles"
+	tPrograms    = "programs"
+	tSchedules   = "schedules"
+	tPreferences = "preferences"
+	tSecrets     = "secrets"
+	tRuns        = "runs"
+	tUsage       = "usage"
+)
+
+// The kinds of settings.
+const (
+	SetProfile     = "profile"
+	SetProgram     = "program"
+	SetSchedule    = "schedule"
+	SetPreferences = "preferences"
+	SetSecret      = "secret"
+)
+
+// ErrLimit says that a run was refused for want of room; it is kept as rejected.
+var ErrLimit = fmt.Errorf("%w: too many runs", ErrQuota)
+
+type profileRow struct {
+	Tenant string
+	profile.Profile
+}
+
+type programRow struct {
+	Tenant string
+	profile.Program
+}
+
+// secretRow is a value that properties refer to. It is shown to nobody.
+type secretRow struct {
+	Tenant, Name, Value string
+}
+
+// usageRow has what runs that are not kept any more have used: of a profile or of a program.
+type usageRow struct {
+	Tenant, Kind, Name string
+	profile.Usage
+}
+
+// runTables adds the tables of profiles and runs.
+func runTables() []*memdb.TableSchema {
+	versions := index("id", true, func(r *programRow) []string { return []string{r.Tenant, r.Name} })
+	versions.Indexer = key[programRow]{
+		parts: func(r *programRow) []string { return []string{r.Tenant, r.Name} },
+		last:  func(r *programRow) (uint32, bool) { return uint32(r.Version), true },
+	}
+	assigned := func(tenant string, properties map[string]string) []string {
+		if owner, name, ok := profile.Assigned(tenant, properties); ok {
+			return []string{owner, name}
+		}
+		return nil
+	}
+	return []*memdb.TableSchema{
+		table(tProfiles, index("id", true, func(r *profileRow) []string { return []string{r.Tenant, r.Name} })),
+		table(tPrograms, versions),
+		table(tSchedules,
+			index("id", true, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Name} }),
+			index("profile", false, func(r *profile.Schedule) []string { return assigned(r.Tenant, r.Properties) }),
+			index("program", false, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Program} })),
+		table(tPreferences,
+			index("id", true, func(p *profile.Settings) []string { return []string{p.Tenant, p.Program} }),
+			index("profile", false, func(p *profile.Settings) []string { return assigned(p.Tenant, p.Properties) })),
+		table(tSecrets, index("id", true, func(r *secretRow) []string { return []string{r.Tenant, r.Name} })),
+		table(tRuns,
+			index("id", true, func(r *profile.Run) []string { return []string{r.Tenant, r.ID} }),
+			index("live", false, func(r *profile.Run) []string {
+				if r.Over() {
+					return nil
+				}
+				return []string{"live"}
+			}),
+			index("cluster", false, func(r *profile.Run) []string {
+				if r.Cluster.ID == "" {
+					return nil
+				}
+				return []string{r.Cluster.ID}
+			}),
+			index("profile", false, func(r *profile.Run) []string { return runProfile(r) }),
+			index("up", false, func(r *profile.Run) []string {
+				if !r.Up() {
+					return nil
+				}
+				return runProfile(r)
+			}),
+			index("tenantup", false, func(r *profile.Run) []string {
+				if !r.Up() {
+					return nil
+				}
+				return []string{r.Tenant}
+			}),
+			index("schedule", false, func(r *profile.Run) []string {
+				if r.Schedule == "" || !r.Active() {
+					return nil
+				}
+				return []string{r.Tenant, r.Schedule}
+			})),
+		table(tUsage, index("id", true, func(u *usageRow) []string { return []string{u.Tenant, u.Kind, u.Name} })),
+	}
+}
+
+// runProfile gives the key of a run's profile.
+func runProfile(r *profile.Run) []string {
+	ref, err := profile.ParseRef(r.Profile)
+	if err != nil {
+		return nil
+	}
+	return []string{ref.Tenant(r.Tenant), ref.Name}
+}
+
+// runRow gives an empty row of one of the tables, or nil.
+func runRow(table string) any {
+	switch table {
+	case tProfiles:
+		return &profileRow{}
+	case tPrograms:
+		return &programRow{}
+	case tSchedules:
+		return &profile.Schedule{}
+	case tPreferences:
+		return &profile.Settings{}
+	case tSecrets:
+		return &secretRow{}
+	case tRuns:
+		return &profile.Run{}
+	case tUsage:
+		return &usageRow{}
+	}
+	return nil
+}
+
+// RunKey names a run among all tenants'.
+type RunKey struct{ Tenant, ID string }
+
+// changeRuns is the one writer of these tables.
+func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
+	switch x := ch.Change.(type) {
+	case *pb.ChangeRuns_Put:
+		return a.putSetting(c, x.Put)
+	case *pb.ChangeRuns_Start:
+		return a.startRun(c, x.Start)
+	case *pb.ChangeRuns_Event:
+		return a.runEvent(c, x.Event)
+	case *pb.ChangeRuns_Prune:
+		return a.pruneRuns(x.Prune.Runs)
+	}
+	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, ch.Change)}
+}
+
+// startRun begins a run, if there is room for it.
+func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
+	if err := a.tenant(c.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	var levels profile.Levels
+	r, sched := &profile.Run{}, &profile.Schedule{}
+	for _, in := range []struct {
+		body []byte
+		into any
+	}{{s.Run, r}, {s.Schedule, sched}, {s.Levels, &levels}} {
+		if len(in.body) > 0 {
+			if err := json.Unmarshal(in.body, in.into); err != nil {
+				return refuse(ErrUnknown, "run: %v", err)
+			}
+		}
+	}
+	if len(s.Schedule) > 0 {
+		have := get[profile.Schedule](a.txn, tSchedules, "id", c.Tenant, sched.Name)
+		if have == nil || have.Version != s.ScheduleVersion {
+			return refuse(ErrStale, "schedule %s, since this was due", sched.Name)
+		}
+	}
+	ans := Answer{}
+	if len(s.Run) > 0 {
+		if ans = a.beginRun(c, r, s.ProfileVersion, levels); ans.Subject == "" {
+			return ans // nothing of it is kept
+		}
+	}
+	if len(s.Schedule) > 0 {
+		if sched.Version = a.index; ans.Subject != "" {
+			sched.LastRun = ans.Subject
+		}
+		sched.Tenant = c.Tenant
+		a.put(tSchedules, sched)
+		a.batch.Schedules = true
+	}
+	return ans
+}
+
+func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels profile.Levels) Answer {
+	if get[profile.Run](a.txn, tRuns, "id", c.Tenant, r.ID) != nil {
+		return refuse(ErrStale, "run %s exists: ask again", r.ID)
+	}
+	ref, err := profile.ParseRef(r.Profile)
+	if err != nil {
+		return refuse(ErrUnknown, "run: %v", err)
+	}
+	p := a.profile(ref, c.Tenant)
+	switch {
+	case p == nil:
+		return refuse(ErrNotFound, "there is no profile %s", ref)
+	case p.Version != version:
+		return refuse(ErrStale, "profile %s, since this was asked for: ask again", ref)
+	case p.Status == profile.Disabled:
+		return refuse(ErrConflict, "profile %s is disabled: enable it, or choose another", ref)
+	}
+	r.Tenant, r.Version = c.Tenant, a.index
+	full := a.full(c.Tenant, ref, p, levels)
+	if full != "" {
+		r.Reject(full)
+	}
+	a.put(tRuns, r)
+	a.runChanged(r, c.Actor)
+	ans := Answer{Subject: r.ID}
+	if full != "" {
+		ans.Err = fmt.Errorf("%w: %s; run %s is rejected", ErrLimit, full, r.ID)
+	}
+	return ans
+}
+
+// full says which limit another run of a profile would break, or "".
+func (a *applier) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
+	count := func(index string, args ...any) profile.Load {
+		var l profile.Load
+		each(a.txn, tRuns, index, func(r *profile.Run) bool { l.Count(r); return true }, args...)
+		return l
+	}
+	runs, launching := p.Limits.Bounds()
+	if runs != profile.Unlimited || launching != profile.Unlimited {
+		if why := count("up", ref.Tenant(tenant), ref.Name).Exceeds("profile "+ref.String(), runs, launching); why != "" {
+			return why
+		}
+	}
+	runs, launching = levels.Bounds()
+	if runs != profile.Unlimited || launching != profile.Unlimited {
+		return count("tenantup", tenant).Exceeds("tenant "+tenant, runs, launching)
+	}
+	return ""
+}
+
+// profile finds a profile as a tenant sees it, or nil.
+func (a *applier) profile(ref profile.Ref, tenant string) *profile.Profile {
+	return profileOf(a.txn, ref, tenant)
+}
+
+func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile {
+	if ref == profile.NativeRef {
+		p := profile.NativeProfile()
+		return &p
+	}
+	row := get[profileRow](txn, tProfiles, "id", ref.Tenant(tenant), ref.Name)
+	if row == nil {
+		return nil
+	}
+	p := row.Profile
+	p.Scope = ref.Scope
+	return &p
+}
+
+// runEvent takes something that happened to a run.
+func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
+	have := get[profile.Run](a.txn, tRuns, "id", c.Tenant, e.Run)
+	if have == nil {
+		return refuse(ErrNotFound, "there is no run %q", e.Run)
+	}
+	if e.Version != 0 && e.Version != have.Version {
+		return refuse(ErrStale, "run %s: an older record's event is ignored", e.Run)
+	}
+	var ev profile.Event
+	if err := json.Unmarshal(e.Event, &ev); err != nil {
+		return refuse(ErrUnknown, "run %s: event: %v", e.Run, err)
+	}
+	if slices.Contains(profile.Orders, ev.Kind) {
+		ev.Actor = c.Actor
+	}
+	next, err := have.Apply(ev, a.now)
+	if err != nil {
+		return refuse(ErrConflict, "%v", err)
+	}
+	a.putRun(next, c.Actor)
+	return Answer{Subject: next.ID}
+}
+
+func (a *applier) putRun(r *profile.Run, actor string) {
+	r.Version = a.index
+	a.put(tRuns, r)
+	a.runChanged(r, actor)
+}
+
+func (a *applier) runChanged(r *profile.Run, actor string) {
+	a.batch.Runs = append(a.batch.Runs, RunKey{r.Tenant, r.ID})
+	if r.Schedule != "" && !r.Active() {
+		a.batch.Schedules = true // it may make room
+	}
+	a.event(model.Event{
+		Type: "run.changed", Tenant: r.Tenant, Cluster: r.Cluster.ID, Operation: r.Operation, Subject: r.ID,
+		Status: string(r.Status) + "/" + string(r.Cluster.Status), Actor: actor, Message: r.Message,
+	})
+}
+
+// exited notes how a step of a program ended on a node, where the worker could tell.
+func (a *applier) exited(op *model.Operation, s string, node string, output []byte, ok bool) {
+	var o struct {
+		Result struct {
+			Exit *int `json:"exit"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(output, &o) != nil || o.Result.Exit == nil {
+		return
+	}
+	each(a.txn, tRuns, "cluster", func(r *profile.Run) bool {
+		if r.Tenant == op.Tenant && (r.Operation == "" || r.Operation == op.ID) && r.Active() {
+			a.putRun(r.Exited(profile.Exit{Step: s, Node: node, Code: *o.Result.Exit}, ok), op.Actor)
+			return false
+		}
+		return true
+	}, op.Cluster)
+}
+
+// pruneRuns removes runs that are over, and adds them to what was used.
+func (a *applier) pruneRuns(keys []string) Answer {
+	for _, k := range keys {
+		tenant, id, _ := strings.Cut(k, "/")
+		r := get[profile.Run](a.txn, tRuns, "id", tenant, id)
+		if r == nil || !r.Over() || r.Lost() {
+			continue
+		}
+		if p := runProfile(r); p != nil {
+			a.used(p[0], SetProfile, p[1], r)
+		}
+		a.used(r.Tenant, SetProgram, r.Program.Name, r)
+		a.remove(tRuns, r)
+	}
+	return Answer{}
+}
+
+func (a *applier) used(tenant, kind, name string, r *profile.Run) {
+	u := usageRow{Tenant: tenant, Kind: kind, Name: name}
+	if old := get[usageRow](a.txn, tUsage, "id", tenant, kind, name); old != nil {
+		u = *old
+	}
+	u.Add(r, a.now)
+	a.put(tUsage, &u)
+}
+
+// removeTenantRuns removes what a tenant has in these tables.
+func (a *applier) removeTenantRuns(name string) {
+	for _, t := range []string{tProfiles, tPrograms, tSchedules, tPreferences, tSecrets, tRuns, tUsage} {
+		it, err := a.txn.Get(t, "id_prefix", name)
+		if err != nil {
+			continue
+		}
+		var rows []any
+		for raw := it.Next(); raw != nil; raw = it.Next() {
+			rows = append(rows, raw)
+		}
+		for _, r := range rows {
+			a.remove(t, r)
+		}
+	}
+}
+
+// secretNames gives the names of a tenant's secrets.
+func (v *View) SecretNames(tenant string) []string {
+	var out []string
+	each(v.txn, tSecrets, "id_prefix", func(r *secretRow) bool { out = append(out, r.Name); return true }, tenant)
+	return slices.Sorted(maps.Keys(setOf(out)))
+}
+
+func setOf(in []string) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range in {
+		out[s] = true
+	}
+	return out
+}
+
+// endStep ends a step of a program on a node. One that failed is not tried again by
+// itself: what it did would be done twice.
+func (a *applier) endStep(op *model.Operation, e *plan.Edit, v uint32, fence uint64, out *pb.Outputs) error {
+	ok := out == nil || out.Outcome == pb.Outcome_OUTCOME_SUCCEEDED || out.Outcome == pb.Outcome_OUTCOME_UNSPECIFIED
+	var err error
+	switch {
+	case ok:
+		err = a.succeed(op, e, v, fence, nil)
+	case out.Outcome == pb.Outcome_OUTCOME_RETRYABLE:
+		final := proto.CloneOf(out)
+		final.Outcome = pb.Outcome_OUTCOME_FATAL
+		err = a.fail(op, e, v, fence, final)
+	default:
+		err = a.fail(op, e, v, fence, out)
+	}
+	if err == nil && out != nil && len(out.Output) > 0 {
+		g := e.State().Graph
+		a.exited(op, g.ServiceName(int(v)), g.NodeID(int(v)), out.Output, ok)
+	}
+	return err
+}
+
+// cancelWork cancels what of an operation waits; of a program also what runs.
+func (a *applier) cancelWork(op *model.Operation, e *plan.Edit) {
+	e.CancelWaiting(a.now)
+	if op.Type != model.OpRun {
+		return
+	}
+	for v := range e.State().Graph.Len() {
+		e.Cancel(uint32(v), plan.End{Outcome: "cancelled", Message: op.Message}, a.now)
+	}
+}

@@ -1,0 +1,237 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+)
+
+// Profiles gives a tenant's profiles by name, and with system those of the system
+// behind them. Tenant "" means those of the system alone.
+func (v *View) Profiles(tenant string, system bool) []profile.Profile {
+	var out []profile.Profile
+	add := func(owner string) {
+		if owner == "" {
+			out = append(out, profile.NativeProfile())
+		}
+		each(v.txn, tProfiles, "id_prefix", func(r *profileRow) bool {
+			p := r.Profile
+			p.Scope = refOf(owner, p.Name).Scope
+			out = append(out, p)
+			return true
+		}, owner)
+	}
+	if tenant != "" {
+		add(tenant)
+	}
+	if system || tenant == "" {
+		add("")
+	}
+	return out
+}
+
+// Profile finds a profile as a tenant sees it.
+func (v *View) Profile(tenant string, ref profile.Ref) (profile.Profile, bool) {
+	if p := profileOf(v.txn, ref, tenant); p != nil {
+		return *p, true
+	}
+	return profile.Profile{}, false
+}
+
+// Assignments tells what names a profile: preferences and schedules.
+func (v *View) Assignments(tenant string, ref profile.Ref) []string {
+	return assignments(v.txn, ref.Tenant(tenant), ref.Name)
+}
+
+// assignments reads the reverse index, of a profile of a tenant or of the system.
+func assignments(txn *memdb.Txn, owner, name string) []string {
+	var out []string
+	of := func(tenant, text string) string {
+		if owner == "" && tenant != "" {
+			return text + " of tenant " + tenant
+		}
+		return text
+	}
+	each(txn, tPreferences, "profile", func(p *profile.Settings) bool {
+		switch {
+		case p.Program != "":
+			out = append(out, of(p.Tenant, "program "+p.Program))
+		case p.Tenant != "":
+			out = append(out, "tenant "+p.Tenant)
+		default:
+			out = append(out, "the system")
+		}
+		return true
+	}, owner, name)
+	each(txn, tSchedules, "profile", func(s *profile.Schedule) bool {
+		out = append(out, of(s.Tenant, "schedule "+s.Name))
+		return true
+	}, owner, name)
+	slices.Sort(out)
+	return out
+}
+
+// Programs gives the latest version of each of a tenant's programs, by name.
+func (v *View) Programs(tenant string) []profile.Program {
+	var out []profile.Program
+	each(v.txn, tPrograms, "id_prefix", func(r *programRow) bool {
+		if n := len(out); n > 0 && out[n-1].Name == r.Name {
+			out[n-1] = r.Program
+		} else {
+			out = append(out, r.Program)
+		}
+		return true
+	}, tenant)
+	slices.SortFunc(out, func(a, b profile.Program) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Program finds a program; version 0 means the latest.
+func (v *View) Program(tenant, name string, version int) (profile.Program, bool) {
+	var out profile.Program
+	found := false
+	each(v.txn, tPrograms, "id_prefix", func(r *programRow) bool {
+		if version == 0 || r.Version == version {
+			out, found = r.Program, true
+		}
+		return true
+	}, tenant, name)
+	return out, found
+}
+
+// Schedules gives a tenant's schedules by name; of all tenants where it is "".
+func (v *View) Schedules(tenant string) []profile.Schedule {
+	if tenant == "" {
+		return values(list[profile.Schedule](v.txn, tSchedules, "id"))
+	}
+	return values(list[profile.Schedule](v.txn, tSchedules, "id_prefix", tenant))
+}
+
+// Schedule finds a schedule.
+func (v *View) Schedule(tenant, name string) (profile.Schedule, bool) {
+	return found[profile.Schedule](v.txn, tSchedules, tenant, name)
+}
+
+// Preferences finds settings: of a program, of a tenant where program is "", of the system
+// where tenant is "" too.
+func (v *View) Preferences(tenant, program string) (profile.Settings, bool) {
+	return found[profile.Settings](v.txn, tPreferences, tenant, program)
+}
+
+// Levels gives the settings that a run of a program has before its schedule's or arguments.
+func (v *View) Levels(tenant, program string) profile.Levels {
+	var out profile.Levels
+	for i, k := range [][2]string{{"", ""}, {tenant, ""}, {tenant, program}} {
+		if p := get[profile.Settings](v.txn, tPreferences, "id", k[0], k[1]); p != nil && (i < 2 || program != "") {
+			out[i] = p.Properties
+		}
+	}
+	return out
+}
+
+// Secret gives a tenant's secret.
+func (v *View) Secret(tenant, name string) (string, bool) {
+	if r := get[secretRow](v.txn, tSecrets, "id", tenant, name); r != nil {
+		return r.Value, true
+	}
+	return "", false
+}
+
+// Run finds a run.
+func (v *View) Run(tenant, id string) (*profile.Run, bool) {
+	r := get[profile.Run](v.txn, tRuns, "id", tenant, id)
+	return r, r != nil
+}
+
+// Runs gives a tenant's runs, the newest first; of all tenants where it is "".
+func (v *View) Runs(tenant string) []*profile.Run {
+	var out []*profile.Run
+	if tenant == "" {
+		out = list[profile.Run](v.txn, tRuns, "id")
+	} else {
+		out = list[profile.Run](v.txn, tRuns, "id_prefix", tenant)
+	}
+	slices.SortFunc(out, func(a, b *profile.Run) int {
+		return cmp.Or(cmp.Compare(b.Created, a.Created), strings.Compare(b.ID, a.ID))
+	})
+	return out
+}
+
+// LiveRuns gives the runs of all tenants of which something is still to come.
+func (v *View) LiveRuns() []*profile.Run {
+	return list[profile.Run](v.txn, tRuns, "live", "live")
+}
+
+// RunOf finds the run that a cluster belongs to.
+func (v *View) RunOf(tenant, cluster string) (*profile.Run, bool) {
+	var out *profile.Run
+	each(v.txn, tRuns, "cluster", func(r *profile.Run) bool {
+		if r.Tenant == tenant {
+			out = r
+		}
+		return out == nil
+	}, cluster)
+	return out, out != nil
+}
+
+// ScheduledRuns gives the runs of a schedule whose programs are not over.
+func (v *View) ScheduledRuns(tenant, schedule string) []*profile.Run {
+	return list[profile.Run](v.txn, tRuns, "schedule", tenant, schedule)
+}
+
+// ProfileUsage adds up the runs of a profile, at a time (Unix milliseconds), those of
+// one tenant where it is not "". What runs used that are not kept counts for all tenants.
+func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.Usage {
+	var out profile.Usage
+	owner := ref.Tenant(tenant)
+	since := int64(0)
+	if p := profileOf(v.txn, ref, tenant); p != nil {
+		since = p.Created * 1000
+	}
+	if u := get[usageRow](v.txn, tUsage, "id", owner, SetProfile, ref.Name); u != nil {
+		out.Plus(u.Usage)
+	}
+	each(v.txn, tRuns, "profile", func(r *profile.Run) bool {
+		if r.Created >= since {
+			out.Add(r, now)
+		}
+		return true
+	}, owner, ref.Name)
+	return out
+}
+
+// ProgramUsage adds up the runs of a program.
+func (v *View) ProgramUsage(tenant, program string, now int64) profile.Usage {
+	var out profile.Usage
+	if u := get[usageRow](v.txn, tUsage, "id", tenant, SetProgram, program); u != nil {
+		out.Plus(u.Usage)
+	}
+	each(v.txn, tRuns, "id_prefix", func(r *profile.Run) bool {
+		if r.Program.Name == program {
+			out.Add(r, now)
+		}
+		return true
+	}, tenant)
+	return out
+}
+
+// Provisioners gives what clusters of runs can be made by, as a tenant sees it.
+func (v *View) Provisioners(tenant string) []profile.Spec {
+	var templates []string
+	for _, d := range v.Definitions(tenant, model.KindClusterTemplate) {
+		templates = append(templates, d.Name)
+	}
+	out := []profile.Spec{profile.NativeSpec(), profile.ClusterSpec(templates)}
+	for _, t := range v.PluginTypes() {
+		if t.Class == "provider" {
+			out = append(out, profile.PluginSpec(t))
+		}
+	}
+	slices.SortFunc(out, func(a, b profile.Spec) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

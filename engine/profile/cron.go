@@ -1,0 +1,231 @@
+package profile
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Cron is a cron expression: minute, hour, day of the month, month, day of the week.
+//
+// Where clocks change, a time of day that is skipped is made up for by the first
+// moment after the gap, and one that comes twice counts once, the first time: who
+// asks for "30 2 * * *" has one run on every day. Expressions whose hour begins with
+// a star are not about times of day but about intervals, and follow the clock as
+// it goes: nothing in the gap, twice in the hour that comes twice.
+type Cron struct {
+	minute, hour, day, month, weekday uint64
+	anyDay, anyWeekday                bool
+	interval                          bool
+}
+
+type field struct {
+	name     string
+	min, max int
+	names    []string // of min and on
+}
+
+var (
+	minutes  = field{name: "minute", max: 59}
+	hours    = field{name: "hour", max: 23}
+	days     = field{name: "day of the month", min: 1, max: 31}
+	months   = field{name: "month", min: 1, max: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}}
+	weekdays = field{name: "day of the week", max: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}}
+)
+
+var nicknames = map[string]string{
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}
+
+// ParseCron reads an expression of five fields, or a nickname such as @daily. In a field
+// stand "*", numbers and names, ranges and steps, and lists of these.
+func ParseCron(s string) (*Cron, error) {
+	if full, ok := nicknames[strings.ToLower(strings.TrimSpace(s))]; ok {
+		s = full
+	}
+	parts := strings.Fields(s)
+	if len(parts) != 5 {
+		return nil, fmt.Errorf("%q must have five fields: minute, hour, day of the month, month, day of the week", s)
+	}
+	c := &Cron{}
+	for i, f := range []struct {
+		field
+		into *uint64
+	}{{minutes, &c.minute}, {hours, &c.hour}, {days, &c.day}, {months, &c.month}, {weekdays, &c.weekday}} {
+		set, err := f.parse(parts[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", f.name, parts[i], err)
+		}
+		*f.into = set
+	}
+	if c.weekday>>7&1 > 0 {
+		c.weekday |= 1 // 7 is Sunday too
+	}
+	star := func(s string) bool { return strings.HasPrefix(s, "*") || s == "?" }
+	c.anyDay, c.anyWeekday, c.interval = star(parts[2]), star(parts[4]), star(parts[1])
+	if c.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.UTC).IsZero() {
+		return nil, fmt.Errorf("%q names a day that never comes", s)
+	}
+	return c, nil
+}
+
+func (f field) parse(s string) (uint64, error) {
+	var set uint64
+	for item := range strings.SplitSeq(s, ",") {
+		span, by, stepped := strings.Cut(item, "/")
+		step := 1
+		if stepped {
+			n, err := strconv.Atoi(by)
+			if err != nil || n < 1 || n > f.max {
+				return 0, fmt.Errorf("the step %q must be from 1 to %d", by, f.max)
+			}
+			step = n
+		}
+		from, to := f.min, f.max
+		if f.name == weekdays.name {
+			to = 6
+		}
+		if span != "*" && span != "?" {
+			low, high, ranged := strings.Cut(span, "-")
+			var err error
+			if from, err = f.value(low); err != nil {
+				return 0, err
+			}
+			switch {
+			case ranged:
+				if to, err = f.value(high); err != nil {
+					return 0, err
+				}
+			case !stepped:
+				to = from
+			}
+			if to < from {
+				return 0, fmt.Errorf("the range %q goes backwards", span)
+			}
+		}
+		for n := from; n <= to; n += step {
+			set |= 1 << n
+		}
+	}
+	return set, nil
+}
+
+func (f field) value(s string) (int, error) {
+	if i := slices.Index(f.names, strings.ToLower(s)); i >= 0 {
+		return f.min + i, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < f.min || n > f.max {
+		return 0, fmt.Errorf("%q must be from %d to %d", s, f.min, f.max)
+	}
+	return n, nil
+}
+
+// years bounds the search: the longest wait is for a 29th of February on a given
+// weekday across a century without a leap day.
+const years = 41
+
+// Next gives the first time after t at which the expression is due by the clock of a
+// place; the zero time where there is none.
+func (c *Cron) Next(t time.Time, place *time.Location) time.Time {
+	local := t.In(place)
+	// What a gap put off may be from the day before.
+	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
+	for last := day.AddDate(years, 0, 0); day.Before(last); day = day.AddDate(0, 0, 1) {
+		if c.month>>day.Month()&1 == 0 {
+			day = time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC) // the loop goes on to the 1st
+			continue
+		}
+		if c.on(day) {
+			if at := c.within(day, t, place); !at.IsZero() {
+				return at
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// on says whether a day is one of the expression's. Where both sorts of days are
+// restricted, one of them is enough.
+func (c *Cron) on(day time.Time) bool {
+	month, week := c.day>>day.Day()&1 > 0, c.weekday>>day.Weekday()&1 > 0
+	switch {
+	case c.anyDay && c.anyWeekday:
+		return month && week
+	case c.anyDay:
+		return week && month
+	case c.anyWeekday:
+		return month && week
+	}
+	return month || week
+}
+
+// within gives the first time of a day after t.
+func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
+	var first time.Time
+	for h := c.hour; h > 0; h &= h - 1 {
+		for m := c.minute; m > 0; m &= m - 1 {
+			wall := day.Add(time.Duration(bits.TrailingZeros64(h))*time.Hour + time.Duration(bits.TrailingZeros64(m))*time.Minute)
+			at, gap := moments(wall, place)
+			if !c.interval {
+				at = at[:min(len(at), 1)]
+				if len(at) == 0 {
+					at = []time.Time{gap}
+				}
+			}
+			for _, x := range at {
+				if x.After(t) && (first.IsZero() || x.Before(first)) {
+					first = x
+				}
+			}
+		}
+		// Later hours have later times, but around a change of the clock.
+		if !first.IsZero() && steady(day, place) {
+			return first
+		}
+	}
+	return first
+}
+
+// around is more than any change of the clock.
+const around = 26 * time.Hour
+
+func offset(t time.Time, place *time.Location) int {
+	_, off := t.In(place).Zone()
+	return off
+}
+
+// steady says that no clock changes around a day.
+func steady(day time.Time, place *time.Location) bool {
+	return offset(day.Add(-around), place) == offset(day.Add(2*around), place)
+}
+
+// moments gives the moments at which the clock of a place shows a time, given as if it
+// were UTC: none, one or two. Where there is none, gap is the end of the gap.
+func moments(wall time.Time, place *time.Location) (at []time.Time, gap time.Time) {
+	before, after := offset(wall.Add(-around), place), offset(wall.Add(around), place)
+	for _, off := range []int{before, after} {
+		x := wall.Add(-time.Duration(off) * time.Second)
+		if offset(x, place) == off && !slices.ContainsFunc(at, x.Equal) {
+			at = append(at, x)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	if len(at) > 0 {
+		return at, time.Time{}
+	}
+	low, high := wall.Add(-around), wall.Add(around)
+	for high.Sub(low) > time.Second {
+		mid := low.Add(high.Sub(low) / 2).Truncate(time.Second)
+		if offset(mid, place) == before {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	return nil, high
+}

@@ -1,0 +1,74 @@
+package profile
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Unlimited is the bound that bounds nothing.
+const Unlimited = -1
+
+// bound reads a bound from a setting.
+func bound(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < Unlimited {
+		return 0, fmt.Errorf("must be -1 (no bound), 0 or more, but is %q", s)
+	}
+	return n, nil
+}
+
+// Load counts runs.
+type Load struct {
+	// Up are runs whose nodes may exist: waiting, active, and kept after their end.
+	Up int
+	// Launching are those of them that are still being provisioned.
+	Launching int
+}
+
+// Count adds a run to the load.
+func (l *Load) Count(r *Run) {
+	if !r.Up() {
+		return
+	}
+	l.Up++
+	if r.Cluster.Status == Provisioning {
+		l.Launching++
+	}
+}
+
+// Exceeds says which bound another run would break, or "". The run counts itself.
+func (l Load) Exceeds(of string, runs, launching int) string {
+	switch {
+	case runs != Unlimited && l.Up+1 > runs:
+		return fmt.Sprintf("%s may have %d runs at a time, those counted whose nodes are still up, and has %d", of, runs, l.Up)
+	case launching != Unlimited && l.Launching+1 > launching:
+		return fmt.Sprintf("%s may launch %d runs at a time, and launches %d", of, launching, l.Launching)
+	}
+	return ""
+}
+
+// Bounds gives a profile's limits as numbers.
+func (l Limits) Bounds() (runs, launching int) {
+	runs, launching = Unlimited, Unlimited
+	if l.Runs != nil {
+		runs = *l.Runs
+	}
+	if l.Launching != nil {
+		launching = *l.Launching
+	}
+	return runs, launching
+}
+
+// Bounds gives the limits that settings have for a tenant.
+func (l Levels) Bounds() (runs, launching int) {
+	runs, launching = Unlimited, Unlimited
+	for _, level := range l[:2] {
+		if n, err := bound(level[RunsKey]); err == nil {
+			runs = n
+		}
+		if n, err := bound(level[LaunchingKey]); err == nil {
+			launching = n
+		}
+	}
+	return runs, launching
+}

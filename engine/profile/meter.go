@@ -1,0 +1,85 @@
+package profile
+
+// minute is the interval in which node-minutes are counted, in milliseconds.
+const minute = 60_000
+
+// NodeMinutes gives what n nodes that are up since from have used by a time to, in whole
+// minutes of nodes. While they are up only whole minutes count; at their end a rest
+// of half a minute or more does, and at least one minute (spec/profiles.md §9).
+func NodeMinutes(n int, from, to int64, over bool) int64 {
+	if from == 0 || to < from {
+		return 0
+	}
+	minutes, rest := (to-from)/minute, (to-from)%minute
+	if over && (minutes == 0 || rest >= minute/2) {
+		minutes++
+	}
+	return minutes * int64(n)
+}
+
+// Usage adds runs up.
+type Usage struct {
+	Runs      int64 `json:"runs"`
+	Completed int64 `json:"completed"`
+	Failed    int64 `json:"failed"`
+	Killed    int64 `json:"killed"`
+	Rejected  int64 `json:"rejected"`
+	// ProvisioningFailed are those of the failed that had no cluster to run on.
+	ProvisioningFailed int64 `json:"provisioningFailed"`
+	NodeMinutes        int64 `json:"nodeMinutes"`
+	// Provisioned counts the clusters that came up, and ProvisioningMillis the time that
+	// took, all together.
+	Provisioned        int64 `json:"provisioned"`
+	ProvisioningMillis int64 `json:"provisioningMillis"`
+	// NodesUp and Active are of now.
+	NodesUp int64 `json:"nodesUp"`
+	Active  int64 `json:"active"`
+}
+
+// Add adds a run as it is at a time (Unix milliseconds).
+func (u *Usage) Add(r *Run, now int64) {
+	u.Runs++
+	switch r.Status {
+	case Completed:
+		u.Completed++
+	case Failed:
+		u.Failed++
+	case Killed:
+		u.Killed++
+	case Rejected:
+		u.Rejected++
+	default:
+		u.Active++
+	}
+	if r.Failure == FailedProvisioning {
+		u.ProvisioningFailed++
+	}
+	c := r.Cluster
+	if c.Up == 0 {
+		return
+	}
+	u.Provisioned++
+	u.ProvisioningMillis += c.Up - r.Created
+	over, to := c.Down > 0, now
+	if over {
+		to = c.Down
+	} else {
+		u.NodesUp += int64(r.Nodes())
+	}
+	u.NodeMinutes += NodeMinutes(r.Nodes(), c.Up, to, over)
+}
+
+// Plus adds another sum.
+func (u *Usage) Plus(o Usage) {
+	u.Runs += o.Runs
+	u.Completed += o.Completed
+	u.Failed += o.Failed
+	u.Killed += o.Killed
+	u.Rejected += o.Rejected
+	u.ProvisioningFailed += o.ProvisioningFailed
+	u.NodeMinutes += o.NodeMinutes
+	u.Provisioned += o.Provisioned
+	u.ProvisioningMillis += o.ProvisioningMillis
+	u.NodesUp += o.NodesUp
+	u.Active += o.Active
+}

@@ -1,0 +1,76 @@
+package profile
+
+// Act is what is to be done about a run.
+type Act string
+
+// The acts. Those about the provisioner are calls to it.
+const (
+	Nothing    Act = ""
+	Create     Act = "create"
+	Look       Act = "look"       // at the cluster's status
+	Initialize Act = "initialize" // after its nodes were read
+	Delete     Act = "delete"
+	Begin      Act = "begin"   // the program
+	Follow     Act = "follow"  // the program's plan
+	Abort      Act = "abort"   // the program's plan, and follow it
+	Expire     Act = "expire"  // the nodes were kept for long enough
+	GiveUp     Act = "give up" // a task that takes too long
+	TimeOut    Act = "time out"
+)
+
+// Next says what is to be done about a run now, and when to look at it again if
+// nothing else happens to it (Unix milliseconds; 0: no need).
+func (r *Run) Next(now int64) (act Act, wake int64) {
+	if t := r.current(); t != nil {
+		limit := int64(r.Timeout)
+		if t.Type == Deprovision {
+			limit = int64(r.DeprovisionTimeout)
+		}
+		end := t.Created + limit
+		switch {
+		case now >= end && !t.Status.settling():
+			return GiveUp, 0
+		case t.RetryAt > now:
+			return Nothing, min(t.RetryAt, end)
+		}
+		switch t.Status {
+		case RequestingCreate:
+			return Create, 0
+		case PollingCreate, PollingDelete:
+			return Look, end
+		case Initializing:
+			return Initialize, 0
+		case RequestingDelete:
+			return Delete, 0
+		}
+		return Nothing, 0
+	}
+	switch {
+	case r.Cluster.Status == Waiting && r.Cluster.ExpiresAt > 0:
+		if now >= r.Cluster.ExpiresAt {
+			return Expire, 0
+		}
+		return Nothing, r.Cluster.ExpiresAt
+	case r.Cluster.Status != Provisioned || r.Status.Ended():
+		return Nothing, 0
+	case r.Halt != nil && r.Operation != "":
+		return Abort, 0
+	case r.Operation == "":
+		return Begin, 0
+	}
+	if r.Program.Timeout > 0 {
+		end := r.Started + int64(r.Program.Timeout)
+		if now >= end {
+			return TimeOut, 0
+		}
+		return Follow, end
+	}
+	return Follow, 0
+}
+
+// settling says whether a task in this status is so near its end that its limit does not
+// count any more: the cluster is there.
+func (s TaskStatus) settling() bool { return s == Initializing }
+
+// Current gives the task that is being carried out, or nil.
+func (r *Run) Current() *RunTask { return r.current() }

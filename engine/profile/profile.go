@@ -1,0 +1,200 @@
+package profile
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// The scopes of a profile, as they stand before its name: "SYSTEM:small".
+const (
+	User   = "USER"
+	System = "SYSTEM"
+)
+
+// Native is the name of the system profile that is always there, and of its provisioner.
+const Native = "native"
+
+// Ref names a profile. In JSON and in preferences it is a text, "SYSTEM:small"; without
+// a scope it is the tenant's own.
+type Ref struct {
+	Scope string
+	Name  string
+}
+
+// NativeRef is the profile of a run that names none (spec/profiles.md §7).
+var NativeRef = Ref{System, Native}
+
+// ParseRef reads a profile's name with or without its scope.
+func ParseRef(s string) (Ref, error) {
+	scope, name, ok := strings.Cut(s, ":")
+	if !ok {
+		scope, name = User, s
+		if s == Native {
+			scope = System
+		}
+	}
+	if scope = strings.ToUpper(scope); scope != User && scope != System {
+		return Ref{}, fmt.Errorf("%q is no scope of profiles: write %s:%s or %s:%s", scope, User, name, System, name)
+	}
+	if why := model.CheckName(name); why != "" {
+		return Ref{}, fmt.Errorf("the profile's name %s", why)
+	}
+	return Ref{scope, name}, nil
+}
+
+// String gives "SCOPE:name".
+func (r Ref) String() string { return r.Scope + ":" + r.Name }
+
+// Tenant gives the tenant whose profile is meant: "" stands for the system.
+func (r Ref) Tenant(tenant string) string {
+	if r.Scope == System {
+		return ""
+	}
+	return tenant
+}
+
+// Property is one setting of a provisioner.
+type Property struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Editable says whether preferences and arguments may override it; absent: they may.
+	Editable *bool `json:"editable,omitempty"`
+	// IsEditable is what CDAP calls Editable; it is read and never written.
+	IsEditable *bool `json:"isEditable,omitempty"`
+}
+
+// Locked says that the property cannot be overridden.
+func (p Property) Locked() bool { return p.Editable != nil && !*p.Editable }
+
+// Provisioner names who makes a profile's clusters, and with which properties.
+type Provisioner struct {
+	Name       string     `json:"name"`
+	Properties []Property `json:"properties,omitempty"`
+}
+
+// KeepAlive is how long nodes are kept after the program, by its outcome, in
+// milliseconds; 0: they are torn down at once. After success they always are.
+type KeepAlive struct {
+	Failed model.Millis `json:"failed,omitempty"`
+	Killed model.Millis `json:"killed,omitempty"`
+}
+
+// Limits bound the runs of a profile; nil and -1: there is no bound.
+type Limits struct {
+	// Runs counts those whose nodes may still be up; Launching those that are being provisioned.
+	Runs      *int `json:"runs,omitempty"`
+	Launching *int `json:"launching,omitempty"`
+}
+
+// The time limits of a profile that sets none.
+const (
+	DefaultTimeout     = model.Millis(5 * 60_000)
+	DefaultDeprovision = model.Millis(60 * 60_000)
+)
+
+// Profile says how the cluster of a run is made.
+type Profile struct {
+	Name        string      `json:"name"`
+	Label       string      `json:"label,omitempty"`
+	Description string      `json:"description,omitempty"`
+	Provisioner Provisioner `json:"provisioner"`
+	KeepAlive   KeepAlive   `json:"keepalive,omitzero"`
+	// Timeout bounds provisioning, retries included, from the first request on; 5 minutes.
+	Timeout model.Millis `json:"timeout,omitempty"`
+	// DeprovisionTimeout bounds tearing down; then the cluster is an orphan. One hour.
+	DeprovisionTimeout model.Millis `json:"deprovisionTimeout,omitempty"`
+	// Retries bounds the failures in a row that are tried again; 0: only the time does.
+	Retries int    `json:"retries,omitempty"`
+	Limits  Limits `json:"limits,omitzero"`
+
+	// What follows is the state's to say.
+	Scope   string `json:"scope,omitempty"`
+	Status  string `json:"status,omitempty"`
+	Created int64  `json:"created,omitempty"` // Unix seconds
+	Version uint64 `json:"version,omitempty"`
+}
+
+// The statuses of a profile.
+const (
+	Enabled  = "ENABLED"
+	Disabled = "DISABLED"
+)
+
+// NativeProfile is the one that cannot be changed or taken away.
+func NativeProfile() Profile {
+	return Profile{
+		Name: Native, Label: "Native", Description: "Runs programs on the agents themselves, in work folders of their own",
+		Provisioner: Provisioner{Name: Native}, Scope: System, Status: Enabled,
+	}
+}
+
+// Ref names the profile.
+func (p *Profile) Ref() Ref { return Ref{p.Scope, p.Name} }
+
+// Check says what is wrong with a profile. spec is its provisioner's, nil where
+// no agent offers it.
+func (p *Profile) Check(spec *Spec, known []string) model.Faults {
+	var fs model.Faults
+	if why := model.CheckName(p.Name); why != "" {
+		fs.Add("name", why)
+	}
+	switch {
+	case p.Provisioner.Name == "":
+		fs.Add("provisioner.name", "is missing: it must be one of "+strings.Join(known, ", "))
+	case spec == nil:
+		hint := ""
+		if near := model.Nearest(p.Provisioner.Name, known); near != "" {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+		}
+		fs.Add("provisioner.name", fmt.Sprintf("there is no provisioner %q%s", p.Provisioner.Name, hint))
+	}
+	seen := map[string]bool{}
+	for i, q := range p.Provisioner.Properties {
+		at := fmt.Sprintf("provisioner.properties[%d]", i)
+		switch {
+		case q.Name == "":
+			fs.Add(at+".name", "is missing")
+		case seen[q.Name]:
+			fs.Add(at+".name", fmt.Sprintf("%q stands there twice", q.Name))
+		case spec != nil:
+			if why := spec.Judge(q.Name, q.Value); why != "" {
+				fs.Add(at+".value", why)
+			}
+		}
+		seen[q.Name] = true
+	}
+	for path, n := range map[string]model.Millis{
+		"keepalive.failed": p.KeepAlive.Failed, "keepalive.killed": p.KeepAlive.Killed, "timeout": p.Timeout, "deprovisionTimeout": p.DeprovisionTimeout,
+	} {
+		if n < 0 {
+			fs.Add(path, "must not be negative")
+		}
+	}
+	if p.Retries < 0 {
+		fs.Add("retries", "must not be negative")
+	}
+	for path, n := range map[string]*int{"limits.runs": p.Limits.Runs, "limits.launching": p.Limits.Launching} {
+		if n != nil && *n < -1 {
+			fs.Add(path, "must be -1 (no bound), 0 or more")
+		}
+	}
+	sortFaults(fs)
+	return fs
+}
+
+// Clean drops entries without a name and value, as the original's null entries
+// (spec/profiles.md §5), and settles what can be written in two ways.
+func (p *Profile) Clean() {
+	var keep []Property
+	for _, q := range p.Provisioner.Properties {
+		if q.Editable == nil {
+			q.Editable = q.IsEditable
+		}
+		if q.IsEditable = nil; q != (Property{}) {
+			keep = append(keep, q)
+		}
+	}
+	p.Provisioner.Properties = keep
+}

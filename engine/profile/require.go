@@ -1,0 +1,58 @@
+package profile
+
+import (
+	"slices"
+	"strings"
+)
+
+// Capability is something that clusters of a provisioner have and programs may
+// need, by its kind: {"dataset", "table"}.
+type Capability struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// ProgramNeeds is what a plugin of a program needs.
+type ProgramNeeds struct {
+	// Plugin says who needs it, for messages.
+	Plugin string       `json:"plugin"`
+	Needs  []Capability `json:"needs"`
+}
+
+// Unmet gives the requirements that are not fulfilled, each with what is missing only
+// (PV-16 to PV-18). Capabilities of the same name and another kind are others.
+func Unmet(has []Capability, wants []ProgramNeeds) []ProgramNeeds {
+	var out []ProgramNeeds
+	for _, w := range wants {
+		missing := slices.DeleteFunc(slices.Clone(w.Needs), func(c Capability) bool { return slices.Contains(has, c) })
+		if len(missing) > 0 {
+			out = append(out, ProgramNeeds{Plugin: w.Plugin, Needs: missing})
+		}
+	}
+	return out
+}
+
+// ByCapability groups what is missing: for each capability the plugins that need
+// it, in the order in which they come.
+func ByCapability(unmet []ProgramNeeds) map[Capability][]string {
+	out := map[Capability][]string{}
+	for _, r := range unmet {
+		for _, c := range r.Needs {
+			out[c] = append(out[c], r.Plugin)
+		}
+	}
+	return out
+}
+
+// words tells what is missing.
+func words(unmet []ProgramNeeds) string {
+	var out []string
+	for _, r := range unmet {
+		var names []string
+		for _, c := range r.Needs {
+			names = append(names, c.Kind+" "+c.Name)
+		}
+		out = append(out, r.Plugin+" needs "+strings.Join(names, ", "))
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,128 @@
+package profile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// The keys by which preferences, schedules and arguments choose a profile and
+// override its properties (spec/profiles.md §7).
+const (
+	ProfileKey     = "system.profile.name"
+	PropertyPrefix = "system.profile.properties."
+	// RunsKey bounds the runs of a tenant, or in the system's preferences of each tenant.
+	RunsKey      = "system.runs.max"
+	LaunchingKey = "system.runs.launching"
+)
+
+// Levels are the settings that apply to a run, in the order in which later ones win:
+// those of the system, of the tenant, of the program, and those of the schedule or
+// the arguments of the start.
+type Levels [4]map[string]string
+
+// Choose gives the profile that the settings name, or native.
+func (l Levels) Choose() (Ref, error) {
+	for i := len(l) - 1; i >= 0; i-- {
+		if s := l[i][ProfileKey]; s != "" {
+			return ParseRef(s)
+		}
+	}
+	return NativeRef, nil
+}
+
+// Get gives a setting: the latest level's.
+func (l Levels) Get(key string) string {
+	for i := len(l) - 1; i >= 0; i-- {
+		if s, ok := l[i][key]; ok {
+			return s
+		}
+	}
+	return ""
+}
+
+// Final gives the properties of a run of a profile: the profile's, overridden by
+// the levels. ignored are the overrides of locked properties, which change nothing;
+// unknown ones are passed through.
+func (p *Profile) Final(l Levels) (final []Property, ignored []string) {
+	final = slices.Clone(p.Provisioner.Properties)
+	for _, level := range l {
+		for _, key := range slices.Sorted(maps.Keys(level)) {
+			name, ok := strings.CutPrefix(key, PropertyPrefix)
+			if !ok || name == "" {
+				continue
+			}
+			i := slices.IndexFunc(final, func(q Property) bool { return q.Name == name })
+			switch {
+			case i < 0:
+				final = append(final, Property{Name: name, Value: level[key]})
+			case !final[i].Locked():
+				final[i].Value = level[key]
+			case final[i].Value != level[key] && !slices.Contains(ignored, name):
+				ignored = append(ignored, name)
+			}
+		}
+	}
+	return final, ignored
+}
+
+// Values gives properties as a map.
+func Values(properties []Property) map[string]string {
+	out := make(map[string]string, len(properties))
+	for _, p := range properties {
+		out[p.Name] = p.Value
+	}
+	return out
+}
+
+// Settings are the settings of a level: of a program, or where Program is "" of the
+// tenant, or where that is "" too of the system.
+type Settings struct {
+	Tenant     string            `json:"tenant,omitempty"`
+	Program    string            `json:"program,omitempty"`
+	Properties map[string]string `json:"properties"`
+	Version    uint64            `json:"version,omitempty"`
+}
+
+// Assigned gives the profile that settings of a tenant name, as the reverse index has
+// it: the profile's tenant and name. False: they name none.
+func Assigned(tenant string, properties map[string]string) (owner, name string, ok bool) {
+	s := properties[ProfileKey]
+	if s == "" {
+		return "", "", false
+	}
+	r, err := ParseRef(s)
+	if err != nil {
+		return "", "", false
+	}
+	return r.Tenant(tenant), r.Name, true
+}
+
+// CheckSettings says what is wrong with settings by themselves; system: they are the
+// system's own, which can name only system profiles.
+func CheckSettings(properties map[string]string, system bool) model.Faults {
+	var fs model.Faults
+	if s := properties[ProfileKey]; s != "" {
+		switch r, err := ParseRef(s); {
+		case err != nil:
+			fs.Add("properties."+ProfileKey, err.Error())
+		case system && r.Scope != System:
+			fs.Add("properties."+ProfileKey, fmt.Sprintf("%s is a tenant's profile: the system's preferences name those of the system, %s:%s", r, System, r.Name))
+		}
+	}
+	for _, key := range []string{RunsKey, LaunchingKey} {
+		if s, ok := properties[key]; ok {
+			if _, err := bound(s); err != nil {
+				fs.Add("properties."+key, err.Error())
+			}
+		}
+	}
+	return fs
+}
+
+func sortFaults(fs model.Faults) {
+	slices.SortStableFunc(fs, func(a, b *model.Fault) int { return strings.Compare(a.Path, b.Path) })
+}

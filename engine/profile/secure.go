@@ -1,0 +1,35 @@
+package profile
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// secure is how a secret is referred to in a value. Nothing else is looked up.
+var secure = regexp.MustCompile(`\$\{secure\(([^(){}]*)\)\}`)
+
+// Secure says whether a value refers to secrets.
+func Secure(value string) bool { return secure.MatchString(value) }
+
+// Reveal puts secrets into the values that refer to them. It is done when a
+// provisioner or a worker is given the values, and the result is never kept
+// (spec/profiles.md §12). It fails where a secret does not exist.
+func Reveal(values map[string]string, lookup func(name string) (string, bool)) (map[string]string, error) {
+	out := make(map[string]string, len(values))
+	for k, v := range values {
+		var missing []string
+		out[k] = secure.ReplaceAllStringFunc(v, func(m string) string {
+			name := secure.FindStringSubmatch(m)[1]
+			s, ok := lookup(name)
+			if !ok {
+				missing = append(missing, fmt.Sprintf("%q", name))
+			}
+			return s
+		})
+		if len(missing) > 0 {
+			return nil, fmt.Errorf("%s refers to the secret %s, which the tenant does not have", k, strings.Join(missing, ", "))
+		}
+	}
+	return out, nil
+}

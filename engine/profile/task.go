@@ -1,0 +1,283 @@
+package profile
+
+import "github.com/coopr/coopr/engine/model"
+
+// TaskType says what a task of a run's cluster is for.
+type TaskType string
+
+// The tasks.
+const (
+	Provision   TaskType = "PROVISION"
+	Deprovision TaskType = "DEPROVISION"
+)
+
+// TaskStatus is where such a task stands (spec/profiles.md §3).
+type TaskStatus string
+
+// The statuses of a task.
+const (
+	RequestingCreate TaskStatus = "REQUESTING_CREATE"
+	PollingCreate    TaskStatus = "POLLING_CREATE"
+	Initializing     TaskStatus = "INITIALIZING"
+	Created          TaskStatus = "CREATED"
+	RequestingDelete TaskStatus = "REQUESTING_DELETE"
+	PollingDelete    TaskStatus = "POLLING_DELETE"
+	Deleted          TaskStatus = "DELETED"
+	TaskFailed       TaskStatus = "FAILED"
+	TaskOrphaned     TaskStatus = "ORPHANED"
+	TaskCancelled    TaskStatus = "CANCELLED"
+)
+
+// Over says whether the status is final.
+func (s TaskStatus) Over() bool {
+	switch s {
+	case Created, Deleted, TaskFailed, TaskOrphaned, TaskCancelled:
+		return true
+	}
+	return false
+}
+
+// Seen is what a provisioner says of a cluster.
+type Seen string
+
+// The six statuses of a cluster.
+const (
+	SeenCreating  Seen = "CREATING"
+	SeenRunning   Seen = "RUNNING"
+	SeenFailed    Seen = "FAILED"
+	SeenDeleting  Seen = "DELETING"
+	SeenNotExists Seen = "NOT_EXISTS"
+	SeenOrphaned  Seen = "ORPHANED"
+)
+
+// RunNode is a node of a run's cluster as its provisioner tells of it.
+type RunNode struct {
+	ID string `json:"id"`
+	// Created is in Unix milliseconds.
+	Created    int64             `json:"createTime,omitempty"`
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// RunCluster is what a provisioner gave when it was asked for one; it is given back to
+// it later.
+type RunCluster struct {
+	Name       string            `json:"name"`
+	Status     Seen              `json:"status"`
+	Nodes      []RunNode         `json:"nodes,omitempty"`
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// RunTask is one making or tearing down of a run's cluster. It is kept before each step
+// that it says is next, so that any leader can go on with it.
+type RunTask struct {
+	Type   TaskType   `json:"type"`
+	Status TaskStatus `json:"status"`
+	// Created is when it began, in Unix milliseconds: its limit counts from then on,
+	// whoever leads.
+	Created int64 `json:"created"`
+	// Failures counts those in a row that may be tried again; the next try is due at RetryAt.
+	Failures int    `json:"failures,omitempty"`
+	RetryAt  int64  `json:"retryAt,omitempty"`
+	Error    string `json:"error,omitempty"`
+	// Rounds counts the clusters that failed and were deleted to be made again; Why is
+	// what the last one failed of.
+	Rounds int    `json:"rounds,omitempty"`
+	Why    string `json:"why,omitempty"`
+}
+
+// Limits of a task.
+type taskLimits struct {
+	timeout model.Millis
+	retries int // 0: any number
+}
+
+// notice is what a step of a task means for the run.
+type notice int
+
+const (
+	quiet notice = iota
+	provisioned
+	failed // error, deprovisioning
+	deprovisioned
+	orphaned
+)
+
+// Backoff gives the pause before another try after so many failures in a row, in
+// milliseconds: 100 ms doubled, at most 20 s (spec/profiles.md §3).
+func Backoff(failures int) int64 {
+	return min(int64(100)<<min(max(failures-1, 0), 10), 20_000)
+}
+
+// to gives the task with another status; the count of failures begins anew.
+func (t RunTask) to(s TaskStatus) RunTask {
+	t.Status, t.Failures, t.RetryAt = s, 0, 0
+	if s != TaskFailed && s != TaskOrphaned {
+		t.Error = ""
+	}
+	return t
+}
+
+func (t RunTask) expired(now int64, l taskLimits) bool { return now-t.Created >= int64(l.timeout) }
+
+func (t RunTask) fail(why string) (RunTask, notice) {
+	t = t.to(TaskFailed)
+	t.Error = why
+	return t, failed
+}
+
+func (t RunTask) orphan(why string) (RunTask, notice) {
+	t = t.to(TaskOrphaned)
+	t.Error = why
+	return t, orphaned
+}
+
+// Returned: the provisioner took the request for a cluster; ok false: it gave none.
+func (t RunTask) Returned(ok bool) (RunTask, notice) {
+	if t.Type != Provision || t.Status != RequestingCreate {
+		return t, quiet
+	}
+	if !ok {
+		return t.fail("the provisioner gave no cluster, which breaks its contract")
+	}
+	return t.to(PollingCreate), quiet
+}
+
+// Requested: the provisioner took the request to delete.
+func (t RunTask) Requested() (RunTask, notice) {
+	if t.Status != RequestingDelete {
+		return t, quiet
+	}
+	return t.to(PollingDelete), quiet
+}
+
+// because gives what the last cluster failed of.
+func (t RunTask) because() string {
+	if t.Why == "" {
+		return ""
+	}
+	return ": " + t.Why
+}
+
+// Saw: the provisioner told a cluster's status; why is what it says about a failure.
+func (t RunTask) Saw(s Seen, why string, now int64, l taskLimits) (RunTask, notice) {
+	if t.Type == Deprovision {
+		return t.sawDeprovision(s)
+	}
+	if s == SeenFailed && (t.Status == PollingCreate || t.Status == PollingDelete) {
+		t.Why = why
+	}
+	switch t.Status {
+	case PollingCreate:
+		switch s {
+		case SeenRunning:
+			return t.to(Initializing), quiet
+		case SeenNotExists:
+			if t.expired(now, l) {
+				return t.fail("Timeout: the cluster vanishes whenever it is made")
+			}
+			return t.to(RequestingCreate), quiet
+		case SeenFailed:
+			t.Rounds++
+			return t.to(RequestingDelete), quiet
+		case SeenDeleting:
+			return t.to(PollingDelete), quiet
+		case SeenOrphaned:
+			return t.fail("the provisioner has lost the cluster")
+		}
+	case PollingDelete:
+		switch s {
+		case SeenNotExists:
+			switch {
+			case t.expired(now, l):
+				return t.fail("Timeout: the cluster could not be made in time" + t.because())
+			case l.retries > 0 && t.Rounds > l.retries:
+				return t.fail("the cluster failed too often" + t.because())
+			}
+			return t.to(RequestingCreate), quiet
+		case SeenCreating:
+			return t.to(PollingCreate), quiet
+		case SeenRunning:
+			return t.to(Initializing), quiet
+		case SeenFailed:
+			return t.to(RequestingDelete), quiet
+		case SeenOrphaned:
+			return t.fail("the provisioner has lost the cluster")
+		}
+	}
+	return t.unchanged(), quiet
+}
+
+func (t RunTask) sawDeprovision(s Seen) (RunTask, notice) {
+	if t.Status != PollingDelete {
+		return t.unchanged(), quiet
+	}
+	switch s {
+	case SeenNotExists:
+		return t.to(Deleted), deprovisioned
+	case SeenRunning:
+		return t.to(RequestingDelete), quiet
+	case SeenCreating, SeenFailed, SeenOrphaned:
+		return t.orphan("while it was deleted its status became " + string(s))
+	}
+	return t.unchanged(), quiet
+}
+
+// unchanged says that a call was well, and changed nothing.
+func (t RunTask) unchanged() RunTask {
+	if !t.Status.Over() {
+		t.Failures, t.RetryAt, t.Error = 0, 0, ""
+	}
+	return t
+}
+
+// Initialized: the cluster is ready for use.
+func (t RunTask) Initialized() (RunTask, notice) {
+	if t.Type != Provision || t.Status != Initializing {
+		return t, quiet
+	}
+	return t.to(Created), provisioned
+}
+
+// Failed: a call failed. One that may be tried again is, until the task's limits.
+func (t RunTask) Failed(why string, retryable bool, now int64, l taskLimits) (RunTask, notice) {
+	if t.Status.Over() {
+		return t, quiet
+	}
+	t.Failures++
+	if retryable && !t.expired(now, l) && (l.retries == 0 || t.Failures <= l.retries) {
+		t.RetryAt, t.Error = now+Backoff(t.Failures), why
+		return t, quiet
+	}
+	if t.Type == Provision {
+		return t.fail(why)
+	}
+	// The task failed; for the run the cluster is an orphan (PV-08, section 3).
+	t = t.to(TaskFailed)
+	t.Error = why
+	return t, orphaned
+}
+
+// Overdue: a task that goes on for longer than it may ends.
+func (t RunTask) Overdue(now int64, l taskLimits) (RunTask, notice) {
+	if t.Status.Over() || !t.expired(now, l) {
+		return t, quiet
+	}
+	why := "Timeout: it took longer than " + l.timeout.String()
+	if t.Error != "" {
+		why += "; the last error: " + t.Error
+	} else {
+		why += t.because()
+	}
+	if t.Type == Provision {
+		return t.fail(why)
+	}
+	return t.orphan(why)
+}
+
+// Cancel ends a task that is not over.
+func (t RunTask) Cancel() RunTask {
+	if t.Status.Over() {
+		return t
+	}
+	return t.to(TaskCancelled)
+}

@@ -1,0 +1,219 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+)
+
+// ByRun names a run in the path.
+type ByRun struct {
+	ID string `path:"run" doc:"The run's id"`
+}
+
+// RunDetails is a run, and what it used.
+type RunDetails struct {
+	profile.Run
+	NodeMinutes        int64 `json:"nodeMinutes"`
+	ProvisioningMillis int64 `json:"provisioningMillis,omitempty"`
+}
+
+func runDetails(r *profile.Run) RunDetails {
+	var u profile.Usage
+	u.Add(r, time.Now().UnixMilli())
+	return RunDetails{*r, u.NodeMinutes, u.ProvisioningMillis}
+}
+
+// StopBody is the body of an order to stop.
+type StopBody struct {
+	KeepAlive bool   `json:"keepalive,omitempty" doc:"Keep the nodes, for as long as the profile says; without that until somebody ends them"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// ExtendBody says until when nodes are kept.
+type ExtendBody struct {
+	ExpireAt int64 `json:"expireAt" doc:"Unix milliseconds; 0: until somebody ends them"`
+}
+
+// ForceBody is a person's word for what became of a cluster.
+type ForceBody struct {
+	To     profile.ClusterStatus `json:"to" enum:"DEPROVISIONED,ORPHANED"`
+	Reason string                `json:"reason" doc:"What was done; it is kept in the audit log"`
+}
+
+// run finds a run that the caller sees: users see their own.
+func (c *call) run(v View, id string) (*profile.Run, error) {
+	r, ok := v.Run(c.who.Tenant, id)
+	if !ok || c.who.Role == model.RoleUser && r.Actor != c.who.Actor {
+		return nil, notFound("there is no run %q in tenant %s", id, c.who.Tenant)
+	}
+	return r, nil
+}
+
+func (s *server) runRoutes() {
+	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
+	reads := rule{need: model.RoleRead}
+
+	list(s, route{id: "listRuns", path: path, tag: tag, rule: reads, summary: "List runs, the newest first"},
+		func(_ context.Context, c *call, v View, in *struct {
+			Program  string `query:"program" doc:"Only of this program"`
+			Profile  string `query:"profile" doc:"Only with this profile"`
+			Schedule string `query:"schedule" doc:"Only those that this schedule began"`
+			Status   string `query:"status" doc:"Only with one of these statuses of the program or the cluster, with commas between"`
+			Orphaned bool   `query:"orphaned" doc:"Only those whose clusters may be there still and nobody looks after"`
+			Offset   int    `query:"offset" minimum:"0" doc:"Leave out so many"`
+			Limit    int    `query:"limit" minimum:"0" doc:"At most so many; 1000"`
+		}) ([]RunDetails, int, error) {
+			wanted := strings.FieldsFunc(strings.ToUpper(in.Status), func(r rune) bool { return r == ',' })
+			var out []RunDetails
+			total, limit := 0, min(in.Limit, maxPage)
+			if limit == 0 {
+				limit = defaultPage
+			}
+			ref := ""
+			if in.Profile != "" {
+				r, err := refOf(in.Profile)
+				if err != nil {
+					return nil, 0, err
+				}
+				ref = r.String()
+			}
+			for _, r := range v.Runs(c.who.Tenant) {
+				switch {
+				case c.who.Role == model.RoleUser && r.Actor != c.who.Actor,
+					in.Program != "" && r.Program.Name != in.Program, ref != "" && r.Profile != ref,
+					in.Schedule != "" && r.Schedule != in.Schedule, in.Orphaned && !r.Lost(),
+					len(wanted) > 0 && !slices.Contains(wanted, string(r.Status)) && !slices.Contains(wanted, string(r.Cluster.Status)):
+					continue
+				}
+				if total++; total > in.Offset && len(out) < limit {
+					out = append(out, runDetails(r))
+				}
+			}
+			return out, total, nil
+		})
+	read(s, route{id: "getRun", path: one, tag: tag, rule: reads, summary: "Get a run: where its program and its cluster stand"},
+		func(_ context.Context, c *call, v View, in *ByRun) (RunDetails, error) {
+			r, err := c.run(v, in.ID)
+			if err != nil {
+				return RunDetails{}, err
+			}
+			return runDetails(r), nil
+		})
+	s.startRoute(route{id: "startRun", path: path, tag: tag, summary: "Begin a run of a program that is kept, or of one that is given along"})
+	s.runOrders(tag, one)
+	s.runLogRoute(tag, one)
+}
+
+// startRoute registers one of the two ways to begin a run.
+func (s *server) startRoute(r route) {
+	r.method, r.status, r.rule = http.MethodPost, http.StatusAccepted, rule{need: model.RoleUser}
+	start := func(ctx context.Context, c *call, program string, body raw[StartRun]) (RunDetails, Written, error) {
+		req, err := body.value()
+		if err != nil {
+			return RunDetails{}, Written{}, err
+		}
+		if program != "" {
+			if req.Inline != nil || req.Program != "" && req.Program != program {
+				return RunDetails{}, Written{}, invalid(model.Faults{{Path: "program", Message: "the path names the program: leave program and inline away"}})
+			}
+			req.Program = program
+		}
+		if (req.Program == "") == (req.Inline == nil) {
+			return RunDetails{}, Written{}, invalid(model.Faults{{Path: "program", Message: "name a program, or give one inline"}})
+		}
+		if req.Nodes < 0 {
+			return RunDetails{}, Written{}, invalid(model.Faults{{Path: "nodes", Message: "must not be negative"}})
+		}
+		id, w, err := s.backend.StartRun(ctx, c.who, req)
+		if err != nil {
+			if errors.Is(err, ErrTooMany) {
+				err = problem(http.StatusTooManyRequests, ProblemTooMany, told(err, ErrTooMany))
+			}
+			return RunDetails{}, w, err
+		}
+		v, err := s.now(ctx)
+		if err != nil {
+			return RunDetails{}, w, err
+		}
+		run, err := c.run(v, id)
+		if err != nil {
+			return RunDetails{}, w, err
+		}
+		return runDetails(run), w, nil
+	}
+	if strings.Contains(r.path, "{program}") {
+		r.optional = true
+		write(s, r, func(ctx context.Context, c *call, in *struct {
+			ByProgram
+			Body raw[StartRun]
+		}) (RunDetails, Written, error) {
+			return start(ctx, c, in.Name, in.Body)
+		})
+		return
+	}
+	write(s, r, func(ctx context.Context, c *call, in *struct {
+		Body raw[StartRun]
+	}) (RunDetails, Written, error) {
+		return start(ctx, c, "", in.Body)
+	})
+}
+
+// runOrders registers the orders about runs.
+func (s *server) runOrders(tag, one string) {
+	runOrder(s, tag, one, "stop", model.RoleUser, "End a run's program; its nodes are torn down, or kept",
+		func(b StopBody) profile.Event {
+			return profile.Event{Kind: profile.Stop, Keep: b.KeepAlive, Reason: b.Reason}
+		})
+	runOrder(s, tag, one, "deprovision", model.RoleUser, "Tear down the nodes of a run that were kept",
+		func(OrderBody) profile.Event { return profile.Event{Kind: profile.TearDown} })
+	runOrder(s, tag, one, "extend", model.RoleUser, "Keep a run's nodes for longer",
+		func(b ExtendBody) profile.Event { return profile.Event{Kind: profile.Extend, At: b.ExpireAt} })
+	runOrder(s, tag, one, "force", model.RoleAdmin, "Take a run's cluster for deprovisioned, or for an orphan, whatever it is",
+		func(b ForceBody) profile.Event {
+			return profile.Event{Kind: profile.Force, To: b.To, Reason: b.Reason}
+		})
+	runOrder(s, tag, one, "retry", model.RoleUser, "Try to tear down once more what is left of a run",
+		func(OrderBody) profile.Event { return profile.Event{Kind: profile.Retry} })
+	runOrder(s, tag, one, "purge", model.RoleAdmin, "Take a run off the list of orphans: nothing is left of it",
+		func(b OrderBody) profile.Event { return profile.Event{Kind: profile.Purge, Reason: b.Reason} })
+}
+
+func runOrder[B any](s *server, tag, one, verb string, need model.Role, summary string, event func(B) profile.Event) {
+	write(s, route{id: verb + "Run", method: http.MethodPost, path: one + "/" + verb, tag: tag, rule: rule{need: need}, optional: verb != "force" && verb != "extend", summary: summary},
+		func(ctx context.Context, c *call, in *struct {
+			ByRun
+			Body raw[B]
+		}) (RunDetails, Written, error) {
+			b, err := in.Body.value()
+			if err != nil {
+				return RunDetails{}, Written{}, err
+			}
+			v, err := s.now(ctx)
+			if err != nil {
+				return RunDetails{}, Written{}, err
+			}
+			if _, err := c.run(v, in.ID); err != nil {
+				return RunDetails{}, Written{}, err
+			}
+			w, err := s.backend.OrderRun(ctx, c.who, in.ID, event(b))
+			if err != nil {
+				return RunDetails{}, w, err
+			}
+			if v, err = s.now(ctx); err != nil {
+				return RunDetails{}, w, err
+			}
+			r, err := c.run(v, in.ID)
+			if err != nil {
+				return RunDetails{}, w, fmt.Errorf("%w: run %s", ErrNotFound, in.ID)
+			}
+			return runDetails(r), w, nil
+		})
+}
