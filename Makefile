@@ -34,6 +34,10 @@ race: ## Run every test under the race detector.
 lab-image: ## Make the Debian image of the light machines that tests use (root; once, under a minute).
 	go run ./testing/lab/labimage -install
 
+.PHONY: test-examples
+test-examples: lab-image ## Run all examples that are for real machines, on light machines and on Docker (root).
+	COOPR_EXAMPLES=all go test -count=1 -v -timeout 60m ./testing/examples
+
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle, seeds from $$from on (SOLVER_FROM)"; \

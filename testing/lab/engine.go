@@ -110,9 +110,19 @@ func (e *Engine) client() *http.Client {
 	}}}
 }
 
-// Import makes a Docker image of the light machines' root.
+// Import makes a Docker image of the light machines' root, with the lab's package
+// mirror.
 func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
-	tar := exec.CommandContext(ctx, "tar", "-C", l.image.root(), "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "-c", ".")
+	own, err := os.MkdirTemp(l.dir, "import")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(own)
+	list := filepath.Join(own, aptSource)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, l.aptSource(), 0o644)); err != nil {
+		return err
+	}
+	tar := exec.CommandContext(ctx, "tar", "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "-c", "-C", l.image.root(), ".", "-C", own, aptSource)
 	content, err := tar.StdoutPipe()
 	if err != nil {
 		return err
@@ -139,6 +149,45 @@ func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 		}
 	}
 	return tar.Wait()
+}
+
+// Kill takes the containers with a label ("key=value") away, as if they had never
+// been, and gives how many they were.
+func (e *Engine) Kill(ctx context.Context, label string) (int, error) {
+	filters, err := json.Marshal(map[string][]string{"label": {label}})
+	if err != nil {
+		return 0, err
+	}
+	var found []struct{ ID string }
+	if err := e.ask(ctx, http.MethodGet, "/containers/json?all=1&filters="+url.QueryEscape(string(filters)), &found); err != nil {
+		return 0, err
+	}
+	for i, c := range found {
+		if err := e.ask(ctx, http.MethodDelete, "/containers/"+c.ID+"?force=1&v=1", nil); err != nil {
+			return i, err
+		}
+	}
+	return len(found), nil
+}
+
+// ask asks the engine's API and reads its answer.
+func (e *Engine) ask(ctx context.Context, method, path string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := e.client().Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s", method, path, resp.Status)
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
 // becomeEngine builds the engine's own view of the file system, and becomes

@@ -16,9 +16,11 @@ var recipe = struct {
 	packages []string // installed in the image
 	mirror   []string // offered to machines, with all that they need
 }{
-	version:  1,
+	version:  2,
 	packages: []string{"openssh-server", "tini", "systemd-sysv", "iproute2", "iputils-ping", "procps", "sudo", "curl", "python3-minimal"},
-	mirror:   []string{"haproxy", "nginx-light", "redis-server", "redis-sentinel", "postgresql"},
+	mirror: []string{
+		"haproxy", "nginx-light", "redis-server", "redis-sentinel", "postgresql", "php-fpm", "php-pgsql", "etcd-server", "etcd-client", "puppet-agent", "docker.io",
+	},
 }
 
 // cacheVar names the folder of images, beside the default in the user's cache.

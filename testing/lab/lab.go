@@ -42,6 +42,13 @@ var prefix = netip.MustParsePrefix("10.77.0.0/16")
 
 const mirrorPort = 8088
 
+// aptSource is the file that tells machines of the mirror.
+const aptSource = "etc/apt/sources.list.d/lab.list"
+
+func (l *Lab) aptSource() []byte {
+	return fmt.Appendf(nil, "deb [trusted=yes] http://%s ./\n", netip.AddrPortFrom(l.Gateway, mirrorPort))
+}
+
 // New gives a lab that ends with the test. It skips the test where light
 // machines cannot be had, and says why.
 func New(t testing.TB) *Lab {

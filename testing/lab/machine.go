@@ -86,7 +86,7 @@ func (m *Machine) format() error {
 		{"etc/machine-id", fmt.Sprintf("%x\n", sha256.Sum256([]byte(hostKey)))[:32] + "\n", 0o444, 0},
 		{"etc/ssh/ssh_host_ed25519_key", string(hostKey), 0o600, 0},
 		{"etc/ssh/sshd_config.d/lab.conf", "HostKey /etc/ssh/ssh_host_ed25519_key\nUseDNS no\n", 0o644, 0},
-		{"etc/apt/sources.list.d/lab.list", fmt.Sprintf("deb [trusted=yes] http://%s ./\n", netip.AddrPortFrom(m.lab.Gateway, mirrorPort)), 0o644, 0},
+		{aptSource, string(m.lab.aptSource()), 0o644, 0},
 		{"root/.ssh/authorized_keys", authorized, 0o600, 0},
 		{"home/debian/.ssh/authorized_keys", authorized, 0o600, debian},
 	} {

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	install := flag.Bool("install", false, "install what is missing (apt-get install mmdebstrap)")
+	install := flag.Bool("install", false, "install what is missing (apt-get install mmdebstrap ansible-core)")
 	optional := flag.Bool("optional", false, "where the image cannot be made, say so and exit with status 0: tests that need it are skipped")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -33,8 +33,14 @@ func main() {
 }
 
 func build(ctx context.Context, install bool) (string, error) {
-	if _, err := exec.LookPath("mmdebstrap"); err != nil && install {
-		for _, args := range [][]string{{"update", "-q"}, {"install", "-q", "--yes", "--no-install-recommends", "mmdebstrap"}} {
+	var missing []string
+	for tool, pkg := range map[string]string{"mmdebstrap": "mmdebstrap", "ansible-playbook": "ansible-core"} {
+		if _, err := exec.LookPath(tool); err != nil && install {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) > 0 {
+		for _, args := range [][]string{{"update", "-q"}, append([]string{"install", "-q", "--yes", "--no-install-recommends"}, missing...)} {
 			cmd := exec.CommandContext(ctx, "apt-get", args...)
 			cmd.Stderr = os.Stderr
 			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/coopr/coopr/engine/model/confpath"
 )
 
 const usage = `coopr-node keeps processes running on a node.
@@ -276,7 +278,7 @@ func config(args []string, stdout io.Writer) (int, error) {
 	if err := dec.Decode(&doc); err != nil {
 		return exitFailed, fmt.Errorf("%s: %w", path, err)
 	}
-	v, ok := lookup(doc.Cluster, strings.Split(args[0], "."))
+	v, ok := confpath.Lookup(doc.Cluster, args[0])
 	switch {
 	case !ok && len(args) == 2:
 		v = args[1]
@@ -290,24 +292,4 @@ func config(args []string, stdout io.Writer) (int, error) {
 	enc := json.NewEncoder(stdout)
 	enc.SetEscapeHTML(false)
 	return exitOK, enc.Encode(v)
-}
-
-// lookup finds a path's value. Keys may have dots in them ("fs.defaultFS"):
-// the longest key that leads to a value counts.
-func lookup(v any, path []string) (any, bool) {
-	if len(path) == 0 {
-		return v, true
-	}
-	m, ok := v.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	for n := len(path); n > 0; n-- {
-		if child, ok := m[strings.Join(path[:n], ".")]; ok {
-			if found, ok := lookup(child, path[n:]); ok {
-				return found, true
-			}
-		}
-	}
-	return nil, false
 }

@@ -1,0 +1,201 @@
+package examples
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// redis asks one server one thing and gives the answer's lines.
+func redis(ctx context.Context, address, password string, command ...string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	r := bufio.NewReader(c)
+	commands := [][]string{command}
+	if password != "" {
+		commands = [][]string{{"AUTH", password}, command}
+	}
+	var answer []string
+	for _, words := range commands {
+		text := fmt.Sprintf("*%d\r\n", len(words))
+		for _, w := range words {
+			text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			return nil, err
+		}
+		if answer, err = reply(r); err != nil {
+			return nil, fmt.Errorf("%s: %w", address, err)
+		}
+	}
+	return answer, nil
+}
+
+// reply reads an answer: what lists hold, one after the other.
+func reply(r *bufio.Reader) ([]string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	kind, text := line[:min(1, len(line))], line[min(1, len(line)):]
+	switch kind {
+	case "-":
+		return nil, errors.New(text)
+	case "+", ":":
+		return []string{text}, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return nil, err
+	}
+	if kind == "$" {
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		return []string{string(b[:n])}, nil
+	}
+	var all []string
+	for range n {
+		more, err := reply(r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, more...)
+	}
+	return all, nil
+}
+
+const redisPassword = "change-me"
+
+// primary asks the sentinels of a cluster who the primary is.
+func primary(ctx context.Context, nodes []model.Node) (string, error) {
+	var errs []error
+	for _, n := range nodes {
+		answer, err := redis(ctx, addressOf(n)+":26379", "", "SENTINEL", "get-master-addr-by-name", "main")
+		if err == nil && len(answer) == 2 {
+			return answer[0], nil
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("no sentinel knows: %w", errors.Join(errs...))
+}
+
+// TestRedis: a primary, replicas and sentinels of Debian's packages; grown,
+// configured, restarted in turn, its primary lost and replaced, shrunk, while
+// clients write as those of sentinels do: who is refused asks for the primary again.
+func TestRedis(t *testing.T) {
+	whenEvery(t)
+	onEach(t, 6, func(s *site) {
+		t := s.t
+		s.importExample("redis", "services", "clustertemplates")
+		s.create("cache", "redis", 3)
+		var members atomic.Pointer[[]model.Node]
+		look := func() []model.Node {
+			list := s.nodes("cache", "redis-server")
+			members.Store(&list)
+			return list
+		}
+		look()
+		// whole awaits that there is one primary, with all others as its replicas.
+		whole := func(when string) (main string) {
+			t.Helper()
+			nodes := look()
+			s.await(when, func() (err error) {
+				if main, err = primary(s.context(), nodes); err != nil {
+					return err
+				}
+				info, err := redis(s.context(), main+":6379", redisPassword, "INFO", "replication")
+				if err != nil {
+					return err
+				}
+				if want := fmt.Sprintf("connected_slaves:%d\r", len(nodes)-1); !strings.Contains(info[0], want) || strings.Count(info[0], "state=online") != len(nodes)-1 {
+					return fmt.Errorf("%s says %s", main, info[0])
+				}
+				for _, n := range nodes {
+					known, err := redis(s.context(), addressOf(n)+":26379", "", "SENTINEL", "CKQUORUM", "main")
+					if err != nil || !strings.Contains(known[0], fmt.Sprintf("%d usable Sentinels", len(nodes))) {
+						return fmt.Errorf("the sentinel of %s: %v %v", addressOf(n), known, err)
+					}
+				}
+				return nil
+			})
+			return main
+		}
+		whole("a primary and two replicas")
+		var written atomic.Int64
+		f := clients(t, 2, func(ctx context.Context) error {
+			var errs []error
+			// A write that is refused, or not answered, is tried again for a while.
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+				main, err := primary(ctx, *members.Load())
+				if err == nil {
+					_, err = redis(ctx, main+":6379", redisPassword, "INCR", "writes")
+				}
+				if err == nil {
+					written.Add(1)
+					return nil
+				}
+				errs = append(errs, err)
+				time.Sleep(50 * time.Millisecond)
+			}
+			return errors.Join(errs...)
+		})
+		f.none("grow by two", func() { s.must("cluster", "grow", "cache", "--nodes", "2", "--yes") })
+		whole("four replicas")
+		f.none("configure", func() { s.must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
+		for _, n := range look() {
+			if got, err := redis(s.context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
+				t.Errorf("%s: %v %v", addressOf(n), got, err)
+			}
+		}
+		before := whole("all five")
+		f.none("restart, one after the other", func() { s.plan("cache", "restart-servers") })
+		if after := whole("all five again"); after == before {
+			t.Errorf("%s has been the primary all the time", before)
+		}
+		f.none("shrink by two", func() { s.must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
+		main := whole("two replicas again")
+		i := slices.IndexFunc(look(), func(n model.Node) bool { return addressOf(n) == main })
+		lost := look()[i]
+		f.during("the primary lost, its node replaced", func() {
+			found := s.lose(lost)
+			s.await("another primary", func() error {
+				now, err := primary(s.context(), slices.DeleteFunc(look(), func(n model.Node) bool { return n.ID == lost.ID }))
+				if err == nil && now == main {
+					err = fmt.Errorf("it is %s still", main)
+				}
+				return err
+			})
+			found()
+			s.must("node", "replace", "cache", lost.ID, "--yes")
+		})
+		main = whole("two replicas, one new")
+		f.end()
+		got, err := redis(s.context(), main+":6379", redisPassword, "GET", "writes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%d writes were acknowledged, %s are there", written.Load(), got[0])
+		s.must("cluster", "delete", "cache", "--yes")
+	})
+}

@@ -1,0 +1,101 @@
+package examples
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+)
+
+// page is what the example's web servers show.
+type page struct {
+	Host, Greeting string
+	Visit          int
+}
+
+// page asks for the example's page.
+func (s *site) page(ctx context.Context, url string) (p page, err error) {
+	text, err := get(ctx, url)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &p)
+	}
+	if err == nil && (p.Host == "" || p.Visit == 0) {
+		err = fmt.Errorf("the page is %.200s", text)
+	}
+	return p, err
+}
+
+// TestWeb: a balancer, web servers and a database of Debian's packages; grown,
+// configured, upgraded, restarted in turn, shrunk, and a web server lost, while
+// clients keep coming through the balancer.
+func TestWeb(t *testing.T) {
+	onEach(t, 6, func(s *site) {
+		t := s.t
+		s.importExample("web", "services", "clustertemplates")
+		s.create("shop", "web", 4)
+		url := "http://" + addressOf(s.nodes("shop", "web-balancer")[0]) + "/"
+		first, err := s.page(s.context(), url)
+		if err != nil || first.Greeting != "Welcome" {
+			t.Fatalf("the first page: %+v %v", first, err)
+		}
+		f := clients(t, 2, func(ctx context.Context) error {
+			_, err := s.page(ctx, url)
+			return err
+		})
+		// all awaits pages of every web server there is, and of no other.
+		all := func(when string, greeting string) {
+			t.Helper()
+			hosts := map[string]bool{}
+			for _, n := range s.nodes("shop", "web-app") {
+				hosts[n.Hostname] = true
+			}
+			s.await(when, func() error {
+				seen := map[string]bool{}
+				for range 4 * len(hosts) {
+					p, err := s.page(s.context(), url)
+					if err != nil {
+						return err
+					}
+					if p.Greeting != greeting {
+						return fmt.Errorf("%s greets with %s", p.Host, p.Greeting)
+					}
+					seen[p.Host] = true
+				}
+				if len(seen) != len(hosts) {
+					return fmt.Errorf("there are %v, seen was %v", hosts, seen)
+				}
+				return nil
+			})
+		}
+		all("pages of two web servers", "Welcome")
+		f.none("grow by one", func() { s.must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
+		all("pages of three web servers", "Welcome")
+		f.none("configure", func() { s.must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
+		all("the new greeting", `It's "new"`)
+		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2];")
+		f.none("upgrade, node by node", func() { s.must("cluster", "upgrade", "shop", "web-app", "--yes") })
+		if text, err := get(s.context(), url); err != nil || !json.Valid([]byte(text)) {
+			t.Errorf("%s %v", text, err)
+		}
+		f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
+		f.none("shrink by one", func() { s.must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
+		all("pages of two web servers again", `It's "new"`)
+		lost := s.nodes("shop", "web-app")[0]
+		f.during("a machine lost, its node replaced", func() {
+			found := s.lose(lost)
+			f.settle()
+			found()
+			s.must("node", "replace", "shop", lost.ID, "--yes")
+		})
+		all("pages of two web servers, one new", `It's "new"`)
+		f.end()
+		last, err := s.page(s.context(), url)
+		if err != nil || last.Visit < f.asked/2 {
+			t.Errorf("after %d requests: %+v %v", f.asked, last, err)
+		}
+		s.must("cluster", "delete", "shop", "--yes")
+		if text, err := get(s.context(), url); err == nil {
+			t.Errorf("a deleted cluster answers: %s", text)
+		}
+	})
+}
