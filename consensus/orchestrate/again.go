@@ -33,7 +33,7 @@ func again(v *state.View, op *model.Operation) (operation.Request, bool) {
 
 // mustDelete says that a create has ended so that its cluster is to go.
 func mustDelete(op *model.Operation) bool {
-	return op.Type == model.OpCreate && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted)
+	return op.Type == model.OpCreate && !op.Done && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted)
 }
 
 // hopeless says that planning the same again would fail again.

@@ -138,7 +138,10 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		// would have been done without it.
 		o.cfg.Logger.Info("no other layout is tried", "cluster", cl.ID, "operation", op.ID, "error", err)
 		if !mustDelete(op) {
-			return nil
+			_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
+				ControlOperation: &pb.ControlOperation{Operation: again.Follows, Order: "retry no more"},
+			}})
+			return err
 		}
 		_, _, err = o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
 	}

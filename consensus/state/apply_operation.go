@@ -40,7 +40,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	if op.Type.Beside() {
 		return a.startSide(c, op, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases}, s.Lease)
 	}
-	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, len(nodes)); err != nil {
+	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, nodes); err != nil {
 		return Answer{Err: err}
 	}
 	a.unqueue(op.ID)
@@ -50,7 +50,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(cl.ExpiresAt))
 	} else {
 		have := *get[model.Cluster](a.txn, tClusters, "id", c.Tenant, cl.ID)
-		op.Before = a.remember(&have, op.ID, model.MomentBefore)
+		op.Before = a.remember(&have, op, model.MomentBefore)
 		cl.Snapshots = have.Snapshots
 	}
 	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
@@ -79,7 +79,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	return ans
 }
 
-func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster, version uint64, nodes int) error {
+func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster, version uint64, nodes []*model.Node) error {
 	if err := a.tenant(tenant); err != nil {
 		return err
 	}
@@ -93,14 +93,26 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	case have != nil && version == 0:
 		return fmt.Errorf("%w: cluster %s exists", ErrConflict, cl.ID)
 	case have == nil:
-		return a.quota(tenant, cl, nodes)
+		return a.quota(tenant, cl, len(nodes))
 	case have.Version != version:
 		return fmt.Errorf("%w: cluster %s, since this was planned: ask again", ErrStale, cl.ID)
 	}
 	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() && !undoes(op, last) {
 		return fmt.Errorf("%w: operation %s (%s) of cluster %s is %s: wait for it, or abort it", ErrConflict, last.ID, last.Type, have.Name, last.Status)
 	}
-	return nil
+	if op.Type == model.OpRollback {
+		return nil // it comes back to what there was
+	}
+	more := 0
+	for _, n := range nodes {
+		switch had := get[model.Node](a.txn, tNodes, "id", tenant, n.ID); {
+		case had == nil:
+			more++
+		case n.Leaves:
+			more--
+		}
+	}
+	return a.nodeQuota(tenant, more)
 }
 
 // undoes says that op is the rollback that a failed operation waits for.
@@ -112,7 +124,7 @@ func undoes(op, failed *model.Operation) bool {
 // living cluster has its name.
 func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 	t := get[model.Tenant](a.txn, tTenants, "id", tenant)
-	clusters, total := 0, 0
+	clusters := 0
 	var same *model.Cluster
 	each(a.txn, tClusters, "id_prefix", func(have *model.Cluster) bool {
 		if have.Status != model.ClusterTerminated {
@@ -129,11 +141,18 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 	if t.MaxClusters > 0 && clusters >= t.MaxClusters {
 		return fmt.Errorf("%w: tenant %s may have %d clusters and has them", ErrQuota, tenant, t.MaxClusters)
 	}
-	if t.MaxNodes > 0 {
-		each(a.txn, tNodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
-		if total+nodes > t.MaxNodes {
-			return fmt.Errorf("%w: tenant %s may have %d nodes, has %d, and this cluster needs %d", ErrQuota, tenant, t.MaxNodes, total, nodes)
-		}
+	return a.nodeQuota(tenant, nodes)
+}
+
+// nodeQuota says whether a tenant may have so many nodes more.
+func (a *applier) nodeQuota(tenant string, more int) error {
+	t, total := get[model.Tenant](a.txn, tTenants, "id", tenant), 0
+	if t.MaxNodes == 0 || more <= 0 {
+		return nil
+	}
+	each(a.txn, tNodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
+	if total+more > t.MaxNodes {
+		return fmt.Errorf("%w: tenant %s may have %d nodes, has %d, and this needs %d more", ErrQuota, tenant, t.MaxNodes, total, more)
 	}
 	return nil
 }
@@ -149,6 +168,13 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
 		return refuse(ErrNotFound, "there is no operation %q", o.Operation)
+	}
+	if o.Order == "retry no more" { // the leader's own: there is no other layout
+		op := *have
+		op.Retry, op.Version = nil, a.index
+		a.put(tOperations, &op)
+		a.touch(op.ID)
+		return Answer{Subject: op.ID}
 	}
 	if have.Status.Ended() {
 		return refuse(ErrConflict, "operation %s has ended: it is %s", have.ID, have.Status)
@@ -260,7 +286,7 @@ func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message 
 		op.Status = model.OpPaused
 	} else {
 		op.Status = model.OpAborting
-		op.Undo = op.OnFailure == "rollback" && op.Before > 0
+		op.Undo = op.OnFailure == "rollback" && op.Before > 0 && !op.Done
 		a.cancelWork(&op, e)
 	}
 	a.put(tOperations, &op)

@@ -256,9 +256,7 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 		return again // what it left undone was cancelled
 	}
 	switch op.Type {
-	case model.OpPlan:
-		return nil // it changes no layout
-	case model.OpRecover:
+	case model.OpPlan, model.OpRecover: // they change no layout
 		_, err := a.room(op.Tenant, op, a.edits[op.ID].State().Graph)
 		return err
 	}
@@ -276,7 +274,8 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 
 // reopenOperation lets an operation that has ended go on.
 func (a *applier) reopenOperation(op *model.Operation) {
-	op.Status, op.EndedAt, op.Message, op.Undo = model.OpRunning, 0, "", false
+	op.Done = op.Done || op.Status == model.OpSucceeded
+	op.Status, op.EndedAt, op.Message, op.Undo, op.Retry = model.OpRunning, 0, "", false, nil
 	switch op.Type {
 	case model.OpPlan:
 		return

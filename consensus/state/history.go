@@ -16,27 +16,32 @@ const keptSnapshots = 20
 // remember takes a snapshot of a cluster: rows never change, so it is made of
 // pointers to them. It gives the snapshot's number. The cluster's row must be
 // written after it, for it counts the snapshots.
-func (a *applier) remember(cl *model.Cluster, operation, moment string) int {
+func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string) int {
 	if last := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil && moment == model.MomentBefore && last.State.Version == cl.Version {
 		return last.Number // nothing happened since the last operation's end
 	}
 	cl.Snapshots++
 	kept := *cl
 	a.put(tHistory, &model.Snapshot{
-		Tenant: cl.Tenant, Cluster: cl.ID, Number: cl.Snapshots, Time: a.now, Operation: operation, Moment: moment,
+		Tenant: cl.Tenant, Cluster: cl.ID, Number: cl.Snapshots, Time: a.now, Operation: op.ID, Moment: moment,
 		State: &kept, Nodes: list[model.Node](a.txn, tNodes, "cluster", cl.Tenant, cl.ID),
 	})
-	a.forgetSnapshots(cl)
+	a.forgetSnapshots(cl, op)
 	return cl.Snapshots
 }
 
-// forgetSnapshots removes the oldest snapshots, but never the one that an operation
-// under way may go back to.
-func (a *applier) forgetSnapshots(cl *model.Cluster) {
-	needed := 0
-	if op := get[model.Operation](a.txn, tOperations, "id", cl.Operation); op != nil {
-		if needed = op.Before; op.To > 0 {
-			needed = min(needed, op.To)
+// forgetSnapshots removes the oldest snapshots, but never one that the operation at
+// work, or the one before it, may go back to.
+func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
+	needed := cl.Snapshots
+	for _, o := range []*model.Operation{op, get[model.Operation](a.txn, tOperations, "id", cl.Operation)} {
+		if o == nil {
+			continue
+		}
+		for _, n := range []int{o.Before, o.To} {
+			if n > 0 {
+				needed = min(needed, n)
+			}
 		}
 	}
 	for _, s := range list[model.Snapshot](a.txn, tHistory, "id_prefix", cl.Tenant, cl.ID) {

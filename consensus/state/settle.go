@@ -26,7 +26,7 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 		default:
 			op.Status = model.OpAborted
 		}
-	case op.Status != model.OpAborting && s.Complete() && op.Type.Beside() && s.Tolerated() > 0:
+	case op.Status != model.OpAborting && s.Complete() && s.Tolerated() > 0 && !mayLack(op.Type):
 		op.Status, op.Message = model.OpFailed, fmt.Sprintf("%d tasks failed", s.Count(model.TaskFailed))
 	case op.Status != model.OpAborting && s.Complete():
 		op.Status, op.Message = model.OpSucceeded, ""
@@ -60,6 +60,13 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	}
 }
 
+// mayLack says whether an operation in which failures were put up with has
+// succeeded all the same. A cluster some of whose machines are still there is not
+// deleted; and whoever restarts, pauses or resumes nodes wants to know of each.
+func mayLack(t model.OperationType) bool {
+	return t == model.OpPlan || t != model.OpDelete && !t.Beside()
+}
+
 // rolledBack ends the operation that a rollback has undone, or could not.
 func (a *applier) rolledBack(rollback *model.Operation) {
 	have := get[model.Operation](a.txn, tOperations, "id", rollback.Follows)
@@ -84,6 +91,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	changed := map[string]*model.Node{}
 	made := map[string]bool{}                // machines that came or went
 	services := map[string]map[string]bool{} // what something was done to, by node
+	lacks := map[string][]string{}           // services of which something was not done, by node
 	of := func(id string) *model.Node {
 		n := changed[id]
 		if n == nil {
@@ -101,6 +109,9 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			continue
 		}
 		done := s.Status(uint32(v)) == model.TaskSucceeded
+		if !done && g.Service[v] >= 0 {
+			lacks[g.NodeID(v)] = append(lacks[g.NodeID(v)], g.ServiceName(v))
+		}
 		if !done && s.Task(uint32(v)).Attempt == 0 {
 			continue
 		}
@@ -131,11 +142,12 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	good := op.Status == model.OpSucceeded
 	for _, id := range slices.Sorted(maps.Keys(changed)) {
 		n := changed[id]
-		if n.Leaves && good && !beside || op.Type == model.OpDelete && !n.Created {
+		if n.Leaves && good && !beside && !n.Created || op.Type == model.OpDelete && !n.Created {
 			a.removeNode(n)
 			continue
 		}
 		if good && !beside && len(n.Leaving) > 0 {
+			n.Leaving = slices.DeleteFunc(slices.Clone(n.Leaving), func(svc string) bool { return slices.Contains(lacks[id], svc) })
 			for _, svc := range n.Leaving {
 				delete(n.States, svc)
 				delete(n.Marks, svc)
@@ -235,7 +247,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 	case op.Status == model.OpRollingBack:
 	case op.Type == model.OpRollback, op.Undo:
 		cl.Status = model.ClusterFailed
-	case op.Type == model.OpCreate || op.Type == model.OpDelete:
+	case op.Type == model.OpCreate && !op.Done, op.Type == model.OpDelete:
 		cl.Status = model.ClusterIncomplete
 	default:
 		cl.Status = model.ClusterInconsistent
@@ -245,7 +257,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 			a.remove(tHistory, s)
 		}
 	} else {
-		a.remember(&cl, op.ID, moment)
+		a.remember(&cl, op, moment)
 	}
 	a.put(tClusters, &cl)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Message: cl.Message})

@@ -94,6 +94,9 @@ type Operation struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Before is the number of the cluster's snapshot that was taken before the operation; 0: the cluster was new.
 	Before int `json:"before,omitempty"`
+	// Done says that the operation has succeeded once, and goes on because somebody wants
+	// a part of it done again: what it made stands, however that ends.
+	Done bool `json:"done,omitempty"`
 	// Undo says that the operation is rolled back once nothing of it runs any more.
 	Undo bool `json:"undo,omitempty"`
 	// Parameters are what an operator gave with the start of its plan.

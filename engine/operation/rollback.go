@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
@@ -36,7 +37,7 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 		}
 		p.Cluster.Definitions[name] = d
 	}
-	c := change{made: map[string]bool{}, back: s}
+	c := change{made: map[string]bool{}, back: s, gone: maps.Clone(at.Gone)}
 	place := map[string]int{}
 	for i := range p.Nodes {
 		place[p.Nodes[i].ID] = i
@@ -50,7 +51,9 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 			p.Nodes = append(p.Nodes, n)
 			i = len(p.Nodes) - 1
 		}
-		backTo(&p.Nodes[i], old, &c)
+		if backTo(&p.Nodes[i], old, &c); c.gone[old.ID] && old.Created {
+			c.made[old.ID] = true // its machine went meanwhile: nothing can be undone on it
+		}
 	}
 	slices.SortFunc(p.Nodes, func(a, b model.Node) int { return a.Number - b.Number })
 	return p.converge(at, c)

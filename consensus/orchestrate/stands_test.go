@@ -1,0 +1,221 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func never() bool  { return false }
+func always() bool { return true }
+
+// shop is a lab with a cluster that runs; it gives the cluster's id.
+func shop(t *rapid.T, nodes int) (*lab, string) {
+	l := newLab(t)
+	l.define(1, "hello")
+	p, _, err := l.o.Create(context.Background(), who, model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op := l.run(p.Operation.ID, never, never); op.Status != model.OpSucceeded {
+		t.Fatal(op.Status, op.Message)
+	}
+	return l, p.Cluster.ID
+}
+
+// do starts an operation.
+func (l *lab) do(cluster string, req operation.Request) string {
+	l.t.Helper()
+	p, _, err := l.o.Operate(context.Background(), who, cluster, req)
+	if err != nil {
+		l.t.Fatal(req.Type, err)
+	}
+	return p.Operation.ID
+}
+
+// last gives a cluster and its latest operation.
+func (l *lab) last(cluster string) (*model.Cluster, *model.Operation) {
+	cl, _ := l.m.View().Cluster("t", cluster)
+	op, _ := l.m.View().Operation("t", cl.Operation)
+	return cl, op
+}
+
+// What an operation made stands once it has succeeded: a part of it that is done
+// once more, on an order, takes nothing away however it ends.
+func TestWhatSucceededStands(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 3)
+		again := func(op string) *model.Operation {
+			t.Helper()
+			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: "restart", Phase: "web"}}})
+			l.run(op, always, never)
+			if err := l.o.follow(context.Background(), op); err != nil {
+				t.Fatal(err)
+			}
+			cl, last := l.last(id)
+			if last.ID != op || last.Status != model.OpFailed || cl.Status != model.ClusterInconsistent {
+				t.Fatalf("the cluster is %s, its latest operation %+v", cl.Status, last)
+			}
+			return last
+		}
+		_, create := l.last(id)
+		again(create.ID)
+		if l.run(l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1, Retries: 3}), never, never).Status != model.OpSucceeded {
+			t.Fatal("grow")
+		}
+		_, grow := l.last(id)
+		again(grow.ID)
+		if n := len(l.m.View().Nodes("t", id)); n != 4 {
+			t.Fatalf("%d nodes are left", n)
+		}
+	})
+}
+
+// What waits behind an operation that was to be tried again with another layout,
+// of which there is none, has its turn.
+func TestQueueBehindRetry(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 3)
+		grow := l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1, Retries: 2})
+		waits := l.do(id, operation.Request{Type: model.OpRestart, Rollout: model.Rollout{Queue: true}})
+		l.run(grow, always, never)
+		for ended := grow; ; {
+			for _, next := range []func(context.Context, string) error{l.o.follow, l.o.dequeue} {
+				if err := next(context.Background(), ended); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, op := l.last(id)
+			if op.ID == waits {
+				break
+			}
+			if op.ID == ended {
+				t.Fatalf("%s waits for ever behind %s, which is %s", waits, op.ID, op.Status)
+			}
+			if ended = op.ID; op.Type == model.OpGrow {
+				l.run(ended, always, never)
+			} else {
+				l.run(ended, never, never)
+			}
+		}
+	})
+}
+
+// A failure that is put up with loses nothing: a node whose machine was not
+// deleted stays in the records, and so does a service that was not removed.
+func TestToleratedLosesNothing(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 5)
+		var victim string
+		for _, n := range l.m.View().Nodes("t", id) {
+			if n.Services[0] == "web" {
+				victim = n.ID
+			}
+		}
+		l.broken = func(n *model.Node) bool { return n.ID == victim }
+		l.run(l.do(id, operation.Request{Type: model.OpShrink, Victims: []string{victim}, Rollout: model.Rollout{MaxFailures: 1}}), never, never)
+		n, ok := l.m.View().Node("t", victim)
+		if _, op := l.last(id); op.Status != model.OpSucceeded || !ok || !n.Created || n.Leaves || l.machines[victim] == nil {
+			t.Fatalf("%s: the node's record is there: %v, its machine: %v", op.Status, ok, l.machines[victim] != nil)
+		}
+		l.broken = func(n *model.Node) bool { return n.ID == victim }
+		l.run(l.do(id, operation.Request{Type: model.OpDelete, Graceful: true, Rollout: model.Rollout{MaxFailures: 1}}), never, never)
+		if cl, op := l.last(id); op.Status != model.OpFailed || cl.Status == model.ClusterTerminated || l.machines[victim] == nil {
+			t.Fatalf("the delete is %s, the cluster %s", op.Status, cl.Status)
+		}
+		if _, ok := l.m.View().Node("t", victim); !ok {
+			t.Fatal("the node that could not be deleted has no record any more")
+		}
+		l.broken = nil
+		l.run(l.do(id, operation.Request{Type: model.OpDelete}), never, never)
+		if cl, _ := l.last(id); cl.Status != model.ClusterTerminated || len(l.machines) > 0 {
+			t.Fatalf("in the end the cluster is %s, and there are %d machines", cl.Status, len(l.machines))
+		}
+	})
+}
+
+// The snapshot that is gone back to is kept until that is done, and tried again.
+func TestOldestSnapshotIsKept(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 3)
+		for i := range 15 {
+			l.run(l.do(id, operation.Request{Type: model.OpConfigure, Restart: true, Config: map[string]any{"greeting": fmt.Sprint(i)}}), never, never)
+			l.run(l.do(id, operation.Request{Type: model.OpRestart}), never, never)
+		}
+		oldest := l.m.View().History("t", id)[0].Number
+		back := operation.Request{Type: model.OpRollback, To: oldest}
+		l.run(l.do(id, back), always, never)
+		if _, ok := l.m.View().Snapshot("t", id, oldest); !ok {
+			t.Fatal("the snapshot went while it was gone back to")
+		}
+		l.run(l.do(id, back), never, never)
+		if cl, op := l.last(id); op.Status != model.OpSucceeded || cl.Status != model.ClusterActive {
+			t.Fatalf("the second time: %s, the cluster is %s", op.Status, cl.Status)
+		}
+	})
+}
+
+// A tenant's limit of nodes holds for whatever makes more of them.
+func TestQuotaOfGrowth(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 3)
+		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t", MaxNodes: 4})}}})
+		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err, state.ErrQuota) {
+			t.Fatalf("two more than there may be: %v", err)
+		}
+		l.run(l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1}), never, never)
+		if n := len(l.machines); n != 4 {
+			t.Fatalf("%d machines", n)
+		}
+		// What goes back to more nodes is not held up.
+		l.run(l.do(id, operation.Request{Type: model.OpShrink, Nodes: 1}), never, never)
+		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t", MaxNodes: 3})}}})
+		_, shrink := l.last(id)
+		l.run(l.do(id, operation.Request{Type: model.OpRollback, To: shrink.Before}), never, never)
+		if n := len(l.machines); n != 4 {
+			t.Fatalf("rolled back to %d machines", n)
+		}
+	})
+}
+
+// A machine that went meanwhile does not keep a cluster from being rolled back: it
+// is made anew.
+func TestRollbackWithoutAMachine(t *testing.T) {
+	fewer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		l, id := shop(t, 4)
+		l.define(2, "hello")
+		upgrade := l.do(id, operation.Request{Type: model.OpUpgrade})
+		left := rapid.IntRange(2, 6).Draw(t, "fails after")
+		if op := l.run(upgrade, func() bool { left--; return left <= 0 }, never); op.Status != model.OpRollingBack {
+			t.Fatal(op.Status)
+		}
+		nodes := l.m.View().Nodes("t", id)
+		n := nodes[rapid.IntRange(0, len(nodes)-1).Draw(t, "gone")]
+		delete(l.machines, n.ID)
+		l.must(&pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: &pb.ReportHealth{Changes: []*pb.HealthChange{
+			{Tenant: "t", Node: n.ID, Version: n.Version, Machine: pb.Machine_MACHINE_GONE},
+		}}}})
+		if err := l.o.follow(context.Background(), upgrade); err != nil {
+			t.Fatal(err)
+		}
+		_, back := l.last(id)
+		if op := l.run(back.ID, never, never); op.Type != model.OpRollback || op.Status != model.OpSucceeded {
+			t.Fatalf("%s is %s: %s", op.Type, op.Status, op.Message)
+		}
+		l.check(id, "rolled back without a machine")
+	})
+}
