@@ -135,6 +135,7 @@ func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 	}
 	switch op.Status {
 	case model.OpFailed, model.OpAborted, model.OpAborting, model.OpRollingBack, model.OpRolledBack:
+		v.Broken = true
 		if len(v.Failed) == 0 && op.Message != "" {
 			v.Failed = []string{op.Message}
 		}
@@ -173,8 +174,8 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	held := a.holdsRecovery(c, have, o)
 	v := a.look(have, e)
 	r := tree.Give([]*tree.View{v}, tree.Order{Command: o.Order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
-	if r.Code == tree.CodeOK && have.Status.Ended() && o.Order == "stop" {
-		r = tree.Result{Code: tree.CodeAlready, Message: "Command has already been reported or completed"}
+	if r.Code == tree.CodeOK && have.Status.Ended() && asGood(have, o) {
+		return Answer{Subject: have.ID}
 	}
 	if r.Code != tree.CodeOK && held {
 		return Answer{Subject: have.ID}
@@ -213,6 +214,13 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	a.touch(op.ID)
 	a.settle(&op, e)
 	return Answer{Subject: op.ID}
+}
+
+// asGood says that nothing has to be done for an order about a plan that has ended:
+// nothing of it is under way that could be stopped, and nodes that were paused or
+// resumed are so already.
+func asGood(op *model.Operation, o *pb.OrderPlan) bool {
+	return o.Order == "stop" || o.Order == "start" && (op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
 }
 
 // opens says whether an order lets the whole plan go on.

@@ -307,3 +307,33 @@ func TestPausedServices(t *testing.T) {
 		}
 	}
 }
+
+// Orders about a plan that has ended change nothing where there is nothing to do,
+// and one that failed is an error (spec/plans.md §2 rule 1, §5).
+func TestOrdersAfterTheEnd(t *testing.T) {
+	c := newClinic(t)
+	order := func(op, what string) error {
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: what}}}).Err
+	}
+	if err := order("00000001-001", "stop"); err != nil || c.operation("00000001-001").Status != model.OpSucceeded {
+		t.Errorf("a stop of what is complete: %v, it is %s", err, c.operation("00000001-001").Status)
+	}
+	for i, typ := range []model.OperationType{model.OpPauseNode, model.OpResumeNode} {
+		id := []string{"00000001-002", "00000001-003"}[i]
+		if a := c.do(c.beside(id, typ, "ann", map[string]string{app: "app"})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run(id, nil)
+		if err := order(id, "start"); err != nil || c.operation(id).Status != model.OpSucceeded {
+			t.Errorf("a start of %s, which is done: %v", typ, err)
+		}
+	}
+	if a := c.do(c.beside("00000001-004", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-004", func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
+	v, ok := c.m.View().PlanTree("t", "00000001-004", c.now)
+	if !ok || v.Status() != tree.Error || v.Info().Code() != tree.CodeErrors {
+		t.Errorf("a recovery that failed is shown as %s", v.Status())
+	}
+}

@@ -174,11 +174,11 @@ func victims(names []string, at Standing) ([]string, error) {
 			}
 		}
 		if id == "" {
-			fs.Add(fmt.Sprintf("victims[%d]", i), fmt.Sprintf("cluster %s has no node %q: `coopr node list %s` shows them", at.Cluster.Name, name, at.Cluster.Name))
+			fs.Add(fmt.Sprintf("nodeNames[%d]", i), fmt.Sprintf("cluster %s has no node %q: `coopr node list --cluster %s` shows them", at.Cluster.Name, name, at.Cluster.Name))
 			continue
 		}
 		if slices.Contains(out, id) {
-			fs.Add(fmt.Sprintf("victims[%d]", i), fmt.Sprintf("node %s is named twice", name))
+			fs.Add(fmt.Sprintf("nodeNames[%d]", i), fmt.Sprintf("node %s is named twice", name))
 		}
 		out = append(out, id)
 	}

@@ -18,8 +18,10 @@ type View struct {
 	Held []bool
 	// Steps are where the steps stand.
 	Steps []Child
-	// Failed are why steps failed, a line each.
+	// Failed are why steps failed, a line each; Broken says that the whole has, and
+	// does not go on.
 	Failed []string
+	Broken bool
 	// Pick chooses one of n, for phases of any order; nil takes the first.
 	Pick func(n int) int
 
@@ -296,7 +298,7 @@ func (v *View) status(phases []Child) Status {
 	if !v.Interrupted {
 		can = v.Strategy.Candidates(phases, v.Pick)
 	}
-	return Aggregate(len(v.Errors) > 0, v.Interrupted, phases, can)
+	return Aggregate(len(v.Errors) > 0 || v.Broken, v.Interrupted, phases, can)
 }
 
 // Candidates gives the steps that work may begin or go on at: those of candidate
