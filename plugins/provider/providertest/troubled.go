@@ -35,7 +35,7 @@ func NewTroubled(t testing.TB, to http.Handler, creates func(*http.Request, stri
 	t.Cleanup(func() {
 		s.server.CloseClientConnections()
 		s.server.Close()
-		s.work.Wait()
+		s.Release()
 	})
 	return s
 }

@@ -1,0 +1,315 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmware/govmomi"
+	vfault "github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/view"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/provider/instance"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Version is the plugin's version.
+const Version = "1.0.0"
+
+// New gives the provider.
+func New(keys ssh.Keys) *instance.Provider {
+	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
+		Base:   model.Base{Name: "vsphere", Label: "vSphere", Description: "Nodes are virtual machines of a vCenter or ESXi host, clones of a template"},
+		Plugin: Version,
+		Parameters: model.PluginParameters{Admin: model.PluginFields{
+			Fields: map[string]model.FieldSchema{
+				"url":           {Label: "Server", Type: "text", Tip: "https://HOST/sdk"},
+				"username":      {Label: "User", Type: "text"},
+				"password":      {Label: "Password", Type: "password"},
+				"insecure":      {Label: "Any certificate", Type: "checkbox", Tip: "Do not verify the server's certificate"},
+				"datacenter":    {Label: "Data center", Type: "text", Tip: "Empty: the only one"},
+				"folder":        {Label: "Folder", Type: "text", Tip: "Path of the folder for machines; give the plugin one of its own. Empty: the data center's"},
+				"resource_pool": {Label: "Resource pool", Type: "text", Tip: "Path, such as CLUSTER/Resources; with the field zones, the zone's takes its place"},
+				"datastore":     {Label: "Data store", Type: "text", Tip: "Empty: the template's"},
+				"linked":        {Label: "Linked clones", Type: "checkbox", Tip: "Disks over the template's current snapshot"},
+			},
+			Required: [][]string{{"url", "username", "password"}},
+		}},
+	}})
+}
+
+// cloud is one server.
+type cloud struct {
+	url                                         *url.URL
+	insecure, linked                            bool
+	datacenter, folder, resourcePool, dataStore string
+}
+
+func open(f *instance.Fields) instance.Cloud {
+	c := &cloud{
+		insecure: f.Bool("insecure"), linked: f.Bool("linked"), datacenter: f.Text("datacenter", ""), folder: f.Text("folder", ""),
+		resourcePool: f.Text("resource_pool", ""), dataStore: f.Text("datastore", ""),
+	}
+	f.Need("url")
+	c.url, _ = url.Parse(f.URL("url", ""))
+	user, password := f.Need("username"), f.Need("password")
+	if c.url != nil {
+		c.url.User = url.UserPassword(user, password)
+	}
+	return c
+}
+
+// fault tells the server's faults apart.
+func fault(err error) error {
+	if err == nil {
+		return nil
+	}
+	var missing *find.NotFoundError
+	var many *find.MultipleFoundError
+	kind := instance.KindOf(err)
+	of := func(fs ...types.BaseMethodFault) bool {
+		return slices.ContainsFunc(fs, func(f types.BaseMethodFault) bool { return vfault.Is(err, f) })
+	}
+	switch {
+	case of(&types.InvalidLogin{}, &types.NoPermission{}, &types.NotAuthenticated{}, &types.RestrictedVersion{}):
+		kind = instance.Credentials
+	case of(&types.DuplicateName{}, &types.AlreadyExists{}, &types.InvalidPowerState{}, &types.TaskInProgress{}, &types.ConcurrentAccess{}):
+		kind = instance.Conflict
+	case of(&types.ManagedObjectNotFound{}):
+		kind = instance.NotFound
+	case isCapacity(err):
+		kind = instance.Capacity
+	case errors.As(err, &missing), errors.As(err, &many), of(&types.InvalidArgument{}, &types.InvalidName{}, &types.InvalidFolder{}, &types.CustomizationFault{}):
+		kind = instance.Invalid
+	case kind == instance.Other && !soap.IsSoapFault(err) && !soap.IsVimFault(err) && !vfault.Is(err, &types.MethodFault{}):
+		var task interface{ Fault() types.BaseMethodFault }
+		if !errors.As(err, &task) {
+			kind = instance.Unclear // no answer of the server's
+		}
+	}
+	return &instance.Fault{Kind: kind, Err: err}
+}
+
+// isCapacity says whether the server lacks resources: one of a family of faults.
+func isCapacity(err error) bool {
+	found := false
+	vfault.In(err, func(f types.BaseMethodFault, _ string, _ []types.LocalizableMessage) bool {
+		_, found = f.(types.BaseInsufficientResourcesFault)
+		return found
+	})
+	return found
+}
+
+// logOut is how long the end of a session may take.
+const logOut = 5 * time.Second
+
+// with logs in for as long as fn takes: no session is kept that could be over.
+func (c *cloud) with(ctx context.Context, fn func(*govmomi.Client, *find.Finder) error) error {
+	client, err := govmomi.NewClient(ctx, c.url, c.insecure)
+	if err != nil {
+		return fault(fmt.Errorf("log in to %s: %w", c.url.Host, err))
+	}
+	defer func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), logOut)
+		defer cancel()
+		_ = client.Logout(late)
+		client.CloseIdleConnections()
+	}()
+	f := find.NewFinder(client.Client, true)
+	dc, err := f.DatacenterOrDefault(ctx, c.datacenter)
+	if err != nil {
+		return fault(err)
+	}
+	return fault(fn(client, f.SetDatacenter(dc)))
+}
+
+// guestData are the names under which cloud-init looks for its data here.
+const (
+	guestUser = "guestinfo.userdata"
+	guestMeta = "guestinfo.metadata"
+)
+
+// List gives the machines of the folder, and those below, that have our marks.
+func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.Machine, err error) {
+	err = c.with(ctx, func(client *govmomi.Client, f *find.Finder) error {
+		folder, err := f.FolderOrDefault(ctx, c.folder)
+		if err != nil {
+			return err
+		}
+		v, err := view.NewManager(client.Client).CreateContainerView(ctx, folder.Reference(), []string{"VirtualMachine"}, true)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = v.Destroy(context.WithoutCancel(ctx)) }()
+		var vms []mo.VirtualMachine
+		if err := v.Retrieve(ctx, []string{"VirtualMachine"}, []string{"name", "config.extraConfig", "config.template", "config.createDate", "runtime.powerState", "guest.ipAddress", "guest.net"}, &vms); err != nil {
+			return err
+		}
+		for i := range vms {
+			if m, ours := machine(&vms[i]); ours && m.Tags.Fits(filter) {
+				out = append(out, m)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// machine gives a machine as it is; false where it is not ours.
+func machine(vm *mo.VirtualMachine) (instance.Machine, bool) {
+	out := instance.Machine{ID: vm.Self.Value, Name: vm.Name}
+	if vm.Config == nil || vm.Config.Template {
+		return out, false
+	}
+	values := map[string]string{}
+	for _, o := range vm.Config.ExtraConfig {
+		if v := o.GetOptionValue(); strings.HasPrefix(v.Key, "coopr-") {
+			values[v.Key] = fmt.Sprint(v.Value)
+		}
+	}
+	var ours bool
+	out.Tags, ours = instance.TagsOf(values)
+	if vm.Config.CreateDate != nil {
+		out.Created = *vm.Config.CreateDate
+	}
+	switch vm.Runtime.PowerState {
+	case types.VirtualMachinePowerStatePoweredOn:
+		out.State = instance.Running
+	default:
+		out.State = instance.Stopped
+	}
+	if vm.Guest != nil {
+		out.Private = v4(vm.Guest)
+	}
+	return out, ours
+}
+
+// v4 gives the first address that others can reach.
+func v4(g *types.GuestInfo) string {
+	addresses := []string{g.IpAddress}
+	for _, n := range g.Net {
+		addresses = append(addresses, n.IpAddress...)
+	}
+	for _, a := range addresses {
+		if ip := net.ParseIP(a); ip != nil && ip.To4() != nil && !ip.IsLinkLocalUnicast() {
+			return a
+		}
+	}
+	return ""
+}
+
+// Create clones the template, marked and started in the same request, and waits
+// until the server has done so: only then the machine has an id.
+func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Machine, err error) {
+	spec, err := configOf(s)
+	if err != nil {
+		return nil, err
+	}
+	err = c.with(ctx, func(_ *govmomi.Client, f *find.Finder) error {
+		template, err := f.VirtualMachine(ctx, s.Image)
+		if err != nil {
+			return fmt.Errorf("template: %w", err)
+		}
+		folder, err := f.FolderOrDefault(ctx, c.folder)
+		if err != nil {
+			return err
+		}
+		path := c.resourcePool
+		if s.Zone != "" {
+			path = s.Zone
+		}
+		pool, err := f.ResourcePoolOrDefault(ctx, path)
+		if err != nil {
+			return err
+		}
+		at := pool.Reference()
+		clone := types.VirtualMachineCloneSpec{PowerOn: true, Config: spec, Location: types.VirtualMachineRelocateSpec{Pool: &at}}
+		if c.dataStore != "" {
+			store, err := f.Datastore(ctx, c.dataStore)
+			if err != nil {
+				return err
+			}
+			ref := store.Reference()
+			clone.Location.Datastore = &ref
+		}
+		if c.linked {
+			var t mo.VirtualMachine
+			if err := template.Properties(ctx, template.Reference(), []string{"snapshot"}, &t); err != nil {
+				return err
+			}
+			if t.Snapshot == nil || t.Snapshot.CurrentSnapshot == nil {
+				return instance.Faultf(instance.Invalid, "template %s has no snapshot, which linked clones need", s.Image)
+			}
+			clone.Snapshot = t.Snapshot.CurrentSnapshot
+			clone.Location.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
+		}
+		task, err := template.Clone(ctx, folder, s.Name, clone)
+		if err != nil {
+			return err
+		}
+		info, err := task.WaitForResult(ctx)
+		if err != nil {
+			return err
+		}
+		ref, ok := info.Result.(types.ManagedObjectReference)
+		if !ok {
+			return instance.Faultf(instance.Unclear, "the clone of %s ended without saying what it made", s.Image)
+		}
+		out = &instance.Machine{ID: ref.Value, Name: s.Name, Tags: s.Tags}
+		return nil
+	})
+	return out, err
+}
+
+// configOf is what a clone is to have: its size, marks, and data for cloud-init.
+func configOf(s *instance.Spec) (*types.VirtualMachineConfigSpec, error) {
+	out := &types.VirtualMachineConfigSpec{}
+	if s.Flavor != "" {
+		var cpus int32
+		var mebibytes int64
+		var rest string
+		if n, _ := fmt.Sscanf(s.Flavor+" .", "%dx%d %s", &cpus, &mebibytes, &rest); n != 3 || rest != "." || cpus < 1 || mebibytes < 4 {
+			return nil, instance.Faultf(instance.Invalid, "flavor %q is not CPUSxMEBIBYTES, such as 2x4096", s.Flavor)
+		}
+		out.NumCPUs, out.MemoryMB = cpus, mebibytes
+	}
+	values := s.Tags.Map()
+	values[guestUser] = base64.StdEncoding.EncodeToString(s.UserData)
+	values[guestMeta] = base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "instance-id: %s\nlocal-hostname: %s\n", s.Token, s.Hostname))
+	values[guestUser+".encoding"], values[guestMeta+".encoding"] = "base64", "base64"
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		out.ExtraConfig = append(out.ExtraConfig, &types.OptionValue{Key: k, Value: values[k]})
+	}
+	return out, nil
+}
+
+// Delete switches a machine off and destroys it with its disks.
+func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
+	return c.with(ctx, func(client *govmomi.Client, _ *find.Finder) error {
+		vm := object.NewVirtualMachine(client.Client, types.ManagedObjectReference{Type: "VirtualMachine", Value: m.ID})
+		task, err := vm.PowerOff(ctx)
+		if err == nil {
+			err = task.Wait(ctx)
+		}
+		if err != nil && !vfault.Is(err, &types.InvalidPowerState{}) {
+			return err
+		}
+		if task, err = vm.Destroy(ctx); err != nil {
+			return err
+		}
+		return task.Wait(ctx)
+	})
+}
