@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,11 @@ import (
 	"github.com/coopr/coopr/agent/home"
 	"github.com/coopr/coopr/agent/home/act"
 	"github.com/coopr/coopr/consensus/sites"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
+	"github.com/coopr/coopr/plugins/transport/ssh"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -29,6 +33,7 @@ type objects struct {
 	// process names this run of the agent.
 	process string
 	spawn   *spawn.Spawner
+	pool    *ssh.Pool
 }
 
 // newObjects makes the agent's home of change objects.
@@ -55,6 +60,7 @@ func (a *Agent) newObjects() (*objects, error) {
 
 func (o *objects) close() {
 	if o.spawn != nil {
+		o.pool.Close()
 		o.spawn.Stop()
 	}
 }
@@ -76,16 +82,64 @@ func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
 		}
 	}
 	o.spawn = spawn.New()
+	o.pool = ssh.New(ssh.Config{})
 	own, err := transport.NewLocal(work, o.spawn)
 	if err != nil {
 		return nil, err
 	}
-	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Machine: func(ctx context.Context, tenant, host string) (*act.Machine, error) {
+	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Machine: func(_ context.Context, host string, node json.RawMessage) (*act.Machine, error) {
 		if strings.HasPrefix(host, "agent:") {
 			return &act.Machine{Node: own, Local: true}, nil
 		}
-		return nil, fmt.Errorf("host %s: nodes of clusters are not reached yet", host)
+		return o.node(host, node, a.sshKeys())
 	}})
+}
+
+// node gives the way to a node of a cluster: the same that automators go.
+func (o *objects) node(host string, config json.RawMessage, keys ssh.Keys) (*act.Machine, error) {
+	in := &model.TaskInput{}
+	if len(config) == 0 {
+		return nil, fmt.Errorf("there is no node %s, or its machine is not made yet", strings.TrimPrefix(host, "node:"))
+	}
+	if err := json.Unmarshal(config, &in.Config); err != nil {
+		return nil, err
+	}
+	if in.Config.Results["transport"] == "local" {
+		dir, _ := in.Config.Results["providerid"].(string)
+		n, err := transport.NewLocal(dir, o.spawn)
+		if err != nil {
+			return nil, err
+		}
+		return &act.Machine{Node: n, Local: true}, nil
+	}
+	target, err := ssh.TargetOf(in, keys)
+	if err != nil {
+		return nil, err
+	}
+	return &act.Machine{Node: o.pool.Node(target)}, nil
+}
+
+// sshKeys are those that the plugins of this agent may use.
+func (a *Agent) sshKeys() (keys ssh.Keys) {
+	for _, p := range a.cfg.Plugins {
+		if b, err := json.Marshal(map[string]any(p.Settings)); err == nil {
+			if k, err := ssh.KeysFromSettings(string(b)); err == nil {
+				keys = append(keys, k...)
+			}
+		}
+	}
+	return keys
+}
+
+// nodeOf says how a node is reached, for the home that is to reach it.
+func nodeOf(v *state.View, tenant, host string) (json.RawMessage, string, bool) {
+	_, n, err := sites.NodeOf(v, tenant, host)
+	if err != nil || !n.Confirmed {
+		return nil, "", false
+	}
+	b, err := json.Marshal(model.TaskConfig{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results})
+	machine, _ := n.Results[resultMachine].(string)
+	return b, machine, err == nil
 }
 
 func executable(file string) bool {
@@ -106,7 +160,7 @@ func (a *Agent) siteOrders(session string, orders []byte) { a.objects.runner.Ord
 
 // siteKeeper makes the leader's duty for sites.
 func (a *Agent) siteKeeper(m *member) *sites.Keeper {
-	return sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log})
+	return sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Node: nodeOf, Paused: sites.Resting})
 }
 
 // changesStream is the sending end of a stream to another agent's home.

@@ -24,7 +24,7 @@ func (c *cell) begin(ctx context.Context, t todo) {
 		on.next = append(on.next, t)
 		return
 	}
-	if !c.r.mayAct(c.session) {
+	if c.paused || !c.r.mayAct(c.session) {
 		c.held = append(c.held, t)
 		return
 	}

@@ -2,6 +2,7 @@ package home
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -45,6 +46,8 @@ type cell struct {
 	routes  map[change.ID]string
 	lives   map[change.ID]site.Lived
 	homes   map[string]string
+	nodes   map[string]json.RawMessage
+	paused  bool
 
 	early   []*pb.ChangePacket
 	waiting int // messages in early
@@ -254,7 +257,7 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 			Absent: func(change.ID) bool { return false }})
 	}
 	anew := session != c.session
-	c.session, c.version, c.homes = session, o.Version, o.Homes
+	c.session, c.version, c.homes, c.nodes, c.paused = session, o.Version, o.Homes, o.Nodes, o.Paused
 	c.routes, c.lives = make(map[change.ID]string, len(o.Lives)), map[change.ID]site.Lived{}
 	mine := map[string]bool{}
 	for _, h := range o.Mine {
@@ -456,7 +459,7 @@ func (c *cell) job(id change.ID) (*Job, *change.Type, error) {
 		// The definition that the object itself follows: it may still finish
 		// something of the last generation.
 		if o := p.objects[id]; o != nil && int(id) < len(p.site.Defs) && p.site.Defs[id].Content == d.Content && p.site.Defs[id].Name == d.Name {
-			return &Job{Tenant: c.key.tenant, Site: c.key.name, Object: o, Content: d.Content, Generation: n}, d.Type, nil
+			return &Job{Tenant: c.key.tenant, Site: c.key.name, Object: o, Content: d.Content, Generation: n, Node: c.nodes[d.Host]}, d.Type, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%s: its content is not known here", d.Name)

@@ -29,6 +29,9 @@ type Job struct {
 	Content uint64
 	// Generation is that of Object.
 	Generation uint64
+	// Node says how the object's host is reached, where that is a node of a
+	// cluster, as JSON of model.TaskConfig.
+	Node json.RawMessage
 }
 
 // Sender is the sending end of a stream to another home.

@@ -27,8 +27,12 @@ type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
-	// Fits says whether an agent can reach a node's host; nil: every agent can.
-	Fits func(v *state.View, tenant, host, machine string) bool
+	// Node says how a node of a cluster is reached, as JSON of model.TaskConfig, and
+	// which machine its agents must be on ("": any). False where there is no such
+	// node.
+	Node func(v *state.View, tenant, host string) (config json.RawMessage, machine string, ok bool)
+	// Paused says that a site rests while a plan is at work; may be nil.
+	Paused func(v *state.View, tenant, site string) bool
 	// Gather is how long changes are gathered; 0 means 5 ms.
 	Gather time.Duration
 }
@@ -55,6 +59,9 @@ type Keeper struct {
 	all    bool
 	events map[state.SiteKey][]*pb.ObjectEvent
 	looks  uint64
+	// ofNodes says that a site has hosts that are nodes of clusters; clusters that
+	// these may have changed.
+	ofNodes, clusters bool
 	// revision counts what has come, and heard is closed, and made anew, with each.
 	revision uint64
 	heard    chan struct{}
@@ -70,6 +77,7 @@ type homeEnd struct {
 // told is what a home was told of a site.
 type told struct {
 	version, epoch, look uint64
+	around               string            // what else it was told: nodes, and whether to rest
 	parts                map[uint64]string // hosts of the slices, by generation
 	concerns             map[uint64][]change.ID
 }
@@ -95,9 +103,6 @@ func New(cfg Config) *Keeper {
 	if cfg.Gather == 0 {
 		cfg.Gather = 5 * time.Millisecond
 	}
-	if cfg.Fits == nil {
-		cfg.Fits = func(*state.View, string, string, string) bool { return true }
-	}
 	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), homes: map[string]*homeEnd{}, sites: map[state.SiteKey]*known{},
 		dirty: map[state.SiteKey]bool{}, events: map[state.SiteKey][]*pb.ObjectEvent{}, heard: make(chan struct{})}
 }
@@ -109,7 +114,7 @@ func (k *Keeper) Name() string { return "sites" }
 func (k *Keeper) Restore(context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.all = true
+	k.all, k.clusters = true, true
 	// Looks are told apart from those of the leaders before.
 	k.looks = k.cfg.Machine.View().Index() << 16
 	k.revision = k.looks + 1
@@ -221,14 +226,15 @@ func (s *known) generation(v *state.View, r *site.Record, number uint64) (*gener
 // Run does what there is to do whenever something has changed.
 func (k *Keeper) Run(ctx context.Context) error {
 	stop := k.cfg.Machine.Watch(func(b state.Batch) {
-		if len(b.Sites) == 0 && !b.Agents && !b.Restored {
+		if len(b.Sites)+len(b.Operations) == 0 && !b.Agents && !b.Restored {
 			return
 		}
 		k.mu.Lock()
 		for _, key := range b.Sites {
 			k.dirty[key] = true
 		}
-		k.all = k.all || b.Agents || b.Restored
+		k.all = k.all || b.Agents || b.Restored || len(b.Operations) > 0 && k.ofNodes
+		k.clusters = k.clusters || len(b.Operations) > 0 || b.Restored
 		k.mu.Unlock()
 		k.poke()
 	})
@@ -266,6 +272,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // round tells homes what has changed, and commits what follows from what is known.
 func (k *Keeper) round(ctx context.Context) error {
+	if err := k.followClusters(ctx); err != nil {
+		return err
+	}
 	commands := k.look()
 	if len(commands) == 0 {
 		return nil
@@ -320,6 +329,7 @@ func (k *Keeper) look() []*pb.Command {
 			continue
 		}
 		s := k.known(key, r)
+		k.ofNodes = k.ofNodes || slices.ContainsFunc(r.Hosts, func(h site.Host) bool { return strings.HasPrefix(h.Name, "node:") })
 		if err := k.tell(v, key, r, s, orders); err != nil {
 			k.cfg.Logger.Error("a site cannot be told to its homes", "site", key.Name, "error", err)
 			continue
@@ -408,8 +418,9 @@ func (k *Keeper) assign(v *state.View, r *site.Record) []site.Host {
 				continue // it has not come to this leader yet
 			}
 			var fit []home.Name
+			_, machine, there := k.cfg.Node(v, r.Tenant, host.Name)
 			for _, id := range agents {
-				if k.cfg.Fits(v, r.Tenant, host.Name, byAgent[id].Machine) {
+				if there && (machine == "" || machine == byAgent[id].Machine) {
 					fit = append(fit, id)
 				}
 			}
@@ -454,7 +465,16 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			t = &told{epoch: r.Epoch, parts: map[uint64]string{}, concerns: map[uint64][]change.ID{}}
 			h.told[key] = t
 		}
-		if t.version == r.Version && t.look == s.look {
+		nodes, paused := map[string]json.RawMessage{}, k.cfg.Paused != nil && k.cfg.Paused(v, r.Tenant, r.Name)
+		for host := range hosts {
+			if strings.HasPrefix(host, "node:") {
+				if b, _, ok := k.cfg.Node(v, r.Tenant, host); ok {
+					nodes[host] = b
+				}
+			}
+		}
+		around := fmt.Sprintf("%s%t", nodes, paused)
+		if t.version == r.Version && t.look == s.look && t.around == around {
 			continue
 		}
 		var parts []site.Part
@@ -483,8 +503,8 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			}
 		}
 		o := r.Orders(hosts, concerns)
-		o.Parts, o.Look = parts, s.look
-		t.version, t.look = r.Version, s.look
+		o.Parts, o.Look, o.Nodes, o.Paused = parts, s.look, nodes, paused
+		t.version, t.look, t.around = r.Version, s.look, around
 		orders[session] = append(orders[session], o)
 	}
 	return nil

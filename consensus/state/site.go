@@ -55,6 +55,12 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		}
 		return Answer{Subject: ch.Site}
 	}
+	if ch.Forget {
+		a.batch.Sites = append(a.batch.Sites, SiteKey{old.Tenant, old.Name})
+		a.removeSite(old)
+		a.event(model.Event{Type: "site.deleted", Tenant: old.Tenant, Subject: old.Name, Actor: c.Actor})
+		return Answer{Subject: ch.Site}
+	}
 	r := old.Clone()
 	var err error
 	status, message := "", ""

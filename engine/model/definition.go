@@ -82,6 +82,9 @@ type Service struct {
 	// AllowDecommission says whether the service may be taken off a cluster that
 	// goes on, and its nodes with it; nil means true (in the SDK: false).
 	AllowDecommission *bool `json:"allow-decommission,omitempty"`
+	// Changes are change objects that hold the service's nodes in shape once it is
+	// started (docs/changes.md).
+	Changes []ChangeObject `json:"changes,omitempty"`
 }
 
 // Dependencies of a service on others, by real or provided name.

@@ -35,6 +35,7 @@ type ChangeSite struct {
 	Switch        *SwitchGroups          `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`
 	Release       *ReleaseObject         `protobuf:"bytes,5,opt,name=release,proto3" json:"release,omitempty"`
 	Events        *ObjectEvents          `protobuf:"bytes,6,opt,name=events,proto3" json:"events,omitempty"`
+	Forget        bool                   `protobuf:"varint,7,opt,name=forget,proto3" json:"forget,omitempty"` // remove the site as it is, driving nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +110,13 @@ func (x *ChangeSite) GetEvents() *ObjectEvents {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *ChangeSite) GetForget() bool {
+	if x != nil {
+		return x.Forget
+	}
+	return false
 }
 
 // NextGeneration puts a generation on its way.
@@ -1065,7 +1073,7 @@ var File_site_proto protoreflect.FileDescriptor
 const file_site_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"site.proto\x12\rcoopr.site.v1\"\xa9\x02\n" +
+	"site.proto\x12\rcoopr.site.v1\"\xc1\x02\n" +
 	"\n" +
 	"ChangeSite\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
@@ -1073,7 +1081,8 @@ const file_site_proto_rawDesc = "" +
 	"\x06assign\x18\x03 \x01(\v2\x1a.coopr.site.v1.AssignHostsR\x06assign\x123\n" +
 	"\x06switch\x18\x04 \x01(\v2\x1b.coopr.site.v1.SwitchGroupsR\x06switch\x126\n" +
 	"\arelease\x18\x05 \x01(\v2\x1c.coopr.site.v1.ReleaseObjectR\arelease\x123\n" +
-	"\x06events\x18\x06 \x01(\v2\x1b.coopr.site.v1.ObjectEventsR\x06events\"\x82\x01\n" +
+	"\x06events\x18\x06 \x01(\v2\x1b.coopr.site.v1.ObjectEventsR\x06events\x12\x16\n" +
+	"\x06forget\x18\a \x01(\bR\x06forget\"\x82\x01\n" +
 	"\x0eNextGeneration\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\fR\n" +

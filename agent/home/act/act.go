@@ -41,8 +41,9 @@ type Machine struct {
 
 // Config of a Performer.
 type Config struct {
-	// Machine gives the machine of a host.
-	Machine func(ctx context.Context, tenant, host string) (*Machine, error)
+	// Machine gives the machine of a host; node says how it is reached, where it is
+	// a node of a cluster.
+	Machine func(ctx context.Context, host string, node json.RawMessage) (*Machine, error)
 	// Dir is where the performer keeps what it needs on this machine: repositories
 	// of file trees, and notes of what runs.
 	Dir string
@@ -88,7 +89,7 @@ func (p *Performer) Run(ctx context.Context, j *home.Job, action string) error {
 
 // with makes the doer of an object.
 func (p *Performer) with(ctx context.Context, j *home.Job, action string, do func(context.Context, doer) error) error {
-	m, err := p.cfg.Machine(ctx, j.Tenant, j.Object.Host)
+	m, err := p.cfg.Machine(ctx, j.Object.Host, j.Node)
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.Object.Host, err)
 	}

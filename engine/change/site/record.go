@@ -344,6 +344,12 @@ type Orders struct {
 	Mine   []string          `json:"mine,omitempty"`
 	Turned []string          `json:"turned,omitempty"`
 	Homes  map[string]string `json:"homes,omitempty"`
+	// Nodes says how those of Mine are reached that are nodes of clusters, as JSON
+	// of model.TaskConfig.
+	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
+	// Paused says that nothing may be done now: a plan is at work on the cluster
+	// that the site belongs to.
+	Paused bool `json:"paused,omitempty"`
 	// Lives are those objects of the slice that run, or ran, and are not removed.
 	Lives []Lived `json:"lives,omitempty"`
 	// Removing are this home's objects on their way to preRemove; Released those
@@ -377,7 +383,7 @@ func (g *Generation) Part(doc *Document, hosts map[string]bool) Part {
 
 // Compile gives the site of a part, or of a whole generation.
 func (p *Part) Compile() (*change.Site, error) {
-	return Compile(p.Document, Options{IDs: slices.Clip(p.IDs), Generation: p.Generation})
+	return Compile(p.Document, Options{IDs: append([]change.ID{}, p.IDs...), Generation: p.Generation})
 }
 
 // Orders gives what a home with some hosts is told; the parts are the caller's.

@@ -1,0 +1,5 @@
+package act
+
+import "syscall"
+
+func newGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,0 +1,78 @@
+package site
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Carries says whether a service of a cluster has change objects.
+func Carries(cl *model.Cluster) bool {
+	for _, s := range cl.Definitions {
+		if len(s.Changes) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// OfCluster makes the site that holds a cluster in shape: for every node and
+// every service that is started there, the service's objects, named
+// NODE/SERVICE/NAME. An object that another node's service has is one for each of
+// these nodes.
+func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) *Document {
+	d := &Document{Name: name, Description: "change objects of the services of cluster " + cl.Name, CheckInterval: clusterCheckInterval, Objects: []Object{}}
+	runs := func(n *model.Node, service string) bool {
+		return n.Confirmed && !n.Leaves && n.States[service] == model.Start.String() && slices.Contains(n.Services, service) && !slices.Contains(n.Leaving, service)
+	}
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, func(a, b *model.Node) int { return a.Number - b.Number })
+	// found gives the objects that a name means.
+	found := func(n *model.Node, service, name string) []string {
+		if s, rest, ok := strings.Cut(name, "/"); ok {
+			if _, known := cl.Definitions[s]; known {
+				service, name = s, rest
+			}
+		}
+		if !slices.ContainsFunc(cl.Definitions[service].Changes, func(o model.ChangeObject) bool { return o.Name == name }) {
+			return []string{service + "/" + name} // the compiler says that there is none
+		}
+		if runs(n, service) {
+			return []string{n.ShortName() + "/" + service + "/" + name}
+		}
+		var out []string
+		for _, other := range nodes {
+			if runs(other, service) {
+				out = append(out, other.ShortName()+"/"+service+"/"+name)
+			}
+		}
+		return out
+	}
+	for _, n := range nodes {
+		for _, service := range n.Services {
+			if !runs(n, service) {
+				continue
+			}
+			for _, c := range cl.Definitions[service].Changes {
+				o := Object{Name: n.ShortName() + "/" + service + "/" + c.Name, Host: "node:" + cl.ID + "/" + n.ShortName(), Type: c.Type, Preferred: c.Preferred, Content: c.Content, Actions: c.Actions}
+				for _, r := range c.Requires {
+					for _, on := range found(n, service, r.Object) {
+						o.Requires = append(o.Requires, Requirement{To: r.To, From: r.From, Object: on, State: r.State})
+					}
+				}
+				for _, h := range c.Holds {
+					for _, on := range found(n, service, h.Object) {
+						o.Holds = append(o.Holds, Holding{State: h.State, Object: on, In: h.In})
+					}
+				}
+				d.Objects = append(d.Objects, o)
+			}
+		}
+	}
+	return d
+}
+
+// clusterCheckInterval is how often the objects of clusters are checked for
+// drift, in milliseconds.
+const clusterCheckInterval = 30_000

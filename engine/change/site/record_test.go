@@ -1,0 +1,193 @@
+package site
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/engine/change"
+)
+
+// drawDocument makes a site whose objects depend on earlier ones.
+func drawDocument(t *rapid.T) *Document {
+	d := &Document{Name: "s"}
+	for i := range rapid.IntRange(1, 12).Draw(t, "objects") {
+		if i > 0 && rapid.IntRange(0, 3).Draw(t, "left out") == 0 {
+			continue
+		}
+		o := Object{Name: fmt.Sprintf("o%d", i), Host: fmt.Sprintf("agent:a%d", rapid.IntRange(0, 3).Draw(t, "host")), Type: "script",
+			Content: map[string]any{"version": rapid.IntRange(0, 2).Draw(t, "version")}}
+		for j := range d.Objects {
+			if rapid.IntRange(0, 2).Draw(t, "depends") == 0 {
+				o.Requires = append(o.Requires, Requirement{To: "up", Object: d.Objects[j].Name})
+				o.Holds = append(o.Holds, Holding{Object: d.Objects[j].Name})
+			}
+		}
+		d.Objects = append(d.Objects, o)
+	}
+	return d
+}
+
+// A slice gives its hosts' objects as the whole document does.
+func TestSlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDocument(t)
+		whole, err := Compile(d, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts := map[string]bool{}
+		for i := range 4 {
+			hosts[fmt.Sprintf("agent:a%d", i)] = rapid.Bool().Draw(t, "mine")
+		}
+		p := (&Generation{Number: 7, IDs: Numbers(d, whole)}).Part(d, hosts)
+		part, err := p.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if part.Generation != 7 {
+			t.Errorf("generation %d", part.Generation)
+		}
+		for i := range whole.Defs {
+			w := &whole.Defs[i]
+			if !hosts[w.Host] {
+				continue
+			}
+			x, y := *w, part.Defs[i]
+			x.Type, y.Type = nil, nil
+			if !reflect.DeepEqual(x, y) {
+				t.Errorf("%+v is %+v in the slice", x, y)
+			}
+			for _, n := range w.Out {
+				if part.Defs[n].Name != whole.Defs[n].Name || part.Defs[n].Host != whole.Defs[n].Host {
+					t.Errorf("neighbour %s is missing", whole.Defs[n].Name)
+				}
+			}
+			for _, n := range w.In {
+				if part.Defs[n.ID].Name != whole.Defs[n.ID].Name {
+					t.Errorf("dependent %s is missing", whole.Defs[n.ID].Name)
+				}
+			}
+		}
+	})
+}
+
+// Whatever generations come, whoever dies: incarnations only grow, what is in
+// the site in force has a host and nothing else has, hosts are never given to two.
+func TestRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := &Record{Name: "s"}
+		var now *change.Site
+		alive := map[string]bool{}
+		agents := []string{"x", "y", "z"}
+		var was []Life
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0: // a new generation
+				next, err := Compile(drawDocument(t), Options{Last: now})
+				if err != nil {
+					t.Fatal(err)
+				}
+				plan := NewPlan(now, next)
+				if r.Next != 0 {
+					if err := r.Begin(r.Last+1, Switches(plan, next), false); !errors.Is(err, ErrOnItsWay) {
+						t.Fatal(err)
+					}
+					continue
+				}
+				if err := r.Begin(r.Last+1, Switches(plan, next), false); err != nil {
+					t.Fatal(err)
+				}
+				now = next
+			case 1: // some groups switch
+				for _, g := range r.Ready(func(change.ID) bool { return rapid.Bool().Draw(t, "away") }) {
+					if err := r.Turn([]int{g}); err != nil && r.Next != 0 {
+						t.Fatal(err)
+					}
+				}
+			case 2: // somebody dies, or comes
+				a := rapid.SampledFrom(agents).Draw(t, "agent")
+				alive[a] = !alive[a]
+			case 3:
+				var hosts []Host
+				for _, h := range r.Hosts {
+					a := rapid.SampledFrom(agents).Draw(t, "agent")
+					if (h.Agent == "" || h.Agent == a || !alive[h.Agent]) && alive[a] {
+						hosts = append(hosts, Host{h.Name, a, fmt.Sprint("run", rapid.IntRange(0, 1).Draw(t, "run"))})
+					} else if err := r.Clone().Assign([]Host{{h.Name, a, "run"}}, func(id string) bool { return alive[id] }); !errors.Is(err, ErrHeld) && h.Agent != a {
+						t.Fatalf("%s went from %s to %s: %v", h.Name, h.Agent, a, err)
+					}
+				}
+				if err := r.Assign(hosts, func(id string) bool { return alive[id] }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := &Record{}
+			if err := json.Unmarshal(b, again); err != nil {
+				t.Fatal(err)
+			}
+			for i, l := range was {
+				if r.Lives[i].Inc < l.Inc {
+					t.Fatalf("object %d: incarnation %d after %d", i, r.Lives[i].Inc, l.Inc)
+				}
+			}
+			was = slices.Clone(r.Lives)
+			if r.Next != 0 || now == nil {
+				continue
+			}
+			for i, l := range r.Lives {
+				here := i < len(now.Defs) && now.Defs[i].Name != ""
+				if here != (l.Host >= 0) || here && r.Hosts[l.Host].Name != now.Defs[i].Host {
+					t.Fatalf("object %d: %+v of %+v", i, l, r.Hosts)
+				}
+				if here && (l.Inc > 0) != (r.Hosts[l.Host].Agent != "") && l.Inc == 0 {
+					t.Fatalf("object %d has a home and never ran", i)
+				}
+			}
+		}
+	})
+}
+
+// A dead agent holds up those that its removed objects need, and nobody else
+// (rule 25).
+func TestGroupsWaitForNoMoreThanTheyMust(t *testing.T) {
+	d := &Document{Name: "s", Objects: []Object{
+		{Name: "top", Host: "agent:dead", Type: "script", Requires: []Requirement{{From: "up", To: "down", Object: "base", State: "up"}}},
+		{Name: "base", Host: "agent:needed", Type: "script"},
+		{Name: "else", Host: "agent:free", Type: "script"},
+		{Name: "goes", Host: "agent:free", Type: "script"},
+	}}
+	old, err := Compile(d, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := Compile(&Document{Name: "s", Objects: []Object{
+		{Name: "base", Host: "agent:needed", Type: "script", Content: map[string]any{"version": 2}}, d.Objects[2],
+	}}, Options{Last: old})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Record{Name: "s"}
+	if err := errors.Join(r.Begin(1, Switches(NewPlan(nil, old), old), false), r.Begin(2, Switches(NewPlan(old, next), next), false)); err != nil {
+		t.Fatal(err)
+	}
+	goes, _ := old.Find("goes")
+	if err := r.Turn(r.Ready(func(id change.ID) bool { return id == goes })); err != nil {
+		t.Fatal(err)
+	}
+	if turned := r.Turned(); !turned["agent:free"] || turned["agent:needed"] || turned["agent:dead"] {
+		t.Errorf("%v", turned)
+	}
+	if err := r.Turn(r.Ready(func(change.ID) bool { return true })); err != nil || r.Generation != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
