@@ -397,6 +397,9 @@ func (a *Agent) hello() *pb.Hello {
 
 // serve makes the API and the peer RPC server.
 func (a *Agent) serve() (err error) {
+	if err := a.registry.Register(runMetrics{a}); err != nil {
+		return err
+	}
 	a.handler, err = api.New(api.Config{Backend: &backend{a}, Logger: a.log, Registry: a.registry, Name: a.cfg.Name,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
 	if err != nil {

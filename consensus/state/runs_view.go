@@ -235,3 +235,43 @@ func (v *View) Provisioners(tenant string) []profile.Spec {
 	slices.SortFunc(out, func(a, b profile.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
+
+// ProfileUse is what the runs of a profile used.
+type ProfileUse struct {
+	// Tenant is the profile's; "" of those of the system.
+	Tenant  string
+	Profile profile.Ref
+	profile.Usage
+}
+
+// Usages adds up the runs of every profile that there is, at a time (Unix milliseconds).
+func (v *View) Usages(now int64) []ProfileUse {
+	var out []ProfileUse
+	at := map[[2]string]int{}
+	add := func(tenant string, p *profile.Profile) {
+		u := ProfileUse{Tenant: tenant, Profile: refOf(tenant, p.Name)}
+		if old := get[usageRow](v.txn, tUsage, "id", tenant, SetProfile, p.Name); old != nil {
+			u.Usage = old.Usage
+		}
+		at[[2]string{tenant, p.Name}] = len(out)
+		out = append(out, u)
+	}
+	native := profile.NativeProfile()
+	add("", &native)
+	since := map[[2]string]int64{}
+	each(v.txn, tProfiles, "id", func(r *profileRow) bool {
+		add(r.Tenant, &r.Profile)
+		since[[2]string{r.Tenant, r.Name}] = r.Created * 1000
+		return true
+	})
+	each(v.txn, tRuns, "id", func(r *profile.Run) bool {
+		if k := runProfile(r); k != nil {
+			key := [2]string{k[0], k[1]}
+			if i, ok := at[key]; ok && r.Created >= since[key] {
+				out[i].Add(r, now)
+			}
+		}
+		return true
+	})
+	return out
+}

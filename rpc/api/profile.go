@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -162,7 +163,7 @@ func (s *server) putProfile(ctx context.Context, c *call, name string, body raw[
 	if err != nil {
 		return profile.Profile{}, Written{}, err
 	}
-	p, err := body.value()
+	p, err := raw[profile.Profile]{withoutNulls(body.data)}.value()
 	if err != nil {
 		return p, Written{}, err
 	}
@@ -191,6 +192,24 @@ func (s *server) putProfile(ctx context.Context, c *call, name string, body raw[
 		p, _ = v.Profile(c.who.Tenant, ref)
 	}
 	return p, w, nil
+}
+
+// withoutNulls drops null entries of a profile's properties (spec/profiles.md §5).
+func withoutNulls(data []byte) []byte {
+	var body map[string]any
+	if json.Unmarshal(data, &body) != nil {
+		return data
+	}
+	p, _ := body["provisioner"].(map[string]any)
+	list, _ := p["properties"].([]any)
+	if !slices.ContainsFunc(list, func(x any) bool { return x == nil }) {
+		return data // what is wrong with it is told by its lines
+	}
+	p["properties"] = slices.DeleteFunc(list, func(x any) bool { return x == nil })
+	if b, err := json.Marshal(body); err == nil {
+		return b
+	}
+	return data
 }
 
 func (s *server) provisionerRoutes() {

@@ -1,0 +1,101 @@
+package runs
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// TestSchedules: runs begin when they are due, once each whoever leads; what was due without a
+// leader is made up for by the rule, and what comes while another goes on is dealt with by
+// the other rule.
+func TestSchedules(t *testing.T) {
+	for _, c := range []struct {
+		concurrency, catchup string
+		takes                time.Duration
+		away                 time.Duration // the time without a leader, in the middle of an hour
+		runs, skipped        int
+	}{
+		{profile.Skip, profile.CatchLatest, time.Second, 0, 6, 0},
+		{profile.Skip, profile.CatchLatest, time.Second, 25 * time.Minute, 6 - 2, 2},
+		{profile.Skip, profile.CatchNone, time.Second, 25 * time.Minute, 6 - 2, 2},
+		{profile.Allow, profile.CatchAll, time.Second, 25 * time.Minute, 6, 0},
+		{profile.Skip, profile.CatchLatest, 15 * time.Minute, 0, 3, 3},
+		{profile.Allow, profile.CatchLatest, 15 * time.Minute, 0, 6, 0},
+		{profile.Replace, profile.CatchLatest, 15 * time.Minute, 0, 6, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t)
+			l.jobs.takes = c.takes
+			l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+			l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: c.concurrency, CatchUp: c.catchup, Properties: map[string]string{profile.ProfileKey: "p"}}
+			s.Complete()
+			l.put(state.SetSchedule, "s", s)
+			l.lead()
+			time.Sleep(15 * time.Minute)
+			l.stop()
+			time.Sleep(c.away)
+			l.lead()
+			time.Sleep(50*time.Minute - c.away) // sixty-five minutes since midnight
+			l.stop()
+			l.lead() // another leader begins nothing twice
+			synctest.Wait()
+			got := l.m.View().Runs("t")
+			have, _ := l.m.View().Schedule("t", "s")
+			if len(got) != c.runs || int(have.Skipped) != c.skipped {
+				t.Errorf("%+v: %d runs, %d left out (%s)", c, len(got), have.Skipped, have.Message)
+			}
+			due := map[int64]bool{}
+			for _, r := range got {
+				if due[r.Due] || r.Schedule != "s" {
+					t.Errorf("%+v: two runs for %d", c, r.Due)
+				}
+				due[r.Due] = true
+			}
+			time.Sleep(time.Hour) // so that nothing is left of the last ones
+			l.stop()
+		})
+	}
+}
+
+// TestQueue: a run that is due while another goes on begins after it; only the latest waits.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.jobs.takes = 25 * time.Minute
+		l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+		l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+		s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Queue, Properties: map[string]string{profile.ProfileKey: "p"}}
+		s.Complete()
+		l.put(state.SetSchedule, "s", s)
+		l.lead()
+		defer l.stop()
+		time.Sleep(75 * time.Minute) // begun at 10, 35 and after 60; 20 gave way to 30, 40 and 50 to 60; 70 waits
+		got := l.m.View().Runs("t")
+		var due []int64
+		for _, r := range got {
+			due = append([]int64{r.Due / 60_000 % 60}, due...)
+		}
+		have, _ := l.m.View().Schedule("t", "s")
+		if len(due) != 3 || due[0] != 10 || due[1] != 30 || due[2] != 0 || have.Waits/60_000%60 != 10 || have.Skipped != 3 {
+			t.Errorf("due at %v, waits %d: %s", due, have.Waits/60_000%60, have.Message)
+		}
+	})
+}
+
+func (l *lab) put(kind, name string, v any) {
+	l.t.Helper()
+	body, err := json.Marshal(v)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if a := l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: setting(&pb.PutSetting{Kind: kind, Name: name, Body: body, Order: "put"})}); a[0].Err != nil {
+		l.t.Fatal(a[0].Err)
+	}
+}

@@ -1,0 +1,129 @@
+package profile
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// TestFinal: the order of overrides, locked properties, and what no specification knows
+// (the original's ProfileServiceTest).
+func TestFinal(t *testing.T) {
+	no := false
+	p := Profile{Provisioner: Provisioner{Properties: []Property{{Name: "editable1", Value: "val"}, {Name: "editable2", Value: "val"}, {Name: "final", Value: "finalval", Editable: &no}}}}
+	key := func(n string) string { return PropertyPrefix + n }
+	final, ignored := p.Final(Levels{
+		{key("editable1"): "system", key("editable2"): "system"},
+		{key("editable1"): "tenant", key("final"): "shouldnotwork"},
+		{key("editable1"): "program"},
+		{key("editable1"): "newval", key("newarg"): "val", "unrelated": "x"},
+	})
+	want := map[string]string{"editable1": "newval", "editable2": "system", "final": "finalval", "newarg": "val"}
+	if !reflect.DeepEqual(Values(final), want) || !reflect.DeepEqual(ignored, []string{"final"}) {
+		t.Error(final, ignored)
+	}
+	if got := Values(p.Provisioner.Properties); got["editable1"] != "val" {
+		t.Error("the profile itself was changed", got)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	l := Levels{}
+	for i, c := range []struct{ set, want string }{{"", "SYSTEM:native"}, {"SYSTEM:a", "SYSTEM:a"}, {"b", "USER:b"}, {"user:c", "USER:c"}, {"native", "SYSTEM:native"}} {
+		if i > 0 {
+			l[i-1] = map[string]string{ProfileKey: c.set}
+		}
+		if got, err := l.Choose(); err != nil || got.String() != c.want {
+			t.Errorf("%v: %s %v", l, got, err)
+		}
+	}
+	if _, err := ParseRef("OTHER:x"); err == nil {
+		t.Error("a scope that there is not")
+	}
+}
+
+// TestReveal is PV-15: a reference gives the value of the secret, and nothing else is looked up.
+func TestReveal(t *testing.T) {
+	secrets := func(name string) (string, bool) { return "value of " + name, name == "key" }
+	got, err := Reveal(map[string]string{"x": "${secure(key)}", "y": "a${secure(key)}b", "z": "${env(HOME)} ${key}"}, secrets)
+	if err != nil || got["x"] != "value of key" || got["y"] != "avalue of keyb" || got["z"] != "${env(HOME)} ${key}" {
+		t.Error(got, err)
+	}
+	if _, err := Reveal(map[string]string{"x": "${secure(other)}"}, secrets); err == nil || !strings.Contains(err.Error(), `"other"`) {
+		t.Error(err)
+	}
+	spec := PluginSpec(model.PluginType{Base: model.Base{Name: "p"}, Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{"token": {Type: "password"}}}}})
+	if spec.Judge("providerField.token", "plain") == "" || spec.Judge("providerField.token", "${secure(token)}") != "" {
+		t.Error("a secret in plain text")
+	}
+}
+
+// TestRequirements are PV-16 to PV-18.
+func TestRequirements(t *testing.T) {
+	c := func(kind, name string) Capability { return Capability{kind, name} }
+	has := []Capability{c("dataset", "table")}
+	wants := []ProgramNeeds{{"p1", []Capability{c("dataset", "table"), c("dataset", "unicorn")}}, {"p2", []Capability{c("dataset", "table"), c("dataset", "dragon")}}, {"p3", nil}}
+	got := Unmet(has, wants)
+	if !reflect.DeepEqual(got, []ProgramNeeds{{"p1", []Capability{c("dataset", "unicorn")}}, {"p2", []Capability{c("dataset", "dragon")}}}) {
+		t.Error("PV-16", got)
+	}
+	other := Unmet([]Capability{c("service", "table")}, []ProgramNeeds{{"p", []Capability{c("dataset", "table")}}})
+	if len(other) != 1 || len(Unmet(nil, []ProgramNeeds{{"p", nil}})) != 0 || len(Unmet(nil, wants)) != 2 {
+		t.Error("PV-17", other)
+	}
+	both := ByCapability(Unmet(nil, []ProgramNeeds{{"p1", []Capability{c("dataset", "x")}}, {"p2", []Capability{c("dataset", "x")}}}))
+	if !reflect.DeepEqual(both, map[Capability][]string{c("dataset", "x"): {"p1", "p2"}}) {
+		t.Error("PV-18", both)
+	}
+	r := New("r", "t", Program{Requires: wants}, 0)
+	if err := r.Fits(Spec{Name: "s", Capabilities: has}, nil); err == nil || !strings.Contains(err.Error(), "p1 needs dataset unicorn") {
+		t.Error(err)
+	}
+}
+
+// TestNodeMinutes: five nodes for two minutes are 10 and 20, and rests are rounded (spec/profiles.md §9).
+func TestNodeMinutes(t *testing.T) {
+	for _, c := range []struct {
+		n        int
+		ms       int64
+		over     bool
+		want     int64
+		fromZero bool
+	}{
+		{5, 0, false, 0, false}, {5, 60_000, false, 5, false}, {5, 119_999, false, 5, false}, {5, 120_000, false, 10, false},
+		{1, 0, true, 1, false}, {1, 29_000, true, 1, false}, {1, 90_000, true, 2, false}, {1, 65_000, true, 1, false}, {1, 60_000, true, 1, false},
+		{1, 60_000, true, 0, true},
+	} {
+		from := int64(1000)
+		if c.fromZero {
+			from = 0
+		}
+		if got := NodeMinutes(c.n, from, from+c.ms, c.over); got != c.want {
+			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// TestSchema: profiles are refused for all that is wrong with them at once.
+func TestSchema(t *testing.T) {
+	spec := NativeSpec()
+	bad := -2
+	p := Profile{Name: "a b", Provisioner: Provisioner{Name: Native, Properties: []Property{{Name: PropNodes, Value: "none"}, {Name: ""}, {Name: PropNodes, Value: "2"}}}, Timeout: -1, Limits: Limits{Runs: &bad}}
+	var paths []string
+	for _, f := range p.Check(&spec, []string{Native}) {
+		paths = append(paths, f.Path)
+	}
+	if got := strings.Join(paths, " "); got != "limits.runs name provisioner.properties[0].value provisioner.properties[1].name provisioner.properties[2].name timeout" {
+		t.Error(got)
+	}
+	if fs := (&Profile{Name: "a", Provisioner: Provisioner{Name: "nativ"}}).Check(nil, []string{Native}); len(fs) != 1 || !strings.Contains(fs[0].Message, `did you mean "native"`) {
+		t.Error(fs)
+	}
+	prog := Program{Name: "p", Steps: []Step{{On: "all"}, {Name: "x", Script: "a", Command: []string{"b"}, Files: map[string]string{"/etc/passwd": ""}, ExitCodes: []int{256}, Env: map[string]string{"COOPR_X": ""}}}}
+	prog.Complete()
+	if fs := prog.Check(); len(fs) != 6 {
+		t.Error(fs)
+	}
+}
