@@ -36,6 +36,7 @@ func begun(s *plan.State) []int32 {
 		if n < 0 {
 			continue
 		}
+		n = s.Graph.Machine(n)
 		t := s.Task(uint32(v))
 		if t.Attempt > 0 {
 			seen[n] |= some

@@ -76,6 +76,9 @@ type Service struct {
 	ReadinessCheck *Probe `json:"readiness-check,omitempty"`
 	// Goal is what a started service comes to: RUNNING (the default), FINISH or ONCE.
 	Goal string `json:"goal,omitempty"`
+	// Exclusive is what the service's actions take turns with on a node: all others
+	// (ExclusiveNode, the default), or those of the same service (ExclusiveService).
+	Exclusive string `json:"exclusive,omitempty"`
 	// Essential says whether all of the node is restarted when the service fails, or
 	// it alone; nil means true.
 	Essential *bool `json:"essential,omitempty"`
@@ -86,6 +89,12 @@ type Service struct {
 	// started (docs/changes.md).
 	Changes []ChangeObject `json:"changes,omitempty"`
 }
+
+// What a service's actions take turns with (spec/planner.md, "Operations").
+const (
+	ExclusiveNode    = "node"
+	ExclusiveService = "service"
+)
 
 // Dependencies of a service on others, by real or provided name.
 type Dependencies struct {

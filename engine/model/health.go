@@ -274,6 +274,9 @@ func checkProbes(fs *Faults, s *Service) {
 			fs.Add(p.path+".interval", "must be 100 milliseconds at least: write seconds as \"30s\"")
 		}
 	}
+	if s.Exclusive != "" && s.Exclusive != ExclusiveNode && s.Exclusive != ExclusiveService {
+		fs.addf("exclusive", "must be \"node\" or \"service\", but is %q", shorten(s.Exclusive))
+	}
 	if s.Goal != "" && !slices.Contains(Goals, s.Goal) {
 		fs.addf("goal", "must be one of %s, but is %q", list(Goals), shorten(s.Goal))
 	}

@@ -245,7 +245,7 @@ func sameService(a, b model.Service) bool { return reflect.DeepEqual(substance(a
 
 // substance is what of a definition matters to what runs.
 func substance(s model.Service) model.Service {
-	s.Base, s.Links, s.AllowDecommission = model.Base{}, nil, nil
+	s.Base, s.Links, s.AllowDecommission, s.Exclusive = model.Base{}, nil, nil, ""
 	return s
 }
 

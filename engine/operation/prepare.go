@@ -317,13 +317,16 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 	return p.grouped()
 }
 
-// planned gives a graph with readiness checks.
+// planned gives a graph with readiness checks, and with who need not take turns.
 func planned(in planner.Input) (*plan.Graph, error) {
 	g, err := planner.Plan(in)
 	if err != nil {
 		return nil, err
 	}
-	return planner.WithReadiness(g, in.Services)
+	if g, err = planner.WithReadiness(g, in.Services); err != nil {
+		return nil, err
+	}
+	return planner.WithIndependence(g, in.Services)
 }
 
 func pointers(nodes []model.Node) []*model.Node {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,9 @@ const None = -1
 // many tasks to many others so that edges grow with nodes, not their square
 // (spec/planner.md, "Graph" 3). A Graph is never changed once built.
 type Graph struct {
-	// Nodes and Services are what the columns refer to, by index.
+	// Nodes and Services are what the columns refer to, by index. A node may stand
+	// there more than once: tasks take turns by index, and those of a service that is
+	// independent of the node's others have an index of their own. See Machine.
 	Nodes    []string
 	Services []string
 	// Node, Service and Action describe each vertex.
@@ -39,6 +42,7 @@ type Graph struct {
 
 	members []uint32 // the tasks in steps, by step
 	byID    []int32  // the indexes of Nodes, in order of id
+	first   []int32  // the first index with the same id, by index; nil: each is
 }
 
 // Len gives the number of vertices.
@@ -58,8 +62,15 @@ func (g *Graph) Tasks() int {
 // Next gives the vertices that wait for v.
 func (g *Graph) Next(v int) []uint32 { return g.Succ[g.SuccOff[v]:g.SuccOff[v+1]] }
 
-// nodes gives the indexes of the nodes with this id, of which there is one or
-// none in a graph that a planner made.
+// Machine gives the index that stands for all entries of the same node.
+func (g *Graph) Machine(node int32) int32 {
+	if g.first == nil || node < 0 {
+		return node
+	}
+	return g.first[node]
+}
+
+// nodes gives the indexes of the nodes with this id.
 func (g *Graph) nodes(id string) []int32 {
 	at, ok := slices.BinarySearchFunc(g.byID, id, func(i int32, id string) int { return strings.Compare(g.Nodes[i], id) })
 	end := at
@@ -176,7 +187,18 @@ func (b *Builder) Build() (*Graph, error) {
 	for i := range g.byID {
 		g.byID[i] = int32(i)
 	}
-	slices.SortFunc(g.byID, func(a, b int32) int { return strings.Compare(g.Nodes[a], g.Nodes[b]) })
+	slices.SortFunc(g.byID, func(a, b int32) int { return cmp.Or(strings.Compare(g.Nodes[a], g.Nodes[b]), cmp.Compare(a, b)) })
+	for i := 1; i < len(g.byID); i++ {
+		if a, b := g.byID[i-1], g.byID[i]; g.Nodes[a] == g.Nodes[b] {
+			if g.first == nil {
+				g.first = make([]int32, len(g.Nodes))
+				for n := range g.first {
+					g.first[n] = int32(n)
+				}
+			}
+			g.first[b] = g.first[a]
+		}
+	}
 	return g, g.rank()
 }
 

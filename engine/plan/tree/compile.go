@@ -113,7 +113,7 @@ func (c *compiler) tasks(first, end uint32) []uint32 { return c.members[c.off[fi
 
 func (c *compiler) node(step uint32) int32 {
 	if t := c.tasks(step, step+1); len(t) > 0 {
-		return c.g.Node[t[0]]
+		return c.g.Machine(c.g.Node[t[0]])
 	}
 	return plan.None
 }

@@ -56,9 +56,10 @@ func (d *Draft) perNode(g *plan.Graph, p Phase, vertices []uint32) {
 	}
 	d.phase(p)
 	vertices = slices.Clone(vertices)
-	slices.SortStableFunc(vertices, func(a, b uint32) int { return cmp.Compare(g.Node[a], g.Node[b]) })
+	node := func(v uint32) int32 { return g.Machine(g.Node[v]) }
+	slices.SortStableFunc(vertices, func(a, b uint32) int { return cmp.Compare(node(a), node(b)) })
 	for i, v := range vertices {
-		if i == 0 || g.Node[v] != g.Node[vertices[i-1]] {
+		if i == 0 || node(v) != node(vertices[i-1]) {
 			d.step()
 		}
 		d.Step[v] = d.steps() - 1
@@ -150,6 +151,7 @@ func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft 
 		if g.Action[v] == model.Barrier {
 			continue
 		}
+		n = g.Machine(n)
 		step, ok := at[n]
 		if !ok {
 			d.phase(Phase{Name: phase(g.NodeID(v)), Strategy: Strategy{Kind: Parallel, MaxFailures: 1}})

@@ -191,13 +191,13 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	within := func(v uint32) bool { return int(v) < end }
 	slots := map[slot][]uint32{} // their tasks, in order of number
 	for v := range end {
-		if k := (slot{g.Node[v], g.Service[v]}); k.node >= 0 && k.service >= 0 {
+		if k := (slot{g.Machine(g.Node[v]), g.Service[v]}); k.node >= 0 && k.service >= 0 {
 			slots[k] = append(slots[k], uint32(v))
 		}
 	}
 	nodes := make(map[string]int32, len(g.Nodes))
 	for i, id := range g.Nodes {
-		nodes[id] = int32(i)
+		nodes[id] = g.Machine(int32(i))
 	}
 	named := map[string]bool{}
 	for _, p := range o.Phases {
