@@ -25,6 +25,8 @@ type Spec struct {
 	Name    string // its host name
 	Systemd bool   // systemd is its first process; otherwise there is only sshd
 	Disk    int64  // bytes that can be written; 0: no limit
+	// Layers are folders of files that lie over the image's, the first on top.
+	Layers []string
 }
 
 // Machine is one light machine. Its disk, address and host key last until it
@@ -146,7 +148,7 @@ func (m *Machine) spawn(socket *os.File) (*exec.Cmd, error) {
 	defer plan.Close()
 	if err := json.NewEncoder(plan).Encode(bootSpec{
 		Hostname: m.Name, Address: netip.PrefixFrom(m.Addr, prefix.Bits()).String(), Gateway: m.lab.Gateway.String(), MAC: macOf(m.Addr),
-		Lower: m.lab.image.root(), Dir: m.dir, Systemd: m.spec.Systemd,
+		Lower: m.lower(), Dir: m.dir, Systemd: m.spec.Systemd,
 	}); err != nil {
 		return nil, err
 	}

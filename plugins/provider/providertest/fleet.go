@@ -49,8 +49,11 @@ func NewFleet(t testing.TB) *Fleet {
 }
 
 // Boot starts a machine that lets the holder of a key in, a line as in
-// authorized_keys, and gives its address.
-func (f *Fleet) Boot(authorized string) string {
+// authorized_keys, at an address of its own, which it gives.
+func (f *Fleet) Boot(authorized string) string { return f.BootAt("", authorized) }
+
+// BootAt is Boot at an address of the test's.
+func (f *Fleet) BootAt(address, authorized string) string {
 	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(authorized))
 	if err != nil {
 		f.t.Errorf("a machine is to let in %q: %v", authorized, err)
@@ -69,6 +72,13 @@ func (f *Fleet) Boot(authorized string) string {
 		return nil, nil
 	}}}
 	m.config.AddHostKey(host)
+	if address != "" {
+		m.Address = address
+		if m.listen, err = net.Listen("tcp", net.JoinHostPort(address, fmt.Sprint(FleetPort))); err != nil {
+			f.t.Error(err)
+			return ""
+		}
+	}
 	for m.listen == nil {
 		b := make([]byte, 3)
 		_, _ = rand.Read(b)

@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// lower gives what lies under a machine's own files: its layers, the first on top,
+// and the image's root.
+func (m *Machine) lower() string {
+	return strings.Join(append(append([]string{}, m.spec.Layers...), m.lab.image.root()), ":")
+}
+
+// Save copies what a machine that does not run has written to a new folder, to be
+// a layer of other machines.
+func (m *Machine) Save(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd != nil {
+		return fmt.Errorf("machine %s is running", m.Name)
+	}
+	half := dir + ".half"
+	if err := os.RemoveAll(half); err != nil {
+		return err
+	}
+	if out, err := exec.Command("cp", "-a", filepath.Join(m.dir, "upper"), half).CombinedOutput(); err != nil {
+		return fmt.Errorf("save machine %s: %w: %s", m.Name, err, out)
+	}
+	return os.Rename(half, dir)
+}
+
+// Own makes all addresses of a network the test process's own: it can listen on
+// them, and machines reach them by way of the gateway.
+func (l *Lab) Own(network netip.Prefix) error {
+	return ip(l.image.root(), "route add local "+network.String()+" dev lo")
+}
