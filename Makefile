@@ -38,6 +38,10 @@ lab-image: ## Make the Debian image of the light machines that tests use (root; 
 test-examples: lab-image ## Run all examples that are for real machines, on light machines and on Docker (root).
 	COOPR_EXAMPLES=all go test -count=1 -v -timeout 60m ./testing/examples
 
+.PHONY: test-openstack
+test-openstack: ## Try the provider openstack against a real OpenStack, which it installs (root; 3 GB; five minutes once).
+	testing/openstack/run.sh
+
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle, seeds from $$from on (SOLVER_FROM)"; \
