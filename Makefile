@@ -21,6 +21,11 @@ demo: build ## A guided tour: three agents, a cluster of six nodes, a dead leade
 	@go build -o bin/coopr-demo ./testing/demo
 	@bin/coopr-demo
 
+.PHONY: demo-run
+demo-run: build ## A job on three nodes of its own, torn down after it; a failed one's are kept for a look.
+	@go build -o bin/coopr-demo ./testing/demo
+	@bin/coopr-demo -runs
+
 .PHONY: test
 test: ## Run every test.
 	go test ./...

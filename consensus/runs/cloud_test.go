@@ -16,7 +16,6 @@ type cloud struct {
 	calls int
 	there map[string]*resource
 	made  int
-	most  int // so many of one name at a time
 
 	latency time.Duration
 	takes   time.Duration // until what is made is up

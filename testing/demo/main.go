@@ -17,11 +17,16 @@ func main() {
 	bin := flag.String("bin", "bin", "folder of the programs that 'make build' makes")
 	dir := flag.String("dir", ".demo", "folder for everything the demo writes; removed at the end")
 	shop := flag.String("shop", "examples/shop", "folder of the example's definitions")
+	runs := flag.Bool("runs", false, "show clusters that live as long as one job, instead of one that stays")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	t := newTour()
-	if err := demo(ctx, t, *bin, *dir, *shop); err != nil {
+	show := func(m *mesh) error { return walk(ctx, t, m, *shop) }
+	if *runs {
+		show = func(m *mesh) error { return walkRuns(ctx, t, m) }
+	}
+	if err := demo(*bin, *dir, show); err != nil {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted")
 		}
@@ -30,8 +35,8 @@ func main() {
 	}
 }
 
-// demo prepares the folder, runs the tour, and cleans up whatever happened.
-func demo(ctx context.Context, t *tour, bin, dir, shop string) (err error) {
+// demo prepares the folder, shows the tour, and cleans up whatever happened.
+func demo(bin, dir string, show func(*mesh) error) (err error) {
 	if bin, err = filepath.Abs(bin); err != nil {
 		return err
 	}
@@ -49,7 +54,7 @@ func demo(ctx context.Context, t *tour, bin, dir, shop string) (err error) {
 	}
 	// Closed last: whoever takes the folder next finds it gone.
 	defer func() { err = errors.Join(err, clean(dir), lock.Close()) }()
-	return walk(ctx, t, &mesh{bin: bin, dir: dir}, shop)
+	return show(&mesh{bin: bin, dir: dir})
 }
 
 // errBusy says that another demo runs.

@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// script writes a job to the test's folder.
+func (m *mesh) script(name, text string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o700); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// settledRun waits until a run is as it should be.
+func (m *mesh) settledRun(id, what string, ok func(api.RunDetails) bool) (run api.RunDetails) {
+	m.t.Helper()
+	m.await("run "+id+" to be "+what, func() error {
+		r, _, err := m.api().Run(m.context(), id, client.Read{})
+		if err == nil && !ok(r) {
+			err = fmt.Errorf("%w: it is %s and %s: %s", errNotYet, r.Status, r.Cluster.Status, r.Message)
+		}
+		run = r
+		return err
+	})
+	return run
+}
+
+func (m *mesh) latestRun() api.RunDetails {
+	m.t.Helper()
+	list, _, err := m.api().Runs(m.context(), client.RunFilter{}, client.Page{Limit: 1}, client.Read{})
+	if err != nil || len(list) == 0 {
+		m.t.Fatalf("no run: %v", err)
+	}
+	return list[0]
+}
+
+// TestRun: a job on three nodes of its own, its output and its exit code; nodes that are kept,
+// for longer, and ended; a stop; what a profile locks.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "a")
+	m.agents[0].start()
+	m.ready()
+	m.script("job.sh", "#!/bin/sh\necho \"node $COOPR_NODE_INDEX of $COOPR_NODE_COUNT: $*\"\necho oh >&2\n[ \"$1\" = good ] || exit 7\n")
+	m.must("profile", "create", "small", "--provisioner", "local", "-p", "numMachines=2", "-l", "flavor=tiny", "--keep-failed", "1h")
+	s := m.coopr("run", "--profile", "small", "--nodes", "3", "-p", "flavor=huge", "--", "./job.sh", "good", "one")
+	for i := range 3 {
+		if want := fmt.Sprintf("| node %d of 3: good one\n", i); !strings.Contains(s.out, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if s.code != 0 || strings.Count(s.err, "| oh\n") != 3 || !strings.Contains(s.err, "does not let one choose flavor") {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+	}
+	run := m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	if run.Status != profile.Completed || run.Cluster.Status != profile.Deprovisioned || *run.Cluster.NumNodes != 3 || run.NodeMinutes != 3 {
+		t.Errorf("%+v", run)
+	}
+	if out := m.must("runs", "logs", run.ID); strings.Count(out, "good one") != 3 {
+		t.Errorf("what is kept of the output: %s", out)
+	}
+	for _, plan := range []string{"provision:" + run.ID, "program:" + run.ID, "deprovision:" + run.ID} {
+		if op, _, err := m.api().Operation(m.context(), map[string]string{"pro": run.Operation, "dep": run.DeprovisionOperation}[plan[:3]], client.Read{}); strings.HasPrefix(plan, "provision") {
+			if op, _, err := m.api().Operation(m.context(), run.ProvisionOperation, client.Read{}); err != nil || op.Plan != plan {
+				t.Errorf("%s: %s %v", plan, op.Plan, err)
+			}
+		} else if err != nil || op.Plan != plan {
+			t.Errorf("%s: %s %v", plan, op.Plan, err)
+		}
+	}
+
+	if s = m.coopr("run", "-q", "--profile", "small", "--", "./job.sh", "bad"); s.code != 7 {
+		t.Errorf("code %d\n%s", s.code, s.err)
+	}
+	run = m.settledRun(m.latestRun().ID, "kept", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Waiting })
+	if run.Status != profile.Failed || run.Failure != profile.FailedProgram || len(run.Cluster.Nodes) != 2 || *run.ExitCode != 7 {
+		t.Errorf("%+v", run)
+	}
+	m.must("runs", "extend", run.ID, "2h")
+	if r := m.settledRun(run.ID, "kept", func(api.RunDetails) bool { return true }); r.Cluster.ExpiresAt <= run.Cluster.ExpiresAt {
+		t.Errorf("until %d, and was %d", r.Cluster.ExpiresAt, run.Cluster.ExpiresAt)
+	}
+	m.must("runs", "deprovision", run.ID)
+	m.settledRun(run.ID, "gone", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Deprovisioned })
+	if s := m.coopr("runs", "deprovision", run.ID); s.code != 4 {
+		t.Errorf("what is gone was ended again: code %d\n%s", s.code, s.err)
+	}
+
+	id := strings.TrimSpace(m.must("run", "-d", "--", "sleep", "1000"))
+	m.settledRun(id, "running", func(r api.RunDetails) bool { return r.Status == profile.Running })
+	m.must("runs", "stop", id)
+	run = m.settledRun(id, "over", func(r api.RunDetails) bool { return r.Over() })
+	if run.Status != profile.Killed {
+		t.Errorf("%s: %s", run.Status, run.Message)
+	}
+	if out := m.must("profile", "stats", "small", "-o", "json"); !strings.Contains(out, `"completed": 1`) || !strings.Contains(out, `"failed": 1`) {
+		t.Error(out)
+	}
+	m.profiles()
+	m.stop()
+}
+
+// profiles checks the routes' codes (spec/profiles.md §6).
+func (m *mesh) profiles() {
+	m.t.Helper()
+	a := m.agents[0]
+	put := `{"label":"x","provisioner":{"name":"native","properties":[{"name":"numMachines","value":"1","isEditable":false},null]}}`
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{"PUT", "/v1/profiles/p", put, 200},
+		{"PUT", "/v1/profiles/SYSTEM:p", put, 200},
+		{"PUT", "/v1/profiles/p", put, 200},
+		{"PUT", "/v1/profiles/q", `{"some":"thing"}`, 400},
+		{"PUT", "/v1/profiles/q", `{"provisioner":{"name":"nobody"}}`, 400},
+		{"PUT", "/v1/profiles/q", `{"provisioner":{"name":"native","properties":[{"name":"numMachines","value":"many"}]}}`, 400},
+		{"PUT", "/v1/profiles/q", `{`, 400},
+		{"PUT", "/v1/profiles/native", put, 405},
+		{"POST", "/v1/profiles/SYSTEM:native/disable", "", 405},
+		{"DELETE", "/v1/profiles/native", "", 405},
+		{"GET", "/v1/profiles/nobody", "", 404},
+		{"DELETE", "/v1/profiles/nobody", "", 404},
+		{"POST", "/v1/profiles/nobody/enable", "", 404},
+		{"POST", "/v1/profiles/p/enable", "", 409},
+		{"DELETE", "/v1/profiles/p", "", 409},
+		{"PUT", "/v1/preferences", `{"properties":{"system.profile.name":"p"}}`, 200},
+		{"PUT", "/v1/system/preferences", `{"properties":{"system.profile.name":"USER:p"}}`, 400},
+		{"PUT", "/v1/preferences", `{"properties":{"system.profile.name":"nobody"}}`, 404},
+		{"POST", "/v1/profiles/p/disable", "", 200},
+		{"POST", "/v1/profiles/p/disable", "", 409},
+		{"GET", "/v1/profiles/p/status", "", 200},
+		{"DELETE", "/v1/profiles/p", "", 409}, // it is assigned
+		{"PUT", "/v1/programs/job", `{"steps":[{"command":["true"]}]}`, 200},
+		{"POST", "/v1/programs/job/start", "", 409}, // the profile is disabled
+		{"DELETE", "/v1/preferences", "", 200},
+		{"DELETE", "/v1/profiles/p", "", 200},
+		{"PUT", "/v1/profiles/none", `{"provisioner":{"name":"native"},"limits":{"runs":0}}`, 200},
+		{"POST", "/v1/programs/job/start", `{"profile":"none"}`, 429},
+		{"PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","properties":{"system.profile.name":"SYSTEM:p"}}`, 200},
+		{"PUT", "/v1/schedules/t", `{"program":"job","cron":"30 25 * * *","timezone":"Nowhere"}`, 422},
+		{"DELETE", "/v1/programs/job", "", 409}, // it has a schedule
+		{"GET", "/v1/provisioners/native", "", 200},
+		{"GET", "/v1/provisioners/nobody", "", 404},
+		{"GET", "/v1/search?query=profile:SYSTEM:p", "", 200},
+		{"GET", "/v1/runs/nobody", "", 404},
+	} {
+		status, _, body, err := a.do(request{method: c.method, path: c.path, body: c.body})
+		if err != nil || status != c.want {
+			m.t.Errorf("%s %s: %d %v, want %d: %s", c.method, c.path, status, err, c.want, body)
+		}
+		if strings.Contains(c.path, "search") {
+			var found []api.Found
+			if err := json.Unmarshal(body, &found); err != nil || len(found) != 1 || found[0].Name != "s" {
+				m.t.Errorf("%s: %s", c.path, body)
+			}
+		}
+	}
+	rejected, _, err := m.api().Runs(m.context(), client.RunFilter{Status: "REJECTED"}, client.Page{}, client.Read{})
+	if err != nil || len(rejected) != 1 {
+		m.t.Errorf("%d rejected runs: %v", len(rejected), err)
+	}
+	_, _, metrics, err := a.do(request{method: http.MethodGet, path: "/v1/metrics"})
+	if err != nil || !strings.Contains(string(metrics), `coopr_run_ended_total{outcome="REJECTED",profile="USER:none",tenant="default"} 1`) {
+		m.t.Errorf("no metrics of runs: %v", err)
+	}
+}
+
+// TestRunKillLeader: the leader is killed while a job runs; another one goes on, the output
+// is whole, and nothing is left.
+func TestRunKillLeader(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	m.script("job.sh", "#!/bin/sh\necho begun\nwhile [ ! -e \"$1\" ]; do sleep 0.1; done\necho done\n")
+	flag := filepath.Join(m.dir, "go")
+	ended := make(chan said, 1)
+	go func() { ended <- m.coopr("run", "--nodes", "3", "--", "./job.sh", flag) }()
+	m.await("the job to run", func() error {
+		list, _, err := m.api().Runs(m.context(), client.RunFilter{}, client.Page{}, client.Read{})
+		if err == nil && (len(list) == 0 || list[0].Status != profile.Running) {
+			err = errNotYet
+		}
+		return err
+	})
+	leader := m.leader()
+	leader.kill()
+	m.leader(leader)
+	if err := os.WriteFile(flag, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := <-ended
+	if s.code != 0 || strings.Count(s.out, "| done\n") < 3 {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
+	}
+	run := m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	if run.Status != profile.Completed || run.Cluster.Status != profile.Deprovisioned {
+		t.Errorf("%+v", run)
+	}
+	leader.start() // it takes away what it left
+	m.ready()
+	m.stop()
+}
