@@ -31,11 +31,11 @@ func (a *Agent) findLeader(ctx context.Context) (id, addr string, err error) {
 		if m.ID == a.id || !m.Alive() || !m.Eligible {
 			continue
 		}
-		st, err := a.askState(ctx, m.RPCAddr)
+		st, err := a.askState(ctx, m.RPCAddr, "")
 		if ctx.Err() != nil {
 			return "", "", ctx.Err()
 		}
-		if err == nil && st.LeaderId != "" {
+		if err == nil && st.LeaderId != "" && !a.foreign(st.Mesh) {
 			addr := st.LeaderAddr
 			if now, err := a.peerAddr(st.LeaderId); err == nil {
 				addr = now
@@ -44,6 +44,16 @@ func (a *Agent) findLeader(ctx context.Context) (id, addr string, err error) {
 		}
 	}
 	return "", "", errNoLeader
+}
+
+// foreign says that a mesh is another than the one whose state this agent has.
+func (a *Agent) foreign(mesh string) bool {
+	m := a.member.Load()
+	if m == nil || mesh == "" {
+		return false
+	}
+	own := m.Machine.View().Mesh()
+	return own != "" && own != mesh
 }
 
 // awaitLeader is findLeader that waits for there to be one, until ctx ends.

@@ -20,7 +20,7 @@ import (
 
 // voterDuty keeps the right agents voting while this one leads.
 func (a *Agent) voterDuty(m *member) (term.Duty, error) {
-	return voters.NewKeeper(voters.Config{Group: m.Group, Candidates: a.candidates, Logger: a.log})
+	return voters.NewKeeper(voters.Config{Group: m.Group, Candidates: a.candidates, Admit: a.admit(m), Logger: a.log})
 }
 
 // leaveMesh takes this agent out for good: it gives up its vote, then Run

@@ -172,6 +172,11 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 	if a.cfg.BootstrapExpect == 0 {
 		return nil
 	}
+	select { // who was not asked yet may have a group
+	case <-a.mesh.Looked():
+	case <-ctx.Done():
+		return nil
+	}
 	changed, stop := a.mesh.Subscribe()
 	defer stop()
 	why := ""
@@ -187,7 +192,7 @@ func (a *Agent) bootstrap(ctx context.Context, m *member) error {
 		answers[a.id] = mesh.RaftState{}
 		d := mesh.ShouldBootstrap(a.id, a.mesh.Members(), a.cfg.BootstrapExpect, answers)
 		for _, other := range d.Ask {
-			if st, err := a.askState(ctx, other.RPCAddr); err == nil {
+			if st, err := a.askState(ctx, other.RPCAddr, ""); err == nil {
 				answers[other.ID] = mesh.RaftState{HasState: st.HasState, Peers: serverIDs(st.Servers)}
 				group = group || st.HasState
 			}
@@ -243,14 +248,15 @@ func serverIDs(list []*pb.Server) []string {
 	return out
 }
 
-func (a *Agent) askState(ctx context.Context, addr string) (*pb.StatusResponse, error) {
+// askState asks an agent what it knows of Raft; mesh is set where it is to be taken into this one.
+func (a *Agent) askState(ctx context.Context, addr, mesh string) (*pb.StatusResponse, error) {
 	c, err := a.pool.Client(addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return c.Status(ctx, &pb.StatusRequest{})
+	return c.Status(ctx, &pb.StatusRequest{Mesh: mesh})
 }
 
 // handOver gives the leadership to another voter before this agent stops.

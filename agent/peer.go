@@ -29,15 +29,20 @@ type peerServer struct {
 }
 
 // Status tells what this agent knows of the Raft group.
-func (p *peerServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+func (p *peerServer) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
 	a := p.agent
 	out := &pb.StatusResponse{Id: a.id, BootstrapExpect: uint32(a.cfg.BootstrapExpect), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel}
 	m := a.member.Load()
 	if m == nil {
+		if a.cfg.Eligible {
+			// What its disk has it does not know yet: "nothing" would be believed.
+			return nil, status.Error(codes.Unavailable, "this agent's Raft member is not up")
+		}
 		return out, nil
 	}
 	st := m.Group.Stats()
 	out.HasState = st.LastIndex > 0
+	out.Mesh = m.Machine.View().Mesh()
 	out.AppliedIndex, out.LastLogIndex = st.AppliedIndex, st.LastIndex
 	if m.Group.Member() {
 		out.LeaderId, out.LeaderAddr = m.Group.Leader()
@@ -45,6 +50,12 @@ func (p *peerServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusRespo
 	_, out.LeaderReady = m.terms.Ready()
 	for _, s := range m.Group.Servers() {
 		out.Servers = append(out.Servers, &pb.Server{Id: s.ID, Addr: s.Addr, Voter: s.Voter})
+	}
+	if a.foreign(r.Mesh) {
+		caller, _ := wire.CallerID(ctx)
+		a.log.Error("the leader of another mesh found this agent, which keeps the state of its own: they stay two meshes. "+
+			"To give this one's up, stop this agent, wipe its data_dir and start it with join and without bootstrap_expect",
+			"mesh", out.Mesh, "other_mesh", r.Mesh, "leader", caller)
 	}
 	return out, nil
 }

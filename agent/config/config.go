@@ -19,7 +19,7 @@ type Config struct {
 	JoinTokenFile string   `yaml:"join_token_file" doc:"File with the mesh's join token, mode 0600. Needed to join, once: it is kept in data_dir."`
 	JoinToken     Secret   `yaml:"join_token" flag:"-" doc:"The join token itself, where a file is not possible. A configuration file that has it must have mode 0600."`
 
-	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Start the Raft group when so many eligible agents have met: 1, 3 or 5, the same on all of them. 0: wait to be found by a group."`
+	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Start the Raft group when so many eligible agents have met: 1, 3 or 5, the same on all of them. 0: wait to be found by a group. Who joins others starts none alone: 1 goes with no join. In dev mode the default is 1, or 0 where join is given."`
 	Eligible        bool   `yaml:"eligible" doc:"This agent may hold the replicated state (be a Raft voter). Which ones do is chosen by the mesh."`
 	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region), so that voters are spread."`
 	Class           string `yaml:"class" reload:"yes" doc:"Class of agent, for tasks that are bound to one."`

@@ -157,6 +157,21 @@ func TestDevSetsDefaultsFromAnySource(t *testing.T) {
 	}
 }
 
+// A dev agent that joins others begins no mesh of its own: its state would be lost to theirs.
+func TestDevThatJoinsBeginsNothing(t *testing.T) {
+	for content, want := range map[string]int{
+		"dev: true\njoin: ['127.0.0.1:7000']":                      0,
+		"dev: true\njoin: ['127.0.0.1:7000']\nbootstrap_expect: 3": 3,
+		"dev: true\njoin: ['127.0.0.1:55056']":                     1, // that is itself
+		"dev: true\nbootstrap_expect: 0":                           0,
+		"dev: true":                                                1,
+	} {
+		if c, err := load(t, content); err != nil || c.BootstrapExpect != want {
+			t.Errorf("%s\ngives bootstrap_expect %d, %v; expected %d", content, c.BootstrapExpect, err, want)
+		}
+	}
+}
+
 func TestEveryFaultAtOnceWithItsLine(t *testing.T) {
 	_, err := load(t, `name: "bad name"
 http:
@@ -209,21 +224,25 @@ func TestRules(t *testing.T) {
 	token, _ := identity.NewSecret()
 	tokenFile := file(t, "token", token.Token())
 	for content, want := range map[string]string{
-		"":                                                                 "",
-		"http: {addr: '127.0.0.1:1'}":                                      "",
-		"http: {insecure_plaintext: true}":                                 "",
-		"dev: true\nhttp: {addr: '0.0.0.0:1'}":                             "not loopback",
-		"dev: true\ngossip: {addr: '10.0.0.1:1'}":                          "not loopback",
-		"dev: true\npeer: {advertise: '10.0.0.1:1'}":                       "not loopback",
-		"dev: true\nhttp: {addr: '127.0.0.2:1'}":                           "",
-		"dev: true\nhttp: {addr: '[::1]:1'}":                               "",
-		"peer: {addr: '0.0.0.0:55054'}":                                    "is http.addr's already",
-		"peer: {addr: '127.0.0.1:0'}\ngossip: {addr: '127.0.0.1:0'}":       "",
-		"peer: {advertise: '0.0.0.0:55055'}":                               "others cannot reach that",
-		"gossip: {advertise: '10.0.0.1'}":                                  "write it as ip:port",
-		"data_dir: ''":                                                     "needs a directory",
-		"eligible: false\nbootstrap_expect: 3":                             "eligible is false",
-		"eligible: false":                                                  "",
+		"":                                                           "",
+		"http: {addr: '127.0.0.1:1'}":                                "",
+		"http: {insecure_plaintext: true}":                           "",
+		"dev: true\nhttp: {addr: '0.0.0.0:1'}":                       "not loopback",
+		"dev: true\ngossip: {addr: '10.0.0.1:1'}":                    "not loopback",
+		"dev: true\npeer: {advertise: '10.0.0.1:1'}":                 "not loopback",
+		"dev: true\nhttp: {addr: '127.0.0.2:1'}":                     "",
+		"dev: true\nhttp: {addr: '[::1]:1'}":                         "",
+		"peer: {addr: '0.0.0.0:55054'}":                              "is http.addr's already",
+		"peer: {addr: '127.0.0.1:0'}\ngossip: {addr: '127.0.0.1:0'}": "",
+		"peer: {advertise: '0.0.0.0:55055'}":                         "others cannot reach that",
+		"gossip: {advertise: '10.0.0.1'}":                            "write it as ip:port",
+		"data_dir: ''":                                               "needs a directory",
+		"eligible: false\nbootstrap_expect: 3":                       "eligible is false",
+		"eligible: false":                                            "",
+		"bootstrap_expect: 1":                                        "",
+		"bootstrap_expect: 1\njoin: [10.0.0.1]":                      "begins a mesh of this agent alone",
+		"dev: true\nbootstrap_expect: 1\njoin: [h]":                  "begins a mesh of this agent alone",
+		"bootstrap_expect: 1\ngossip: {advertise: '10.0.0.1:55056'}\njoin: [10.0.0.1]": "",
 		"join_token: coopr-join-1-x":                                       "cut short",
 		"join_token: " + token.Token():                                     "",
 		"join_token_file: " + tokenFile:                                    "",

@@ -37,6 +37,9 @@ func Load(sources Sources) (Config, error) {
 	probe.all(sources, &first)
 	c := Default(first.Dev)
 	l.all(sources, &c)
+	if _, told := l.places["bootstrap_expect"]; c.Dev && !told && c.joinsOthers() {
+		c.BootstrapExpect = 0 // it is to become part of a mesh, not to begin one
+	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 	}

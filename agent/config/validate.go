@@ -199,9 +199,22 @@ func (c Config) checkMesh(k *checks) {
 		k.fault("bootstrap_expect", "%d: it is 1, 3 or 5 (an even number survives no more failures than the odd one below it), or 0 to wait for a group",
 			c.BootstrapExpect)
 	}
+	if c.BootstrapExpect == 1 && c.joinsOthers() {
+		k.fault("bootstrap_expect", "1 begins a mesh of this agent alone, but join names others: leave it out (0) to join theirs, or say on all of them how many begin one together")
+	}
 	if c.BootstrapExpect > 0 && !c.Eligible {
 		k.fault("bootstrap_expect", "%d, but eligible is false: an agent that may not be a voter cannot start the group", c.BootstrapExpect)
 	}
+}
+
+// joinsOthers says whether join names anybody but this agent.
+func (c Config) joinsOthers() bool {
+	return slices.ContainsFunc(c.Join, func(addr string) bool {
+		if _, err := netip.ParseAddr(addr); err == nil || !strings.Contains(addr, ":") {
+			addr = net.JoinHostPort(addr, GossipPort)
+		}
+		return addr != c.Gossip.Addr && addr != c.Gossip.Advertise
+	})
 }
 
 func (c Config) checkWork(k *checks) {

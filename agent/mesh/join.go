@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -111,14 +112,17 @@ func (m *Mesh) resolve(ctx context.Context, addr string) ([]netip.AddrPort, erro
 func (m *Mesh) joinLoop(ctx context.Context) {
 	pause, told := joinFirst, false
 	care := care{m: m}
+	looked := sync.OnceFunc(func() { close(m.looked) })
 	for ctx.Err() == nil {
 		if m.others() > 0 {
+			looked()
 			pause, told = joinFirst, false
 			care.once(ctx)
 			continue
 		}
 		targets := m.candidates(ctx)
 		if len(targets) == 0 {
+			looked()
 			select {
 			case <-m.rejoin:
 			case <-m.resized: // somebody may have joined us
@@ -132,6 +136,7 @@ func (m *Mesh) joinLoop(ctx context.Context) {
 			m.settle(ctx)
 			continue
 		}
+		looked()
 		if !told && ctx.Err() == nil {
 			m.log.Warn("nobody to join yet, trying on", "addresses", len(targets), "error", err)
 			told = true

@@ -28,6 +28,7 @@ type Mesh struct {
 
 	started chan struct{} // closed when gossip is up
 	stopped chan struct{} // closed when Run returns
+	looked  chan struct{} // closed when everybody there was to join has been tried
 
 	announce chan struct{} // tags changed
 	rejoin   chan struct{} // there is somebody new to try
@@ -58,7 +59,7 @@ func New(cfg Config) (*Mesh, error) {
 	}
 	m := &Mesh{
 		cfg: cfg, log: cfg.Logger, newborn: true, transport: cfg.Transport, self: cfg.Self, seeds: slices.Clone(cfg.Join),
-		started: make(chan struct{}), stopped: make(chan struct{}),
+		started: make(chan struct{}), stopped: make(chan struct{}), looked: make(chan struct{}),
 		announce: make(chan struct{}, 1), rejoin: make(chan struct{}, 1), moved: make(chan struct{}, 1), remember: make(chan struct{}, 1),
 		resized: make(chan struct{}, 1), retune: make(chan struct{}),
 	}
@@ -115,6 +116,10 @@ func (m *Mesh) Close() error {
 
 // Addr is the gossip address others reach this agent at.
 func (m *Mesh) Addr() string { return m.addr.String() }
+
+// Looked is closed once the agent is in the mesh or has tried everybody it knew of: whoever would begin something alone
+// knows by then that there was nobody.
+func (m *Mesh) Looked() <-chan struct{} { return m.looked }
 
 // Linger is how long memberlist's last probe may outlive Run: it has no way to be interrupted. Harmless, but a test in a
 // synctest bubble, where time stands still once its function has returned, sleeps for so long at its end.

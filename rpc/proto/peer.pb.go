@@ -25,6 +25,7 @@ const (
 
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mesh          string                 `protobuf:"bytes,1,opt,name=mesh,proto3" json:"mesh,omitempty"` // set: the leader of this mesh would take the agent into its Raft group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -57,6 +58,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_peer_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *StatusRequest) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
 }
 
 type Server struct {
@@ -133,6 +141,7 @@ type StatusResponse struct {
 	BootstrapExpect uint32                 `protobuf:"varint,9,opt,name=bootstrap_expect,json=bootstrapExpect,proto3" json:"bootstrap_expect,omitempty"`
 	Build           string                 `protobuf:"bytes,10,opt,name=build,proto3" json:"build,omitempty"`
 	FeatureLevel    uint32                 `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Mesh            string                 `protobuf:"bytes,12,opt,name=mesh,proto3" json:"mesh,omitempty"` // the name of the mesh whose state it holds; empty where it knows none
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -242,6 +251,13 @@ func (x *StatusResponse) GetFeatureLevel() uint32 {
 		return x.FeatureLevel
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetMesh() string {
+	if x != nil {
+		return x.Mesh
+	}
+	return ""
 }
 
 // Held is a lease that a worker still knows when a session opens.
@@ -1398,12 +1414,13 @@ const file_peer_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
 	"peer.proto\x12\rcoopr.peer.v1\x1a\fplugin.proto\x1a\n" +
-	"site.proto\"\x0f\n" +
-	"\rStatusRequest\"B\n" +
+	"site.proto\"#\n" +
+	"\rStatusRequest\x12\x12\n" +
+	"\x04mesh\x18\x01 \x01(\tR\x04mesh\"B\n" +
 	"\x06Server\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x14\n" +
-	"\x05voter\x18\x03 \x01(\bR\x05voter\"\x80\x03\n" +
+	"\x05voter\x18\x03 \x01(\bR\x05voter\"\x94\x03\n" +
 	"\x0eStatusResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\thas_state\x18\x02 \x01(\bR\bhasState\x12\x1b\n" +
@@ -1417,7 +1434,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x10bootstrap_expect\x18\t \x01(\rR\x0fbootstrapExpect\x12\x14\n" +
 	"\x05build\x18\n" +
 	" \x01(\tR\x05build\x12#\n" +
-	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\"\x8f\x01\n" +
+	"\rfeature_level\x18\v \x01(\rR\ffeatureLevel\x12\x12\n" +
+	"\x04mesh\x18\f \x01(\tR\x04mesh\"\x8f\x01\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x18\n" +

@@ -86,6 +86,9 @@ func (a *Agent) Start() {
 		},
 		NoHTTP: true, Timing: a.m.opts.Timing, TTL: a.m.opts.TTL, Machine: a.Name, Drain: 5 * time.Second,
 	}
+	if a.m.opts.Expect == 1 && a != a.m.agents[0] {
+		cfg.BootstrapExpect = 0 // one begins, the others join it
+	}
 	for i := range min(3, len(a.m.agents)) {
 		if other := a.m.agents[i]; other != a {
 			cfg.Join = append(cfg.Join, fmt.Sprintf("%s:%d", other.ip, gossipPort))

@@ -24,6 +24,9 @@ type Config struct {
 	Candidates func() []Candidate
 	// Policy is asked anew each time, so it may change.
 	Policy func() Policy
+	// Admit is asked before an agent becomes a member: ErrForeign keeps one out
+	// whose state the group's would overwrite. Nil admits everybody.
+	Admit  func(context.Context, Candidate) error
 	Logger *slog.Logger
 	// Interval is how often things are looked at (default 1 s).
 	Interval time.Duration
@@ -53,6 +56,10 @@ type shunned struct {
 // shunFirst is for how long an agent is left alone that failed as a new member;
 // doubled each time, up to 32 times.
 const shunFirst = time.Minute
+
+// ErrForeign says that an agent holds the state of another group. It is left
+// alone for a while, as one that failed as a new member.
+var ErrForeign = errors.New("it holds the state of another mesh")
 
 // Limits by which a member counts as healthy.
 const (
@@ -244,6 +251,9 @@ func (k *Keeper) make(ctx context.Context, c Change, v View, at uint64) error {
 	g := k.cfg.Group
 	switch c.Kind {
 	case Add:
+		if err := k.admit(ctx, c, v); err != nil {
+			return err
+		}
 		return g.AddNonvoter(ctx, c.ID, c.Addr, at)
 	case Promote:
 		if err := k.confirm(ctx, v, "", c.ID); err != nil {
@@ -277,6 +287,24 @@ func (k *Keeper) make(ctx context.Context, c Change, v View, at uint64) error {
 		return g.Transfer(ctx, c.ID)
 	}
 	return fmt.Errorf("change of kind %q is not known", c.Kind)
+}
+
+// admit asks whether an agent may become a member.
+func (k *Keeper) admit(ctx context.Context, change Change, v View) error {
+	if k.cfg.Admit == nil {
+		return nil
+	}
+	for _, c := range v.Candidates {
+		if c.ID != change.ID {
+			continue
+		}
+		err := k.cfg.Admit(ctx, c)
+		if errors.Is(err, ErrForeign) {
+			k.shunFor(c.ID, v.Now)
+		}
+		return err
+	}
+	return nil
 }
 
 // confirm asks, right before the number of voters changes, all those that were

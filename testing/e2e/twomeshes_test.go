@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// has waits until this agent answers with a tenant of this name.
+func (a *agent) has(tenant string) {
+	a.mesh.t.Helper()
+	a.mesh.await(fmt.Sprintf("tenant %s at agent %s", tenant, a.name), func() error {
+		s := a.mesh.coopr("--addr", "http://"+a.addr(httpPort), "tenant", "list", "-o", "json")
+		if s.code != 0 || !strings.Contains(s.out, `"`+tenant+`"`) {
+			return fmt.Errorf("exit code %d: %s%s", s.code, s.out, s.err)
+		}
+		return nil
+	})
+}
+
+func (a *agent) logs(words string) {
+	a.mesh.t.Helper()
+	a.mesh.await(fmt.Sprintf("%q in the log of agent %s", words, a.name), func() error {
+		if strings.Contains(a.tail(1000), words) {
+			return nil
+		}
+		return errNotYet
+	})
+}
+
+// TestSecondAgentKeepsTheMesh joins an agent in dev mode to one that is at work,
+// as a person does by hand: it takes part and takes nothing away. An agent that
+// has a mesh's state is never taken into another one's.
+func TestSecondAgentKeepsTheMesh(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "first")
+	first := m.agents[0]
+	alone := func(a *agent, more ...string) {
+		if err := os.MkdirAll(a.data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(a.data, "dev-token"), []byte(m.token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a.run(append([]string{"--dev", "--name", a.name, "--data-dir", a.data, "--http-addr", a.addr(httpPort),
+			"--peer-addr", a.addr(peerPort), "--gossip-addr", a.addr(gossipPort), "--providers-local-root", m.nodes()}, more...)...)
+	}
+	alone(first)
+	m.ready()
+	m.must("tenant", "put", "mine")
+	second := m.add("second")
+	alone(second, "--join", first.addr(gossipPort))
+	m.ready()
+	first.has("mine")
+	second.has("mine")
+	m.await("the second agent to be a member", func() error {
+		if peers, err := m.api(first).RaftPeers(m.context()); err != nil || len(peers) != 2 {
+			return fmt.Errorf("%+v, %v", peers, err)
+		}
+		return nil
+	})
+	m.agents = m.agents[:2]
+	third := m.add("third") // it has begun a mesh of its own
+	alone(third)
+	third.has("default")
+	if s := m.coopr("--addr", "http://"+third.addr(httpPort), "tenant", "put", "theirs"); s.code != 0 {
+		t.Fatal(s.out, s.err)
+	}
+	third.stop()
+	alone(third, "--join", first.addr(gossipPort))
+	first.logs("is not taken into the Raft group: it holds the state of another mesh")
+	third.logs("another mesh")
+	third.has("theirs")
+	first.has("mine")
+	if s := m.coopr("--addr", "http://"+first.addr(httpPort), "tenant", "list", "-o", "json"); strings.Contains(s.out, `"theirs"`) {
+		t.Errorf("the state of one mesh is in the other: %s", s.out)
+	}
+}
