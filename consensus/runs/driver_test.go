@@ -1,11 +1,13 @@
 package runs
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/profile"
 )
 
@@ -190,8 +192,14 @@ func TestLimits(t *testing.T) {
 		if a := l.tryStart(); a.Err != nil {
 			t.Error(a.Err)
 		}
+		// The tenant has a limit of its own; the profile's was not reached.
+		l.put(state.SetPreferences, "", map[string]string{profile.RunsKey: "2"})
+		l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, KeepAlive: p.KeepAlive})
+		if a := l.tryStart(); !errors.Is(a.Err, state.ErrLimit) {
+			t.Error(a.Err)
+		}
 		u := l.m.View().ProfileUsage("t", profile.Ref{Scope: profile.User, Name: "p"}, time.Now().UnixMilli())
-		if u.Rejected != 1 || u.Failed != 2 || u.Runs != 4 {
+		if u.Rejected != 2 || u.Failed != 2 || u.Runs != 5 {
 			t.Errorf("%+v", u)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -102,6 +103,9 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 	}, name)
 	if living != "" {
 		return refuse(ErrConflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
+	}
+	if runs := list[profile.Run](a.txn, tRuns, "tenantup", name); len(runs) > 0 {
+		return refuse(ErrConflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
 	}
 	a.removeTenantRows(name)
 	a.removeTenantRuns(name)

@@ -167,9 +167,18 @@ func (c *Cron) on(day time.Time) bool {
 // within gives the first time of a day after t.
 func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 	var first time.Time
+	calm := steady(day, place)
+	ahead := time.Duration(offset(day, place)) * time.Second
 	for h := c.hour; h > 0; h &= h - 1 {
 		for m := c.minute; m > 0; m &= m - 1 {
 			wall := day.Add(time.Duration(bits.TrailingZeros64(h))*time.Hour + time.Duration(bits.TrailingZeros64(m))*time.Minute)
+			if calm {
+				// Later times of the day are later ones: the first is found.
+				if x := wall.Add(-ahead); x.After(t) {
+					return x
+				}
+				continue
+			}
 			at, gap := moments(wall, place)
 			if !c.interval {
 				at = at[:min(len(at), 1)]
