@@ -1,16 +1,13 @@
 package shell
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/model/confpath"
+	"github.com/coopr/coopr/plugins/automator/work"
 )
 
 // action is what a task's fields say.
@@ -19,14 +16,11 @@ type action struct {
 	inline bool     // script is the text itself
 	args   []string // its arguments
 	env    []string // KEY=value
-	config []setting
+	config []work.Setting
 	shell  string // interpreter of scripts that name none
 	files  map[string]string
 	expect []int // exit statuses that mean success, of RUN
 }
-
-// setting is a variable whose value is in the cluster's configuration.
-type setting struct{ variable, path string }
 
 // parse reads the fields, giving all that is wrong with them.
 func parse(fields map[string]any) (*action, model.Faults) {
@@ -58,7 +52,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		}
 	case []any:
 		for i, x := range v {
-			s, ok := scalar(x)
+			s, ok := work.Scalar(x)
 			if !ok {
 				faults.Add(fmt.Sprintf("args[%d]", i), "must be text or a number")
 			}
@@ -67,40 +61,8 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	default:
 		faults.Add("args", "must be text or a list of texts")
 	}
-	switch v := fields["env"].(type) {
-	case nil:
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			s, ok := scalar(v[k])
-			switch {
-			case !ok:
-				faults.Add("env."+k, "must be text or a number")
-			case !isVariable(k) || strings.ContainsRune(s, 0):
-				faults.Add("env."+k, "cannot be an environment variable; names beginning with COOPR_ are set by Coopr")
-			default:
-				a.env = append(a.env, k+"="+s)
-			}
-		}
-	default:
-		faults.Add("env", "must be an object of texts")
-	}
-	switch v := fields["config"].(type) {
-	case nil:
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			path, _ := v[k].(string)
-			switch {
-			case path == "":
-				faults.Add("config."+k, "must be a path in the cluster's configuration, such as web.port")
-			case !isVariable(k):
-				faults.Add("config."+k, "cannot be a variable's name")
-			default:
-				a.config = append(a.config, setting{k, path})
-			}
-		}
-	default:
-		faults.Add("config", "must be an object: variable → path in the cluster's configuration")
-	}
+	a.env = work.ParseVariables(fields["env"], "env", &faults)
+	a.config = work.ParseSettings(fields["config"], "config", &faults)
 	a.program(fields, &faults)
 	switch v := fields["shell"].(type) {
 	case nil:
@@ -112,51 +74,6 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		faults.Add("shell", "must be text")
 	}
 	return a, faults
-}
-
-// isVariable says whether fields may set a variable of that name.
-func isVariable(name string) bool {
-	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.HasPrefix(name, "COOPR_")
-}
-
-// variables gives those that the configuration has a value for: text as it is,
-// objects and lists as JSON.
-func (a *action) variables(config map[string]any) ([]string, error) {
-	var out []string
-	for _, s := range a.config {
-		v, ok := confpath.Lookup(config, s.path)
-		if !ok || v == nil {
-			continue
-		}
-		text, ok := scalar(v)
-		if !ok {
-			b, err := json.Marshal(v)
-			if err != nil {
-				return nil, fmt.Errorf("configuration %s: %w", s.path, err)
-			}
-			text = string(b)
-		}
-		if strings.ContainsRune(text, 0) {
-			return nil, fmt.Errorf("configuration %s has a zero byte in it: it cannot be the variable %s", s.path, s.variable)
-		}
-		out = append(out, s.variable+"="+text)
-	}
-	return out, nil
-}
-
-// scalar gives text for what JSON holds as text, number or truth value.
-func scalar(v any) (string, bool) {
-	switch x := v.(type) {
-	case string:
-		return x, true
-	case bool:
-		return fmt.Sprint(x), true
-	case float64:
-		return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%f", x), "0"), "."), true
-	case fmt.Stringer: // json.Number
-		return x.String(), true
-	}
-	return "", false
 }
 
 // split cuts a line into words as a shell does: spaces separate, quotes and

@@ -2,23 +2,19 @@ package shell
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/automator/work"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/sdk/spawn"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
@@ -53,8 +49,7 @@ type Config struct {
 // Automator runs scripts on nodes.
 type Automator struct {
 	cfg   Config
-	spawn *spawn.Spawner
-	ssh   *ssh.Pool
+	reach *work.Reach
 }
 
 // New gives an automator. Close ends it.
@@ -62,14 +57,11 @@ func New(cfg Config) *Automator {
 	if cfg.Path == "" {
 		cfg.Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
-	return &Automator{cfg: cfg, spawn: spawn.New(), ssh: ssh.New(ssh.Config{})}
+	return &Automator{cfg: cfg, reach: work.NewReach(cfg.Keys)}
 }
 
 // Close stops starting processes and ends connections.
-func (a *Automator) Close() {
-	a.spawn.Stop()
-	a.ssh.Close()
-}
+func (a *Automator) Close() { a.reach.Close() }
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -100,51 +92,19 @@ func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[stri
 	return faults
 }
 
-// node gives the node of a task by the transport that its provider named.
-func (a *Automator) node(in *model.TaskInput) (transport.Node, error) {
-	results := in.Config.Results
-	switch via, _ := results["transport"].(string); via {
-	case "local":
-		dir, _ := results["providerid"].(string)
-		n, err := transport.NewLocal(dir, a.spawn)
-		if err != nil {
-			return nil, sdk.NothingDone(fmt.Errorf("node %s: %w", in.NodeID, err))
-		}
-		return n, nil
-	case ssh.Transport:
-		target, err := ssh.TargetOf(in, a.cfg.Keys)
-		if err != nil {
-			return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
-		}
-		return a.ssh.Node(target), nil
-	case "":
-		return nil, sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so the shell automator cannot reach it", in.NodeID))
-	default:
-		return nil, sdk.Fatal(fmt.Errorf("node %s: the shell automator does not know the transport %q: it knows local and ssh", in.NodeID, via))
-	}
-}
-
 // Bootstrap makes the node's own folders.
 func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, err := t.Input()
+	_, node, err := a.reach.Of(t)
 	if err != nil {
 		return nil, err
 	}
-	node, err := a.node(in)
-	if err != nil {
-		return nil, err
-	}
-	_, err = node.Append(ctx, doneLog, nil)
-	return nil, reach(err)
+	_, err = node.Append(ctx, work.Record, nil)
+	return nil, work.Reached(err)
 }
 
 // Run runs the script of one action.
 func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, err := t.Input()
-	if err != nil {
-		return nil, err
-	}
-	node, err := a.node(in)
+	in, node, err := a.reach.Of(t)
 	if err != nil {
 		return nil, err
 	}
@@ -152,17 +112,13 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return out, err
 	}
-	return out, reach(remember(ctx, node, t, out))
+	return out, work.Reached(work.Remember(ctx, node, t, out))
 }
 
 // Check looks into the node's record of finished tasks. For the action CHECK
 // it runs the service's own script: exit status 0 says yes.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
-	in, err := t.Input()
-	if err != nil {
-		return false, nil, err
-	}
-	node, err := a.node(in)
+	in, node, err := a.reach.Of(t)
 	if err != nil {
 		return false, nil, err
 	}
@@ -170,56 +126,40 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 		out, err := a.script(ctx, node, t, in)
 		return err == nil, out, err
 	}
-	d, err := recall(ctx, node, t.ID)
+	d, err := work.Recall(ctx, node, t.ID)
 	if err != nil || d == nil {
-		return false, nil, reach(err)
+		return false, nil, work.Reached(err)
 	}
 	t.Logf("the attempt with fence %d had finished this task", d.Fence)
 	return true, d.Output, nil
 }
 
-// reach marks what the next attempt cannot mend: a node that is not the one we
-// know.
-func reach(err error) error {
-	if errors.Is(err, ssh.ErrHostKey) {
-		return sdk.Fatal(err)
-	}
-	return err
-}
-
-// notBegun marks errors from before the script ran.
-func notBegun(err error) error {
-	if errors.Is(err, ssh.ErrHostKey) {
-		return sdk.Fatal(err)
-	}
-	return sdk.NothingDone(err)
-}
-
 // script runs the task's script and reads what it says.
 func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task, in *model.TaskInput) (*sdk.Output, error) {
-	if in.Config.Service == nil {
-		return nil, sdk.Fatal(fmt.Errorf("task %s has no service to act on", t.ID))
+	fields, err := work.Action(t, in)
+	if err != nil {
+		return nil, err
 	}
-	act, faults := parse(in.Config.Service.Action.Fields)
+	act, faults := parse(fields)
 	if err := faults.Err(); err != nil {
 		return nil, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	if err := putFiles(ctx, node, act.files); err != nil {
-		return nil, notBegun(err)
+		return nil, work.NotBegun(err)
 	}
 	args, done, err := a.command(ctx, node, act)
 	if err != nil {
-		return nil, notBegun(err)
+		return nil, work.NotBegun(err)
 	}
 	defer done()
-	variables, err := act.variables(in.Config.Cluster)
+	variables, err := work.Values(act.config, in.Config.Cluster)
 	if err != nil {
 		return nil, sdk.Fatal(err)
 	}
 	act.env = append(act.env, variables...)
-	config, err := encodeConfig(in)
+	config, err := work.Config(in)
 	if err != nil {
-		return nil, sdk.Fatal(err)
+		return nil, err
 	}
 	path, remove, err := node.Secret(ctx, config)
 	if err != nil {
@@ -228,31 +168,24 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	defer remove()
 
 	stdout := &transport.LastLine{To: t.Stdout()}
-	exit, err := node.Run(ctx, transport.Command{
+	exit, err := work.Run(ctx, node, transport.Command{
 		Args: args, Env: a.environment(node, t, in, act, path), Stdout: stdout, Stderr: t.Stderr(),
 	})
-	if errors.Is(err, transport.ErrLost) {
-		return nil, sdk.Unknown(err)
-	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, err // what the context's end means, the kit knows
-		}
-		return nil, notBegun(fmt.Errorf("start %s: %w", args[0], err))
+		return nil, err
 	}
-	what := fmt.Sprintf("script of %s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
+	what := "script of " + work.What(t, in)
 	if t.Action == actionRun {
 		return step(what, act, exit)
 	}
 	switch {
-	case exit.Signal != "":
-		return nil, fmt.Errorf("%s was ended by a signal: %s", what, exit.Signal)
 	case exit.Code == ExitFatal:
 		return nil, sdk.Fatal(fmt.Errorf("%s says that no attempt will succeed (exit status %d)", what, exit.Code))
 	case exit.Code == ExitNothingDone:
 		return nil, sdk.NothingDone(fmt.Errorf("%s failed before it changed anything (exit status %d)", what, exit.Code))
-	case exit.Code != 0:
-		return nil, fmt.Errorf("%s failed with exit status %d", what, exit.Code)
+	}
+	if err := work.Succeeded(what, exit); err != nil {
+		return nil, err
 	}
 	line, found := bytes.CutPrefix(stdout.Line(), []byte(resultMark))
 	if !found {
@@ -353,34 +286,7 @@ func (a *Automator) environment(node transport.Node, t *sdk.Task, in *model.Task
 	}
 	env = append(env, "PATH="+path, "HOME="+node.Dir(), "LANG=C.UTF-8")
 	env = append(env, act.env...)
-	return append(env,
-		"COOPR_CLUSTER="+t.Cluster,
-		"COOPR_CLUSTER_NAME="+in.Config.ClusterName,
-		"COOPR_OPERATION="+t.Operation,
-		"COOPR_NODE="+t.Node,
-		"COOPR_NODE_NUM="+strconv.Itoa(int(in.Config.NodeNum)),
-		"COOPR_NODE_DIR="+node.Dir(),
-		"COOPR_HOSTNAME="+in.Config.Hostname,
-		"COOPR_IP="+cmp.Or(in.Config.IPAddresses["bind_v4"], in.Config.IPAddresses["access_v4"]),
-		"COOPR_SERVICE="+t.Service,
-		"COOPR_ACTION="+t.Action,
-		"COOPR_TASK="+t.ID,
-		"COOPR_FENCE="+strconv.FormatUint(t.Fence, 10),
-		"COOPR_ATTEMPT="+strconv.Itoa(t.Attempt),
-		"COOPR_CONFIG="+config,
-	)
-}
-
-// encodeConfig gives what COOPR_CONFIG leads to: the task's configuration
-// without the provider's fields and what plugins returned, where credentials are.
-func encodeConfig(in *model.TaskInput) ([]byte, error) {
-	c := in.Config
-	c.Provider.Provisioner, c.Results = nil, nil
-	b, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("write the task's configuration: %w", err)
-	}
-	return append(b, '\n'), nil
+	return append(append(env, work.Variables(t, in, node)...), "COOPR_CONFIG="+config)
 }
 
 var (

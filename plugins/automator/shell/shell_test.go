@@ -3,7 +3,6 @@ package shell
 import (
 	"encoding/json"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/work"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/lab"
@@ -94,51 +94,31 @@ func TestFieldFaults(t *testing.T) {
 	}
 }
 
-// TestConfigVariables: what the configuration has becomes variables; what it has
-// not is not set.
-func TestConfigVariables(t *testing.T) {
-	act, faults := parse(map[string]any{"script": "a.sh", "config": map[string]any{"A": "web.port", "B": "web", "C": "web.none", "D": "nul"}})
-	if len(faults) > 0 {
-		t.Fatal(faults)
-	}
-	got, err := act.variables(map[string]any{"web": map[string]any{"port": 8080.0}})
-	if want := []string{"A=8080", `B={"port":8080}`}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("%q %v", got, err)
-	}
-	if _, err := act.variables(map[string]any{"nul": "a\x00b"}); err == nil || !strings.Contains(err.Error(), "configuration nul") {
-		t.Error(err)
-	}
-}
-
 // TestDoneLogIsBounded: thousands of tasks do not make the record grow for
 // ever, and the latest are always in it.
 func TestDoneLogIsBounded(t *testing.T) {
 	a, task := onNode(t)
 	first := task("t0", nil)
-	in, err := first.Input()
-	if err != nil {
-		t.Fatal(err)
-	}
-	node, err := a.node(in)
+	_, node, err := a.reach.Of(first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := &sdk.Output{Result: map[string]any{"x": strings.Repeat("y", 1000)}}
 	for i := range 1000 {
-		if err := remember(t.Context(), node, task("t"+strconv.Itoa(i), nil), out); err != nil {
+		if err := work.Remember(t.Context(), node, task("t"+strconv.Itoa(i), nil), out); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := recall(t.Context(), node, "t"+strconv.Itoa(max(0, i-100))); err != nil || d == nil {
+		if d, err := work.Recall(t.Context(), node, "t"+strconv.Itoa(max(0, i-100))); err != nil || d == nil {
 			t.Fatalf("%d: %v %v", i, d, err)
 		}
 	}
 	var total int64
-	for _, name := range []string{doneLog, doneLog + ".1"} {
+	for _, name := range []string{work.Record, work.Record + ".1"} {
 		if fi, err := os.Stat(node.Dir() + "/" + name); err == nil {
 			total += fi.Size()
 		}
 	}
-	if total > 3*maxDone {
+	if total > 3*256<<10 {
 		t.Errorf("%d bytes", total)
 	}
 }

@@ -77,6 +77,27 @@ type Keys []string
 
 // Signer reads a key. Only names below the folders are taken.
 func (k Keys) Signer(name string) (ssh.Signer, error) {
+	b, err := k.read(name)
+	if err != nil {
+		return nil, err
+	}
+	return ParseKey(b)
+}
+
+// Private gives the private key of a node, from what its provider returned, for
+// programs that log in by themselves; nil: it has none.
+func (k Keys) Private(results map[string]any) ([]byte, error) {
+	auth, _ := results["ssh-auth"].(map[string]any)
+	if pem, _ := auth["private_key"].(string); pem != "" {
+		return []byte(strings.TrimSpace(pem) + "\n"), nil
+	}
+	if name, _ := auth["identityfile"].(string); name != "" {
+		return k.read(name)
+	}
+	return nil, nil
+}
+
+func (k Keys) read(name string) ([]byte, error) {
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("%q is not the name of a key file", name)
 	}
@@ -85,10 +106,7 @@ func (k Keys) Signer(name string) (ssh.Signer, error) {
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		return ParseKey(b)
+		return b, err
 	}
 	if len(k) == 0 {
 		return nil, fmt.Errorf("key file %q: this plugin's settings name no folder of keys (keys: [folder, …])", name)

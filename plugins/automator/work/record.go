@@ -1,4 +1,4 @@
-package shell
+package work
 
 import (
 	"bytes"
@@ -13,30 +13,31 @@ import (
 )
 
 const (
-	doneLog = ".coopr/done.log"
+	// Record is the name of the node's own record of finished tasks.
+	Record = ".coopr/done.log"
 	// maxDone bounds the file; one older file is kept beside it. A question
 	// comes minutes after the answer was written, not thousands of tasks later.
 	maxDone = 256 << 10
 )
 
-// done is a line of the node's record of finished tasks: written after the
+// Done is a line of the node's record of finished tasks: written after the
 // script succeeded, read when an attempt's end never reached the leader.
-type done struct {
+type Done struct {
 	Task    string      `json:"task"`
 	Fence   uint64      `json:"fence"`
 	Attempt int         `json:"attempt"`
 	Output  *sdk.Output `json:"output,omitempty"`
 }
 
-// remember adds a finished task to the node's record.
-func remember(ctx context.Context, node transport.Node, t *sdk.Task, out *sdk.Output) error {
-	b, err := json.Marshal(done{t.ID, t.Fence, t.Attempt, out})
+// Remember adds a finished task to the node's record.
+func Remember(ctx context.Context, node transport.Node, t *sdk.Task, out *sdk.Output) error {
+	b, err := json.Marshal(Done{t.ID, t.Fence, t.Attempt, out})
 	if err != nil {
 		return err
 	}
-	size, err := node.Append(ctx, doneLog, append(b, '\n'))
+	size, err := node.Append(ctx, Record, append(b, '\n'))
 	if err == nil && size > maxDone {
-		err = node.Rename(ctx, doneLog, doneLog+".1")
+		err = node.Rename(ctx, Record, Record+".1")
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil // another task did it
 		}
@@ -47,9 +48,9 @@ func remember(ctx context.Context, node transport.Node, t *sdk.Task, out *sdk.Ou
 	return nil
 }
 
-// recall says whether a task is in the node's record, with its output.
-func recall(ctx context.Context, node transport.Node, task string) (*done, error) {
-	for _, name := range []string{doneLog, doneLog + ".1"} {
+// Recall says whether a task is in the node's record, with its output.
+func Recall(ctx context.Context, node transport.Node, task string) (*Done, error) {
+	for _, name := range []string{Record, Record + ".1"} {
 		b, err := node.Read(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -58,7 +59,7 @@ func recall(ctx context.Context, node transport.Node, task string) (*done, error
 			return nil, fmt.Errorf("read the node's record of finished tasks: %w", err)
 		}
 		for line := range bytes.Lines(b) {
-			var d done
+			var d Done
 			// A line that a crash cut short is no record.
 			if json.Unmarshal(line, &d) == nil && d.Task == task {
 				return &d, nil

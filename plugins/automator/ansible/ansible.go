@@ -1,0 +1,269 @@
+// Package ansible is the automator "ansible": it runs playbooks against the node
+// with the ansible-playbook of the agent's own machine, over SSH, with the node's
+// credentials and its known host key.
+package ansible
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Version is the plugin's version.
+const Version = "1.0.0"
+
+// Config says where the automator finds things on the agent's machine.
+type Config struct {
+	Keys ssh.Keys `json:"keys"`
+	// Playbooks are folders of playbooks, the first one first, with their roles
+	// beside them.
+	Playbooks []string `json:"playbooks"`
+	// Program is ansible-playbook; default: the one on the path.
+	Program string `json:"program"`
+}
+
+// ParseConfig reads a plugin's settings, giving all that is wrong with the folders.
+func ParseConfig(text string) (*Config, error) {
+	c := &Config{}
+	if text == "" {
+		return c, nil
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(c); err != nil {
+		return nil, fmt.Errorf("not {playbooks: [folder, …], keys: [folder, …], program: path}: %w", err)
+	}
+	var faults []error
+	for name, dirs := range map[string][]string{"keys": c.Keys, "playbooks": c.Playbooks} {
+		for i, dir := range dirs {
+			if !filepath.IsAbs(dir) {
+				faults = append(faults, fmt.Errorf("%s[%d]: %q is not an absolute path", name, i, dir))
+			}
+		}
+	}
+	return c, errors.Join(faults...)
+}
+
+// Automator runs playbooks.
+type Automator struct {
+	cfg   Config
+	reach *work.Reach
+}
+
+// New gives an automator. Close ends it.
+func New(cfg Config) *Automator {
+	if cfg.Program == "" {
+		cfg.Program = "ansible-playbook"
+	}
+	return &Automator{cfg, work.NewReach(cfg.Keys)}
+}
+
+// Close stops starting processes and ends connections.
+func (a *Automator) Close() { a.reach.Close() }
+
+// Describe gives the descriptor.
+func (a *Automator) Describe() model.PluginType {
+	return model.PluginType{
+		Base:   model.Base{Name: "ansible", Label: "Ansible", Description: "Runs playbooks against nodes"},
+		Plugin: Version,
+		Parameters: model.PluginParameters{Admin: model.PluginFields{
+			Fields: map[string]model.FieldSchema{
+				"playbook": {Label: "Playbook", Type: "text", Tip: "Name of a file in the playbooks' folder, or the playbook itself when it has several lines"},
+				"vars":     {Label: "Variables", Type: "text", Tip: "An object of extra variables"},
+				"tags":     {Label: "Tags", Type: "text", Tip: "Only tasks with these tags, with commas between"},
+			},
+			Required: [][]string{{"playbook"}},
+		}},
+		// A playbook says what is to be, not what is to be done.
+		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
+	}
+}
+
+// action is what a task's fields say.
+type action struct {
+	playbook, tags string
+	inline         bool // playbook is the text itself
+	vars           map[string]any
+}
+
+func parse(fields map[string]any) (*action, model.Faults) {
+	var faults model.Faults
+	a := &action{}
+	a.playbook, _ = fields["playbook"].(string)
+	a.inline = strings.Contains(a.playbook, "\n")
+	switch {
+	case a.playbook == "":
+		faults.Add("playbook", "is missing: give the name of a file or the playbook itself")
+	case !a.inline && !filepath.IsLocal(a.playbook):
+		faults.Add("playbook", fmt.Sprintf("%q is not a name below the playbooks' folder; a playbook itself has several lines", a.playbook))
+	}
+	var ok bool
+	if a.vars, ok = fields["vars"].(map[string]any); !ok && fields["vars"] != nil {
+		faults.Add("vars", "must be an object")
+	}
+	if a.tags, ok = fields["tags"].(string); !ok && fields["tags"] != nil {
+		faults.Add("tags", "must be text")
+	}
+	if strings.HasPrefix(a.tags, "-") {
+		faults.Add("tags", "begins with a hyphen")
+	}
+	return a, faults
+}
+
+// Validate checks an action's fields.
+func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
+	if scope == sdk.ScopeUser {
+		return nil
+	}
+	_, faults := parse(fields)
+	return faults
+}
+
+// Bootstrap installs Python on the node where it has none that Ansible's modules can
+// use.
+func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	in, node, err := a.reach.Of(t)
+	if err != nil {
+		return nil, err
+	}
+	return nil, work.Install(ctx, t, in, node, "python3 -c 'import json, argparse, urllib'", "python3")
+}
+
+// Run runs the action's playbook.
+func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	return nil, a.play(ctx, t)
+}
+
+// Check runs the playbook of the service's action CHECK: no failed task says yes.
+func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
+	err := a.play(ctx, t)
+	return err == nil, nil, err
+}
+
+// exitUnreachable is ansible-playbook's exit status when a host could not be
+// reached.
+const exitUnreachable = 4
+
+func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
+	in, err := t.Input()
+	if err != nil {
+		return err
+	}
+	fields, err := work.Action(t, in)
+	if err != nil {
+		return err
+	}
+	act, faults := parse(fields)
+	if err := faults.Err(); err != nil {
+		return sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
+	}
+	program, err := exec.LookPath(a.cfg.Program)
+	if err != nil {
+		return sdk.NothingDone(fmt.Errorf("this agent's machine has no %s: apt-get install ansible-core", a.cfg.Program))
+	}
+	// What Ansible is given is here only while it runs, for our own user alone.
+	dir, err := os.MkdirTemp("", "coopr-ansible-")
+	if err != nil {
+		return sdk.NothingDone(err)
+	}
+	defer os.RemoveAll(dir)
+	host, err := a.host(in, dir)
+	if err != nil {
+		return err
+	}
+	playbook, err := a.playbook(act, dir)
+	if err != nil {
+		return err
+	}
+	name := host.name
+	if err := errors.Join(
+		writeJSON(filepath.Join(dir, "inventory.json"), map[string]any{"all": map[string]any{"hosts": map[string]any{name: host.vars}}}),
+		writeJSON(filepath.Join(dir, "vars.json"), variables(t, in, act.vars)),
+	); err != nil {
+		return sdk.NothingDone(err)
+	}
+	here, err := transport.NewLocal(dir, a.reach.Spawn)
+	if err != nil {
+		return sdk.NothingDone(err)
+	}
+	args := []string{program, "--inventory", filepath.Join(dir, "inventory.json"), "--extra-vars", "@" + filepath.Join(dir, "vars.json")}
+	if act.tags != "" {
+		args = append(args, "--tags", act.tags)
+	}
+	// Folders of roles are looked for beside the playbook.
+	exit, err := work.Run(ctx, here, transport.Command{
+		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP=" + dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
+			"ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_CONTROL_PATH_DIR=" + dir, "ANSIBLE_DEPRECATION_WARNINGS=0",
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if exit.Signal == "" && exit.Code == exitUnreachable {
+		return fmt.Errorf("node %s cannot be reached by Ansible: see the task's log", t.Node)
+	}
+	return work.Succeeded("the playbook of "+work.What(t, in), exit)
+}
+
+// playbook gives the file of the action's playbook.
+func (a *Automator) playbook(act *action, dir string) (string, error) {
+	if act.inline {
+		file := filepath.Join(dir, "playbook.yml")
+		if err := os.WriteFile(file, []byte(act.playbook), 0o600); err != nil {
+			return "", sdk.NothingDone(err)
+		}
+		return file, nil
+	}
+	for _, folder := range a.cfg.Playbooks {
+		file := filepath.Join(folder, act.playbook)
+		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() {
+			return file, nil
+		}
+	}
+	if len(a.cfg.Playbooks) == 0 {
+		return "", sdk.NothingDone(fmt.Errorf("playbook %q: this agent has no folder of playbooks; set one, or give the playbook itself", act.playbook))
+	}
+	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, strings.Join(a.cfg.Playbooks, " or ")))
+}
+
+// variables gives a playbook's extra variables: the action's own, and "coopr" with
+// the task and the cluster's configuration.
+func variables(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
+	out := maps.Clone(own)
+	if out == nil {
+		out = map[string]any{}
+	}
+	out["coopr"] = map[string]any{
+		"cluster": t.Cluster, "cluster_name": in.Config.ClusterName, "node": t.Node, "nodenum": in.Config.NodeNum, "hostname": in.Config.Hostname,
+		"ipaddresses": in.Config.IPAddresses, "service": t.Service, "action": strings.ToLower(t.Action), "services": in.Config.Services,
+		"nodes": in.Config.Nodes, "config": in.Config.Cluster, "parameters": in.Parameters,
+	}
+	return out
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o600)
+}
+
+var (
+	_ sdk.Automator = (*Automator)(nil)
+	_ sdk.Validator = (*Automator)(nil)
+)

@@ -1,0 +1,67 @@
+package ansible
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/plugins/automator/automatortest"
+	"github.com/coopr/coopr/testing/lab"
+)
+
+const playbook = `
+- hosts: all
+  gather_facts: false
+  tasks:
+    - copy:
+        dest: /srv/page
+        content: "{{ coopr.config.web.greeting }} from {{ place }}, by {{ coopr.action }} of {{ coopr.service }}"
+`
+
+// TestPlay: Debian's own Ansible runs playbooks against a machine of its own, as its
+// ordinary user with sudo, insisting on its host key.
+func TestPlay(t *testing.T) {
+	if _, err := exec.LookPath("ansible-playbook"); err != nil {
+		t.Skip("needs Ansible: apt-get install ansible-core")
+	}
+	l := lab.New(t)
+	n := automatortest.New(t, l, "ansible")
+	n.Config = map[string]any{"web": map[string]any{"greeting": "Good day"}}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "bad.yml"), []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - command: /bin/false\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	a := New(Config{Playbooks: []string{folder}})
+	t.Cleanup(a.Close)
+	n.Do(a, "BOOTSTRAP", nil)
+	n.Do(a, "CONFIGURE", map[string]any{"playbook": playbook, "vars": map[string]any{"place": "here"}})
+	if got := n.Must("cat", "/srv/page"); got != "Good day from here, by configure of s" {
+		t.Errorf("the page says %q\n%s", got, n.Log())
+	}
+	if !strings.Contains(n.Log(), "changed=1") {
+		t.Errorf("the log is\n%s", n.Log())
+	}
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "bad.yml"})); err == nil || !strings.Contains(err.Error(), "exit status 2") {
+		t.Errorf("a task that fails: %v", err)
+	}
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "none.yml"})); err == nil || !strings.Contains(err.Error(), "is not in "+folder) {
+		t.Errorf("a playbook that is not there: %v", err)
+	}
+	other, err := l.Start(t.Context(), lab.Spec{Name: "other"})
+	if err == nil {
+		err = other.WaitSSH(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Machine = other // another machine in its place
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": playbook, "vars": map[string]any{"place": "there"}})); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("a machine with another host key: %v\n%s", err, n.Log())
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}

@@ -1,0 +1,83 @@
+package ansible
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// host is a node as an inventory has it.
+type host struct {
+	name string
+	vars map[string]any
+}
+
+// host gives the way to a task's node. Its key and the host keys that it may have
+// become files in dir.
+func (a *Automator) host(in *model.TaskInput, dir string) (*host, error) {
+	results := in.Config.Results
+	if via, _ := results["transport"].(string); via != ssh.Transport {
+		return nil, sdk.Fatal(fmt.Errorf("node %s: Ansible reaches nodes over SSH, not by %q", in.NodeID, via))
+	}
+	t, err := ssh.TargetOf(in, a.cfg.Keys)
+	if err != nil {
+		return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
+	}
+	if len(t.Jumps) > 0 {
+		return nil, sdk.Fatal(fmt.Errorf("node %s: the automator ansible knows no jump hosts (ssh_jump)", in.NodeID))
+	}
+	key, err := a.cfg.Keys.Private(results)
+	if err == nil && key == nil {
+		err = errors.New("the automator ansible needs a key, not a password (ssh-auth: private_key or identityfile)")
+	}
+	if err != nil {
+		return nil, sdk.Fatal(fmt.Errorf("node %s: %w", in.NodeID, err))
+	}
+	address, port, err := net.SplitHostPort(t.Address)
+	if err != nil {
+		return nil, sdk.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, sdk.Fatal(err)
+	}
+	var known strings.Builder
+	var kinds []string
+	for _, k := range t.HostKeys {
+		known.WriteString(knownhosts.Line([]string{t.Address}, k) + "\n")
+		kinds = append(kinds, algorithms(k)...)
+	}
+	keyFile, knownFile := filepath.Join(dir, "key"), filepath.Join(dir, "known_hosts")
+	if err := errors.Join(os.WriteFile(keyFile, key, 0o600), os.WriteFile(knownFile, []byte(known.String()), 0o600)); err != nil {
+		return nil, sdk.NothingDone(err)
+	}
+	return &host{
+		name: cmp.Or(in.Config.Hostname, in.NodeID, address),
+		vars: map[string]any{
+			"ansible_host": address, "ansible_port": number, "ansible_user": t.User, "ansible_ssh_private_key_file": keyFile, "ansible_become": t.Sudo,
+			"ansible_python_interpreter": "auto_silent",
+			// Only the key that was learned, and none of the agent's own settings.
+			"ansible_ssh_common_args": "-F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=" + knownFile + " -o GlobalKnownHostsFile=/dev/null -o HostKeyAlgorithms=" + strings.Join(kinds, ","),
+		},
+	}, nil
+}
+
+// algorithms gives the signatures that a host may prove its key with.
+func algorithms(k gossh.PublicKey) []string {
+	if k.Type() == gossh.KeyAlgoRSA {
+		return []string{gossh.KeyAlgoRSASHA512, gossh.KeyAlgoRSASHA256}
+	}
+	return []string{k.Type()}
+}

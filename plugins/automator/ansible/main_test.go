@@ -1,0 +1,27 @@
+package ansible
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/testing/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Enter()
+	goleak.VerifyTestMain(m)
+}
+
+// TestFieldFaults: all that is wrong is said at once, each with its path.
+func TestFieldFaults(t *testing.T) {
+	_, faults := parse(map[string]any{"playbook": "../x.yml", "vars": "a=b", "tags": "-x"})
+	var got []string
+	for _, f := range faults {
+		got = append(got, f.Path)
+	}
+	if want := []string{"playbook", "vars", "tags"}; !slices.Equal(got, want) {
+		t.Errorf("%v", faults)
+	}
+}

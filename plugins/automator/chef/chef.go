@@ -1,0 +1,237 @@
+// Package chef is the automator "chef-solo", after the original's: cookbooks, a run
+// list and attributes, run on the node by its own chef-solo.
+package chef
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Version is the plugin's version.
+const Version = "1.0.0"
+
+// Config says where the automator finds things on the agent's machine.
+type Config struct {
+	Keys ssh.Keys `json:"keys"`
+	// Cookbooks, DataBags and Roles are folders whose content goes to the nodes.
+	Cookbooks []string `json:"cookbooks"`
+	DataBags  []string `json:"data_bags"`
+	Roles     []string `json:"roles"`
+}
+
+// ParseConfig reads a plugin's settings, giving all that is wrong with the folders.
+func ParseConfig(text string) (*Config, error) {
+	c := &Config{}
+	if text == "" {
+		return c, nil
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(c); err != nil {
+		return nil, fmt.Errorf("not {cookbooks: [folder, …], data_bags: […], roles: […], keys: […]}: %w", err)
+	}
+	var faults []error
+	for name, dirs := range map[string][]string{"keys": c.Keys, "cookbooks": c.Cookbooks, "data_bags": c.DataBags, "roles": c.Roles} {
+		for i, dir := range dirs {
+			if !filepath.IsAbs(dir) {
+				faults = append(faults, fmt.Errorf("%s[%d]: %q is not an absolute path", name, i, dir))
+			}
+		}
+	}
+	return c, errors.Join(faults...)
+}
+
+// Automator runs chef-solo.
+type Automator struct {
+	cfg   Config
+	reach *work.Reach
+}
+
+// New gives an automator. Close ends it.
+func New(cfg Config) *Automator { return &Automator{cfg, work.NewReach(cfg.Keys)} }
+
+// Close ends connections.
+func (a *Automator) Close() { a.reach.Close() }
+
+// Describe gives the descriptor.
+func (a *Automator) Describe() model.PluginType {
+	return model.PluginType{
+		Base:   model.Base{Name: "chef-solo", Label: "Chef Solo", Description: "Runs recipes with chef-solo"},
+		Plugin: Version,
+		Parameters: model.PluginParameters{Admin: model.PluginFields{
+			Fields: map[string]model.FieldSchema{
+				"run_list":        {Label: "Run list", Type: "text", Tip: "recipe[NAME], role[NAME], with commas between"},
+				"json_attributes": {Label: "Attributes", Type: "text", Tip: "An object, or one as JSON, laid over the cluster's configuration"},
+			},
+			Required: [][]string{{"run_list"}},
+		}},
+		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}},
+		// A recipe says what is to be, not what is to be done.
+		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
+	}
+}
+
+// parse reads the fields, giving all that is wrong with them.
+func parse(fields map[string]any) (runList string, attributes map[string]any, faults model.Faults) {
+	runList, ok := fields["run_list"].(string)
+	if !ok || strings.TrimSpace(runList) == "" {
+		faults.Add("run_list", "is missing: such as recipe[apache2]")
+	}
+	switch v := fields["json_attributes"].(type) {
+	case nil:
+	case map[string]any:
+		attributes = v
+	case string:
+		if strings.TrimSpace(v) == "" {
+			break
+		}
+		if err := json.Unmarshal([]byte(v), &attributes); err != nil {
+			faults.Add("json_attributes", fmt.Sprintf("is not one JSON object: %v", err))
+		}
+	default:
+		faults.Add("json_attributes", "must be an object, or one as JSON")
+	}
+	return runList, attributes, faults
+}
+
+// Validate checks an action's fields.
+func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
+	if scope == sdk.ScopeUser {
+		return nil
+	}
+	_, _, faults := parse(fields)
+	return faults
+}
+
+// Bootstrap sees to it that the node has chef-solo. It cannot install it: Debian
+// has no package of it.
+func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	in, node, err := a.reach.Of(t)
+	if err != nil {
+		return nil, err
+	}
+	return nil, work.Install(ctx, t, in, node, "command -v chef-solo && command -v tar && command -v gzip", "")
+}
+
+// Run runs the action's run list.
+func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	return nil, a.run(ctx, t)
+}
+
+// Check runs the run list of the service's action CHECK: exit status 0 says yes.
+func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
+	err := a.run(ctx, t)
+	return err == nil, nil, err
+}
+
+// program unpacks what recipes need, once for each content, and runs chef-solo: $1
+// the archive, $2 the folder, $3 the attributes, $4 the run list.
+const program = `set -eu
+if [ ! -d "$2" ]; then
+  mkdir -p "$2.$$"
+  tar -xzf "$1" -C "$2.$$"
+  mv -T "$2.$$" "$2" 2>/dev/null || rm -rf "$2.$$"
+fi
+printf '%s "%s"\n' cookbook_path "$2/cookbooks" role_path "$2/roles" data_bag_path "$2/data_bags" file_cache_path "$2/cache" >"$2/solo.rb.$$"
+mv "$2/solo.rb.$$" "$2/solo.rb"
+exec chef-solo --no-color -c "$2/solo.rb" -j "$3" -o "$4"`
+
+func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
+	in, node, err := a.reach.Of(t)
+	if err != nil {
+		return err
+	}
+	fields, err := work.Action(t, in)
+	if err != nil {
+		return err
+	}
+	runList, attributes, faults := parse(fields)
+	if err := faults.Err(); err != nil {
+		return sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
+	}
+	content, err := archive(map[string][]string{"cookbooks": a.cfg.Cookbooks, "data_bags": a.cfg.DataBags, "roles": a.cfg.Roles})
+	if err != nil {
+		return sdk.NothingDone(fmt.Errorf("pack the cookbooks: %w", err))
+	}
+	dir, err := os.MkdirTemp("", "coopr-chef-")
+	if err != nil {
+		return sdk.NothingDone(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "chef.tar.gz")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return sdk.NothingDone(err)
+	}
+	// Under a name that follows from the content: it is sent and unpacked once.
+	sum := fmt.Sprintf("%x", sha256.Sum256(content))
+	packed, err := node.Script(ctx, file)
+	if err != nil {
+		return work.NotBegun(err)
+	}
+	values, err := json.Marshal(all(t, in, attributes))
+	if err != nil {
+		return sdk.Fatal(fmt.Errorf("write the attributes: %w", err))
+	}
+	json, remove, err := node.Secret(ctx, values)
+	if err != nil {
+		return work.NotBegun(err)
+	}
+	defer remove()
+	exit, err := work.Run(ctx, node, transport.Command{
+		Args: []string{"/bin/sh", "-c", program, "chef", packed, path.Join(node.Dir(), ".coopr/chef", sum), json, runList},
+		Env:  work.Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr(),
+	})
+	if err != nil {
+		return err
+	}
+	return work.Succeeded("chef-solo "+runList+" of "+work.What(t, in), exit)
+}
+
+// all gives the attributes of a task as the original's recipes know them: the
+// cluster's configuration, the action's own laid over it, and what is known of
+// cluster and nodes (spec/coopr.md 6.5).
+func all(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
+	out := over(in.Config.Cluster, own)
+	out["nodes"] = in.Config.Nodes
+	out["coopr"] = map[string]any{
+		"cluster": in.Config.Cluster, "services": in.Config.Services, "hostname": in.Config.Hostname,
+		"clusterId": t.Cluster, "ipaddresses": in.Config.IPAddresses, "nodenum": in.Config.NodeNum,
+	}
+	return out
+}
+
+// over lays one object over another, at every depth.
+func over(below, above map[string]any) map[string]any {
+	out := maps.Clone(below)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for k, v := range above {
+		a, aOK := out[k].(map[string]any)
+		b, bOK := v.(map[string]any)
+		if aOK && bOK {
+			v = over(a, b)
+		}
+		out[k] = v
+	}
+	return out
+}
+
+var (
+	_ sdk.Automator = (*Automator)(nil)
+	_ sdk.Validator = (*Automator)(nil)
+)

@@ -1,0 +1,26 @@
+package chef
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/testing/lab"
+)
+
+func TestMain(m *testing.M) {
+	lab.Enter()
+	goleak.VerifyTestMain(m)
+}
+
+// TestFieldFaults: all that is wrong is said at once, each with its path.
+func TestFieldFaults(t *testing.T) {
+	for _, fields := range []map[string]any{{}, {"run_list": " "}, {"run_list": "recipe[a]", "json_attributes": "[1]"}, {"run_list": "recipe[a]", "json_attributes": 3.0}} {
+		if _, _, faults := parse(fields); len(faults) != 1 {
+			t.Errorf("%v: %v", fields, faults)
+		}
+	}
+	if _, attributes, faults := parse(map[string]any{"run_list": "recipe[a]", "json_attributes": `{"a": {"b": 1}}`}); len(faults) > 0 || attributes["a"] == nil {
+		t.Errorf("%v %v", attributes, faults)
+	}
+}

@@ -1,0 +1,23 @@
+// Coopr-automator-ansible is the plugin of the automator type "ansible". Its
+// settings are playbooks, the folders of playbooks, program, the path of ansible-playbook, and
+// keys, those with the private keys of nodes reached over SSH.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/automator/ansible"
+	"github.com/coopr/coopr/plugins/sdk"
+)
+
+func main() {
+	cfg, err := ansible.ParseConfig(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-automator-ansible: settings:", err)
+		os.Exit(2)
+	}
+	a := ansible.New(*cfg)
+	defer a.Close()
+	sdk.Serve(sdk.Plugin{Automator: a})
+}

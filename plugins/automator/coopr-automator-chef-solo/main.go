@@ -1,0 +1,23 @@
+// Coopr-automator-chef-solo is the plugin of the automator type "chef-solo". Its
+// settings are the folders that recipes come from (cookbooks, data_bags, roles) and
+// keys, those with the private keys of nodes reached over SSH.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/automator/chef"
+	"github.com/coopr/coopr/plugins/sdk"
+)
+
+func main() {
+	cfg, err := chef.ParseConfig(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-automator-chef-solo: settings:", err)
+		os.Exit(2)
+	}
+	a := chef.New(*cfg)
+	defer a.Close()
+	sdk.Serve(sdk.Plugin{Automator: a})
+}

@@ -1,0 +1,23 @@
+// Coopr-automator-docker is the plugin of the automator type "docker". Its settings are
+// keys, the folders with the private keys of nodes reached over SSH.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/automator/docker"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+func main() {
+	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-automator-docker: settings:", err)
+		os.Exit(2)
+	}
+	a := docker.New(keys)
+	defer a.Close()
+	sdk.Serve(sdk.Plugin{Automator: a})
+}

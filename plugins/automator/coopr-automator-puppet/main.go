@@ -1,0 +1,23 @@
+// Coopr-automator-puppet is the plugin of the automator type "puppet". Its settings are
+// keys, the folders with the private keys of nodes reached over SSH.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/coopr/coopr/plugins/automator/puppet"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+func main() {
+	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "coopr-automator-puppet: settings:", err)
+		os.Exit(2)
+	}
+	a := puppet.New(keys)
+	defer a.Close()
+	sdk.Serve(sdk.Plugin{Automator: a})
+}

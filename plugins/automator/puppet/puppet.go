@@ -1,0 +1,183 @@
+// Package puppet is the automator "puppet": it applies a manifest on the node with
+// the node's own "puppet apply". No Puppet server is needed.
+package puppet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+)
+
+// Version is the plugin's version.
+const Version = "1.0.0"
+
+// Automator applies manifests.
+type Automator struct{ reach *work.Reach }
+
+// New gives an automator; keys are the folders of private keys. Close ends it.
+func New(keys ssh.Keys) *Automator { return &Automator{work.NewReach(keys)} }
+
+// Close ends connections.
+func (a *Automator) Close() { a.reach.Close() }
+
+// Describe gives the descriptor.
+func (a *Automator) Describe() model.PluginType {
+	return model.PluginType{
+		Base:   model.Base{Name: "puppet", Label: "Puppet", Description: "Applies manifests with puppet apply"},
+		Plugin: Version,
+		Parameters: model.PluginParameters{Admin: model.PluginFields{
+			Fields: map[string]model.FieldSchema{
+				"manifest":   {Label: "Manifest", Type: "text", Tip: "The manifest itself"},
+				"facts":      {Label: "Facts", Type: "text", Tip: "An object of further facts"},
+				"config":     {Label: "From the configuration", Type: "text", Tip: "An object: fact to path in the cluster's configuration"},
+				"modulepath": {Label: "Module path", Type: "text", Tip: "Folders of modules on the node, with colons"},
+			},
+			Required: [][]string{{"manifest"}},
+		}},
+		// A manifest says what is to be, not what is to be done.
+		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
+	}
+}
+
+// action is what a task's fields say.
+type action struct {
+	manifest, modulepath string
+	facts                []string
+	config               []work.Setting
+}
+
+func parse(fields map[string]any) (*action, model.Faults) {
+	var faults model.Faults
+	a := &action{}
+	var ok bool
+	if a.manifest, ok = fields["manifest"].(string); !ok || a.manifest == "" {
+		faults.Add("manifest", "is missing: give the manifest itself")
+	}
+	if a.modulepath, ok = fields["modulepath"].(string); !ok && fields["modulepath"] != nil {
+		faults.Add("modulepath", "must be text")
+	}
+	a.facts = work.ParseVariables(fields["facts"], "facts", &faults)
+	a.config = work.ParseSettings(fields["config"], "config", &faults)
+	return a, faults
+}
+
+// Validate checks an action's fields.
+func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
+	if scope == sdk.ScopeUser {
+		return nil
+	}
+	_, faults := parse(fields)
+	return faults
+}
+
+// Bootstrap installs Debian's puppet-agent where there is no puppet.
+func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	in, node, err := a.reach.Of(t)
+	if err != nil {
+		return nil, err
+	}
+	return nil, work.Install(ctx, t, in, node, "command -v puppet", "puppet-agent")
+}
+
+// Run applies the action's manifest.
+func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
+	_, err := a.apply(ctx, t, false)
+	return nil, err
+}
+
+// Check says whether the manifest would change nothing.
+func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
+	changes, err := a.apply(ctx, t, true)
+	return err == nil && !changes, nil, err
+}
+
+// The exit status of puppet apply --detailed-exitcodes.
+const (
+	exitSame    = 0
+	exitFailed  = 1 // the manifest is none
+	exitChanged = 2
+)
+
+// apply applies the manifest, or with dry only looks. It says whether something is
+// (to be) changed.
+func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes bool, err error) {
+	in, node, err := a.reach.Of(t)
+	if err != nil {
+		return false, err
+	}
+	fields, err := work.Action(t, in)
+	if err != nil {
+		return false, err
+	}
+	act, faults := parse(fields)
+	if err := faults.Err(); err != nil {
+		return false, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
+	}
+	values, err := work.Values(act.config, in.Config.Cluster)
+	if err != nil {
+		return false, sdk.Fatal(err)
+	}
+	env := work.Plain(t, in, node)
+	for _, fact := range append(act.facts, values...) {
+		env = append(env, "FACTER_"+fact)
+	}
+	for _, name := range []struct{ fact, value string }{
+		{"coopr_cluster", t.Cluster}, {"coopr_node", t.Node}, {"coopr_service", t.Service}, {"coopr_action", t.Action},
+	} {
+		env = append(env, "FACTER_"+name.fact+"="+name.value)
+	}
+	path, remove, err := node.Secret(ctx, []byte(act.manifest))
+	if err != nil {
+		return false, work.NotBegun(err)
+	}
+	defer remove()
+	args := []string{"puppet", "apply", "--detailed-exitcodes", "--color=false", "--logdest=console"}
+	if act.modulepath != "" {
+		args = append(args, "--modulepath="+act.modulepath)
+	}
+	if dry {
+		args = append(args, "--noop")
+	}
+	out := &wanted{to: t.Stdout()}
+	exit, err := work.Run(ctx, node, transport.Command{Args: append(args, path), Dir: "/", Env: env, Stdout: out, Stderr: t.Stderr()})
+	if err != nil {
+		return false, err
+	}
+	what := "the manifest of " + work.What(t, in)
+	switch {
+	case exit.Signal != "":
+	case exit.Code == exitSame || exit.Code == exitChanged:
+		return exit.Code == exitChanged || out.found, nil
+	case exit.Code == exitFailed:
+		return false, sdk.Fatal(fmt.Errorf("%s cannot be applied: see the task's log", what))
+	}
+	return false, work.Succeeded(what, exit)
+}
+
+// wanted passes on what puppet says, and notes whether it says that something would
+// be changed: its exit status does not.
+type wanted struct {
+	to    io.Writer
+	last  []byte
+	found bool
+}
+
+func (w *wanted) Write(p []byte) (int, error) {
+	const mark = "(noop)"
+	w.last = append(w.last, p...)
+	w.found = w.found || bytes.Contains(w.last, []byte(mark))
+	w.last = w.last[max(0, len(w.last)-len(mark)):]
+	return w.to.Write(p)
+}
+
+var (
+	_ sdk.Automator = (*Automator)(nil)
+	_ sdk.Validator = (*Automator)(nil)
+)
