@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/storage"
 )
 
 // noted is a script object that writes down what it does, and is up for as long
@@ -392,4 +393,75 @@ func machineProcesses(t *testing.T, dir, command string) (pids []string) {
 		}
 	}
 	return pids
+}
+
+// Case C11: a storage installation of four servers, 200 objects, over three
+// agents, with scripts and files.
+func TestStorage(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	dir := filepath.Join(m.dir, "world")
+	doc := func(base int) *site.Document {
+		d := storage.Document(storage.Config{Servers: 4, Version: 1, Base: base, Host: func(s int) string { return "agent:" + m.agents[s%3].name }})
+		storage.Real(d, dir)
+		return d
+	}
+	m.apply(doc(1))
+	m.settled("storage", 1)
+	log := func() map[string]int {
+		t.Helper()
+		b, err := os.ReadFile(filepath.Join(dir, "log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := map[string]int{}
+		for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+			at[line] = i
+		}
+		return at
+	}
+	at := log()
+	if len(at) != 4*(storage.ObjectsPerServer-6) {
+		t.Errorf("%d notes", len(at))
+	}
+	before := func(first, then string) {
+		t.Helper()
+		i, ok := at[first]
+		j, also := at[then]
+		if !ok || !also || i > j {
+			t.Errorf("%s at %d (%t), %s at %d (%t)", first, i, ok, then, j, also)
+		}
+	}
+	for i := range 8 {
+		// All that serves metadata before any target of objects, and the cluster
+		// stack of both servers of a pair before its first resource.
+		before(fmt.Sprintf("s0/resource%d start", i), "s2/target0 start")
+		before(fmt.Sprintf("s1/resource%d start", i), "s3/target7 start")
+		before("s0/pacemaker0 start", fmt.Sprintf("s1/resource%d start", i))
+		before("s3/pacemaker0 start", fmt.Sprintf("s2/resource%d start", i))
+	}
+	if err := os.Remove(filepath.Join(dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	// Another configuration of the first array: what stands on it goes down and
+	// comes up again, once.
+	m.apply(doc(2))
+	m.settled("storage", 2)
+	b, err := os.ReadFile(filepath.Join(dir, "s0/config0/settings.conf"))
+	if err != nil || !strings.Contains(string(b), "version = 1.2") {
+		t.Errorf("%s, %v", b, err)
+	}
+	at = log()
+	before("s0/monitor0 stop", "s0/resource0 stop")
+	before("s0/resource0 stop", "s0/target0 stop")
+	before("s0/target0 stop", "s0/volume0 stop")
+	before("s0/volume0 stop", "s0/array0 stop")
+	before("s0/array0 stop", "s0/array0 start")
+	before("s0/array0 start", "s0/monitor7 start")
+	for line := range at {
+		if !strings.HasPrefix(line, "s0/") {
+			t.Errorf("nothing but the first server has to do anything: %s", line)
+		}
+	}
+	m.stop()
 }

@@ -29,7 +29,8 @@ type Config struct {
 //	servers of a pair before the pair's first resource), 1 fence device,
 //	8 targets, 8 high-availability resources, 8 monitors
 //
-// All that serves metadata in a unit is up before any of its object targets.
+// All that serves metadata in a unit is up before any of its object targets: the
+// quorum of an object server waits for it.
 func Document(cfg Config) *site.Document {
 	if cfg.Unit == 0 {
 		cfg.Unit = 32
@@ -95,7 +96,14 @@ func server(d *site.Document, cfg Config, s int) {
 	}
 	m.add("service", "messaging", 0, name(s, "network", 0), name(s, "time", 0), name(s, "config", 1))
 	m.add("service", "pacemaker", 0, name(s, "messaging", 0), name(s, "config", 2))
-	quorum := m.add("script", "quorum", 0, name(s, "pacemaker", 0))
+	metadata := s-unit < 2
+	needs := []string{name(s, "pacemaker", 0)}
+	if !metadata {
+		for i := range 8 {
+			needs = append(needs, name(unit, "resource", i), name(unit+1, "resource", i))
+		}
+	}
+	quorum := m.add("script", "quorum", 0, needs...)
 	fence := []string{name(s, "bmc", 0), name(s, "pacemaker", 0)}
 	if twin != s {
 		quorum.Requires = append(quorum.Requires, site.Requirement{To: "up", Object: name(twin, "pacemaker", 0)})
@@ -103,13 +111,8 @@ func server(d *site.Document, cfg Config, s int) {
 		fence = append(fence, name(twin, "bmc", 0))
 	}
 	m.add("ha-resource", "fence", 0, fence...)
-	metadata := s-unit < 2
 	for i := range 8 {
-		needs := []string{name(s, "volume", i), name(s, "quorum", 0)}
-		if !metadata {
-			needs = append(needs, name(unit, "resource", i), name(unit+1, "resource", i))
-		}
-		o := m.add("script", "target", i, needs...)
+		o := m.add("script", "target", i, name(s, "volume", i), name(s, "quorum", 0))
 		o.Requires = append(o.Requires, stopped(name(s, "resource", i)))
 	}
 	for i := range 8 {

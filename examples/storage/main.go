@@ -1,0 +1,53 @@
+// Storage writes a site of change objects for a storage installation: pairs of
+// servers with 50 objects each, many of which depend on other servers. It runs
+// anywhere: configurations are files below a folder, all else notes what it does.
+//
+//	go run ./examples/storage --servers 4 --agents a,b,c --dir /tmp/storage >storage.json
+//	coopr change apply storage.json --wait
+//
+// Then say --base 2: the configuration of the first array changes, and all that
+// stands on it is stopped and started again, in order, and nothing else.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/storage"
+)
+
+func main() {
+	servers := flag.Int("servers", 4, "how many servers; they come in pairs")
+	agents := flag.String("agents", "", "names of the agents whose machines play the servers, separated by commas (required)")
+	dir := flag.String("dir", "/tmp/coopr-storage", "folder for files and notes, on each of these machines")
+	version := flag.Int("version", 1, "another one makes everything outdated")
+	base := flag.Int("base", 1, "another one changes the configuration of the first array only")
+	flag.Parse()
+	if err := run(*servers, strings.Split(*agents, ","), *dir, *version, *base); err != nil {
+		fmt.Fprintln(os.Stderr, "storage:", err)
+		os.Exit(1)
+	}
+}
+
+func run(servers int, agents []string, dir string, version, base int) error {
+	if servers < 1 || agents[0] == "" {
+		return fmt.Errorf("give --servers 1 or more, and --agents")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	d := storage.Document(storage.Config{Servers: servers, Version: version, Base: base, Host: func(s int) string { return "agent:" + agents[s%len(agents)] }})
+	storage.Real(d, dir)
+	if _, err := site.Compile(d, site.Options{}); err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	out.SetIndent("", "  ")
+	return out.Encode(d)
+}
