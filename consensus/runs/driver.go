@@ -298,11 +298,15 @@ func (d *Driver) provision(ctx context.Context, r *profile.Run, act profile.Act)
 		return d.tell(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true, Error: "there is no provisioner " + r.Provisioner + ": no agent offers it"})
 	}
 	values, err := profile.Reveal(profile.Values(r.Properties), func(name string) (string, bool) { return v.Secret(r.Tenant, name) })
-	if err == nil && act == profile.Create {
+	first := act == profile.Create && r.Cluster.Requested == 0
+	if err == nil && first {
 		err = r.Fits(spec, profile.Values(r.Properties))
 	}
 	if err != nil {
 		return d.tell(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true, Error: err.Error()})
+	}
+	if first {
+		return d.tell(ctx, r, profile.Event{Kind: profile.Asking})
 	}
 	in := Request{Run: r, Properties: values, Deprovision: t.Type == profile.Deprovision}
 	var e profile.Event

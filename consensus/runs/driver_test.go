@@ -57,6 +57,14 @@ func scenarios() []scenario {
 			}
 		}, profile.Completed, profile.Deprovisioned, 0},
 		{"8 deleting fails for good", profile.Profile{}, func(l *lab) { l.cloud.fail["delete"] = true }, profile.Completed, profile.Orphaned, 1},
+		{"8 the provisioner goes when it has been asked", profile.Profile{}, func(l *lab) {
+			l.cloud.vanish = func(call string) bool {
+				if call == "create" {
+					l.gone.Store(true) // from now on nobody offers it
+				}
+				return false
+			}
+		}, profile.Failed, profile.Orphaned, 1},
 		{"a program fails", profile.Profile{KeepAlive: profile.KeepAlive{Failed: 3000}}, func(l *lab) { l.jobs.result = profile.Failed }, profile.Failed, profile.Deprovisioned, 0},
 		{"every second call fails", profile.Profile{}, func(l *lab) { l.cloud.everyN = 2 }, profile.Completed, profile.Deprovisioned, 0},
 	}
@@ -156,7 +164,7 @@ func TestProvisionerGoes(t *testing.T) {
 		l.lead()
 		defer l.stop()
 		l.until(id, func(r *profile.Run) bool { return r.Cluster.Status == profile.Waiting })
-		l.absent = true
+		l.gone.Store(true)
 		if r := l.until(id, over); r.Cluster.Status != profile.Orphaned || r.Status != profile.Failed || r.Failure != profile.FailedProgram {
 			t.Errorf("%s %s %s", r.Status, r.Failure, r.Cluster.Status)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ type lab struct {
 	dead   bool
 	end    context.CancelFunc
 	ended  chan struct{}
-	absent bool // nobody offers the provisioner
+	gone   atomic.Bool // nobody offers the provisioner
 	random uint32
 }
 
@@ -104,7 +105,7 @@ func (l *lab) lead() {
 		Machine: l.m, Propose: l.propose, Programs: l.jobs, Logger: slog.New(slog.DiscardHandler),
 		Random: func() uint32 { l.random++; return l.random },
 		Provisioner: func(*state.View, *profile.Run) (Provisioner, profile.Spec, bool) {
-			return l.cloud, profile.Spec{Name: "cloud"}, !l.absent
+			return l.cloud, profile.Spec{Name: "cloud"}, !l.gone.Load()
 		},
 	})
 	if err := d.Restore(ctx); err != nil {

@@ -15,7 +15,7 @@ type Event struct {
 	// RunCluster is of Returned, Saw and Ready; nil where there is none.
 	Cluster *RunCluster `json:"cluster,omitempty"`
 	Seen    Seen        `json:"seen,omitempty"`
-	// Error and Retryable are of CallFailed; Before: nothing can have been made yet.
+	// Error and Retryable are of CallFailed; Before: it was found out before anything was asked for.
 	Error     string `json:"error,omitempty"`
 	Retryable bool   `json:"retryable,omitempty"`
 	Before    bool   `json:"before,omitempty"`
@@ -38,6 +38,7 @@ type Kind string
 
 // What the provisioner answered, what became of the program, the time, and orders.
 const (
+	Asking     Kind = "asking"      // a cluster is about to be asked for, for the first time
 	Returned   Kind = "returned"    // a cluster, or none, was given for a request to create
 	Saw        Kind = "saw"         // a cluster's status
 	Ready      Kind = "ready"       // it is initialized; its nodes
@@ -107,6 +108,12 @@ func (r *Run) apply(e Event, now int64) error {
 	switch e.Kind {
 	case Returned, Saw, Ready, Requested, CallFailed, Overdue:
 		return r.step(e, now)
+	case Asking:
+		if r.Cluster.Requested > 0 || r.Task == nil || r.Task.Status != RequestingCreate {
+			return ErrIgnored
+		}
+		r.Cluster.Requested = now
+		return nil
 	case Begun:
 		return r.begun(e, now)
 	case ProgramIs:
@@ -164,16 +171,13 @@ func (r *Run) step(e Event, now int64) error {
 	case Overdue:
 		*t, what = t.Overdue(now, l)
 	}
-	if r.Cluster.Requested == 0 && t.Type == Provision {
-		r.Cluster.Requested = now
-	}
 	if what == quiet && *t == was && e.Kind != Returned {
 		return ErrIgnored
 	}
 	if retry {
 		return r.retried(what, t.Error, now)
 	}
-	r.noticed(what, t.Error, e.Before && was.Status == RequestingCreate && r.Cluster.Given == nil, now)
+	r.noticed(what, t.Error, e.Before && r.Cluster.Requested == 0 && r.Cluster.Given == nil, now)
 	return nil
 }
 

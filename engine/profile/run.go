@@ -100,8 +100,8 @@ type ClusterState struct {
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 	// End is in Unix seconds, and nil before the end.
 	End *int64 `json:"end"`
-	// Up and Down are when nodes were there first and last, and Requested when they
-	// were first asked for: Unix milliseconds.
+	// Requested is when it was first asked for, written before it was: until then nothing
+	// can be there. Up and Down are when nodes were there first and last. Unix milliseconds.
 	Requested int64 `json:"requested,omitempty"`
 	Up        int64 `json:"up,omitempty"`
 	Down      int64 `json:"down,omitempty"`

@@ -30,6 +30,7 @@ func after(t *testing.T, r *Run, events ...Event) *Run {
 }
 
 var (
+	ask   = Event{Kind: Asking}
 	gave  = Event{Kind: Returned, Cluster: &RunCluster{Name: "x"}, ID: "00000001", Operation: "00000001-001"}
 	up    = Event{Kind: Saw, Seen: SeenRunning}
 	ready = Event{Kind: Ready, Cluster: &RunCluster{Name: "x", Nodes: []RunNode{{ID: "1"}, {ID: "2"}}}}
@@ -172,7 +173,10 @@ func TestFailures(t *testing.T) {
 	if before.Status != Failed || before.Failure != FailedProvisioning || before.Cluster.Status != Deprovisioned || !before.Over() {
 		t.Errorf("before any request: %+v", before)
 	}
-	r := after(t, newRun(), gave, Event{Kind: CallFailed, Error: "x"})
+	if r := after(t, newRun(), ask, Event{Kind: CallFailed, Before: true, Error: "no secret any more"}); r.Cluster.Status != Deprovisioning {
+		t.Errorf("after a request that may have been made: %+v", r)
+	}
+	r := after(t, newRun(), ask, gave, Event{Kind: CallFailed, Error: "x"})
 	if r.Status != Failed || r.Failure != FailedProvisioning || r.Cluster.Status != Deprovisioning {
 		t.Errorf("after a request: %+v", r)
 	}
@@ -226,7 +230,7 @@ func TestForce(t *testing.T) {
 // let it, none is torn down twice, and one that is over stays as it is.
 func TestAnyHistory(t *testing.T) {
 	all := []Event{
-		gave, {Kind: Returned}, up, gone, {Kind: Saw, Seen: SeenFailed}, {Kind: Saw, Seen: SeenDeleting}, {Kind: Saw, Seen: SeenCreating}, {Kind: Saw, Seen: SeenOrphaned},
+		ask, gave, {Kind: Returned}, up, gone, {Kind: Saw, Seen: SeenFailed}, {Kind: Saw, Seen: SeenDeleting}, {Kind: Saw, Seen: SeenCreating}, {Kind: Saw, Seen: SeenOrphaned},
 		ready, asked, {Kind: CallFailed, Error: "x", Retryable: true}, {Kind: CallFailed, Error: "x"}, {Kind: CallFailed, Error: "x", Before: true}, {Kind: Overdue}, begun,
 		ends(Running), ends(Suspended), ends(Resuming), ends(Completed), ends(Failed), ends(Killed), {Kind: TimedOut}, {Kind: Expired},
 		{Kind: Stop}, {Kind: Stop, Keep: true}, {Kind: TearDown}, {Kind: Extend}, {Kind: Retry}, {Kind: Purge, Reason: "x"},

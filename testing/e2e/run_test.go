@@ -87,6 +87,9 @@ func TestRun(t *testing.T) {
 	if run.Status != profile.Failed || run.Failure != profile.FailedProgram || len(run.Cluster.Nodes) != 2 || *run.ExitCode != 7 {
 		t.Errorf("%+v", run)
 	}
+	if out := m.must("plan", "list", run.Cluster.ID); !strings.Contains(out, "provision:"+run.ID) || !strings.Contains(out, "program:"+run.ID) {
+		t.Errorf("the run's plans are not among its cluster's: %s", out)
+	}
 	m.must("runs", "extend", run.ID, "2h")
 	if r := m.settledRun(run.ID, "kept", func(api.RunDetails) bool { return true }); r.Cluster.ExpiresAt <= run.Cluster.ExpiresAt {
 		t.Errorf("until %d, and was %d", r.Cluster.ExpiresAt, run.Cluster.ExpiresAt)
@@ -99,6 +102,11 @@ func TestRun(t *testing.T) {
 
 	id := strings.TrimSpace(m.must("run", "-d", "--", "sleep", "1000"))
 	m.settledRun(id, "running", func(r api.RunDetails) bool { return r.Status == profile.Running })
+	cluster := m.settledRun(id, "running", func(api.RunDetails) bool { return true }).Cluster.ID
+	m.must("plan", "pause", cluster, "program:"+id)
+	m.settledRun(id, "suspended", func(r api.RunDetails) bool { return r.Status == profile.Suspended })
+	m.must("plan", "resume", cluster, "program:"+id)
+	m.settledRun(id, "running again", func(r api.RunDetails) bool { return r.Status == profile.Running })
 	m.must("runs", "stop", id)
 	run = m.settledRun(id, "over", func(r api.RunDetails) bool { return r.Over() })
 	if run.Status != profile.Killed {
