@@ -1,0 +1,3 @@
+// Package joyent is the provider "joyent": a node is an instance of Triton, by its
+// CloudAPI (docs/plugins/joyent.md).
+package joyent
