@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // schedules have time zones, and hosts may have none
 
 	"github.com/spf13/cobra"
 

@@ -84,7 +84,7 @@ func freePort(b *testing.B) string {
 }
 
 // newMesh starts agents and waits for a leader and for all workers.
-func newMesh(b *testing.B, store string, slots, count int) *mesh {
+func newMesh(b *testing.B, store string, slots, count int, change ...func(*agent.Config)) *mesh {
 	m := &mesh{b: b, agents: make([]*agent.Agent, count), stops: make([]func(), count)}
 	var join []string
 	log := slog.New(slog.DiscardHandler)
@@ -101,6 +101,9 @@ func newMesh(b *testing.B, store string, slots, count int) *mesh {
 	}
 	for i := range m.configs {
 		m.configs[i].Join = join
+		for _, f := range change {
+			f(&m.configs[i])
+		}
 		m.run(i)
 	}
 	b.Cleanup(func() {
