@@ -47,12 +47,9 @@ type TaskConfig struct {
 	Flavor       string            `json:"flavor,omitempty"`
 	Image        string            `json:"image,omitempty"`
 	SSHUser      string            `json:"sshuser,omitempty"`
-	// Zone is where the provider shall make the node, in its words; "" leaves it
-	// to the provider.
-	Zone       string       `json:"zone,omitempty"`
-	Automators []string     `json:"automators,omitempty"`
-	Services   []string     `json:"services,omitempty"`
-	Provider   TaskProvider `json:"provider,omitzero"`
+	Automators   []string          `json:"automators,omitempty"`
+	Services     []string          `json:"services,omitempty"`
+	Provider     TaskProvider      `json:"provider,omitzero"`
 	// Nodes are the properties of the nodes that the configuration refers to,
 	// by node id.
 	Nodes map[string]TaskNode `json:"nodes,omitempty"`

@@ -87,7 +87,7 @@ func TestOrphans(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t, "--orphans-every", "1s", "--orphans-delete", "--orphans-grace", "1s")
 	m.must("import", testdata(t, "orphans"))
-	op := m.begin(model.CreateCluster{Name: "c", ClusterTemplate: "orphans", NumMachines: 12})
+	op := m.begin(model.CreateCluster{Name: "c", ClusterTemplate: "orphans", NumMachines: 8})
 	m.half(op.ID, .15)
 	leader := m.leader()
 	leader.kill()
@@ -99,8 +99,8 @@ func TestOrphans(t *testing.T) {
 	worker.start()
 	m.ready()
 	m.agree()
-	if n := len(m.machines()); n != 12 {
-		t.Errorf("%d machines were made, not 12", n)
+	if n := len(m.machines()); n != 8 {
+		t.Errorf("%d machines were made, not 8", n)
 	}
 
 	// Machines nobody knows: of a node that the cluster has not, and of another

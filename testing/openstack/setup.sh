@@ -13,7 +13,7 @@ set_in() { # FILE SECTION KEY VALUE …
   while [ $# -gt 1 ]; do crudini --set "$file" "$section" "$1" "$2"; shift 2; done
 }
 # shellcheck disable=SC2086
-systemctl stop $services nova-api-metadata 2>/dev/null || true
+systemctl stop $services nova-api-metadata mariadb rabbitmq-server 2>/dev/null || true
 for ini in /etc/*/*-uwsgi.ini; do [ ! -e "$ini" ] || sed -i 's/^processes *=.*/processes = 1/' "$ini"; done
 systemctl start mariadb rabbitmq-server
 say databases

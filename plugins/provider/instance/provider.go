@@ -137,11 +137,8 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 	return &at{in, cloud, common, Tags{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node}, name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
 }
 
-// zone gives where the node shall be: where its placement says, or its turn.
+// zone gives where the node shall be: its turn, by its number.
 func (a *at) zone() string {
-	if z := a.in.Config.Zone; z != "" {
-		return z
-	}
 	if n := len(a.common.zones); n > 0 {
 		return a.common.zones[int(uint(a.in.Config.NodeNum)%uint(n))]
 	}
