@@ -340,21 +340,31 @@ func (w *Worker) save(s *pb.SaveState) {
 func (w *Worker) cancel(c *pb.Cancel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a := w.held[Key{c.Task, c.Fence}]; a != nil && a.cancel != nil {
+	a := w.held[Key{c.Task, c.Fence}]
+	switch {
+	case a == nil:
+		// It has ended and was settled, or never came: the leader need not wait for its end.
+		w.out.Returned = append(w.out.Returned, &pb.Started{Task: c.Task, Fence: c.Fence})
+		w.poke()
+	case a.cancel != nil:
 		w.cfg.Logger.Info("task cancelled", "task", c.Task, "fence", c.Fence, "reason", c.Reason)
 		a.cancel()
 	}
 }
 
-// settle forgets leases whose end is committed, or refused for good.
+// settle forgets leases whose end is committed, or refused for good. What is at
+// work still is stopped, for nobody wants it, and held until it has ended: the
+// leader lets nothing else begin on its node before it has heard of that.
 func (w *Worker) settle(verdicts []*pb.Verdict) {
 	var keys []Key
 	w.mu.Lock()
 	for _, v := range verdicts {
 		k := Key{v.Task, v.Fence}
 		if a := w.held[k]; a != nil {
-			if a.cancel != nil {
-				a.cancel() // abandoned while at work: nobody wants it
+			if a.cancel != nil && a.result == nil {
+				w.cfg.Logger.Info("task cancelled", "task", v.Task, "fence", v.Fence, "reason", "the leader does not know the lease any more")
+				a.cancel()
+				continue
 			}
 			delete(w.held, k)
 			keys = append(keys, k)

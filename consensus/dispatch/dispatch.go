@@ -70,8 +70,9 @@ type Dispatcher struct {
 	// Owned by Run's goroutine, or by Restore before it.
 	sessions map[string]*session
 	queues   map[string]*queue
-	tenants  []*tenant      // by name; those that have a queue
-	limits   map[string]int // tasks at work under a provider's limit
+	ending   map[string][]ending // by node's id: what workers were told to end
+	tenants  []*tenant           // by name; those that have a queue
+	limits   map[string]int      // tasks at work under a provider's limit
 	delayed  delays
 	again    bool // something may be grantable
 	work     sync.WaitGroup
@@ -94,7 +95,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Backoff = 500 * time.Millisecond
 	}
 	return &Dispatcher{
-		cfg: cfg, wake: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{},
+		cfg: cfg, wake: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{},
 		limits: map[string]int{}, ended: make(chan struct{}),
 	}
 }

@@ -109,6 +109,22 @@ func (l *log) begin(tasks int) {
 		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(cl), Nodes: [][]byte{js(n)}, Graph: g.Encode()}}})
 }
 
+// next starts one more operation, of one task on the same node.
+func (l *log) next() {
+	l.t.Helper()
+	b := plan.NewBuilder([]string{"00000001-1000"}, []string{"s"})
+	b.Task(model.Stop, 0, 0)
+	g, err := b.Build()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	cl, _ := l.machine.View().Cluster("one", "00000001")
+	next := *cl
+	next.Operation, next.Operations = "00000001-002", 2
+	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: model.OpRestart}
+	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
+}
+
 // works makes tasks of nothing but their names.
 type works struct{}
 

@@ -60,7 +60,7 @@ func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32
 		if g.Preds[u] > 0 || g.Action[u] == model.Barrier || r.count >= firstLeases {
 			continue
 		}
-		if q.taken(g.Node[u]) {
+		if d.taken(q, g.Node[u]) {
 			continue
 		}
 		n := needs(uint32(u))

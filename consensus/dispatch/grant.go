@@ -89,7 +89,7 @@ func (d *Dispatcher) grant() {
 		if q.held[u] != nil {
 			continue // in line twice, and granted
 		}
-		if q.taken(q.graph.Node[u]) {
+		if d.taken(q, q.graph.Node[u]) {
 			q.park(u) // two tasks of the node were in line
 			continue
 		}
@@ -244,7 +244,7 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 			if no[u] {
 				continue
 			}
-			g.tasks = append(g.tasks, u)
+			g.tasks, g.to = append(g.tasks, u), append(g.to, p.of(j))
 			t, err := d.cfg.Tasks.Task(v, op, s, u)
 			if err != nil {
 				g.broken = append(g.broken, &pb.Result{Task: state.TaskID(id, u), Fence: g.fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
@@ -281,6 +281,7 @@ type grants struct {
 	op     string
 	fence  uint64
 	tasks  []uint32
+	to     []*session
 	broken []*pb.Result
 }
 
@@ -306,18 +307,25 @@ func (d *Dispatcher) unwanted(list []grants) {
 	for _, g := range list {
 		q := d.queues[g.op]
 		s, ok := v.Plan(g.op)
-		if q == nil || !ok {
+		if !ok {
 			continue
 		}
-		for _, u := range g.tasks {
+		for i, u := range g.tasks {
+			t := s.Task(u)
+			if q == nil { // the operation is over
+				if t.Fence != g.fence || t.Forced || !t.Status.Ended() {
+					d.cancel(g.op, u, g.fence, g.to[i], ordered)
+					d.ends(g.op, s.Graph, u, g.fence, g.to[i])
+				}
+				continue
+			}
 			h := q.held[u]
 			if h == nil || h.fence != g.fence {
 				continue
 			}
-			t := s.Task(u)
 			switch {
 			case q.op.Status == model.OpAborting:
-				d.cancel(q, u, g.fence, h.session, q.op.Message)
+				d.cancel(g.op, u, g.fence, h.session, q.op.Message)
 			case t.Fence != g.fence || t.Forced || !t.Status.Held() && !t.Status.Ended():
 				d.takeBack(q, u, h)
 				if s.Leaseable(u) {

@@ -26,23 +26,39 @@ func (d *Dispatcher) revoked(list map[string][]plan.Revoked) {
 }
 
 // takeBack cancels what an order took from its worker. Nothing else begins on the
-// node until the worker says that it has ended, or is gone.
+// node, of whatever operation, until the worker says that it has ended, or is gone.
 func (d *Dispatcher) takeBack(q *queue, u uint32, h *holding) {
-	d.cancel(q, u, h.fence, h.session, ordered)
-	if node := q.graph.Node[u]; node >= 0 && h.session != nil {
-		q.ending[node] = append(q.ending[node], ending{u, h.fence, h.session})
-	}
+	d.cancel(q.op.ID, u, h.fence, h.session, ordered)
+	d.ends(q.op.ID, q.graph, u, h.fence, h.session)
 	d.release(q, u)
 }
 
-// hasEnded notes the ends of attempts that were taken back, all that is says.
-func (d *Dispatcher) hasEnded(q *queue, node int32, is func(ending) bool) {
-	if len(q.ending[node]) == 0 {
+// ends notes that a worker is ending an attempt that nobody wants any more.
+func (d *Dispatcher) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session) {
+	if g.Node[u] < 0 || s == nil {
 		return
 	}
-	if q.ending[node] = slices.DeleteFunc(q.ending[node], is); len(q.ending[node]) == 0 {
-		delete(q.ending, node)
-		q.unpark(node)
+	node := g.NodeID(int(u))
+	if !slices.ContainsFunc(d.ending[node], func(e ending) bool { return e.lease == lease{op, u} && e.fence == fence }) {
+		d.ending[node] = append(d.ending[node], ending{lease{op, u}, g.Name(int(u)), fence, s})
+	}
+}
+
+// hasEnded notes the ends of attempts that nobody wanted any more, all that is says.
+func (d *Dispatcher) hasEnded(is func(ending) bool) {
+	for node, list := range d.ending {
+		if list = slices.DeleteFunc(list, is); len(list) > 0 {
+			d.ending[node] = list
+			continue
+		}
+		delete(d.ending, node)
+		for _, q := range d.queues {
+			for at := range q.parked {
+				if q.graph.Nodes[at] == node {
+					d.unpark(q, at)
+				}
+			}
+		}
 		d.again = true
 	}
 }

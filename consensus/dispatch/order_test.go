@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -64,6 +65,115 @@ func TestTakenBackEndsFirst(t *testing.T) {
 		}
 		if a.got()+b.got()+other.got() != 3 {
 			t.Fatalf("%d, %d and %d tasks were sent after its agent came back", a.got(), b.got(), other.got())
+		}
+	})
+}
+
+// What an order took from a worker is ended there first, under another leader too.
+func TestTakenBackOverLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		a, b := &conn{}, &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a.got() != 1 {
+			t.Fatal("not leased")
+		}
+		old := a.tasks[0]
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
+		synctest.Wait()
+		if a.got() != 1 {
+			t.Fatal("sent again at once")
+		}
+		end() // the leader goes
+		d, end = l.dispatcher()
+		defer end()
+		// a, still at work on it, says so to the next leader.
+		again := &conn{}
+		if err := d.Open(t.Context(), "s2", &pb.Hello{Agent: "a", Slots: 1, Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}}, again); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Open(t.Context(), "r", &pb.Hello{Agent: "b", Slots: 1}, b); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if again.got()+b.got() > 0 {
+			t.Fatalf("the task was sent to a (%d) or b (%d) although a has not ended the attempt that the order took back", again.got(), b.got())
+		}
+		d.ReportSoon("s2", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
+		synctest.Wait()
+		if again.got()+b.got() != 1 {
+			t.Fatalf("%d and %d tasks were sent after the end of what was taken back", again.got(), b.got())
+		}
+	})
+}
+
+// The same where only the connection broke and came back.
+func TestTakenBackOverABlip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		defer end()
+		a, b := &conn{}, &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Open(t.Context(), "r", &pb.Hello{Agent: "b", Slots: 1}, b); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		old := a.tasks[0]
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
+		synctest.Wait()
+		again := &conn{}
+		if err := d.Open(t.Context(), "s2", &pb.Hello{Agent: "a", Slots: 1, Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}}, again); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if again.got()+b.got() > 0 {
+			t.Fatalf("the task was sent to a (%d) or b (%d) although a says that it holds the attempt that the order took back", again.got(), b.got())
+		}
+		d.ReportSoon("s2", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
+		synctest.Wait()
+		if again.got()+b.got() != 1 {
+			t.Fatalf("%d and %d tasks were sent after the end of what was taken back", again.got(), b.got())
+		}
+	})
+}
+
+// A node is not given to another operation either, though the one that the
+// attempt was of is over.
+func TestTakenBackOutlivesItsOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		l.begin(1)
+		d, end := l.dispatcher()
+		defer end()
+		a := &conn{}
+		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 2}, a); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		old := a.tasks[0]
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "forceComplete"}}})
+		synctest.Wait()
+		if op, _ := l.machine.View().Operation("", "00000001-001"); op.Status != model.OpSucceeded {
+			t.Fatalf("the operation is %s", op.Status)
+		}
+		l.next()
+		synctest.Wait()
+		if a.got() != 1 {
+			t.Fatalf("%d tasks were sent while the first is being ended", a.got()-1)
+		}
+		d.ReportSoon("s", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
+		synctest.Wait()
+		if a.got() != 2 {
+			t.Fatalf("%d tasks were sent after its end", a.got()-1)
 		}
 	})
 }

@@ -24,17 +24,15 @@ type queue struct {
 	// to a lease: each only once.
 	known []bool
 	held  map[uint32]*holding
-	// ending are, by node, attempts that an order took from workers who are still
-	// to say that they have ended them.
-	ending map[int32][]ending
-	open   bool // may be leased: the operation runs
-	asked  bool // cancels were sent
-	of     *tenant
+	open  bool // may be leased: the operation runs
+	asked bool // cancels were sent
+	of    *tenant
 }
 
-// taken says whether a task holds the node.
-func (q *queue) taken(node int32) bool {
-	return node >= 0 && (q.busy[node] > 0 || len(q.ending[node]) > 0)
+// taken says whether a task of the operation holds the node, or one of any
+// operation is still being ended there.
+func (d *Dispatcher) taken(q *queue, node int32) bool {
+	return node >= 0 && (q.busy[node] > 0 || len(d.ending[q.graph.Nodes[node]]) > 0)
 }
 
 // holding is a task that is leased, or on its way to be.
@@ -48,9 +46,11 @@ type holding struct {
 	before uint32
 }
 
-// ending is an attempt that is cancelled at its worker.
+// ending is an attempt that is cancelled at its worker, who is still to say that
+// it has ended. The operation may be over.
 type ending struct {
-	v       uint32
+	lease
+	name    string // of the task
 	fence   uint64
 	session *session
 }
@@ -94,7 +94,7 @@ func (r *ranks) Pop() any {
 
 // open makes the queue of an operation, with nothing in it.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
-	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}, ending: map[int32][]ending{}}
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}}
 	d.queues[op.ID] = q
 	at, found := slices.BinarySearchFunc(d.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {
@@ -149,7 +149,7 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	if op.Status == model.OpAborting && !q.asked {
 		q.asked = true
 		for u, h := range q.held {
-			d.cancel(q, u, s.Fence(u), h.session, op.Message)
+			d.cancel(id, u, s.Fence(u), h.session, op.Message)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
 
 // line queues a task that is due.
 func (d *Dispatcher) line(q *queue, u uint32) {
-	if q.taken(q.graph.Node[u]) {
+	if d.taken(q, q.graph.Node[u]) {
 		q.park(u)
 		return
 	}
@@ -247,15 +247,15 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 			q.busy[node] = h.before // its end was not accepted, or is not known here yet
 			return
 		}
-		q.unpark(node)
+		d.unpark(q, node)
 	}
 }
 
 // unpark puts in line what waits for a node that is free: all of it, as the first
 // may find no agent, and the others must not wait for it. Those that come second
 // to the node are parked again.
-func (q *queue) unpark(node int32) {
-	if p := q.parked[node]; p != nil && !q.taken(node) {
+func (d *Dispatcher) unpark(q *queue, node int32) {
+	if p := q.parked[node]; p != nil && !d.taken(q, node) {
 		for _, next := range p.vs {
 			heap.Push(&q.ready, next)
 		}

@@ -131,13 +131,14 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 	}
 	d.post(func() {
 		for _, rep := range rs.list {
-			q := d.queues[rep.Operation]
-			if q == nil || rep.Started {
+			if rep.Started {
 				continue
 			}
+			q := d.queues[rep.Operation] // nil once the operation is over
 			for i, u := range rep.Tasks {
-				if int(u) < q.graph.Len() {
-					d.hasEnded(q, q.graph.Node[u], func(e ending) bool { return e.v == u && e.fence == rep.Fences[i] })
+				d.hasEnded(func(e ending) bool { return e.lease == lease{rep.Operation, u} && e.fence == rep.Fences[i] })
+				if q == nil {
+					continue
 				}
 				// A result of an old lease was refused, and frees nothing.
 				if h := q.held[u]; h != nil && h.granted && h.fence == rep.Fences[i] {

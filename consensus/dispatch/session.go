@@ -113,6 +113,9 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 				t := p.Task(u)
 				keep = t.Status.Held() && t.Fence == held.Fence && t.Holder.Session == id
 				known[lease{op, u}] = keep
+				if !keep && held.Result == nil && !held.Lost {
+					d.ends(op, p.Graph, u, held.Fence, s)
+				}
 			}
 		}
 		w.Verdicts = append(w.Verdicts, &pb.Verdict{Task: held.Task, Fence: held.Fence, Keep: keep})
@@ -131,7 +134,7 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 				d.resend(v, p, lease{op.ID, u}, s)
 			}
 			if op.Status == model.OpAborting {
-				d.cancel(q, u, p.Fence(u), s, op.Message)
+				d.cancel(op.ID, u, p.Fence(u), s, op.Message)
 			}
 		}
 		d.refresh(v, op.ID, nil, true)
@@ -158,6 +161,7 @@ func (d *Dispatcher) forget(v *state.View) {
 // vacate releases what a session holds. With a view, the operations that had
 // something there are looked at anew.
 func (d *Dispatcher) vacate(s *session, v *state.View) {
+	d.hasEnded(func(e ending) bool { return e.session == s })
 	for id, q := range d.queues {
 		had := false
 		for u, h := range q.held {
@@ -165,9 +169,6 @@ func (d *Dispatcher) vacate(s *session, v *state.View) {
 				d.release(q, u)
 				had = true
 			}
-		}
-		for node := range q.ending {
-			d.hasEnded(q, node, func(e ending) bool { return e.session == s })
 		}
 		if had && v != nil {
 			d.refresh(v, id, nil, true)
@@ -303,6 +304,6 @@ func (d *Dispatcher) send(s *session, m *pb.LeaderMessage) {
 	}
 }
 
-func (d *Dispatcher) cancel(q *queue, u uint32, fence uint64, s *session, reason string) {
-	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: state.TaskID(q.op.ID, u), Fence: fence, Reason: reason}}})
+func (d *Dispatcher) cancel(op string, u uint32, fence uint64, s *session, reason string) {
+	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: state.TaskID(op, u), Fence: fence, Reason: reason}}})
 }

@@ -39,9 +39,9 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	if !q.open {
 		return tree.Wait{Kind: tree.WaitsGate, Text: fmt.Sprintf("the operation is %s", q.op.Status)}
 	}
-	if node := q.graph.Node[u]; q.taken(node) {
-		if list := q.ending[node]; len(list) > 0 {
-			name := q.graph.Name(int(list[0].v))
+	if node := q.graph.Node[u]; d.taken(q, node) {
+		if list := d.ending[q.graph.Nodes[node]]; len(list) > 0 {
+			name := list[0].name
 			return tree.Wait{Kind: tree.WaitsNode, What: name, Text: fmt.Sprintf("agent %s is still ending %s, which an order took back", list[0].session.agent, name)}
 		}
 		name := q.graph.Name(int(q.busy[node] - 1))
