@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type leader struct {
 	up   chan *pb.WorkerMessage
 	down chan *pb.LeaderMessage
+	cut  chan struct{} // closed: the connection is gone
 	ctx  context.Context
 }
 
@@ -39,6 +41,8 @@ func (l *leader) Recv() (*pb.LeaderMessage, error) {
 	select {
 	case m := <-l.down:
 		return m, nil
+	case <-l.cut:
+		return nil, io.EOF
 	case <-l.ctx.Done():
 		return nil, l.ctx.Err()
 	}
@@ -48,6 +52,7 @@ func (l *leader) Recv() (*pb.LeaderMessage, error) {
 type plugins struct {
 	mu      sync.Mutex
 	started []uint64
+	slow    time.Duration // from the order to end until they have ended
 }
 
 func (p *plugins) Types() []host.Type { return nil }
@@ -59,6 +64,7 @@ func (p *plugins) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Resu
 	r := &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
 	select {
 	case <-ctx.Done():
+		time.Sleep(p.slow)
 		r.Outcome = pb.Outcome_OUTCOME_CANCELLED
 	case <-time.After(time.Hour):
 	}
@@ -78,7 +84,7 @@ func run(t *testing.T, j worker.Journal) (p *plugins, sessions chan *leader, sto
 	w, err := worker.New(worker.Config{
 		Hello: func() *pb.Hello { return &pb.Hello{Agent: "a", Slots: 4} },
 		Connect: func(ctx context.Context) (worker.Stream, error) {
-			l := &leader{up: make(chan *pb.WorkerMessage), down: make(chan *pb.LeaderMessage), ctx: ctx}
+			l := &leader{up: make(chan *pb.WorkerMessage), down: make(chan *pb.LeaderMessage), cut: make(chan struct{}), ctx: ctx}
 			select {
 			case sessions <- l:
 				return l, nil
@@ -122,6 +128,46 @@ func (l *leader) until(beat bool, ok func(*pb.WorkerMessage) bool) {
 			return
 		}
 	}
+}
+
+// What nobody wants any more is held, and told of, until it has really ended.
+func TestAbandonedIsHeldUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, sessions, stop := run(t, worker.NewMemory())
+		p.slow = 2 * time.Second
+		l := <-sessions
+		l.welcome()
+		l.down <- &pb.LeaderMessage{Tasks: []*pb.Task{{Id: "op/1", Fence: 7}}}
+		synctest.Wait()
+		for range 2 { // told to abandon it, it says so again to the next leader
+			close(l.cut)
+			l = <-sessions
+			h := (<-l.up).Hello
+			if len(h.Held) != 1 || h.Held[0].Fence != 7 || h.Held[0].Result != nil {
+				t.Fatalf("it says that it holds %v", h.Held)
+			}
+			l.down <- &pb.LeaderMessage{Welcome: &pb.Welcome{Session: "s", TtlMs: ttl.Milliseconds(), HeartbeatMs: 1000,
+				Verdicts: []*pb.Verdict{{Task: "op/1", Fence: 7}}}}
+			synctest.Wait()
+		}
+		l.until(true, func(m *pb.WorkerMessage) bool {
+			return len(m.Results) == 1 && m.Results[0].Fence == 7 && m.Results[0].Outcome == pb.Outcome_OUTCOME_CANCELLED
+		})
+		l.down <- &pb.LeaderMessage{Confirmed: []*pb.Verdict{{Task: "op/1", Fence: 7, Keep: true}}}
+		// It knows nothing of it then, and says so.
+		l.down <- &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: "op/1", Fence: 7}}}
+		l.until(true, func(m *pb.WorkerMessage) bool { return len(m.Returned) == 1 && m.Returned[0].Fence == 7 })
+		go func() { // its goodbye
+			for {
+				select {
+				case <-l.up:
+				case <-l.ctx.Done():
+					return
+				}
+			}
+		}()
+		stop()
+	})
 }
 
 // A worker whose heartbeats are not answered ends what it does before its
