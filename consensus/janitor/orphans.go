@@ -218,7 +218,9 @@ func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 	type place struct{ tenant, cluster string }
 	busy := map[place]bool{}
 	for _, op := range v.ActiveOperations() {
-		busy[place{op.Tenant, op.Cluster}] = true
+		if !op.Type.Beside() { // those make and remove no machines
+			busy[place{op.Tenant, op.Cluster}] = true
+		}
 	}
 	out := map[orphanKey]*orphan{}
 	for _, l := range lists {

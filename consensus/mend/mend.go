@@ -237,7 +237,7 @@ func Standing(v *state.View, cl *model.Cluster, now int64) (recovery.Standing, b
 		}
 	}
 	for _, op := range v.ActiveOperations() {
-		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Beside() && op.Type != model.OpRun {
+		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Beside() && op.Type != model.OpRun && op.Type != model.OpPlan {
 			s.Recovering += len(p.Graph.Nodes)
 			for _, id := range p.Graph.Nodes {
 				s.Busy[id] = op.ID // begun or not

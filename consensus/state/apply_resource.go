@@ -10,7 +10,8 @@ import (
 func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	busy := false
 	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
-		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster
+		// What runs beside others makes and removes no machines.
+		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Beside()
 		return !busy
 	}, "active")
 	known := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, d.Cluster) != nil

@@ -1,11 +1,14 @@
 package state_test
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/mend"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/recovery"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -71,5 +74,47 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 	c.run("00000001-002", nil)
 	if cl, _ := c.m.View().Cluster("t", "00000001"); cl.Status != model.ClusterActive || cl.Operation != "00000001-003" {
 		t.Errorf("the cluster is %s, its operation %s", cl.Status, cl.Operation)
+	}
+}
+
+// A plan of the template's own that is held back keeps no node from recovery;
+// neither does it keep machines that are no node's from being removed.
+func TestHeldBackPlanHoldsNoNode(t *testing.T) {
+	c := newClinic(t)
+	cmd := c.beside("00000001-002", model.OpPlan, "ann", map[string]string{app: "app", db: "db"})
+	op := model.Operation{}
+	if err := json.Unmarshal(cmd.GetStartOperation().Operation, &op); err != nil {
+		t.Fatal(err)
+	}
+	op.Status = model.OpPaused
+	cmd.GetStartOperation().Operation = js(op)
+	if a := c.do(cmd); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.verdict(app, "app", false, 0)
+	standing := func() recovery.Standing {
+		t.Helper()
+		v := c.m.View()
+		cl, _ := v.Cluster("t", "00000001")
+		s, ok := mend.Standing(v, cl, c.now)
+		if !ok {
+			t.Fatal("nothing fails")
+		}
+		return s
+	}
+	if s := standing(); len(s.Busy) > 0 || s.Recovering > 0 {
+		t.Errorf("held back, it holds %v, and counts as %d recoveries", s.Busy, s.Recovering)
+	}
+	drop := func() error {
+		return c.do(&pb.Command{Tenant: "t", Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Cluster: "00000001", Node: "00000001-1999", Id: "stray"}}}).Err
+	}
+	if err := drop(); err != nil {
+		t.Errorf("a machine that is no node's: %v", err)
+	}
+	if a := c.do(c.beside("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	if s := standing(); s.Busy[app] != "00000001-003" || s.Recovering != 1 {
+		t.Errorf("busy %v, %d recoveries", s.Busy, s.Recovering)
 	}
 }
