@@ -15,6 +15,8 @@ import (
 
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
 )
 
 // noted is a script object that writes down what it does, and is up for as long
@@ -463,5 +465,55 @@ func TestStorage(t *testing.T) {
 			t.Errorf("nothing but the first server has to do anything: %s", line)
 		}
 	}
+	m.stop()
+}
+
+// A cluster that a plan has made is held in shape by its services' change
+// objects, wherever their homes are.
+func TestClusterHeldInShape(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	m.must("import", testdata(t, "changes"))
+	op := m.begin(model.CreateCluster{Name: "held", ClusterTemplate: "held", NumMachines: 3})
+	m.succeeds(op.ID)
+	name := "cluster-" + op.Cluster
+	standing := func(what string, objects int) (out site.Standing) {
+		t.Helper()
+		m.await(what, func() error {
+			s, err := m.api().SiteStatus(m.context(), name, 0)
+			if err == nil && (s.Next != 0 || s.Objects != objects || s.Settled != objects) {
+				err = fmt.Errorf("%+v", s)
+			}
+			out = s
+			return err
+		})
+		return out
+	}
+	s := standing("the site of the cluster", 3)
+	// Another home takes over what a dead agent ran.
+	i := slices.IndexFunc(m.agents, func(a *agent) bool { return a.name == s.Items[0].Agent })
+	m.agents[i].kill()
+	m.await("another home", func() error {
+		now, err := m.api().SiteStatus(m.context(), name, 0)
+		if err == nil && (now.Items[0].Agent == s.Items[0].Agent || now.Settled != 3) {
+			err = fmt.Errorf("%+v", now)
+		}
+		return err
+	})
+	m.agents[i].start()
+	stopped, _, err := m.api().Operate(m.context(), op.Cluster, api.Operate{Type: model.OpStop, Services: []string{"web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.succeeds(stopped.Operation.ID)
+	standing("the objects of what was stopped to be gone", 1)
+	m.remove("held")
+	m.await("the site to be forgotten", func() error {
+		all, err := m.api().Sites(m.context())
+		if err == nil && len(all) > 0 {
+			err = fmt.Errorf("%+v", all)
+		}
+		return err
+	})
 	m.stop()
 }
