@@ -169,6 +169,9 @@ func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 	var first time.Time
 	calm := steady(day, place)
 	ahead := time.Duration(offset(day, place)) * time.Second
+	// What the clock shows is between these two behind it.
+	least, most := offset(day.Add(-around), place), offset(day.Add(2*around), place)
+	least, most = min(least, most), max(least, most)
 	for h := c.hour; h > 0; h &= h - 1 {
 		for m := c.minute; m > 0; m &= m - 1 {
 			wall := day.Add(time.Duration(bits.TrailingZeros64(h))*time.Hour + time.Duration(bits.TrailingZeros64(m))*time.Minute)
@@ -178,6 +181,12 @@ func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 					return x
 				}
 				continue
+			}
+			switch {
+			case !wall.Add(-time.Duration(least) * time.Second).After(t):
+				continue // over, whichever it is
+			case !first.IsZero() && wall.Add(-time.Duration(most)*time.Second).After(first):
+				return first
 			}
 			at, gap := moments(wall, place)
 			if !c.interval {

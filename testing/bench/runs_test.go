@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,9 +73,17 @@ func BenchmarkRuns(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				begin := time.Now()
-				for range at {
-					m.call("POST", "/v1/programs/job/start", api.StartRun{Profile: "sim"}, nil)
+				var clients sync.WaitGroup
+				for i := range min(at, 16) {
+					clients.Go(func() {
+						for range (at + 15 - i) / 16 {
+							if err := m.try(m.leader, "POST", "/v1/programs/job/start", api.StartRun{Profile: "sim"}, nil); err != nil {
+								b.Error(err)
+							}
+						}
+					})
 				}
+				clients.Wait()
 				for {
 					var runs []api.RunDetails
 					m.call("GET", fmt.Sprintf("/v1/runs?limit=%d", at), nil, &runs)
