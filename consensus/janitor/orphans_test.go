@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 // clouds are providers in memory.
 type clouds struct {
+	mu       sync.Mutex
 	machines []*pb.Resource
 	lists    int
 	fault    error
@@ -30,6 +32,8 @@ type clouds struct {
 }
 
 func (c *clouds) List(context.Context, *model.Provider, string) ([]*pb.Resource, map[string]bool, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.lists++; c.lists == 2 && c.between != nil {
 		c.between()
 	}
@@ -37,12 +41,28 @@ func (c *clouds) List(context.Context, *model.Provider, string) ([]*pb.Resource,
 }
 
 func (c *clouds) Remove(_ context.Context, _ *model.Provider, _ string, r *pb.Resource) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.fault != nil {
 		return c.fault
 	}
 	c.removed = append(c.removed, r.Id)
 	c.machines = slices.DeleteFunc(c.machines, func(x *pb.Resource) bool { return x.Id == r.Id })
 	return nil
+}
+
+// be makes the cloud fail, or have these machines.
+func (c *clouds) be(fault error, machines ...*pb.Resource) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault, c.machines = fault, machines
+}
+
+// removals gives what was removed so far.
+func (c *clouds) removals() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.removed)
 }
 
 // TestOrphans: the policy waits for its grace, leaves alone what nobody knows, and
@@ -93,24 +113,24 @@ func TestOrphans(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- o.Run(ctx) }()
 		time.Sleep(time.Hour)
-		if len(c.removed) > 0 {
-			t.Errorf("the policy removed %v", c.removed)
+		if removed := c.removals(); len(removed) > 0 {
+			t.Errorf("the policy removed %v", removed)
 		}
 		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Since >= r.At {
 			t.Errorf("%+v", r)
 		}
 		// A provider that cannot be asked is told of, and forgets nothing.
-		c.fault = errors.New("it is away")
-		c.machines, c.lists = nil, 2
+		away := errors.New("it is away")
+		c.be(away)
 		time.Sleep(2 * time.Minute)
 		if r := o.Report(); len(r.Orphans) != 1 || r.Providers[0].Fault != "it is away" {
 			t.Errorf("%+v", r)
 		}
 		who := model.Caller{Tenant: "t", Actor: "me", Role: model.RoleAdmin}
-		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err == nil || !errors.Is(err, c.fault) {
+		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err == nil || !errors.Is(err, away) {
 			t.Errorf("remove from a provider that is away: %v", err)
 		}
-		c.fault, c.machines = nil, []*pb.Resource{{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"}}
+		c.be(nil, &pb.Resource{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"})
 		time.Sleep(2 * time.Minute)
 		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Fault == "" {
 			t.Errorf("the fault of its removal is forgotten: %+v", r)
@@ -118,8 +138,8 @@ func TestOrphans(t *testing.T) {
 		if _, err := o.Remove(ctx, model.Caller{Tenant: "another"}, "forgotten", "asked for"); !errors.Is(err, janitor.ErrNoOrphan) {
 			t.Errorf("another tenant's: %v", err)
 		}
-		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err != nil || !slices.Equal(c.removed, []string{"forgotten"}) {
-			t.Errorf("%v %v", c.removed, err)
+		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err != nil || !slices.Equal(c.removals(), []string{"forgotten"}) {
+			t.Errorf("%v %v", c.removals(), err)
 		}
 		if r := o.Report(); len(r.Orphans) != 0 {
 			t.Errorf("%+v", r)
