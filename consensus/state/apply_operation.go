@@ -52,6 +52,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		have := *get[model.Cluster](a.txn, tClusters, "id", c.Tenant, cl.ID)
 		op.Before = a.remember(&have, op, model.MomentBefore)
 		cl.Snapshots = have.Snapshots
+		cl.RecoveryPaused = have.RecoveryPaused // an order of its own, which planning does not know
 	}
 	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
 	a.put(tOperations, op)
