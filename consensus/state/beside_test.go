@@ -308,6 +308,44 @@ func TestPausedServices(t *testing.T) {
 	}
 }
 
+// An operation that starts a paused service ends its pause: what runs is not
+// shown as paused, and is checked and recovered.
+func TestStartEndsAPause(t *testing.T) {
+	c := newClinic(t)
+	if a := c.do(c.beside("00000001-002", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	c.run("00000001-002", nil)
+	main := func(id string, on map[string]string) {
+		t.Helper()
+		cl, _ := c.m.View().Cluster("t", "00000001")
+		next := *cl
+		next.Operations++
+		cmd := c.beside(id, model.OpRestart, "ann", on)
+		s := cmd.GetStartOperation()
+		s.Cluster, s.ClusterVersion = js(next), cl.Version
+		if a := c.do(cmd); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		c.run(id, nil)
+		if op := c.operation(id); op.Status != model.OpSucceeded {
+			t.Fatal(op.Status, op.Message)
+		}
+	}
+	main("00000001-003", map[string]string{db: "db"})
+	if h := c.health(app); h.Paused["app"] != model.Paused {
+		t.Errorf("paused no more, though only another service was started: %+v", h)
+	}
+	main("00000001-004", map[string]string{app: "app"})
+	if h := c.health(app); len(h.Paused) > 0 {
+		t.Errorf("it runs, and is paused: %+v", h)
+	}
+	c.verdict(app, "app", false, 0)
+	if h := c.health(app); !slices.Equal(h.Failing(), []string{"app"}) {
+		t.Errorf("it fails, and nobody sees it: %+v", h)
+	}
+}
+
 // Orders about a plan that has ended change nothing where there is nothing to do,
 // and one that failed is an error (spec/plans.md §2 rule 1, §5).
 func TestOrdersAfterTheEnd(t *testing.T) {

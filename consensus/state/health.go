@@ -93,7 +93,7 @@ func (a *applier) verdict(c *pb.HealthChange) bool {
 }
 
 // unwatched forgets what checks said of a node's services that an operation has
-// changed, and of the machine where that was made anew.
+// changed, and of the machine where that was made anew. A start ends a pause.
 func (a *applier) unwatched(n *model.Node, services map[string]bool, machine bool) {
 	have := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID)
 	if have == nil {
@@ -101,6 +101,10 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 	}
 	h := a.healthOf(n)
 	maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return services[s] })
+	// What was paused and has been started runs: it is checked and recovered again.
+	maps.DeleteFunc(h.Paused, func(s, how string) bool {
+		return how == model.Paused && services[s] && n.States[s] == model.Start.String()
+	})
 	if machine {
 		clear(h.Services)
 		clear(h.Paused)
