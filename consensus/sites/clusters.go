@@ -40,8 +40,8 @@ func (k *Keeper) followClusters(ctx context.Context) error {
 			}
 			continue
 		}
-		if cl.Status == model.ClusterPending || !has && !site.Carries(cl) {
-			continue
+		if cl.Status == model.ClusterPending || !has && !site.Carries(cl) || busy(v, cl) {
+			continue // its end brings us here again
 		}
 		doc := site.OfCluster(name, cl, v.Nodes(cl.Tenant, cl.ID))
 		if len(doc.Objects) == 0 && !has {
@@ -83,15 +83,17 @@ func (k *Keeper) forget(ctx context.Context, r *site.Record) error {
 // site's objects leave it alone.
 func Resting(v *state.View, tenant, name string) bool {
 	return slices.ContainsFunc(v.Clusters(tenant), func(cl *model.Cluster) bool {
-		if ClusterSite(cl.ID) != name {
-			return false
-		}
-		if op, ok := v.Operation(tenant, cl.Operation); ok && !op.Status.Ended() {
-			return true
-		}
-		return slices.ContainsFunc(v.ActiveOperations(), func(op *model.Operation) bool {
-			return op.Tenant == tenant && op.Cluster == cl.ID && op.Status == model.OpRunning
-		})
+		return ClusterSite(cl.ID) == name && busy(v, cl)
+	})
+}
+
+// busy says whether an operation is under way on a cluster, or runs beside others.
+func busy(v *state.View, cl *model.Cluster) bool {
+	if op, ok := v.Operation(cl.Tenant, cl.Operation); ok && !op.Status.Ended() {
+		return true
+	}
+	return slices.ContainsFunc(v.ActiveOperations(), func(op *model.Operation) bool {
+		return op.Tenant == cl.Tenant && op.Cluster == cl.ID && op.Status == model.OpRunning
 	})
 }
 

@@ -1,0 +1,161 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A site's way through the leader: applied, given to a home, told, reported,
+// another generation held back until the removed object is away, reverted, deleted.
+func TestKeeper(t *testing.T) {
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := uint64(0)
+	propose := func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+		index++
+		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: cs})
+		if err != nil {
+			return nil, err
+		}
+		var out []state.Answer
+		for _, g := range m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Data: b}).([][]state.Answer) {
+			out = append(out, g...)
+		}
+		return out, nil
+	}
+	js := func(v any) []byte { b, _ := json.Marshal(v); return b }
+	for _, c := range []*pb.Command{
+		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}},
+		{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "one", Record: js(model.Agent{ID: "one", Name: "x"})}}},
+	} {
+		if a, err := propose(t.Context(), c); err != nil || a[0].Err != nil {
+			t.Fatal(a, err)
+		}
+	}
+	k := New(Config{Machine: m, Propose: propose, Logger: slog.New(slog.DiscardHandler), Node: func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false }})
+	var told []*site.Orders
+	k.Join("s1", Home{Agent: "one", Name: "x", Process: "p", Send: func(msg *pb.LeaderMessage) bool {
+		var list []*site.Orders
+		if err := json.Unmarshal(msg.Sites, &list); err != nil {
+			t.Error(err)
+		}
+		told = append(told, list...)
+		return true
+	}})
+	rounds := func() {
+		t.Helper()
+		for range 5 {
+			if err := k.round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			k.mu.Lock()
+			k.all = true
+			k.mu.Unlock()
+		}
+	}
+	last := func() *site.Orders {
+		for i := len(told) - 1; i >= 0; i-- {
+			if told[i].Site != "" {
+				return told[i]
+			}
+		}
+		t.Fatal("the home was told nothing")
+		return nil
+	}
+	who := model.Caller{Tenant: "t", Actor: "alice"}
+	a, b := site.Object{Name: "a", Host: "agent:x", Type: "script"}, site.Object{Name: "b", Host: "agent:x", Type: "script", Requires: []site.Requirement{{To: "up", Object: "a"}}}
+	doc := &site.Document{Name: "s", Objects: []site.Object{a, b}}
+	p, err := k.Preview("t", doc)
+	if err != nil || len(p.Added) != 2 || len(p.Rounds) != 2 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if _, err := k.Apply(t.Context(), who, doc, 0); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	o := last()
+	if o.Generation != 1 || len(o.Lives) != 2 || o.Lives[0].Inc != 1 || o.Homes["agent:x"] != "one" {
+		t.Fatalf("%+v", o)
+	}
+	if s, err := k.Status(t.Context(), "t", "s", 0); err != nil || s.Settled != 0 || s.Items[0].Phase != "unheard" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	report := func(generation uint64, objects ...*pb.ObjectReport) {
+		for _, x := range objects {
+			x.Inc, x.State, x.Target, x.Settled, x.Generation = 1, 2, 2, true, generation
+		}
+		k.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: objects}})
+	}
+	report(1, &pb.ObjectReport{Id: 0}, &pb.ObjectReport{Id: 1})
+	s, err := k.Status(t.Context(), "t", "s", 0)
+	if err != nil || s.Settled != 2 || s.Items[0].State != "up" || s.Items[0].Agent != "x" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if c, err := k.Explain("t", "s", "b"); err != nil || len(c) != 0 {
+		t.Errorf("%v, %v", c, err)
+	}
+
+	// Without b: nothing switches before it is away.
+	if _, err := k.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	if o := last(); o.Next != 2 || len(o.Removing) != 1 || o.Removing[0] != 1 {
+		t.Fatalf("%+v", o)
+	}
+	if _, err := k.Apply(t.Context(), who, doc, 0); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("a third generation was taken: %v", err)
+	}
+	report(1, &pb.ObjectReport{Id: 1, Removing: true})
+	rounds()
+	if o := last(); o.Generation != 2 || o.Next != 0 || len(o.Lives) != 1 {
+		t.Fatalf("%+v", o)
+	}
+	if again, err := k.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil || !again.Unchanged {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if back, err := k.Revert(t.Context(), who, "s", 0); err != nil || back.Preview.Generation != 3 || len(back.Preview.Added) != 1 {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	rounds()
+	if o := last(); o.Generation != 3 || len(o.Lives) != 2 || o.Lives[1].Inc != 2 {
+		t.Fatalf("b begins another life: %+v", o)
+	}
+
+	// A home that does not answer finds nothing; the look does not wait for it.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if f, err := k.Look(ctx, "t", "s"); err != nil || len(f) != 2 || f[0].Found != "unknown" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := k.Delete(t.Context(), who, "s"); err != nil {
+		t.Fatal(err)
+	}
+	rounds()
+	report(3, &pb.ObjectReport{Id: 0, Removing: true})
+	k.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, Settled: true}}}})
+	rounds()
+	if o := last(); !o.Gone {
+		t.Errorf("%+v", o)
+	}
+	if _, err := k.Status(t.Context(), "t", "s", 0); !errors.Is(err, state.ErrNotFound) {
+		t.Error(err)
+	}
+}
