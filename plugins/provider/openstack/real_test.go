@@ -78,8 +78,9 @@ func boot(t *testing.T) *site {
 	if len(layers) == 1 {
 		s.setUp(ctx, ready)
 	}
+	s.systemd(ctx)
 	// Bridges are not kept on disk; the agent waits for this one.
-	s.run(ctx, "ip link add brphys type bridge 2>/dev/null; ip link set brphys up; systemctl restart neutron-linuxbridge-agent")
+	s.run(ctx, "ip link add brphys type bridge 2>/dev/null; ip link set brphys up; systemctl restart neutron-linuxbridge-agent; systemctl start --no-block "+services)
 	s.await(ctx, "the APIs", func() error {
 		for _, port := range []int{5000, 8774, 9696, 9292, 8778} {
 			resp, err := http.Get(fmt.Sprintf("http://%s:%d/", s.machine.Addr, port))
@@ -96,6 +97,19 @@ func boot(t *testing.T) *site {
 	return s
 }
 
+// systemd waits for it to take orders. More does not come at first: services that
+// are not set up fail and begin again.
+func (s *site) systemd(ctx context.Context) {
+	s.t.Helper()
+	s.await(ctx, "systemd", func() error {
+		_, err := s.machine.Run(ctx, "systemctl", "is-active", "basic.target")
+		return err
+	})
+}
+
+// services are what setup.sh sets up; not all of them start by themselves.
+const services = "keystone glance-api placement-api neutron-api neutron-rpc-server nova-api nova-conductor nova-scheduler nova-compute"
+
 // run runs a script in the machine.
 func (s *site) run(ctx context.Context, script string) {
 	s.t.Helper()
@@ -110,11 +124,7 @@ func (s *site) setUp(ctx context.Context, ready string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// More does not come: services that are not set up fail and begin again.
-	s.await(ctx, "systemd", func() error {
-		_, err := s.machine.Run(ctx, "systemctl", "is-active", "basic.target")
-		return err
-	})
+	s.systemd(ctx)
 	out, err := s.machine.Run(ctx, "/bin/bash", "-c", "cat >/root/setup.sh <<'SETUP'\n"+string(script)+"\nSETUP\nbash /root/setup.sh "+s.machine.Addr.String()+" 2>&1")
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
