@@ -155,7 +155,7 @@ func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
 }
 
 // providers are the providers of all tenants, as they are now and as living
-// clusters have them; the same values are asked for once.
+// clusters and the runs that are kept have them; the same values are asked for once.
 func providers(v *state.View) []listed {
 	var out []listed
 	seen := map[string]bool{}
@@ -178,6 +178,9 @@ func providers(v *state.View) []listed {
 			if cl.Status != model.ClusterTerminated {
 				add(t.Name, &cl.Provider)
 			}
+		}
+		for _, p := range v.RunProviders(t.Name) {
+			add(t.Name, &p) // clusters of runs, which may be gone
 		}
 	}
 	return out

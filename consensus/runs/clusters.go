@@ -129,19 +129,14 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 		return req, nil, nil
 	}
 	// A cluster of plain nodes: what it is made from is no tenant's.
-	plugin := r.Provisioner
-	if plugin == profile.Native {
-		plugin = "local"
-	}
-	req.ClusterTemplate, req.InitialLeaseDuration = plain, &forever
-	return req, plainSet(plugin, fields, p), nil
+	provider, _ := profile.Plain(r.Provisioner, p)
+	req.ClusterTemplate, req.InitialLeaseDuration = profile.PlainNodes, &forever
+	return req, plainSet(provider, p), nil
 }
 
-// plain is the name of the definitions of clusters of plain nodes. No tenant's
-// definition can have it.
-const plain = "run:nodes"
-
-func plainSet(plugin string, fields map[string]any, p map[string]string) model.Set {
+// plainSet are the definitions that a cluster of plain nodes is made from.
+func plainSet(provider model.Provider, p map[string]string) model.Set {
+	const plain = profile.PlainNodes
 	entry := func(keys ...string) map[string]map[string]any {
 		m := map[string]any{keys[0]: "default"} // a type must say something
 		for _, k := range keys {
@@ -153,7 +148,7 @@ func plainSet(plugin string, fields map[string]any, p map[string]string) model.S
 	}
 	base := model.Base{Name: plain}
 	return model.NewSet(
-		model.Define(model.KindProvider, &model.Provider{Base: base, ProviderType: plugin, Provisioner: fields}),
+		model.Define(model.KindProvider, &provider),
 		model.Define(model.KindHardwareType, &model.HardwareType{Base: base, ProviderMap: entry("flavor")}),
 		model.Define(model.KindImageType, &model.ImageType{Base: base, ProviderMap: entry("image", "sshuser")}),
 		model.Define(model.KindService, &model.Service{Base: base}),

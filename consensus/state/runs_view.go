@@ -275,3 +275,16 @@ func (v *View) Usages(now int64) []ProfileUse {
 	})
 	return out
 }
+
+// RunProviders gives the providers by which the clusters of a tenant's runs that are kept were
+// made, where no definition tells: of plain nodes. Several may be the same.
+func (v *View) RunProviders(tenant string) []model.Provider {
+	var out []model.Provider
+	for _, r := range v.Runs(tenant) {
+		values, err := profile.Reveal(profile.Values(r.Properties), func(name string) (string, bool) { return v.Secret(tenant, name) })
+		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}

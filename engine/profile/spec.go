@@ -139,6 +139,28 @@ func nodes(usual int) PropertySpec {
 	return PropertySpec{Name: PropNodes, Label: "Nodes", Description: "How many nodes the cluster has", Widget: Number, Attributes: WidgetAttributes{Default: usual, Min: &one, Max: &most}}
 }
 
+// PlainNodes is the name of what clusters of plain nodes are made from. No tenant's
+// definition can have it.
+const PlainNodes = "run:nodes"
+
+// Plain gives the provider of a cluster of plain nodes, from a provisioner's name and
+// properties; false: the provisioner makes clusters from templates.
+func Plain(provisioner string, properties map[string]string) (model.Provider, bool) {
+	p := model.Provider{Base: model.Base{Name: PlainNodes}, ProviderType: provisioner, Provisioner: map[string]any{}}
+	switch provisioner {
+	case "cluster":
+		return p, false
+	case Native:
+		p.ProviderType = "local"
+	}
+	for name, value := range properties {
+		if f, ok := strings.CutPrefix(name, PropField); ok {
+			p.Provisioner[f] = value
+		}
+	}
+	return p, true
+}
+
 // NativeSpec describes the provisioner "native".
 func NativeSpec() Spec {
 	return Spec{
