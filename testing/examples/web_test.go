@@ -27,7 +27,7 @@ func (s *site) page(ctx context.Context, url string) (p page, err error) {
 
 // TestWeb: a balancer, web servers and a database of Debian's packages; grown,
 // configured, upgraded, restarted in turn, shrunk, and a web server lost, while
-// clients keep coming through the balancer.
+// clients keep coming through the balancer. CI leaves the restarts and the loss out.
 func TestWeb(t *testing.T) {
 	onEach(t, 6, func(s *site) {
 		t := s.t
@@ -77,17 +77,21 @@ func TestWeb(t *testing.T) {
 		if text, err := get(s.context(), url); err != nil || !json.Valid([]byte(text)) {
 			t.Errorf("%s %v", text, err)
 		}
-		f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
+		if every {
+			f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
+		}
 		f.none("shrink by one", func() { s.must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
 		all("pages of two web servers again", `It's "new"`)
-		lost := s.nodes("shop", "web-app")[0]
-		f.during("a machine lost, its node replaced", func() {
-			found := s.lose(lost)
-			f.settle()
-			found()
-			s.must("node", "replace", "shop", lost.ID, "--yes")
-		})
-		all("pages of two web servers, one new", `It's "new"`)
+		if every {
+			lost := s.nodes("shop", "web-app")[0]
+			f.during("a machine lost, its node replaced", func() {
+				found := s.lose(lost)
+				f.settle()
+				found()
+				s.must("node", "replace", "shop", lost.ID, "--yes")
+			})
+			all("pages of two web servers, one new", `It's "new"`)
+		}
 		f.end()
 		last, err := s.page(s.context(), url)
 		if err != nil || last.Visit < f.asked/2 {
