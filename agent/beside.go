@@ -21,7 +21,7 @@ func (b *backend) beside(ctx context.Context, l *leadership, who model.Caller, c
 	if !ok {
 		return api.Started{}, fmt.Errorf("%w: there is no cluster %q", api.ErrNotFound, cluster)
 	}
-	units, err := operation.Units(req.Type, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
+	units, err := operation.Units(req.Type, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
 	if err != nil {
 		return api.Started{}, mapError(err)
 	}

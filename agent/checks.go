@@ -18,6 +18,7 @@ const checkOperation = "check"
 // Check makes the tasks of a health check.
 func (t *tasks) Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
 	src := t.source(v, cl)
+	n = v.Live(cl, n)
 	saved := v.Values(n.ID)
 	task := func(id string, action model.Action, service string) (*pb.Task, error) {
 		w, err := src.Work(checkOperation, id, n, saved, action, service)
@@ -48,10 +49,10 @@ const machineTimeout = 30_000
 
 // checkNeeds tells what a health check asks of an agent.
 func checkNeeds(cl *model.Cluster, n *model.Node, service string) (automator, provider, machine string) {
-	name, _ := operation.Plugin(cl, n, model.Confirm, "")
+	name, _ := operation.Plugin(cl, checkOperation, n, model.Confirm, "")
 	provider = "provider/" + name
 	if service != "" {
-		name, _ := operation.Plugin(cl, n, model.Check, service)
+		name, _ := operation.Plugin(cl, checkOperation, n, model.Check, service)
 		automator = "automator/" + name
 	}
 	machine, _ = n.Results[resultMachine].(string)

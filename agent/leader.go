@@ -133,7 +133,7 @@ func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepar
 			if n == nil {
 				return dispatch.Needs{}
 			}
-			return needsOf(&p.Cluster, n, p.Graph, u)
+			return needsOf(&p.Cluster, p.Operation.ID, n, p.Graph, u)
 		})
 	}
 }

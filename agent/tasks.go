@@ -119,6 +119,7 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 		return t.step(v, op, cl, n, s, u)
 	}
 	id := state.TaskID(op.ID, u)
+	n = v.Live(cl, n)
 	w, err := t.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
 	if err != nil {
 		return nil, err
@@ -128,8 +129,7 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
 		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, op.Parameters),
 	}
-	if def := cl.Definitions[out.Service]; act == model.Check {
-		p := def.Readiness()
+	if p := w.Ready; act == model.Check {
 		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}
 		out.TimeoutMs = readyWithinMs
 	}
@@ -148,15 +148,15 @@ const resultMachine = "machine"
 func (t *tasks) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
 	if cl, ok := t.cluster(v, op); ok {
 		if n, ok := t.node(v, cl, g.NodeID(int(u))); ok {
-			return needsOf(cl, n, g, u)
+			return needsOf(cl, op.ID, v.Live(cl, n), g, u)
 		}
 	}
 	return dispatch.Needs{}
 }
 
 // needsOf is Needs for a cluster and a node at hand.
-func needsOf(cl *model.Cluster, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
-	name, automator := operation.Plugin(cl, n, g.Action[u], g.ServiceName(int(u)))
+func needsOf(cl *model.Cluster, op string, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
+	name, automator := operation.Plugin(cl, op, n, g.Action[u], g.ServiceName(int(u)))
 	out := dispatch.Needs{Plugin: "provider/" + name}
 	if automator {
 		out.Plugin = "automator/" + name

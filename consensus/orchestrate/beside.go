@@ -40,7 +40,7 @@ func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
 	}
-	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, nextID(cl))
 }
 
 // nextID gives the id of a cluster's next operation.

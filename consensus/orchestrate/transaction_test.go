@@ -36,6 +36,7 @@ type lab struct {
 	halfDone bool                   // a failing attempt does its work all the same
 	broken   func(*model.Node) bool // nothing works on such a node; nil: on all
 	keep     func(*raft.Log)
+	gated    bool // operations may wait for orders
 }
 
 // machine is what really is: an address, and of each service what it was
@@ -48,6 +49,7 @@ type machine struct {
 type running struct {
 	version     int
 	config      string
+	by          map[string]int // by action: the version whose script did it last
 	initialized int
 	runs        bool
 }
@@ -166,7 +168,7 @@ func (l *lab) run(id string, fails, half func() bool) *model.Operation {
 			l.t.Fatal("no plan of ", id)
 		}
 		ready := s.Leasable()
-		if op.Status.Ended() || op.Status == model.OpRollingBack {
+		if op.Status.Ended() || op.Status == model.OpRollingBack || l.gated && len(ready) == 0 {
 			return op
 		}
 		if len(ready) == 0 {
@@ -208,7 +210,7 @@ func (l *lab) work(v *state.View, op *model.Operation, s *plan.State, u uint32) 
 	if !ok {
 		l.t.Fatalf("%s of %s: there is no such node", action, id)
 	}
-	w, err := operation.NewSource(cl, v.Nodes("t", cl.ID)).Work(op.ID, "x", n, nil, action, service)
+	w, err := operation.NewSource(cl, v.Nodes("t", cl.ID)).Work(op.ID, "x", v.Live(cl, n), nil, action, service)
 	if err != nil {
 		l.t.Fatalf("%s of %s on %s: %v", action, service, id, err)
 	}
@@ -235,20 +237,22 @@ func (l *lab) work(v *state.View, op *model.Operation, s *plan.State, u uint32) 
 	if r == nil && action > model.Install && action != model.Remove && action != model.Stop {
 		l.t.Fatalf("operation %s: %s of %s on %s, where it is not installed", op.ID, action, service, id)
 	}
+	if r != nil {
+		r.by[action.Key()] = versionOf(in)
+	}
 	switch action {
 	case model.Confirm:
 		return &model.TaskOutput{IPAddresses: map[string]string{"access_v4": m.address}}
 	case model.Install:
 		if r == nil {
-			r = &running{}
+			r = &running{by: map[string]int{}}
 			m.services[service] = r
 		}
 		if r.runs {
 			l.t.Fatalf("operation %s: INSTALL of %s on %s while it runs", op.ID, service, id)
 		}
-		var version int
-		fmt.Sscanf(in.Config.Service.Action.Fields["script"].(string), "v%d", &version)
-		r.version = version
+		r.version = versionOf(in)
+		r.by["install"] = r.version
 	case model.Configure:
 		r.config = string(js(in.Config.Cluster))
 	case model.Initialize:
@@ -267,9 +271,16 @@ func (l *lab) work(v *state.View, op *model.Operation, s *plan.State, u uint32) 
 	return nil
 }
 
+// versionOf gives the version of the definition that a task is of.
+func versionOf(in model.TaskInput) (version int) {
+	fmt.Sscanf(fmt.Sprint(in.Config.Service.Action.Fields["script"]), "v%d", &version)
+	return version
+}
+
 // check compares the records with the machines: what the records say is there,
 // is there, built from the cluster's definitions and configured as its
-// configuration says now; and nothing else is there.
+// configuration says now, or, where it went back to what an operation had left half
+// done, as the marks say; and nothing else is there.
 func (l *lab) check(cluster, when string) {
 	v := l.m.View()
 	cl, _ := v.Cluster("t", cluster)
@@ -294,9 +305,13 @@ func (l *lab) check(cluster, when string) {
 				l.t.Fatalf("%s: %s on %s is %s and runs: %v", when, name, n.ID, n.States[name], r.runs)
 			}
 			var version int
-			fmt.Sscanf(cl.Definitions[name].Provisioner.Actions["install"].Fields["script"].(string), "v%d", &version)
+			def, _ := cl.DefinitionAt(n.Marks[name], name)
+			fmt.Sscanf(def.Provisioner.Actions["install"].Fields["script"].(string), "v%d", &version)
 			if r.version != version {
 				l.t.Fatalf("%s: %s on %s was installed from version %d, the cluster has %d", when, name, n.ID, r.version, version)
+			}
+			if len(cl.Earlier) > 0 && (n.States[name] == "INSTALL" || strings.HasSuffix(n.States[name], "?") || n.Marks[name].Config == model.HalfConfigured) {
+				continue // it is not configured
 			}
 			w, err := src.Work("o", "x", n, nil, model.Configure, name)
 			if err != nil {
@@ -356,13 +371,13 @@ func (l *lab) request(cluster string) operation.Request {
 	case "remove":
 		return operation.Request{Type: model.OpRemoveServices, Services: []string{"cache"}}
 	case "configure":
-		return operation.Request{Type: model.OpConfigure, Restart: true, Config: map[string]any{"greeting": rapid.SampledFrom([]string{"hi", "ho", "hu"}).Draw(l.t, "greeting")}}
+		return operation.Request{Type: model.OpConfigure, Restart: true, OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure"), Config: map[string]any{"greeting": rapid.SampledFrom([]string{"hi", "ho", "hu"}).Draw(l.t, "greeting")}}
 	case "upgrade":
 		l.define(rapid.IntRange(1, 9).Draw(l.t, "version"), "hello")
-		return operation.Request{Type: model.OpUpgrade}
+		return operation.Request{Type: model.OpUpgrade, OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure")}
 	case "sync":
 		l.define(rapid.IntRange(1, 9).Draw(l.t, "version"), rapid.SampledFrom([]string{"hello", "moin"}).Draw(l.t, "default"))
-		return operation.Request{Type: model.OpSyncTemplate}
+		return operation.Request{Type: model.OpSyncTemplate, OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure")}
 	case "replace":
 		return operation.Request{Type: model.OpReplaceNode, Victims: []string{anyNode()}}
 	case "stop":
@@ -407,12 +422,21 @@ func TestTransactions(t *testing.T) {
 			}
 			left := rapid.IntRange(-1, p.Graph.Tasks()).Draw(t, "fails after")
 			l.halfDone = rapid.Bool().Draw(t, "half")
-			op := l.run(p.Operation.ID, func() bool { left--; return left == 0 }, func() bool { return l.halfDone })
+			aborts := req.OnFailure == "leave" && rapid.Bool().Draw(t, "aborted")
+			op := l.run(p.Operation.ID, func() bool {
+				if left--; left == 0 && aborts {
+					l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.Operation.ID, Order: "abort"}}})
+					return false
+				}
+				return left == 0
+			}, func() bool { return l.halfDone })
 			when := fmt.Sprintf("%s %s", op.Type, op.Status)
 			counts[when]++
 			switch {
 			case op.Status == model.OpSucceeded:
 				l.check(id, when)
+			case req.OnFailure == "leave":
+				l.again(id, req, before)
 			case op.Status == model.OpRollingBack:
 				if err := l.o.follow(ctx, op.ID); err != nil {
 					t.Fatal(err)
@@ -431,7 +455,7 @@ func TestTransactions(t *testing.T) {
 			}
 		}
 	})
-	for _, want := range []string{"grow rolling-back", "shrink rolling-back", "upgrade rolling-back", "replace-node rolling-back", "rollback succeeded"} {
+	for _, want := range []string{"grow rolling-back", "shrink rolling-back", "upgrade rolling-back", "replace-node rolling-back", "rollback succeeded", "upgrade failed", "configure aborted"} {
 		if counts[want] == 0 {
 			t.Errorf("never seen: %s; seen %v", want, counts)
 		}

@@ -103,6 +103,10 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		return n
 	}
 	g := s.Graph
+	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	if cl == nil {
+		cl = &model.Cluster{}
+	}
 	nodes := make([]*model.Node, len(g.Nodes))
 	for v := range g.Len() {
 		if g.Action[v] == model.Barrier {
@@ -120,7 +124,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			nodes[i] = of(g.NodeID(v))
 		}
 		if nodes[i] != nil {
-			did(nodes[i], op.ID, g.Action[v], g.ServiceName(v), done)
+			did(nodes[i], cl, op, g.Action[v], g.ServiceName(v), done)
 			switch id := nodes[i].ID; {
 			case g.Action[v] == model.Create || g.Action[v] == model.Delete:
 				made[id] = true
@@ -134,7 +138,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	// Who runs beside others leaves it to them what goes with them.
 	beside := op.Type.Beside()
 	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
-		if !beside && (n.Leaves || len(n.Leaving) > 0) {
+		if !beside && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
 			of(n.ID)
 		}
 		return true
@@ -156,6 +160,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		}
 		if n.Version = a.index; !beside {
 			n.Leaves, n.Leaving = false, nil
+			backTo(n, op, good)
 		}
 		a.put(tNodes, n)
 		if !beside {
@@ -166,8 +171,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 
 // did notes on a node what a task did to it, or with done false what it may
 // have done: it was tried, and nobody saw it succeed.
-func did(n *model.Node, op string, action model.Action, service string, done bool) {
-	mark := n.Marks[service]
+func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Action, service string, done bool) {
 	state := action.String()
 	if !done {
 		state += "?"
@@ -188,20 +192,15 @@ func did(n *model.Node, op string, action model.Action, service string, done boo
 		return
 	case model.Bootstrap, model.Check, model.Run:
 		return
-	case model.Install:
-		mark.Installed = op
-	case model.Initialize:
-		mark.Initialized = mark.Initialized || done
-	case model.Remove:
-		mark.Initialized = false
-	case model.Configure:
-		mark.Configured = op
+	}
+	n.Touch(cl, op, action, service, done)
+	if action == model.Configure {
 		switch was := n.States[service]; {
 		case was == model.Start.String(), was == model.Stop.String() && done:
 			state = was // it still runs, or is ready to: planning must be able to tell
 		}
 	}
-	n.States[service], n.Marks[service] = state, mark
+	n.States[service] = state
 }
 
 func (a *applier) removeNode(n *model.Node) {
@@ -239,7 +238,8 @@ func (a *applier) settleCluster(op *model.Operation) {
 		}
 	case op.Status == model.OpSucceeded:
 		moment = model.MomentAfter
-		cl.Status, cl.Previous = model.ClusterActive, nil
+		cl.Status = model.ClusterActive
+		a.arrived(&cl, op)
 		a.dropServices(&cl)
 		if to := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(op.To)); to != nil {
 			cl.Status, cl.Message = to.State.Status, to.State.Message

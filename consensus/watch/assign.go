@@ -198,16 +198,17 @@ func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
 	default:
 		return out
 	}
-	nodes := v.Nodes(cl.Tenant, cl.ID)
+	nodes := v.LiveNodes(cl)
 	probes := map[string]model.Probe{}
 	for name, def := range cl.Definitions {
 		if p, ok := def.Watched(); ok {
 			probes[name] = p
 		}
 	}
+	varies := cl.Varies()
 	policy := cl.Template.RecoveryPolicy()
 	machines := !policy.Off && policy.Replace != model.ReplaceNever
-	if len(nodes) == 0 || len(probes) == 0 && !machines {
+	if len(nodes) == 0 || len(probes) == 0 && !machines && !varies {
 		return out
 	}
 	version := w.cfg.Tasks.Version(v, cl, nodes)
@@ -221,17 +222,27 @@ func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
 		some, paused := false, h != nil && len(h.Paused) > 0
 		for _, s := range n.Staying() {
 			p, ok := probes[s]
+			if varies { // the node may not have come to those definitions, or not go to them at all
+				def, _ := cl.DefinitionAt(n.Marks[s], s)
+				p, ok = def.Watched()
+			}
 			if !ok || paused && h.Paused[s] != "" || !watched(n, h, s) {
 				continue
 			}
 			some = true
-			w.want(out, cl, n, s, p, version)
+			w.want(out, cl, n, s, p, version^marked(n.Marks[s]))
 		}
 		if !some && machines && runs(n) {
 			w.want(out, cl, n, "", model.Probe{Interval: model.Millis(machineEvery.Milliseconds())}, version)
 		}
 	}
 	return out
+}
+
+// marked changes with the target that a service stands at, which it does before the
+// operation that brings it there writes its node's record.
+func marked(m model.Mark) uint64 {
+	return uint64(m.Definition)*0xff51afd7ed558ccd ^ uint64(m.Config)*0xc4ceb9fe1a85ec53
 }
 
 // runs says whether anything was started on a node.

@@ -34,10 +34,15 @@ type Cluster struct {
 	Services    []string        `json:"services"`
 	// Definitions are the service definitions the cluster was built from.
 	Definitions map[string]Service `json:"definitions"`
-	// Previous are definitions that an operation under way replaces: its STOP and REMOVE are still theirs.
-	Previous  map[string]Service `json:"previous,omitempty"`
-	Config    map[string]any     `json:"config"`
-	DNSSuffix string             `json:"dnsSuffix,omitempty"`
+	Config      map[string]any     `json:"config"`
+	DNSSuffix   string             `json:"dnsSuffix,omitempty"`
+	// Target counts the targets that the cluster was moved on to: its definitions,
+	// configuration and layout. Mover is the operation that moved it last, and Earlier
+	// are the targets before, the newest first, that services may still stand at; none:
+	// all of them are as this record says.
+	Target  int      `json:"target,omitempty"`
+	Mover   string   `json:"mover,omitempty"`
+	Earlier []Target `json:"earlier,omitempty"`
 	// CreatedAt and ExpiresAt are Unix milliseconds; ExpiresAt 0 means never.
 	CreatedAt int64 `json:"createTime"`
 	ExpiresAt int64 `json:"expireTime"`
@@ -89,8 +94,10 @@ type Node struct {
 	// the services that it takes off the node.
 	Leaves  bool     `json:"leaves,omitempty"`
 	Leaving []string `json:"leaving,omitempty"`
-	// Marks say for each service which operations last changed it here.
+	// Marks say for each service at which of the cluster's targets it stands. Back are
+	// those that the operation under way brings back, or leaves, to what they were.
 	Marks map[string]Mark `json:"marks,omitempty"`
+	Back  map[string]Mark `json:"back,omitempty"`
 	// Health is filled for readers only; the state keeps it beside the node.
 	Health *NodeHealth `json:"health,omitempty"`
 	// Version is the index of the entry that last wrote the node.
@@ -113,10 +120,17 @@ func (n *Node) Staying() []string {
 	return slices.DeleteFunc(slices.Clone(n.Services), func(s string) bool { return slices.Contains(n.Leaving, s) })
 }
 
-// Mark names the operations that last touched a service on a node: by them a rollback tells what was done since.
+// Mark says what a service on a node really is: see Target.
 type Mark struct {
-	Installed  string `json:"installed,omitempty"`
+	// Definition and Config number the targets that it was last built from and
+	// configured with; Configured is the operation that did: by it a rollback tells
+	// whether it was done since.
+	Definition int    `json:"definition,omitempty"`
+	Config     int    `json:"config,omitempty"`
 	Configured string `json:"configured,omitempty"`
+	// Goal is the state, START or STOP, that the service was in when an operation began
+	// to build it anew, until it runs: whoever brings that to its end brings it there.
+	Goal string `json:"goal,omitempty"`
 	// Initialized says that an INITIALIZE succeeded since the service came to the node.
 	Initialized bool `json:"initialized,omitempty"`
 }

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
@@ -38,7 +39,7 @@ func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing,
 	case model.OpResumeNode:
 		actions = actions[1:]
 	}
-	in := planner.Input{Operation: planner.OpConverge, Services: cl.Definitions, NodeLocal: true, Wanted: map[string]planner.Wanted{}}
+	in := planner.Input{Operation: planner.OpConverge, Services: asBuilt(cl, at.Nodes, units), Previous: previous(cl), NodeLocal: true, Wanted: map[string]planner.Wanted{}}
 	for _, n := range at.Nodes {
 		i := slices.IndexFunc(units, func(u Unit) bool { return u.Node == n.ID })
 		if i < 0 {
@@ -48,7 +49,12 @@ func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing,
 		in.Nodes = append(in.Nodes, planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created})
 		w := planner.Wanted{Services: map[string][]model.Action{}}
 		for _, s := range units[i].Services {
-			w.Services[s] = actions
+			def, _ := cl.DefinitionAt(n.Marks[s], s)
+			for _, a := range actions {
+				if _, ok := def.Provisioner.Actions[a.Key()]; ok {
+					w.Services[s] = append(w.Services[s], a)
+				}
+			}
 		}
 		in.Wanted[n.ID] = w
 	}
@@ -67,6 +73,24 @@ func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing,
 	}
 	p.Tree = &d.Tree
 	return p, nil
+}
+
+// asBuilt gives the definitions of services that they were built from on the nodes of units.
+func asBuilt(cl *model.Cluster, nodes []*model.Node, units []Unit) map[string]model.Service {
+	if !cl.Varies() {
+		return cl.Definitions
+	}
+	out := maps.Clone(cl.Definitions)
+	for _, u := range units {
+		i := slices.IndexFunc(nodes, func(n *model.Node) bool { return n.ID == u.Node })
+		for _, s := range u.Services {
+			if i >= 0 {
+				def, _ := cl.DefinitionAt(nodes[i].Marks[s], s)
+				out[s] = withActions(def, out[s])
+			}
+		}
+	}
+	return out
 }
 
 // unitName gives the name of a node's phase.
@@ -98,7 +122,7 @@ func Units(op model.OperationType, at Standing, health map[string]*model.NodeHea
 			}
 		}
 		for _, s := range n.Staying() {
-			def := at.Cluster.Definitions[s]
+			def, _ := at.Cluster.DefinitionAt(n.Marks[s], s)
 			asked := len(services) == 0 && can(op, n, h, s) && def.Runs() || slices.Contains(services, s)
 			if _, starts := def.Provisioner.Actions[model.Start.Key()]; asked && starts {
 				u.Services = append(u.Services, s)

@@ -225,28 +225,15 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 		if !ok {
 			continue
 		}
-		if p.Cluster.Definitions[s] = d; sameService(was[s], d) {
+		if p.Cluster.Definitions[s] = d; model.SameService(was[s], d) {
 			continue // nothing of it is on the nodes
 		}
-		if p.Cluster.Previous == nil {
-			p.Cluster.Previous = map[string]model.Service{}
-		}
-		p.Cluster.Previous[s] = was[s]
 		for i := range p.Nodes {
 			if n := &p.Nodes[i]; slices.Contains(n.Services, s) {
 				n.Automators = union(n.Automators, automatorsOf(&p.Cluster, []string{s}))
 			}
 		}
 	}
-}
-
-// sameService says that two definitions build and run the same.
-func sameService(a, b model.Service) bool { return reflect.DeepEqual(substance(a), substance(b)) }
-
-// substance is what of a definition matters to what runs.
-func substance(s model.Service) model.Service {
-	s.Base, s.Links, s.AllowDecommission, s.Exclusive = model.Base{}, nil, nil, ""
-	return s
 }
 
 // syncTemplate brings a cluster to the newest version of its template and of
@@ -301,6 +288,7 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 // converge plans what brings the cluster from where it stands to what the
 // records say.
 func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
+	p.moveOn(at, c)
 	nodes := pointers(p.Nodes)
 	after, err := expand(&p.Cluster, nodes, c.made)
 	if err != nil {
@@ -316,7 +304,7 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 		}
 	}
 	in := planner.Input{
-		Operation: planner.OpConverge, Services: p.Cluster.Definitions, Previous: p.Cluster.Previous,
+		Operation: planner.OpConverge, Services: able(&p.Cluster, nodes), Previous: previous(&p.Cluster),
 		NodeLocal: c.local || p.Operation.Type == model.OpConfigure && p.rollout.Strategy != "", Wanted: diff.Wanted, Reconfigure: diff.Reconfigure,
 	}
 	if c.quiet {

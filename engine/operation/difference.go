@@ -11,10 +11,12 @@ import (
 )
 
 // differences tells planner.Diff what a cluster is and what it is to be. What
-// runs is known by the marks that operations left: what has the marks of the
-// snapshot is as it was then, all else as the cluster's record says now.
+// runs is known by the marks that operations left: they name the target that a
+// service was built from and configured with, be it the cluster's or an earlier one.
 type differences struct {
 	now, then         *model.Cluster // then: the snapshot's, for a rollback
+	keeps             bool           // what stands at earlier targets is left there
+	configs           map[config]*expansions
 	old               map[string]*model.Node
 	change            change
 	target            *model.Cluster
@@ -22,16 +24,27 @@ type differences struct {
 	definitions       map[string]uint64
 	bySum             map[uint64]model.Service
 	targetDefinitions map[string]uint64
-	oldDefinitions    map[string]uint64
+	earlier           map[definedBy]uint64
 	leaves            map[string]bool
+	nodes             [2][]*model.Node // as they are, as they are to be
+	backs             map[string]map[string]model.Mark
 }
 
+// untouched stands for the configuration of a service that a rollback leaves, or
+// brings back to, as an operation before its snapshot had left it.
+const untouched = 2 // no sum is even
+
 func newDifferences(p *Prepared, at Standing, c change, after *expansions) *differences {
-	d := &differences{now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}, leaves: map[string]bool{}}
+	d := &differences{
+		now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}, leaves: map[string]bool{},
+		keeps: p.forced != nil, configs: map[config]*expansions{}, earlier: map[definedBy]uint64{}, backs: map[string]map[string]model.Mark{},
+	}
+	d.nodes[0], d.nodes[1] = at.Nodes, pointers(p.Nodes)
 	for i := range p.Nodes {
 		if p.Nodes[i].Leaves {
 			d.leaves[p.Nodes[i].ID] = true
 		}
+		d.backs[p.Nodes[i].ID] = p.Nodes[i].Back
 	}
 	if x, err := expand(at.Cluster, at.Nodes, nil); err == nil {
 		d.is = x // else nobody can tell what they have: all of it is configured anew
@@ -42,7 +55,6 @@ func newDifferences(p *Prepared, at Standing, c change, after *expansions) *diff
 		if x, err := expand(d.then, c.back.Nodes, nil); err == nil {
 			d.was = x
 		}
-		d.oldDefinitions = d.sums(d.then)
 		for _, n := range c.back.Nodes {
 			d.old[n.ID] = n
 		}
@@ -53,14 +65,74 @@ func newDifferences(p *Prepared, at Standing, c change, after *expansions) *diff
 func (d *differences) sums(cl *model.Cluster) map[string]uint64 {
 	out := map[string]uint64{}
 	for name, s := range cl.Definitions {
-		b, err := json.Marshal(substance(s))
-		if err != nil {
-			continue // 0: differs from all
-		}
-		out[name] = sum(append(b, name...))
-		d.bySum[out[name]] = s
+		out[name] = d.sum(name, s)
 	}
 	return out
+}
+
+// sum stands for a definition; 0, which differs from all, for one that cannot be written.
+func (d *differences) sum(name string, s model.Service) uint64 {
+	b, err := json.Marshal(s.Substance())
+	if err != nil {
+		return 0
+	}
+	n := sum(append(b, name...))
+	d.bySum[n] = s
+	return n
+}
+
+// definedBy is a service with a mark of a cluster; config a place in the list of a
+// cluster's earlier targets, as it is configured now or as it shall be.
+type (
+	definedBy struct {
+		cluster    *model.Cluster
+		service    string
+		definition int
+	}
+	config struct {
+		cluster *model.Cluster
+		place   int
+	}
+)
+
+// built stands for the definition that a service with this mark is of; 0: nobody knows.
+func (d *differences) built(cl *model.Cluster, m model.Mark, service string) uint64 {
+	k := definedBy{cl, service, m.Definition}
+	out, ok := d.earlier[k]
+	if !ok {
+		if s, known := cl.DefinitionAt(m, service); known || d.keeps {
+			out = d.sum(service, s)
+		}
+		d.earlier[k] = out
+	}
+	return out
+}
+
+// configured stands for what a service with this mark is configured with, now or as
+// it shall be; 0: nobody knows, since the configuration speaks of nodes, and those may
+// have been others.
+func (d *differences) configured(cl *model.Cluster, m model.Mark, n *model.Node, service string) uint64 {
+	k := config{cl, cl.ConfiguredAt(m)}
+	x, ok := d.configs[k]
+	if !ok {
+		with, nodes, unknown := *cl, d.nodes[0], map[string]bool(nil)
+		if k.place >= 0 {
+			with.Config = cl.Earlier[k.place].Config
+		}
+		if cl == d.target {
+			nodes, unknown = d.nodes[1], d.change.made
+		}
+		var err error
+		if x, err = expand(&with, nodes, unknown); err != nil {
+			x = nil
+		}
+		d.configs[k] = x
+	}
+	s, _ := cl.DefinitionAt(m, service)
+	if x == nil || !d.keeps && len(x.scope(scopeOf(s)).refs.Services) > 0 {
+		return 0
+	}
+	return x.of(n.Number, s)
 }
 
 // sum is never 0, which means unknown.
@@ -102,24 +174,27 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 // standing gives one service as it is.
 func (d *differences) standing(n *model.Node, service string) planner.DiffService {
 	mark := n.Marks[service]
-	s := planner.DiffService{
-		Name: service, State: n.States[service], Initialized: mark.Initialized,
-		Definition: d.definitions[service], Config: d.is.sum(n.Number, service),
+	s := planner.DiffService{Name: service, State: n.States[service], Initialized: mark.Initialized}
+	if len(d.now.Earlier) == 0 {
+		s.Definition, s.Config = d.definitions[service], d.is.sum(n.Number, service)
+	} else {
+		s.Definition, s.Config = d.built(d.now, mark, service), d.configured(d.now, mark, n, service)
 	}
 	if old := d.old[n.ID]; old != nil {
 		if was, ok := old.Marks[service]; ok {
-			if was.Installed == mark.Installed {
-				s.Definition = d.oldDefinitions[service]
-			}
-			if s.Config = 0; was.Configured == mark.Configured {
+			_, back := d.backs[n.ID][service]
+			switch s.Config = 0; {
+			case was.Configured == mark.Configured && back:
+				s.Config = untouched
+			case was.Configured == mark.Configured:
 				s.Config = d.was.sum(n.Number, service)
 			}
 		}
 	}
-	switch s.State {
-	case model.Install.String() + "?":
+	if s.State == model.Install.String()+"?" {
 		s.Definition = 0
-	case model.Configure.String() + "?":
+	}
+	if s.State == model.Configure.String()+"?" || mark.Config == model.HalfConfigured {
 		s.Config = 0
 	}
 	return s
@@ -142,9 +217,14 @@ func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 			if slices.Contains(n.Leaving, s) {
 				continue
 			}
-			t.Services = append(t.Services, planner.DiffService{
-				Name: s, State: d.goal(n, s, made), Definition: d.targetDefinitions[s], Config: d.shall.sum(n.Number, s),
-			})
+			shall := planner.DiffService{Name: s, State: d.goal(n, s, made), Definition: d.targetDefinitions[s], Config: d.shall.sum(n.Number, s)}
+			if back, ok := n.Back[s]; ok {
+				shall.Definition = d.built(d.target, back, s)
+				if shall.Config = untouched; d.keeps {
+					shall.Config = d.configured(d.target, back, n, s)
+				}
+			}
+			t.Services = append(t.Services, shall)
 		}
 		out = append(out, t)
 	}
@@ -157,6 +237,9 @@ func (d *differences) goal(n *model.Node, service string, made bool) string {
 	state, has := n.States[service]
 	if old := d.old[n.ID]; old != nil {
 		state, has = old.States[service]
+	}
+	if g := n.Marks[service].Goal; g != "" && d.then == nil && !d.keeps {
+		return g
 	}
 	switch state {
 	case model.Install.String(), model.Configure.String(), model.Initialize.String(), model.Stop.String():

@@ -87,7 +87,15 @@ func (x *expansions) sum(number int, service string) uint64 {
 	if x == nil {
 		return 0
 	}
-	b, err := x.scope(scopeOf(x.cluster.Definitions[service])).on(number)
+	return x.of(number, x.cluster.Definitions[service])
+}
+
+// of is sum for a service of this definition.
+func (x *expansions) of(number int, d model.Service) uint64 {
+	if x == nil {
+		return 0
+	}
+	b, err := x.scope(scopeOf(d)).on(number)
 	if err != nil {
 		return 0
 	}

@@ -182,7 +182,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	if p.Operation.OnFailure == "" {
 		p.Operation.OnFailure = policy(req.Type)
 	}
-	p.Cluster.Operation, p.Cluster.Previous = id, nil
+	p.Cluster.Operation = id
 	p.Cluster.Operations++
 	if req.Provider != nil {
 		p.Cluster.Provider = *req.Provider

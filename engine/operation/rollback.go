@@ -19,22 +19,19 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 		fs.Add("to", fmt.Sprintf("cluster %s has no snapshot %d: `coopr cluster history %s` shows them", at.Cluster.Name, req.To, at.Cluster.Name))
 		return nil, fs
 	}
-	if s.Moment == model.MomentFailed {
+	if s.Moment == model.MomentFailed && req.Follows == "" {
 		fs := model.Faults{}
 		fs.Add("to", fmt.Sprintf("snapshot %d was taken when operation %s failed, half done: choose one from before or after an operation", req.To, s.Operation))
 		return nil, fs
 	}
 	then := s.State
 	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config, p.Cluster.Provider = then.Template, then.Services, then.Config, then.Provider
-	p.Cluster.Definitions, p.Cluster.Previous = map[string]model.Service{}, map[string]model.Service{}
+	p.Cluster.Definitions = map[string]model.Service{}
 	// What goes is stopped and removed by its own definition.
 	for name, d := range at.Cluster.Definitions {
 		p.Cluster.Definitions[name] = d
 	}
 	for name, d := range then.Definitions {
-		if now, ok := p.Cluster.Definitions[name]; ok && !sameService(now, d) {
-			p.Cluster.Previous[name] = now
-		}
 		p.Cluster.Definitions[name] = d
 	}
 	c := change{made: map[string]bool{}, back: s, gone: maps.Clone(at.Gone)}

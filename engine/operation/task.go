@@ -22,33 +22,47 @@ type Source struct {
 	cluster *model.Cluster
 	// staying are the scopes for a cluster without what leaves it; leaving those
 	// for tasks that stop and remove: all that has an address takes part.
-	staying, leaving map[string]*scope
-	others           map[string]map[string]model.TaskNode // by scope
-	encoded          sync.Map                             // encodedKey → []byte
+	staying, leaving map[scopeKey]*scope
+	others           map[scopeKey]map[string]model.TaskNode
+	encoded          sync.Map // encodedKey → []byte
 }
 
 // NewSource makes the source of a cluster's tasks.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
-	s := &Source{cluster: cl, staying: map[string]*scope{}, leaving: map[string]*scope{}, others: map[string]map[string]model.TaskNode{}}
+	s := &Source{cluster: cl, staying: map[scopeKey]*scope{}, leaving: map[scopeKey]*scope{}, others: map[scopeKey]map[string]model.TaskNode{}}
 	stay := macro.NewCluster(cl.Owner, known(nodes, staying))
 	leave := macro.NewCluster(cl.Owner, known(nodes, addressed))
-	add := func(name string) {
-		if s.staying[name] != nil {
-			return
-		}
-		sc := newScope(name, cl.Config, stay)
-		s.staying[name], s.leaving[name] = sc, newScope(name, cl.Config, leave)
-		s.Dependent = s.Dependent || sc.dependent()
-		s.others[name] = othersOf(sc, nodes)
-	}
-	add(whole)
+	names := map[string]bool{whole: true}
 	for _, d := range cl.Definitions {
-		add(scopeOf(d))
+		names[scopeOf(d)] = true
 	}
-	for _, d := range cl.Previous {
-		add(scopeOf(d))
+	for _, t := range cl.Earlier {
+		for _, d := range t.Definitions {
+			names[scopeOf(d)] = true
+		}
+	}
+	for target := -1; target < len(cl.Earlier); target++ {
+		config := cl.Config
+		if target >= 0 {
+			if config = cl.Earlier[target].Config; config == nil {
+				continue
+			}
+		}
+		for name := range names {
+			k, sc := scopeKey{target, name}, newScope(name, config, stay)
+			s.staying[k], s.leaving[k] = sc, newScope(name, config, leave)
+			s.Dependent = s.Dependent || sc.dependent()
+			s.others[k] = othersOf(sc, nodes)
+		}
 	}
 	return s
+}
+
+// scopeKey names a scope of the cluster's configuration, or of that of the earlier
+// target at this place.
+type scopeKey struct {
+	target int // -1: the cluster's
+	name   string
 }
 
 // known gives what macros can say about nodes.
@@ -92,6 +106,8 @@ type Work struct {
 	Automator bool
 	Timeout   time.Duration
 	Input     []byte // JSON model.TaskInput
+	// Ready is what a check of the service's readiness is done by.
+	Ready model.Probe
 }
 
 // The time-outs of actions that state none (spec/planner.md, "Graph" 6).
@@ -101,9 +117,9 @@ var timeouts = map[model.Action]time.Duration{
 
 const defaultTimeout = 30 * time.Minute
 
-// Plugin gives the name of the plugin type that carries an action out, and
-// whether it is an automator.
-func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service string) (name string, automator bool) {
+// Plugin gives the name of the plugin type that carries an action of an operation
+// out, and whether it is an automator. The node's marks are to be those of now.
+func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (name string, automator bool) {
 	switch {
 	case action.Hardware():
 		return cl.Provider.ProviderType, false
@@ -115,16 +131,7 @@ func Plugin(cl *model.Cluster, n *model.Node, action model.Action, service strin
 		}
 		return "", true
 	}
-	return definition(cl, service, action).Provisioner.Actions[action.Key()].Type, true
-}
-
-// definition gives the definition that an action is of: while a service moves
-// to another one, the earlier still stops and removes it.
-func definition(cl *model.Cluster, service string, action model.Action) model.Service {
-	if d, ok := cl.Previous[service]; ok && departs(action) {
-		return d
-	}
-	return cl.Definitions[service]
+	return built(cl, operation, n, action, service).Provisioner.Actions[action.Key()].Type, true
 }
 
 // departs says that an action ends something that an earlier one began.
@@ -132,18 +139,24 @@ func departs(action model.Action) bool {
 	return action == model.Stop || action == model.Remove || action == model.Delete
 }
 
-// Work makes what a task carries; saved is what plugins keep about the node. It fails where the configuration cannot be
-// expanded as the nodes are now.
+// Work makes what a task carries; saved is what plugins keep about the node, whose
+// marks are to be those of now. It fails where the configuration cannot be expanded
+// as the nodes are now.
 func (s *Source) Work(operation, task string, n *model.Node, saved map[string]json.RawMessage, action model.Action, service string) (*Work, error) {
 	w := &Work{Timeout: timeouts[action]}
 	if w.Timeout == 0 {
 		w.Timeout = defaultTimeout
 	}
-	w.Plugin, w.Automator = Plugin(s.cluster, n, action, service)
-	k := encodedKey{n.ID, n.Version, whole, action.Hardware(), departs(action)}
-	d := definition(s.cluster, service, action)
+	w.Plugin, w.Automator = Plugin(s.cluster, operation, n, action, service)
+	k := encodedKey{n.ID, n.Version, scopeKey{-1, whole}, action.Hardware(), departs(action)}
+	var d model.Service
 	if service != "" {
-		k.scope = scopeOf(d)
+		d = built(s.cluster, operation, n, action, service)
+		w.Ready = d.Readiness()
+		k.scope.name = scopeOf(d)
+		if m, stands := markOf(s.cluster, operation, n, action, service); stands {
+			k.scope.target = s.cluster.ConfiguredAt(m)
+		}
 	}
 	config, err := s.config(k, n, saved)
 	if err != nil {
@@ -206,7 +219,7 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 type encodedKey struct {
 	node              string
 	version           uint64
-	scope             string
+	scope             scopeKey
 	hardware, departs bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -43,6 +44,7 @@ type Graph struct {
 	members []uint32 // the tasks in steps, by step
 	byID    []int32  // the indexes of Nodes, in order of id
 	first   []int32  // the first index with the same id, by index; nil: each is
+	places  *places  // shared by all copies
 }
 
 // Len gives the number of vertices.
@@ -78,6 +80,46 @@ func (g *Graph) nodes(id string) []int32 {
 		end++
 	}
 	return g.byID[at:end]
+}
+
+// places finds the vertices of nodes; few ask.
+type places struct {
+	once      sync.Once
+	off, list []uint32
+}
+
+// On gives the vertices of the node with this id, in their order.
+func (g *Graph) On(id string) []uint32 {
+	p := g.places
+	p.once.Do(func() {
+		p.off = make([]uint32, len(g.Nodes)+1)
+		for _, n := range g.Node {
+			if n >= 0 {
+				p.off[n+1]++
+			}
+		}
+		for i := range g.Nodes {
+			p.off[i+1] += p.off[i]
+		}
+		p.list = make([]uint32, p.off[len(g.Nodes)])
+		fill := slices.Clone(p.off)
+		for v, n := range g.Node {
+			if n >= 0 {
+				p.list[fill[n]] = uint32(v)
+				fill[n]++
+			}
+		}
+	})
+	at := g.nodes(id)
+	if len(at) == 1 {
+		return p.list[p.off[at[0]]:p.off[at[0]+1]]
+	}
+	var out []uint32
+	for _, i := range at { // services that are independent each have one
+		out = append(out, p.list[p.off[i]:p.off[i+1]]...)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // NodeID gives the id of v's node, or "".
@@ -183,6 +225,7 @@ func (b *Builder) Build() (*Graph, error) {
 		g.Succ[fill[f]] = b.to[i]
 		fill[f]++
 	}
+	g.places = &places{}
 	g.byID = make([]int32, len(g.Nodes))
 	for i := range g.byID {
 		g.byID[i] = int32(i)
