@@ -256,6 +256,13 @@ func (a *applier) resolve(c *pb.Command, o *pb.ControlOperation) Answer {
 	if o.Reason == "" {
 		return refuse(ErrConflict, "cluster %s: say what was done, as the reason", have.Name)
 	}
+	for _, n := range list[model.Node](a.txn, tNodes, "cluster", have.Tenant, have.ID) {
+		if n.Leaves || len(n.Leaving) > 0 { // as a rollback that failed left it
+			stays := *n
+			stays.Leaves, stays.Leaving, stays.Version = false, nil, a.index
+			a.put(tNodes, &stays)
+		}
+	}
 	cl := *have
 	cl.Status, cl.Message, cl.Version = model.ClusterActive, "resolved by "+c.Actor+": "+o.Reason, a.index
 	a.put(tClusters, &cl)

@@ -257,8 +257,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	}
 	again := fmt.Errorf("%w: operation %s has ended, it is %s, and what it did cannot be done again: start another operation", ErrConflict, op.ID, op.Status)
 	switch op.Type {
-	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode, model.OpRollback:
+	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
 		return again // what it took away is not in the records any more
+	case model.OpRollback:
+		if op.Status == model.OpSucceeded {
+			return again
+		}
 	}
 	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
 		return again // what it left undone was cancelled
@@ -284,6 +288,9 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 func (a *applier) reopenOperation(op *model.Operation) {
 	op.Done = op.Done || op.Status == model.OpSucceeded
 	op.Status, op.EndedAt, op.Message, op.Undo, op.Retry = model.OpRunning, 0, "", false, nil
+	if op.Type == model.OpRollback {
+		op.OnFailure = "pause" // a person is at it, who may want to pass over a step
+	}
 	switch op.Type {
 	case model.OpPlan:
 		return

@@ -70,7 +70,8 @@ func mayLack(t model.OperationType) bool {
 // rolledBack ends the operation that a rollback has undone, or could not.
 func (a *applier) rolledBack(rollback *model.Operation) {
 	have := get[model.Operation](a.txn, tOperations, "id", rollback.Follows)
-	if have == nil || have.Status != model.OpRollingBack {
+	again := have != nil && have.Status == model.OpFailed && rollback.Status == model.OpSucceeded // on an order
+	if have == nil || have.Status != model.OpRollingBack && !again {
 		return
 	}
 	op := *have
@@ -159,7 +160,9 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			n.Services = n.Staying()
 		}
 		if n.Version = a.index; !beside {
-			n.Leaves, n.Leaving = false, nil
+			if good || op.Type != model.OpRollback { // one that failed may go on, on an order
+				n.Leaves, n.Leaving = false, nil
+			}
 			backTo(n, op, good)
 		}
 		a.put(tNodes, n)
