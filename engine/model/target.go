@@ -75,6 +75,32 @@ func (c *Cluster) Stands(m Mark, service string) bool {
 	return c.definedAt(m, service) < 0 && c.ConfiguredAt(m) < 0
 }
 
+// Numbered gives marks that name the very targets at which their services stand:
+// record is the number of the cluster's own. A mark that was left as it was when all
+// had come to the cluster's target has a lower number, which another cluster's list of
+// targets, a snapshot's or the next one, would take for an earlier one.
+func (c *Cluster) Numbered(services []string, marks map[string]Mark, record int) map[string]Mark {
+	out := maps.Clone(marks)
+	for _, s := range services {
+		m, ok := out[s]
+		if !ok {
+			continue
+		}
+		at := func(place int) int {
+			if place < 0 {
+				return record
+			}
+			return c.Earlier[place].Number
+		}
+		to := m
+		if to.Definition = at(c.definedAt(m, s)); m.Config != HalfConfigured {
+			to.Config = at(c.ConfiguredAt(m))
+		}
+		out[s] = to
+	}
+	return out
+}
+
 // MoveOn makes the cluster's record, which an operation changed, its next target:
 // was is the record before. nodes are those of before; what none of them stands at is
 // forgotten.

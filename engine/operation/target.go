@@ -27,9 +27,13 @@ func (p *Prepared) moveOn(at Standing, c change) {
 			}
 		}
 		slices.SortFunc(p.Cluster.Earlier, func(a, b model.Target) int { return cmp.Compare(b.Number, a.Number) })
+		for _, old := range at.Nodes {
+			place[old.ID].Marks = at.Cluster.Numbered(old.Services, old.Marks, at.Cluster.Target)
+		}
 		for _, old := range c.back.Nodes {
 			if n := place[old.ID]; n != nil {
-				n.Back = behind(then, old)
+				back := behind(then, old)
+				n.Back = then.Numbered(slices.Collect(maps.Keys(back)), back, p.Cluster.Target)
 			}
 		}
 	case p.forced != nil:

@@ -92,6 +92,10 @@ func (n *node) task(action string, service string, fields map[string]any) *proto
 func (n *node) do(t *proto.Task, sink Sink) *proto.Result {
 	n.lab.t.Helper()
 	r := n.lab.Execute(n.lab.t.Context(), t, sink)
+	for r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE && strings.Contains(r.Message, "signal: killed") {
+		// It met a plugin that the test had just killed: whoever leases tasks tries again.
+		r = n.lab.Execute(n.lab.t.Context(), t, sink)
+	}
 	if len(r.Output) > 0 {
 		var out model.TaskOutput
 		if err := json.Unmarshal(r.Output, &out); err != nil {
