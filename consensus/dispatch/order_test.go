@@ -69,81 +69,54 @@ func TestTakenBackEndsFirst(t *testing.T) {
 	})
 }
 
-// What an order took from a worker is ended there first, under another leader too.
-func TestTakenBackOverLeaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLog(t)
-		l.begin(1)
-		d, end := l.dispatcher()
-		a, b := &conn{}, &conn{}
-		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if a.got() != 1 {
-			t.Fatal("not leased")
-		}
-		old := a.tasks[0]
-		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
-		synctest.Wait()
-		if a.got() != 1 {
-			t.Fatal("sent again at once")
-		}
-		end() // the leader goes
-		d, end = l.dispatcher()
-		defer end()
-		// a, still at work on it, says so to the next leader.
-		again := &conn{}
-		if err := d.Open(t.Context(), "s2", &pb.Hello{Agent: "a", Slots: 1, Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}}, again); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Open(t.Context(), "r", &pb.Hello{Agent: "b", Slots: 1}, b); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if again.got()+b.got() > 0 {
-			t.Fatalf("the task was sent to a (%d) or b (%d) although a has not ended the attempt that the order took back", again.got(), b.got())
-		}
-		d.ReportSoon("s2", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
-		synctest.Wait()
-		if again.got()+b.got() != 1 {
-			t.Fatalf("%d and %d tasks were sent after the end of what was taken back", again.got(), b.got())
-		}
-	})
+// What an order took from a worker is ended there first, also where the worker's
+// connection broke, under the same leader or another.
+func TestTakenBackOverSessions(t *testing.T) {
+	for name, elected := range map[string]bool{"the same leader": false, "another leader": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { takenBack(t, elected) }) })
+	}
 }
 
-// The same where only the connection broke and came back.
-func TestTakenBackOverABlip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLog(t)
-		l.begin(1)
-		d, end := l.dispatcher()
-		defer end()
-		a, b := &conn{}, &conn{}
-		if err := d.Open(t.Context(), "s", &pb.Hello{Agent: "a", Slots: 1}, a); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Open(t.Context(), "r", &pb.Hello{Agent: "b", Slots: 1}, b); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		old := a.tasks[0]
-		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
-		synctest.Wait()
-		again := &conn{}
-		if err := d.Open(t.Context(), "s2", &pb.Hello{Agent: "a", Slots: 1, Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}}, again); err != nil {
+func takenBack(t *testing.T, elected bool) {
+	l := newLog(t)
+	l.begin(1)
+	d, end := l.dispatcher()
+	defer func() { end() }()
+	open := func(session string, hello *pb.Hello) *conn {
+		t.Helper()
+		c := &conn{}
+		hello.Slots = 1
+		if err := d.Open(t.Context(), session, hello, c); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if again.got()+b.got() > 0 {
-			t.Fatalf("the task was sent to a (%d) or b (%d) although a says that it holds the attempt that the order took back", again.got(), b.got())
-		}
-		d.ReportSoon("s2", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
-		synctest.Wait()
-		if again.got()+b.got() != 1 {
-			t.Fatalf("%d and %d tasks were sent after the end of what was taken back", again.got(), b.got())
-		}
-	})
+		return c
+	}
+	a := open("s", &pb.Hello{Agent: "a"})
+	if a.got() != 1 {
+		t.Fatal("not leased")
+	}
+	old := a.tasks[0]
+	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: "restart"}}})
+	synctest.Wait()
+	if a.got() != 1 {
+		t.Fatal("sent again at once")
+	}
+	if elected {
+		end()
+		d, end = l.dispatcher()
+	}
+	// a, still at work on it, says so.
+	again := open("s2", &pb.Hello{Agent: "a", Held: []*pb.Held{{Task: old.Id, Fence: old.Fence}}})
+	b := open("r", &pb.Hello{Agent: "b"})
+	if again.got()+b.got() > 0 {
+		t.Fatalf("the task was sent to a (%d) or b (%d) although a has not ended the attempt that the order took back", again.got(), b.got())
+	}
+	d.ReportSoon("s2", []*pb.Result{{Task: old.Id, Fence: old.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED}})
+	synctest.Wait()
+	if again.got()+b.got() != 1 {
+		t.Fatalf("%d and %d tasks were sent after the end of what was taken back", again.got(), b.got())
+	}
 }
 
 // A node is not given to another operation either, though the one that the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/coopr/coopr/engine/change"
 )
@@ -141,7 +142,7 @@ func (r *Record) Begin(n uint64, switches []Switch, deleting bool) error {
 
 // host gives the place of a host, which is made if there is none.
 func (r *Record) host(name string) int32 {
-	at, ok := slices.BinarySearchFunc(r.Hosts, name, func(h Host, n string) int { return cmpString(h.Name, n) })
+	at, ok := slices.BinarySearchFunc(r.Hosts, name, func(h Host, n string) int { return strings.Compare(h.Name, n) })
 	if !ok {
 		r.Hosts = slices.Insert(r.Hosts, at, Host{Name: name})
 		for i := range r.Lives {
@@ -151,16 +152,6 @@ func (r *Record) host(name string) int32 {
 		}
 	}
 	return int32(at)
-}
-
-func cmpString(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Turn switches groups of Next whose removed objects are where they should be.
@@ -246,7 +237,7 @@ func (r *Record) Holds(x Release) bool {
 func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 	bumped := map[int32]bool{}
 	for _, h := range hosts {
-		at, ok := slices.BinarySearchFunc(r.Hosts, h.Name, func(x Host, n string) int { return cmpString(x.Name, n) })
+		at, ok := slices.BinarySearchFunc(r.Hosts, h.Name, func(x Host, n string) int { return strings.Compare(x.Name, n) })
 		if !ok {
 			continue // it went meanwhile
 		}

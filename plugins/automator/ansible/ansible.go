@@ -58,8 +58,8 @@ func ParseConfig(text string) (*Config, error) {
 
 // Automator runs playbooks.
 type Automator struct {
-	cfg   Config
-	reach *work.Reach
+	work.Base[*action]
+	cfg Config
 }
 
 // New gives an automator. Close ends it.
@@ -67,11 +67,12 @@ func New(cfg Config) *Automator {
 	if cfg.Program == "" {
 		cfg.Program = "ansible-playbook"
 	}
-	return &Automator{cfg, work.NewReach(cfg.Keys)}
+	return &Automator{cfg: cfg, Base: work.Base[*action]{
+		Reach: work.NewReach(cfg.Keys), Parse: parse,
+		// A Python that Ansible's modules can use.
+		Needs: "python3 -c 'import json, argparse, urllib'", Package: "python3",
+	}}
 }
-
-// Close stops starting processes and ends connections.
-func (a *Automator) Close() { a.reach.Close() }
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -122,25 +123,6 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	return a, faults
 }
 
-// Validate checks an action's fields.
-func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
-	if scope == sdk.ScopeUser {
-		return nil
-	}
-	_, faults := parse(fields)
-	return faults
-}
-
-// Bootstrap installs Python on the node where it has none that Ansible's modules can
-// use.
-func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
-	if err != nil {
-		return nil, err
-	}
-	return nil, work.Install(ctx, t, in, node, "python3 -c 'import json, argparse, urllib'", "python3")
-}
-
 // Run runs the action's playbook.
 func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return nil, a.play(ctx, t)
@@ -161,13 +143,9 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return err
 	}
-	fields, err := work.Action(t, in)
+	act, err := a.Action(t, in)
 	if err != nil {
 		return err
-	}
-	act, faults := parse(fields)
-	if err := faults.Err(); err != nil {
-		return sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	program, err := exec.LookPath(a.cfg.Program)
 	if err != nil {
@@ -194,7 +172,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	); err != nil {
 		return sdk.NothingDone(err)
 	}
-	here, err := transport.NewLocal(dir, a.reach.Spawn)
+	here, err := transport.NewLocal(dir, a.Reach.Spawn)
 	if err != nil {
 		return sdk.NothingDone(err)
 	}

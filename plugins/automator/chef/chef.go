@@ -57,15 +57,18 @@ func ParseConfig(text string) (*Config, error) {
 
 // Automator runs chef-solo.
 type Automator struct {
-	cfg   Config
-	reach *work.Reach
+	work.Base[*action]
+	cfg Config
 }
 
 // New gives an automator. Close ends it.
-func New(cfg Config) *Automator { return &Automator{cfg, work.NewReach(cfg.Keys)} }
-
-// Close ends connections.
-func (a *Automator) Close() { a.reach.Close() }
+func New(cfg Config) *Automator {
+	return &Automator{cfg: cfg, Base: work.Base[*action]{
+		Reach: work.NewReach(cfg.Keys), Parse: parse,
+		// Nothing can install it: Debian has no package of it.
+		Needs: "command -v chef-solo && command -v tar && command -v gzip",
+	}}
+}
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -85,46 +88,35 @@ func (a *Automator) Describe() model.PluginType {
 	}
 }
 
+// action is what a task's fields say.
+type action struct {
+	runList    string
+	attributes map[string]any
+}
+
 // parse reads the fields, giving all that is wrong with them.
-func parse(fields map[string]any) (runList string, attributes map[string]any, faults model.Faults) {
-	runList, ok := fields["run_list"].(string)
-	if !ok || strings.TrimSpace(runList) == "" {
+func parse(fields map[string]any) (*action, model.Faults) {
+	var faults model.Faults
+	a := &action{}
+	var ok bool
+	if a.runList, ok = fields["run_list"].(string); !ok || strings.TrimSpace(a.runList) == "" {
 		faults.Add("run_list", "is missing: such as recipe[apache2]")
 	}
 	switch v := fields["json_attributes"].(type) {
 	case nil:
 	case map[string]any:
-		attributes = v
+		a.attributes = v
 	case string:
 		if strings.TrimSpace(v) == "" {
 			break
 		}
-		if err := json.Unmarshal([]byte(v), &attributes); err != nil {
+		if err := json.Unmarshal([]byte(v), &a.attributes); err != nil {
 			faults.Add("json_attributes", fmt.Sprintf("is not one JSON object: %v", err))
 		}
 	default:
 		faults.Add("json_attributes", "must be an object, or one as JSON")
 	}
-	return runList, attributes, faults
-}
-
-// Validate checks an action's fields.
-func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
-	if scope == sdk.ScopeUser {
-		return nil
-	}
-	_, _, faults := parse(fields)
-	return faults
-}
-
-// Bootstrap sees to it that the node has chef-solo. It cannot install it: Debian
-// has no package of it.
-func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
-	if err != nil {
-		return nil, err
-	}
-	return nil, work.Install(ctx, t, in, node, "command -v chef-solo && command -v tar && command -v gzip", "")
+	return a, faults
 }
 
 // Run runs the action's run list.
@@ -151,17 +143,13 @@ mv "$2/solo.rb.$$" "$2/solo.rb"
 exec chef-solo --no-color -c "$2/solo.rb" -j "$3" -o "$4"`
 
 func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
-	in, node, err := a.reach.Of(t)
+	in, node, err := a.Reach.Of(t)
 	if err != nil {
 		return err
 	}
-	fields, err := work.Action(t, in)
+	act, err := a.Action(t, in)
 	if err != nil {
 		return err
-	}
-	runList, attributes, faults := parse(fields)
-	if err := faults.Err(); err != nil {
-		return sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	content, err := archive(map[string][]string{"cookbooks": a.cfg.Cookbooks, "data_bags": a.cfg.DataBags, "roles": a.cfg.Roles})
 	if err != nil {
@@ -182,7 +170,7 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return work.NotBegun(err)
 	}
-	values, err := json.Marshal(all(t, in, attributes))
+	values, err := json.Marshal(all(t, in, act.attributes))
 	if err != nil {
 		return sdk.Fatal(fmt.Errorf("write the attributes: %w", err))
 	}
@@ -192,13 +180,13 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	}
 	defer remove()
 	exit, err := work.Run(ctx, node, transport.Command{
-		Args: []string{"/bin/sh", "-c", program, "chef", packed, path.Join(node.Dir(), ".coopr/chef", sum), json, runList},
+		Args: []string{"/bin/sh", "-c", program, "chef", packed, path.Join(node.Dir(), ".coopr/chef", sum), json, act.runList},
 		Env:  work.Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr(),
 	})
 	if err != nil {
 		return err
 	}
-	return work.Succeeded("chef-solo "+runList+" of "+work.What(t, in), exit)
+	return work.Succeeded("chef-solo "+act.runList+" of "+work.What(t, in), exit)
 }
 
 // all gives the attributes of a task as the original's recipes know them: the

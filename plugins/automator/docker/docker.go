@@ -20,13 +20,12 @@ import (
 const Version = "1.0.0"
 
 // Automator runs containers.
-type Automator struct{ reach *work.Reach }
+type Automator struct{ work.Base[*action] }
 
 // New gives an automator; keys are the folders of private keys. Close ends it.
-func New(keys ssh.Keys) *Automator { return &Automator{work.NewReach(keys)} }
-
-// Close ends connections.
-func (a *Automator) Close() { a.reach.Close() }
+func New(keys ssh.Keys) *Automator {
+	return &Automator{work.Base[*action]{Reach: work.NewReach(keys), Parse: parse, Needs: "command -v docker", Package: "docker.io"}}
+}
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -133,24 +132,6 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	return a, faults
 }
 
-// Validate checks an action's fields.
-func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
-	if scope == sdk.ScopeUser {
-		return nil
-	}
-	_, faults := parse(fields)
-	return faults
-}
-
-// Bootstrap sees to it that the node has the docker command.
-func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
-	if err != nil {
-		return nil, err
-	}
-	return nil, work.Install(ctx, t, in, node, "command -v docker", "docker.io")
-}
-
 // program does an action: $1 which, $2 the container's name, $3 the hash of what it
 // is to be, $4 the image; the rest is what docker run is given. A container that is
 // something else than it is to be is replaced when it is started.
@@ -195,17 +176,13 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 }
 
 func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
+	in, node, err := a.Reach.Of(t)
 	if err != nil {
 		return nil, err
 	}
-	fields, err := work.Action(t, in)
+	act, err := a.Action(t, in)
 	if err != nil {
 		return nil, err
-	}
-	act, faults := parse(fields)
-	if err := faults.Err(); err != nil {
-		return nil, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	values, err := work.Values(act.config, in.Config.Cluster)
 	if err != nil {

@@ -19,13 +19,12 @@ import (
 const Version = "1.0.0"
 
 // Automator applies manifests.
-type Automator struct{ reach *work.Reach }
+type Automator struct{ work.Base[*action] }
 
 // New gives an automator; keys are the folders of private keys. Close ends it.
-func New(keys ssh.Keys) *Automator { return &Automator{work.NewReach(keys)} }
-
-// Close ends connections.
-func (a *Automator) Close() { a.reach.Close() }
+func New(keys ssh.Keys) *Automator {
+	return &Automator{work.Base[*action]{Reach: work.NewReach(keys), Parse: parse, Needs: "command -v puppet", Package: "puppet-agent"}}
+}
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -68,24 +67,6 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	return a, faults
 }
 
-// Validate checks an action's fields.
-func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
-	if scope == sdk.ScopeUser {
-		return nil
-	}
-	_, faults := parse(fields)
-	return faults
-}
-
-// Bootstrap installs Debian's puppet-agent where there is no puppet.
-func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
-	if err != nil {
-		return nil, err
-	}
-	return nil, work.Install(ctx, t, in, node, "command -v puppet", "puppet-agent")
-}
-
 // Run applies the action's manifest.
 func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	_, err := a.apply(ctx, t, false)
@@ -108,17 +89,13 @@ const (
 // apply applies the manifest, or with dry only looks. It says whether something is
 // (to be) changed.
 func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes bool, err error) {
-	in, node, err := a.reach.Of(t)
+	in, node, err := a.Reach.Of(t)
 	if err != nil {
 		return false, err
 	}
-	fields, err := work.Action(t, in)
+	act, err := a.Action(t, in)
 	if err != nil {
 		return false, err
-	}
-	act, faults := parse(fields)
-	if err := faults.Err(); err != nil {
-		return false, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	values, err := work.Values(act.config, in.Config.Cluster)
 	if err != nil {

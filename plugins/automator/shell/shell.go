@@ -48,8 +48,8 @@ type Config struct {
 
 // Automator runs scripts on nodes.
 type Automator struct {
-	cfg   Config
-	reach *work.Reach
+	work.Base[*action]
+	cfg Config
 }
 
 // New gives an automator. Close ends it.
@@ -57,11 +57,8 @@ func New(cfg Config) *Automator {
 	if cfg.Path == "" {
 		cfg.Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
-	return &Automator{cfg: cfg, reach: work.NewReach(cfg.Keys)}
+	return &Automator{cfg: cfg, Base: work.Base[*action]{Reach: work.NewReach(cfg.Keys), Parse: parse}}
 }
-
-// Close stops starting processes and ends connections.
-func (a *Automator) Close() { a.reach.Close() }
 
 // Describe gives the descriptor.
 func (a *Automator) Describe() model.PluginType {
@@ -83,18 +80,9 @@ func (a *Automator) Describe() model.PluginType {
 	}
 }
 
-// Validate checks an action's fields.
-func (a *Automator) Validate(_ context.Context, scope sdk.Scope, fields map[string]any) model.Faults {
-	if scope == sdk.ScopeUser {
-		return nil
-	}
-	_, faults := parse(fields)
-	return faults
-}
-
 // Bootstrap makes the node's own folders.
 func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	_, node, err := a.reach.Of(t)
+	_, node, err := a.Reach.Of(t)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +92,7 @@ func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, er
 
 // Run runs the script of one action.
 func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
+	in, node, err := a.Reach.Of(t)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +106,7 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 // Check looks into the node's record of finished tasks. For the action CHECK
 // it runs the service's own script: exit status 0 says yes.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
-	in, node, err := a.reach.Of(t)
+	in, node, err := a.Reach.Of(t)
 	if err != nil {
 		return false, nil, err
 	}
@@ -136,13 +124,9 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 
 // script runs the task's script and reads what it says.
 func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task, in *model.TaskInput) (*sdk.Output, error) {
-	fields, err := work.Action(t, in)
+	act, err := a.Action(t, in)
 	if err != nil {
 		return nil, err
-	}
-	act, faults := parse(fields)
-	if err := faults.Err(); err != nil {
-		return nil, sdk.Fatal(fmt.Errorf("fields of action %s: %w", t.Action, err))
 	}
 	if err := putFiles(ctx, node, act.files); err != nil {
 		return nil, work.NotBegun(err)

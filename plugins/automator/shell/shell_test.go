@@ -99,7 +99,7 @@ func TestFieldFaults(t *testing.T) {
 func TestDoneLogIsBounded(t *testing.T) {
 	a, task := onNode(t)
 	first := task("t0", nil)
-	_, node, err := a.reach.Of(first)
+	_, node, err := a.Reach.Of(first)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,6 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Action gives the fields of a task's action. The error is marked.
-func Action(t *sdk.Task, in *model.TaskInput) (map[string]any, error) {
-	if in.Config.Service == nil {
-		return nil, sdk.Fatal(fmt.Errorf("task %s has no service to act on", t.ID))
-	}
-	return in.Config.Service.Action.Fields, nil
-}
-
 // Run runs a program on a task's node and gives how it ended. The error, of a
 // program that did not run to its end, is marked.
 func Run(ctx context.Context, node transport.Node, c transport.Command) (transport.Exit, error) {

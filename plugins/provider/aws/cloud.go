@@ -95,6 +95,14 @@ func (c *cloud) connect() (*ec2.Client, error) {
 	if err != nil {
 		return nil, &instance.Fault{Kind: instance.Credentials, Err: err}
 	}
+	own := cfg.Credentials
+	cfg.Credentials = sdk.CredentialsProviderFunc(func(ctx context.Context) (sdk.Credentials, error) {
+		found, err := own.Retrieve(ctx)
+		if err != nil {
+			err = &instance.Fault{Kind: instance.Credentials, Err: err}
+		}
+		return found, err
+	})
 	return ec2.NewFromConfig(cfg, func(o *ec2.Options) {
 		if c.endpoint != "" {
 			o.BaseEndpoint = &c.endpoint
@@ -110,9 +118,7 @@ func fault(err error) error {
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		kind := instance.KindOf(err)
-		if strings.Contains(err.Error(), "get identity") || strings.Contains(err.Error(), "get credentials") {
-			kind = instance.Credentials
-		} else if kind == instance.Other {
+		if kind == instance.Other {
 			kind = instance.Unclear // not the API's answer, so there was none
 		}
 		return &instance.Fault{Kind: kind, Err: err}

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,21 @@ func TestInstances(t *testing.T) {
 	wrong.Image = "ami-1"
 	if err := wrong.Do("CREATE", p.Create); err == nil || !strings.Contains(err.Error(), "credentials") {
 		t.Errorf("wrong credentials: %v", err)
+	}
+}
+
+// TestNoCredentials: an environment in which none are found is told as such, not as
+// an answer that is missing, after which the machine might exist.
+func TestNoCredentials(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	c := open(&instance.Fields{Values: map[string]any{"region": "r", "endpoint": "http://127.0.0.1:1"}})
+	if _, err := c.List(t.Context(), instance.Tags{}); instance.KindOf(err) != instance.Credentials {
+		t.Errorf("%v, which is %v", err, instance.KindOf(err))
 	}
 }
 

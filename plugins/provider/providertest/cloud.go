@@ -169,10 +169,10 @@ func (c *Instances) trouble(t *testing.T) {
 		"answer lost":         {[]Trouble{Lost}, proto.Outcome_OUTCOME_UNKNOWN, ""},
 		"done later":          {[]Trouble{Late}, proto.Outcome_OUTCOME_UNKNOWN, ""},
 	} {
+		if x.orders[0] == nil {
+			continue // this cloud has no such answer
+		}
 		t.Run(name, func(t *testing.T) {
-			if x.orders[0] == nil {
-				t.Skip("this cloud does not say so")
-			}
 			n := c.node(t, 5)
 			c.Troubled.Next(x.orders...)
 			err := n.Do("CREATE", c.Create)
