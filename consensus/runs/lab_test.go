@@ -51,7 +51,7 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, takes: time.Second, result: profile.Completed}}
+	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, ended: map[string]time.Time{}, takes: time.Second, result: profile.Completed}}
 	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: []byte(`{"name":"t"}`)}}})
 	return l
 }
@@ -197,9 +197,11 @@ type jobs struct {
 	mu     sync.Mutex
 	begun  map[string]time.Time
 	times  int
-	ended  map[string]bool
+	ended  map[string]time.Time
 	takes  time.Duration
 	result profile.Status
+	// stops is how long a job goes on after it was told to end.
+	stops time.Duration
 }
 
 func (j *jobs) Begin(_ context.Context, r *profile.Run) (string, error) {
@@ -215,10 +217,11 @@ func (j *jobs) Begin(_ context.Context, r *profile.Run) (string, error) {
 func (j *jobs) Status(_ *state.View, r *profile.Run) (profile.Status, string, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	told, stopped := j.ended[r.ID]
 	switch at, ok := j.begun[r.ID]; {
 	case !ok:
 		return "", "", false
-	case j.ended[r.ID]:
+	case stopped && time.Since(told) >= j.stops:
 		return profile.Killed, "aborted", true
 	case time.Since(at) >= j.takes:
 		return j.result, "it is over", true
@@ -229,9 +232,8 @@ func (j *jobs) Status(_ *state.View, r *profile.Run) (profile.Status, string, bo
 func (j *jobs) Abort(_ context.Context, r *profile.Run) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ended == nil {
-		j.ended = map[string]bool{}
+	if _, told := j.ended[r.ID]; !told {
+		j.ended[r.ID] = time.Now()
 	}
-	j.ended[r.ID] = true
 	return nil
 }

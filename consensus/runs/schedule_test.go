@@ -89,6 +89,46 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// TestReplace: a run that is due while another goes on begins when that has ended, which
+// takes its time: there are never two of them. Where several may go on the oldest makes room.
+func TestReplace(t *testing.T) {
+	for _, most := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t)
+			l.jobs.takes, l.jobs.stops = time.Hour, 3*time.Minute
+			l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+			l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Replace, MaxRuns: most, Properties: map[string]string{profile.ProfileKey: "p"}}
+			s.Complete()
+			l.put(state.SetSchedule, "s", s)
+			l.lead()
+			for range 36 * 60 {
+				time.Sleep(time.Second)
+				if going := l.m.View().ScheduledRuns("t", "s"); len(going) > most {
+					t.Fatalf("%d runs at a time: %s and %s", len(going), going[0].ID, going[1].ID)
+				}
+			}
+			l.stop()
+			got := l.m.View().Runs("t") // those of 10, 20 and 30, the latest first
+			if len(got) != 3 {
+				t.Fatalf("%d runs", len(got))
+			}
+			for i, r := range got {
+				want := profile.Running
+				if i >= most {
+					want = profile.Killed
+				}
+				if r.Status != want || r.Due/60_000%60 != int64(30-10*i) {
+					t.Errorf("the run of minute %d is %s, not %s: %s", r.Due/60_000%60, r.Status, want, r.Message)
+				}
+				if begin := r.Created/60_000%60 - r.Due/60_000%60; begin != map[bool]int64{true: 3}[i < 3-most] {
+					t.Errorf("the run of minute %d began %d minutes later", r.Due/60_000%60, begin)
+				}
+			}
+		})
+	}
+}
+
 func (l *lab) put(kind, name string, v any) {
 	l.t.Helper()
 	body, err := json.Marshal(v)

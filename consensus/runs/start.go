@@ -172,22 +172,19 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 		p := &Prepared{}
 		if len(running) >= have.MaxRuns && have.Concurrency != profile.Allow {
 			switch have.Concurrency {
-			case profile.Queue:
+			case profile.Queue, profile.Replace:
+				if have.Concurrency == profile.Replace {
+					if err := d.replace(ctx, have, running); err != nil {
+						return err
+					}
+				}
 				if at == have.Waits {
 					continue // there is no room yet
 				}
 				if next.Waits = at; have.Waits > 0 {
 					next.Skipped++
 				}
-				next.Message = fmt.Sprintf("the run of %s waits for run %s", stamp(at), running[0].ID)
-			case profile.Replace:
-				for _, r := range running {
-					if r.Halt == nil {
-						if err := d.order(ctx, r, profile.Event{Kind: profile.Stop, Reason: "replaced by the next run of schedule " + s.Name}); err != nil {
-							return err
-						}
-					}
-				}
+				next.Message = fmt.Sprintf("the run of %s waits for the end of run %s", stamp(at), running[0].ID)
 			default:
 				next.Skipped++
 				next.Message = fmt.Sprintf("the run of %s was left out: run %s goes on", stamp(at), running[0].ID)
@@ -230,6 +227,19 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 	}
 	_, err = d.cfg.Propose(ctx, c)
 	return err
+}
+
+// replace stops the oldest runs of a schedule, as many as stand in the way of another.
+func (d *Driver) replace(ctx context.Context, s profile.Schedule, running []*profile.Run) error {
+	for _, r := range running[:len(running)-s.MaxRuns+1] {
+		if r.Halt != nil {
+			continue // its end is under way
+		}
+		if err := d.order(ctx, r, profile.Event{Kind: profile.Stop, Reason: "replaced by the next run of schedule " + s.Name}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04Z") }

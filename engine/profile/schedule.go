@@ -14,7 +14,7 @@ const (
 	Allow   = "allow"   // it begins beside them
 	Skip    = "skip"    // it does not begin
 	Queue   = "queue"   // it begins when there is room; only the latest waits
-	Replace = "replace" // they are stopped
+	Replace = "replace" // the oldest is stopped, and it begins when that has ended
 )
 
 // What becomes of runs that were due while nobody could start them.
