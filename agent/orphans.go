@@ -156,16 +156,23 @@ func (f finder) remove(ctx context.Context, r model.Agent, req *pb.RemoveResourc
 	return plain(err)
 }
 
+// inventory is who lists and removes what providers made; the plugin host is one.
+type inventory interface {
+	List(ctx context.Context, provider string, req *pb.ListRequest, found func(*pb.Resource) error) error
+	Remove(ctx context.Context, provider string, req *pb.RemoveRequest) error
+}
+
 // listPage is how many resources go into one message between agents.
 const listPage = 256
 
 // ListResources asks this agent's plugin.
 func (p *peerServer) ListResources(req *pb.ListResourcesRequest, s grpc.ServerStreamingServer[pb.ListResourcesResponse]) error {
-	if p.agent.host == nil {
+	made, ok := p.agent.executor.(inventory)
+	if !ok {
 		return status.Error(codes.Unimplemented, "this agent runs no plugins")
 	}
 	page := &pb.ListResourcesResponse{Machine: p.agent.machine}
-	err := p.agent.host.List(s.Context(), req.Provider, req.Request, func(r *pb.Resource) error {
+	err := made.List(s.Context(), req.Provider, req.Request, func(r *pb.Resource) error {
 		r.Output = nil // its results may hold keys, and nobody wants them
 		if page.Resources = append(page.Resources, r); len(page.Resources) < listPage {
 			return nil
@@ -182,10 +189,11 @@ func (p *peerServer) ListResources(req *pb.ListResourcesRequest, s grpc.ServerSt
 
 // RemoveResource asks this agent's plugin.
 func (p *peerServer) RemoveResource(ctx context.Context, req *pb.RemoveResourceRequest) (*pb.RemoveResponse, error) {
-	if p.agent.host == nil {
+	made, ok := p.agent.executor.(inventory)
+	if !ok {
 		return nil, status.Error(codes.Unimplemented, "this agent runs no plugins")
 	}
-	return &pb.RemoveResponse{}, p.agent.host.Remove(ctx, req.Provider, req.Request)
+	return &pb.RemoveResponse{}, made.Remove(ctx, req.Provider, req.Request)
 }
 
 // Orphans gives what was found last, or with look asks the providers now.

@@ -180,7 +180,7 @@ func providers(v *state.View) []listed {
 			}
 		}
 		for _, p := range v.RunProviders(t.Name) {
-			add(t.Name, &p) // clusters of runs, which may be gone
+			add(t.Name, &p) // clusters of plain nodes that runs have, had, or would have
 		}
 	}
 	return out

@@ -20,7 +20,7 @@ type settings struct {
 	index uint64
 }
 
-func newSettings(t *rapid.T) *settings {
+func newSettings(t rapid.TB) *settings {
 	m, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func newSettings(t *rapid.T) *settings {
 	return s
 }
 
-func (s *settings) do(t *rapid.T, c *pb.Command) error {
+func (s *settings) do(t rapid.TB, c *pb.Command) error {
 	s.index++
 	data, err := proto.Marshal(&pb.Entry{Format: Format, FeatureLevel: FeatureLevel, MustUnderstand: true, NowMs: int64(s.index), Commands: []*pb.Command{c}})
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *settings) do(t *rapid.T, c *pb.Command) error {
 	return out[0][0].Err
 }
 
-func (s *settings) put(t *rapid.T, tenant, kind, name, order string, v any) error {
+func (s *settings) put(t rapid.TB, tenant, kind, name, order string, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)

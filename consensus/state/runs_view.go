@@ -276,15 +276,52 @@ func (v *View) Usages(now int64) []ProfileUse {
 	return out
 }
 
-// RunProviders gives the providers by which the clusters of a tenant's runs that are kept were
-// made, where no definition tells: of plain nodes. Several may be the same.
+// RunProviders gives the providers by which clusters of plain nodes are made for a tenant's
+// runs, of which no definition tells: those of the runs that are kept, and those that the
+// profiles which there are would use. Several may be the same. What profiles name and no
+// agent offers is left out.
 func (v *View) RunProviders(tenant string) []model.Provider {
 	var out []model.Provider
-	for _, r := range v.Runs(tenant) {
-		values, err := profile.Reveal(profile.Values(r.Properties), func(name string) (string, bool) { return v.Secret(tenant, name) })
-		if p, ok := profile.Plain(r.Provisioner, values); ok && err == nil {
+	add := func(provisioner string, properties []profile.Property) {
+		values, err := profile.Reveal(profile.Values(properties), func(name string) (string, bool) { return v.Secret(tenant, name) })
+		if p, ok := profile.Plain(provisioner, values); ok && err == nil {
 			out = append(out, p)
 		}
+	}
+	for _, r := range v.Runs(tenant) {
+		add(r.Provisioner, r.Properties)
+	}
+	offered := map[string]bool{}
+	for _, t := range v.PluginTypes() {
+		offered[t.Name] = offered[t.Name] || t.Class == "provider"
+	}
+	would := func(p *profile.Profile, l profile.Levels) {
+		if made, ok := profile.Plain(p.Provisioner.Name, nil); ok && offered[made.ProviderType] {
+			final, _ := p.Final(l)
+			add(p.Provisioner.Name, final)
+		}
+	}
+	for _, p := range v.Profiles(tenant, true) {
+		would(&p, v.Levels(tenant, ""))
+	}
+	// Programs and schedules may override properties of the one that they choose.
+	chosen := func(l profile.Levels) {
+		if ref, err := l.Choose(); err == nil {
+			if p, ok := v.Profile(tenant, ref); ok {
+				would(&p, l)
+			}
+		}
+	}
+	each(v.txn, tPreferences, "id_prefix", func(s *profile.Settings) bool {
+		if s.Program != "" {
+			chosen(v.Levels(tenant, s.Program))
+		}
+		return true
+	}, tenant)
+	for _, s := range v.Schedules(tenant) {
+		l := v.Levels(tenant, s.Program)
+		l[3] = s.Properties
+		chosen(l)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -38,8 +39,8 @@ type World struct {
 
 // Machine is one machine that was made.
 type Machine struct {
-	Node, IP string
-	Fence    uint64
+	Cluster, Node, IP string
+	Fence             uint64
 	Done     map[string]int             // how often an action of a service took effect
 	Config   map[string]json.RawMessage // what services were last configured with
 	Running  map[string]bool
@@ -127,11 +128,12 @@ type executor struct {
 	name  string
 }
 
-// Types offers the simulated provider and automator.
+// Types offers the simulated provider and automator, and what runs programs.
 func (x *executor) Types() []host.Type {
 	return []host.Type{
 		{Kind: model.KindProviderType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "provider", Plugin: "1"}},
 		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "automator", Plugin: "1"}},
+		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: operation.ProgramAutomator}, Class: "automator", Plugin: "1"}},
 	}
 }
 
@@ -263,11 +265,11 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 			w.violation("CREATE of node %s (task %s, fence %d) makes a second machine: fence %d made one, and nobody looked", t.Node, t.Id, t.Fence, m.Fence)
 		default:
 			w.created++
-			m = &Machine{Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1), Done: map[string]int{}, Config: map[string]json.RawMessage{}, Running: map[string]bool{}}
+			m = &Machine{Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1), Done: map[string]int{}, Config: map[string]json.RawMessage{}, Running: map[string]bool{}}
 			w.machines[t.Node] = m
 			delete(w.razed, t.Node)
 		}
-		res.Output, _ = json.Marshal(model.TaskOutput{IPAddresses: map[string]string{"access_v4": m.IP}, Result: map[string]any{"id": fmt.Sprint("vm-", m.Fence)}})
+		res.Output, _ = json.Marshal(model.TaskOutput{IPAddresses: map[string]string{"access_v4": m.IP}, Result: map[string]any{"id": m.id()}})
 		return res, nil
 	case "DELETE":
 		delete(w.machines, t.Node)
@@ -307,6 +309,8 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 		m.Running[t.Service] = true
 	case "STOP", "REMOVE":
 		m.Running[t.Service] = false
+	case "RUN":
+		res.Output = []byte(`{"result":{"exit":0}}`)
 	}
 	return res, nil
 }
