@@ -1,15 +1,18 @@
 package runs
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // TestPV: the original's cases PV-01 to PV-13 (spec/profiles.md §14), with a provisioner
-// that is told to fail. What they say of a task is said of the run's here.
+// that is told to fail. What they say of a task is said of the run's here. PV-14 is below,
+// PV-15 to PV-18 are in engine/profile.
 func TestPV(t *testing.T) {
 	created := func(r *profile.Run) bool { return r.Task.Type == profile.Provision && r.Task.Status == profile.Created }
 	failed := func(r *profile.Run) bool { return r.Failure == profile.FailedProvisioning }
@@ -72,6 +75,34 @@ func TestPV(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPV14: each provisioner that is offered is told of exactly once, and one that is not
+// by nothing; a run finds the same ones.
+func TestPV14(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		l.apply(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: []byte(`{"id":"1"}`), Types: [][]byte{
+			[]byte(`{"name":"cloud","label":"The cloud","class":"provider"}`), []byte(`{"name":"shell","class":"automator"}`),
+		}}}})
+		v := l.m.View()
+		var names []string
+		for _, s := range v.Provisioners("t") {
+			names = append(names, s.Name+": "+s.Label)
+			if s.Description == "" && s.Name != "cloud" {
+				t.Errorf("%s says nothing of itself", s.Name)
+			}
+		}
+		if !slices.Equal(names, []string{"cloud: The cloud", "cluster: Cluster", "native: Native"}) {
+			t.Errorf("%q", names)
+		}
+		c := &Clusters{Machine: l.m}
+		for name, want := range map[string]bool{"cloud": true, "native": true, "cluster": true, "shell": false, "unknown": false} {
+			if p, spec, ok := c.Provisioner(v, &profile.Run{Tenant: "t", Provisioner: name}); ok != want || (p != nil) != want || (spec.Name == name) != want {
+				t.Errorf("%s: %v %v", name, spec.Name, ok)
+			}
+		}
+	})
 }
 
 // stopped ends a run, and waits for what it comes to.

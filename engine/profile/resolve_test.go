@@ -44,8 +44,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestReveal is PV-15: a reference gives the value of the secret, and nothing else is looked up.
-func TestReveal(t *testing.T) {
+// TestPV15: a reference gives the value of the secret, and nothing else is looked up.
+func TestPV15(t *testing.T) {
 	secrets := func(name string) (string, bool) { return "value of " + name, name == "key" }
 	got, err := Reveal(map[string]string{"x": "${secure(key)}", "y": "a${secure(key)}b", "z": "${env(HOME)} ${key}"}, secrets)
 	if err != nil || got["x"] != "value of key" || got["y"] != "avalue of keyb" || got["z"] != "${env(HOME)} ${key}" {
@@ -60,23 +60,35 @@ func TestReveal(t *testing.T) {
 	}
 }
 
-// TestRequirements are PV-16 to PV-18.
-func TestRequirements(t *testing.T) {
+// TestPV16To18: what programs need and a provisioner's clusters do not have.
+func TestPV16To18(t *testing.T) {
 	c := func(kind, name string) Capability { return Capability{kind, name} }
-	has := []Capability{c("dataset", "table")}
-	wants := []ProgramNeeds{{"p1", []Capability{c("dataset", "table"), c("dataset", "unicorn")}}, {"p2", []Capability{c("dataset", "table"), c("dataset", "dragon")}}, {"p3", nil}}
-	got := Unmet(has, wants)
-	if !reflect.DeepEqual(got, []ProgramNeeds{{"p1", []Capability{c("dataset", "unicorn")}}, {"p2", []Capability{c("dataset", "dragon")}}}) {
-		t.Error("PV-16", got)
+	table, unicorn, dragon := c("dataset", "table"), c("dataset", "unicorn"), c("dataset", "dragon")
+	has := []Capability{table}
+	wants := []ProgramNeeds{{"p1", []Capability{table, unicorn}}, {"p2", []Capability{table, dragon}}, {"p3", nil}}
+	for _, x := range []struct {
+		name string
+		has  []Capability
+		want []ProgramNeeds
+		out  []ProgramNeeds
+	}{
+		{"PV-16 two plugins need more than there is", has, wants, []ProgramNeeds{{"p1", []Capability{unicorn}}, {"p2", []Capability{dragon}}}},
+		{"PV-16 the same name of another kind is another", []Capability{c("service", "table")}, []ProgramNeeds{{"p", []Capability{table}}}, []ProgramNeeds{{"p", []Capability{table}}}},
+		{"PV-17 no capabilities, all is missing", nil, wants, wants[:2]},
+		{"PV-17 nothing is needed, nothing is missing", nil, []ProgramNeeds{{"p", nil}}, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			if got := Unmet(x.has, x.want); !reflect.DeepEqual(got, x.out) {
+				t.Errorf("%v", got)
+			}
+		})
 	}
-	other := Unmet([]Capability{c("service", "table")}, []ProgramNeeds{{"p", []Capability{c("dataset", "table")}}})
-	if len(other) != 1 || len(Unmet(nil, []ProgramNeeds{{"p", nil}})) != 0 || len(Unmet(nil, wants)) != 2 {
-		t.Error("PV-17", other)
-	}
-	both := ByCapability(Unmet(nil, []ProgramNeeds{{"p1", []Capability{c("dataset", "x")}}, {"p2", []Capability{c("dataset", "x")}}}))
-	if !reflect.DeepEqual(both, map[Capability][]string{c("dataset", "x"): {"p1", "p2"}}) {
-		t.Error("PV-18", both)
-	}
+	t.Run("PV-18 grouped by what is missing", func(t *testing.T) {
+		got := ByCapability(Unmet(nil, []ProgramNeeds{{"p1", []Capability{unicorn}}, {"p2", []Capability{unicorn, dragon}}}))
+		if !reflect.DeepEqual(got, map[Capability][]string{unicorn: {"p1", "p2"}, dragon: {"p2"}}) {
+			t.Error(got)
+		}
+	})
 	r := New("r", "t", Program{Requires: wants}, 0)
 	if err := r.Fits(Spec{Name: "s", Capabilities: has}, nil); err == nil || !strings.Contains(err.Error(), "p1 needs dataset unicorn") {
 		t.Error(err)

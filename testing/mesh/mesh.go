@@ -224,12 +224,18 @@ const patience = 10 * time.Minute
 // Until waits for a condition.
 func (m *Mesh) Until(what string, ok func() bool) {
 	m.T.Helper()
+	m.Within(patience, 100*time.Millisecond, what, ok)
+}
+
+// Within is Until with a limit and a pause of its own.
+func (m *Mesh) Within(limit, pause time.Duration, what string, ok func() bool) {
+	m.T.Helper()
 	start := time.Now()
 	for !ok() {
-		if time.Since(start) > patience {
-			m.T.Fatalf("seed %d: not within %s: %s", m.opts.Seed, patience, what)
+		if time.Since(start) > limit {
+			m.T.Fatalf("seed %d: not within %s: %s", m.opts.Seed, limit, what)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -13,7 +14,7 @@ import (
 // that are given, and a program "job" of two steps.
 func (m *Mesh) DefineRuns(p profile.Profile) {
 	m.T.Helper()
-	m.AwaitLeader()
+	m.Until("the simulated cloud to be offered", func() bool { return m.Ask("GET", "/v1/provisioners/sim", nil, nil) == http.StatusOK })
 	p.Provisioner = profile.Provisioner{Name: "sim", Properties: []profile.Property{{Name: profile.PropNodes, Value: "2"}}}
 	m.must("PUT", "/v1/profiles/small", p, nil)
 	m.must("PUT", "/v1/programs/job", profile.Program{Steps: []profile.Step{
@@ -98,3 +99,62 @@ func (x *executor) Remove(_ context.Context, _ string, req *pb.RemoveRequest) er
 
 // id is the cloud's own name for the machine.
 func (m *Machine) id() string { return fmt.Sprint("vm-", m.Fence) }
+
+// RazeAll takes all machines away, which nobody is told, and says how many there were.
+func (w *World) RazeAll() int {
+	w.mu.Lock()
+	var nodes []string
+	for n := range w.machines {
+		nodes = append(nodes, n)
+	}
+	w.mu.Unlock()
+	for _, n := range nodes {
+		w.Raze(n)
+	}
+	return len(nodes)
+}
+
+// SaveState gives the whole state as an operator saves it.
+func (m *Mesh) SaveState() []byte {
+	m.T.Helper()
+	code, body := m.AwaitLeader().Call("GET", "/v1/operator/snapshot", nil, "")
+	if code != http.StatusOK {
+		m.T.Fatalf("seed %d: saving the state: %d %s", m.opts.Seed, code, body)
+	}
+	return body
+}
+
+// RestoreState replaces the whole state by one that was saved.
+func (m *Mesh) RestoreState(saved []byte) {
+	m.T.Helper()
+	m.Until("the state to be restored", func() bool {
+		code, body := m.AwaitLeader().Call("POST", "/v1/operator/snapshot", saved, "")
+		m.Tracef("restored: %d %s", code, body)
+		return code < 300
+	})
+}
+
+// SetTrouble sets how attempts go, while agents are at work.
+func (w *World) SetTrouble(trouble func(t *pb.Task, attempt int) Trouble) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.Trouble = trouble
+}
+
+// Idle says that nothing is at work in the world.
+func (w *World) Idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.attempts {
+		if a.Ended == 0 && !a.life.isDead() {
+			return false
+		}
+	}
+	return true
+}
+
+// OrderRun gives an order about a run.
+func (m *Mesh) OrderRun(id, order string) {
+	m.T.Helper()
+	m.must("POST", "/v1/runs/"+id+"/"+order, nil, nil)
+}

@@ -41,9 +41,9 @@ type World struct {
 type Machine struct {
 	Cluster, Node, IP string
 	Fence             uint64
-	Done     map[string]int             // how often an action of a service took effect
-	Config   map[string]json.RawMessage // what services were last configured with
-	Running  map[string]bool
+	Done              map[string]int             // how often an action of a service took effect
+	Config            map[string]json.RawMessage // what services were last configured with
+	Running           map[string]bool
 }
 
 // Attempt is one call of a plugin.
