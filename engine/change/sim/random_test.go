@@ -140,9 +140,12 @@ func TestSafetyUnderFaults(t *testing.T) {
 		}
 		s := New(cfg)
 		s.Run(rng.Int64N(400))
+		links := neighbours(first)
 		for v := range 2 {
 			doc = mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
-			s.Apply(built(t, doc, s.site))
+			next := built(t, doc, s.site)
+			links = max(links, neighbours(next))
+			s.Apply(next)
 			for range rng.IntN(4) {
 				s.Run(s.Now() + rng.Int64N(300))
 				if a := rng.IntN(agents); rng.IntN(2) == 0 {
@@ -168,7 +171,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 			lives += int(s.incs[i])
 		}
 		// An object that begins anew exchanges two messages with each neighbour.
-		if links := s.neighbours(); sent > 8*s.Asked+2*links*lives {
+		if sent > 8*s.Asked+2*links*lives {
 			t.Fatalf("seed %d: %v for %d locks asked for, %d lives", seed, by, s.Asked, lives)
 		}
 		for i := range s.site.Defs {
@@ -179,11 +182,11 @@ func TestSafetyUnderFaults(t *testing.T) {
 	}
 }
 
-// neighbours gives the most neighbours that an object has.
-func (s *Sim) neighbours() int {
+// neighbours gives the most neighbours that an object of a site has.
+func neighbours(s *change.Site) int {
 	most := 0
-	for i := range s.site.Defs {
-		most = max(most, len(s.site.Defs[i].Out)+len(s.site.Defs[i].In))
+	for i := range s.Defs {
+		most = max(most, len(s.Defs[i].Out)+len(s.Defs[i].In))
 	}
 	return most
 }

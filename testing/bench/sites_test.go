@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/agent"
+	"github.com/coopr/coopr/agent/home"
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/storage"
+)
+
+// player performs every action of every object in the same time, and remembers
+// when each was last at work.
+type player struct {
+	takes time.Duration
+	mu    sync.Mutex
+	up    map[string]int64
+	spans map[string]span
+}
+
+type span struct{ begin, end time.Time }
+
+func newPlayer(takes time.Duration) *player {
+	return &player{takes: takes, up: map[string]int64{}, spans: map[string]span{}}
+}
+
+// Check says what the last action left.
+func (p *player) Check(_ context.Context, j *home.Job) (string, string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.up[j.Site+"/"+j.Object.Name] {
+	case 0:
+		return "down", "", nil
+	case int64(j.Content):
+		return "up", "", nil
+	}
+	return "outdated", "", nil
+}
+
+// Run waits for as long as an action takes.
+func (p *player) Run(ctx context.Context, j *home.Job, action string) error {
+	begin := time.Now()
+	if p.takes > 0 {
+		time.Sleep(p.takes)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	end := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := j.Site + "/" + j.Object.Name
+	p.up[name] = 0
+	if action == "start" || action == "restart" {
+		p.up[name] = int64(j.Content)
+	}
+	p.spans[name] = span{begin, end}
+	return nil
+}
+
+// whole gives the time from the first action's beginning to the last one's end,
+// and that of the chain of dependent actions that took longest.
+func (p *player) whole(s *change.Site) (took, chain time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var first, last time.Time
+	for _, x := range p.spans {
+		if first.IsZero() || x.begin.Before(first) {
+			first = x.begin
+		}
+		if x.end.After(last) {
+			last = x.end
+		}
+	}
+	return last.Sub(first), time.Duration(storage.LongestTime(s, func(id change.ID) int64 {
+		x := p.spans[s.Name+"/"+s.Defs[id].Name]
+		return int64(x.end.Sub(x.begin))
+	}))
+}
+
+// settle applies a site and waits until all of it is where it should be.
+func (m *mesh) settle(d *site.Document) {
+	m.b.Helper()
+	m.call("PUT", "/v1/sites/"+d.Name, d, nil)
+	for ; ; time.Sleep(2 * time.Millisecond) {
+		var list []site.Overview
+		m.call("GET", "/v1/sites", nil, &list)
+		for _, s := range list {
+			if s.Name == d.Name && s.Next == 0 && s.Generation > 0 && s.Settled == s.Objects {
+				return
+			}
+		}
+	}
+}
+
+// BenchmarkSites brings storage installations (C11) up over three real agents,
+// every transition taking a millisecond. x-chain is the time from the first
+// transition's beginning to the last one's end against the longest chain of
+// transitions that follow from one another, as long as each of them took
+// (timers are late); settled-ms is from the request to the answer that all is up.
+func BenchmarkSites(b *testing.B) {
+	for _, servers := range []int{4, 32} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			var p *player
+			m := newMesh(b, "wal", 16, 3, func(c *agent.Config) {
+				c.Executor = simulated{}
+				if p == nil {
+					p = newPlayer(time.Millisecond)
+				}
+				c.Changes = p
+			})
+			var ratios, nominal, settled []float64
+			cpu := time.Duration(0)
+			for i := 0; b.Loop(); i++ {
+				d := storage.Document(storage.Config{Servers: servers, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s%3) }})
+				storage.Real(d, "/nowhere")
+				d.Name = fmt.Sprintf("s%d", i)
+				s, err := site.Compile(d, site.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.mu.Lock()
+				clear(p.spans)
+				p.mu.Unlock()
+				begin, spent := time.Now(), cpuTime()
+				m.settle(d)
+				settled = append(settled, time.Since(begin).Seconds()*1000)
+				cpu += cpuTime() - spent
+				took, chain := p.whole(s)
+				ratios = append(ratios, float64(took)/float64(chain))
+				nominal = append(nominal, float64(took)/float64(time.Duration(storage.LongestChain(s))*time.Millisecond))
+			}
+			b.ReportMetric(middle(ratios), "x-chain")
+			b.ReportMetric(middle(nominal), "x-nominal-chain")
+			b.ReportMetric(middle(settled), "settled-ms")
+			b.ReportMetric(float64(cpu.Microseconds())/float64(b.N*servers*storage.ObjectsPerServer), "cpu-µs/object")
+		})
+	}
+}
+
+func middle(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// BenchmarkHosts brings up 50 objects that do nothing on each of 100 hosts, each
+// an agent of its own, all in this process.
+func BenchmarkHosts(b *testing.B) {
+	const hosts = 100
+	p := newPlayer(0)
+	m := newMesh(b, "wal", 16, hosts, func(c *agent.Config) { c.Executor, c.Changes, c.BootstrapExpect = simulated{}, p, 3 })
+	for i := 0; b.Loop(); i++ {
+		d := storage.Document(storage.Config{Servers: hosts, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s) }})
+		storage.Real(d, "/nowhere")
+		d.Name = fmt.Sprintf("s%d", i)
+		begin, spent := time.Now(), cpuTime()
+		m.settle(d)
+		b.ReportMetric(time.Since(begin).Seconds()*1000, "settled-ms")
+		b.ReportMetric((cpuTime()-spent).Seconds()*1000, "cpu-ms")
+		b.ReportMetric(float64(len(d.Objects))/time.Since(begin).Seconds(), "objects/s")
+		s, err := site.Compile(d, site.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		took, _ := p.whole(s)
+		b.ReportMetric(took.Seconds()*1000, "actions-ms")
+	}
+}
+
+// BenchmarkRepair edits, at any moment, a file that a filetree keeps, and removes
+// one that a script keeps, with check_interval at a second: mean-ms and most-ms
+// are the times until each is as it should be again.
+func BenchmarkRepair(b *testing.B) {
+	m := newMesh(b, "wal", 16, 1, func(c *agent.Config) { c.Executor = simulated{} })
+	dir := b.TempDir()
+	conf, flag := filepath.Join(dir, "tree", "app.conf"), filepath.Join(dir, "flag")
+	const right = "port = 80\n"
+	m.settle(&site.Document{Name: "repair", CheckInterval: 1000, Objects: []site.Object{
+		{Name: "files", Host: "agent:a0", Type: "filetree", Content: map[string]any{"root": filepath.Join(dir, "tree"), "edits": "restore",
+			"files": map[string]any{"app.conf": map[string]any{"content": right}}}},
+		{Name: "flag", Host: "agent:a0", Type: "script", Content: map[string]any{"check": "test -e " + flag, "start": "touch " + flag, "stop": "rm -f " + flag}},
+	}})
+	for what, x := range map[string]struct {
+		spoil func() error
+		right func() bool
+	}{
+		"filetree": {func() error { return os.WriteFile(conf, []byte("port = 81\n"), 0o600) }, func() bool { got, _ := os.ReadFile(conf); return string(got) == right }},
+		"script":   {func() error { return os.Remove(flag) }, func() bool { _, err := os.Stat(flag); return err == nil }},
+	} {
+		b.Run(what, func(b *testing.B) {
+			var times []float64
+			for b.Loop() {
+				time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
+				if err := x.spoil(); err != nil {
+					b.Fatal(err)
+				}
+				begin := time.Now()
+				for !x.right() {
+					time.Sleep(time.Millisecond)
+				}
+				times = append(times, time.Since(begin).Seconds()*1000)
+			}
+			sum := 0.0
+			for _, t := range times {
+				sum += t
+			}
+			b.ReportMetric(sum/float64(len(times)), "mean-ms")
+			b.ReportMetric(slices.Max(times), "most-ms")
+		})
+	}
+}
