@@ -218,7 +218,7 @@ func (p *peerServer) Changes(s grpc.ClientStreamingServer[pb.ChangePacket, pb.Ch
 		return status.Errorf(codes.PermissionDenied, "agent %s says it is %s", caller, first.From)
 	}
 	r := p.agent.objects.runner
-	r.Lost() // what came over an earlier stream may not have come
+	r.Lost(first.From) // what came over an earlier stream may not have come
 	for {
 		m, err := s.Recv()
 		if err != nil {

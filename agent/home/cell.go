@@ -25,6 +25,9 @@ const (
 	manyEarly = 10_000
 	// retry is when acts that may not begin are looked at again, in milliseconds.
 	retry = 100
+	// linger is how long a cell without objects is kept: a packet may have come
+	// before the orders that it needs, and acts may still end.
+	linger = time.Minute
 )
 
 // cell is one site's objects here. All but mail belongs to its goroutine.
@@ -43,7 +46,7 @@ type cell struct {
 	look    uint64
 	parts   map[uint64]*part
 	follows map[string]uint64 // generation by host, of our hosts
-	routes  map[change.ID]string
+	routes  map[change.ID]life
 	lives   map[change.ID]site.Lived
 	homes   map[string]string
 	nodes   map[string]json.RawMessage
@@ -67,6 +70,12 @@ type cell struct {
 type part struct {
 	site    *change.Site
 	objects map[change.ID]*site.Object
+}
+
+// life is where an object runs, and which of its lives.
+type life struct {
+	home string
+	inc  uint32
 }
 
 // todo is something to be done for one life of an object.
@@ -97,7 +106,7 @@ func (c *cell) clear() {
 	}
 	c.home, c.session, c.version, c.held = nil, "", 0, nil
 	c.parts, c.follows = map[uint64]*part{}, map[string]uint64{}
-	c.routes, c.lives, c.homes = map[change.ID]string{}, map[change.ID]site.Lived{}, map[string]string{}
+	c.routes, c.lives, c.homes = map[change.ID]life{}, map[change.ID]site.Lived{}, map[string]string{}
 	c.dirty, c.messages, c.drifts = map[change.ID]bool{}, map[change.ID]string{}, map[change.ID]int{}
 	c.events, c.looked = nil, nil
 }
@@ -123,10 +132,13 @@ func (c *cell) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		next := c.next()
-		if next > 0 {
+		empty := c.home == nil && len(c.running) == 0
+		switch next := c.next(); {
+		case empty:
+			timer.Reset(linger)
+		case next > 0:
 			timer.Reset(time.Duration(max(next-c.r.now(), 0)) * time.Millisecond)
-		} else {
+		default:
 			timer.Stop()
 		}
 		select {
@@ -134,6 +146,9 @@ func (c *cell) run(ctx context.Context) {
 			return
 		case <-c.wake:
 		case <-timer.C:
+			if empty && c.r.drop(c) {
+				return
+			}
 		}
 		c.mu.Lock()
 		mail := c.mail
@@ -177,15 +192,17 @@ func (c *cell) step(ctx context.Context, now int64) {
 	if next := c.home.Next(); next > 0 && next <= now {
 		c.home.Tick(now)
 	}
-	for _, a := range c.home.Acts() {
-		if o := c.home.Object(a.ID); o != nil {
-			c.begin(ctx, todo{act: a, inc: o.Incarnation()})
-		}
-	}
 	held := c.held
 	c.held = nil
 	for _, t := range held {
 		c.begin(ctx, t)
+	}
+	for acts := c.home.Acts(); len(acts) > 0; acts = c.home.Acts() { // what cannot begin is answered at once, and may have others follow
+		for _, a := range acts {
+			if o := c.home.Object(a.ID); o != nil {
+				c.begin(ctx, todo{act: a, inc: o.Incarnation()})
+			}
+		}
 	}
 	c.home.Flush(now, func(p core.Packet) {
 		m := &pb.ChangePacket{Tenant: c.key.tenant, Site: c.key.name, Epoch: c.epoch, Version: c.version}
@@ -258,13 +275,14 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 	}
 	anew := session != c.session
 	c.session, c.version, c.homes, c.nodes, c.paused = session, o.Version, o.Homes, o.Nodes, o.Paused
-	c.routes, c.lives = make(map[change.ID]string, len(o.Lives)), map[change.ID]site.Lived{}
+	routes := c.routes
+	c.routes, c.lives = make(map[change.ID]life, len(o.Lives)), map[change.ID]site.Lived{}
 	mine := map[string]bool{}
 	for _, h := range o.Mine {
 		mine[h] = true
 	}
 	for _, l := range o.Lives {
-		c.routes[l.ID] = o.Homes[l.Host]
+		c.routes[l.ID] = life{o.Homes[l.Host], l.Inc}
 		if mine[l.Host] {
 			c.lives[l.ID] = l
 		}
@@ -277,7 +295,8 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 		}
 	}
 	c.free(o.Released, now)
-	c.home.Lost(now)
+	// What went to homes that do not run these objects any more is lost.
+	c.home.Lost(func(id change.ID) bool { return anew || c.routes[id] != routes[id] }, now)
 	early := c.early
 	c.early, c.waiting = nil, 0
 	for _, p := range early {
@@ -338,6 +357,8 @@ func (c *cell) adopt(now int64) {
 	for _, id := range gone {
 		c.home.Stop(id)
 		delete(c.dirty, id)
+		delete(c.messages, id)
+		delete(c.drifts, id)
 	}
 	for id, x := range c.running {
 		if l, ok := c.lives[id]; !ok || l.Inc != x.inc {
@@ -381,7 +402,7 @@ func (c *cell) free(released []change.ID, now int64) {
 	}
 }
 
-func (c *cell) route(id change.ID) core.Name { return c.routes[id] }
+func (c *cell) route(id change.ID) core.Name { return c.routes[id].home }
 
 func (c *cell) event(id change.ID, ev change.Event, now int64) {
 	if err := c.home.Event(id, ev, now); err != nil {
@@ -394,9 +415,11 @@ func (c *cell) observe(_ int64, o *change.Object, ev *change.Event, _ *change.Ef
 	id := o.Def().ID
 	c.dirty[id] = true
 	if ev.What == change.Checked {
-		if s := o.Status(); s.Drifts > c.drifts[id] {
+		if s := o.Status(); s.Drifts != c.drifts[id] {
 			c.drifts[id] = s.Drifts
-			c.note(o.Def().Name, "drifted", "found "+o.Def().Type.States[s.State])
+			if s.Drifts > 0 { // it is none where the object has begun anew
+				c.note(o.Def().Name, "drifted", "found "+o.Def().Type.States[s.State])
+			}
 		}
 	}
 }

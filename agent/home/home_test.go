@@ -120,7 +120,7 @@ func (x *wire) Send(p *pb.ChangePacket) error {
 	case to == nil || lost:
 		return errors.New("the stream broke")
 	case p.Site == "":
-		to.Lost()
+		to.Lost(p.From)
 	default:
 		to.Receive(p)
 	}

@@ -57,7 +57,7 @@ func (p *peer) run(ctx context.Context) {
 		if err == nil {
 			pause = 10 * time.Millisecond
 			if again {
-				p.r.Lost()
+				p.r.Lost(p.agent)
 			}
 			err = p.talk(ctx, s)
 			s.Close()

@@ -127,6 +127,20 @@ func (r *Runner) cell(key siteKey) *cell {
 	return c
 }
 
+// drop forgets a cell that has nothing and that nobody wants anything of; it says
+// whether it has.
+func (r *Runner) drop(c *cell) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mail) > 0 {
+		return false
+	}
+	delete(r.cells, c.key)
+	return true
+}
+
 // Orders takes what the leader says, as JSON of []site.Orders.
 func (r *Runner) Orders(session string, data []byte) {
 	var list []*site.Orders
@@ -169,14 +183,14 @@ func (r *Runner) Receive(p *pb.ChangePacket) {
 	}
 }
 
-// Lost says that what another home sent may have been lost.
-func (r *Runner) Lost() {
+// Lost says that what another home sent, or was sent, may have been lost.
+func (r *Runner) Lost(agent string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.cells {
 		c.post(func(now int64) {
 			if c.home != nil {
-				c.home.Lost(now)
+				c.home.Lost(func(id change.ID) bool { return c.routes[id].home == agent }, now)
 			}
 		})
 	}

@@ -89,6 +89,12 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 	return r.Generation
 }
 
+// settled says whether an object is where it should be, under the generation that
+// its host should follow.
+func (s *snapshot) settled(r *site.Record, d *change.Def, o *pb.ObjectReport) bool {
+	return o.Settled && o.Generation == s.follows(r, d.Host)
+}
+
 func (s *snapshot) find(r *site.Record, name string) (*change.Def, bool) {
 	for i := range r.Lives {
 		if d := s.def(r, change.ID(i)); d != nil && d.Name == name {
@@ -173,7 +179,7 @@ func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) 
 			if st.Phase == change.Moving {
 				it.To = d.Type.States[st.To]
 			}
-			it.Settled, it.Removing, it.Stuck, it.Oscillating = o.Settled && o.Generation == s.follows(r, d.Host), st.Removing, st.Stuck, st.Oscillating
+			it.Settled, it.Removing, it.Stuck, it.Oscillating = s.settled(r, d, o), st.Removing, st.Stuck, st.Oscillating
 			it.Failures, it.Drifts, it.Until, it.Message, it.Generation = st.Failures, st.Drifts, o.Until, o.Message, o.Generation
 			for _, w := range st.Waits {
 				it.Waits = append(it.Waits, site.WaitText(w, d, s.def(r, w.Peer)))
@@ -190,15 +196,29 @@ func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) 
 }
 
 // List tells of all sites of a tenant.
-func (k *Keeper) List(ctx context.Context, tenant string) ([]site.Overview, error) {
+func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error) {
 	v := k.cfg.Machine.View()
 	out := []site.Overview{}
 	for _, r := range v.Sites(tenant) {
-		s, err := k.Status(ctx, tenant, r.Name, 0)
+		_, s, r, err := k.read(tenant, r.Name)
+		if errors.Is(err, state.ErrNotFound) {
+			continue // deleted just now
+		}
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, s.Overview)
+		n := site.Overview{Name: r.Name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)}
+		for i, l := range r.Lives {
+			d := s.def(r, change.ID(i))
+			if l.Host < 0 || d == nil {
+				continue
+			}
+			n.Objects++
+			if o := s.report(r, d.ID); o != nil && s.settled(r, d, o) {
+				n.Settled++
+			}
+		}
+		out = append(out, n)
 	}
 	return out, nil
 }

@@ -369,10 +369,11 @@ func (o *Object) mayAsk(peer ID, s State) bool {
 	return true
 }
 
-// nudge asks again for all that the object waits for: messages may be lost.
-func (o *Object) nudge(fx *Effects) {
+// nudge asks some neighbours, or all, again for what the object waits for: messages
+// may be lost.
+func (o *Object) nudge(of func(ID) bool, fx *Effects) {
 	for i := range o.out {
-		if s := &o.out[i]; s.want != Unknown && s.flags&held == 0 {
+		if s := &o.out[i]; s.want != Unknown && s.flags&held == 0 && (of == nil || of(o.def.Out[i])) {
 			o.request(i, fx)
 		}
 	}
@@ -380,6 +381,7 @@ func (o *Object) nudge(fx *Effects) {
 	for i := range o.in {
 		s := &o.in[i]
 		switch {
+		case of != nil && !of(s.peer):
 		case s.flags&silent != 0, driven && s.want == o.target && s.flags&called == 0:
 			o.send(fx, Message{To: s.peer, Kind: Resync})
 		case s.flags&(granted|called) == granted|called:

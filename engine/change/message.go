@@ -55,6 +55,8 @@ type Event struct {
 	Inc     uint32  // Started
 	Peer    ID      // Freed
 	Def     *Def    // Switched
+	// Reconnected: of which neighbours; of all where nil.
+	Of func(ID) bool
 }
 
 // What is the kind of an event.

@@ -260,10 +260,10 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 		}
 		// After 1, 2, 4, … times, every 64th in the end.
 		if w := o.waited; o.Waiting() && (w&(w-1) == 0 || w%64 == 0) {
-			o.nudge(fx)
+			o.nudge(nil, fx)
 		}
 	case Reconnected:
-		o.nudge(fx)
+		o.nudge(ev.Of, fx)
 	case Probe:
 		if o.phase == Resting && o.state != Unknown && !o.probing {
 			o.probing = true

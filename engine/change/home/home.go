@@ -173,12 +173,13 @@ func (h *Home) Receive(messages []change.Message, now int64) {
 	h.drain(now)
 }
 
-// Lost says that messages to and from another home may have been lost: its
-// stream has been made anew. Who waits asks again at once.
-func (h *Home) Lost(now int64) {
+// Lost says that messages to and from some objects may have been lost (nil: any):
+// a stream has been made anew, or another home runs them. Who waits for them asks
+// again at once.
+func (h *Home) Lost(of func(change.ID) bool, now int64) {
 	for _, o := range h.objects {
 		if o.Waiting() {
-			h.handle(o, &change.Event{What: change.Reconnected}, now)
+			h.handle(o, &change.Event{What: change.Reconnected, Of: of}, now)
 		}
 	}
 	h.drain(now)
@@ -188,6 +189,9 @@ func (h *Home) Lost(now int64) {
 // has not changed (rule 23), and those that are removed are forgotten. Added
 // ones are Started afterwards.
 func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
+	if site.CheckInterval != h.cfg.Site.CheckInterval {
+		h.probe = 0 // the next event sets it
+	}
 	h.cfg.Site = site
 	var gone []*change.Def
 	for _, o := range slices.Clone(h.objects) {

@@ -117,9 +117,9 @@ func TestPatience(t *testing.T) {
 	if asked != 6 { // after 1, 2, 4, 8, 16, 32 times Patience
 		t.Errorf("asked %d times", asked)
 	}
-	a.Lost(41 * Patience)
-	if len(flush(a, 41*Patience)) != 1 {
-		t.Error("a stream made anew is not used at once")
+	a.Lost(func(id change.ID) bool { return id == 1 }, 41*Patience)
+	if p := flush(a, 41*Patience); len(p) != 1 || len(p[0].Messages) != 1 {
+		t.Errorf("a stream made anew is not used at once, and for nothing else: %v", p)
 	}
 }
 
@@ -154,5 +154,25 @@ func TestChooseMovesOnlyWhatItMust(t *testing.T) {
 	}
 	if Choose("node:c/n", nil) != "" {
 		t.Error("nobody is somebody")
+	}
+}
+
+// A generation that wants to be looked at more often is, at once.
+func TestAnotherCheckInterval(t *testing.T) {
+	s := compiled(t, two)
+	s.CheckInterval = 600_000
+	h := New(Config{Self: "a", Site: s, Route: func(change.ID) Name { return "a" }})
+	h.Start(&s.Defs[1], 1, 0)
+	next := *s
+	next.CheckInterval = 1_000
+	h.Switch(&next, []string{"agent:b"}, 5_000)
+	if h.Next() != 6_000 {
+		t.Errorf("it looks at %d", h.Next())
+	}
+	never := next
+	never.CheckInterval = 0
+	h.Switch(&never, []string{"agent:b"}, 5_500)
+	if h.Next() != 0 {
+		t.Errorf("it looks at %d", h.Next())
 	}
 }
