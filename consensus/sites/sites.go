@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change"
 	"github.com/coopr/coopr/engine/change/home"
@@ -360,11 +362,30 @@ func (k *Keeper) look() []*pb.Command {
 	}
 	for key, events := range k.events {
 		if _, ok := v.Site(key.Tenant, key.Name); ok && len(events) > 0 {
-			out = append(out, command(key, &pb.ChangeSite{Site: key.Name, Events: &pb.ObjectEvents{Events: events}}))
+			for _, some := range portions(events) {
+				out = append(out, command(key, &pb.ChangeSite{Site: key.Name, Events: &pb.ObjectEvents{Events: some}}))
+			}
 		}
 	}
 	clear(k.events)
 	return out
+}
+
+// portion is how many bytes of events go into one command: an entry of the log is
+// bounded.
+const portion = 256 << 10
+
+// portions cuts events into such as fit into a command each.
+func portions(events []*pb.ObjectEvent) (out [][]*pb.ObjectEvent) {
+	begin, size := 0, 0
+	for i, e := range events {
+		n := proto.Size(e)
+		if i > begin && size+n > portion {
+			out, begin, size = append(out, events[begin:i]), i, 0
+		}
+		size += n
+	}
+	return append(out, events[begin:])
 }
 
 func command(key state.SiteKey, ch *pb.ChangeSite) *pb.Command {

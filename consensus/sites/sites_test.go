@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,5 +159,31 @@ func TestKeeper(t *testing.T) {
 	}
 	if _, err := k.Status(t.Context(), "t", "s", 0); !errors.Is(err, state.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// Events of many objects at once are cut so that each portion fits into an entry.
+func TestPortions(t *testing.T) {
+	var events []*pb.ObjectEvent
+	for i := range 20_000 {
+		events = append(events, &pb.ObjectEvent{Object: fmt.Sprint("object", i), Status: "moved", Message: "start: down → up"})
+	}
+	events = append(events, &pb.ObjectEvent{Object: "talker", Message: strings.Repeat("x", 2*portion)}, events[0])
+	n := 0
+	for _, p := range portions(events) {
+		size := 0
+		for _, e := range p {
+			if e != events[n] {
+				t.Fatalf("event %d is out of order", n)
+			}
+			n++
+			size += proto.Size(e)
+		}
+		if size > portion && len(p) > 1 || len(p) == 0 {
+			t.Errorf("a portion of %d events and %d bytes", len(p), size)
+		}
+	}
+	if n != len(events) {
+		t.Errorf("%d of %d events", n, len(events))
 	}
 }
