@@ -25,7 +25,8 @@ func (o *Object) Append(b []byte) []byte {
 	b = binary.AppendUvarint(b, bit(o.removing, 0)|bit(o.urgent, 1)|bit(o.open, 2)|bit(o.calling, 3)|bit(o.recalled, 4)|bit(o.probing, 5)|
 		bit(o.unsettled, 6)|bit(o.alarmed, 7)|bit(o.stale, 8)|bit(o.key.urgent, 9)|bit(o.key.valid, 10)|bit(o.key.drive, 11))
 	b = append(b, byte(o.key.state), byte(o.key.next), byte(o.key.hold))
-	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(o.top), uint64(o.turned), uint64(o.failures), uint64(o.drifts), uint64(o.until)} {
+	few := o.few()
+	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(few.top), uint64(o.turned), uint64(few.failures), uint64(few.drifts), uint64(few.until)} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(len(o.out)))
@@ -59,8 +60,10 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	o.removing, o.urgent, o.open, o.calling, o.recalled, o.probing = bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)
 	o.unsettled, o.alarmed, o.stale = bit(6), bit(7), bit(8)
 	o.key = need{urgent: bit(9), valid: bit(10), drive: bit(11), state: r.state(def), next: r.state(def), hold: r.state(def)}
-	o.inc, o.missing, o.top, o.turned = uint32(r.uint()), int32(r.uint()), uint32(r.uint()), uint32(r.uint())
-	o.failures, o.drifts, o.until = uint16(r.uint()), uint16(r.uint()), int64(r.uint())
+	few := rare{}
+	o.inc, o.missing, few.top, o.turned = uint32(r.uint()), int32(r.uint()), uint32(r.uint()), uint32(r.uint())
+	few.failures, few.drifts, few.until = uint16(r.uint()), uint16(r.uint()), int64(r.uint())
+	o.keep(few)
 	if n := r.uint(); n != uint64(len(def.Out)) || o.phase > Backoff {
 		return nil, nil, fmt.Errorf("%w: it is not one of %s of this generation", errRecord, def.Name)
 	}

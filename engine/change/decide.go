@@ -3,8 +3,10 @@ package change
 // decide is what the object does whenever anything it knows has changed: rules
 // 10 to 17.
 func (o *Object) decide(now int64, fx *Effects) {
-	if def := o.later(); def != nil && o.free() {
-		o.setRare(nil, o.tally())
+	if r := o.few(); r.later != nil && o.free() {
+		def := r.later
+		r.later = nil
+		o.keep(r)
 		o.rebind(def, fx)
 	}
 	if o.unsettled {
@@ -224,7 +226,7 @@ func (o *Object) move(now int64, fx *Effects) bool {
 		o.turns -= uint8(min(uint32(o.turns), gone))
 		o.turned = t
 	}
-	if now < o.until {
+	if now < o.few().until {
 		o.wake(fx)
 		return false
 	}
@@ -232,7 +234,9 @@ func (o *Object) move(now int64, fx *Effects) bool {
 		o.turns++
 	}
 	if o.turns > manyTurns {
-		o.until = now + backoff(int(o.turns)-manyTurns-1)
+		r := o.few()
+		r.until = now + backoff(int(o.turns)-manyTurns-1)
+		o.keep(r)
 	}
 	next := o.key.next
 	o.phase, o.to, o.open, o.calling = Moving, next, false, false

@@ -37,21 +37,17 @@ const hub = 16
 // Object is one change object as its home knows it. It is no more than a value:
 // the same events give the same object and the same effects. Not for concurrent use.
 type Object struct {
-	def   *Def
-	out   []Out // locks asked of others, beside def.Out
-	in    []In  // what others ask of it, ascending by peer
-	rare  *rare
-	until int64 // no check and no transition before
+	def  *Def
+	out  []Out // locks asked of others, beside def.Out
+	in   []In  // what others ask of it, ascending by peer
+	rare *rare // nil where there is nothing
 
 	inc       uint32
 	missing   int32  // needs that are not held
 	granted   int32  // locks others hold of it
 	silent    int32  // dependents that have not said what they hold
 	asking    int32  // requests there are
-	top       uint32 // the greatest epoch of links that are gone
 	turned    uint32 // when turns was last counted, in units of turnLeak
-	failures  uint16
-	drifts    uint16
 	state     State
 	lent      State // of the locks that others hold
 	to        State // Moving
@@ -71,10 +67,35 @@ type Object struct {
 	waited    uint8 // Nudges since anything else happened
 }
 
-// rare is what few objects have; nil where there is nothing.
+// rare is what few objects have. Most of half a million are without.
 type rare struct {
-	later *Def   // to follow as soon as nothing runs under the old one
-	tally *tally // requests of a hub
+	later    *Def   // to follow as soon as nothing runs under the old one
+	tally    *tally // requests of a hub
+	until    int64  // no check and no transition before
+	top      uint32 // the greatest epoch of links that are gone
+	failures uint16
+	drifts   uint16
+}
+
+// few gives what few objects have.
+func (o *Object) few() rare {
+	if o.rare == nil {
+		return rare{}
+	}
+	return *o.rare
+}
+
+// keep replaces it.
+func (o *Object) keep(r rare) {
+	switch {
+	case r == rare{}:
+		o.rare = nil
+	case o.rare == nil:
+		o.rare = &rare{}
+		fallthrough
+	default:
+		*o.rare = r
+	}
 }
 
 // later gives the definition that waits to be followed.
@@ -91,13 +112,6 @@ func (o *Object) tally() *tally {
 		return nil
 	}
 	return o.rare.tally
-}
-
-func (o *Object) setRare(later *Def, t *tally) {
-	o.rare = nil
-	if later != nil || t != nil {
-		o.rare = &rare{later, t}
-	}
 }
 
 // stuck says that the matrix has no way to the target (rule 17).
@@ -170,17 +184,17 @@ func (o *Object) Init(def *Def, out []Out, in []In) {
 
 // count makes the tally of a hub anew.
 func (o *Object) count() {
-	if len(o.in) < hub {
-		o.setRare(o.later(), nil)
-		return
-	}
-	t := &tally{}
-	for i := range o.in {
-		if s := &o.in[i]; s.want != Unknown {
-			t[class(s)][s.want]++
+	r := o.few()
+	r.tally = nil
+	if len(o.in) >= hub {
+		r.tally = &tally{}
+		for i := range o.in {
+			if s := &o.in[i]; s.want != Unknown {
+				r.tally[class(s)][s.want]++
+			}
 		}
 	}
-	o.setRare(o.later(), t)
+	o.keep(r)
 }
 
 func class(s *In) int {
@@ -248,10 +262,10 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 		}
 	case Alarm:
 		o.alarmed = false
-		if o.phase == Backoff && now >= o.until {
+		if until := o.few().until; o.phase == Backoff && now >= until {
 			o.phase = Checking
 			o.act(fx, Act{What: Check})
-		} else if now < o.until {
+		} else if now < until {
 			o.wake(fx)
 		}
 	case Nudge:
@@ -272,7 +286,9 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 	case Removing:
 		o.removing = true
 	case Switched:
-		o.setRare(ev.Def, o.tally())
+		r := o.few()
+		r.later = ev.Def
+		o.keep(r)
 	case Freed:
 		o.freed(ev.Peer)
 	default:
@@ -290,7 +306,7 @@ func (o *Object) act(fx *Effects, a Act) {
 func (o *Object) wake(fx *Effects) {
 	if !o.alarmed {
 		o.alarmed = true
-		o.act(fx, Act{What: Wake, At: o.until})
+		o.act(fx, Act{What: Wake, At: o.few().until})
 	}
 }
 
@@ -302,15 +318,15 @@ func (o *Object) send(fx *Effects, m Message) {
 // start begins a life of the object (rule 20).
 func (o *Object) start(inc uint32, fx *Effects) {
 	in, out := o.in, o.out
-	removing, top, later := o.removing, o.top, o.later()
+	removing, old := o.removing, o.few()
 	for i := range out {
 		out[i] = Out{}
 	}
 	for i := range in {
 		in[i] = In{peer: in[i].peer}
 	}
-	*o = Object{def: o.def, in: in, out: out, inc: inc, target: o.def.Preferred, phase: Checking, removing: removing, top: top}
-	o.setRare(later, nil)
+	*o = Object{def: o.def, in: in, out: out, inc: inc, target: o.def.Preferred, phase: Checking, removing: removing}
+	o.keep(rare{later: old.later, top: old.top})
 	o.count()
 	o.act(fx, Act{What: Check})
 	if inc == 1 {
@@ -341,7 +357,9 @@ func (o *Object) checked(s State, now int64, fx *Effects) {
 		o.probing = false
 		if s != o.state && s != Unknown {
 			o.state = s
-			o.drifts++
+			r := o.few()
+			r.drifts++
+			o.keep(r)
 		}
 	}
 }
@@ -353,7 +371,14 @@ func (o *Object) done(ok bool, now int64, fx *Effects) error {
 	}
 	o.phase = Resting
 	if ok {
-		o.state, o.failures = o.to, 0
+		o.state = o.to
+		if r := o.few(); r.failures > 0 {
+			r.failures = 0
+			if r.until <= now {
+				r.until = 0
+			}
+			o.keep(r)
+		}
 		return nil
 	}
 	o.state = o.def.Type.Move(o.state, o.to).Error
@@ -365,8 +390,10 @@ func (o *Object) done(ok bool, now int64, fx *Effects) error {
 // The home spreads it at random.
 func (o *Object) fail(now int64, fx *Effects) {
 	o.phase = Backoff
-	o.until = now + backoff(int(o.failures))
-	o.failures = min(o.failures+1, 60_000)
+	r := o.few()
+	r.until = now + backoff(int(r.failures))
+	r.failures = min(r.failures+1, 60_000)
+	o.keep(r)
 	o.wake(fx)
 }
 
@@ -403,7 +430,7 @@ func (d *Def) holds(s State, provider ID, in State) bool {
 // their locks (rule 23).
 func (o *Object) rebind(def *Def, fx *Effects) {
 	old := *o
-	oldDef := o.def
+	oldDef, r := o.def, o.few()
 	o.def = def
 	o.out = make([]Out, len(def.Out))
 	for j, p := range oldDef.Out {
@@ -412,11 +439,12 @@ func (o *Object) rebind(def *Def, fx *Effects) {
 			if s.want != Unknown || s.flags&unknown != 0 {
 				o.letGo(p, &s, fx)
 			}
-			o.top = max(o.top, s.epoch)
+			r.top = max(r.top, s.epoch)
 		}
 	}
+	o.keep(r)
 	for i, p := range def.Out {
-		o.out[i].epoch = o.top // a link that comes back does not count from 0 again
+		o.out[i].epoch = r.top // a link that comes back does not count from 0 again
 		if j := oldDef.slot(p); j >= 0 {
 			o.out[i] = old.out[j]
 		}
@@ -470,7 +498,10 @@ func (o *Object) rebind(def *Def, fx *Effects) {
 
 // forget makes the state unknown and asks for a check.
 func (o *Object) forget(fx *Effects) {
-	o.state, o.failures, o.until, o.phase = Unknown, 0, 0, Checking
+	r := o.few()
+	r.failures, r.until = 0, 0
+	o.keep(r)
+	o.state, o.phase = Unknown, Checking
 	o.act(fx, Act{What: Check})
 }
 

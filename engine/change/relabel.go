@@ -17,5 +17,8 @@ func (o *Object) Relabel(epoch func(dependent, provider ID, e uint32) uint32, in
 		s.epoch = epoch(s.peer, id, s.epoch)
 		s.inc = inc(s.peer, s.inc)
 	}
-	o.turns, o.turned, o.until, o.failures, o.drifts, o.waited = 0, 0, 0, 0, 0, 0
+	o.turns, o.turned, o.waited = 0, 0, 0
+	r := o.few()
+	r.until, r.failures, r.drifts = 0, 0, 0
+	o.keep(r)
 }

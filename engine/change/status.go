@@ -51,8 +51,9 @@ const (
 
 // Status tells what the object is doing and what it waits for.
 func (o *Object) Status() Status {
+	r := o.few()
 	s := Status{ID: o.def.ID, Def: o.def, State: o.state, Target: o.target, Phase: o.phase, To: o.to, Incarnation: o.inc,
-		Failures: int(o.failures), Drifts: int(o.drifts), Stuck: o.stuck(), Oscillating: o.turns > manyTurns, Removing: o.removing, Until: o.until}
+		Failures: int(r.failures), Drifts: int(r.drifts), Stuck: o.stuck(), Oscillating: o.turns > manyTurns, Removing: o.removing, Until: r.until}
 	if o.phase == Moving {
 		return s
 	}

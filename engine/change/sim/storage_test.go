@@ -195,7 +195,8 @@ func BenchmarkStorage(b *testing.B) {
 				total += m
 			}
 			links := float64(s.links())
-			s.q, s.world, s.Ran, s.incs = queue{}, nil, nil, nil // what is left are the homes
+			// What is left are the homes.
+			s.q, s.world, s.Ran, s.incs, s.owner, s.names, s.byName, s.wakes, s.dirty, s.acts = queue{}, nil, nil, nil, nil, nil, nil, nil, nil, nil
 			idle := heap()
 			b.ReportMetric(objects*float64(b.N)/b.Elapsed().Seconds(), "objects/s")
 			b.ReportMetric(float64(decisions)/took.Seconds(), "decisions/s")
