@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/engine/change"
+	core "github.com/coopr/coopr/engine/change/home"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -29,6 +31,7 @@ type ward struct {
 	record  *site.Record
 	gens    map[uint64]*site.Generation
 	docs    map[uint64]*site.Document
+	sites   map[uint64]*change.Site
 	last    *change.Site
 	homes   map[string]*ended
 	reports map[change.ID]*pb.ObjectReport
@@ -40,6 +43,13 @@ type ward struct {
 	lose    func() bool // whether a stream breaks now
 	action  time.Duration
 	news    chan struct{}
+	patient time.Duration // how long to wait until all is settled
+	// The rest is of random runs: what watches acts, how long a packet takes, and
+	// how an act ends that is stopped or fails.
+	began func(j *Job, action string) (ended func())
+	delay func() time.Duration
+	fails func() bool
+	torn  func() bool
 }
 
 // ended is a home, and how to end it.
@@ -50,12 +60,12 @@ type ended struct {
 	touch   bool
 	cancel  context.CancelFunc
 	done    chan struct{}
-	told    map[uint64]bool
+	told    map[uint64]string
 }
 
 func newWard(t testing.TB, agents ...string) *ward {
-	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, homes: map[string]*ended{},
-		reports: map[change.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1)}
+	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*change.Site{}, homes: map[string]*ended{},
+		reports: map[change.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1), patient: 2 * time.Minute}
 	for _, a := range agents {
 		w.start(a)
 	}
@@ -69,7 +79,7 @@ func newWard(t testing.TB, agents ...string) *ward {
 
 // start starts an agent's home, as another process than before.
 func (w *ward) start(agent string) {
-	h := &ended{process: fmt.Sprint(agent, time.Now().UnixNano()), session: agent, touch: true, done: make(chan struct{}), told: map[uint64]bool{}}
+	h := &ended{process: fmt.Sprint(agent, time.Now().UnixNano()), session: agent, touch: true, done: make(chan struct{}), told: map[uint64]string{}}
 	h.Runner = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
@@ -107,6 +117,9 @@ type wire struct {
 }
 
 func (x *wire) Send(p *pb.ChangePacket) error {
+	if x.w.delay != nil {
+		time.Sleep(x.w.delay())
+	}
 	x.w.mu.Lock()
 	to, lost := x.w.homes[x.to], x.w.lose != nil && p.Site != "" && x.w.lose()
 	if p.Site != "" && !lost {
@@ -160,6 +173,10 @@ func (w *ward) Run(ctx context.Context, j *Job, action string) error {
 		w.t.Errorf("%s: two acts at a time", name)
 	}
 	w.busy[name] = true
+	ended := func() {}
+	if w.began != nil {
+		ended = w.began(j, action)
+	}
 	w.mu.Unlock()
 	var err error
 	if w.action > 0 {
@@ -172,7 +189,11 @@ func (w *ward) Run(ctx context.Context, j *Job, action string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy[name] = false
-	if err == nil {
+	ended()
+	if err == nil && w.fails != nil && w.fails() {
+		err = errors.New("it failed")
+	}
+	if err == nil || w.torn != nil && w.torn() {
 		w.world[name] = map[string]int{"start": version(j.Object), "restart": version(j.Object)}[action]
 		w.log = append(w.log, name+" "+action)
 	}
@@ -193,7 +214,7 @@ func (w *ward) apply(d *site.Document) {
 		w.t.Fatal(err)
 	}
 	w.gens[n] = &site.Generation{Tenant: "t", Site: "s", Number: n, Document: b, IDs: site.Numbers(d, next)}
-	w.docs[n] = d
+	w.docs[n], w.sites[n] = d, next
 	if err := w.record.Begin(n, site.Switches(site.NewPlan(w.last, next), next), false); err != nil {
 		w.t.Fatal(err)
 	}
@@ -212,13 +233,18 @@ func (w *ward) tell() {
 		again = false
 		var hosts []site.Host
 		for _, h := range r.Hosts {
-			agent := strings.TrimPrefix(h.Name, "agent:")
+			agent, ok := strings.CutPrefix(h.Name, "agent:")
+			if agent = h.Agent; !ok && w.homes[agent] == nil {
+				agent = core.Choose(h.Name, slices.Sorted(maps.Keys(w.homes)))
+			} else if ok {
+				agent = strings.TrimPrefix(h.Name, "agent:")
+			}
 			if x := w.homes[agent]; x != nil && h.Process != x.process {
 				hosts = append(hosts, site.Host{Name: h.Name, Agent: agent, Process: x.process})
 			}
 		}
 		if len(hosts) > 0 {
-			if err := r.Assign(hosts, func(string) bool { return true }); err != nil {
+			if err := r.Assign(hosts, func(agent string) bool { return w.homes[agent] != nil }); err != nil {
 				w.t.Fatal(err)
 			}
 			r.Version++
@@ -235,7 +261,13 @@ func (w *ward) tell() {
 		}
 	}
 	for agent, h := range w.homes {
-		mine, concerns := map[string]bool{"agent:" + agent: true}, map[change.ID]bool{}
+		mine, concerns := map[string]bool{}, map[change.ID]bool{}
+		for _, x := range r.Hosts {
+			if x.Agent == agent && x.Process == h.process {
+				mine[x.Name] = true
+			}
+		}
+		slice := fmt.Sprint(slices.Sorted(maps.Keys(mine)))
 		var parts []site.Part
 		for _, n := range []uint64{r.Generation, r.Next} {
 			if n == 0 {
@@ -245,14 +277,14 @@ func (w *ward) tell() {
 			for _, id := range p.IDs {
 				concerns[id] = true
 			}
-			if !h.told[n] {
-				h.told[n] = true
+			if h.told[n] != slice {
+				h.told[n] = slice
 				parts = append(parts, p)
 			}
 		}
 		o := r.Orders(mine, concerns)
 		o.Parts = parts
-		b, err := json.Marshal([]*site.Orders{o})
+		b, err := json.Marshal([]*site.Orders{o, {}})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -280,7 +312,7 @@ func (w *ward) hear(r *pb.HomeReport) {
 // settle waits until everything is where it should be.
 func (w *ward) settle() {
 	w.t.Helper()
-	over := time.After(2 * time.Minute)
+	over := time.After(w.patient)
 	for {
 		w.mu.Lock()
 		settled := w.record.Next == 0

@@ -94,12 +94,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer cancel()
 	r.mu.Lock()
 	r.ctx = ctx
-	early := r.early
-	r.early = nil
-	r.mu.Unlock()
-	for _, fn := range early {
+	for _, fn := range r.early { // before anything that comes now
 		fn()
 	}
+	r.early = nil
+	r.mu.Unlock()
 	<-ctx.Done()
 	r.mu.Lock()
 	r.over = true
@@ -151,9 +150,14 @@ func (r *Runner) Orders(session string, data []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx == nil {
-		r.early = append(r.early, func() { r.Orders(session, data) })
+		r.early = append(r.early, func() { r.orders(session, list) })
 		return
 	}
+	r.orders(session, list)
+}
+
+// orders is Orders with r.mu held.
+func (r *Runner) orders(session string, list []*site.Orders) {
 	for _, o := range list {
 		if o.Site == "" { // that was all: what no order was about is not ours any more
 			for _, c := range r.cells {

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -30,85 +29,6 @@ func seeds(t testing.TB, n uint64) (from, to uint64) {
 	return from, from + n*env("CHANGE_SEEDS", 1)
 }
 
-// ordered draws a site whose dependencies follow an order: what is needed in its
-// preferred state comes before who needs it, what is needed in another state
-// after. Strict makes all that is needed to start be held too, as in C1: only
-// then a neighbour knows in time that it is about to be stopped. (Else an object
-// can begin its own restart while the news that it must stop is two hops away.)
-func ordered(rng *rand.Rand, n, agents int, strict bool) *site.Document {
-	d := &site.Document{Name: "random"}
-	types := []string{"script", "service", "filetree"}
-	for i := range n {
-		d.Objects = append(d.Objects, site.Object{
-			Name: fmt.Sprintf("o%d", i), Host: fmt.Sprintf("agent:a%d", rng.IntN(agents)), Type: types[rng.IntN(3)],
-			Content: map[string]any{"version": 1},
-		})
-	}
-	for i := range n {
-		o := &d.Objects[i]
-		for j := range i {
-			p := &d.Objects[j]
-			if rng.Float64() > 2.5/float64(n) {
-				continue
-			}
-			start, hold, stop, restart := rng.IntN(4) > 0, rng.IntN(3) > 0, rng.IntN(2) == 0, rng.IntN(3) == 0
-			if strict {
-				start, hold = true, true
-			}
-			if start {
-				r := site.Requirement{From: "*", To: "up", Object: p.Name}
-				if !strict && rng.IntN(2) == 0 {
-					r.From = "down"
-				}
-				o.Requires = append(o.Requires, r)
-			}
-			if hold {
-				o.Holds = append(o.Holds, site.Holding{Object: p.Name})
-			}
-			if stop {
-				p.Requires = append(p.Requires, site.Requirement{From: "up", To: "down", Object: o.Name, State: "down"})
-			}
-			if restart {
-				p.Requires = append(p.Requires, site.Requirement{From: "outdated", To: "up", Object: o.Name, State: "down"})
-			}
-		}
-	}
-	return d
-}
-
-// mutate changes contents, and removes and adds objects.
-func mutate(rng *rand.Rand, d *site.Document, agents, version int, remove bool) *site.Document {
-	c := *d
-	c.Objects = nil
-	gone := map[string]bool{}
-	for _, o := range d.Objects {
-		if remove && rng.IntN(6) == 0 {
-			gone[o.Name] = true
-		}
-	}
-	for _, o := range d.Objects {
-		if gone[o.Name] {
-			continue
-		}
-		if rng.IntN(3) == 0 {
-			o.Content = map[string]any{"version": version}
-		}
-		o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r site.Requirement) bool { return gone[r.Object] })
-		o.Holds = slices.DeleteFunc(slices.Clone(o.Holds), func(h site.Holding) bool { return gone[h.Object] })
-		c.Objects = append(c.Objects, o)
-	}
-	if remove {
-		o := site.Object{Name: fmt.Sprintf("new%d", version), Host: fmt.Sprintf("agent:a%d", rng.IntN(agents)), Type: "service"}
-		if len(c.Objects) > 0 {
-			p := c.Objects[rng.IntN(len(c.Objects))]
-			o.Requires = []site.Requirement{{Object: p.Name}}
-			o.Holds = []site.Holding{{Object: p.Name}}
-		}
-		c.Objects = append(c.Objects, o)
-	}
-	return &c
-}
-
 func built(t testing.TB, d *site.Document, last *change.Site) *change.Site {
 	t.Helper()
 	s, err := site.Compile(d, site.Options{Last: last})
@@ -126,7 +46,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		agents := 2 + rng.IntN(3)
-		doc := ordered(rng, 3+rng.IntN(10), agents, false)
+		doc := Random(rng, 3+rng.IntN(10), agents, false)
 		first := built(t, doc, nil)
 		cfg := Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: int64(rng.IntN(60)), CheckTime: 2, MoveTime: 10, MoveJitter: int64(rng.IntN(100)), Faulty: 30_000}
 		if rng.IntN(3) > 0 {
@@ -142,7 +62,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 		s.Run(rng.Int64N(400))
 		links := neighbours(first)
 		for v := range 2 {
-			doc = mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
+			doc = Mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
 			next := built(t, doc, s.site)
 			links = max(links, neighbours(next))
 			s.Apply(next)
@@ -198,12 +118,12 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		agents := 1 + rng.IntN(3)
-		doc := ordered(rng, 3+rng.IntN(12), agents, true)
+		doc := Random(rng, 3+rng.IntN(12), agents, true)
 		first := built(t, doc, nil)
 		cfg := up(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50, MoveJitter: 20})
 		s := New(cfg)
 		mustSettle(t, s)
-		next := built(t, mutate(rng, doc, agents, 2, false), first)
+		next := built(t, Mutate(rng, doc, agents, 2, false), first)
 		want := implied(next, site.NewPlan(first, next).Changed)
 		clear(s.Ran)
 		s.Apply(next)
@@ -260,7 +180,7 @@ func TestThreeMessagesADependency(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		agents := 2 + rng.IntN(5)
-		doc := ordered(rng, 5+rng.IntN(30), agents, true)
+		doc := Random(rng, 5+rng.IntN(30), agents, true)
 		first := built(t, doc, nil)
 		s := New(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50})
 		mustSettle(t, s)
