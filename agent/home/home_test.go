@@ -233,11 +233,11 @@ func (w *ward) tell() {
 		again = false
 		var hosts []site.Host
 		for _, h := range r.Hosts {
-			agent, ok := strings.CutPrefix(h.Name, "agent:")
-			if agent = h.Agent; !ok && w.homes[agent] == nil {
+			agent, own := strings.CutPrefix(h.Name, "agent:")
+			if !own && w.homes[h.Agent] != nil {
+				agent = h.Agent
+			} else if !own {
 				agent = core.Choose(h.Name, slices.Sorted(maps.Keys(w.homes)))
-			} else if ok {
-				agent = strings.TrimPrefix(h.Name, "agent:")
 			}
 			if x := w.homes[agent]; x != nil && h.Process != x.process {
 				hosts = append(hosts, site.Host{Name: h.Name, Agent: agent, Process: x.process})

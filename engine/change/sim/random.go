@@ -86,4 +86,3 @@ func Mutate(rng *rand.Rand, d *site.Document, agents, version int, remove bool) 
 	}
 	return &c
 }
-
