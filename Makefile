@@ -47,6 +47,10 @@ test-examples: lab-image ## Run all examples that are for real machines, on ligh
 test-openstack: ## Try the provider openstack against a real OpenStack, which it installs (root; 3 GB; five minutes once).
 	testing/openstack/run.sh
 
+.PHONY: test-pacemaker
+test-pacemaker: lab-image ## Try change objects of type ha-resource against a real Pacemaker on two light machines (root; half a minute).
+	COOPR_PACEMAKER=1 go test -count=1 -v -run TestOnMachines/pacemaker ./agent/home/act
+
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.
 	@from=$${SOLVER_FROM:-$$(date +%s)}; echo "the solver's oracle, seeds from $$from on (SOLVER_FROM)"; \

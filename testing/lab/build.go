@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -34,8 +36,13 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 		return "", err
 	}
 	_, noRoot := os.Stat(i.root())
-	_, noEngine := os.Stat(i.engine())
-	if noRoot == nil && noEngine == nil {
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(layers)) {
+		if _, err := os.Stat(i.layer(name)); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if noRoot == nil && len(missing) == 0 {
 		return string(i), nil
 	}
 	if os.Geteuid() != 0 {
@@ -57,13 +64,13 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 			return "", err
 		}
 	}
-	if noEngine != nil {
-		b.to = i
-		layer := i.engine() + ".new"
-		if err := b.aside(layer, func() error { return b.engine(layer) }); err != nil {
-			return "", fmt.Errorf("make the Docker engine of light machines: %w", err)
+	b.to = i
+	for _, name := range missing {
+		layer := i.layer(name) + ".new"
+		if err := b.aside(layer, func() error { return b.layer(name, layer) }); err != nil {
+			return "", fmt.Errorf("make the layer %s of light machines: %w", name, err)
 		}
-		if err := os.Rename(layer, i.engine()); err != nil {
+		if err := os.Rename(layer, i.layer(name)); err != nil {
 			return "", err
 		}
 	}
@@ -209,9 +216,8 @@ func (b *builder) packages(sources string) error {
 	return os.WriteFile(filepath.Join(b.to.mirror(), "Packages"), index.Bytes(), 0o644)
 }
 
-// engine makes a layer that lies over the image's root: the files of a Docker
-// engine, unpacked and not set up.
-func (b *builder) engine(layer string) error {
+// layer makes a layer that lies over the image's root.
+func (b *builder) layer(name, layer string) error {
 	work := layer + ".apt"
 	defer os.RemoveAll(work)
 	if err := os.MkdirAll(work, 0o755); err != nil {
@@ -221,7 +227,7 @@ func (b *builder) engine(layer string) error {
 	if _, err := b.sources(list); err != nil {
 		return err
 	}
-	debs, err := b.fetch(list, work, []string{"docker.io"})
+	debs, err := b.fetch(list, work, layers[name])
 	if err != nil {
 		return err
 	}
@@ -231,7 +237,7 @@ func (b *builder) engine(layer string) error {
 		}
 	}
 	// In the root these are links into /usr; a folder would hide all that is there.
-	for _, d := range []string{"lib", "bin", "sbin"} {
+	for _, d := range []string{"lib", "lib64", "bin", "sbin"} {
 		if _, err := os.Stat(filepath.Join(layer, d)); err != nil {
 			continue
 		}
@@ -241,6 +247,14 @@ func (b *builder) engine(layer string) error {
 		if err := os.RemoveAll(filepath.Join(layer, d)); err != nil {
 			return err
 		}
+	}
+	for _, d := range []string{"doc", "man", "locale"} { // as in the root
+		if err := os.RemoveAll(filepath.Join(layer, "usr/share", d)); err != nil {
+			return err
+		}
+	}
+	if name != "engine" {
+		return nil
 	}
 	for _, name := range []string{"iptables", "ip6tables"} {
 		if err := os.Symlink("xtables-nft-multi", filepath.Join(layer, "usr/sbin", name)); err != nil {

@@ -23,16 +23,27 @@ var recipe = struct {
 	},
 }
 
+// layers are packages that are unpacked over the root of the machines that want
+// them, and not set up: that takes no time. An image that lacks one gets it.
+var layers = map[string][]string{
+	"engine": {"docker.io"},
+	// A cluster stack, with both of its tools (Lab.Layer).
+	"pacemaker": {"pacemaker", "corosync", "resource-agents", "crmsh", "pcs"},
+}
+
 // cacheVar names the folder of images, beside the default in the user's cache.
 const cacheVar = "COOPR_LAB_CACHE"
 
 // image is a folder with a Debian root file system and a package mirror.
 type image string
 
-func (i image) root() string   { return filepath.Join(string(i), "root") }    // lower layer of all machines
-func (i image) mirror() string { return filepath.Join(string(i), "mirror") }  // packages, and their index
-func (i image) run() string    { return filepath.Join(string(i), "run") }     // an empty folder to mount on
-func (i image) engine() string { return filepath.Join(string(i), "engine1") } // upper layer with a Docker engine
+func (i image) root() string   { return filepath.Join(string(i), "root") }   // lower layer of all machines
+func (i image) mirror() string { return filepath.Join(string(i), "mirror") } // packages, and their index
+func (i image) run() string    { return filepath.Join(string(i), "run") }    // an empty folder to mount on
+func (i image) engine() string { return i.layer("engine") }                  // upper layer with a Docker engine
+
+// layer is the folder of a layer, see layers.
+func (i image) layer(name string) string { return filepath.Join(string(i), name+"1") }
 
 // imagePath gives where this recipe's image is or will be.
 func imagePath() (image, error) {

@@ -7,12 +7,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // lower gives what lies under a machine's own files: its layers, the first on top,
 // and the image's root.
 func (m *Machine) lower() string {
 	return strings.Join(append(append([]string{}, m.spec.Layers...), m.lab.image.root()), ":")
+}
+
+// Layer gives a folder of unpacked packages for Spec.Layers: "pacemaker" is a cluster
+// stack with crm and pcs. It skips the test where the image has none.
+func (l *Lab) Layer(t testing.TB, name string) string {
+	t.Helper()
+	if _, err := os.Stat(l.image.layer(name)); err != nil {
+		t.Skipf("the layer %s of light machines is missing: make lab-image", name)
+	}
+	return l.image.layer(name)
 }
 
 // Save copies what a machine that does not run has written to a new folder, to be

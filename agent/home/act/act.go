@@ -247,6 +247,9 @@ func (t *tail) last() string {
 // sh runs a shell script on the object's machine and gives its exit code and
 // what it said last.
 func (o *object) sh(ctx context.Context, body, dir string, env map[string]string) (int, string, error) {
+	if dir == "" && !o.m.Local { // no automator may have been there yet
+		body, dir = "mkdir -p "+quote(o.m.Dir())+" && cd "+quote(o.m.Dir())+" || exit 126\n"+body, "/"
+	}
 	return o.exec(ctx, []string{"/bin/sh", "-c", body}, dir, env, nil)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/provider/local/machine"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
+	"github.com/coopr/coopr/testing/lab"
 )
 
 // TestMain is coopr-node too, when it is called so: what supervises processes in
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("COOPR_NODE_DIR") != "" {
 		os.Exit(machine.Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
+	lab.Enter()
 	goleak.VerifyTestMain(m)
 }
 

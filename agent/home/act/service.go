@@ -2,7 +2,9 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"regexp"
@@ -113,25 +115,51 @@ func (s *service) run(ctx context.Context, action string) error {
 	if err == nil && start {
 		err = s.ready(ctx, manager)
 	}
+	if err == nil && !start {
+		err = s.noUnitFile(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	return s.stamp(ctx, start)
 }
 
-// unitFile writes the unit, and keeps the one that was there.
-func (s *service) unitFile(ctx context.Context) error {
+// unitPath is where systemd has the unit.
+func (s *service) unitPath() string {
 	name := s.unit()
 	if !strings.Contains(name, ".") {
 		name += ".service"
 	}
-	file := "/etc/systemd/system/" + name
-	if err := s.m.Put(ctx, s.file("unit"), 0o644, []byte(s.content.UnitFile)); err != nil {
+	return "/etc/systemd/system/" + name
+}
+
+// unitFile writes the unit, and keeps the one that was there.
+func (s *service) unitFile(ctx context.Context) error {
+	// Until the first has been written, there is only what somebody else put there.
+	first := ""
+	if _, err := s.m.Read(ctx, s.file("unit")); errors.Is(err, fs.ErrNotExist) {
+		first = `rm -f "$ours.before"; if [ -f "$file" ]; then cp -p "$file" "$ours.before"; fi; `
+	} else if err != nil {
 		return err
 	}
-	from := path.Join(s.m.Dir(), s.file("unit"))
-	return s.must(ctx, "unit file", fmt.Sprintf(`if [ -f %[1]s ] && ! [ -f %[2]s.before ]; then cp -p %[1]s %[2]s.before; fi
-cp %[2]s %[1]s && systemctl daemon-reload`, quote(file), quote(from)), "/", nil)
+	if err := s.m.Put(ctx, s.file("unit.new"), 0o644, []byte(s.content.UnitFile)); err != nil {
+		return err
+	}
+	return s.units(ctx, first+`mv -f "$ours.new" "$ours" && cp "$ours" "$file" && systemctl daemon-reload`)
+}
+
+// noUnitFile takes it away, and puts back the one that was there.
+func (s *service) noUnitFile(ctx context.Context) error {
+	if _, err := s.m.Read(ctx, s.file("unit")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return s.units(ctx, `if [ -f "$ours.before" ]; then mv -f "$ours.before" "$file"; else rm -f "$file"; fi && rm -f "$ours" && systemctl daemon-reload`)
+}
+
+func (s *service) units(ctx context.Context, script string) error {
+	return s.must(ctx, "unit file", fmt.Sprintf("file=%s; ours=%s\n%s", quote(s.unitPath()), quote(path.Join(s.m.Dir(), s.file("unit"))), script), "/", nil)
 }
 
 // ready waits until the service can be used.
@@ -202,37 +230,49 @@ func (s *service) supervised(ctx context.Context, verb string) error {
 	return failed(verb, code, said, err)
 }
 
+// looped is what the loop's scripts share. A number of a process says nothing by
+// itself: after a power cut another process has it. So it is noted with the time
+// at which the process began.
+const looped = `born() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+runs() { read -r p b 2>/dev/null <"$1" && [ -n "$b" ] && [ "$(born "$p")" = "$b" ]; }
+end() {
+	runs pid || return 0
+	kill "$p" 2>/dev/null
+	for i in .05 .1 .2 .5 1 1 1 1 1 1 1 1 1; do runs pid || return 0; sleep $i; done
+	kill -9 "$p" 2>/dev/null
+}
+`
+
 // loop supervises with nothing but a shell.
 func (s *service) loop(ctx context.Context, verb string) (int, string, error) {
 	at := quote(path.Join(s.m.Dir(), s.folder))
 	switch verb {
 	case "status":
-		return s.sh(ctx, `p=$(cat `+at+`/pid 2>/dev/null) && kill -0 "$p" 2>/dev/null || exit 3`, "", nil)
+		return s.sh(ctx, looped+`cd `+at+` 2>/dev/null && [ -s loop ] && [ -s pid ] && runs loop && runs pid || exit 3`, "/", nil)
 	case "stop":
-		return s.sh(ctx, `cd `+at+` 2>/dev/null || exit 0
-l=$(cat loop 2>/dev/null) && kill "$l" 2>/dev/null
-p=$(cat pid 2>/dev/null) || exit 0
-kill "$p" 2>/dev/null
-for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$p" 2>/dev/null || break; sleep 1; done
-kill -9 "$p" 2>/dev/null
-rm -f pid loop`, "", nil)
+		return s.sh(ctx, looped+`cd `+at+` 2>/dev/null || exit 0
+[ -s loop ] && runs loop && kill "$p" 2>/dev/null
+[ -s pid ] && end
+rm -f pid loop`, "/", nil)
 	}
 	words := make([]string, len(s.content.Command))
 	for i, w := range s.content.Command {
 		words[i] = quote(w)
 	}
-	return s.sh(ctx, `mkdir -p `+at+` && cd `+at+` || exit 1
-p=$(cat pid 2>/dev/null) && kill -0 "$p" 2>/dev/null && exit 0
+	return s.sh(ctx, looped+`mkdir -p `+at+` && cd `+at+` || exit 1
+[ -s loop ] && runs loop && exit 0
+[ -s pid ] && end
+rm -f pid loop
 cat >loop.sh <<'END-OF-LOOP'
-echo $$ >loop
+`+looped+`echo "$$ $(born $$)" >loop
 while :; do
 	(cd `+quote(s.dir())+` && exec `+strings.Join(words, " ")+`) >>out.log 2>&1 &
-	echo $! >pid
+	echo "$! $(born $!)" >pid
 	wait $!
 	sleep 1
 done
 END-OF-LOOP
 setsid nohup /bin/sh loop.sh >/dev/null 2>&1 </dev/null &
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -s pid ] && exit 0; sleep 0.1; done
-exit 1`, "", s.content.Env)
+exit 1`, "/", s.content.Env)
 }

@@ -30,7 +30,7 @@ type Script struct {
 	Restart string            `json:"restart,omitempty"` // default: stop, then start
 	Cleanup string            `json:"cleanup,omitempty"` // default: stop
 	Env     map[string]string `json:"env,omitempty"`
-	Dir     string            `json:"dir,omitempty"` // where they run; default: a folder of the object's own
+	Dir     string            `json:"dir,omitempty"` // where they run; default: Coopr's folder on the machine
 	Timeout model.Millis      `json:"timeout,omitempty"`
 	Version any               `json:"version,omitempty"` // another one makes the object outdated
 }
