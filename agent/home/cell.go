@@ -44,6 +44,8 @@ type cell struct {
 	epoch   uint64
 	version uint64
 	look    uint64
+	call    uint64 // the last of the leader's; to be answered where asked
+	asked   bool
 	parts   map[uint64]*part
 	follows map[string]uint64 // generation by host, of our hosts
 	routes  map[change.ID]life
@@ -64,6 +66,10 @@ type cell struct {
 	events   []*pb.ObjectEvent
 	looked   []*pb.Looked
 	reported int64
+	// restless are the objects that are not settled; stirs counts how often there
+	// came to be any.
+	restless map[change.ID]bool
+	stirs    uint64
 }
 
 // part is a slice of one generation, compiled.
@@ -108,7 +114,7 @@ func (c *cell) clear() {
 	c.parts, c.follows = map[uint64]*part{}, map[string]uint64{}
 	c.routes, c.lives, c.homes = map[change.ID]life{}, map[change.ID]site.Lived{}, map[string]string{}
 	c.dirty, c.messages, c.drifts = map[change.ID]bool{}, map[change.ID]string{}, map[change.ID]int{}
-	c.events, c.looked = nil, nil
+	c.events, c.looked, c.call, c.asked, c.restless = nil, nil, 0, false, map[change.ID]bool{}
 }
 
 // post lets the cell's goroutine do something.
@@ -168,7 +174,7 @@ func (c *cell) next() int64 {
 	if c.home != nil {
 		next = c.home.Next()
 	}
-	if len(c.dirty)+len(c.events)+len(c.looked) > 0 && c.session != "" {
+	if c.news() && c.session != "" {
 		next = earlier(next, c.reported+gather)
 	}
 	if len(c.held) > 0 {
@@ -305,6 +311,9 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 	if anew {
 		c.home.Each(func(x *change.Object) { c.dirty[x.Def().ID] = true })
 	}
+	if o.Call != 0 && (anew || o.Call != c.call) {
+		c.call, c.asked = o.Call, true
+	}
 	if o.Look != c.look {
 		if c.look = o.Look; o.Look != 0 {
 			c.home.Each(func(x *change.Object) {
@@ -359,6 +368,7 @@ func (c *cell) adopt(now int64) {
 		delete(c.dirty, id)
 		delete(c.messages, id)
 		delete(c.drifts, id)
+		delete(c.restless, id)
 	}
 	for id, x := range c.running {
 		if l, ok := c.lives[id]; !ok || l.Inc != x.inc {
@@ -414,6 +424,14 @@ func (c *cell) event(id change.ID, ev change.Event, now int64) {
 func (c *cell) observe(_ int64, o *change.Object, ev *change.Event, _ *change.Effects) {
 	id := o.Def().ID
 	c.dirty[id] = true
+	if o.Settled() {
+		delete(c.restless, id)
+	} else {
+		if len(c.restless) == 0 {
+			c.stirs++
+		}
+		c.restless[id] = true
+	}
 	if ev.What == change.Checked {
 		if s := o.Status(); s.Drifts != c.drifts[id] {
 			c.drifts[id] = s.Drifts
@@ -428,9 +446,12 @@ func (c *cell) note(object, status, message string) {
 	c.events = append(c.events, &pb.ObjectEvent{Object: object, Status: status, Message: message})
 }
 
+// news says whether there is anything to report.
+func (c *cell) news() bool { return len(c.dirty)+len(c.events)+len(c.looked) > 0 || c.asked }
+
 // report tells the leader what has changed.
 func (c *cell) report(now int64) {
-	if c.session == "" || len(c.dirty)+len(c.events)+len(c.looked) == 0 {
+	if c.session == "" || !c.news() {
 		return
 	}
 	r := &pb.HomeReport{Tenant: c.key.tenant, Site: c.key.name, Epoch: c.epoch, Events: c.events, Looked: c.looked}
@@ -439,8 +460,11 @@ func (c *cell) report(now int64) {
 			r.Objects = append(r.Objects, c.describe(x))
 		}
 	}
+	if c.asked {
+		r.Calm = &pb.Calm{Call: c.call, Settled: len(c.restless) == 0 && c.waiting == 0, Stirs: c.stirs}
+	}
 	clear(c.dirty)
-	c.events, c.looked, c.reported = nil, nil, now
+	c.events, c.looked, c.asked, c.reported = nil, nil, false, now
 	c.r.cfg.Report(c.session, r)
 }
 

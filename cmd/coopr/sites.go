@@ -218,7 +218,6 @@ func (a *app) siteStatusCmd() *cobra.Command {
 // later one) is in force and settled, or for ever where it is 0.
 func (a *app) watchSite(ctx context.Context, c *client.Client, name string, until uint64) error {
 	s, err := c.SiteStatus(ctx, name, 0)
-	settled := uint64(0)
 	for first, last := true, ""; ; first = false {
 		if err != nil {
 			if errors.Is(context.Cause(ctx), errInterrupted) {
@@ -248,20 +247,14 @@ func (a *app) watchSite(ctx context.Context, c *client.Client, name string, unti
 				a.showSite(&s)
 			}
 		}
-		after := max(s.Revision, 1)
-		if until > 0 && s.Next == 0 && s.Generation >= until && s.Settled == s.Objects {
-			// Homes report each for itself: what one says may be older than what
-			// another says. When nothing comes for a while, all has been said.
-			if settled == s.Revision {
-				return nil
-			}
-			settled, after = s.Revision, 0
+		if until > 0 && s.Converged && s.Generation >= until {
+			return nil
 		}
 		if !pause(ctx, max(a.pace/4, 250*time.Millisecond)) {
 			s, err = site.Standing{}, ctx.Err()
 			continue
 		}
-		s, err = c.SiteStatus(ctx, name, after)
+		s, err = c.SiteStatus(ctx, name, max(s.Revision, 1))
 	}
 }
 

@@ -22,6 +22,7 @@ type snapshot struct {
 	alive     map[string]bool   // agents that are here
 	names     map[string]string // of agents
 	turned    map[string]bool
+	converged bool
 }
 
 // read takes a snapshot.
@@ -54,6 +55,7 @@ func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record
 	for id, l := range s.looked {
 		out.looked[id] = l
 	}
+	out.converged = s.converged == r.Version
 	for _, h := range k.homes {
 		out.alive[h.Agent] = true
 	}
@@ -193,6 +195,7 @@ func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) 
 		out.Items = append(out.Items, it)
 	}
 	slices.SortFunc(out.Items, func(a, b site.ObjectStatus) int { return strings.Compare(a.Name, b.Name) })
+	out.Converged = s.converged && out.Settled == out.Objects
 	return out, nil
 }
 

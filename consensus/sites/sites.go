@@ -79,6 +79,7 @@ type homeEnd struct {
 // told is what a home was told of a site.
 type told struct {
 	version, epoch, look uint64
+	call                 uint64
 	around               string            // what else it was told: nodes, and whether to rest
 	parts                map[uint64]string // hosts of the slices, by generation
 	concerns             map[uint64][]change.ID
@@ -91,6 +92,7 @@ type known struct {
 	reports     map[change.ID]*pb.ObjectReport
 	look        uint64
 	looked      map[change.ID]*pb.Looked
+	settling
 }
 
 // generation is one, read and compiled.
@@ -164,6 +166,7 @@ func (k *Keeper) Hear(session string, reports []*pb.HomeReport) {
 		s := k.known(key, rec)
 		for _, o := range r.Objects {
 			if old := s.reports[change.ID(o.Id)]; old == nil || old.Inc <= o.Inc {
+				s.recount(rec, old, o)
 				s.reports[change.ID(o.Id)] = o
 			}
 			if o.Removing && o.Settled {
@@ -174,6 +177,9 @@ func (k *Keeper) Hear(session string, reports []*pb.HomeReport) {
 			if l.Look == s.look {
 				s.looked[change.ID(l.Id)] = l
 			}
+		}
+		if s.heard(k.homes[session].Agent, r.Calm) {
+			k.dirty[key] = true
 		}
 		k.events[key] = append(k.events[key], r.Events...)
 	}
@@ -322,6 +328,15 @@ func (k *Keeper) look() []*pb.Command {
 	}
 	k.dirty, k.all = map[state.SiteKey]bool{}, false
 	var out []*pb.Command
+	// First what has happened: what follows from it may be the end of the site.
+	for key, events := range k.events {
+		if _, ok := v.Site(key.Tenant, key.Name); ok && len(events) > 0 {
+			for _, some := range portions(events) {
+				out = append(out, command(key, &pb.ChangeSite{Site: key.Name, Events: &pb.ObjectEvents{Events: some}}))
+			}
+		}
+	}
+	clear(k.events)
 	orders := map[string][]*site.Orders{}
 	order := func(a, b state.SiteKey) int { return strings.Compare(a.Tenant+"\x00"+a.Name, b.Tenant+"\x00"+b.Name) }
 	for _, key := range slices.SortedFunc(maps.Keys(dirty), order) {
@@ -331,6 +346,9 @@ func (k *Keeper) look() []*pb.Command {
 			continue
 		}
 		s := k.known(key, r)
+		if s.settle(r, func() uint64 { k.looks++; return k.looks }) {
+			k.news()
+		}
 		k.ofNodes = k.ofNodes || slices.ContainsFunc(r.Hosts, func(h site.Host) bool { return strings.HasPrefix(h.Name, "node:") })
 		if err := k.tell(v, key, r, s, orders); err != nil {
 			k.cfg.Logger.Error("a site cannot be told to its homes", "site", key.Name, "error", err)
@@ -360,14 +378,6 @@ func (k *Keeper) look() []*pb.Command {
 			k.homes[session].Send(&pb.LeaderMessage{Sites: b})
 		}
 	}
-	for key, events := range k.events {
-		if _, ok := v.Site(key.Tenant, key.Name); ok && len(events) > 0 {
-			for _, some := range portions(events) {
-				out = append(out, command(key, &pb.ChangeSite{Site: key.Name, Events: &pb.ObjectEvents{Events: some}}))
-			}
-		}
-	}
-	clear(k.events)
 	return out
 }
 
@@ -495,7 +505,7 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			}
 		}
 		around := fmt.Sprintf("%s%t", nodes, paused)
-		if t.version == r.Version && t.look == s.look && t.around == around {
+		if t.version == r.Version && t.look == s.look && t.call == s.call && t.around == around {
 			continue
 		}
 		var parts []site.Part
@@ -524,8 +534,8 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			}
 		}
 		o := r.Orders(hosts, concerns)
-		o.Parts, o.Look, o.Nodes, o.Paused = parts, s.look, nodes, paused
-		t.version, t.look, t.around = r.Version, s.look, around
+		o.Parts, o.Look, o.Call, o.Nodes, o.Paused = parts, s.look, s.call, nodes, paused
+		t.version, t.look, t.call, t.around = r.Version, s.look, s.call, around
 		orders[session] = append(orders[session], o)
 	}
 	return nil

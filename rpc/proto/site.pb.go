@@ -702,6 +702,7 @@ type HomeReport struct {
 	Objects       []*ObjectReport        `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
 	Events        []*ObjectEvent         `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	Looked        []*Looked              `protobuf:"bytes,6,rep,name=looked,proto3" json:"looked,omitempty"`
+	Calm          *Calm                  `protobuf:"bytes,7,opt,name=calm,proto3" json:"calm,omitempty"` // the answer to Orders.Call
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -778,6 +779,74 @@ func (x *HomeReport) GetLooked() []*Looked {
 	return nil
 }
 
+func (x *HomeReport) GetCalm() *Calm {
+	if x != nil {
+		return x.Calm
+	}
+	return nil
+}
+
+// Calm says whether nothing is left to do at a home.
+type Calm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`       // which call this answers
+	Settled       bool                   `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"` // every object here is where it should be
+	Stirs         uint64                 `protobuf:"varint,3,opt,name=stirs,proto3" json:"stirs,omitempty"`     // how often that has ended since the home began
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Calm) Reset() {
+	*x = Calm{}
+	mi := &file_site_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Calm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Calm) ProtoMessage() {}
+
+func (x *Calm) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Calm.ProtoReflect.Descriptor instead.
+func (*Calm) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Calm) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *Calm) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
+func (x *Calm) GetStirs() uint64 {
+	if x != nil {
+		return x.Stirs
+	}
+	return 0
+}
+
 // Looked is what a check found that changes nothing.
 type Looked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -791,7 +860,7 @@ type Looked struct {
 
 func (x *Looked) Reset() {
 	*x = Looked{}
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +872,7 @@ func (x *Looked) String() string {
 func (*Looked) ProtoMessage() {}
 
 func (x *Looked) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +885,7 @@ func (x *Looked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Looked.ProtoReflect.Descriptor instead.
 func (*Looked) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{10}
+	return file_site_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Looked) GetId() uint32 {
@@ -862,7 +931,7 @@ type ChangePacket struct {
 
 func (x *ChangePacket) Reset() {
 	*x = ChangePacket{}
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +943,7 @@ func (x *ChangePacket) String() string {
 func (*ChangePacket) ProtoMessage() {}
 
 func (x *ChangePacket) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +956,7 @@ func (x *ChangePacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePacket.ProtoReflect.Descriptor instead.
 func (*ChangePacket) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{11}
+	return file_site_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChangePacket) GetFrom() string {
@@ -948,7 +1017,7 @@ type ChangeMessage struct {
 
 func (x *ChangeMessage) Reset() {
 	*x = ChangeMessage{}
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1029,7 @@ func (x *ChangeMessage) String() string {
 func (*ChangeMessage) ProtoMessage() {}
 
 func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1042,7 @@ func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMessage.ProtoReflect.Descriptor instead.
 func (*ChangeMessage) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{12}
+	return file_site_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChangeMessage) GetFrom() uint32 {
@@ -1040,7 +1109,7 @@ type ChangesEnd struct {
 
 func (x *ChangesEnd) Reset() {
 	*x = ChangesEnd{}
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1121,7 @@ func (x *ChangesEnd) String() string {
 func (*ChangesEnd) ProtoMessage() {}
 
 func (x *ChangesEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1134,7 @@ func (x *ChangesEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangesEnd.ProtoReflect.Descriptor instead.
 func (*ChangesEnd) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{13}
+	return file_site_proto_rawDescGZIP(), []int{14}
 }
 
 var File_site_proto protoreflect.FileDescriptor
@@ -1133,7 +1202,7 @@ const file_site_proto_rawDesc = "" +
 	"ObjectWait\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\rR\x03why\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\rR\x04peer\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\rR\x05state\"\xe8\x01\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\"\x91\x02\n" +
 	"\n" +
 	"HomeReport\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1141,7 +1210,12 @@ const file_site_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x125\n" +
 	"\aobjects\x18\x04 \x03(\v2\x1b.coopr.site.v1.ObjectReportR\aobjects\x122\n" +
 	"\x06events\x18\x05 \x03(\v2\x1a.coopr.site.v1.ObjectEventR\x06events\x12-\n" +
-	"\x06looked\x18\x06 \x03(\v2\x15.coopr.site.v1.LookedR\x06looked\"\\\n" +
+	"\x06looked\x18\x06 \x03(\v2\x15.coopr.site.v1.LookedR\x06looked\x12'\n" +
+	"\x04calm\x18\a \x01(\v2\x13.coopr.site.v1.CalmR\x04calm\"J\n" +
+	"\x04Calm\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x18\n" +
+	"\asettled\x18\x02 \x01(\bR\asettled\x12\x14\n" +
+	"\x05stirs\x18\x03 \x01(\x04R\x05stirs\"\\\n" +
 	"\x06Looked\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04look\x18\x02 \x01(\x04R\x04look\x12\x14\n" +
@@ -1178,7 +1252,7 @@ func file_site_proto_rawDescGZIP() []byte {
 	return file_site_proto_rawDescData
 }
 
-var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_site_proto_goTypes = []any{
 	(*ChangeSite)(nil),     // 0: coopr.site.v1.ChangeSite
 	(*NextGeneration)(nil), // 1: coopr.site.v1.NextGeneration
@@ -1190,10 +1264,11 @@ var file_site_proto_goTypes = []any{
 	(*ObjectReport)(nil),   // 7: coopr.site.v1.ObjectReport
 	(*ObjectWait)(nil),     // 8: coopr.site.v1.ObjectWait
 	(*HomeReport)(nil),     // 9: coopr.site.v1.HomeReport
-	(*Looked)(nil),         // 10: coopr.site.v1.Looked
-	(*ChangePacket)(nil),   // 11: coopr.site.v1.ChangePacket
-	(*ChangeMessage)(nil),  // 12: coopr.site.v1.ChangeMessage
-	(*ChangesEnd)(nil),     // 13: coopr.site.v1.ChangesEnd
+	(*Calm)(nil),           // 10: coopr.site.v1.Calm
+	(*Looked)(nil),         // 11: coopr.site.v1.Looked
+	(*ChangePacket)(nil),   // 12: coopr.site.v1.ChangePacket
+	(*ChangeMessage)(nil),  // 13: coopr.site.v1.ChangeMessage
+	(*ChangesEnd)(nil),     // 14: coopr.site.v1.ChangesEnd
 }
 var file_site_proto_depIdxs = []int32{
 	1,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
@@ -1206,13 +1281,14 @@ var file_site_proto_depIdxs = []int32{
 	8,  // 7: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
 	7,  // 8: coopr.site.v1.HomeReport.objects:type_name -> coopr.site.v1.ObjectReport
 	6,  // 9: coopr.site.v1.HomeReport.events:type_name -> coopr.site.v1.ObjectEvent
-	10, // 10: coopr.site.v1.HomeReport.looked:type_name -> coopr.site.v1.Looked
-	12, // 11: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // 10: coopr.site.v1.HomeReport.looked:type_name -> coopr.site.v1.Looked
+	10, // 11: coopr.site.v1.HomeReport.calm:type_name -> coopr.site.v1.Calm
+	13, // 12: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_site_proto_init() }
@@ -1226,7 +1302,7 @@ func file_site_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_site_proto_rawDesc), len(file_site_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

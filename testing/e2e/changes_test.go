@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/coopr/coopr/engine/change/storage"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
 )
 
 // noted is a script object that writes down what it does, and is up for as long
@@ -107,7 +109,7 @@ func (m *mesh) settled(name string, generation uint64) site.Standing {
 	for after := uint64(0); ; {
 		s, err := m.api().SiteStatus(ctx, name, after)
 		switch {
-		case err == nil && s.Next == 0 && s.Generation >= generation && s.Settled == s.Objects:
+		case err == nil && s.Converged && s.Generation >= generation:
 			return s
 		case ctx.Err() != nil:
 			for _, o := range last.Items {
@@ -240,8 +242,8 @@ func (m *mesh) try(name string, objects ...site.Object) *site.Document {
 	return &site.Document{Name: name, Objects: objects}
 }
 
-// Cases C3, C4, C6, C7, C8, C10 and C12 over three real agents. C1, C2 and C9
-// have tests of their own above.
+// Cases C3, C4, C6, C7, C8, C10 and C12 over three real agents. C1, C2, C5, C9 and
+// C11 have tests of their own.
 func TestChangeCases(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -296,11 +298,23 @@ func TestChangeCases(t *testing.T) {
 	m.apply(d)
 	m.settled("figure1", 2)
 	m.does("C7", "figure1", "svcB stop")
+	whole := m.figure1(1)
+	m.apply(whole)
+	m.settled("figure1", 3)
+	m.does("C7, again", "figure1", "svcB start")
+	whole.Objects = whole.Objects[2:] // cfgA alone
+	whole.Objects[0].Requires = nil
+	m.apply(whole)
+	m.settled("figure1", 4)
+	m.does("C7, both", "figure1", "svcB stop", "svcA stop")
+	m.apply(d)
+	m.settled("figure1", 5)
+	m.does("C7, back", "figure1", "svcA start")
 
 	// C8: what somebody does by hand is found, and repaired.
 	d.CheckInterval = 200
 	m.apply(d)
-	m.settled("figure1", 3)
+	m.settled("figure1", 6)
 	if err := os.Remove(filepath.Join(m.dir, "world", "svcA")); err != nil {
 		t.Fatal(err)
 	}
@@ -316,6 +330,101 @@ func TestChangeCases(t *testing.T) {
 	b.Preferred, b.Requires = "down", []site.Requirement{{From: "up", To: "down", Object: "A", State: "down"}}
 	if said := m.coopr("change", "plan", m.write(m.try("c12", a, b))); said.code != 1 {
 		t.Errorf("C12: %+v", said)
+	}
+	m.stop()
+}
+
+// Case C5 over three real agents, told by events: x is wanted up and down at the same
+// time; down wins, and up follows.
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	var told []string
+	connected, ended := make(chan struct{}, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(m.context())
+	defer cancel()
+	go func() {
+		over := errors.New("the site is deleted")
+		err := m.api().Events(ctx, client.EventFilter{Types: []string{"site.*", "object.*"}, Connected: func() {
+			select {
+			case connected <- struct{}{}:
+			default:
+			}
+		}}, func(e model.Event) error {
+			told = append(told, strings.TrimSpace(e.Type+" "+e.Subject+" "+e.Status+" "+e.Message))
+			if e.Type == "site.deleted" {
+				return over
+			}
+			return nil
+		})
+		if errors.Is(err, over) {
+			err = nil
+		}
+		ended <- err
+	}()
+	<-connected
+
+	at := filepath.Join(m.dir, "world")
+	x, goes, comes := m.noted("x", "c", nil), m.noted("goes", "b", map[string]any{"version": 1}), m.noted("comes", "a", nil)
+	goes.Content["restart"] = fmt.Sprintf("echo >%[1]s/begun; until test -e %[1]s/go; do sleep 0.02; done; %[2]s", at, goes.Content["restart"])
+	goes.Requires = []site.Requirement{{From: "outdated", To: "up", Object: "x", State: "down"}}
+	comes.Requires = []site.Requirement{{To: "up", Object: "x"}}
+	d := m.try("c5", x, goes, comes)
+	d.CheckInterval = 100
+	m.apply(d)
+	m.settled("c5", 1)
+	if got := m.did("c5", 3); len(got) != 3 {
+		t.Errorf("deployed: %q", got)
+	}
+	goes.Content["version"] = 2
+	m.apply(d)
+	m.await("x to be held down", func() error { _, err := os.Stat(filepath.Join(at, "begun")); return err })
+	if err := os.Remove(filepath.Join(at, "comes")); err != nil { // now it has to start, for which it wants x up
+		t.Fatal(err)
+	}
+	m.await("the conflict", func() error {
+		s, err := m.api().SiteStatus(m.context(), "c5", 0)
+		if err != nil {
+			return err
+		}
+		if o := s.Items[0]; o.Name != "comes" || !slices.Equal(o.Waits, []string{"waits for x in up"}) || s.Converged {
+			return fmt.Errorf("%+v", s)
+		}
+		if o := s.Items[2]; o.Name != "x" || o.State != "down" || o.Target != "down" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if out := m.must("change", "explain", "c5", "comes"); !strings.Contains(out, "x") || !strings.Contains(out, "goes") {
+		t.Errorf("explain says:\n%s", out)
+	}
+	if err := os.WriteFile(filepath.Join(at, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.does("C5", "c5", "x stop", "goes restart", "x start", "comes start")
+
+	// What watches is told everything, each in its order.
+	m.must("change", "delete", "c5", "--yes")
+	if err := <-ended; err != nil {
+		t.Fatalf("%v, after %q", err, told)
+	}
+	for _, want := range [][]string{
+		{"site.changed c5 generation 1 is in force", "site.changed c5 generation 2 is in force", "object.changed c5/comes drifted found down", "site.changed c5 generation 3 is on its way", "site.deleted c5"},
+		{"object.changed c5/x moved start: down → up", "object.changed c5/x moved stop: up → down", "object.changed c5/x moved start: down → up", "object.changed c5/x moved stop: up → down", "site.deleted c5"},
+		{"object.changed c5/goes moved start: down → up", "object.changed c5/goes moved restart: outdated → up", "object.changed c5/goes moved stop: up → down"},
+	} {
+		rest := told
+		for _, w := range want {
+			i := slices.Index(rest, w)
+			if i < 0 {
+				t.Errorf("no %q where it should be in\n%s", w, strings.Join(told, "\n"))
+				break
+			}
+			rest = rest[i+1:]
+		}
+	}
+	if out := m.must("events", "--type", "object.*", "--index", "1", "--limit", "1"); !strings.Contains(out, "c5/") || !strings.Contains(out, "moved") {
+		t.Errorf("coopr events says:\n%s", out)
 	}
 	m.stop()
 }

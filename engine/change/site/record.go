@@ -350,6 +350,9 @@ type Orders struct {
 	// Look, when it is another number than before, asks for a check of
 	// everything that changes nothing.
 	Look uint64 `json:"look,omitempty"`
+	// Call, when it is another number than before, asks whether nothing is left to
+	// do here.
+	Call uint64 `json:"call,omitempty"`
 }
 
 // Part is a slice of one generation.

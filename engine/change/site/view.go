@@ -53,6 +53,10 @@ type Standing struct {
 	Overview
 	// Revision changes with everything that is reported.
 	Revision uint64 `json:"revision"`
+	// Converged says that the generation is in force on every host, and that there
+	// was a moment at which all of its objects were where they should be; it ends
+	// when one of them is not any more.
+	Converged bool `json:"converged"`
 	// Switching are the hosts that do not follow Next yet.
 	Switching []string       `json:"switching,omitempty"`
 	Items     []ObjectStatus `json:"items"`
