@@ -90,6 +90,7 @@ type Agent struct {
 	logs     *worker.Logs
 	worker   *worker.Worker
 	objects  *objects // the change objects that this agent runs
+	shelf    *shelf   // plugin resources
 	handler  http.Handler
 	grpc     *grpc.Server
 	registry *prometheus.Registry
@@ -140,7 +141,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	a.settings.Store(&a.cfg.Config)
 	a.log = a.log.With("agent", a.cfg.Name)
 	a.machine = cfg.Machine
-	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.plugins, a.work, a.serve} {
+	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.plugins, a.openShelf, a.work, a.serve} {
 		if err := step(); err != nil {
 			return a, err
 		}
@@ -353,7 +354,7 @@ func (a *Agent) work() (err error) {
 			return err
 		}
 	}
-	executor := leased{onMachine{everyAutomator{untilReady{a.executor}}, a.machine}, func() bool { return a.worker.InTouch() }}
+	executor := leased{onMachine{everyAutomator{withResources{untilReady{a.executor}, a.shelf}}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
 		Logs: a.logs, Logger: a.log, Records: a.told, Sites: a.siteOrders, Drain: a.cfg.Drain,
@@ -441,6 +442,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return a.raft(serving) })
 	servers.Go(func() error { return a.keepRecords(serving) })
 	servers.Go(func() error { return a.tellOffers(serving) })
+	servers.Go(func() error { return a.shelf.tend(serving) })
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
 	servers.Go(func() error { return a.objects.runner.Run(working) })
@@ -499,6 +501,9 @@ func (a *Agent) Close() error {
 	}
 	if a.objects != nil {
 		a.objects.close()
+	}
+	if a.shelf != nil {
+		a.shelf.close()
 	}
 	if a.journal != nil {
 		errs = errors.Join(errs, a.journal.Close())

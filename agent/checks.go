@@ -27,7 +27,7 @@ func (t *tasks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 		}
 		return &pb.Task{
 			Id: id, Tenant: cl.Tenant, Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
-			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input,
+			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
 		}, nil
 	}
 	id := checkOperation + "/" + n.ID + "/" + service

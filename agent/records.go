@@ -83,6 +83,9 @@ func memberOf(r model.Agent) mesh.Member {
 // watch hands the state's own list of record to this agent when it changes.
 func (a *Agent) watch(m *member) func(state.Batch) {
 	return func(b state.Batch) {
+		if b.Resources || b.Restored {
+			a.shelf.look()
+		}
 		if b.Agents {
 			list := m.Machine.View().Agents()
 			miss(list, a.records.absentees())

@@ -113,6 +113,8 @@ type Orphans struct {
 // Limits protect an agent from its clients.
 type Limits struct {
 	Body      Size `yaml:"body" doc:"Largest request body of the API."`
+	Resource  Size `yaml:"resource" doc:"Largest plugin resource. The same on every eligible agent: whoever leads takes uploads."`
+	Resources Size `yaml:"resources" doc:"What all versions of all plugin resources of one tenant may take together."`
 	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"API conns of one client address. 0: no limit."`
 	PeerConns int  `yaml:"peer_conns" doc:"Peer conns of one host, for RPC; as many again for Raft. 0: no limit."`
 	Watches   int  `yaml:"watches" doc:"Blocking queries and event streams at a time on this agent. 0: no limit."`
@@ -143,7 +145,7 @@ func Default(dev bool) Config {
 		},
 		Audit:   Audit{Retention: 90 * 24 * time.Hour, Records: 5_000_000, Memory: 256 << 20},
 		Orphans: Orphans{Every: 10 * time.Minute, Grace: time.Hour},
-		Limits:  Limits{Body: 16 << 20, HTTPConns: 256, PeerConns: 256, Watches: 4096},
+		Limits:  Limits{Body: 16 << 20, Resource: 64 << 20, Resources: 1 << 30, HTTPConns: 256, PeerConns: 256, Watches: 4096},
 	}
 	if dev {
 		c.Dev = true

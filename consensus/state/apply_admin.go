@@ -137,6 +137,7 @@ func (a *applier) removeTenantRows(name string) {
 		a.remove(tClusters, c)
 	}
 	a.removeSites(name)
+	a.removeResources(name)
 }
 
 func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {

@@ -54,7 +54,8 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		cl.Snapshots = have.Snapshots
 		cl.RecoveryPaused = have.RecoveryPaused // an order of its own, which planning does not know
 	}
-	cl.Operation, cl.Status, cl.Version = op.ID, model.ClusterPending, a.index
+	op.Resources = a.currentResources(c.Tenant)
+	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
 	a.put(tOperations, op)
 	a.put(tClusters, cl)
 	for _, n := range nodes {

@@ -33,6 +33,8 @@ func (u *auditor) put(row any) {
 		u.row(healthChange(r), docOf(u, get[model.NodeHealth](txn, tHealth, "id", r.Tenant, r.Node)), u.document(r))
 	case *site.Record:
 		u.row(siteChange(r), u.siteDocument(get[site.Record](txn, tSites, "id", r.Tenant, r.Name)), u.siteDocument(r))
+	case *model.PluginResource:
+		u.row(resourceChange(r), u.resource(get[model.PluginResource](txn, tResources, "id", resourceArgs(r.Tenant, r.ResourceKey)...)), u.resource(r))
 	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
 		u.row(u.setting(r, true))
 	case *planRow:
@@ -60,6 +62,8 @@ func (u *auditor) remove(row any) {
 		u.row(healthChange(r), u.document(r), none)
 	case *site.Record:
 		u.row(siteChange(r), u.siteDocument(r), none)
+	case *model.PluginResource:
+		u.row(resourceChange(r), u.resource(r), none)
 	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
 		u.row(u.setting(r, false))
 	}
@@ -194,7 +198,7 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
 	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
-		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation, *pb.Command_ChangeRuns:
+		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
 		out.Type, out.Subject = "operation.order", ch.ControlOperation.Order

@@ -188,7 +188,7 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, le
 	if err != nil {
 		return Answer{Err: err}
 	}
-	op.CreatedAt, op.Version = a.now, a.index
+	op.CreatedAt, op.Version, op.Resources = a.now, a.index, a.currentResources(c.Tenant)
 	if op.Status = model.OpRunning; op.Type == model.OpPlan {
 		op.Status = model.OpPaused // until somebody starts it
 	}

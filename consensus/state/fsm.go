@@ -116,6 +116,8 @@ type Batch struct {
 	Runs []RunKey
 	// Schedules says that schedules changed, or what they wait for.
 	Schedules bool
+	// Resources says that plugin resources changed.
+	Resources bool
 	// Agents says that the list of agents changed.
 	Agents bool
 	// Restored says that everything may have changed.
@@ -309,6 +311,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.changeSite(c, ch.ChangeSite)
 	case *pb.Command_ChangeRuns:
 		return a.changeRuns(c, ch.ChangeRuns)
+	case *pb.Command_ChangeResource:
+		return a.changeResource(c, ch.ChangeResource)
 	}
 	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
 }

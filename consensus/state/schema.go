@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -224,7 +225,7 @@ func schema() *memdb.DBSchema {
 	} {
 		s.Tables[t.Name] = t
 	}
-	for _, t := range append(siteTables(), runTables()...) {
+	for _, t := range slices.Concat(siteTables(), runTables(), resourceTables()) {
 		s.Tables[t.Name] = t
 	}
 	return s

@@ -292,6 +292,10 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
 		row = &site.Record{}
 	case tGenerations:
 		row = &site.Generation{}
+	case tResources:
+		row = &model.PluginResource{}
+	case tResourceSets:
+		row = &model.ResourceSet{}
 	default:
 		if row = runRow(rec.Table); row == nil {
 			return nil, errors.New("no such table")

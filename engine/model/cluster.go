@@ -51,6 +51,9 @@ type Cluster struct {
 	// Operations counts the operations there have been, and Snapshots the snapshots.
 	Operations int `json:"operations"`
 	Snapshots  int `json:"snapshots,omitempty"`
+	// Resources is the number of the set of plugin resources that the latest operation
+	// which health checks follow was planned with; 0: none.
+	Resources uint64 `json:"resources,omitempty"`
 	// NextNode is the number the next new node gets; numbers are never reused.
 	NextNode int `json:"nextNode"`
 	// RecoveryPaused says that nothing is recovered by itself; nil: it is.

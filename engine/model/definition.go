@@ -345,4 +345,6 @@ type FieldSchema struct {
 type ResourceType struct {
 	Format      string `json:"format"`
 	Permissions string `json:"permissions,omitempty"`
+	// Secret says that contents are never given back, as with keys.
+	Secret bool `json:"secret,omitempty"`
 }

@@ -103,6 +103,8 @@ type Operation struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// To is the number of the snapshot that a rollback goes back to.
 	To int `json:"to,omitempty"`
+	// Resources is the number of the set of plugin resources that it was planned with; 0: none.
+	Resources uint64 `json:"resources,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`

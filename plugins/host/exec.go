@@ -61,6 +61,8 @@ type execRequest struct {
 	Fields    map[string]any `json:"fields,omitempty"`
 	Question  any            `json:"question,omitempty"` // of rank: model.RankingQuestion
 	Resource  *execResource  `json:"resource,omitempty"` // of remove
+	// Resources is the folder with the task's plugin resources.
+	Resources string `json:"resources,omitempty"`
 }
 
 // execAnswer is what the command writes.
@@ -259,7 +261,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	}
 	head, err := json.Marshal(execRequest{
 		Verb: verb, Plugin: t.Plugin, Tenant: t.Tenant, Mesh: t.Mesh, Operation: t.Operation, Fence: t.Fence, Attempt: t.Attempt,
-		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000,
+		Observe: t.Observe, Timeout: float64(t.TimeoutMs) / 1000, Resources: t.ResourcesDir,
 	})
 	if err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
@@ -284,7 +286,11 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	log := tasklog.New(func(text string, stderr bool) {
 		sink.Log(&proto.LogLine{Task: t.Id, Fence: t.Fence, Text: text, Stderr: stderr})
 	})
-	end, err := x.call(ctx, request, []string{"COOPR_TASK=" + t.Id, "COOPR_FENCE=" + strconv.FormatUint(t.Fence, 10)}, log)
+	env := []string{"COOPR_TASK=" + t.Id, "COOPR_FENCE=" + strconv.FormatUint(t.Fence, 10)}
+	if t.ResourcesDir != "" {
+		env = append(env, "COOPR_RESOURCES="+t.ResourcesDir)
+	}
+	end, err := x.call(ctx, request, env, log)
 	if err != nil {
 		return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, fmt.Sprintf("plugin %s did not start: %v", p.Name, err))
 	}

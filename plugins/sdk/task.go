@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -27,6 +29,10 @@ type Task struct {
 	Service   string // "" for actions of the node
 	Plugin    string // the type's name
 	Timeout   time.Duration
+	// Resources is the folder with the plugin resources that the task was planned with:
+	// <type>/<name>, a file, or a folder where the type's format is archive. "": there are
+	// none. It is read only, and there until the plugin's method returns.
+	Resources string
 
 	raw   []byte
 	input func() (*model.TaskInput, error)
@@ -51,7 +57,8 @@ func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
 	return &Task{
 		ID: t.Id, Fence: t.Fence, Attempt: int(t.Attempt), Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Operation: t.Operation,
 		Node: t.Node, Action: t.Action, Service: t.Service, Plugin: t.Plugin, Timeout: time.Duration(t.TimeoutMs) * time.Millisecond,
-		raw: raw, log: log, save: save,
+		Resources: t.ResourcesDir,
+		raw:       raw, log: log, save: save,
 		input: sync.OnceValues(func() (*model.TaskInput, error) {
 			in := &model.TaskInput{}
 			if len(raw) == 0 {
@@ -94,6 +101,17 @@ func (t *Task) Stderr() io.Writer { return t.log.Writer(true) }
 
 // Logf adds a line to the task's log.
 func (t *Task) Logf(format string, args ...any) { t.log.Line(fmt.Sprintf(format, args...), false) }
+
+// Resource gives the path of one of the task's resources, and false where it has none
+// of that type and name.
+func (t *Task) Resource(kind, name string) (string, bool) {
+	if t.Resources == "" || !filepath.IsLocal(kind) || !filepath.IsLocal(name) {
+		return "", false
+	}
+	path := filepath.Join(t.Resources, kind, name)
+	_, err := os.Stat(path)
+	return path, err == nil
+}
 
 // Saved reads a value that an earlier task kept about this node with Save. It
 // gives false where there is none.

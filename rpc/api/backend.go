@@ -109,6 +109,10 @@ type Backend interface {
 	// agent does not lead.
 	Sites() (Sites, error)
 
+	// Resources is what is asked about plugin resources; ErrNoLeader where this agent
+	// does not lead.
+	Resources() (Resources, error)
+
 	RunBackend
 
 	// Members is this agent's view of the mesh.

@@ -31,6 +31,7 @@ const (
 	ProblemUnknownOutcome = "urn:coopr:problem:unknown-outcome"
 	ProblemBusy           = "urn:coopr:problem:busy"
 	ProblemTooMany        = "urn:coopr:problem:too-many-runs"
+	ProblemNoMajority     = "urn:coopr:problem:no-majority"
 	ProblemInternal       = "urn:coopr:problem:internal"
 )
 
@@ -82,6 +83,7 @@ var problemTitles = map[string]string{
 	ProblemUnknownOutcome: "The outcome is unknown",
 	ProblemBusy:           "Too many wait already",
 	ProblemTooMany:        "Too many runs",
+	ProblemNoMajority:     "Too few voters have it",
 	ProblemInternal:       "Something went wrong inside",
 }
 
@@ -144,6 +146,10 @@ func problemOf(err error) *Problem {
 		return problem(http.StatusServiceUnavailable, ProblemUnknownOutcome, join(err, ErrUnknownOutcome, unknownOutcomeAdvice))
 	case errors.Is(err, ErrNoLeader):
 		return problem(http.StatusServiceUnavailable, ProblemNoLeader, join(err, ErrNoLeader, noLeaderAdvice))
+	case errors.Is(err, ErrNoMajority):
+		return problem(http.StatusServiceUnavailable, ProblemNoMajority, told(err, ErrNoMajority)+": nothing was changed; try again when they are back")
+	case errors.Is(err, ErrTooLarge):
+		return problem(http.StatusRequestEntityTooLarge, ProblemTooLarge, told(err, ErrTooLarge))
 	case errors.Is(err, ErrNotFound):
 		return problem(http.StatusNotFound, ProblemNotFound, told(err, ErrNotFound))
 	case errors.Is(err, ErrQuota):

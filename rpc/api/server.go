@@ -115,6 +115,7 @@ func (s *server) routes() {
 	s.orphanRoutes()
 	s.operatorRoutes()
 	s.siteRoutes()
+	s.resourceRoutes()
 	s.settleDocument()
 }
 

@@ -167,7 +167,9 @@ type request struct {
 	body   []byte
 	// stream is a body that can be sent once only.
 	stream io.Reader
-	id     string
+	// again is a body that is read from its beginning each time.
+	again *io.SectionReader
+	id    string
 	// sdk requests are answered as the DC/OS SDK's scheduler does.
 	sdk bool
 }
@@ -282,12 +284,17 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	switch {
 	case r.stream != nil:
 		body = r.stream
+	case r.again != nil:
+		body = io.NewSectionReader(r.again, 0, r.again.Size()) // an earlier one may still be read
 	case r.body != nil:
 		body = bytes.NewReader(r.body)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
 	if err != nil {
 		return nil, err
+	}
+	if r.again != nil {
+		req.ContentLength = r.again.Size()
 	}
 	for k, v := range r.header {
 		req.Header[k] = v
@@ -303,7 +310,7 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	}
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
-	} else if r.stream != nil {
+	} else if r.stream != nil || r.again != nil {
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
 	resp, err := c.http.Do(req)

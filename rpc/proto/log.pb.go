@@ -191,6 +191,7 @@ type Command struct {
 	//	*Command_ChangeSite
 	//	*Command_DropResource
 	//	*Command_ChangeRuns
+	//	*Command_ChangeResource
 	Change        isCommand_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,6 +453,15 @@ func (x *Command) GetChangeRuns() *ChangeRuns {
 	return nil
 }
 
+func (x *Command) GetChangeResource() *ChangeResource {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ChangeResource); ok {
+			return x.ChangeResource
+		}
+	}
+	return nil
+}
+
 type isCommand_Change interface {
 	isCommand_Change()
 }
@@ -544,6 +554,10 @@ type Command_ChangeRuns struct {
 	ChangeRuns *ChangeRuns `protobuf:"bytes,60,opt,name=change_runs,json=changeRuns,proto3,oneof"`
 }
 
+type Command_ChangeResource struct {
+	ChangeResource *ChangeResource `protobuf:"bytes,70,opt,name=change_resource,json=changeResource,proto3,oneof"`
+}
+
 func (*Command_PutDefinitions) isCommand_Change() {}
 
 func (*Command_PutTenant) isCommand_Change() {}
@@ -587,6 +601,8 @@ func (*Command_ChangeSite) isCommand_Change() {}
 func (*Command_DropResource) isCommand_Change() {}
 
 func (*Command_ChangeRuns) isCommand_Change() {}
+
+func (*Command_ChangeResource) isCommand_Change() {}
 
 type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2506,6 +2522,109 @@ func (x *PruneRuns) GetRuns() []string {
 	return nil
 }
 
+// ChangeResource is about the plugin resources of the command's tenant. Their contents
+// are not in the log: a content is named by its checksum, and stands on the voters'
+// disks before its version is added (docs/decisions).
+type ChangeResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Add           []byte                 `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`                               // JSON model.ResourceVersion: a new version of that name
+	MostBytes     int64                  `protobuf:"varint,2,opt,name=most_bytes,json=mostBytes,proto3" json:"most_bytes,omitempty"` // of add: what all versions of the tenant may take
+	Order         string                 `protobuf:"bytes,3,opt,name=order,proto3" json:"order,omitempty"`                           // stage, recall, activate, delete, sync; of add: activate, stage or none
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`                             // which resource; none for sync
+	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Type          string                 `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
+	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
+	Version       int32                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"` // of delete, 0: all versions
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeResource) Reset() {
+	*x = ChangeResource{}
+	mi := &file_log_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeResource) ProtoMessage() {}
+
+func (x *ChangeResource) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
+func (*ChangeResource) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ChangeResource) GetAdd() []byte {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
+func (x *ChangeResource) GetMostBytes() int64 {
+	if x != nil {
+		return x.MostBytes
+	}
+	return 0
+}
+
+func (x *ChangeResource) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
+func (x *ChangeResource) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ChangeResource) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *ChangeResource) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ChangeResource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChangeResource) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // SnapshotHeader begins a snapshot; records follow, each behind its length,
 // and a SHA-256 of all before it ends it.
 type SnapshotHeader struct {
@@ -2519,7 +2638,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2650,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2663,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -2579,7 +2698,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2710,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2723,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotRecord) GetTable() string {
@@ -2640,7 +2759,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xb7\v\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\x80\f\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2674,7 +2793,8 @@ const file_log_proto_rawDesc = "" +
 	"changeSite\x12A\n" +
 	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResource\x12;\n" +
 	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
-	"changeRunsB\b\n" +
+	"changeRuns\x12G\n" +
+	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResourceB\b\n" +
 	"\x06change\"b\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
@@ -2824,7 +2944,17 @@ const file_log_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05event\x18\x03 \x01(\fR\x05event\"\x1f\n" +
 	"\tPruneRuns\x12\x12\n" +
-	"\x04runs\x18\x01 \x03(\tR\x04runs\"c\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\"\xc5\x01\n" +
+	"\x0eChangeResource\x12\x10\n" +
+	"\x03add\x18\x01 \x01(\fR\x03add\x12\x1d\n" +
+	"\n" +
+	"most_bytes\x18\x02 \x01(\x03R\tmostBytes\x12\x14\n" +
+	"\x05order\x18\x03 \x01(\tR\x05order\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06plugin\x18\x05 \x01(\tR\x06plugin\x12\x12\n" +
+	"\x04type\x18\x06 \x01(\tR\x04type\x12\x12\n" +
+	"\x04name\x18\a \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\b \x01(\x05R\aversion\"c\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
@@ -2851,7 +2981,7 @@ func file_log_proto_rawDescGZIP() []byte {
 }
 
 var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_log_proto_goTypes = []any{
 	(Machine)(0),              // 0: coopr.log.v1.Machine
 	(*Entry)(nil),             // 1: coopr.log.v1.Entry
@@ -2884,11 +3014,12 @@ var file_log_proto_goTypes = []any{
 	(*StartRun)(nil),          // 28: coopr.log.v1.StartRun
 	(*RunEvent)(nil),          // 29: coopr.log.v1.RunEvent
 	(*PruneRuns)(nil),         // 30: coopr.log.v1.PruneRuns
-	(*SnapshotHeader)(nil),    // 31: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 32: coopr.log.v1.SnapshotRecord
-	nil,                       // 33: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),        // 34: coopr.site.v1.ChangeSite
-	(Outcome)(0),              // 35: coopr.plugin.v1.Outcome
+	(*ChangeResource)(nil),    // 31: coopr.log.v1.ChangeResource
+	(*SnapshotHeader)(nil),    // 32: coopr.log.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 33: coopr.log.v1.SnapshotRecord
+	nil,                       // 34: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),        // 35: coopr.site.v1.ChangeSite
+	(Outcome)(0),              // 36: coopr.plugin.v1.Outcome
 }
 var file_log_proto_depIdxs = []int32{
 	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
@@ -2911,25 +3042,26 @@ var file_log_proto_depIdxs = []int32{
 	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
 	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
 	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	34, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	35, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
 	25, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
 	26, // 22: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	3,  // 23: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 24: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	35, // 25: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 26: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	33, // 27: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 28: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	18, // 29: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	27, // 30: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	28, // 31: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	29, // 32: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	30, // 33: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	31, // 23: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	3,  // 24: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	12, // 25: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	36, // 26: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	13, // 27: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	34, // 28: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	0,  // 29: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	18, // 30: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	27, // 31: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	28, // 32: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	29, // 33: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	30, // 34: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -2962,6 +3094,7 @@ func file_log_proto_init() {
 		(*Command_ChangeSite)(nil),
 		(*Command_DropResource)(nil),
 		(*Command_ChangeRuns)(nil),
+		(*Command_ChangeResource)(nil),
 	}
 	file_log_proto_msgTypes[25].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
@@ -2975,7 +3108,7 @@ func file_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1408,6 +1408,289 @@ func (x *RemoveResourceRequest) GetRequest() *RemoveRequest {
 	return nil
 }
 
+// BlobRequest asks for the content of plugin resources that has a checksum.
+type BlobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"` // in hexadecimal
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlobRequest) Reset() {
+	*x = BlobRequest{}
+	mi := &file_peer_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlobRequest) ProtoMessage() {}
+
+func (x *BlobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlobRequest.ProtoReflect.Descriptor instead.
+func (*BlobRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *BlobRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+type BlobPiece struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlobPiece) Reset() {
+	*x = BlobPiece{}
+	mi := &file_peer_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlobPiece) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlobPiece) ProtoMessage() {}
+
+func (x *BlobPiece) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlobPiece.ProtoReflect.Descriptor instead.
+func (*BlobPiece) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *BlobPiece) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// HoldRequest asks an agent to have a content on its disk when it answers.
+type HoldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"` // id of an agent that has it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRequest) Reset() {
+	*x = HoldRequest{}
+	mi := &file_peer_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRequest) ProtoMessage() {}
+
+func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
+func (*HoldRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *HoldRequest) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *HoldRequest) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *HoldRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type HoldResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldResponse) Reset() {
+	*x = HoldResponse{}
+	mi := &file_peer_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldResponse) ProtoMessage() {}
+
+func (x *HoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldResponse.ProtoReflect.Descriptor instead.
+func (*HoldResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{20}
+}
+
+// ResourceSetRequest asks whoever holds the state which resources a plan works with.
+type ResourceSetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceSetRequest) Reset() {
+	*x = ResourceSetRequest{}
+	mi := &file_peer_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceSetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceSetRequest) ProtoMessage() {}
+
+func (x *ResourceSetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceSetRequest.ProtoReflect.Descriptor instead.
+func (*ResourceSetRequest) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ResourceSetRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ResourceSetRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type ResourceSetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           []byte                 `protobuf:"bytes,1,opt,name=set,proto3" json:"set,omitempty"` // JSON model.ResourceSet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceSetResponse) Reset() {
+	*x = ResourceSetResponse{}
+	mi := &file_peer_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceSetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceSetResponse) ProtoMessage() {}
+
+func (x *ResourceSetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_peer_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceSetResponse.ProtoReflect.Descriptor instead.
+func (*ResourceSetResponse) Descriptor() ([]byte, []int) {
+	return file_peer_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResourceSetResponse) GetSet() []byte {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
 var File_peer_proto protoreflect.FileDescriptor
 
 const file_peer_proto_rawDesc = "" +
@@ -1534,13 +1817,30 @@ const file_peer_proto_rawDesc = "" +
 	"\amachine\x18\x02 \x01(\tR\amachine\"m\n" +
 	"\x15RemoveResourceRequest\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x128\n" +
-	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest2\xe0\x03\n" +
+	"\arequest\x18\x02 \x01(\v2\x1e.coopr.plugin.v1.RemoveRequestR\arequest\"%\n" +
+	"\vBlobRequest\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x1f\n" +
+	"\tBlobPiece\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"M\n" +
+	"\vHoldRequest\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"\x0e\n" +
+	"\fHoldResponse\"D\n" +
+	"\x12ResourceSetRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\"'\n" +
+	"\x13ResourceSetResponse\x12\x10\n" +
+	"\x03set\x18\x01 \x01(\fR\x03set2\xb7\x05\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
 	"\aTaskLog\x12\x1d.coopr.peer.v1.TaskLogRequest\x1a\x1e.coopr.peer.v1.TaskLogResponse0\x01\x12\\\n" +
 	"\rListResources\x12#.coopr.peer.v1.ListResourcesRequest\x1a$.coopr.peer.v1.ListResourcesResponse0\x01\x12W\n" +
-	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12C\n" +
+	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12>\n" +
+	"\x04Blob\x12\x1a.coopr.peer.v1.BlobRequest\x1a\x18.coopr.peer.v1.BlobPiece0\x01\x12?\n" +
+	"\x04Hold\x12\x1a.coopr.peer.v1.HoldRequest\x1a\x1b.coopr.peer.v1.HoldResponse\x12T\n" +
+	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12C\n" +
 	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x19.coopr.site.v1.ChangesEnd(\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
@@ -1555,7 +1855,7 @@ func file_peer_proto_rawDescGZIP() []byte {
 	return file_peer_proto_rawDescData
 }
 
-var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_peer_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_peer_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: coopr.peer.v1.StatusRequest
 	(*Server)(nil),                // 1: coopr.peer.v1.Server
@@ -1574,54 +1874,66 @@ var file_peer_proto_goTypes = []any{
 	(*ListResourcesRequest)(nil),  // 14: coopr.peer.v1.ListResourcesRequest
 	(*ListResourcesResponse)(nil), // 15: coopr.peer.v1.ListResourcesResponse
 	(*RemoveResourceRequest)(nil), // 16: coopr.peer.v1.RemoveResourceRequest
-	(*Result)(nil),                // 17: coopr.plugin.v1.Result
-	(*Task)(nil),                  // 18: coopr.plugin.v1.Task
-	(*SaveState)(nil),             // 19: coopr.plugin.v1.SaveState
-	(*HomeReport)(nil),            // 20: coopr.site.v1.HomeReport
-	(*Cancel)(nil),                // 21: coopr.plugin.v1.Cancel
-	(*ListRequest)(nil),           // 22: coopr.plugin.v1.ListRequest
-	(*Resource)(nil),              // 23: coopr.plugin.v1.Resource
-	(*RemoveRequest)(nil),         // 24: coopr.plugin.v1.RemoveRequest
-	(*ChangePacket)(nil),          // 25: coopr.site.v1.ChangePacket
-	(*RemoveResponse)(nil),        // 26: coopr.plugin.v1.RemoveResponse
-	(*ChangesEnd)(nil),            // 27: coopr.site.v1.ChangesEnd
+	(*BlobRequest)(nil),           // 17: coopr.peer.v1.BlobRequest
+	(*BlobPiece)(nil),             // 18: coopr.peer.v1.BlobPiece
+	(*HoldRequest)(nil),           // 19: coopr.peer.v1.HoldRequest
+	(*HoldResponse)(nil),          // 20: coopr.peer.v1.HoldResponse
+	(*ResourceSetRequest)(nil),    // 21: coopr.peer.v1.ResourceSetRequest
+	(*ResourceSetResponse)(nil),   // 22: coopr.peer.v1.ResourceSetResponse
+	(*Result)(nil),                // 23: coopr.plugin.v1.Result
+	(*Task)(nil),                  // 24: coopr.plugin.v1.Task
+	(*SaveState)(nil),             // 25: coopr.plugin.v1.SaveState
+	(*HomeReport)(nil),            // 26: coopr.site.v1.HomeReport
+	(*Cancel)(nil),                // 27: coopr.plugin.v1.Cancel
+	(*ListRequest)(nil),           // 28: coopr.plugin.v1.ListRequest
+	(*Resource)(nil),              // 29: coopr.plugin.v1.Resource
+	(*RemoveRequest)(nil),         // 30: coopr.plugin.v1.RemoveRequest
+	(*ChangePacket)(nil),          // 31: coopr.site.v1.ChangePacket
+	(*RemoveResponse)(nil),        // 32: coopr.plugin.v1.RemoveResponse
+	(*ChangesEnd)(nil),            // 33: coopr.site.v1.ChangesEnd
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
-	17, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
+	23, // 1: coopr.peer.v1.Held.result:type_name -> coopr.plugin.v1.Result
 	3,  // 2: coopr.peer.v1.Hello.held:type_name -> coopr.peer.v1.Held
-	18, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
-	18, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
+	24, // 3: coopr.peer.v1.Watch.check:type_name -> coopr.plugin.v1.Task
+	24, // 4: coopr.peer.v1.Watch.machine:type_name -> coopr.plugin.v1.Task
 	4,  // 5: coopr.peer.v1.WorkerMessage.hello:type_name -> coopr.peer.v1.Hello
-	17, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
+	23, // 6: coopr.peer.v1.WorkerMessage.results:type_name -> coopr.plugin.v1.Result
 	5,  // 7: coopr.peer.v1.WorkerMessage.started:type_name -> coopr.peer.v1.Started
 	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
-	19, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
+	25, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	20, // 11: coopr.peer.v1.WorkerMessage.homes:type_name -> coopr.site.v1.HomeReport
+	26, // 11: coopr.peer.v1.WorkerMessage.homes:type_name -> coopr.site.v1.HomeReport
 	9,  // 12: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
 	10, // 13: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
-	18, // 14: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
-	21, // 15: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
+	24, // 14: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task
+	27, // 15: coopr.peer.v1.LeaderMessage.cancels:type_name -> coopr.plugin.v1.Cancel
 	9,  // 16: coopr.peer.v1.LeaderMessage.confirmed:type_name -> coopr.peer.v1.Verdict
 	6,  // 17: coopr.peer.v1.LeaderMessage.watches:type_name -> coopr.peer.v1.Watch
-	22, // 18: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
-	23, // 19: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
-	24, // 20: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
+	28, // 18: coopr.peer.v1.ListResourcesRequest.request:type_name -> coopr.plugin.v1.ListRequest
+	29, // 19: coopr.peer.v1.ListResourcesResponse.resources:type_name -> coopr.plugin.v1.Resource
+	30, // 20: coopr.peer.v1.RemoveResourceRequest.request:type_name -> coopr.plugin.v1.RemoveRequest
 	0,  // 21: coopr.peer.v1.Peer.Status:input_type -> coopr.peer.v1.StatusRequest
 	8,  // 22: coopr.peer.v1.Peer.Session:input_type -> coopr.peer.v1.WorkerMessage
 	12, // 23: coopr.peer.v1.Peer.TaskLog:input_type -> coopr.peer.v1.TaskLogRequest
 	14, // 24: coopr.peer.v1.Peer.ListResources:input_type -> coopr.peer.v1.ListResourcesRequest
 	16, // 25: coopr.peer.v1.Peer.RemoveResource:input_type -> coopr.peer.v1.RemoveResourceRequest
-	25, // 26: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
-	2,  // 27: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
-	11, // 28: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
-	13, // 29: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
-	15, // 30: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
-	26, // 31: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
-	27, // 32: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangesEnd
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
+	17, // 26: coopr.peer.v1.Peer.Blob:input_type -> coopr.peer.v1.BlobRequest
+	19, // 27: coopr.peer.v1.Peer.Hold:input_type -> coopr.peer.v1.HoldRequest
+	21, // 28: coopr.peer.v1.Peer.ResourceSet:input_type -> coopr.peer.v1.ResourceSetRequest
+	31, // 29: coopr.peer.v1.Peer.Changes:input_type -> coopr.site.v1.ChangePacket
+	2,  // 30: coopr.peer.v1.Peer.Status:output_type -> coopr.peer.v1.StatusResponse
+	11, // 31: coopr.peer.v1.Peer.Session:output_type -> coopr.peer.v1.LeaderMessage
+	13, // 32: coopr.peer.v1.Peer.TaskLog:output_type -> coopr.peer.v1.TaskLogResponse
+	15, // 33: coopr.peer.v1.Peer.ListResources:output_type -> coopr.peer.v1.ListResourcesResponse
+	32, // 34: coopr.peer.v1.Peer.RemoveResource:output_type -> coopr.plugin.v1.RemoveResponse
+	18, // 35: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
+	20, // 36: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
+	22, // 37: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
+	33, // 38: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangesEnd
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -1640,7 +1952,7 @@ func file_peer_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_peer_proto_rawDesc), len(file_peer_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,9 @@ const (
 	Peer_TaskLog_FullMethodName        = "/coopr.peer.v1.Peer/TaskLog"
 	Peer_ListResources_FullMethodName  = "/coopr.peer.v1.Peer/ListResources"
 	Peer_RemoveResource_FullMethodName = "/coopr.peer.v1.Peer/RemoveResource"
+	Peer_Blob_FullMethodName           = "/coopr.peer.v1.Peer/Blob"
+	Peer_Hold_FullMethodName           = "/coopr.peer.v1.Peer/Hold"
+	Peer_ResourceSet_FullMethodName    = "/coopr.peer.v1.Peer/ResourceSet"
 	Peer_Changes_FullMethodName        = "/coopr.peer.v1.Peer/Changes"
 )
 
@@ -39,6 +42,10 @@ type PeerClient interface {
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// Blob, Hold and ResourceSet distribute plugin resources (agent/resources).
+	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
+	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
+	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
 	// Changes carries messages between change objects from one home to another.
 	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error)
 }
@@ -122,9 +129,48 @@ func (c *peerClient) RemoveResource(ctx context.Context, in *RemoveResourceReque
 	return out, nil
 }
 
+func (c *peerClient) Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Blob_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BlobRequest, BlobPiece]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_BlobClient = grpc.ServerStreamingClient[BlobPiece]
+
+func (c *peerClient) Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HoldResponse)
+	err := c.cc.Invoke(ctx, Peer_Hold_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResourceSetResponse)
+	err := c.cc.Invoke(ctx, Peer_ResourceSet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[3], Peer_Changes_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Changes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +191,10 @@ type PeerServer interface {
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
+	// Blob, Hold and ResourceSet distribute plugin resources (agent/resources).
+	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
+	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
+	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)
 	// Changes carries messages between change objects from one home to another.
 	Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error
 	mustEmbedUnimplementedPeerServer()
@@ -171,6 +221,15 @@ func (UnimplementedPeerServer) ListResources(*ListResourcesRequest, grpc.ServerS
 }
 func (UnimplementedPeerServer) RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveResource not implemented")
+}
+func (UnimplementedPeerServer) Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error {
+	return status.Error(codes.Unimplemented, "method Blob not implemented")
+}
+func (UnimplementedPeerServer) Hold(context.Context, *HoldRequest) (*HoldResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Hold not implemented")
+}
+func (UnimplementedPeerServer) ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResourceSet not implemented")
 }
 func (UnimplementedPeerServer) Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error {
 	return status.Error(codes.Unimplemented, "method Changes not implemented")
@@ -261,6 +320,53 @@ func _Peer_RemoveResource_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Peer_Blob_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BlobRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).Blob(m, &grpc.GenericServerStream[BlobRequest, BlobPiece]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_BlobServer = grpc.ServerStreamingServer[BlobPiece]
+
+func _Peer_Hold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HoldRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Hold(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Hold_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Hold(ctx, req.(*HoldRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_ResourceSet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResourceSetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).ResourceSet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_ResourceSet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).ResourceSet(ctx, req.(*ResourceSetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Peer_Changes_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangesEnd]{ServerStream: stream})
 }
@@ -283,6 +389,14 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "RemoveResource",
 			Handler:    _Peer_RemoveResource_Handler,
 		},
+		{
+			MethodName: "Hold",
+			Handler:    _Peer_Hold_Handler,
+		},
+		{
+			MethodName: "ResourceSet",
+			Handler:    _Peer_ResourceSet_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -299,6 +413,11 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ListResources",
 			Handler:       _Peer_ListResources_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Blob",
+			Handler:       _Peer_Blob_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -87,6 +87,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"playbook"}},
 		}},
+		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"}, work.KeyType: work.Keys},
 		// A playbook says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -157,11 +158,11 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 		return sdk.NothingDone(err)
 	}
 	defer os.RemoveAll(dir)
-	host, err := a.host(in, dir)
+	host, err := a.host(in, a.Reach.KeysOf(t), dir)
 	if err != nil {
 		return err
 	}
-	playbook, err := a.playbook(act, dir)
+	playbook, err := a.playbook(t, act, dir)
 	if err != nil {
 		return err
 	}
@@ -180,13 +181,17 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if act.tags != "" {
 		args = append(args, "--tags", act.tags)
 	}
-	// Folders of roles are looked for beside the playbook.
+	var more []string
+	if roles, ok := t.Resource("roles", "."); ok {
+		more = []string{"ANSIBLE_ROLES_PATH=" + roles}
+	}
+	// Folders of roles are looked for beside the playbook, and among the resources.
 	exit, err := work.Run(ctx, here, transport.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
-		Env: []string{
-			"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP=" + dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
-			"ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_CONTROL_PATH_DIR=" + dir, "ANSIBLE_DEPRECATION_WARNINGS=0",
-		},
+		Env: append(more,
+			"PATH="+os.Getenv("PATH"), "HOME="+dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP="+dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
+			"ANSIBLE_PIPELINING=1", "ANSIBLE_SSH_CONTROL_PATH_DIR="+dir, "ANSIBLE_DEPRECATION_WARNINGS=0",
+		),
 	})
 	if err != nil {
 		return err
@@ -198,7 +203,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 }
 
 // playbook gives the file of the action's playbook.
-func (a *Automator) playbook(act *action, dir string) (string, error) {
+func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, error) {
 	if act.inline {
 		file := filepath.Join(dir, "playbook.yml")
 		if err := os.WriteFile(file, []byte(act.playbook), 0o600); err != nil {
@@ -206,16 +211,18 @@ func (a *Automator) playbook(act *action, dir string) (string, error) {
 		}
 		return file, nil
 	}
-	for _, folder := range a.cfg.Playbooks {
+	// What was uploaded for the tenant counts before what lies on the agent's machine.
+	folders := work.ResourcesFirst(t, "playbooks", work.ResourcesFirst(t, "projects", a.cfg.Playbooks))
+	for _, folder := range folders {
 		file := filepath.Join(folder, act.playbook)
 		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() {
 			return file, nil
 		}
 	}
-	if len(a.cfg.Playbooks) == 0 {
-		return "", sdk.NothingDone(fmt.Errorf("playbook %q: this agent has no folder of playbooks; set one, or give the playbook itself", act.playbook))
+	if len(folders) == 0 {
+		return "", sdk.NothingDone(fmt.Errorf("playbook %q: none was in force for the tenant when this was planned (coopr resource upload automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or give the playbook itself", act.playbook))
 	}
-	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, strings.Join(a.cfg.Playbooks, " or ")))
+	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, strings.Join(folders, " or ")))
 }
 
 // variables gives a playbook's extra variables: the action's own, and "coopr" with

@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,6 +51,17 @@ func TestPlay(t *testing.T) {
 	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "none.yml"})); err == nil || !strings.Contains(err.Error(), "is not in "+folder) {
 		t.Errorf("a playbook that is not there: %v", err)
 	}
+	n.Upload("playbooks/site.yml", "- hosts: all\n  gather_facts: false\n  roles: [page]\n")
+	n.Upload("roles/page/tasks/main.yml", "- copy: {dest: /srv/page, content: uploaded}\n")
+	n.Upload("keys/mine", string(l.Key()))
+	results := n.Results
+	n.Results = maps.Clone(results)
+	n.Results["ssh-auth"] = map[string]any{"user": "debian", "identityfile": "mine"}
+	n.Do(a, "CONFIGURE", map[string]any{"playbook": "site.yml"})
+	if got := n.Must("cat", "/srv/page"); got != "uploaded" {
+		t.Errorf("the page says %q\n%s", got, n.Log())
+	}
+	n.Results = results
 	other, err := l.Start(t.Context(), lab.Spec{Name: "other"})
 	if err == nil {
 		err = other.WaitSSH(t.Context())

@@ -26,19 +26,19 @@ type host struct {
 
 // host gives the way to a task's node. Its key and the host keys that it may have
 // become files in dir.
-func (a *Automator) host(in *model.TaskInput, dir string) (*host, error) {
+func (a *Automator) host(in *model.TaskInput, keys ssh.Keys, dir string) (*host, error) {
 	results := in.Config.Results
 	if via, _ := results["transport"].(string); via != ssh.Transport {
 		return nil, sdk.Fatal(fmt.Errorf("node %s: Ansible reaches nodes over SSH, not by %q", in.NodeID, via))
 	}
-	t, err := ssh.TargetOf(in, a.cfg.Keys)
+	t, err := ssh.TargetOf(in, keys)
 	if err != nil {
 		return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
 	}
 	if len(t.Jumps) > 0 {
 		return nil, sdk.Fatal(fmt.Errorf("node %s: the automator ansible knows no jump hosts (ssh_jump)", in.NodeID))
 	}
-	key, err := a.cfg.Keys.Private(results)
+	key, err := keys.Private(results)
 	if err == nil && key == nil {
 		err = errors.New("the automator ansible needs a key, not a password (ssh-auth: private_key or identityfile)")
 	}

@@ -4,7 +4,10 @@ package automatortest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +31,8 @@ type Node struct {
 	tasks int
 	mu    sync.Mutex
 	log   []string
+	// Resources is the folder of the tasks' plugin resources; "": there are none.
+	Resources string
 }
 
 // New makes a light machine, reached as its ordinary user with sudo.
@@ -63,11 +68,23 @@ func (n *Node) Task(action string, fields map[string]any) *sdk.Task {
 	n.mu.Lock()
 	n.log = nil
 	n.mu.Unlock()
-	return sdk.NewTask(&proto.Task{Id: id, Fence: 1, Attempt: 1, Cluster: "c", Node: "n", Action: action, Service: "s", Plugin: "test", Input: in}, func(line string, _ bool) {
+	return sdk.NewTask(&proto.Task{Id: id, Fence: 1, Attempt: 1, Cluster: "c", Node: "n", Action: action, Service: "s", Plugin: "test", Input: in, ResourcesDir: n.Resources}, func(line string, _ bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.log = append(n.log, line)
 	}, nil)
+}
+
+// Upload adds a file to the tasks' resources, by its path in their folder.
+func (n *Node) Upload(name, content string) {
+	n.T.Helper()
+	if n.Resources == "" {
+		n.Resources = n.T.TempDir()
+	}
+	path := filepath.Join(n.Resources, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o755)); err != nil {
+		n.T.Fatal(err)
+	}
 }
 
 // Do carries out a task that succeeds.

@@ -4,13 +4,10 @@ package chef
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -82,7 +79,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"run_list"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}},
+		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}, work.KeyType: work.Keys},
 		// A recipe says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -130,17 +127,12 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 	return err == nil, nil, err
 }
 
-// program unpacks what recipes need, once for each content, and runs chef-solo: $1
-// the archive, $2 the folder, $3 the attributes, $4 the run list.
+// program runs chef-solo: $1 the folder with what recipes need, $2 the attributes, $3 the
+// run list.
 const program = `set -eu
-if [ ! -d "$2" ]; then
-  mkdir -p "$2.$$"
-  tar -xzf "$1" -C "$2.$$"
-  mv -T "$2.$$" "$2" 2>/dev/null || rm -rf "$2.$$"
-fi
-printf '%s "%s"\n' cookbook_path "$2/cookbooks" role_path "$2/roles" data_bag_path "$2/data_bags" file_cache_path "$2/cache" >"$2/solo.rb.$$"
-mv "$2/solo.rb.$$" "$2/solo.rb"
-exec chef-solo --no-color -c "$2/solo.rb" -j "$3" -o "$4"`
+printf '%s "%s"\n' cookbook_path "$1/cookbooks" role_path "$1/roles" data_bag_path "$1/data_bags" file_cache_path "$1/cache" >"$1/solo.rb.$$"
+mv "$1/solo.rb.$$" "$1/solo.rb"
+exec chef-solo --no-color -c "$1/solo.rb" -j "$2" -o "$3"`
 
 func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	in, node, err := a.Reach.Of(t)
@@ -151,24 +143,14 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return err
 	}
-	content, err := archive(map[string][]string{"cookbooks": a.cfg.Cookbooks, "data_bags": a.cfg.DataBags, "roles": a.cfg.Roles})
+	// What was uploaded for the tenant counts before what lies on the agent's machine.
+	dir, err := work.Folder(ctx, t, in, node, map[string][]string{
+		"cookbooks": work.ResourcesFirst(t, "cookbooks", a.cfg.Cookbooks),
+		"data_bags": work.ResourcesFirst(t, "data_bags", a.cfg.DataBags),
+		"roles":     work.ResourcesFirst(t, "roles", a.cfg.Roles),
+	})
 	if err != nil {
-		return sdk.NothingDone(fmt.Errorf("pack the cookbooks: %w", err))
-	}
-	dir, err := os.MkdirTemp("", "coopr-chef-")
-	if err != nil {
-		return sdk.NothingDone(err)
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "chef.tar.gz")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return sdk.NothingDone(err)
-	}
-	// Under a name that follows from the content: it is sent and unpacked once.
-	sum := fmt.Sprintf("%x", sha256.Sum256(content))
-	packed, err := node.Script(ctx, file)
-	if err != nil {
-		return work.NotBegun(err)
+		return err
 	}
 	values, err := json.Marshal(all(t, in, act.attributes))
 	if err != nil {
@@ -180,7 +162,7 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	}
 	defer remove()
 	exit, err := work.Run(ctx, node, transport.Command{
-		Args: []string{"/bin/sh", "-c", program, "chef", packed, path.Join(node.Dir(), ".coopr/chef", sum), json, act.runList},
+		Args: []string{"/bin/sh", "-c", program, "chef", dir, json, act.runList},
 		Env:  work.Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr(),
 	})
 	if err != nil {

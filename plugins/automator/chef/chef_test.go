@@ -77,10 +77,19 @@ func TestRunList(t *testing.T) {
 	if attributes.Hadoop["heap"] != "2g" || attributes.Hadoop["dirs"] != "/data" || attributes.Coopr.ClusterID != "c" || attributes.Coopr.Cluster["hadoop"] == nil {
 		t.Errorf("%+v", attributes)
 	}
-	if got := n.Must("sh", "-c", "ls /var/lib/coopr/.coopr/chef | wc -l"); got != "1" {
+	if got := n.Must("sh", "-c", "ls /var/lib/coopr/.coopr/folders | wc -l"); got != "1" {
 		t.Errorf("%s contents are unpacked", got)
 	}
 	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"run_list": "recipe[base::fails]"})); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a recipe that fails: %v", err)
+	}
+	// What was uploaded takes the place of the whole of what has its name.
+	n.Upload("cookbooks/base/recipes/default.sh", "echo uploaded >/srv/base\n")
+	n.Do(a, "INSTALL", map[string]any{"run_list": "recipe[base]"})
+	if got := n.Must("cat", "/srv/base"); got != "uploaded" {
+		t.Errorf("the recipe wrote %q", got)
+	}
+	if got := n.Must("sh", "-c", "ls /var/lib/coopr/.coopr/folders/*/cookbooks/base/recipes/fails.sh | wc -l"); got != "1" {
+		t.Errorf("%s folders have the recipe that was not uploaded", got)
 	}
 }

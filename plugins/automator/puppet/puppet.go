@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/automator/transport"
@@ -33,13 +35,14 @@ func (a *Automator) Describe() model.PluginType {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"manifest":   {Label: "Manifest", Type: "text", Tip: "The manifest itself"},
+				"manifest":   {Label: "Manifest", Type: "text", Tip: "The manifest itself, or NAME.pp among the resources"},
 				"facts":      {Label: "Facts", Type: "text", Tip: "An object of further facts"},
 				"config":     {Label: "From the configuration", Type: "text", Tip: "An object: fact to path in the cluster's configuration"},
 				"modulepath": {Label: "Module path", Type: "text", Tip: "Folders of modules on the node, with colons"},
 			},
 			Required: [][]string{{"manifest"}},
 		}},
+		ResourceTypes: map[string]model.ResourceType{manifestType: {Format: "file"}, moduleType: {Format: "archive"}, work.KeyType: work.Keys},
 		// A manifest says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -79,6 +82,32 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 	return err == nil && !changes, nil, err
 }
 
+// The types of its resources.
+const (
+	manifestType = "manifests"
+	moduleType   = "modules"
+)
+
+// usualModules is where Debian's Puppet and Puppet's own look for modules.
+const usualModules = "/etc/puppet/code/environments/production/modules:/etc/puppet/code/modules:/usr/share/puppet/modules:/etc/puppetlabs/code/environments/production/modules:/etc/puppetlabs/code/modules:/opt/puppetlabs/puppet/modules"
+
+// find puts the manifest of a resource in the place of its name.
+func (a *action) find(t *sdk.Task) error {
+	if !strings.HasSuffix(a.manifest, ".pp") || model.CheckResourceName(a.manifest) != "" {
+		return nil // the manifest itself
+	}
+	file, ok := t.Resource(manifestType, a.manifest)
+	if !ok {
+		return sdk.NothingDone(fmt.Errorf("manifest %q is not among the manifests that were in force for the tenant when this was planned: coopr resource upload automator/puppet/manifests/%s FILE --activate, and begin anew", a.manifest, a.manifest))
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return sdk.NothingDone(err)
+	}
+	a.manifest = string(b)
+	return nil
+}
+
 // The exit status of puppet apply --detailed-exitcodes.
 const (
 	exitSame    = 0
@@ -109,6 +138,19 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 		{"coopr_cluster", t.Cluster}, {"coopr_node", t.Node}, {"coopr_service", t.Service}, {"coopr_action", t.Action},
 	} {
 		env = append(env, "FACTER_"+name.fact+"="+name.value)
+	}
+	if err := act.find(t); err != nil {
+		return false, err
+	}
+	if modules, ok := t.Resource(moduleType, "."); ok {
+		there, err := work.Folder(ctx, t, in, node, map[string][]string{moduleType: {modules}})
+		if err != nil {
+			return false, err
+		}
+		if act.modulepath == "" {
+			act.modulepath = usualModules
+		}
+		act.modulepath = there + "/" + moduleType + ":" + act.modulepath
 	}
 	path, remove, err := node.Secret(ctx, []byte(act.manifest))
 	if err != nil {

@@ -44,4 +44,13 @@ func TestApply(t *testing.T) {
 	if got := n.Must("sh", "-c", "ls -A /dev/shm | wc -l"); got != "0" {
 		t.Errorf("%s secrets are left", got)
 	}
+	n.Upload("manifests/site.pp", "include page\n")
+	n.Upload("modules/page/manifests/init.pp", "class page { file { '/srv/page': content => 'uploaded' } }\n")
+	n.Do(a, "CONFIGURE", map[string]any{"manifest": "site.pp"})
+	if got := n.Must("cat", "/srv/page"); got != "uploaded" {
+		t.Errorf("the page says %q\n%s", got, n.Log())
+	}
+	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "none.pp"})); err == nil || !strings.Contains(err.Error(), "not among the manifests") {
+		t.Errorf("a manifest that is not there: %v", err)
+	}
 }

@@ -20,6 +20,8 @@ type action struct {
 	shell  string // interpreter of scripts that name none
 	files  map[string]string
 	expect []int // exit statuses that mean success, of RUN
+	// archives are the names of those that go to the node.
+	archives []string
 }
 
 // parse reads the fields, giving all that is wrong with them.
@@ -63,6 +65,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	}
 	a.env = work.ParseVariables(fields["env"], "env", &faults)
 	a.config = work.ParseSettings(fields["config"], "config", &faults)
+	a.archives = names(fields["archives"], "archives", &faults)
 	a.program(fields, &faults)
 	switch v := fields["shell"].(type) {
 	case nil:
@@ -74,6 +77,32 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		faults.Add("shell", "must be text")
 	}
 	return a, faults
+}
+
+// names reads names of resources: a list, or text with commas between.
+func names(v any, path string, faults *model.Faults) (out []string) {
+	switch v := v.(type) {
+	case nil:
+	case string:
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				out = append(out, name)
+			}
+		}
+	case []any:
+		for _, x := range v {
+			name, _ := x.(string)
+			out = append(out, name)
+		}
+	default:
+		faults.Add(path, "must be names with commas between, or a list of names")
+	}
+	for _, name := range out {
+		if why := model.CheckResourceName(name); why != "" {
+			faults.Add(path, why)
+		}
+	}
+	return out
 }
 
 // split cuts a line into words as a shell does: spaces separate, quotes and

@@ -67,15 +67,16 @@ func (a *Automator) Describe() model.PluginType {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"script": {Label: "Script", Type: "text", Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
-				"args":   {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
-				"env":    {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
-				"config": {Label: "From the configuration", Type: "text", Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
-				"shell":  {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
+				"script":   {Label: "Script", Type: "text", Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
+				"args":     {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
+				"env":      {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
+				"config":   {Label: "From the configuration", Type: "text", Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
+				"archives": {Label: "Archives", Type: "text", Tip: "Names of archives among the resources, with commas between: they are unpacked on the node, in the folder COOPR_ARCHIVES"},
+				"shell":    {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
 			},
 			Required: [][]string{{"script"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, "archives": {Format: "archive"}},
+		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, archiveType: {Format: "archive"}, work.KeyType: work.Keys},
 		Actions:       map[string]string{"bootstrap": "idempotent", "run": "observe", "check": "idempotent"},
 	}
 }
@@ -131,7 +132,10 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	if err := putFiles(ctx, node, act.files); err != nil {
 		return nil, work.NotBegun(err)
 	}
-	args, done, err := a.command(ctx, node, act)
+	if act.env, err = a.archives(ctx, t, in, node, act); err != nil {
+		return nil, err
+	}
+	args, done, err := a.command(ctx, t, node, act)
 	if err != nil {
 		return nil, work.NotBegun(err)
 	}
@@ -185,7 +189,7 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 }
 
 // command gives the command line of a script; done is called after it has run.
-func (a *Automator) command(ctx context.Context, node transport.Node, act *action) (args []string, done func(), err error) {
+func (a *Automator) command(ctx context.Context, t *sdk.Task, node transport.Node, act *action) (args []string, done func(), err error) {
 	if act.inline {
 		interpreter := shebang(act.script)
 		if len(interpreter) == 0 {
@@ -201,10 +205,11 @@ func (a *Automator) command(ctx context.Context, node transport.Node, act *actio
 		}
 		return append(append(interpreter, path), act.args...), remove, nil
 	}
-	if len(a.cfg.Scripts) == 0 {
-		return nil, nil, fmt.Errorf("script %q: this agent has no folder of scripts; set one, or give the script itself (beginning with #!)", act.script)
+	folders := work.ResourcesFirst(t, "scripts", a.cfg.Scripts)
+	if len(folders) == 0 {
+		return nil, nil, fmt.Errorf("script %q: no script was uploaded for the tenant (coopr resource upload automator/shell/scripts/%s FILE --activate), and this agent has no folder of scripts; or give the script itself (beginning with #!)", act.script, act.script)
 	}
-	for _, dir := range a.cfg.Scripts {
+	for _, dir := range folders {
 		file := filepath.Join(dir, act.script)
 		fi, err := os.Stat(file)
 		if err != nil || !fi.Mode().IsRegular() {
@@ -219,7 +224,38 @@ func (a *Automator) command(ctx context.Context, node transport.Node, act *actio
 		}
 		return append([]string{path}, act.args...), func() {}, nil
 	}
-	return nil, nil, fmt.Errorf("script %q is not in %s", act.script, strings.Join(a.cfg.Scripts, " or "))
+	if t.Resources == "" {
+		return nil, nil, fmt.Errorf("script %q is not in %s", act.script, strings.Join(folders, " or "))
+	}
+	return nil, nil, fmt.Errorf("script %q is not among the scripts that were in force for the tenant when this was planned%s", act.script, orIn(a.cfg.Scripts))
+}
+
+func orIn(folders []string) string {
+	if len(folders) == 0 {
+		return ""
+	}
+	return ", nor in " + strings.Join(folders, " or ")
+}
+
+// archiveType is the type of the resources that are unpacked on nodes.
+const archiveType = "archives"
+
+// archives brings the action's archives to the node, and gives the script's variables
+// with the folder that they are in.
+func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInput, node transport.Node, act *action) ([]string, error) {
+	if len(act.archives) == 0 {
+		return act.env, nil
+	}
+	folders := map[string][]string{}
+	for _, name := range act.archives {
+		dir, ok := t.Resource(archiveType, name)
+		if !ok {
+			return nil, sdk.NothingDone(fmt.Errorf("archive %q is not among the archives that were in force for the tenant when this was planned: coopr resource upload automator/shell/archives/%s FILE --activate, and begin anew", name, name))
+		}
+		folders[name] = []string{dir}
+	}
+	dir, err := work.Folder(ctx, t, in, node, folders)
+	return append(act.env, "COOPR_ARCHIVES="+dir), err
 }
 
 // shebang gives the interpreter that a script's first line names, with its

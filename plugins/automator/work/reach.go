@@ -33,7 +33,9 @@ func (r *Reach) Close() {
 
 // Node gives the node of a task by the transport that its provider named. The
 // error is marked.
-func (r *Reach) Node(in *model.TaskInput) (transport.Node, error) {
+func (r *Reach) Node(in *model.TaskInput) (transport.Node, error) { return r.node(in, r.Keys) }
+
+func (r *Reach) node(in *model.TaskInput, keys ssh.Keys) (transport.Node, error) {
 	results := in.Config.Results
 	switch via, _ := results["transport"].(string); via {
 	case "local":
@@ -44,7 +46,7 @@ func (r *Reach) Node(in *model.TaskInput) (transport.Node, error) {
 		}
 		return n, nil
 	case ssh.Transport:
-		target, err := ssh.TargetOf(in, r.Keys)
+		target, err := ssh.TargetOf(in, keys)
 		if err != nil {
 			return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
 		}
@@ -62,8 +64,29 @@ func (r *Reach) Of(t *sdk.Task) (*model.TaskInput, transport.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	node, err := r.Node(in)
+	node, err := r.node(in, r.KeysOf(t))
 	return in, node, err
+}
+
+// KeyType is the type of the automators' resources that are private keys of nodes.
+const KeyType = "keys"
+
+// Keys describes them.
+var Keys = model.ResourceType{Format: "file", Permissions: "0600", Secret: true}
+
+// KeysOf gives where a task's private keys are: its own resources, then the folders of
+// the plugin's settings.
+func (r *Reach) KeysOf(t *sdk.Task) ssh.Keys {
+	return ssh.Keys(ResourcesFirst(t, KeyType, r.Keys))
+}
+
+// ResourcesFirst gives folders with that of a task's resources of a type before them.
+func ResourcesFirst(t *sdk.Task, kind string, folders []string) []string {
+	dir, ok := t.Resource(kind, ".")
+	if !ok {
+		return folders
+	}
+	return append([]string{dir}, folders...)
 }
 
 // Reached marks what no attempt can mend: a node that is not the one we know.

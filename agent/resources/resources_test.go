@@ -1,0 +1,438 @@
+package resources
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func blobs(t testing.TB) *Blobs {
+	t.Helper()
+	b, err := OpenBlobs(filepath.Join(t.TempDir(), "blobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestBlobs: a content is there whole or not at all, for its owner alone, and what the
+// disk has spoilt is noticed.
+func TestBlobs(t *testing.T) {
+	b := blobs(t)
+	content := []byte("hello")
+	sum, size, err := b.Put(bytes.NewReader(content), 5, "")
+	if err != nil || size != 5 || sum != hash(content) {
+		t.Fatal(sum, size, err)
+	}
+	if fi, err := os.Stat(filepath.Join(b.dir, sum)); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Error(fi.Mode(), err)
+	}
+	f, err := b.Open(sum)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(f)
+	if f.Close(); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%q %v", got, err)
+	}
+	if _, _, err := b.Put(strings.NewReader("123456"), 5, ""); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+	if _, _, err := b.Put(strings.NewReader("other"), 5, sum); !errors.Is(err, ErrOther) {
+		t.Error(err)
+	}
+	if _, _, err := b.Put(io.MultiReader(strings.NewReader("12"), broken{}), 5, ""); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(b.dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("what was refused is left: %v %v", entries, err)
+	}
+	for _, no := range []string{hash([]byte("x")), "", "../" + sum, strings.ToUpper(sum)} {
+		if _, err := b.Open(no); !errors.Is(err, ErrMissing) {
+			t.Errorf("%q: %v", no, err)
+		}
+	}
+	if !b.Has(sum, 5) || b.Has(sum, 4) || b.Has("../"+sum, 5) {
+		t.Error("Has")
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, sum), []byte("jello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Open(sum); !errors.Is(err, ErrSpoilt) {
+		t.Error(err)
+	}
+	if b.Has(sum, 5) {
+		t.Error("what is spoilt is still here")
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+// TestSweep: what is needed stays, and what is new, for it may be needed soon.
+func TestSweep(t *testing.T) {
+	b := blobs(t)
+	needed, _, _ := b.Put(strings.NewReader("needed"), 99, "")
+	young, _, _ := b.Put(strings.NewReader("young"), 99, "")
+	old, _, _ := b.Put(strings.NewReader("old"), 99, "")
+	past := time.Now().Add(-2 * time.Hour)
+	for _, sum := range []string{needed, old} {
+		if err := os.Chtimes(filepath.Join(b.dir, sum), past, past); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := b.Sweep(func(sum string) bool { return sum == needed }, time.Now().Add(-time.Hour))
+	if n != 1 || err != nil || b.Has(old, 3) || !b.Has(young, 5) || !b.Has(needed, 6) {
+		t.Error(n, err)
+	}
+	// What an agent was writing when it died goes at its next start.
+	if err := os.WriteFile(filepath.Join(b.dir, unfinished+"x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenBlobs(b.dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, unfinished+"x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// thing is one entry of an archive under test.
+type thing struct {
+	name, body, link string
+	kind             byte
+	mode             int64
+}
+
+func tarOf(t testing.TB, things ...thing) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, x := range things {
+		h := &tar.Header{Name: x.name, Size: int64(len(x.body)), Typeflag: x.kind, Linkname: x.link, Mode: x.mode}
+		if h.Typeflag == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, x.body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipped(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func file(t testing.TB, b []byte) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestUnpack(t *testing.T) {
+	plain := []thing{
+		{name: "web/", kind: tar.TypeDir, mode: 0o700}, {name: "web/recipes/default.rb", body: "package", mode: 0o644},
+		{name: "web/run.sh", body: "#!", mode: 0o4755}, {name: "web/link", kind: tar.TypeSymlink, link: "recipes/default.rb"},
+		{name: "web/recipes/up", kind: tar.TypeSymlink, link: "../run.sh"}, {name: "web/hard", kind: tar.TypeLink, link: "web/run.sh"},
+	}
+	var z bytes.Buffer
+	w := zip.NewWriter(&z)
+	for _, name := range []string{"recipes/default.rb", "run.sh", "link", "hard", "recipes/up"} {
+		f, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(f, map[string]string{"run.sh": "#!", "hard": "#!", "recipes/up": "#!"}[name]+map[string]string{"recipes/default.rb": "package", "link": "package"}[name])
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for what, b := range map[string][]byte{"tar": tarOf(t, plain...), "tar.gz": zipped(t, tarOf(t, plain...)), "zip": z.Bytes()} {
+		f, dir := file(t, b), t.TempDir()
+		if err := Check(f); err != nil {
+			t.Fatal(what, err)
+		}
+		if err := Unpack(f, dir, "web"); err != nil {
+			t.Fatal(what, err)
+		}
+		for name, want := range map[string]string{"recipes/default.rb": "package", "link": "package", "recipes/up": "#!", "hard": "#!"} {
+			if got, err := os.ReadFile(filepath.Join(dir, name)); string(got) != want {
+				t.Errorf("%s: %s is %q: %v", what, name, got, err)
+			}
+		}
+		if fi, err := os.Stat(filepath.Join(dir, "run.sh")); what != "zip" && (err != nil || fi.Mode() != 0o755) {
+			t.Errorf("%s: %v %v", what, fi.Mode(), err)
+		}
+	}
+	// A folder of another name stays.
+	dir := t.TempDir()
+	if err := Unpack(file(t, tarOf(t, plain...)), dir, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "web/run.sh")); err != nil {
+		t.Error(err)
+	}
+}
+
+// wicked are archives that would leave their folder, or fill the disk.
+func wicked() map[string][]thing {
+	return map[string][]thing{
+		"up":                    {{name: "../x", body: "x"}},
+		"up inside":             {{name: "a/../../x", body: "x"}},
+		"absolute":              {{name: "/etc/x", body: "x"}},
+		"backslash":             {{name: `..\x`, body: "x"}},
+		"link out":              {{name: "l", kind: tar.TypeSymlink, link: "../x"}},
+		"absolute link":         {{name: "l", kind: tar.TypeSymlink, link: "/etc/passwd"}},
+		"through a link":        {{name: "d/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d"}, {name: "l/x", body: "x"}},
+		"link by a link":        {{name: "d/e/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d/e"}, {name: "m", kind: tar.TypeSymlink, link: "l/../../.."}},
+		"link in a linked":      {{name: "d/a", kind: tar.TypeSymlink, link: "."}, {name: "d/a/l", kind: tar.TypeSymlink, link: "../.."}},
+		"hard link out":         {{name: "h", kind: tar.TypeLink, link: "../x"}},
+		"hard link of nothing":  {{name: "h", kind: tar.TypeLink, link: "x"}},
+		"hard link of a link":   {{name: "l", kind: tar.TypeSymlink, link: "x"}, {name: "h", kind: tar.TypeLink, link: "l"}},
+		"file over a link":      {{name: "l", kind: tar.TypeSymlink, link: "x"}, {name: "l", body: "x"}},
+		"folder over a link":    {{name: "l", kind: tar.TypeSymlink, link: "."}, {name: "l/", kind: tar.TypeDir}},
+		"link over a folder":    {{name: "d/x", body: "x"}, {name: "d", kind: tar.TypeSymlink, link: "."}},
+		"twice":                 {{name: "x", body: "1"}, {name: "x", body: "2"}},
+		"device":                {{name: "null", kind: tar.TypeChar}},
+		"pipe":                  {{name: "p", kind: tar.TypeFifo}},
+		"deep":                  {{name: strings.Repeat("d/", 100) + "x", body: "x"}},
+		"up, as the whole name": {{name: ".."}},
+	}
+}
+
+// TestUnpackRefuses: Check says so already, and nothing was written outside.
+func TestUnpackRefuses(t *testing.T) {
+	for what, things := range wicked() {
+		around := t.TempDir()
+		dir := filepath.Join(around, "in")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f := file(t, tarOf(t, things...))
+		if err := Check(f); !errors.Is(err, ErrArchive) {
+			t.Errorf("%s: Check: %v", what, err)
+		}
+		if err := Unpack(f, dir, "x"); !errors.Is(err, ErrArchive) {
+			t.Errorf("%s: Unpack: %v", what, err)
+		}
+		if left, _ := os.ReadDir(around); len(left) != 1 {
+			t.Errorf("%s: left its folder: %v", what, left)
+		}
+	}
+	for what, b := range map[string][]byte{"empty": {}, "text": []byte("hello"), "cut": zipped(t, tarOf(t, thing{name: "x", body: strings.Repeat("x", 9999)}))[:60], "empty tar": tarOf(t)} {
+		if err := Check(file(t, b)); !errors.Is(err, ErrArchive) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestBombs: little that becomes much is refused when it has become too much, and not
+// when all of it is there.
+func TestBombs(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	many := &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
+	for i := range mostEntries + 1 {
+		many.Name = "f" + hex.EncodeToString([]byte{byte(i >> 16), byte(i >> 8), byte(i)})
+		if err := w.WriteHeader(many); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	z.Close()
+	if err := Check(file(t, b.Bytes())); !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "files and folders") {
+		t.Errorf("many files: %v", err)
+	}
+	u := newUnpacker(nil)
+	u.left = 1000
+	err := walk(file(t, zipped(t, tarOf(t, thing{name: "a", body: strings.Repeat("x", 600)}, thing{name: "b", body: strings.Repeat("x", 600)}))), u.take)
+	if !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "bytes come out") {
+		t.Errorf("many bytes: %v", err)
+	}
+}
+
+// FuzzUnpack: whatever an archive says, nothing outside of the folder is touched, no
+// link in it leads out, and what Check has taken can be unpacked.
+func FuzzUnpack(f *testing.F) {
+	for _, things := range wicked() {
+		f.Add(tarOf(f, things...))
+		f.Add(zipped(f, tarOf(f, things...)))
+	}
+	f.Add(tarOf(f, thing{name: "a/b", body: "x"}, thing{name: "a/l", kind: tar.TypeSymlink, link: "../a/b"}))
+	var z bytes.Buffer
+	w := zip.NewWriter(&z)
+	w.Create("../x")
+	w.Close()
+	f.Add(z.Bytes())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		around := t.TempDir()
+		secret, dir := filepath.Join(around, "secret"), filepath.Join(around, "in")
+		if err := errors.Join(os.WriteFile(secret, []byte("s"), 0o600), os.Mkdir(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		in := file(t, b)
+		checked := Check(in)
+		err := Unpack(in, dir, "a")
+		if checked == nil && errors.Is(err, ErrArchive) {
+			t.Errorf("Check has taken it: %v", err)
+		}
+		if left, err := os.ReadDir(around); len(left) != 2 || err != nil {
+			t.Fatalf("something was written outside: %v %v", left, err)
+		}
+		if got, err := os.ReadFile(secret); string(got) != "s" {
+			t.Fatalf("a file outside was changed: %q %v", got, err)
+		}
+		err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.Type()&fs.ModeSymlink == 0 {
+				return err
+			}
+			if real, err := filepath.EvalSymlinks(path); err == nil && real != dir && !strings.HasPrefix(real, dir+"/") {
+				t.Errorf("%s leads to %s", path, real)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func pin(kind, name, format string, content []byte) model.ResourcePin {
+	return model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "p", Type: kind, Name: name}, Version: 1, SHA256: hash(content), Size: int64(len(content)), Format: format}
+}
+
+// TestViews: tasks of the same versions share a folder, which is made once; it goes when
+// nobody has used it for a while, and comes back.
+func TestViews(t *testing.T) {
+	script, books := []byte("#!/bin/sh\n"), tarOf(t, thing{name: "web/r", body: "r"})
+	pins := []model.ResourcePin{pin("scripts", "run", "file", script), pin("cookbooks", "web", "archive", books), pin("keys", "id", "file", script)}
+	pins[0].Permissions = "0755"
+	pins[2].Permissions, pins[2].Secret = "0644", true
+	store := blobs(t)
+	var opened atomic.Int32
+	v, err := OpenViews(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+		opened.Add(1)
+		return store.Open(p.SHA256)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := v.Use(t.Context(), pins); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "automatortypes/p/scripts/run@1") {
+		t.Errorf("a content that is missing: %v", err)
+	}
+	for _, b := range [][]byte{script, books} {
+		if _, _, err := store.Put(bytes.NewReader(b), 1<<20, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened.Store(0)
+	var wg sync.WaitGroup
+	dirs, releases := make([]string, 8), make([]func(), 8)
+	for i := range dirs {
+		wg.Go(func() {
+			var err error
+			if dirs[i], releases[i], err = v.Use(t.Context(), pins); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	if opened.Load() != 3 {
+		t.Errorf("contents were opened %d times", opened.Load())
+	}
+	for name, mode := range map[string]fs.FileMode{"scripts/run": 0o755, "cookbooks/web/r": 0o600, "keys/id": 0o600} {
+		fi, err := os.Stat(filepath.Join(dirs[0], name))
+		if err != nil || fi.Mode() != mode {
+			t.Errorf("%s: %v %v", name, fi, err)
+		}
+	}
+	later := time.Now().Add(time.Hour)
+	for i, release := range releases {
+		if err := v.Sweep(later); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(dirs[i]); err != nil {
+			t.Error("it went while somebody used it:", err)
+		}
+		release()
+		release() // once counts
+	}
+	if err := v.Sweep(time.Now().Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dirs[0]); err != nil {
+		t.Error("it went too soon:", err)
+	}
+	if err := v.Sweep(later); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dirs[0]); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("it is still there:", err)
+	}
+	dir, release, err := v.Use(t.Context(), pins)
+	if err != nil || dir != dirs[0] {
+		t.Fatal(dir, err)
+	}
+	release()
+	other := append([]model.ResourcePin(nil), pins...)
+	other[0].Version = 2
+	if again, release, err := v.Use(t.Context(), other); err != nil || again == dir {
+		t.Error(again, err)
+	} else {
+		release()
+	}
+}

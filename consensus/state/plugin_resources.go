@@ -1,0 +1,289 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// The tables of plugin resources: what a tenant has, and the sets of versions that
+// were in force, as operations were planned with them.
+const (
+	tResources    = "resources"
+	tResourceSets = "resourcesets"
+)
+
+func resourceTables() []*memdb.TableSchema {
+	return []*memdb.TableSchema{
+		table(tResources, index("id", true, func(r *model.PluginResource) []string {
+			return []string{r.Tenant, string(r.Kind), r.Plugin, r.Type, r.Name}
+		})),
+		table(tResourceSets, index("id", true, func(s *model.ResourceSet) []string { return []string{s.Tenant, setID(s.Number)} })),
+	}
+}
+
+// setID is a set's number as part of a key, in the order of numbers.
+func setID(number uint64) string { return fmt.Sprintf("%020d", number) }
+
+func resourceArgs(tenant string, k model.ResourceKey) []any {
+	return []any{tenant, string(k.Kind), k.Plugin, k.Type, k.Name}
+}
+
+// changeResource is the one writer of plugin resources.
+func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
+	if err := a.tenant(c.Tenant); err != nil {
+		return Answer{Err: err}
+	}
+	if len(ch.Add) > 0 {
+		return a.addResource(c, ch)
+	}
+	if ch.Order == "sync" {
+		return a.syncResources(c)
+	}
+	k := model.ResourceKey{Kind: model.Kind(ch.Kind), Plugin: ch.Plugin, Type: ch.Type, Name: ch.Name}
+	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, k)...)
+	if have == nil {
+		return refuse(ErrNotFound, "there is no resource %s", k)
+	}
+	r, subject := have.Clone(), fmt.Sprintf("%s@%d", k, ch.Version)
+	var err error
+	if ch.Order == model.DeleteResource && ch.Version == 0 {
+		subject = k.String()
+		for _, v := range have.Versions {
+			err = errors.Join(err, r.Order(ch.Order, v.Version))
+		}
+	} else {
+		err = r.Order(ch.Order, int(ch.Version))
+	}
+	switch {
+	case errors.Is(err, model.ErrNoResourceVersion):
+		return Answer{Err: fmt.Errorf("%w: %w", ErrNotFound, err)}
+	case err != nil:
+		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+	}
+	status := "deleted"
+	if v := r.Find(int(ch.Version)); v != nil {
+		status = string(v.Status)
+	}
+	a.putResource(r)
+	a.inForce(c.Tenant)
+	a.event(model.Event{Type: "resource.changed", Tenant: c.Tenant, Subject: subject, Status: status, Actor: c.Actor})
+	return Answer{Subject: subject}
+}
+
+// addResource adds a version, whose content stands on a majority of the voters.
+func (a *applier) addResource(c *pb.Command, ch *pb.ChangeResource) Answer {
+	var v model.ResourceVersion
+	if err := json.Unmarshal(ch.Add, &v); err != nil {
+		return refuse(ErrUnknown, "resource: %v", err)
+	}
+	var bytes int64
+	names := 0
+	each(a.txn, tResources, "id_prefix", func(r *model.PluginResource) bool {
+		names++
+		for _, x := range r.Versions {
+			bytes += x.Size
+		}
+		return true
+	}, c.Tenant)
+	r := &model.PluginResource{Tenant: c.Tenant, ResourceKey: v.ResourceKey}
+	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, v.ResourceKey)...)
+	switch {
+	case have != nil:
+		r = have.Clone()
+	case names >= model.MostResources:
+		return refuse(ErrQuota, "tenant %s has %d resources, and may have no more: delete some", c.Tenant, names)
+	}
+	if len(r.Versions) >= model.MostResourceVersions {
+		return refuse(ErrQuota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
+	}
+	if ch.MostBytes > 0 && bytes+v.Size > ch.MostBytes {
+		return refuse(ErrQuota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, ch.MostBytes, v.Size)
+	}
+	v.Time, v.Actor = a.now, c.Actor
+	n := r.Add(v)
+	if ch.Order != "" {
+		if err := r.Order(ch.Order, n); err != nil {
+			return Answer{Err: fmt.Errorf("%w: %w", ErrUnknown, err)}
+		}
+	}
+	a.putResource(r)
+	a.inForce(c.Tenant)
+	added := r.Find(n)
+	a.event(model.Event{Type: "resource.changed", Tenant: c.Tenant, Subject: added.String(), Status: string(added.Status), Actor: c.Actor})
+	return Answer{Subject: added.String()}
+}
+
+// syncResources brings into force what was staged and recalled, all of it at once.
+func (a *applier) syncResources(c *pb.Command) Answer {
+	for _, have := range list[model.PluginResource](a.txn, tResources, "id_prefix", c.Tenant) {
+		r := have.Clone()
+		if !r.Sync() {
+			continue
+		}
+		a.putResource(r)
+		for i, v := range r.Versions {
+			if v.Status != have.Versions[i].Status {
+				a.event(model.Event{Type: "resource.changed", Tenant: c.Tenant, Subject: v.String(), Status: string(v.Status), Actor: c.Actor})
+			}
+		}
+	}
+	a.inForce(c.Tenant)
+	return Answer{Subject: c.Tenant}
+}
+
+// putResource writes a resource, or removes one that has no versions left.
+func (a *applier) putResource(r *model.PluginResource) {
+	a.batch.Resources = true
+	if len(r.Versions) == 0 {
+		a.remove(tResources, r)
+		return
+	}
+	a.put(tResources, r)
+}
+
+// inForce makes a new set where other versions are in force than those of the latest
+// set, and drops the sets that no plan that is kept was made with.
+func (a *applier) inForce(tenant string) {
+	// A tenant that is made anew begins behind the numbers of the old one: agents
+	// remember what they were told of those.
+	now := &model.ResourceSet{Tenant: tenant, Number: a.index}
+	each(a.txn, tResources, "id_prefix", func(r *model.PluginResource) bool {
+		if v := r.Live(); v != nil {
+			now.Pins = append(now.Pins, v.ResourcePin)
+		}
+		return true
+	}, tenant)
+	sets := list[model.ResourceSet](a.txn, tResourceSets, "id_prefix", tenant)
+	if n := len(sets); n > 0 {
+		if slices.Equal(sets[n-1].Pins, now.Pins) {
+			return
+		}
+		now.Number = max(a.index, sets[n-1].Number+1)
+	} else if len(now.Pins) == 0 {
+		return
+	}
+	a.put(tResourceSets, now)
+	wanted := wantedSets(a.txn)
+	for _, s := range sets {
+		if !wanted[setKey{tenant, s.Number}] {
+			a.remove(tResourceSets, s)
+		}
+	}
+}
+
+type setKey struct {
+	tenant string
+	number uint64
+}
+
+// wantedSets gives the sets that plans that are kept, and living clusters, name.
+func wantedSets(txn *memdb.Txn) map[setKey]bool {
+	out := map[setKey]bool{}
+	each(txn, tOperations, "id", func(o *model.Operation) bool {
+		if o.Resources > 0 {
+			out[setKey{o.Tenant, o.Resources}] = true
+		}
+		return true
+	})
+	each(txn, tClusters, "id", func(c *model.Cluster) bool {
+		if c.Resources > 0 && c.Status != model.ClusterTerminated {
+			out[setKey{c.Tenant, c.Resources}] = true
+		}
+		return true
+	})
+	return out
+}
+
+// currentResources gives the number of the set that a plan which begins now works with.
+func (a *applier) currentResources(tenant string) uint64 {
+	if s := latestSet(a.txn, tenant); s != nil && len(s.Pins) > 0 {
+		return s.Number
+	}
+	return 0
+}
+
+func latestSet(txn *memdb.Txn, tenant string) *model.ResourceSet {
+	var last *model.ResourceSet
+	each(txn, tResourceSets, "id_prefix", func(s *model.ResourceSet) bool { last = s; return true }, tenant)
+	return last
+}
+
+// removeResources removes a tenant's resources.
+func (a *applier) removeResources(tenant string) {
+	for _, r := range list[model.PluginResource](a.txn, tResources, "id_prefix", tenant) {
+		a.remove(tResources, r)
+	}
+	for _, s := range list[model.ResourceSet](a.txn, tResourceSets, "id_prefix", tenant) {
+		a.remove(tResourceSets, s)
+	}
+	a.batch.Resources = true
+}
+
+func resourceChange(r *model.PluginResource) *audit.Change {
+	return &audit.Change{Type: "resource", Tenant: r.Tenant, Subject: r.ResourceKey.String()}
+}
+
+// resource is what the audit log says of a resource: which versions there are and how
+// they stand. Checksums of keys stay out of it.
+func (u *auditor) resource(r *model.PluginResource) audit.Document {
+	if r == nil {
+		return audit.Document{}
+	}
+	versions := map[string]any{}
+	for _, v := range r.Versions {
+		doc := map[string]any{"status": v.Status, "size": v.Size}
+		if !v.Secret {
+			doc["sha256"] = v.SHA256
+		}
+		versions[strconv.Itoa(v.Version)] = doc
+	}
+	return u.documentOf(versions, func(m map[string]any) map[string]any { return m })
+}
+
+// PluginResources gives a tenant's resources, in the order of their keys.
+func (v *View) PluginResources(tenant string) []*model.PluginResource {
+	return list[model.PluginResource](v.txn, tResources, "id_prefix", tenant)
+}
+
+// PluginResource finds a resource.
+func (v *View) PluginResource(tenant string, k model.ResourceKey) (*model.PluginResource, bool) {
+	r := get[model.PluginResource](v.txn, tResources, "id", resourceArgs(tenant, k)...)
+	return r, r != nil
+}
+
+// ResourceSet finds the set of versions that plans were made with.
+func (v *View) ResourceSet(tenant string, number uint64) (*model.ResourceSet, bool) {
+	s := get[model.ResourceSet](v.txn, tResourceSets, "id", tenant, setID(number))
+	return s, s != nil
+}
+
+// Blobs gives the sizes of all contents that somebody needs, by their checksums: those
+// of every version, and of every set that a plan which is kept was made with.
+func (v *View) Blobs() map[string]int64 {
+	out := map[string]int64{}
+	each(v.txn, tResources, "id", func(r *model.PluginResource) bool {
+		for _, x := range r.Versions {
+			out[x.SHA256] = x.Size
+		}
+		return true
+	})
+	wanted := wantedSets(v.txn)
+	each(v.txn, tResourceSets, "id", func(s *model.ResourceSet) bool {
+		if wanted[setKey{s.Tenant, s.Number}] {
+			for _, p := range s.Pins {
+				out[p.SHA256] = p.Size
+			}
+		}
+		return true
+	})
+	return out
+}

@@ -1,0 +1,230 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ResourceStatus is where one version of a plugin resource stands (spec/coopr.md §2.5).
+type ResourceStatus string
+
+// The statuses of a version. Those that are active or recalled are in force; a sync
+// makes what is staged active, and what is recalled inactive.
+const (
+	ResourceInactive ResourceStatus = "inactive"
+	ResourceStaged   ResourceStatus = "staged"
+	ResourceActive   ResourceStatus = "active"
+	ResourceRecalled ResourceStatus = "recalled"
+)
+
+// ResourceStatuses are all of them.
+var ResourceStatuses = []ResourceStatus{ResourceInactive, ResourceStaged, ResourceActive, ResourceRecalled}
+
+// Live says that plans that begin now work with the version.
+func (s ResourceStatus) Live() bool { return s == ResourceActive || s == ResourceRecalled }
+
+// The orders about a version of a resource.
+const (
+	StageResource    = "stage"
+	RecallResource   = "recall"
+	ActivateResource = "activate" // stage and sync, of this resource alone
+	DeleteResource   = "delete"
+)
+
+// The bounds of what a tenant may keep, beside the bytes that the configuration allows.
+const (
+	MostResources        = 2000 // names
+	MostResourceVersions = 100  // of one name
+)
+
+// ResourceKey names a resource among its tenant's.
+type ResourceKey struct {
+	// Kind is KindProviderType or KindAutomatorType.
+	Kind   Kind   `json:"kind" enum:"providertypes,automatortypes"`
+	Plugin string `json:"plugin" doc:"Name of the provider type or automator type"`
+	Type   string `json:"type" doc:"One of the type's resourceTypes"`
+	Name   string `json:"name"`
+}
+
+// String gives the key as the API's paths have it.
+func (k ResourceKey) String() string {
+	return strings.Join([]string{string(k.Kind), k.Plugin, k.Type, k.Name}, "/")
+}
+
+// resourceName is what file systems and paths of URLs take as it is.
+var resourceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// CheckResourceName says what is wrong with the name of a resource; "" when it is right.
+func CheckResourceName(name string) string {
+	if !resourceName.MatchString(name) {
+		return fmt.Sprintf("%q must be 1 to 128 of letters, digits, '.', '_' and '-', and not begin with '.' or '-'", shorten(name))
+	}
+	return ""
+}
+
+// ResourcePin is one version of a resource, with all that it takes to put its content
+// before a plugin. A pin never changes: it outlives the version it was made from.
+type ResourcePin struct {
+	ResourceKey
+	Version int `json:"version" doc:"Counts up with every upload"`
+	// SHA256 is the content's, in hexadecimal; the API leaves it out where Secret.
+	SHA256      string `json:"sha256,omitempty"`
+	Size        int64  `json:"size" doc:"In bytes"`
+	Format      string `json:"format" enum:"file,archive"`
+	Permissions string `json:"permissions,omitempty" doc:"Octal, of a file"`
+	Secret      bool   `json:"secret,omitempty" doc:"The content is never given back"`
+}
+
+// String names the version: "automatortypes/shell/scripts/deploy@3".
+func (p ResourcePin) String() string { return p.ResourceKey.String() + "@" + strconv.Itoa(p.Version) }
+
+// ResourceVersion is a version as its tenant keeps it.
+type ResourceVersion struct {
+	ResourcePin
+	Status ResourceStatus `json:"status" enum:"inactive,staged,active,recalled"`
+	Time   int64          `json:"time,omitempty" doc:"When it was uploaded, in Unix milliseconds"`
+	Actor  string         `json:"actor,omitempty" doc:"Who uploaded it"`
+}
+
+// PluginResource is a resource with all its versions, the oldest first.
+type PluginResource struct {
+	Tenant string
+	ResourceKey
+	Last     int // the highest number there ever was
+	Versions []ResourceVersion
+}
+
+// ResourceSet are the versions that were in force for a tenant at one time. An operation
+// is planned with one set and keeps it.
+type ResourceSet struct {
+	Tenant string
+	Number uint64 // grows; 0 stands for no resources at all
+	Pins   []ResourcePin
+}
+
+// Of gives the pins of one plugin's type.
+func (s *ResourceSet) Of(kind Kind, plugin string) []ResourcePin {
+	var out []ResourcePin
+	for _, p := range s.Pins {
+		if p.Kind == kind && p.Plugin == plugin {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// ErrNoResourceVersion says that there is no such version.
+var ErrNoResourceVersion = errors.New("there is no such version")
+
+// Clone gives a copy that may be changed.
+func (r *PluginResource) Clone() *PluginResource {
+	c := *r
+	c.Versions = slices.Clone(r.Versions)
+	return &c
+}
+
+// Add adds the next version, inactive, and gives its number.
+func (r *PluginResource) Add(v ResourceVersion) int {
+	r.Last++
+	v.ResourceKey, v.Version, v.Status = r.ResourceKey, r.Last, ResourceInactive
+	r.Versions = append(r.Versions, v)
+	return r.Last
+}
+
+// Find gives a version, or nil.
+func (r *PluginResource) Find(version int) *ResourceVersion {
+	i := slices.IndexFunc(r.Versions, func(v ResourceVersion) bool { return v.Version == version })
+	if i < 0 {
+		return nil
+	}
+	return &r.Versions[i]
+}
+
+// Order carries an order out on a version. It fails with ErrNoResourceVersion, or
+// because what is in force, or is to be, cannot be deleted. An order that is carried out already
+// changes nothing.
+func (r *PluginResource) Order(order string, version int) error {
+	v := r.Find(version)
+	if v == nil {
+		return fmt.Errorf("%w: resource %s has no version %d", ErrNoResourceVersion, r, version)
+	}
+	switch order {
+	case StageResource:
+		if v.Status.Live() {
+			r.unstage()
+			v.Status = ResourceActive
+			return nil
+		}
+		r.unstage()
+		for i := range r.Versions {
+			if r.Versions[i].Status == ResourceActive {
+				r.Versions[i].Status = ResourceRecalled
+			}
+		}
+		v.Status = ResourceStaged
+	case RecallResource:
+		switch v.Status {
+		case ResourceActive:
+			v.Status = ResourceRecalled
+		case ResourceStaged:
+			v.Status = ResourceInactive
+		}
+	case ActivateResource:
+		for i := range r.Versions {
+			r.Versions[i].Status = ResourceInactive
+		}
+		v.Status = ResourceActive
+	case DeleteResource:
+		if v.Status != ResourceInactive {
+			return fmt.Errorf("%s is %s, and only what is inactive can be deleted: recall it and sync first", v, v.Status)
+		}
+		r.Versions = slices.DeleteFunc(r.Versions, func(x ResourceVersion) bool { return x.Version == version })
+	default:
+		return fmt.Errorf("%q is no order about a resource", order)
+	}
+	return nil
+}
+
+func (r *PluginResource) unstage() {
+	for i := range r.Versions {
+		if r.Versions[i].Status == ResourceStaged {
+			r.Versions[i].Status = ResourceInactive
+		}
+	}
+}
+
+// Sync brings into force what was decided, and says whether that changed anything.
+func (r *PluginResource) Sync() (changed bool) {
+	for i := range r.Versions {
+		switch v := &r.Versions[i]; v.Status {
+		case ResourceStaged:
+			v.Status, changed = ResourceActive, true
+		case ResourceRecalled:
+			v.Status, changed = ResourceInactive, true
+		}
+	}
+	return changed
+}
+
+// Live gives the version that is in force, or nil.
+func (r *PluginResource) Live() *ResourceVersion {
+	i := slices.IndexFunc(r.Versions, func(v ResourceVersion) bool { return v.Status.Live() })
+	if i < 0 {
+		return nil
+	}
+	return &r.Versions[i]
+}
+
+// IsSecret says that contents of the type are never given back: it says so itself, or
+// its files are for their owner alone, as keys are.
+func (t ResourceType) IsSecret() bool {
+	if t.Secret {
+		return true
+	}
+	mode, err := strconv.ParseUint(t.Permissions, 8, 12)
+	return t.Format == "file" && err == nil && mode != 0 && mode&0o077 == 0
+}
