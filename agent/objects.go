@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,29 +162,8 @@ func (a *Agent) siteKeeper(m *member) *sites.Keeper {
 	return sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Node: nodeOf, Paused: sites.Resting})
 }
 
-// changesStream is the sending end of a stream to another agent's home.
-type changesStream struct {
-	s      grpc.ClientStreamingClient[pb.ChangePacket, pb.ChangesEnd]
-	cancel context.CancelFunc
-	broken chan struct{}
-}
-
-func (c *changesStream) Send(p *pb.ChangePacket) error {
-	if err := c.s.Send(p); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("the other agent has ended the stream")
-		}
-		return err
-	}
-	return nil
-}
-
-func (c *changesStream) Broken() <-chan struct{} { return c.broken }
-
-func (c *changesStream) Close() { c.cancel(); <-c.broken }
-
 // openChanges opens a stream to another agent's home.
-func (a *Agent) openChanges(ctx context.Context, agent string) (home.Sender, error) {
+func (a *Agent) openChanges(ctx context.Context, agent string) (home.Stream, error) {
 	addr, err := a.peerAddr(agent)
 	if err != nil {
 		return nil, err
@@ -194,22 +172,29 @@ func (a *Agent) openChanges(ctx context.Context, agent string) (home.Sender, err
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	s, err := client.Changes(ctx)
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	c := &changesStream{s: s, cancel: cancel, broken: make(chan struct{})}
-	go func() {
-		defer close(c.broken)
-		_ = s.RecvMsg(&pb.ChangesEnd{}) // nothing comes but the end
-	}()
-	return c, nil
+	return openedStream{s}, nil
 }
 
-// Changes takes what another agent's home sends.
-func (p *peerServer) Changes(s grpc.ClientStreamingServer[pb.ChangePacket, pb.ChangesEnd]) error {
+// openedStream is a stream of change objects that this agent opened.
+type openedStream struct {
+	grpc.BidiStreamingClient[pb.ChangePacket, pb.ChangePacket]
+}
+
+func (s openedStream) Close() { _ = s.CloseSend() }
+
+// servedStream is one that another agent opened; that one closes it.
+type servedStream struct {
+	grpc.BidiStreamingServer[pb.ChangePacket, pb.ChangePacket]
+}
+
+func (servedStream) Close() {}
+
+// Changes talks with another agent's home.
+func (p *peerServer) Changes(s grpc.BidiStreamingServer[pb.ChangePacket, pb.ChangePacket]) error {
 	first, err := s.Recv()
 	if err != nil {
 		return err
@@ -217,13 +202,5 @@ func (p *peerServer) Changes(s grpc.ClientStreamingServer[pb.ChangePacket, pb.Ch
 	if caller, ok := wire.CallerID(s.Context()); ok && caller != "" && caller != first.From {
 		return status.Errorf(codes.PermissionDenied, "agent %s says it is %s", caller, first.From)
 	}
-	r := p.agent.objects.runner
-	r.Lost(first.From) // what came over an earlier stream may not have come
-	for {
-		m, err := s.Recv()
-		if err != nil {
-			return err
-		}
-		r.Receive(m)
-	}
+	return p.agent.objects.runner.Accept(first, servedStream{s})
 }

@@ -16,7 +16,10 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-var errBroken = errors.New("the stream has ended")
+var (
+	errBroken     = errors.New("the stream has ended")
+	errNotRunning = errors.New("no home of change objects runs here yet, or any more")
+)
 
 const (
 	// gather is how long reports wait for others, in milliseconds.

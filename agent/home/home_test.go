@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -43,7 +44,8 @@ type ward struct {
 	lose    func() bool // whether a stream breaks now
 	action  time.Duration
 	news    chan struct{}
-	patient time.Duration // how long to wait until all is settled
+	lines   sync.WaitGroup // streams that are served
+	patient time.Duration  // how long to wait until all is settled
 	// The rest is of random runs: what watches acts, how long a packet takes, and
 	// how an act ends that is stopped or fails.
 	began func(j *Job, action string) (ended func())
@@ -58,6 +60,7 @@ type ended struct {
 	process string
 	session string
 	touch   bool
+	ctx     context.Context
 	cancel  context.CancelFunc
 	done    chan struct{}
 	told    map[uint64]string
@@ -73,6 +76,7 @@ func newWard(t testing.TB, agents ...string) *ward {
 		for _, a := range agents {
 			w.kill(a)
 		}
+		w.lines.Wait()
 	})
 	return w
 }
@@ -84,11 +88,9 @@ func (w *ward) start(agent string) {
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
 		Report:  func(_ string, r *pb.HomeReport) { w.hear(r) },
-		Open: func(_ context.Context, to string) (Sender, error) {
-			return &wire{w: w, to: to, broken: make(chan struct{})}, nil
-		}})
+		Open:    w.open})
 	ctx, cancel := context.WithCancel(context.Background())
-	h.cancel = cancel
+	h.ctx, h.cancel = ctx, cancel
 	go func() { defer close(h.done); _ = h.Run(ctx) }()
 	w.mu.Lock()
 	w.homes[agent] = h
@@ -108,12 +110,40 @@ func (w *ward) kill(agent string) {
 	}
 }
 
-// wire is a stream to another home.
+// wire is one end of a stream between two homes. Both ends share broken.
 type wire struct {
-	w      *ward
-	to     string
-	broken chan struct{}
-	once   sync.Once
+	w         *ward
+	in, out   chan *pb.ChangePacket
+	broken    context.Context
+	breakDown context.CancelFunc
+	served    chan struct{} // closed when it is served no more
+	once      sync.Once
+}
+
+// open opens a stream to a home, which lasts for as long as both.
+func (w *ward) open(ctx context.Context, to string) (Stream, error) {
+	w.mu.Lock()
+	h := w.homes[to]
+	w.mu.Unlock()
+	if h == nil {
+		return nil, errors.New("there is no such home")
+	}
+	broken, breakDown := context.WithCancel(ctx)
+	one, two := make(chan *pb.ChangePacket, 100), make(chan *pb.ChangePacket, 100)
+	served := make(chan struct{})
+	here, there := &wire{w: w, in: one, out: two, broken: broken, breakDown: breakDown, served: served}, &wire{w: w, in: two, out: one, broken: broken, breakDown: breakDown, served: served}
+	w.lines.Add(1)
+	go func() {
+		defer w.lines.Done()
+		stop := context.AfterFunc(h.ctx, breakDown)
+		defer stop()
+		if first, err := there.Recv(); err == nil {
+			_ = h.Accept(first, there)
+		}
+		close(served)
+		close(there.out)
+	}()
+	return here, nil
 }
 
 func (x *wire) Send(p *pb.ChangePacket) error {
@@ -121,7 +151,7 @@ func (x *wire) Send(p *pb.ChangePacket) error {
 		time.Sleep(x.w.delay())
 	}
 	x.w.mu.Lock()
-	to, lost := x.w.homes[x.to], x.w.lose != nil && p.Site != "" && x.w.lose()
+	lost := x.w.lose != nil && p.Site != "" && x.w.lose()
 	if p.Site != "" && !lost {
 		x.w.packets++
 		for _, m := range p.Messages {
@@ -129,19 +159,32 @@ func (x *wire) Send(p *pb.ChangePacket) error {
 		}
 	}
 	x.w.mu.Unlock()
-	switch {
-	case to == nil || lost:
-		return errors.New("the stream broke")
-	case p.Site == "":
-		to.Lost(p.From)
-	default:
-		to.Receive(p)
+	if lost {
+		x.breakDown()
 	}
-	return nil
+	select {
+	case <-x.broken.Done():
+		return errors.New("the stream broke")
+	case <-x.served:
+		return io.EOF
+	case x.out <- p:
+		return nil
+	}
 }
 
-func (x *wire) Broken() <-chan struct{} { return x.broken }
-func (x *wire) Close()                  { x.once.Do(func() { close(x.broken) }) }
+func (x *wire) Recv() (*pb.ChangePacket, error) {
+	select {
+	case <-x.broken.Done():
+		return nil, errors.New("the stream broke")
+	case p, ok := <-x.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		return p, nil
+	}
+}
+
+func (x *wire) Close() { x.once.Do(func() { close(x.out) }) }
 
 // Check and Run play the machine.
 func (w *ward) Check(_ context.Context, j *Job) (string, string, error) {

@@ -34,14 +34,6 @@ type Job struct {
 	Node json.RawMessage
 }
 
-// Sender is the sending end of a stream to another home.
-type Sender interface {
-	Send(*pb.ChangePacket) error
-	// Broken is closed when the stream has ended.
-	Broken() <-chan struct{}
-	Close()
-}
-
 // Config of a Runner. Everything is required but Parallel.
 type Config struct {
 	Self string // the agent's id
@@ -52,8 +44,9 @@ type Config struct {
 	InTouch func() bool
 	// Report tells the leader, in order; nothing is lost while a session stands.
 	Report func(session string, r *pb.HomeReport)
-	// Open opens a stream to the home of another agent.
-	Open      func(ctx context.Context, agent string) (Sender, error)
+	// Open opens a stream to the home of another agent, which Accepts it. It ends
+	// with ctx.
+	Open      func(ctx context.Context, agent string) (Stream, error)
 	Performer Performer
 	Logger    *slog.Logger
 	// Parallel bounds the acts that run at a time; 0 means 64.
@@ -207,17 +200,22 @@ func (r *Runner) send(agent string, p *pb.ChangePacket) {
 	if r.over {
 		return
 	}
-	x := r.peers[agent]
-	if x == nil {
-		x = &peer{r: r, agent: agent, wake: make(chan struct{}, 1)}
-		r.peers[agent] = x
+	r.peer(agent).push(p)
+}
+
+// peer gives the talk with another home. The caller holds r.mu.
+func (r *Runner) peer(agent string) *peer {
+	p := r.peers[agent]
+	if p == nil {
+		p = &peer{r: r, agent: agent, wake: make(chan struct{}, 1)}
+		r.peers[agent] = p
 		r.work.Add(1)
 		go func() {
 			defer r.work.Done()
-			x.run(r.ctx)
+			p.run(r.ctx)
 		}()
 	}
-	x.push(p)
+	return p
 }
 
 // mayAct says whether what was ordered under a session is certainly ours now.

@@ -1831,7 +1831,7 @@ const file_peer_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\"'\n" +
 	"\x13ResourceSetResponse\x12\x10\n" +
-	"\x03set\x18\x01 \x01(\fR\x03set2\xb7\x05\n" +
+	"\x03set\x18\x01 \x01(\fR\x03set2\xbb\x05\n" +
 	"\x04Peer\x12E\n" +
 	"\x06Status\x12\x1c.coopr.peer.v1.StatusRequest\x1a\x1d.coopr.peer.v1.StatusResponse\x12I\n" +
 	"\aSession\x12\x1c.coopr.peer.v1.WorkerMessage\x1a\x1c.coopr.peer.v1.LeaderMessage(\x010\x01\x12J\n" +
@@ -1840,8 +1840,8 @@ const file_peer_proto_rawDesc = "" +
 	"\x0eRemoveResource\x12$.coopr.peer.v1.RemoveResourceRequest\x1a\x1f.coopr.plugin.v1.RemoveResponse\x12>\n" +
 	"\x04Blob\x12\x1a.coopr.peer.v1.BlobRequest\x1a\x18.coopr.peer.v1.BlobPiece0\x01\x12?\n" +
 	"\x04Hold\x12\x1a.coopr.peer.v1.HoldRequest\x1a\x1b.coopr.peer.v1.HoldResponse\x12T\n" +
-	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12C\n" +
-	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x19.coopr.site.v1.ChangesEnd(\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\vResourceSet\x12!.coopr.peer.v1.ResourceSetRequest\x1a\".coopr.peer.v1.ResourceSetResponse\x12G\n" +
+	"\aChanges\x12\x1b.coopr.site.v1.ChangePacket\x1a\x1b.coopr.site.v1.ChangePacket(\x010\x01B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_peer_proto_rawDescOnce sync.Once
@@ -1890,7 +1890,6 @@ var file_peer_proto_goTypes = []any{
 	(*RemoveRequest)(nil),         // 30: coopr.plugin.v1.RemoveRequest
 	(*ChangePacket)(nil),          // 31: coopr.site.v1.ChangePacket
 	(*RemoveResponse)(nil),        // 32: coopr.plugin.v1.RemoveResponse
-	(*ChangesEnd)(nil),            // 33: coopr.site.v1.ChangesEnd
 }
 var file_peer_proto_depIdxs = []int32{
 	1,  // 0: coopr.peer.v1.StatusResponse.servers:type_name -> coopr.peer.v1.Server
@@ -1931,7 +1930,7 @@ var file_peer_proto_depIdxs = []int32{
 	18, // 35: coopr.peer.v1.Peer.Blob:output_type -> coopr.peer.v1.BlobPiece
 	20, // 36: coopr.peer.v1.Peer.Hold:output_type -> coopr.peer.v1.HoldResponse
 	22, // 37: coopr.peer.v1.Peer.ResourceSet:output_type -> coopr.peer.v1.ResourceSetResponse
-	33, // 38: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangesEnd
+	31, // 38: coopr.peer.v1.Peer.Changes:output_type -> coopr.site.v1.ChangePacket
 	30, // [30:39] is the sub-list for method output_type
 	21, // [21:30] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name

@@ -46,8 +46,8 @@ type PeerClient interface {
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
 	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
-	// Changes carries messages between change objects from one home to another.
-	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error)
+	// Changes carries messages between the change objects of two homes, both ways.
+	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error)
 }
 
 type peerClient struct {
@@ -168,18 +168,18 @@ func (c *peerClient) ResourceSet(ctx context.Context, in *ResourceSetRequest, op
 	return out, nil
 }
 
-func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ChangePacket, ChangesEnd], error) {
+func (c *peerClient) Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[4], Peer_Changes_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	x := &grpc.GenericClientStream[ChangePacket, ChangesEnd]{ClientStream: stream}
+	x := &grpc.GenericClientStream[ChangePacket, ChangePacket]{ClientStream: stream}
 	return x, nil
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_ChangesClient = grpc.ClientStreamingClient[ChangePacket, ChangesEnd]
+type Peer_ChangesClient = grpc.BidiStreamingClient[ChangePacket, ChangePacket]
 
 // PeerServer is the server API for Peer service.
 // All implementations must embed UnimplementedPeerServer
@@ -195,8 +195,8 @@ type PeerServer interface {
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)
-	// Changes carries messages between change objects from one home to another.
-	Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error
+	// Changes carries messages between the change objects of two homes, both ways.
+	Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error
 	mustEmbedUnimplementedPeerServer()
 }
 
@@ -231,7 +231,7 @@ func (UnimplementedPeerServer) Hold(context.Context, *HoldRequest) (*HoldRespons
 func (UnimplementedPeerServer) ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResourceSet not implemented")
 }
-func (UnimplementedPeerServer) Changes(grpc.ClientStreamingServer[ChangePacket, ChangesEnd]) error {
+func (UnimplementedPeerServer) Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error {
 	return status.Error(codes.Unimplemented, "method Changes not implemented")
 }
 func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
@@ -368,11 +368,11 @@ func _Peer_ResourceSet_Handler(srv interface{}, ctx context.Context, dec func(in
 }
 
 func _Peer_Changes_Handler(srv interface{}, stream grpc.ServerStream) error {
-	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangesEnd]{ServerStream: stream})
+	return srv.(PeerServer).Changes(&grpc.GenericServerStream[ChangePacket, ChangePacket]{ServerStream: stream})
 }
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Peer_ChangesServer = grpc.ClientStreamingServer[ChangePacket, ChangesEnd]
+type Peer_ChangesServer = grpc.BidiStreamingServer[ChangePacket, ChangePacket]
 
 // Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -423,6 +423,7 @@ var Peer_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Changes",
 			Handler:       _Peer_Changes_Handler,
+			ServerStreams: true,
 			ClientStreams: true,
 		},
 	},

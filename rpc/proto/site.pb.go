@@ -925,6 +925,7 @@ type ChangePacket struct {
 	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Version       uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"` // of the record, as the sender knows it
 	Messages      []*ChangeMessage       `protobuf:"bytes,6,rep,name=messages,proto3" json:"messages,omitempty"`
+	Again         bool                   `protobuf:"varint,7,opt,name=again,proto3" json:"again,omitempty"` // first message of a stream only: an earlier one broke, and what went over it may be lost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,6 +1000,13 @@ func (x *ChangePacket) GetMessages() []*ChangeMessage {
 		return x.Messages
 	}
 	return nil
+}
+
+func (x *ChangePacket) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type ChangeMessage struct {
@@ -1101,42 +1109,6 @@ func (x *ChangeMessage) GetFlags() uint32 {
 	return 0
 }
 
-type ChangesEnd struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ChangesEnd) Reset() {
-	*x = ChangesEnd{}
-	mi := &file_site_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ChangesEnd) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ChangesEnd) ProtoMessage() {}
-
-func (x *ChangesEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ChangesEnd.ProtoReflect.Descriptor instead.
-func (*ChangesEnd) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{14}
-}
-
 var File_site_proto protoreflect.FileDescriptor
 
 const file_site_proto_rawDesc = "" +
@@ -1220,14 +1192,15 @@ const file_site_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04look\x18\x02 \x01(\x04R\x04look\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\rR\x05state\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\xb8\x01\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\xce\x01\n" +
 	"\fChangePacket\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04site\x18\x03 \x01(\tR\x04site\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\x04R\aversion\x128\n" +
-	"\bmessages\x18\x06 \x03(\v2\x1c.coopr.site.v1.ChangeMessageR\bmessages\"\xbb\x01\n" +
+	"\bmessages\x18\x06 \x03(\v2\x1c.coopr.site.v1.ChangeMessageR\bmessages\x12\x14\n" +
+	"\x05again\x18\a \x01(\bR\x05again\"\xbb\x01\n" +
 	"\rChangeMessage\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\rR\x02to\x12\x19\n" +
@@ -1236,9 +1209,7 @@ const file_site_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\rR\x05epoch\x12\x12\n" +
 	"\x04kind\x18\x06 \x01(\rR\x04kind\x12\x14\n" +
 	"\x05state\x18\a \x01(\rR\x05state\x12\x14\n" +
-	"\x05flags\x18\b \x01(\rR\x05flags\"\f\n" +
-	"\n" +
-	"ChangesEndB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\x05flags\x18\b \x01(\rR\x05flagsB\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_site_proto_rawDescOnce sync.Once
@@ -1252,7 +1223,7 @@ func file_site_proto_rawDescGZIP() []byte {
 	return file_site_proto_rawDescData
 }
 
-var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_site_proto_goTypes = []any{
 	(*ChangeSite)(nil),     // 0: coopr.site.v1.ChangeSite
 	(*NextGeneration)(nil), // 1: coopr.site.v1.NextGeneration
@@ -1268,7 +1239,6 @@ var file_site_proto_goTypes = []any{
 	(*Looked)(nil),         // 11: coopr.site.v1.Looked
 	(*ChangePacket)(nil),   // 12: coopr.site.v1.ChangePacket
 	(*ChangeMessage)(nil),  // 13: coopr.site.v1.ChangeMessage
-	(*ChangesEnd)(nil),     // 14: coopr.site.v1.ChangesEnd
 }
 var file_site_proto_depIdxs = []int32{
 	1,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
@@ -1302,7 +1272,7 @@ func file_site_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_site_proto_rawDesc), len(file_site_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
