@@ -31,7 +31,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	switch v := fields["script"].(type) {
 	case string:
 		a.script = v
-		a.inline = strings.HasPrefix(v, "#!") || strings.Contains(v, "\n")
+		a.inline = inline(v)
 		switch {
 		case v == "":
 			faults.Add("script", "is empty: give the name of a file or the script itself")
@@ -152,4 +152,9 @@ func split(s string) ([]string, error) {
 		words = append(words, word.String())
 	}
 	return words, nil
+}
+
+// inline says whether a field "script" is the script itself, not its name.
+func inline(script string) bool {
+	return strings.HasPrefix(script, "#!") || strings.Contains(script, "\n")
 }

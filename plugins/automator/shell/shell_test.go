@@ -105,7 +105,11 @@ func TestDoneLogIsBounded(t *testing.T) {
 	}
 	out := &sdk.Output{Result: map[string]any{"x": strings.Repeat("y", 1000)}}
 	for i := range 1000 {
-		if err := work.Remember(t.Context(), node, task("t"+strconv.Itoa(i), nil), out); err != nil {
+		line, err := work.Line(task("t"+strconv.Itoa(i), nil), out)
+		if err == nil {
+			err = work.Remember(t.Context(), node, line)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if d, err := work.Recall(t.Context(), node, "t"+strconv.Itoa(max(0, i-100))); err != nil || d == nil {

@@ -94,6 +94,14 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		exit.Signal = ws.Signal().String()
 	}
+	if exit == (Exit{}) && c.Done != "" {
+		if _, err := l.Append(ctx, Record, []byte(c.Done+"\n")); err != nil {
+			if c.Stderr != nil {
+				fmt.Fprintln(c.Stderr, "cannot write down what was done:", err)
+			}
+			exit.Code = ExitNotRecorded
+		}
+	}
 	return exit, nil
 }
 

@@ -51,7 +51,17 @@ type Command struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Grace          time.Duration // between TERM and KILL; default 5 s
+	// Done is a line that the node adds to its Record by itself when the command ends
+	// with exit status 0, whether we still hear of that or not.
+	Done string
 }
+
+const (
+	// Record is the name of a node's own record of what was done there.
+	Record = ".coopr/done.log"
+	// ExitNotRecorded is how a command ends whose line Done could not be written.
+	ExitNotRecorded = 119
+)
 
 // Exit is how a command ended.
 type Exit struct {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// Record is the name of the node's own record of finished tasks.
-	Record = ".coopr/done.log"
+	Record = transport.Record
 	// maxDone bounds the file; one older file is kept beside it. A question
 	// comes minutes after the answer was written, not thousands of tasks later.
 	maxDone = 256 << 10
@@ -29,13 +29,19 @@ type Done struct {
 	Output  *sdk.Output `json:"output,omitempty"`
 }
 
-// Remember adds a finished task to the node's record.
-func Remember(ctx context.Context, node transport.Node, t *sdk.Task, out *sdk.Output) error {
+// Line gives what the record says of a finished task, without the line's end.
+func Line(t *sdk.Task, out *sdk.Output) (string, error) {
 	b, err := json.Marshal(Done{t.ID, t.Fence, t.Attempt, out})
-	if err != nil {
-		return err
+	return string(b), err
+}
+
+// Remember adds a finished task to the node's record. With "" it only sees that the
+// record does not grow for ever.
+func Remember(ctx context.Context, node transport.Node, line string) error {
+	if line != "" {
+		line += "\n"
 	}
-	size, err := node.Append(ctx, Record, append(b, '\n'))
+	size, err := node.Append(ctx, Record, []byte(line))
 	if err == nil && size > maxDone {
 		err = node.Rename(ctx, Record, Record+".1")
 		if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +54,8 @@ func Remember(ctx context.Context, node transport.Node, t *sdk.Task, out *sdk.Ou
 	return nil
 }
 
-// Recall says whether a task is in the node's record, with its output.
+// Recall says whether a task is in the node's record, with its output: the last line
+// about it counts.
 func Recall(ctx context.Context, node transport.Node, task string) (*Done, error) {
 	for _, name := range []string{Record, Record + ".1"} {
 		b, err := node.Read(ctx, name)
@@ -58,12 +65,16 @@ func Recall(ctx context.Context, node transport.Node, task string) (*Done, error
 		if err != nil {
 			return nil, fmt.Errorf("read the node's record of finished tasks: %w", err)
 		}
+		var found *Done
 		for line := range bytes.Lines(b) {
 			var d Done
 			// A line that a crash cut short is no record.
 			if json.Unmarshal(line, &d) == nil && d.Task == task {
-				return &d, nil
+				found = &d
 			}
+		}
+		if found != nil {
+			return found, nil
 		}
 	}
 	return nil, nil

@@ -1,14 +1,11 @@
 package hosts
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
-	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/transport/ssh"
 )
@@ -51,24 +48,17 @@ type host struct {
 }
 
 // run runs a script on the machine and gives its output.
-func (h *host) run(ctx context.Context, script string, args ...string) (string, error) {
-	var out, errs bytes.Buffer
-	exit, err := h.node.Run(ctx, transport.Command{
-		Args: append([]string{"/bin/sh", "-c", script, "sh", h.dir}, args...), Dir: "/",
-		Env: []string{"PATH=" + h.node.Path(), "LC_ALL=C"}, Stdout: &out, Stderr: &errs,
-	})
-	switch {
-	case err != nil:
+func (h *host) run(ctx context.Context, what, script string, args ...string) (string, error) {
+	out, err := h.node.Ask(ctx, what, script, append([]string{h.dir}, args...)...)
+	if err != nil {
 		return "", fmt.Errorf("machine %s: %w", h.Name, err)
-	case exit != transport.Exit{}:
-		return "", fmt.Errorf("machine %s: %s", h.Name, cmp.Or(strings.TrimSpace(errs.String()), exit.Signal, fmt.Sprintf("exit status %d", exit.Code)))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.TrimSpace(out), nil
 }
 
 // read gives the machine's claim; nil: there is none.
 func (h *host) read(ctx context.Context) (*claim, error) {
-	out, err := h.run(ctx, readScript)
+	out, err := h.run(ctx, "read the claim", readScript)
 	if err != nil || out == "" {
 		return nil, err
 	}
@@ -89,7 +79,7 @@ func (h *host) take(ctx context.Context, c *claim) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := h.run(ctx, claimScript, string(b))
+	out, err := h.run(ctx, "claim the machine", claimScript, string(b))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +92,7 @@ func (h *host) drop(ctx context.Context, c *claim) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.run(ctx, dropScript, string(b))
+	_, err = h.run(ctx, "give the machine back", dropScript, string(b))
 	return err
 }
 
@@ -112,6 +102,6 @@ func (h *host) refuse(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	_, err = h.run(ctx, refuseScript, string(b))
+	_, err = h.run(ctx, "set the machine aside", refuseScript, string(b))
 	return err
 }

@@ -163,6 +163,9 @@ func entry(v any) (*machine, error) {
 	return m, nil
 }
 
+// at is where the machine's sshd is.
+func (m *machine) at() string { return net.JoinHostPort(m.Address, strconv.Itoa(m.Port)) }
+
 // fits says whether a machine may be a node of a flavor and an image.
 func (m *machine) fits(flavor, image string) bool {
 	return (m.Flavor == "" || m.Flavor == flavor) && (m.Image == "" || m.Image == image)
@@ -210,7 +213,7 @@ func (s *settings) results(m *machine) ssh.Results {
 // target says how we reach it; without host keys where none is given.
 func (s *settings) target(m *machine, keys ssh.Keys) (*ssh.Target, error) {
 	r := s.results(m)
-	t := &ssh.Target{Hop: ssh.Hop{Address: net.JoinHostPort(m.Address, strconv.Itoa(m.Port)), User: r.User, Password: r.Password}, Dir: r.Dir}
+	t := &ssh.Target{Hop: ssh.Hop{Address: m.at(), User: r.User, Password: r.Password}, Dir: r.Dir}
 	if t.User == "" {
 		t.User = "root"
 	}

@@ -32,12 +32,13 @@ const (
 type Provider struct {
 	pool *ssh.Pool
 	keys ssh.Keys
+	hunt hunt
 }
 
 // New gives a provider; keys are the folders of private keys that the field
 // ssh_identityfile names. Close ends it.
 func New(keys ssh.Keys) *Provider {
-	return &Provider{pool: ssh.New(ssh.Config{}), keys: keys}
+	return &Provider{pool: ssh.New(ssh.Config{}), keys: keys, hunt: hunt{busy: map[string]time.Time{}}}
 }
 
 // Close ends all connections.
@@ -139,11 +140,12 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	}
 	var taken, unfit int
 	var away []error
-	for _, m := range order(s.machines, t.Node) {
-		if !m.fits(in.Config.Flavor, in.Config.Image) {
-			unfit++
-			continue
-		}
+	left := order(s.machines, t.Node)
+	left = slices.DeleteFunc(left, func(m machine) bool { return !m.fits(in.Config.Flavor, in.Config.Image) })
+	unfit = len(s.machines) - len(left)
+	for len(left) > 0 {
+		var m machine
+		m, left = p.hunt.next(left)
 		held, keys, err := p.try(ctx, s, &m, mine(t))
 		switch {
 		case errors.Is(err, errUncertain):
@@ -370,6 +372,7 @@ func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *ho
 	if err := h.drop(ctx, c); err != nil {
 		return err
 	}
+	p.hunt.free(h.machine)
 	t.Logf("machine %s is given back", h.Name)
 	return nil
 }

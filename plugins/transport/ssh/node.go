@@ -71,7 +71,7 @@ func (n *Node) Run(ctx context.Context, c transport.Command) (transport.Exit, er
 	if c.Stdin != nil {
 		return transport.Exit{}, errors.New("commands over SSH have no standard input")
 	}
-	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, files, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark)
+	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, files, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark, path.Join(n.target.Dir, transport.Record), c.Done)
 	var input [][]byte
 	for _, f := range files {
 		input = append(input, f.content)
@@ -132,8 +132,8 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 	stop()
 	switch {
 	case exit == nil && ctx.Err() != nil:
-		err = context.Cause(ctx)
-	case exit == nil && s.wasStarted():
+		err = fmt.Errorf("%w: %w", transport.ErrLost, context.Cause(ctx))
+	case exit == nil:
 		err = transport.ErrLost
 	case !s.wasStarted():
 		err = s.notStarted()
@@ -145,6 +145,13 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 		return out.String(), nil
 	}
 	return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
+}
+
+// Ask runs a short script that nobody has to watch over and gives what it printed.
+// A script that fails is an error with what it said; transport.ErrLost says that
+// nobody knows whether it ran.
+func (n *Node) Ask(ctx context.Context, what, script string, args ...string) (string, error) {
+	return n.small(ctx, what, func(mark string) string { return askProgram(mark, script, args) })
 }
 
 func size(input [][]byte) int {

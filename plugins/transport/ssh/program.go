@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/coopr/coopr/plugins/automator/transport"
 )
 
 // bootstrap is the one command that sshd ever gets from us. It is a constant, so
@@ -59,8 +61,9 @@ type file struct {
 // files follow the program on standard input.
 //
 // mark is printed when the command is about to start: what comes without it
-// says that nothing ran. state is the path of a file for the group's number.
-func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state string) string {
+// says that nothing ran. state is the path of a file for the group's number. After
+// exit status 0 the line done, if there is one, is added to the file record.
+func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state, record, done string) string {
 	var p strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }
 	remove := "rm -f " + quote(state)
@@ -94,6 +97,13 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 	line("__guard=$!")
 	line(`/bin/sh -c %s sh "$__setsid" 3<&-`, quote(launch(args, env, mark, state)))
 	line("__code=$?")
+	if done != "" {
+		folder, file := quote(parent(record)), quote(record)
+		line(`if [ "$__code" -eq 0 ] && [ -z "$__stopped" ]; then`)
+		line(`  umask 077; [ -d %s ] || mkdir -p %s; printf '%%s\n' %s >>%s || { echo cannot write down what was done >&2; __code=%d; }`,
+			folder, folder, quote(done), file, transport.ExitNotRecorded)
+		line("fi")
+	}
 	line(`[ -z "$__stopped" ] || { __group=$(cat %s) && kill -s KILL -- "-$__group"; } 2>/dev/null`, quote(state))
 	line("%s", remove)
 	line(`kill -TERM "$__guard" 2>/dev/null`)
@@ -168,6 +178,10 @@ func renameProgram(mark, from, to string) string {
 func prepareProgram(mark, dir string) string {
 	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p %s/.coopr && chmod 700 %s/.coopr",
 		quote(mark), quote(dir), quote(dir))
+}
+
+func askProgram(mark, script string, args []string) string {
+	return fmt.Sprintf("printf '%%s\n' %s; set -- %s\n%s", quote(mark), quoteAll(args), script)
 }
 
 // parent gives a file's folder.

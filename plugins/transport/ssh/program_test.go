@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/plugins/automator/transport"
 )
 
 // onThisMachine runs a program as a node would; input is what follows it on
@@ -73,7 +75,7 @@ func TestNothingEscapes(t *testing.T) {
 		name := rapid.SampledFrom([]string{"A", "_x9", "child"}).Draw(t, "name")
 		secretPath := filepath.Join(dir, "secret '$x")
 		program := watched(append([]string{"/bin/sh", "-c", `for a; do printf '%s\000' "$a"; done; cat "$SECRET"; printf '\000'; env -0`, "x"}, args...),
-			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + secretPath, name + "=" + value}, []file{{path: secretPath, content: content}}, time.Second, "MARK", filepath.Join(dir, "state"))
+			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + secretPath, name + "=" + value}, []file{{path: secretPath, content: content}}, time.Second, "MARK", filepath.Join(dir, "state"), filepath.Join(dir, "sub", "record"), value)
 		out, errs, code, err := onThisMachine(context.Background(), rapid.SampledFrom(login).Draw(t, "shell"), program, content)
 		if err != nil || code != 0 || errs != "" {
 			t.Fatalf("%v %d %s\n%s", err, code, errs, program)
@@ -89,6 +91,11 @@ func TestNothingEscapes(t *testing.T) {
 		if !strings.Contains("\x00"+out[len(want):], "\x00"+name+"="+value+"\x00") {
 			t.Fatalf("%s=%q is not in %q", name, value, out[len(want):])
 		}
+		record := filepath.Join(dir, "sub", "record")
+		if b, _ := os.ReadFile(record); value != "" && string(b) != value+"\n" {
+			t.Fatalf("the record is %q, not %q", b, value)
+		}
+		_ = os.RemoveAll(filepath.Dir(record))
 		for _, f := range []string{secretPath, filepath.Join(dir, "state")} {
 			if _, err := os.Stat(f); err == nil {
 				t.Fatalf("%s is left", f)
@@ -106,7 +113,7 @@ func TestCutShort(t *testing.T) {
 	content := []byte("0123456789")
 	sent := func(program string, rest ...[]byte) []byte { return append(frame(program), bytes.Join(rest, nil)...) }
 	for what, all := range map[string][]byte{
-		"run":    sent(watched([]string{"/usr/bin/touch", ran}, dir, nil, []file{{path: secretPath, content: content}}, time.Second, "M", filepath.Join(dir, "state")), content, []byte(complete)),
+		"run":    sent(watched([]string{"/usr/bin/touch", ran}, dir, nil, []file{{path: secretPath, content: content}}, time.Second, "M", filepath.Join(dir, "state"), "", ""), content, []byte(complete)),
 		"put":    sent(putProgram("M", put, 0o600, len(content)), content),
 		"append": sent(appendProgram("M", log, len(content)), content),
 	} {
@@ -138,7 +145,7 @@ func TestWatched(t *testing.T) {
 	state := filepath.Join(dir, "state")
 	run := func(ctx context.Context, script string) (string, string, int) {
 		t.Helper()
-		out, errs, code, err := onThisMachine(ctx, "/bin/sh", watched([]string{"/bin/sh", "-c", script}, dir, []string{"PATH=/usr/bin:/bin"}, nil, time.Second, "M", state))
+		out, errs, code, err := onThisMachine(ctx, "/bin/sh", watched([]string{"/bin/sh", "-c", script}, dir, []string{"PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", ""))
 		if err != nil {
 			t.Error(err)
 		}
@@ -148,7 +155,7 @@ func TestWatched(t *testing.T) {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
 	// Names that no shell can have reach the program all the same.
-	odd := watched([]string{"env"}, dir, []string{"with.dot=it's", "PATH=/usr/bin:/bin"}, nil, time.Second, "M", state)
+	odd := watched([]string{"env"}, dir, []string{"with.dot=it's", "PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", "")
 	if out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", odd); err != nil || code != 0 || !strings.Contains(out, "\nwith.dot=it's\n") {
 		t.Errorf("%q %q %d %v", out, errs, code, err)
 	}
@@ -188,12 +195,12 @@ func TestWatched(t *testing.T) {
 		t.Error("the state is left")
 	}
 	for script, says := range map[string]string{"": "there is no program"} {
-		out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"/no/such", script}, dir, nil, nil, time.Second, "M", state))
+		out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"/no/such", script}, dir, nil, nil, time.Second, "M", state, "", ""))
 		if err != nil || code == 0 || strings.Contains(out, "M") || !strings.Contains(errs, says) {
 			t.Errorf("%q %q %d %v", out, errs, code, err)
 		}
 	}
-	if _, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"true"}, "/no/such", nil, nil, time.Second, "M", state)); err != nil || code == 0 || errs == "" {
+	if _, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"true"}, "/no/such", nil, nil, time.Second, "M", state, "", "")); err != nil || code == 0 || errs == "" {
 		t.Errorf("%q %d %v", errs, code, err)
 	}
 }
@@ -237,4 +244,28 @@ func TestMark(t *testing.T) {
 			t.Fatalf("%q instead of %q", out.String(), after)
 		}
 	})
+}
+
+// TestRecord: what succeeds is written down, what fails is not, and what cannot be
+// written down is no success.
+func TestRecord(t *testing.T) {
+	shells(t)
+	dir := t.TempDir()
+	state, record, full := filepath.Join(dir, "state"), filepath.Join(dir, "record"), filepath.Join(dir, "full")
+	if err := os.Mkdir(full, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	do := func(script, record string) int {
+		_, _, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"/bin/sh", "-c", script}, dir, nil, nil, time.Second, "M", state, record, "line"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}
+	if a, b, c := do("exit 0", record), do("exit 7", record), do("exit 0", full); a != 0 || b != 7 || c != transport.ExitNotRecorded {
+		t.Errorf("exit status %d, %d, %d", a, b, c)
+	}
+	if b, err := os.ReadFile(record); err != nil || string(b) != "line\n" {
+		t.Errorf("%q %v", b, err)
+	}
 }

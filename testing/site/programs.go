@@ -1,0 +1,78 @@
+package site
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/coopr/coopr/testing/lab"
+)
+
+// Programs are those that a package's tests need.
+type Programs struct {
+	packages []string
+	build    func() (string, error)
+	dir      string // once they are built
+}
+
+// builtVar names a folder with programs that are built already, to be quick.
+const builtVar = "COOPR_TEST_BIN"
+
+// NewPrograms gives the programs of packages of this repository ("./plugins/automator/..."),
+// and the command and the agent. They are built when a test needs them.
+func NewPrograms(packages ...string) *Programs {
+	p := &Programs{packages: packages}
+	p.build = sync.OnceValues(func() (string, error) {
+		if built := os.Getenv(builtVar); built != "" {
+			return built, nil
+		}
+		var err error
+		if p.dir, err = os.MkdirTemp("", "coopr-programs-"); err != nil {
+			return "", err
+		}
+		root, err := root()
+		if err != nil {
+			return "", err
+		}
+		cmd := exec.Command("go", append([]string{"build", "-o", p.dir + "/", "./cmd/..."}, p.packages...)...)
+		cmd.Dir, cmd.Stderr = root, os.Stderr
+		// Raft's stores need the tag (docs/decisions/001-libraries.md).
+		cmd.Env = append(os.Environ(), "GOFLAGS=-tags=hashicorpmetrics -buildvcs=false")
+		if err := cmd.Run(); err != nil {
+			return "", fmt.Errorf("build the programs: %w", err)
+		}
+		return p.dir, nil
+	})
+	return p
+}
+
+// root is the folder of this repository.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod in any folder above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}
+
+// Main is the TestMain of a package with such programs: its tests run in an arena.
+func (p *Programs) Main(m *testing.M) {
+	lab.Enter()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if p.dir != "" {
+			os.RemoveAll(p.dir)
+		}
+		os.Exit(code)
+	}))
+}

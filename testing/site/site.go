@@ -1,0 +1,233 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/lab"
+)
+
+// Patience is how long a test waits for anything before it gives up. It guards
+// against waiting for ever; nothing is said about how fast things are.
+const Patience = 5 * time.Minute
+
+// address is the agent's; the arena is ours alone.
+const address = "127.0.0.1:55054"
+
+// KeyFile is the name by which plugins know the key that opens the lab's machines.
+const KeyFile = "machines"
+
+// Site is an agent with a lab, as one test sees it.
+type Site struct {
+	T   testing.TB
+	Lab *lab.Lab
+	API *client.Client
+	Bin string // the programs' folder
+	Dir string // the agent's folder
+
+	*agent
+}
+
+type agent struct {
+	cmd   *exec.Cmd
+	token string
+	ended chan struct{} // closed when the agent has ended
+	err   error         // how; read after ended is closed
+}
+
+// Config says what is special about a site.
+type Config struct {
+	// Slots is how many tasks the agent runs at a time; 0: as by default.
+	Slots int
+	// Settings are more lines of the agent's configuration.
+	Settings string
+}
+
+// keyed are the plugins that find private keys in folders.
+var keyed = []string{"provider-hosts", "automator-shell"}
+
+// New starts an agent, which ends with the test.
+func New(t testing.TB, p *Programs, c Config) *Site {
+	t.Helper()
+	s := &Site{T: t, Lab: lab.New(t), Dir: t.TempDir(), agent: &agent{ended: make(chan struct{})}}
+	var err error
+	if s.Bin, err = p.build(); err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(s.Dir, "keys")
+	settings := fmt.Sprintf("data_dir: %s\nplugin_dir: %s\nplugins:\n", filepath.Join(s.Dir, "data"), s.Bin)
+	for _, name := range keyed {
+		settings += fmt.Sprintf("  - {name: %s, settings: {keys: [%s]}}\n", name, keys)
+	}
+	if c.Slots > 0 {
+		settings += fmt.Sprintf("worker: {slots: %d}\n", c.Slots)
+	}
+	log, err := os.Create(filepath.Join(s.Dir, "agent.log"))
+	if err = errors.Join(err, os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, KeyFile), s.Lab.Key(), 0o600),
+		os.WriteFile(filepath.Join(s.Dir, "agent.yaml"), []byte(settings+c.Settings), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s.cmd = exec.Command(filepath.Join(s.Bin, "coopr-agent"), "--dev", "--config", filepath.Join(s.Dir, "agent.yaml"))
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = s.Dir, s.env(), log, log
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.ended)
+	}()
+	t.Cleanup(s.end)
+	s.Await("the agent's token", func() error {
+		b, err := os.ReadFile(filepath.Join(s.Dir, "data", "dev-token"))
+		s.token = strings.TrimSpace(string(b))
+		return err
+	})
+	if s.API, err = client.New(client.Config{Addresses: []string{address}, Token: s.token}); err != nil {
+		t.Fatal(err)
+	}
+	s.Await("the agent to be at work", func() error {
+		list, _, err := s.API.Agents(s.Context(), client.Read{})
+		if err == nil && (len(list) == 0 || len(list[0].Plugins) < len(keyed)) {
+			err = errors.New("it is not yet")
+		}
+		return err
+	})
+	return s
+}
+
+// For gives the site as a subtest sees it.
+func (s *Site) For(t testing.TB) *Site {
+	of := *s
+	of.T = t
+	return &of
+}
+
+func (s *Site) env() []string {
+	return []string{"HOME=" + s.Dir, "TMPDIR=" + s.Dir, "PATH=" + s.Bin + ":" + os.Getenv("PATH")}
+}
+
+// PID is the agent's.
+func (s *Site) PID() int { return s.cmd.Process.Pid }
+
+// end stops the agent, and shows its log where the test failed.
+func (s *Site) end() {
+	if s.API != nil {
+		s.API.Close()
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-s.ended:
+	case <-time.After(time.Minute):
+		s.T.Error("the agent does not stop")
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
+	if s.err != nil {
+		s.T.Errorf("the agent ended with %v", s.err)
+	}
+	if s.T.Failed() {
+		b, _ := os.ReadFile(filepath.Join(s.Dir, "agent.log"))
+		s.T.Logf("---- the end of the agent's log:\n%s", b[max(0, len(b)-8000):])
+	}
+}
+
+// Context ends when a test took too long.
+func (s *Site) Context() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	s.T.Cleanup(cancel)
+	return ctx
+}
+
+// Await asks again and again until there is no error any more.
+func (s *Site) Await(what string, ask func() error) {
+	s.T.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(Patience)
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		select {
+		case <-over:
+			s.T.Fatalf("waited for %s: %v", what, err)
+		case <-s.ended:
+			s.T.Fatalf("waited for %s: the agent has ended: %v", what, s.err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Coopr runs the command and gives all that it printed.
+func (s *Site) Coopr(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Bin, "coopr"), args...)
+	var both bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, &both, &both
+	cmd.Env = append(s.env(), "COOPR_ADDR="+address, "COOPR_TOKEN="+s.token)
+	err := cmd.Run()
+	return both.String(), err
+}
+
+// Must is Coopr for commands that succeed. Of an operation that did not, it shows
+// what its tasks said.
+func (s *Site) Must(args ...string) string {
+	s.T.Helper()
+	out, err := s.Coopr(args...)
+	if err != nil {
+		if len(args) > 2 && args[0] == "cluster" {
+			if cl, _, err := s.API.Cluster(s.Context(), args[2], client.Read{}); err == nil {
+				log, _ := s.Coopr("operation", "log", cl.Operation, "--status", "failed")
+				s.T.Logf("---- tasks that failed:\n%s", log)
+			}
+		}
+		s.T.Fatalf("coopr %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// Define imports definitions given as text.
+func (s *Site) Define(name, text string) {
+	s.T.Helper()
+	file := filepath.Join(s.Dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.T.Fatal(err)
+	}
+	if out, err := s.Coopr("import", file); err != nil {
+		s.T.Fatalf("import: %v\n%s\n%s", err, out, text)
+	}
+}
+
+// Machine starts a light machine and waits for its sshd.
+func (s *Site) Machine(spec lab.Spec) *lab.Machine {
+	s.T.Helper()
+	m, err := s.Lab.Start(s.Context(), spec)
+	if err == nil {
+		err = m.WaitSSH(s.Context())
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return m
+}
+
+// Entry is a machine's line in an inventory.
+func Entry(m *lab.Machine) string {
+	key := strings.Replace(strings.TrimSpace(string(gossh.MarshalAuthorizedKey(m.HostKey))), " ", ":", 1)
+	return m.Addr.String() + " hostkey=" + key
+}
