@@ -19,6 +19,11 @@ import (
 
 // redis asks one server one thing and gives the answer's lines.
 func redis(ctx context.Context, address, password string, command ...string) ([]string, error) {
+	return redisAll(ctx, address, password, command)
+}
+
+// redisAll asks one server things one after the other and gives the last answer.
+func redisAll(ctx context.Context, address, password string, commands ...[]string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -29,9 +34,8 @@ func redis(ctx context.Context, address, password string, command ...string) ([]
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	r := bufio.NewReader(c)
-	commands := [][]string{command}
 	if password != "" {
-		commands = [][]string{{"AUTH", password}, command}
+		commands = append([][]string{{"AUTH", password}}, commands...)
 	}
 	var answer []string
 	for _, words := range commands {
@@ -43,7 +47,7 @@ func redis(ctx context.Context, address, password string, command ...string) ([]
 			return nil, err
 		}
 		if answer, err = reply(r); err != nil {
-			return nil, fmt.Errorf("%s: %w", address, err)
+			return nil, fmt.Errorf("%s: %s: %w", address, words[0], err)
 		}
 	}
 	return answer, nil
@@ -105,8 +109,7 @@ func primary(ctx context.Context, nodes []model.Node) (string, error) {
 // clients write as those of sentinels do: who is refused asks for the primary again.
 func TestRedis(t *testing.T) {
 	whenEvery(t)
-	onEach(t, 6, func(s *site) {
-		t := s.t
+	onEach(t, 6, func(t *testing.T, s *installation) {
 		s.importExample("redis", "services", "clustertemplates")
 		s.create("cache", "redis", 3)
 		var members atomic.Pointer[[]model.Node]
@@ -120,11 +123,11 @@ func TestRedis(t *testing.T) {
 		whole := func(when string) (main string) {
 			t.Helper()
 			nodes := look()
-			s.await(when, func() (err error) {
-				if main, err = primary(s.context(), nodes); err != nil {
+			s.Await(when, func() (err error) {
+				if main, err = primary(s.Context(), nodes); err != nil {
 					return err
 				}
-				info, err := redis(s.context(), main+":6379", redisPassword, "INFO", "replication")
+				info, err := redis(s.Context(), main+":6379", redisPassword, "INFO", "replication")
 				if err != nil {
 					return err
 				}
@@ -132,7 +135,7 @@ func TestRedis(t *testing.T) {
 					return fmt.Errorf("%s says %s", main, info[0])
 				}
 				for _, n := range nodes {
-					known, err := redis(s.context(), addressOf(n)+":26379", "", "SENTINEL", "CKQUORUM", "main")
+					known, err := redis(s.Context(), addressOf(n)+":26379", "", "SENTINEL", "CKQUORUM", "main")
 					if err != nil || !strings.Contains(known[0], fmt.Sprintf("%d usable Sentinels", len(nodes))) {
 						return fmt.Errorf("the sentinel of %s: %v %v", addressOf(n), known, err)
 					}
@@ -147,9 +150,14 @@ func TestRedis(t *testing.T) {
 			var errs []error
 			// A write that is refused, or not answered, is tried again for a while.
 			for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && ctx.Err() == nil; {
+				// What counts as written is what a replica has, too.
 				main, err := primary(ctx, *members.Load())
+				var copies []string
 				if err == nil {
-					_, err = redis(ctx, main+":6379", redisPassword, "INCR", "writes")
+					copies, err = redisAll(ctx, main+":6379", redisPassword, []string{"INCR", "writes"}, []string{"WAIT", "1", "1000"})
+				}
+				if err == nil && copies[0] == "0" {
+					err = fmt.Errorf("%s: no replica has it", main)
 				}
 				if err == nil {
 					written.Add(1)
@@ -160,42 +168,52 @@ func TestRedis(t *testing.T) {
 			}
 			return errors.Join(errs...)
 		})
-		f.none("grow by two", func() { s.must("cluster", "grow", "cache", "--nodes", "2", "--yes") })
+		f.none("grow by two", func() { s.Must("cluster", "grow", "cache", "--nodes", "2", "--yes") })
 		whole("four replicas")
-		f.none("configure", func() { s.must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
+		f.none("configure", func() { s.Must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
 		for _, n := range look() {
-			if got, err := redis(s.context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
+			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
 		}
 		before := whole("all five")
 		f.none("restart, one after the other", func() { s.plan("cache", "restart-servers") })
+		s.redefine("redis/services/redis-server.yaml", "appendonly yes\n", "appendonly yes\n          maxmemory-policy allkeys-lru\n")
+		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "cache", "redis-server", "--yes") })
+		for _, n := range look() {
+			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory-policy"); err != nil || !slices.Contains(got, "allkeys-lru") {
+				t.Errorf("%s: %v %v", addressOf(n), got, err)
+			}
+		}
 		if after := whole("all five again"); after == before {
 			t.Errorf("%s has been the primary all the time", before)
 		}
-		f.none("shrink by two", func() { s.must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
+		f.none("shrink by two", func() { s.Must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
 		main := whole("two replicas again")
 		i := slices.IndexFunc(look(), func(n model.Node) bool { return addressOf(n) == main })
 		lost := look()[i]
 		f.during("the primary lost, its node replaced", func() {
 			found := s.lose(lost)
-			s.await("another primary", func() error {
-				now, err := primary(s.context(), slices.DeleteFunc(look(), func(n model.Node) bool { return n.ID == lost.ID }))
+			s.Await("another primary", func() error {
+				now, err := primary(s.Context(), slices.DeleteFunc(look(), func(n model.Node) bool { return n.ID == lost.ID }))
 				if err == nil && now == main {
 					err = fmt.Errorf("it is %s still", main)
 				}
 				return err
 			})
 			found()
-			s.must("node", "replace", "cache", lost.ID, "--yes")
+			s.Must("node", "replace", "cache", lost.ID, "--yes")
 		})
 		main = whole("two replicas, one new")
 		f.end()
-		got, err := redis(s.context(), main+":6379", redisPassword, "GET", "writes")
+		got, err := redis(s.Context(), main+":6379", redisPassword, "GET", "writes")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d writes were acknowledged, %s are there", written.Load(), got[0])
-		s.must("cluster", "delete", "cache", "--yes")
+		if there, err := strconv.ParseInt(got[0], 10, 64); err != nil || there < written.Load() {
+			t.Errorf("acknowledged writes are lost: %v", err)
+		}
+		s.Must("cluster", "delete", "cache", "--yes")
 	})
 }

@@ -14,7 +14,7 @@ type page struct {
 }
 
 // page asks for the example's page.
-func (s *site) page(ctx context.Context, url string) (p page, err error) {
+func (s *installation) page(ctx context.Context, url string) (p page, err error) {
 	text, err := get(ctx, url)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &p)
@@ -29,12 +29,11 @@ func (s *site) page(ctx context.Context, url string) (p page, err error) {
 // configured, upgraded, restarted in turn, shrunk, and a web server lost, while
 // clients keep coming through the balancer. CI leaves the restarts and the loss out.
 func TestWeb(t *testing.T) {
-	onEach(t, 6, func(s *site) {
-		t := s.t
+	onEach(t, 6, func(t *testing.T, s *installation) {
 		s.importExample("web", "services", "clustertemplates")
 		s.create("shop", "web", 4)
 		url := "http://" + addressOf(s.nodes("shop", "web-balancer")[0]) + "/"
-		first, err := s.page(s.context(), url)
+		first, err := s.page(s.Context(), url)
 		if err != nil || first.Greeting != "Welcome" {
 			t.Fatalf("the first page: %+v %v", first, err)
 		}
@@ -49,10 +48,10 @@ func TestWeb(t *testing.T) {
 			for _, n := range s.nodes("shop", "web-app") {
 				hosts[n.Hostname] = true
 			}
-			s.await(when, func() error {
+			s.Await(when, func() error {
 				seen := map[string]bool{}
 				for range 4 * len(hosts) {
-					p, err := s.page(s.context(), url)
+					p, err := s.page(s.Context(), url)
 					if err != nil {
 						return err
 					}
@@ -68,19 +67,19 @@ func TestWeb(t *testing.T) {
 			})
 		}
 		all("pages of two web servers", "Welcome")
-		f.none("grow by one", func() { s.must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
+		f.none("grow by one", func() { s.Must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
 		all("pages of three web servers", "Welcome")
-		f.none("configure", func() { s.must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
+		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
 		all("the new greeting", `It's "new"`)
 		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2];")
-		f.none("upgrade, node by node", func() { s.must("cluster", "upgrade", "shop", "web-app", "--yes") })
-		if text, err := get(s.context(), url); err != nil || !json.Valid([]byte(text)) {
+		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "shop", "web-app", "--yes") })
+		if text, err := get(s.Context(), url); err != nil || !json.Valid([]byte(text)) {
 			t.Errorf("%s %v", text, err)
 		}
 		if every {
 			f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
 		}
-		f.none("shrink by one", func() { s.must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
+		f.none("shrink by one", func() { s.Must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
 		all("pages of two web servers again", `It's "new"`)
 		if every {
 			lost := s.nodes("shop", "web-app")[0]
@@ -88,17 +87,17 @@ func TestWeb(t *testing.T) {
 				found := s.lose(lost)
 				f.settle()
 				found()
-				s.must("node", "replace", "shop", lost.ID, "--yes")
+				s.Must("node", "replace", "shop", lost.ID, "--yes")
 			})
 			all("pages of two web servers, one new", `It's "new"`)
 		}
 		f.end()
-		last, err := s.page(s.context(), url)
+		last, err := s.page(s.Context(), url)
 		if err != nil || last.Visit < f.asked/2 {
 			t.Errorf("after %d requests: %+v %v", f.asked, last, err)
 		}
-		s.must("cluster", "delete", "shop", "--yes")
-		if text, err := get(s.context(), url); err == nil {
+		s.Must("cluster", "delete", "shop", "--yes")
+		if text, err := get(s.Context(), url); err == nil {
 			t.Errorf("a deleted cluster answers: %s", text)
 		}
 	})

@@ -11,13 +11,14 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/testing/lab"
+	"github.com/coopr/coopr/testing/site"
 )
 
 // TestFaults: each fault has a machine and a cluster of its own, all at one agent
 // at the same time: what goes wrong on one is nobody else's matter.
 func TestFaults(t *testing.T) {
-	s := newSite(t)
-	for name, test := range map[string]func(*testing.T, *site){
+	s := site.New(t, programs, site.Config{})
+	for name, test := range map[string]func(*testing.T, *site.Site){
 		"away": away, "otherkey": otherKey, "powercut": powerCut, "sshd": restartedSSHD, "much": muchOutput, "deaf": deafScript, "full": fullDisk,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -30,17 +31,17 @@ func TestFaults(t *testing.T) {
 // TestPluginKilled: the plugin that runs a script dies; it is found out whether the
 // script was done before it is run again. It is alone: the plugin is everybody's.
 func TestPluginKilled(t *testing.T) {
-	s := newSite(t)
-	o := s.on(t, "killed", "[ $(wc -l </begun) -gt 1 ] || { : >/waits; exec sleep 1000; }", "5m", lab.Spec{})
+	s := site.New(t, programs, site.Config{})
+	o := on(t, s, "killed", "[ $(wc -l </begun) -gt 1 ] || { : >/waits; exec sleep 1000; }", "5m", lab.Spec{})
 	op := o.begin()
-	o.await("the script to run", func() error { return o.there("/waits") })
+	o.Await("the script to run", func() error { return o.there("/waits") })
 	killed := 0
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range links {
-		if to, err := os.Readlink(l); err == nil && to == filepath.Join(s.bin, "coopr-automator-shell") {
+		if to, err := os.Readlink(l); err == nil && to == filepath.Join(s.Bin, "coopr-automator-shell") {
 			var pid int
 			if _, err := fmt.Sscanf(l, "/proc/%d/exe", &pid); err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
 				killed++
@@ -59,28 +60,28 @@ func TestPluginKilled(t *testing.T) {
 
 // there says whether a file is on the machine.
 func (o *one) there(file string) error {
-	_, err := o.machine.Run(o.context(), "test", "-e", file)
+	_, err := o.machine.Run(o.Context(), "test", "-e", file)
 	return err
 }
 
 // away: nobody answers at the machine's SSH port, ever.
-func away(t *testing.T, s *site) {
-	o := s.on(t, "away", "true", "1m", lab.Spec{})
+func away(t *testing.T, s *site.Site) {
+	o := on(t, s, "away", "true", "1m", lab.Spec{})
 	o.define("127.0.0.9", "true", "1m") // nobody listens there
 	op := o.begin()
 	tasks := o.over(op.ID, model.OpFailed)
 	if len(tasks) == 0 || tasks[0].Action != model.Create || !strings.Contains(tasks[0].Message, "1 cannot be reached") {
 		t.Errorf("%+v", tasks)
 	}
-	if out, err := o.coopr("cluster", "delete", o.name, "--yes"); err != nil {
+	if out, err := o.Coopr("cluster", "delete", o.name, "--yes"); err != nil {
 		t.Errorf("delete: %v\n%s", err, out)
 	}
 }
 
 // otherKey: between two operations the machine's host key changes. Nothing is sent
 // there until the key is the old one again.
-func otherKey(t *testing.T, s *site) {
-	o := s.on(t, "otherkey", "true", "1m", lab.Spec{})
+func otherKey(t *testing.T, s *site.Site) {
+	o := on(t, s, "otherkey", "true", "1m", lab.Spec{})
 	const key = "/etc/ssh/ssh_host_ed25519_key"
 	// The provider is not told the key: what CONFIRM learned is insisted on.
 	o.define(o.machine.Addr.String(), "true", "1m")
@@ -88,13 +89,13 @@ func otherKey(t *testing.T, s *site) {
 	began := o.lines("/begun")
 	change := func(script string) {
 		t.Helper()
-		if out, err := o.machine.Run(o.context(), "/bin/sh", "-c", script); err != nil {
+		if out, err := o.machine.Run(o.Context(), "/bin/sh", "-c", script); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
 	// Every connection that stands ends, too: they were made to the old one.
 	change("mv " + key + " /root/old; ssh-keygen -q -t ed25519 -N '' -f " + key + "; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done")
-	out, err := o.coopr("cluster", "delete", o.name, "--yes")
+	out, err := o.Coopr("cluster", "delete", o.name, "--yes")
 	if err == nil || !strings.Contains(out, "host key") {
 		t.Errorf("work on a machine with another key: %v\n%s", err, out)
 	}
@@ -106,14 +107,14 @@ func otherKey(t *testing.T, s *site) {
 }
 
 // powerCut: the machine loses power in the middle of INSTALL and comes back.
-func powerCut(t *testing.T, s *site) {
-	o := s.on(t, "powercut", "[ $(wc -l </begun) -gt 1 ] || { : >/waits; sync; exec sleep 1000; }", "5m", lab.Spec{})
+func powerCut(t *testing.T, s *site.Site) {
+	o := on(t, s, "powercut", "[ $(wc -l </begun) -gt 1 ] || { : >/waits; sync; exec sleep 1000; }", "5m", lab.Spec{})
 	op := o.begin()
-	o.await("the script to run", func() error { return o.there("/waits") })
+	o.Await("the script to run", func() error { return o.there("/waits") })
 	if err := o.machine.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.machine.Boot(o.context()); err != nil {
+	if err := o.machine.Boot(o.Context()); err != nil {
 		t.Fatal(err)
 	}
 	i := install(o.over(op.ID, model.OpSucceeded))
@@ -124,8 +125,8 @@ func powerCut(t *testing.T, s *site) {
 }
 
 // restartedSSHD: the script restarts the very sshd that it came by.
-func restartedSSHD(t *testing.T, s *site) {
-	o := s.on(t, "sshd", "pkill -HUP -o -x sshd; sleep 1; : >/after", "1m", lab.Spec{})
+func restartedSSHD(t *testing.T, s *site.Site) {
+	o := on(t, s, "sshd", "pkill -HUP -o -x sshd; sleep 1; : >/after", "1m", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpSucceeded))
 	if i.Attempt != 1 || o.lines("/ended") != 1 || o.there("/after") != nil {
 		t.Errorf("attempts %+v, ended %d times", i.Attempts, o.lines("/ended"))
@@ -135,13 +136,13 @@ func restartedSSHD(t *testing.T, s *site) {
 
 // muchOutput: 100 MB of output, and the script's end is heard all the same. Its log
 // says where it is cut.
-func muchOutput(t *testing.T, s *site) {
-	o := s.on(t, "much", "yes 0123456789012345678901234567890123456789012345678901234567890 | head -c 100000000", "5m", lab.Spec{})
+func muchOutput(t *testing.T, s *site.Site) {
+	o := on(t, s, "much", "yes 0123456789012345678901234567890123456789012345678901234567890 | head -c 100000000", "5m", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpSucceeded))
 	if i.Attempt != 1 || o.lines("/ended") != 1 {
 		t.Errorf("attempts %+v, ended %d times", i.Attempts, o.lines("/ended"))
 	}
-	out, err := o.coopr("task", "log", i.ID)
+	out, err := o.Coopr("task", "log", i.ID)
 	if err != nil || !strings.Contains(out, "the log is cut here") {
 		t.Errorf("the end of the log: %v %q", err, out[max(0, len(out)-200):])
 	}
@@ -150,8 +151,8 @@ func muchOutput(t *testing.T, s *site) {
 
 // deafScript: a script that ignores TERM is over its time: it and what it started
 // are ended, each time, and the operation fails.
-func deafScript(t *testing.T, s *site) {
-	o := s.on(t, "deaf", "trap '' TERM INT HUP\nmarker=marker-deaf sh -c 'trap \"\" TERM; exec -a marker-deaf sleep 1000' &\nsh -c 'while :; do sleep 1; done # marker-deaf'", "1s", lab.Spec{})
+func deafScript(t *testing.T, s *site.Site) {
+	o := on(t, s, "deaf", "trap '' TERM INT HUP\nmarker=marker-deaf sh -c 'trap \"\" TERM; exec -a marker-deaf sleep 1000' &\nsh -c 'while :; do sleep 1; done # marker-deaf'", "1s", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpFailed))
 	if i.Attempt < 2 || !strings.Contains(i.Message, "timed out") {
 		t.Errorf("attempts %+v", i.Attempts)
@@ -159,8 +160,8 @@ func deafScript(t *testing.T, s *site) {
 	if n := o.lines("/begun"); n != i.Attempt {
 		t.Errorf("begun %d times in %d attempts", n, i.Attempt)
 	}
-	o.await("the script's processes to be gone", func() error {
-		if out, _ := o.machine.Run(o.context(), "pgrep", "-f", "[m]arker-deaf"); out != "" {
+	o.Await("the script's processes to be gone", func() error {
+		if out, _ := o.machine.Run(o.Context(), "pgrep", "-f", "[m]arker-deaf"); out != "" {
 			return errors.New("there are " + out)
 		}
 		return nil
@@ -170,8 +171,8 @@ func deafScript(t *testing.T, s *site) {
 
 // fullDisk: there is no room on the machine's disk. The script says so, and the
 // machine is given back all the same.
-func fullDisk(t *testing.T, s *site) {
-	o := s.on(t, "full", "cat /dev/zero >/srv/zero", "1m", lab.Spec{Disk: 4 << 20})
+func fullDisk(t *testing.T, s *site.Site) {
+	o := on(t, s, "full", "cat /dev/zero >/srv/zero", "1m", lab.Spec{Disk: 4 << 20})
 	i := install(o.over(o.begin().ID, model.OpFailed))
 	tail := ""
 	for _, a := range i.Attempts {

@@ -93,6 +93,9 @@ func New(t testing.TB, p *Programs, c Config) *Site {
 	s.Await("the agent's token", func() error {
 		b, err := os.ReadFile(filepath.Join(s.Dir, "data", "dev-token"))
 		s.token = strings.TrimSpace(string(b))
+		if err == nil && s.token == "" {
+			err = errors.New("it is being written")
+		}
 		return err
 	})
 	if s.API, err = client.New(client.Config{Addresses: []string{address}, Token: s.token}); err != nil {
