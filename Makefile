@@ -72,7 +72,12 @@ fuzz: ## Run every fuzz target for a moment (FUZZTIME).
 
 .PHONY: bench
 bench: ## Run the benchmarks that docs/benchmarks.md records.
-	go test -run='^$$' -bench=. -benchtime=1s ./testing/bench/...
+	go test -run='^$$' -bench=. -benchtime=1s ./testing/bench
+
+.PHONY: bench-ssh
+bench-ssh: lab-image ## Compare work over SSH with bare SSH and with Ansible, on 20 and on 200 light machines (root; some ten minutes).
+	command -v ansible-playbook >/dev/null || apt-get -q install --yes --no-install-recommends ansible-core
+	go test -run='^$$' -bench=Nodes -benchtime=5x -timeout=90m ./testing/bench/nodes
 
 .PHONY: ci
 ci: ## All that a change must pass.
