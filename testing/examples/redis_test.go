@@ -178,6 +178,9 @@ func TestRedis(t *testing.T) {
 		}
 		before := whole("all five")
 		f.none("restart, one after the other", func() { s.plan("cache", "restart-servers") })
+		if after := whole("all five again"); after == before {
+			t.Errorf("%s has been the primary all the time", before)
+		}
 		s.redefine("redis/services/redis-server.yaml", "appendonly yes\n", "appendonly yes\n          maxmemory-policy allkeys-lru\n")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "cache", "redis-server", "--yes") })
 		for _, n := range look() {
@@ -185,9 +188,7 @@ func TestRedis(t *testing.T) {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
 		}
-		if after := whole("all five again"); after == before {
-			t.Errorf("%s has been the primary all the time", before)
-		}
+		whole("all five upgraded")
 		f.none("shrink by two", func() { s.Must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
 		main := whole("two replicas again")
 		i := slices.IndexFunc(look(), func(n model.Node) bool { return addressOf(n) == main })

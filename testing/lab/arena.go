@@ -97,7 +97,12 @@ func outside() (int, error) {
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	groups := cgroups{name: fmt.Sprintf("coopr-lab-%d", os.Getpid())}
-	groups.removeStale()
+	if around := os.Getenv(groupVar); around != "" {
+		// An arena in an arena: of processes outside nothing is seen here.
+		groups.name = fmt.Sprintf("%s-%d", around, os.Getpid())
+	} else {
+		groups.removeStale()
+	}
 	cmd.Env = append(cmd.Env, groupVar+"="+groups.name)
 	defer groups.remove()
 	if err := cmd.Start(); err != nil {
@@ -269,7 +274,7 @@ func (g cgroups) removeStale() {
 	for _, top := range hierarchies() {
 		found, _ := filepath.Glob(filepath.Join(top, "coopr-lab-*"))
 		for _, dir := range found {
-			pid := strings.TrimPrefix(filepath.Base(dir), "coopr-lab-")
+			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), "coopr-lab-"), "-")
 			if _, err := os.Stat(filepath.Join("/proc", pid)); err != nil {
 				removeGroup(dir)
 			}
