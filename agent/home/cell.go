@@ -57,7 +57,7 @@ type cell struct {
 	nodes   map[string]json.RawMessage
 	paused  bool
 
-	early   []*pb.ChangePacket
+	early   []packet
 	waiting int // messages in early
 	running map[change.ID]*running
 	held    []todo // acts that may not begin now
@@ -79,6 +79,12 @@ type cell struct {
 type part struct {
 	site    *change.Site
 	objects map[change.ID]*site.Object
+}
+
+// packet is one that has come, and whose it is.
+type packet struct {
+	from string
+	*pb.ChangePacket
 }
 
 // life is where an object runs, and which of its lives.
@@ -227,7 +233,7 @@ func (c *cell) step(ctx context.Context, now int64) {
 
 // receive takes a packet. One that was sent with newer orders in mind waits for
 // them here, so that who is heard of is known.
-func (c *cell) receive(p *pb.ChangePacket, now int64) {
+func (c *cell) receive(p packet, now int64) {
 	if c.home == nil || p.Epoch > c.epoch || p.Epoch == c.epoch && p.Version > c.version {
 		if c.waiting += len(p.Messages); c.waiting > manyEarly {
 			c.early, c.waiting = nil, len(p.Messages)
@@ -244,7 +250,7 @@ func (c *cell) receive(p *pb.ChangePacket, now int64) {
 			list = append(list, x)
 		}
 	}
-	c.home.Receive(list, now)
+	c.home.Receive(p.from, list, now)
 }
 
 // orders takes what the leader says of the site.

@@ -210,7 +210,7 @@ func (p *peer) read(l *line) error {
 			p.end(l, err)
 			return err
 		}
-		p.r.Receive(m)
+		p.r.Receive(p.agent, m)
 	}
 }
 

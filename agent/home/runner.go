@@ -168,15 +168,15 @@ func (r *Runner) orders(session string, list []*site.Orders) {
 	}
 }
 
-// Receive takes a packet from another home.
-func (r *Runner) Receive(p *pb.ChangePacket) {
+// Receive takes a packet from another agent's home.
+func (r *Runner) Receive(from string, p *pb.ChangePacket) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx == nil {
 		return // it is asked for again
 	}
 	if c := r.cell(siteKey{p.Tenant, p.Site}); c != nil {
-		c.post(func(now int64) { c.receive(p, now) })
+		c.post(func(now int64) { c.receive(packet{from, p}, now) })
 	}
 }
 

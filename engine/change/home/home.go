@@ -62,9 +62,11 @@ type Home struct {
 	turned  []change.ID // objects that follow another definition just now
 	early   map[change.ID][]change.Message
 	waking  wakes
-	sweep   int64 // when to look for who waits, 0 for never
-	probe   int64 // when to look for drift, 0 for never
-	resume  int64 // when to go on with the queue, 0 for not
+	sweep   int64     // when to look for who waits, 0 for never
+	probe   int64     // when to look for drift, 0 for never
+	resume  int64     // when to go on with the queue, 0 for not
+	asker   change.ID // who has sent what is taken just now,
+	back    Name      // and from where; "" where it was nobody's packet
 
 	// Sent counts messages to other homes by kind; a release that rides along
 	// is counted in Rode too.
@@ -165,11 +167,15 @@ func (h *Home) Event(id change.ID, ev change.Event, now int64) error {
 	return err
 }
 
-// Receive takes a packet's messages.
-func (h *Home) Receive(messages []change.Message, now int64) {
+// Receive takes a packet's messages from another home. One of an object that is not
+// known here, whose neighbour was removed and has left its number to another object
+// meanwhile, is answered where it came from.
+func (h *Home) Receive(from Name, messages []change.Message, now int64) {
 	for _, m := range messages {
+		h.asker, h.back = m.From, from
 		h.deliver(m, now)
 	}
+	h.back = ""
 	h.drain(now)
 }
 
@@ -352,6 +358,9 @@ func (h *Home) absent(id change.ID) bool {
 // post puts a message into the mail for its home.
 func (h *Home) post(m *change.Message, now int64) {
 	to := h.cfg.Route(m.To)
+	if to == "" && m.To == h.asker {
+		to = h.back
+	}
 	if to == "" {
 		if a, ok := change.Denial(m); ok {
 			h.queue = append(h.queue, a)

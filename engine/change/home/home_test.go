@@ -65,7 +65,7 @@ func TestPackets(t *testing.T) {
 	if len(p) != 1 || len(p[0].Messages) != 2 || p[0].To != "b" {
 		t.Fatalf("%+v", p)
 	}
-	b.Receive(p[0].Messages, 1) // b runs nothing yet
+	b.Receive("a", p[0].Messages, 1) // b runs nothing yet
 	s := a.cfg.Site
 	for id := change.ID(1); id < 3; id++ {
 		b.Start(&s.Defs[id], 1, 2)
@@ -77,7 +77,7 @@ func TestPackets(t *testing.T) {
 	if len(p) != 1 || len(p[0].Messages) != 2 || p[0].Messages[0].Kind != change.Grant {
 		t.Fatalf("%+v", p)
 	}
-	a.Receive(p[0].Messages, 3)
+	a.Receive("b", p[0].Messages, 3)
 	if acts := a.Acts(); len(acts) != 1 || acts[0].What != change.Run {
 		t.Fatal(acts)
 	}
@@ -129,7 +129,7 @@ func TestTheRemovedHoldNothing(t *testing.T) {
 	_, b := pair(t)
 	b.cfg.Site = &change.Site{Defs: make([]change.Def, 3)}
 	b.cfg.Route = func(change.ID) Name { return "a" }
-	b.Receive([]change.Message{{From: 0, To: 1, FromInc: 4, ToInc: 1, Epoch: 3, Kind: change.Recall}}, 0)
+	b.Receive("a", []change.Message{{From: 0, To: 1, FromInc: 4, ToInc: 1, Epoch: 3, Kind: change.Recall}}, 0)
 	p := flush(b, 0)
 	if len(p) != 1 || p[0].Messages[0].Kind != change.Revoke || p[0].Messages[0].Epoch != 4 || p[0].Messages[0].ToInc != 4 {
 		t.Fatalf("%+v", p)
@@ -174,5 +174,23 @@ func TestAnotherCheckInterval(t *testing.T) {
 	h.Switch(&never, []string{"agent:b"}, 5_500)
 	if h.Next() != 0 {
 		t.Errorf("it looks at %d", h.Next())
+	}
+}
+
+// An object that has the number of a removed one answers who takes it for that, and
+// whom it does not know: else its lock would be waited for without end.
+func TestANumberUsedAgainIsAnsweredFor(t *testing.T) {
+	s := compiled(t, two)
+	b := New(Config{Self: "b", Site: s, Route: func(id change.ID) Name {
+		if id == 1 {
+			return "b"
+		}
+		return ""
+	}})
+	b.Start(&s.Defs[1], 2, 0)
+	b.Receive("c", []change.Message{{From: 7, To: 1, FromInc: 1, ToInc: 1, Epoch: 3, Kind: change.Recall}}, 1)
+	p := flush(b, 1)
+	if len(p) != 1 || p[0].To != "c" || p[0].Messages[0].To != 7 || p[0].Messages[0].Kind != change.Revoke || p[0].Messages[0].FromInc != 2 {
+		t.Fatalf("%+v", p)
 	}
 }

@@ -282,7 +282,7 @@ func (s *Sim) Step() bool {
 			e.do()
 		case arrive:
 			if ag := &s.agents[e.home]; !ag.dead {
-				ag.home.Receive(e.messages, s.q.now)
+				ag.home.Receive("", e.messages, s.q.now)
 				s.touch(int(e.home))
 			}
 		case ended:
