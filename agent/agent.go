@@ -282,7 +282,10 @@ func (a *Agent) plugins() (err error) {
 	if a.machine == "" {
 		a.machine = placeName(root)
 	}
-	dirs := []string{a.cfg.PluginDir}
+	var dirs []string
+	if a.cfg.PluginDir != "" {
+		dirs = append(dirs, a.cfg.PluginDir)
+	}
 	self, _ := os.Executable()
 	bin := filepath.Dir(self)
 	if a.cfg.Dev || a.cfg.PluginDir == "" {
@@ -294,7 +297,7 @@ func (a *Agent) plugins() (err error) {
 		OnChange: a.pluginsChanged,
 	}
 	for _, p := range a.cfg.Plugins {
-		b, err := binary(a.cfg.PluginDir, p)
+		b, err := binary(dirs, p)
 		if err != nil {
 			return err
 		}
@@ -305,12 +308,19 @@ func (a *Agent) plugins() (err error) {
 	return err
 }
 
-// binary is a plugin that the configuration names. Its settings reach it as
-// JSON in COOPR_PLUGIN_SETTINGS.
-func binary(dir string, p config.Plugin) (host.Binary, error) {
-	b := host.Binary{Path: cmp.Or(p.Path, "coopr-"+p.Name), SHA256: strings.TrimPrefix(p.Checksum, "sha256:")}
-	if !filepath.IsAbs(b.Path) {
-		b.Path = filepath.Join(dir, b.Path)
+// binary is a plugin that the configuration names, in the first of the folders that has
+// it. Its settings reach it as JSON in COOPR_PLUGIN_SETTINGS.
+func binary(dirs []string, p config.Plugin) (host.Binary, error) {
+	name := cmp.Or(p.Path, "coopr-"+p.Name)
+	b := host.Binary{Path: name, SHA256: strings.TrimPrefix(p.Checksum, "sha256:")}
+	if !filepath.IsAbs(name) {
+		b.Path = filepath.Join(dirs[0], name)
+		for _, dir := range dirs {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				b.Path = filepath.Join(dir, name)
+				break
+			}
+		}
 	}
 	if len(p.Settings) > 0 {
 		settings, err := json.Marshal(map[string]any(p.Settings))

@@ -55,6 +55,8 @@ func (b *backend) PutDefinitions(ctx context.Context, who model.Caller, defs []m
 		put.Definitions = append(put.Definitions, &pb.Definition{Kind: string(d.Kind), Name: d.Name, Body: d.Body})
 	}
 	faults, warnings := model.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), checkMacros)
+	judged, unasked := b.judgeActions(ctx, list, faults)
+	faults, warnings = append(faults, judged...), append(warnings, unasked...)
 	if len(faults) > 0 {
 		return api.Written{Warnings: warnings}, faults
 	}

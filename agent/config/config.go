@@ -66,7 +66,7 @@ type Worker struct {
 // Plugin is one plugin that is named in the configuration.
 type Plugin struct {
 	Name     string   `yaml:"name" doc:"The plugin's name, such as provider-openstack."`
-	Path     string   `yaml:"path" doc:"Its executable, absolute or in plugin_dir. Default: coopr-<name>."`
+	Path     string   `yaml:"path" doc:"Its executable, absolute or in plugin_dir; in dev mode, or without plugin_dir, also beside the agent's own. Default: coopr-<name>."`
 	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable; another one is not started."`
 	Settings Settings `yaml:"settings" doc:"Passed to the plugin as they are, as JSON in COOPR_PLUGIN_SETTINGS. Never shown: they may hold credentials."`
 }

@@ -83,6 +83,7 @@ func New(cfg Config) (*Host, error) {
 			close(h.first)
 		})
 	}
+	h.tasks.Go(h.watch)
 	return h, nil
 }
 

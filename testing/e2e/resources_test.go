@@ -98,12 +98,13 @@ func TestPluginResources(t *testing.T) {
 		a.flags = []string{"--worker-slots", "0"}
 	}
 	worker := m.agents[3]
-	worker.flags = []string{"--worker-slots", "4", "--eligible=false", "--bootstrap-expect", "0"}
+	worker.flags = []string{"--worker-slots", "4", "--eligible=false", "--bootstrap-expect", "0", "--plugin-dir", filepath.Join(m.dir, "late")}
 	for _, a := range m.agents {
 		a.start()
 	}
 	m.ready()
 	voters := m.agents[:3]
+	m.latePlugin()
 
 	// The script is refused, and then taken, where it belongs.
 	one, two := m.step("one"), m.step("two")
@@ -135,6 +136,12 @@ func TestPluginResources(t *testing.T) {
 		if fi, err := os.Stat(a.content(one)); err != nil || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%v %v", fi.Mode(), err)
 		}
+	}
+
+	// What an automator thinks of an action's fields is said when it is written.
+	bad := strings.Replace(resourceDefinitions, "args: start}", "args: it's}", 1)
+	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 || !strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (automator shell says)") {
+		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 
 	// A plan under way keeps what it was made with.
@@ -180,6 +187,26 @@ func TestPluginResources(t *testing.T) {
 		t.Errorf("nobody noticed: %v", err)
 	}
 
+	// What nobody has is named, and comes back with the same content.
+	worker.kill()
+	for _, a := range m.agents {
+		if err := os.Remove(a.content(two)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	worker.start()
+	m.ready()
+	st, _, err := m.api().Operate(m.context(), op.Cluster, api.Operate{Type: model.OpRestart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := m.ends(st.Operation.ID, model.OpFailed); !strings.Contains(d.Message, "scripts/step.sh@2: its content") || !strings.Contains(d.Message, "is on none of the 4 agents") {
+		t.Errorf("it failed with %q", d.Message)
+	}
+	m.must("resource", "upload", "automator/shell/scripts/step.sh", file)
+	said = append(said, "two stop second", "two start second")
+	restart(said...)
+
 	m.keys(voters)
 	// A version that is in force stays; all others can go, and contents stay for plans.
 	if s := m.coopr("resource", "delete", "automator/shell/scripts/step.sh@2", "--yes"); s.code != 4 {
@@ -191,6 +218,21 @@ func TestPluginResources(t *testing.T) {
 	}
 	m.remove("job")
 	m.stop()
+}
+
+// latePlugin: a plugin that is put into an agent's folder is on offer without a restart.
+func (m *mesh) latePlugin() {
+	m.t.Helper()
+	m.put("late/late.yaml", "name: late\nkind: automator\nplugin: 1.0.0\nprotocol: exec\ncommand: [/bin/true]\n")
+	m.await("the new plugin to be on offer", func() error {
+		list, _, err := m.api().Agents(m.context(), client.Read{})
+		for _, a := range list {
+			if _, ok := a.Plugins["automator/late"]; ok {
+				return nil
+			}
+		}
+		return errors.Join(err, errNotYet)
+	})
 }
 
 // keys: a key is kept for its owner alone, and is in no answer, log or snapshot.

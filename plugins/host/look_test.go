@@ -1,0 +1,50 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// TestFilesComeAndGo: what is put into the folder is on offer without a restart and
+// without a task that asks for it; a new version takes the old one's place; what is
+// taken away is not on offer any more.
+func TestFilesComeAndGo(t *testing.T) {
+	var dir string
+	var changes atomic.Int32
+	h := newHost(t, func(c *Config) {
+		dir, c.Look, c.OnChange = c.Dirs[0], 10*time.Millisecond, func() { changes.Add(1) }
+	})
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	offers := func(kind model.Kind, name, version string) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(h.Types(), func(x Type) bool { return x.Kind == kind && x.Name == name && x.Plugin == version })
+		}
+	}
+	late := filepath.Join(dir, "late.yaml")
+	write := func(version string) {
+		t.Helper()
+		if err := os.WriteFile(late, []byte("name: late\nkind: automator\nplugin: "+version+"\nprotocol: exec\ncommand: [/bin/true]\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := changes.Load()
+	write("1.0.0")
+	eventually(t, "the new plugin to be on offer", offers(model.KindAutomatorType, "late", "1.0.0"))
+	eventually(t, "the agent to be told", func() bool { return changes.Load() > before })
+	write("1.0.1")
+	eventually(t, "the new version to be on offer", offers(model.KindAutomatorType, "late", "1.0.1"))
+	install(t, built.chaos2, filepath.Join(dir, "coopr-plugin-chaos"))
+	eventually(t, "the new binary to be on offer", offers(model.KindProviderType, "chaos", "2.0.0"))
+	if err := os.Remove(late); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what is gone to be off", func() bool { return !offers(model.KindAutomatorType, "late", "1.0.1")() })
+}
