@@ -18,8 +18,7 @@ func (h *Host) watch() {
 	}
 	tick := time.NewTicker(h.cfg.Look)
 	defer tick.Stop()
-	last := h.looked()
-	known := last
+	last, known := "", "" // known: what was scanned; the first scan may have missed what came since
 	for {
 		select {
 		case <-h.ctx.Done():
