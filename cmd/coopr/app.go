@@ -95,7 +95,7 @@ func (a *app) root() *cobra.Command {
 	)
 	for group, cmds := range map[string][]*cobra.Command{
 		"clusters":    {a.clusterCmd(), a.planCmd(), a.operationCmd(), a.changeObjectsCmd(), a.taskCmd(), a.nodeCmd(), a.eventsCmd()},
-		"runs":        {a.runCmd(), a.runsCmd(), a.profileCmd(), a.programCmd(), a.scheduleCmd()},
+		"runs":        {a.runCmd(), a.runsCmd(), a.profileCmd(), a.programCmd(), a.scheduleCmd(), a.secretCmd()},
 		"definitions": append(a.definitionCmds(), a.importCmd(), a.exportCmd(), a.resourceCmd()),
 		"mesh":        {a.joinCmd(), a.leaveCmd(), a.membersCmd(), a.statusCmd(), a.pluginCmd(), a.operatorCmd()},
 		"access":      {a.tenantCmd(), a.tokenCmd(), a.auditCmd()},

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 )
 
@@ -42,7 +45,7 @@ func (a *app) profileCmd() *cobra.Command {
 		rows: func(items []profile.Profile) table {
 			t := table{head: []string{"NAME", "PROVISIONER", "STATUS", "LABEL", "KEEPS FAILED", "KEEPS KILLED"}, wide: 2}
 			for _, p := range items {
-				t.row(shownProfile(p.Ref()), p.Provisioner.Name, p.Status, p.Label, p.KeepAlive.Failed.String(), p.KeepAlive.Killed.String())
+				t.row(shownProfile(p.Ref()), p.Provisioner.Name, p.Status, p.Label, kept(p.KeepAlive.Failed, ""), kept(p.KeepAlive.Killed, ""))
 			}
 			return t
 		},
@@ -56,7 +59,7 @@ func (a *app) profileCmd() *cobra.Command {
 		a.profileVerbCmd("disable", "Let no more runs begin with a profile", func(ctx context.Context, c *client.Client, name string) error {
 			return c.EnableProfile(ctx, name, false)
 		}),
-		a.profileStatsCmd(), a.profileAssignCmd(), a.profileFindCmd(), a.provisionersCmd())
+		a.profileStatsCmd(), a.profileAssignCmd(), a.profileUnassignCmd(), a.profileFindCmd(), a.provisionersCmd())
 }
 
 // shownProfile leaves the scope out where it is the tenant's.
@@ -65,17 +68,6 @@ func shownProfile(r profile.Ref) string {
 		return r.Name
 	}
 	return r.String()
-}
-
-func (a *app) completeProfiles() completion {
-	return a.complete(func(ctx context.Context, c *client.Client) ([]string, error) {
-		list, _, err := c.Profiles(ctx, true, client.Read{})
-		var names []string
-		for _, p := range list {
-			names = append(names, shownProfile(p.Ref()))
-		}
-		return names, err
-	})
 }
 
 func (a *app) profileShowCmd(use, short string) *cobra.Command {
@@ -103,7 +95,11 @@ func (a *app) profileShowCmd(use, short string) *cobra.Command {
 			}
 			a.show(t)
 		}
-		fmt.Fprintf(a.out, "\nNodes are kept after a failure: %s; after a stop that asks for it: %s\n", kept(p.KeepAlive.Failed), kept(p.KeepAlive.Killed))
+		fmt.Fprintf(a.out, "\nNodes are kept after a failure: %s; after a stop that asks for it: %s\n", kept(p.KeepAlive.Failed, "no"), kept(p.KeepAlive.Killed, "until somebody ends them"))
+		fmt.Fprintf(a.out, "Provisioning may take %s, tearing down %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout), cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
+		if runs, launching := p.Limits.Bounds(); runs != profile.Unlimited || launching != profile.Unlimited {
+			fmt.Fprintf(a.out, "Runs at a time, those counted whose nodes are up: %s; of them being provisioned: %s\n", bound(runs), bound(launching))
+		}
 		if len(p.Assigned) > 0 {
 			fmt.Fprintf(a.out, "Assigned to: %s\n", strings.Join(p.Assigned, ", "))
 		}
@@ -114,12 +110,28 @@ func (a *app) profileShowCmd(use, short string) *cobra.Command {
 	return cmd
 }
 
-func kept(m model.Millis) string {
+// kept says how long nodes are kept; none where no time is set.
+func kept(m model.Millis, none string) string {
 	if m == 0 {
-		return "no"
+		return none
 	}
 	return m.String()
 }
+
+func bound(n int) string {
+	if n == profile.Unlimited {
+		return "any number"
+	}
+	return fmt.Sprintf("at most %d", n)
+}
+
+// existsError says that what was to be created is there.
+type existsError string
+
+func (e existsError) Error() string { return string(e) }
+
+// Is has the command end as after a conflict.
+func (existsError) Is(target error) bool { return target == client.ErrConflict }
 
 func (a *app) showUsage(u profile.Usage) {
 	t := table{head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES", "PROVISIONING"}}
@@ -177,22 +189,26 @@ func (a *app) profilePutCmd(use string, create bool) *cobra.Command {
 	s.StringVar(&f.keepFailed, "keep-failed", "", "how long the nodes of a failed run are kept, such as 1h")
 	s.StringVar(&f.keepKilled, "keep-killed", "", "how long those of a stopped run are, where that asks for it")
 	s.StringVar(&f.timeout, "timeout", "", "how long provisioning may take; 5m")
+	flagNames(cmd, "provisioner", a.completeProvisioners())
 	s.IntVar(&f.runs, "max-runs", -1, "how many runs there may be at a time, those counted whose nodes are still up; -1: any number")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		return a.with(func(ctx context.Context, c *client.Client, args []string) error {
 			var p profile.Profile
-			if !create {
-				have, _, err := c.Profile(ctx, args[0], client.Read{})
-				if err != nil {
-					return err
-				}
+			switch have, _, err := c.Profile(ctx, args[0], client.Read{}); {
+			case create && err == nil:
+				return existsError(fmt.Sprintf("profile %s exists: change it with coopr profile edit %s", have.Ref(), args[0]))
+			case create && errors.Is(err, client.ErrNotFound):
+			case err != nil:
+				return err
+			default:
 				p = have.Profile
 			}
 			if f.file != "" {
-				p = profile.Profile{}
-				if err := a.readInto(f.file, &p); err != nil {
+				var shown api.ProfileDetails // as coopr profile get shows it
+				if err := a.readInto(f.file, &shown); err != nil {
 					return err
 				}
+				p = shown.Profile
 			}
 			p.Name, p.Scope, p.Status, p.Created, p.Version = "", "", "", 0, 0
 			if err := f.into(cmd, &p); err != nil {
@@ -202,7 +218,7 @@ func (a *app) profilePutCmd(use string, create bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "Profile %s is kept.\n", p.Ref())
+			fmt.Fprintf(a.out, "Profile %s is %s.\n", p.Ref(), map[bool]string{true: "created", false: "changed"}[create])
 			return nil
 		})(cmd, given)
 	}
@@ -274,23 +290,56 @@ func (a *app) profileVerbCmd(verb, short string, do func(context.Context, *clien
 	return cmd
 }
 
+// profileAssignCmd lets runs have a profile, or with none no longer.
 func (a *app) profileAssignCmd() *cobra.Command {
 	var program string
 	cmd := &cobra.Command{Use: "assign NAME", Short: "Let runs of the tenant, or of a program, have this profile where they name none", Args: args("NAME"),
 		Example: "  coopr profile assign small\n  coopr profile assign big --program wordcount", ValidArgsFunction: a.completeProfiles()}
 	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	flagNames(cmd, "program", a.completePrograms())
 	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
-		p, _, err := c.Preferences(ctx, program, client.Read{})
-		if err != nil {
-			return err
-		}
-		if p.Properties == nil {
-			p.Properties = map[string]string{}
-		}
-		p.Properties[profile.ProfileKey] = args[0]
-		return c.PutPreferences(ctx, program, p.Properties)
+		return a.assign(ctx, c, program, args[0])
 	})
 	return cmd
+}
+
+func (a *app) profileUnassignCmd() *cobra.Command {
+	var program string
+	cmd := &cobra.Command{Use: "unassign", Short: "Let runs of the tenant, or of a program, have the profile of the level above again", Args: args(),
+		Example: "  coopr profile unassign\n  coopr profile unassign --program wordcount"}
+	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	flagNames(cmd, "program", a.completePrograms())
+	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+		return a.assign(ctx, c, program, "")
+	})
+	return cmd
+}
+
+// assign writes the profile into the preferences of a program, or of the tenant.
+func (a *app) assign(ctx context.Context, c *client.Client, program, name string) error {
+	p, _, err := c.Preferences(ctx, program, client.Read{})
+	if err != nil {
+		return err
+	}
+	if p.Properties == nil {
+		p.Properties = map[string]string{}
+	}
+	if p.Properties[profile.ProfileKey] = name; name == "" {
+		delete(p.Properties, profile.ProfileKey)
+	}
+	if err := c.PutPreferences(ctx, program, p.Properties); err != nil {
+		return err
+	}
+	whose := "the tenant"
+	if program != "" {
+		whose = "program " + program
+	}
+	if name == "" {
+		fmt.Fprintf(a.out, "Runs of %s have the profile of the level above.\n", whose)
+	} else {
+		fmt.Fprintf(a.out, "Runs of %s have profile %s, where they name no other.\n", whose, name)
+	}
+	return nil
 }
 
 func (a *app) profileFindCmd() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func (a *app) programCmd() *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program, and what its runs used", Args: args("NAME"), Example: "  coopr program get wordcount"}
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program, and what its runs used", Args: args("NAME"), Example: "  coopr program get wordcount", ValidArgsFunction: a.completePrograms()}
 	a.outputFlag(get, asYAML, asJSON)
 	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
 		p, _, err := c.Program(ctx, args[0], client.Read{})
@@ -42,21 +43,27 @@ func (a *app) programCmd() *cobra.Command {
 		return a.print(p)
 	})
 	var file string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Write the next version of a program", Args: args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml"}
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Write the next version of a program", Args: args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml", ValidArgsFunction: a.completePrograms()}
 	put.Flags().StringVarP(&file, "file", "f", "-", "a YAML or JSON file; - for standard input")
 	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
-		var p profile.Program
-		if err := a.readInto(file, &p); err != nil {
+		var shown api.ProgramDetails // as coopr program get shows it
+		if err := a.readInto(file, &shown); err != nil {
 			return err
 		}
-		p, _, err := c.PutProgram(ctx, args[0], p)
+		p, _, err := c.PutProgram(ctx, args[0], shown.Program)
 		if err == nil {
 			fmt.Fprintf(a.out, "Program %s is kept, at version %d.\n", p.Name, p.Version)
 		}
 		return err
 	})
-	del := &cobra.Command{Use: "delete NAME", Short: "Delete a program that has no schedules", Args: args("NAME"), Example: "  coopr program delete wordcount"}
-	del.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error { return c.DeleteProgram(ctx, args[0]) })
+	del := &cobra.Command{Use: "delete NAME", Short: "Delete a program that has no schedules", Args: args("NAME"), Example: "  coopr program delete wordcount", ValidArgsFunction: a.completePrograms()}
+	del.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if err := c.DeleteProgram(ctx, args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Program %s is deleted.\n", args[0])
+		return nil
+	})
 	return group("program", "Programs: jobs that run on clusters of their own", list, get, put, del)
 }
 
@@ -75,7 +82,7 @@ func (a *app) scheduleCmd() *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: args("NAME"), Example: "  coopr schedule get nightly"}
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: args("NAME"), Example: "  coopr schedule get nightly", ValidArgsFunction: a.completeSchedules()}
 	a.outputFlag(get, asYAML, asJSON)
 	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
 		s, _, err := c.Schedule(ctx, args[0], client.Read{})
@@ -84,22 +91,40 @@ func (a *app) scheduleCmd() *cobra.Command {
 		}
 		return a.print(s)
 	})
-	var s profile.Schedule
+	var named profile.Schedule
 	var file, chosen string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create or change a schedule", Args: args("NAME"),
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create a schedule, or change one: what is not named stays as it is", Args: args("NAME"), ValidArgsFunction: a.completeSchedules(),
 		Example: "  coopr schedule put nightly --program wordcount --cron '30 2 * * *' --zone Europe/Berlin"}
 	f := put.Flags()
 	f.StringVarP(&file, "file", "f", "", "a YAML or JSON file; - for standard input")
-	f.StringVar(&s.Program, "program", "", "the program to run")
-	f.StringVar(&s.Cron, "cron", "", "when: minute, hour, day of the month, month, day of the week")
-	f.StringVar(&s.TimeZone, "zone", "", "by which clock; UTC")
-	f.StringVar(&s.Concurrency, "concurrency", "", "while an earlier run goes on: skip (the usual), allow, queue or replace")
-	f.StringVar(&s.CatchUp, "catchup", "", "of what was due while nobody could begin it: latest (the usual), none or all")
+	f.StringVar(&named.Program, "program", "", "the program to run")
+	f.StringVar(&named.Cron, "cron", "", "when: minute, hour, day of the month, month, day of the week")
+	f.StringVar(&named.TimeZone, "zone", "", "by which clock; UTC")
+	f.StringVar(&named.Concurrency, "concurrency", "", "while an earlier run goes on: skip (the usual), allow, queue or replace")
+	f.StringVar(&named.CatchUp, "catchup", "", "of what was due while nobody could begin it: latest (the usual), none or all")
 	f.StringVar(&chosen, "profile", "", "the profile of the runs")
+	flagNames(put, "program", a.completePrograms())
+	flagNames(put, "profile", a.completeProfiles())
+	fixedNames(put, "concurrency", profile.Skip, profile.Allow, profile.Queue, profile.Replace)
+	fixedNames(put, "catchup", profile.CatchLatest, profile.CatchNone, profile.CatchAll)
 	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		var s profile.Schedule
 		if file != "" {
-			if err := a.readInto(file, &s); err != nil {
+			var shown api.ScheduleDetails // as coopr schedule get shows it
+			if err := a.readInto(file, &shown); err != nil {
 				return err
+			}
+			s = shown.Schedule
+		} else if have, _, err := c.Schedule(ctx, args[0], client.Read{}); err == nil {
+			s = have.Schedule
+		} else if !errors.Is(err, client.ErrNotFound) {
+			return err
+		}
+		for into, value := range map[*string]string{
+			&s.Program: named.Program, &s.Cron: named.Cron, &s.TimeZone: named.TimeZone, &s.Concurrency: named.Concurrency, &s.CatchUp: named.CatchUp,
+		} {
+			if value != "" {
+				*into = value
 			}
 		}
 		if chosen != "" {
@@ -110,13 +135,23 @@ func (a *app) scheduleCmd() *cobra.Command {
 		}
 		out, _, err := c.PutSchedule(ctx, args[0], s)
 		if err == nil {
-			fmt.Fprintf(a.out, "Schedule %s is kept; it is due next at %s.\n", out.Name, moment(out.Next))
+			next := "it is due next at " + moment(out.Next)
+			if out.Status == profile.Disabled {
+				next = "it is disabled"
+			}
+			fmt.Fprintf(a.out, "Schedule %s is kept; %s.\n", out.Name, next)
 		}
 		return err
 	})
 	verb := func(use, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
-		cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args("NAME"), Example: "  coopr schedule " + use + " nightly"}
-		cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error { return do(ctx, c, args[0]) })
+		cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: args("NAME"), Example: "  coopr schedule " + use + " nightly", ValidArgsFunction: a.completeSchedules()}
+		cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := do(ctx, c, args[0]); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "Schedule %s is %sd.\n", args[0], use)
+			return nil
+		})
 		return cmd
 	}
 	return group("schedule", "Schedules: runs by the clock", list, get, put,

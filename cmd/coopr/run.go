@@ -63,7 +63,9 @@ be made. Ctrl-C leaves the job alone: coopr runs logs RUN --follow picks it up a
 	f.StringVar(&r.timeout, "timeout", "", "how long the job may take, such as 30m")
 	f.BoolVarP(&r.detach, "detach", "d", false, "do not wait: print the run's id")
 	f.BoolVarP(&r.quiet, "quiet", "q", false, "show only what the job writes")
-	_ = cmd.RegisterFlagCompletionFunc("profile", a.completeProfiles())
+	flagNames(cmd, "profile", a.completeProfiles())
+	flagNames(cmd, "program", a.completePrograms())
+	fixedNames(cmd, "on", profile.OnEach, profile.OnOne)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if err := r.request(cmd, given); err != nil {
 			return err
@@ -198,14 +200,14 @@ func (a *app) showLine(run api.RunDetails) func(api.RunLine) error {
 
 // told says how a run ended, and gives the error that the command ends with.
 func (a *app) told(run api.RunDetails, say func(string, ...any)) error {
-	switch {
-	case run.Cluster.Status != profile.Waiting:
-	case run.Cluster.ExpiresAt == 0:
-		say("its nodes are kept until you end them: coopr runs deprovision %s", run.ID)
-	default:
-		say("its nodes are kept until %s: look at them with coopr runs get %s, keep them longer with coopr runs extend %s 1h, end them with coopr runs deprovision %s",
-			moment(run.Cluster.ExpiresAt), run.ID, run.ID, run.ID)
-	}
+	defer func() {
+		if run.Cluster.Status == profile.Waiting {
+			say("its nodes are kept %s", keptUntil(run))
+			say("  look at them:     coopr runs get %s", run.ID)
+			say("  keep them longer: coopr runs extend %s 1h", run.ID)
+			say("  end them:         coopr runs deprovision %s", run.ID)
+		}
+	}()
 	if run.Status == profile.Completed {
 		say("completed")
 		if run.ExitCode != nil && *run.ExitCode != 0 {
@@ -223,13 +225,25 @@ func (a *app) told(run api.RunDetails, say func(string, ...any)) error {
 	return &jobError{1}
 }
 
-// awaitRun waits until a run is as it should be.
+// keptUntil says how long the nodes of a run that waits are there.
+func keptUntil(r api.RunDetails) string {
+	if r.Cluster.ExpiresAt == 0 {
+		return "until somebody ends them"
+	}
+	return "until " + moment(r.Cluster.ExpiresAt)
+}
+
+// awaitRun waits until a run is as it should be. With an error it gives the run as it was
+// known last.
 func awaitRun(ctx context.Context, c *client.Client, run api.RunDetails, ready func(api.RunDetails) bool) (api.RunDetails, error) {
 	read := client.Read{}
 	for {
 		r, m, err := c.Run(ctx, run.ID, read)
-		if err != nil || ready(r) {
-			return r, err
+		if err != nil {
+			return run, err // what was known of it
+		}
+		if run = r; ready(run) {
+			return run, nil
 		}
 		read = client.Read{After: max(m.Index, 1), Wait: time.Minute}
 	}
@@ -251,7 +265,11 @@ func (a *app) runsCmd() *cobra.Command {
 				if r.Cluster.NumNodes != nil {
 					nodes = strconv.Itoa(*r.Cluster.NumNodes)
 				}
-				t.row(r.ID, r.Program.Name, r.Profile, string(r.Status), string(r.Cluster.Status), nodes, a.ago(r.Created), moment(r.Cluster.ExpiresAt), clip(r.Message, 60))
+				message := r.Message
+				if r.Lost() {
+					message = r.Orphan.Reason
+				}
+				t.row(r.ID, r.Program.Name, r.Profile, string(r.Status), string(r.Cluster.Status), nodes, a.ago(r.Created), moment(r.Cluster.ExpiresAt), clip(message, 60))
 			}
 			return t
 		},
@@ -262,9 +280,12 @@ func (a *app) runsCmd() *cobra.Command {
 	s.StringVar(&f.Schedule, "schedule", "", "only those that this schedule began")
 	s.StringVar(&f.Status, "status", "", "only with one of these statuses, of the program or the cluster")
 	s.BoolVar(&f.Orphaned, "orphaned", false, "only those whose clusters may still be there")
+	flagNames(list, "program", a.completePrograms())
+	flagNames(list, "profile", a.completeProfiles())
+	flagNames(list, "schedule", a.completeSchedules())
 	pageFlags(list, &page)
 
-	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes", Args: args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8"}
+	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes", Args: args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8", ValidArgsFunction: a.completeRuns(nil)}
 	a.outputFlag(get, asTable, asJSON, asYAML)
 	get.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
@@ -278,7 +299,7 @@ func (a *app) runsCmd() *cobra.Command {
 		return nil
 	})
 	var follow bool
-	logs := &cobra.Command{Use: "logs RUN", Short: "Show what a run's program wrote", Args: args("RUN"), Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow"}
+	logs := &cobra.Command{Use: "logs RUN", Short: "Show what a run's program wrote", Args: args("RUN"), Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow", ValidArgsFunction: a.completeRuns(nil)}
 	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the program is over")
 	logs.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
@@ -288,9 +309,9 @@ func (a *app) runsCmd() *cobra.Command {
 		return err
 	})
 	return group("runs", "Look at runs, and steer them", list, get, logs, a.runStopCmd(), a.runExtendCmd(), a.runForceCmd(),
-		a.runOrderCmd("deprovision", "Tear down the nodes of a run that were kept", func(string) any { return nil }),
-		a.runOrderCmd("retry", "Try to tear down once more what is left of an orphaned run", func(string) any { return nil }),
-		a.runOrderCmd("purge", "Take a run off the list of orphans: nothing is left of it", func(reason string) any { return api.OrderBody{Reason: reason} }))
+		a.runOrderCmd("deprovision", "Tear down the nodes of a run that were kept", waits, func(string) any { return nil }),
+		a.runOrderCmd("retry", "Try to tear down once more what is left of an orphaned run", (*profile.Run).Lost, func(string) any { return nil }),
+		a.runOrderCmd("purge", "Take a run off the list of orphans: nothing is left of it", (*profile.Run).Lost, func(reason string) any { return api.OrderBody{Reason: reason} }))
 }
 
 func (a *app) showRun(r api.RunDetails) {
@@ -299,17 +320,21 @@ func (a *app) showRun(r api.RunDetails) {
 	if r.ExitCode != nil {
 		fmt.Fprintf(a.out, ", exit code %d", *r.ExitCode)
 	}
-	if r.Message != "" {
+	switch {
+	case r.Message != "":
 		fmt.Fprintf(a.out, ": %s", r.Message)
+	case r.Halt != nil:
+		fmt.Fprintf(a.out, ": %s", r.Halt.Reason)
+	}
+	for _, x := range r.Exits {
+		fmt.Fprintf(a.out, "\n  step %s on %s ended with exit code %d", x.Step, x.Node, x.Code)
 	}
 	fmt.Fprintf(a.out, "\nCluster: %s", r.Cluster.Status)
 	if r.Cluster.ID != "" {
 		fmt.Fprintf(a.out, " (%s, %s)", r.Cluster.Name, r.Cluster.ID)
 	}
-	if r.Cluster.ExpiresAt > 0 {
-		fmt.Fprintf(a.out, ", kept until %s", moment(r.Cluster.ExpiresAt))
-	} else if r.Cluster.Status == profile.Waiting {
-		fmt.Fprint(a.out, ", kept until somebody ends it")
+	if r.Cluster.Status == profile.Waiting {
+		fmt.Fprintf(a.out, ", its nodes are kept %s", keptUntil(r))
 	}
 	fmt.Fprintln(a.out)
 	if t := r.Current(); t != nil {
@@ -322,6 +347,17 @@ func (a *app) showRun(r api.RunDetails) {
 	if r.Lost() {
 		fmt.Fprintf(a.out, "Orphaned: %s\n", r.Orphan.Reason)
 	}
+	begun := fmt.Sprintf("Begun: %s by %s", moment(r.Created), r.Actor)
+	if r.Schedule != "" {
+		begun += fmt.Sprintf(", by schedule %s for %s", r.Schedule, moment(r.Due))
+	}
+	fmt.Fprintln(a.out, begun)
+	if r.Ended > 0 && r.Started > 0 {
+		fmt.Fprintf(a.out, "Provisioned in %s, the program took %s\n", time.Duration(r.ProvisioningMillis)*time.Millisecond, time.Duration(r.Ended-r.Started)*time.Millisecond)
+	}
+	if len(r.Ignored) > 0 {
+		fmt.Fprintf(a.out, "Locked by the profile, not overridden: %s\n", strings.Join(r.Ignored, ", "))
+	}
 	fmt.Fprintf(a.out, "Node-minutes: %d\n", r.NodeMinutes)
 	if len(r.Cluster.Nodes) > 0 {
 		fmt.Fprintln(a.out)
@@ -331,30 +367,48 @@ func (a *app) showRun(r api.RunDetails) {
 		}
 		a.show(t)
 	}
-	for kind, op := range map[string]string{"provision": r.ProvisionOperation, "program": r.Operation, "deprovision": r.DeprovisionOperation} {
-		if op != "" {
-			defer fmt.Fprintf(a.out, "Plan %s:%s is operation %s\n", kind, r.ID, op)
+	t := table{head: []string{"PLAN", "OPERATION"}}
+	for _, p := range [][2]string{{"provision", r.ProvisionOperation}, {"program", r.Operation}, {"deprovision", r.DeprovisionOperation}} {
+		if p[1] != "" {
+			t.row(p[0]+":"+r.ID, p[1])
 		}
+	}
+	if len(t.rows) > 0 {
+		fmt.Fprintln(a.out)
+		a.show(t)
 	}
 }
 
 // runOrder gives an order, and tells what the run is then.
 func (a *app) runOrder(ctx context.Context, c *client.Client, id, order string, body any) error {
 	r, _, err := c.OrderRun(ctx, id, order, body)
-	if err == nil {
-		fmt.Fprintf(a.out, "Run %s: its program is %s, its cluster %s.\n", r.ID, r.Status, r.Cluster.Status)
+	if err != nil {
+		return err
 	}
-	return err
+	what := ""
+	switch {
+	case order == "extend":
+		what = "; its nodes are kept " + keptUntil(r)
+	case order == "retry":
+		what = "; tearing it down is tried again"
+	case order == "purge":
+		what = "; it is off the list of orphans"
+	}
+	fmt.Fprintf(a.out, "Run %s: its program is %s, its cluster %s%s.\n", r.ID, r.Status, r.Cluster.Status, what)
+	return nil
 }
 
-func (a *app) runOrderCmd(order, short string, body func(reason string) any) *cobra.Command {
+func (a *app) runOrderCmd(order, short string, fits func(*profile.Run) bool, body func(reason string) any) *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{Use: order + " RUN", Short: short, Args: args("RUN"), Example: "  coopr runs " + order + " 05q8v3k1m2n4p6r8"}
+	cmd := &cobra.Command{Use: order + " RUN", Short: short, Args: args("RUN"), Example: "  coopr runs " + order + " 05q8v3k1m2n4p6r8", ValidArgsFunction: a.completeRuns(fits)}
 	if body("x") != nil {
 		cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the audit log")
 		cmd.Example += " --reason 'looked for it by hand'"
 	}
 	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if cmd.Flags().Lookup("reason") != nil && reason == "" {
+			return usage(cmd, "--reason is missing: say why")
+		}
 		return a.runOrder(ctx, c, args[0], order, body(reason))
 	})
 	return cmd
@@ -362,7 +416,7 @@ func (a *app) runOrderCmd(order, short string, body func(reason string) any) *co
 
 func (a *app) runStopCmd() *cobra.Command {
 	var b api.StopBody
-	cmd := &cobra.Command{Use: "stop RUN", Short: "End a run's program, and tear its nodes down or keep them", Args: args("RUN"), Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep"}
+	cmd := &cobra.Command{Use: "stop RUN", Short: "End a run's program, and tear its nodes down or keep them", Args: args("RUN"), Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: a.completeRuns((*profile.Run).Active)}
 	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes, as long as the profile says")
 	cmd.Flags().StringVar(&b.Reason, "reason", "", "why")
 	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
@@ -372,7 +426,7 @@ func (a *app) runStopCmd() *cobra.Command {
 }
 
 func (a *app) runExtendCmd() *cobra.Command {
-	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep a run's nodes for longer, from now on; 0 until somebody ends them", Args: args("RUN", "DURATION"),
+	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep a run's nodes for longer, from now on; 0 until somebody ends them", Args: args("RUN", "DURATION"), ValidArgsFunction: a.completeRuns(waits),
 		Example: "  coopr runs extend 05q8v3k1m2n4p6r8 2h\n  coopr runs extend 05q8v3k1m2n4p6r8 0"}
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) < 2 {
@@ -396,11 +450,14 @@ func (a *app) runExtendCmd() *cobra.Command {
 func (a *app) runForceCmd() *cobra.Command {
 	var orphan bool
 	var b api.ForceBody
-	cmd := &cobra.Command{Use: "force RUN", Short: "Take a run's cluster for torn down, whatever it is: for one that cannot be", Args: args("RUN"),
+	cmd := &cobra.Command{Use: "force RUN", Short: "Take a run's cluster for torn down, whatever it is: for one that cannot be", Args: args("RUN"), ValidArgsFunction: a.completeRuns((*profile.Run).Up),
 		Example: "  coopr runs force 05q8v3k1m2n4p6r8 --reason 'deleted in the console'\n  coopr runs force 05q8v3k1m2n4p6r8 --orphaned --reason 'the account is closed'"}
 	cmd.Flags().BoolVar(&orphan, "orphaned", false, "it may be there still: put it on the list of orphans")
 	cmd.Flags().StringVar(&b.Reason, "reason", "", "what was done; it is kept in the audit log")
 	cmd.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if b.Reason == "" {
+			return usage(cmd, "--reason is missing: say what was done")
+		}
 		if b.To = profile.Deprovisioned; orphan {
 			b.To = profile.Orphaned
 		}

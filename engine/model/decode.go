@@ -187,6 +187,15 @@ func (d *decoder) value(n *node, v reflect.Value, path string) {
 		}
 	case reflect.Int, reflect.Int64:
 		d.whole(n, v, path)
+	case reflect.Uint64:
+		if text, ok := d.numeric(n, path, "a whole number"); ok {
+			u, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				d.fault(n, path, "must be a whole number, 0 or more, but is %s", shorten(text))
+				return
+			}
+			v.SetUint(u)
+		}
 	case reflect.Float64:
 		if text, ok := d.numeric(n, path, "a number"); ok {
 			f, err := strconv.ParseFloat(text, 64)

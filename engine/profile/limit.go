@@ -40,11 +40,18 @@ func (l *Load) Count(r *Run) {
 func (l Load) Exceeds(of string, runs, launching int) string {
 	switch {
 	case runs != Unlimited && l.Up+1 > runs:
-		return fmt.Sprintf("%s may have %d runs at a time, those counted whose nodes are still up, and has %d", of, runs, l.Up)
+		return fmt.Sprintf("%s may have %s at a time, those counted whose nodes are still up, and has %d", of, counted(runs), l.Up)
 	case launching != Unlimited && l.Launching+1 > launching:
-		return fmt.Sprintf("%s may launch %d runs at a time, and launches %d", of, launching, l.Launching)
+		return fmt.Sprintf("%s may launch %s at a time, and launches %d", of, counted(launching), l.Launching)
 	}
 	return ""
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
 }
 
 // Bounds gives a profile's limits as numbers.

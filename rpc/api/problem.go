@@ -171,7 +171,11 @@ func problemOf(err error) *Problem {
 // told gives an error's text without the sentinel before it: the problem's
 // type and title say that already.
 func told(err, sentinel error) string {
-	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+	text, found := err.Error(), true
+	for found { // the state's sentinel may say the same word
+		text, found = strings.CutPrefix(text, sentinel.Error()+": ")
+	}
+	return text
 }
 
 // join gives what the error says beyond its sentinel, and the advice.

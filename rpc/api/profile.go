@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -53,7 +52,7 @@ type Found struct {
 func refOf(name string) (profile.Ref, error) {
 	ref, err := profile.ParseRef(name)
 	if err != nil {
-		return ref, malformed(model.Faults{{Path: "profile", Message: err.Error()}})
+		return ref, bad(model.Faults{{Path: "profile", Message: err.Error()}})
 	}
 	return ref, nil
 }
@@ -118,7 +117,7 @@ func (s *server) profileRoutes() {
 				return ProfileDetails{}, err
 			}
 			assigned := append([]string{}, v.Assignments(c.who.Tenant, ref)...)
-			return ProfileDetails{Profile: p, Assigned: assigned, Usage: v.ProfileUsage(c.who.Tenant, ref, time.Now().UnixMilli())}, nil
+			return ProfileDetails{Profile: p, Assigned: assigned, Usage: v.ProfileUsage(c.who.Tenant, ref, s.clock().UnixMilli())}, nil
 		})
 	read(s, route{id: "getProfileStatus", path: one + "/status", tag: tag, rule: reads, summary: "Whether a profile is enabled"},
 		func(_ context.Context, c *call, v View, in *ByProfile) (StatusBody, error) {
@@ -234,7 +233,7 @@ func (s *server) provisionerRoutes() {
 		}) ([]Found, error) {
 			name, ok := strings.CutPrefix(in.Query, "profile:")
 			if !ok {
-				return nil, malformed(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
+				return nil, bad(model.Faults{{Path: "query.query", Message: "must be profile:NAME, such as profile:SYSTEM:small"}})
 			}
 			ref, err := refOf(name)
 			if err != nil {
@@ -346,7 +345,7 @@ func (s *server) secretRoutes() {
 				return Done{}, Written{}, err
 			}
 			if why := model.CheckName(in.Name); why != "" {
-				return Done{}, Written{}, malformed(model.Faults{{Path: "name", Message: why}})
+				return Done{}, Written{}, bad(model.Faults{{Path: "name", Message: why}})
 			}
 			w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "secret", Name: in.Name, Order: "put", Value: model.NewSecret(b.Value)})
 			return Done{true}, w, err

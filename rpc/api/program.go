@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -38,7 +37,7 @@ func (s *server) programRoutes() {
 			if !ok {
 				return ProgramDetails{}, notFound("there is no program %q in tenant %s", in.Name, c.who.Tenant)
 			}
-			return ProgramDetails{p, v.ProgramUsage(c.who.Tenant, in.Name, time.Now().UnixMilli())}, nil
+			return ProgramDetails{p, v.ProgramUsage(c.who.Tenant, in.Name, s.clock().UnixMilli())}, nil
 		})
 	write(s, route{id: "putProgram", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Write the next version of a program"},
 		func(ctx context.Context, c *call, in *struct {
@@ -85,10 +84,10 @@ type ScheduleDetails struct {
 	Next int64 `json:"next,omitempty" doc:"When it is due next, Unix milliseconds; absent: never"`
 }
 
-func scheduleDetails(s profile.Schedule) ScheduleDetails {
-	out := ScheduleDetails{Schedule: s}
-	if s.Status != profile.Disabled {
-		_, _, out.Next = s.Due(time.Now().UnixMilli())
+func (s *server) schedule(x profile.Schedule) ScheduleDetails {
+	out := ScheduleDetails{Schedule: x}
+	if x.Status != profile.Disabled {
+		_, _, out.Next = x.Due(s.clock().UnixMilli())
 	}
 	return out
 }
@@ -101,7 +100,7 @@ func (s *server) scheduleRoutes() {
 		func(_ context.Context, c *call, v View, _ *none) ([]ScheduleDetails, error) {
 			out := []ScheduleDetails{}
 			for _, x := range v.Schedules(c.who.Tenant) {
-				out = append(out, scheduleDetails(x))
+				out = append(out, s.schedule(x))
 			}
 			return out, nil
 		})
@@ -111,7 +110,7 @@ func (s *server) scheduleRoutes() {
 			if !ok {
 				return ScheduleDetails{}, notFound("there is no schedule %q in tenant %s", in.Name, c.who.Tenant)
 			}
-			return scheduleDetails(x), nil
+			return s.schedule(x), nil
 		})
 	write(s, route{id: "putSchedule", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Create or change a schedule"},
 		func(ctx context.Context, c *call, in *struct {
@@ -135,7 +134,7 @@ func (s *server) scheduleRoutes() {
 			if v, err := s.now(ctx); err == nil {
 				x, _ = v.Schedule(c.who.Tenant, in.Name)
 			}
-			return scheduleDetails(x), w, nil
+			return s.schedule(x), w, nil
 		})
 	write(s, route{id: "deleteSchedule", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a schedule; its runs go on"},
 		func(ctx context.Context, c *call, in *BySchedule) (Deleted, Written, error) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -25,9 +24,9 @@ type RunDetails struct {
 	ProvisioningMillis int64 `json:"provisioningMillis,omitempty"`
 }
 
-func runDetails(r *profile.Run) RunDetails {
+func (s *server) details(r *profile.Run) RunDetails {
 	var u profile.Usage
-	u.Add(r, time.Now().UnixMilli())
+	u.Add(r, s.clock().UnixMilli())
 	return RunDetails{*r, u.NodeMinutes, u.ProvisioningMillis}
 }
 
@@ -94,7 +93,7 @@ func (s *server) runRoutes() {
 					continue
 				}
 				if total++; total > in.Offset && len(out) < limit {
-					out = append(out, runDetails(r))
+					out = append(out, s.details(r))
 				}
 			}
 			return out, total, nil
@@ -105,7 +104,7 @@ func (s *server) runRoutes() {
 			if err != nil {
 				return RunDetails{}, err
 			}
-			return runDetails(r), nil
+			return s.details(r), nil
 		})
 	s.startRoute(route{id: "startRun", path: path, tag: tag, summary: "Begin a run of a program that is kept, or of one that is given along"})
 	s.runOrders(tag, one)
@@ -147,7 +146,7 @@ func (s *server) startRoute(r route) {
 		if err != nil {
 			return RunDetails{}, w, err
 		}
-		return runDetails(run), w, nil
+		return s.details(run), w, nil
 	}
 	if strings.Contains(r.path, "{program}") {
 		r.optional = true
@@ -214,6 +213,6 @@ func runOrder[B any](s *server, tag, one, verb string, need model.Role, summary 
 			if err != nil {
 				return RunDetails{}, w, fmt.Errorf("%w: run %s", ErrNotFound, in.ID)
 			}
-			return runDetails(r), w, nil
+			return s.details(r), w, nil
 		})
 }

@@ -30,6 +30,9 @@ type Config struct {
 	// MaxWatches bounds how many blocking reads, event streams and followed
 	// logs there are at a time; 0 means no bound.
 	MaxWatches int
+	// Now is the clock by which what runs use until now is told, and when schedules are
+	// due; nil: time.Now.
+	Now func() time.Time
 }
 
 type server struct {
@@ -40,6 +43,7 @@ type server struct {
 	patience  time.Duration
 	heartbeat time.Duration
 	maxBody   int64
+	clock     func() time.Time
 	watches   chan struct{} // a place for each watch; nil: no bound
 	mux       *http.ServeMux
 	api       huma.API
@@ -71,6 +75,9 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.MaxBody > 0 {
 		s.maxBody = cfg.MaxBody
 	}
+	if cfg.Now != nil {
+		s.clock = cfg.Now
+	}
 	if cfg.MaxWatches > 0 {
 		s.watches = make(chan struct{}, cfg.MaxWatches)
 	}
@@ -83,7 +90,7 @@ func newServer() *server {
 	s := &server{
 		log: slog.New(slog.DiscardHandler), name: "agent",
 		patience: 5 * time.Second, heartbeat: 15 * time.Second, maxBody: MaxBody,
-		mux: http.NewServeMux(),
+		mux: http.NewServeMux(), clock: time.Now,
 	}
 	s.api = humago.New(s.mux, humaConfig())
 	s.routes()

@@ -88,3 +88,16 @@ func (c *Client) Search(ctx context.Context, query string, read Read) ([]api.Fou
 	m, err := c.get(ctx, "/v1/search", read, values("query", query), &out)
 	return out, m, err
 }
+
+// Secrets lists the names of the tenant's secrets.
+func (c *Client) Secrets(ctx context.Context, read Read) ([]string, Meta, error) {
+	var out []string
+	m, err := c.get(ctx, "/v1/secrets", read, nil, &out)
+	return out, m, err
+}
+
+// DeleteSecret forgets a secret.
+func (c *Client) DeleteSecret(ctx context.Context, name string) error {
+	_, err := c.send(ctx, http.MethodDelete, "/v1/secrets/"+seg(name), nil, nil, nil)
+	return err
+}

@@ -26,6 +26,7 @@ type Store struct {
 	done    map[string]reply
 	clock   int64
 	plans   map[string]*audit.Plan // by operation
+	runs    *runTables
 }
 
 // reply is what a request with an id was answered.
@@ -49,7 +50,7 @@ type state struct {
 	Past     map[string][]*model.Snapshot // by tenant/cluster
 	log      *audit.Trail
 	plans    []planned
-	noRuns
+	runView
 }
 
 func (s *state) clone() *state {
@@ -94,6 +95,8 @@ func NewStore() *Store {
 			}}},
 		}},
 	}
+	s.runs = newRunTables([]string{"main", "acme"}, s.now.Types)
+	s.now.runView = s.runs.machine.View()
 	s.floor = s.now.Index
 	for secret, t := range map[string]model.Token{
 		Super: {ID: "t1", Actor: "root", Tenant: "main", Role: model.RoleSuperadmin}, Admin: {ID: "t2", Actor: "alice", Tenant: "acme", Role: model.RoleAdmin},
@@ -278,7 +281,7 @@ func (s *Store) restore(data []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Index, st.log = s.now.Index+1, s.now.log
+	st.Index, st.log, st.runView = s.now.Index+1, s.now.log, s.now.runView
 	s.now, s.events, s.floor = &st, nil, st.Index
 	close(s.wake)
 	s.wake = make(chan struct{})

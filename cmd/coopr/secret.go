@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/rpc/client"
+)
+
+func (a *app) secretCmd() *cobra.Command {
+	names := a.complete(func(ctx context.Context, c *client.Client) ([]string, error) {
+		list, _, err := c.Secrets(ctx, client.Read{})
+		return list, err
+	})
+	list := listCmd(a, listing[string]{
+		use: "list", short: "List the names of secrets; nothing shows their values", example: "  coopr secret list",
+		empty: "There are no secrets: keep one with coopr secret put NAME.",
+		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]string, client.Meta, error) {
+			return c.Secrets(ctx, read)
+		},
+		rows: func(items []string) table {
+			t := table{head: []string{"NAME"}}
+			for _, name := range items {
+				t.row(name)
+			}
+			return t
+		},
+	})
+	var file string
+	put := &cobra.Command{Use: "put NAME", Short: "Keep a secret, read from a file or from standard input", Args: args("NAME"), ValidArgsFunction: names,
+		Long: `Keep a secret. Properties of profiles, and the environment of programs' steps, refer to
+it as ${secure(NAME)}; its value is given to who uses it, and is shown to nobody. One end
+of line at its end is no part of it.`,
+		Example: "  pass show cloud/token | coopr secret put cloud-token\n  coopr secret put key --file key.pem"}
+	put.Flags().StringVarP(&file, "file", "f", "-", "the file with the value; - for standard input")
+	put.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		var value []byte
+		var err error
+		if file == "-" {
+			value, err = readAll(a.in)
+		} else {
+			value, err = os.ReadFile(file)
+		}
+		if err != nil {
+			return err
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(string(value), "\n"), "\r")
+		if text == "" {
+			return errors.New("the secret is empty: nothing is done")
+		}
+		if err := c.PutSecret(ctx, args[0], text); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Secret %s is kept: refer to it as ${secure(%s)}.\n", args[0], args[0])
+		return nil
+	})
+	del := &cobra.Command{Use: "delete NAME", Short: "Forget a secret", Args: args("NAME"), Example: "  coopr secret delete cloud-token", ValidArgsFunction: names}
+	del.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
+		if err := c.DeleteSecret(ctx, args[0]); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "Secret %s is forgotten.\n", args[0])
+		return nil
+	})
+	return group("secret", "Secrets that profiles and programs refer to", list, put, del)
+}
