@@ -189,11 +189,12 @@ func TestBlockingReads(t *testing.T) {
 // slow tells when a request's context ends.
 type slow struct {
 	*apitest.Agent
-	ended chan struct{}
+	begun, ended chan struct{}
 }
 
 func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (api.View, error) {
 	if after > 0 {
+		close(s.begun)
 		defer close(s.ended)
 	}
 	return s.Agent.View(ctx, c, after)
@@ -201,12 +202,15 @@ func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (api.V
 
 func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	a := apitest.NewAgent(apitest.NewStore(), "a")
-	b := &slow{a, make(chan struct{})}
+	b := &slow{a, make(chan struct{}), make(chan struct{})}
 	w := serve(t, a, b)
 	ctx, cancel := context.WithCancel(context.Background())
 	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/clusters?index=99&wait=10m", nil)
 	req.Header.Set("Authorization", "Bearer "+apitest.User)
-	time.AfterFunc(20*time.Millisecond, cancel)
+	go func() {
+		<-b.begun // one that nobody has heard of cannot be ended
+		cancel()
+	}()
 	if resp, err := w.http.Do(req); err == nil {
 		resp.Body.Close()
 		t.Error("an answer")
