@@ -43,12 +43,16 @@ func (k *Keeper) followClusters(ctx context.Context) error {
 		if cl.Status == model.ClusterPending || !has && !site.Carries(cl) || busy(v, cl) {
 			continue // its end brings us here again
 		}
-		doc := site.OfCluster(name, cl, v.Nodes(cl.Tenant, cl.ID))
+		doc, err := site.OfCluster(name, cl, v.Nodes(cl.Tenant, cl.ID))
+		if err != nil {
+			k.cfg.Logger.Warn("the change objects of a cluster's services have macros that cannot be filled in", "cluster", cl.ID, "error", err)
+			continue
+		}
 		if len(doc.Objects) == 0 && !has {
 			continue
 		}
 		who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
-		_, err := k.apply(ctx, who, doc, 0, false)
+		_, err = k.apply(ctx, who, doc, 0, false)
 		var faults model.Faults
 		switch {
 		case err == nil:

@@ -5,12 +5,16 @@ package model
 type ChangeObject struct {
 	Name string `json:"name"`
 	// Type is "script", "service", "filetree" or "ha-resource".
-	Type      string                    `json:"type"`
-	Preferred string                    `json:"preferred,omitempty"`
-	Content   map[string]any            `json:"content,omitempty"`
-	Actions   map[string]map[string]any `json:"actions,omitempty"`
-	Requires  []ChangeRequirement       `json:"requires,omitempty"`
-	Holds     []ChangeHolding           `json:"holds,omitempty"`
+	Type      string `json:"type"`
+	Preferred string `json:"preferred,omitempty"`
+	// Content may have macros, as configuration may.
+	Content  map[string]any            `json:"content,omitempty"`
+	Actions  map[string]map[string]any `json:"actions,omitempty"`
+	Requires []ChangeRequirement       `json:"requires,omitempty"`
+	Holds    []ChangeHolding           `json:"holds,omitempty"`
+	// CheckInterval is how often the cluster's objects are looked at for drift; the
+	// shortest of all that are given counts for all, 30 s where none is.
+	CheckInterval Millis `json:"check_interval,omitempty"`
 }
 
 // ChangeRequirement is what a transition needs of another object: "NAME" of the

@@ -590,7 +590,7 @@ func TestClusterHeldInShape(t *testing.T) {
 		t.Helper()
 		m.await(what, func() error {
 			s, err := m.api().SiteStatus(m.context(), name, 0)
-			if err == nil && (s.Next != 0 || s.Objects != objects || s.Settled != objects) {
+			if err == nil && (!s.Converged || s.Objects != objects) {
 				err = fmt.Errorf("%+v", s)
 			}
 			out = s
@@ -610,6 +610,16 @@ func TestClusterHeldInShape(t *testing.T) {
 		return err
 	})
 	m.agents[i].start()
+	standing("all to be where it should be", 3)
+	// What somebody takes away by hand comes back.
+	made, err := filepath.Glob(filepath.Join(m.nodes(), "*", "*", "ready"))
+	if err != nil || len(made) != 1 {
+		t.Fatalf("%q, %v", made, err)
+	}
+	if err := os.Remove(made[0]); err != nil {
+		t.Fatal(err)
+	}
+	m.await("it to come back", func() error { _, err := os.Stat(made[0]); return err })
 	stopped, _, err := m.api().Operate(m.context(), op.Cluster, api.Operate{Type: model.OpStop, Services: []string{"web"}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,12 @@
 package site
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -20,14 +23,22 @@ func Carries(cl *model.Cluster) bool {
 // OfCluster makes the site that holds a cluster in shape: for every node and
 // every service that is started there, the service's objects, named
 // NODE/SERVICE/NAME. An object that another node's service has is one for each of
-// these nodes.
-func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) *Document {
+// these nodes. The error says which contents have macros that cannot be filled in.
+func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, error) {
 	d := &Document{Name: name, Description: "change objects of the services of cluster " + cl.Name, CheckInterval: clusterCheckInterval, Objects: []Object{}}
 	runs := func(n *model.Node, service string) bool {
 		return n.Confirmed && !n.Leaves && n.States[service] == model.Start.String() && slices.Contains(n.Services, service) && !slices.Contains(n.Leaving, service)
 	}
 	nodes = slices.Clone(nodes)
 	slices.SortFunc(nodes, func(a, b *model.Node) int { return a.Number - b.Number })
+	known := make([]macro.Node, 0, len(nodes))
+	for _, n := range nodes {
+		if !n.Leaves {
+			known = append(known, macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Staying()})
+		}
+	}
+	macros := macro.NewCluster(cl.Owner, known)
+	var faults []error
 	// found gives the objects that a name means.
 	found := func(n *model.Node, service, name string) []string {
 		if s, rest, ok := strings.Cut(name, "/"); ok {
@@ -55,7 +66,16 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) *Document {
 				continue
 			}
 			for _, c := range cl.Definitions[service].Changes {
-				o := Object{Name: n.ShortName() + "/" + service + "/" + c.Name, Host: "node:" + cl.ID + "/" + n.ShortName(), Type: c.Type, Preferred: c.Preferred, Content: c.Content, Actions: c.Actions}
+				if c.CheckInterval > 0 {
+					d.CheckInterval = min(d.CheckInterval, c.CheckInterval)
+				}
+				o := Object{Name: n.ShortName() + "/" + service + "/" + c.Name, Host: "node:" + cl.ID + "/" + n.ShortName(), Type: c.Type, Preferred: c.Preferred, Actions: c.Actions}
+				var err error
+				if c.Content != nil {
+					if o.Content, err = macro.ExpandConfig(c.Content, macro.Context{Cluster: macros, Self: n.Number}); err != nil {
+						faults = append(faults, fmt.Errorf("%s: %w", o.Name, err))
+					}
+				}
 				for _, r := range c.Requires {
 					for _, on := range found(n, service, r.Object) {
 						o.Requires = append(o.Requires, Requirement{To: r.To, From: r.From, Object: on, State: r.State})
@@ -70,9 +90,9 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) *Document {
 			}
 		}
 	}
-	return d
+	return d, errors.Join(faults...)
 }
 
 // clusterCheckInterval is how often the objects of clusters are checked for
-// drift, in milliseconds.
+// drift, in milliseconds, where none of them says otherwise.
 const clusterCheckInterval = 30_000

@@ -2,6 +2,7 @@ package site
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
@@ -11,7 +12,7 @@ import (
 // to every node that has the service; what is not started has no objects.
 func TestOfCluster(t *testing.T) {
 	cl := &model.Cluster{ID: "00000001", Name: "c", Definitions: map[string]model.Service{
-		"web": {Changes: []model.ChangeObject{{Name: "limits", Type: "script"},
+		"web": {Changes: []model.ChangeObject{{Name: "limits", Type: "script", CheckInterval: 2000, Content: map[string]any{"start": "date +%s; echo %host.self% of %join(host.service.db,' ')%"}},
 			{Name: "warm", Type: "script", Requires: []model.ChangeRequirement{{Object: "limits"}, {Object: "db/ready"}}, Holds: []model.ChangeHolding{{Object: "db/ready"}}}}},
 		"db": {Changes: []model.ChangeObject{{Name: "ready", Type: "script"}}},
 	}}
@@ -27,7 +28,10 @@ func TestOfCluster(t *testing.T) {
 	}
 	stopped := node(4, "n4", "web")
 	stopped.States["web"] = "STOP"
-	d := OfCluster("cluster-00000001", cl, []*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
+	d, err := OfCluster("cluster-00000001", cl, []*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	needs := map[string][]string{}
 	for _, o := range d.Objects {
@@ -47,6 +51,13 @@ func TestOfCluster(t *testing.T) {
 	}
 	if _, err := Compile(d, Options{}); err != nil {
 		t.Error(err)
+	}
+	if got := d.Objects[0].Content["start"]; got != "date +%s; echo n1.example of n2.example n3.example" || d.CheckInterval != 2000 {
+		t.Errorf("%q, %d", got, d.CheckInterval)
+	}
+	cl.Definitions["db"].Changes[0].Content = map[string]any{"start": "echo %host.service.db[7]%"}
+	if _, err := OfCluster("x", cl, []*model.Node{node(2, "n2", "db")}); err == nil || !strings.Contains(err.Error(), "n2/db/ready") {
+		t.Errorf("%v", err)
 	}
 	if d.Objects[0].Host != "node:00000001/n1" {
 		t.Error(d.Objects[0].Host)
