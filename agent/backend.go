@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/mend"
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/consensus/sites"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -234,7 +235,7 @@ func mapError(err error) error {
 		return fmt.Errorf("%w: %w", api.ErrConflict, err)
 	case errors.Is(err, raftgroup.ErrUnknownOutcome):
 		return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)
-	case errors.Is(err, raftgroup.ErrNotLeader), errors.Is(err, raftgroup.ErrShutdown):
+	case errors.Is(err, raftgroup.ErrNotLeader), errors.Is(err, raftgroup.ErrShutdown), errors.Is(err, sites.ErrOver):
 		return fmt.Errorf("%w: %w", api.ErrNoLeader, err)
 	}
 	return err

@@ -217,6 +217,9 @@ func (a *app) siteStatusCmd() *cobra.Command {
 // watchSite shows a site's status whenever it changes: until a generation (or a
 // later one) is in force and settled, or for ever where it is 0.
 func (a *app) watchSite(ctx context.Context, c *client.Client, name string, until uint64) error {
+	if a.outTerminal && !a.structured() && a.output != asWide {
+		return a.liveSite(ctx, c, name, until)
+	}
 	s, err := c.SiteStatus(ctx, name, 0)
 	for first, last := true, ""; ; first = false {
 		if err != nil {
@@ -237,9 +240,6 @@ func (a *app) watchSite(ctx context.Context, c *client.Client, name string, unti
 				if err := a.print(s); err != nil {
 					return err
 				}
-			case !first && a.outTerminal:
-				fmt.Fprint(a.out, "\x1b[H\x1b[2J")
-				a.showSite(&s)
 			default:
 				if !first {
 					fmt.Fprintln(a.out)

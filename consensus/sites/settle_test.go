@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/coopr/coopr/engine/change"
@@ -83,4 +84,19 @@ func TestConverged(t *testing.T) {
 	calling("it may be again", 107)
 	r.Version, r.Next = 8, 3
 	quiet("another generation is on its way")
+}
+
+// Who waits for news of a leader whose term ends is sent away.
+func TestOver(t *testing.T) {
+	k := New(Config{})
+	k.revision = 5
+	ended := make(chan error)
+	go func() {
+		_, err := k.Status(t.Context(), "t", "s", 5)
+		ended <- err
+	}()
+	k.end()
+	if err := <-ended; !errors.Is(err, ErrOver) {
+		t.Error(err)
+	}
 }

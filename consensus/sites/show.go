@@ -144,8 +144,11 @@ func (s *snapshot) status(r *site.Record, id change.ID) (change.Status, bool) {
 func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
 	for after != 0 {
 		k.mu.Lock()
-		now, heard := k.revision, k.heard
+		now, heard, over := k.revision, k.heard, k.over
 		k.mu.Unlock()
+		if over {
+			return site.Standing{}, ErrOver
+		}
 		if now == after {
 			select {
 			case <-heard:
@@ -280,8 +283,11 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 	}
 	for {
 		k.mu.Lock()
-		heard, n := k.heard, len(known.looked)
+		heard, n, over := k.heard, len(known.looked), k.over
 		k.mu.Unlock()
+		if over {
+			return nil, ErrOver
+		}
 		if n >= want {
 			break
 		}

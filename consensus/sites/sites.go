@@ -7,6 +7,7 @@ package sites
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -67,7 +68,12 @@ type Keeper struct {
 	// revision counts what has come, and heard is closed, and made anew, with each.
 	revision uint64
 	heard    chan struct{}
+	over     bool
 }
+
+// ErrOver says that the term is over for which a Keeper was made: who waits asks the
+// next leader.
+var ErrOver = errors.New("this leader's term is over")
 
 // homeEnd is a Home and what it was told.
 type homeEnd struct {
@@ -247,6 +253,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.poke()
 	})
 	defer stop()
+	defer k.end()
 	k.poke()
 	gather := time.NewTimer(0)
 	defer gather.Stop()
@@ -276,6 +283,14 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.poke()
 		}
 	}
+}
+
+// end sends away who waits for news: there will be none.
+func (k *Keeper) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.over = true
+	k.news()
 }
 
 // round tells homes what has changed, and commits what follows from what is known.

@@ -21,8 +21,8 @@ func TestHeld(t *testing.T) {
 	name := "cluster-" + store.Cluster
 	converged := func(objects int) {
 		t.Helper()
-		s.await("the cluster to be in shape", func() error {
-			st, err := s.api.SiteStatus(s.context(), name, 0)
+		s.Await("the cluster to be in shape", func() error {
+			st, err := s.API.SiteStatus(s.Context(), name, 0)
 			if err == nil && (!st.Converged || st.Objects != objects) {
 				err = fmt.Errorf("%+v", st)
 			}
@@ -31,8 +31,8 @@ func TestHeld(t *testing.T) {
 	}
 	asks := func(what string, want ...string) {
 		t.Helper()
-		s.await(strings.Join(want, " "), func() error {
-			got, err := redis(s.context(), addressOf(front)+":7000", "", strings.Fields(what)...)
+		s.Await(strings.Join(want, " "), func() error {
+			got, err := redis(s.Context(), addressOf(front)+":7000", "", strings.Fields(what)...)
 			if err == nil && !slices.Equal(got, want) {
 				err = fmt.Errorf("%q", got)
 			}
@@ -41,7 +41,7 @@ func TestHeld(t *testing.T) {
 	}
 	on := func(n model.Node, script string) string {
 		t.Helper()
-		out, err := s.machines[addressOf(n)].Run(s.context(), "/bin/sh", "-c", script)
+		out, err := s.machines[addressOf(n)].Run(s.Context(), "/bin/sh", "-c", script)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestHeld(t *testing.T) {
 	}
 	was := pids()
 	on(store, "sed -i s/64mb/1mb/ /etc/redis/redis.conf && systemctl restart redis-server")
-	s.await("the edit to be undone", func() error {
+	s.Await("the edit to be undone", func() error {
 		if file := on(store, "cat /etc/redis/redis.conf"); !strings.Contains(file, "maxmemory 64mb") {
 			return errors.New(file)
 		}
@@ -75,18 +75,18 @@ func TestHeld(t *testing.T) {
 	on(store, "systemctl kill -s KILL redis-server; systemctl stop redis-server")
 	asks("PING", "PONG")
 	converged(4)
-	if out := s.must("change", "check", name); !strings.Contains(out, "0 drifted") {
+	if out := s.Must("change", "check", name); !strings.Contains(out, "0 drifted") {
 		t.Errorf("check says:\n%s", out)
 	}
 
 	// What the plan stops is let go of: the file that was there before is back.
-	s.must("cluster", "stop", "held", "held-front", "--yes")
+	s.Must("cluster", "stop", "held", "held-front", "--yes")
 	converged(2)
 	if out := on(front, "systemctl is-active haproxy || true; cat /etc/haproxy/haproxy.cfg"); strings.Contains(out, "held") || !strings.HasPrefix(out, "inactive") {
 		t.Errorf("the front's node has\n%s", out)
 	}
-	s.must("cluster", "start", "held", "held-front", "--yes")
+	s.Must("cluster", "start", "held", "held-front", "--yes")
 	converged(4)
 	asks("PING", "PONG")
-	s.must("cluster", "delete", "held", "--yes")
+	s.Must("cluster", "delete", "held", "--yes")
 }
