@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -171,6 +172,8 @@ func inside(name string) (string, error) {
 		return "", fmt.Errorf("%w: %q is no name", ErrArchive, name)
 	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
 		return "", fmt.Errorf("%w: %q leads out of it", ErrArchive, name)
+	case slices.ContainsFunc(strings.Split(clean, "/"), func(part string) bool { return len(part) > 255 }):
+		return "", fmt.Errorf("%w: %q is too long for a file system", ErrArchive, name)
 	case strings.Count(clean, "/") > deepest:
 		return "", fmt.Errorf("%w: %q is more than %d folders deep", ErrArchive, name, deepest)
 	}
@@ -187,12 +190,13 @@ func tooMuch() error {
 type unpacker struct {
 	root  *os.Root // nil: nothing is written
 	strip string
-	left  int64
+	left  int64                  // bytes that may come still
+	room  int                    // for files and folders, of all there may be
 	seen  map[string]fs.FileMode // type of all that is there
 }
 
 func newUnpacker(root *os.Root) *unpacker {
-	return &unpacker{root: root, left: mostUnpacked, seen: map[string]fs.FileMode{}}
+	return &unpacker{root: root, left: mostUnpacked, room: mostEntries, seen: map[string]fs.FileMode{}}
 }
 
 func (u *unpacker) take(e *entry) error {
@@ -204,9 +208,6 @@ func (u *unpacker) take(e *entry) error {
 	if name == "." {
 		return nil
 	}
-	if len(u.seen) >= mostEntries {
-		return fmt.Errorf("%w: there are more than %d files and folders in it", ErrArchive, mostEntries)
-	}
 	if err := u.folders(path.Dir(name), e.name); err != nil {
 		return err
 	}
@@ -216,7 +217,9 @@ func (u *unpacker) take(e *entry) error {
 		}
 		return fmt.Errorf("%w: %q is in it twice", ErrArchive, e.name)
 	}
-	u.seen[name] = e.mode.Type()
+	if err := u.count(name, e.mode.Type()); err != nil {
+		return err
+	}
 	switch {
 	case e.mode.IsDir():
 		return u.do(func() error { return u.root.Mkdir(name, 0o755) })
@@ -264,11 +267,19 @@ func (u *unpacker) folders(dir, of string) error {
 	if err := u.folders(path.Dir(dir), of); err != nil {
 		return err
 	}
-	if len(u.seen) >= mostEntries {
-		return fmt.Errorf("%w: there are more than %d files and folders in it", ErrArchive, mostEntries)
+	if err := u.count(dir, fs.ModeDir); err != nil {
+		return err
 	}
-	u.seen[dir] = fs.ModeDir
 	return u.do(func() error { return u.root.Mkdir(dir, 0o755) })
+}
+
+// count notes what is there from now on.
+func (u *unpacker) count(name string, kind fs.FileMode) error {
+	if len(u.seen) >= u.room {
+		return fmt.Errorf("%w: there are more than %d files and folders in it", ErrArchive, u.room)
+	}
+	u.seen[name] = kind
+	return nil
 }
 
 func (u *unpacker) do(f func() error) error {

@@ -161,21 +161,26 @@ func fileMode(p model.ResourcePin) fs.FileMode {
 
 // Sweep removes the folders that nobody has used since a time.
 func (v *Views) Sweep(unused time.Time) error {
+	var errs error
+	for _, dir := range v.retire(unused) {
+		errs = errors.Join(errs, os.RemoveAll(dir))
+	}
+	return errs
+}
+
+// retire puts folders that are to go out of the way: whoever needs one again makes it anew.
+func (v *Views) retire(unused time.Time) (gone []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var errs error
 	for name, w := range v.views {
 		if w.uses > 0 || w.idle.After(unused) {
 			continue
 		}
-		delete(v.views, name)
-		// Out of the way first: whoever needs it again makes it anew.
-		gone := filepath.Join(v.dir, unfinished+name)
-		if err := os.Rename(filepath.Join(v.dir, name), gone); err != nil {
-			errs = errors.Join(errs, err)
-			continue
+		dir := filepath.Join(v.dir, unfinished+name)
+		if os.Rename(filepath.Join(v.dir, name), dir) == nil {
+			delete(v.views, name)
+			gone = append(gone, dir)
 		}
-		errs = errors.Join(errs, os.RemoveAll(gone))
 	}
-	return errs
+	return gone
 }
