@@ -19,7 +19,7 @@ type Object struct {
 	Name string `json:"name"`
 	// Host is where it acts: "agent:NAME" or "node:CLUSTER/NODE".
 	Host string `json:"host"`
-	// Type is "script", "service", "filetree", "ha-resource" or a plugin's.
+	// Type is "script", "service", "filetree" or "ha-resource".
 	Type string `json:"type"`
 	// Preferred is the state that it is kept in; the type's where it is absent.
 	Preferred string `json:"preferred,omitempty"`
