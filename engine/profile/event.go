@@ -82,6 +82,9 @@ func (r *Run) Apply(e Event, now int64) (*Run, error) {
 	if !r.Status.May(next.Status) || !r.Cluster.Status.May(next.Cluster.Status) && e.Kind != Force {
 		return nil, fmt.Errorf("%w: run %s cannot go from %s, %s to %s, %s", ErrIgnored, r.ID, r.Status, r.Cluster.Status, next.Status, next.Cluster.Status)
 	}
+	if next.Status.Ended() && !r.Status.Ended() {
+		next.Program = next.Program.WithoutFiles(true) // nobody needs them any more
+	}
 	return next, nil
 }
 

@@ -51,8 +51,12 @@ type Step struct {
 	ExitCodes []int `json:"exitCodes,omitempty"`
 }
 
-// maxSteps bounds the steps of a program.
-const maxSteps = 100
+// maxSteps bounds the steps of a program, maxText what their scripts and files are together,
+// in bytes: every run has a copy.
+const (
+	maxSteps = 100
+	maxText  = 1 << 20
+)
 
 // Complete fills in what may be left out.
 func (p *Program) Complete() {
@@ -128,8 +132,36 @@ func (p *Program) Check() model.Faults {
 			}
 		}
 	}
+	if n := p.text(); n > maxText {
+		fs.Add("steps", fmt.Sprintf("their scripts and files are %d bytes together, and may be %d: let the nodes fetch what is large", n, maxText))
+	}
 	sortFaults(fs)
 	return fs
+}
+
+// text counts the bytes of scripts and files.
+func (p *Program) text() int {
+	n := 0
+	for _, s := range p.Steps {
+		n += len(s.Script)
+		for _, text := range s.Files {
+			n += len(text)
+		}
+	}
+	return n
+}
+
+// WithoutFiles gives the program without the files of its steps, and with scripts false
+// without their scripts too.
+func (p Program) WithoutFiles(scripts bool) Program {
+	p.Steps = slices.Clone(p.Steps)
+	for i := range p.Steps {
+		p.Steps[i].Files = nil
+		if !scripts {
+			p.Steps[i].Script = ""
+		}
+	}
+	return p
 }
 
 // Fields gives what the automator is told of a step: the fields of "shell".

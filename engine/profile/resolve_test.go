@@ -138,4 +138,9 @@ func TestSchema(t *testing.T) {
 	if fs := prog.Check(); len(fs) != 6 {
 		t.Error(fs)
 	}
+	large := Program{Name: "p", Steps: []Step{{Name: "a", Script: strings.Repeat("x", 1<<19)}, {Name: "b", Command: []string{"b"}, Files: map[string]string{"f": strings.Repeat("x", 1<<19+1)}}}}
+	large.Complete()
+	if fs := large.Check(); len(fs) != 1 || fs[0].Path != "steps" {
+		t.Error(fs)
+	}
 }

@@ -85,7 +85,11 @@ func TestLife(t *testing.T) {
 			t.Errorf("%+v: %s %s %d", c, got.Status, got.Cluster.Status, got.Cluster.ExpiresAt-r.Created)
 		}
 	}
+	r.Program.Steps[0].Files, r.Program.Steps[0].Script = map[string]string{"f": "text"}, "true"
 	over := after(t, r, ends(Completed), asked, gone)
+	if s := over.Program.Steps[0]; s.Files != nil || s.Script == "" || r.Program.Steps[0].Files == nil {
+		t.Error("files of a program that has ended are kept, or those of one that has not are not")
+	}
 	if !over.Over() || over.Cluster.Status != Deprovisioned || over.Cluster.End == nil || over.Cluster.Down == 0 || over.Up() {
 		t.Errorf("%+v", over)
 	}

@@ -60,7 +60,7 @@ func (s *server) runRoutes() {
 	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
 	reads := rule{need: model.RoleRead}
 
-	list(s, route{id: "listRuns", path: path, tag: tag, rule: reads, summary: "List runs, the newest first"},
+	list(s, route{id: "listRuns", path: path, tag: tag, rule: reads, summary: "List runs, the newest first; their programs without scripts and files"},
 		func(_ context.Context, c *call, v View, in *struct {
 			Program  string `query:"program" doc:"Only of this program"`
 			Profile  string `query:"profile" doc:"Only with this profile"`
@@ -93,7 +93,9 @@ func (s *server) runRoutes() {
 					continue
 				}
 				if total++; total > in.Offset && len(out) < limit {
-					out = append(out, s.details(r))
+					d := s.details(r)
+					d.Program = d.Program.WithoutFiles(false)
+					out = append(out, d)
 				}
 			}
 			return out, total, nil
