@@ -338,14 +338,17 @@ func (c *cell) follow(o *site.Orders, mine map[string]bool, now int64) {
 	for _, h := range o.Turned {
 		turned[h] = true
 	}
-	switching := map[uint64][]string{}
+	switching := map[uint64]map[string]bool{}
 	for h := range mine {
 		want := o.Generation
 		if turned[h] || want == 0 {
 			want = o.Next
 		}
 		if is, ok := c.follows[h]; ok && is != want {
-			switching[want] = append(switching[want], h)
+			if switching[want] == nil {
+				switching[want] = map[string]bool{}
+			}
+			switching[want][h] = true
 		}
 		c.follows[h] = want
 	}

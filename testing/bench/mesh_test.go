@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,14 +75,22 @@ func (m *mesh) run(i int) {
 	})
 }
 
+// freePort gives a port below those that outgoing connections take: a hundred
+// agents have so many that they would take each other's.
 func freePort(b *testing.B) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
+	for range 1000 {
+		addr := fmt.Sprint("127.0.0.1:", 12_000+ports.Add(1)%20_000)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	b.Fatal("there is no free port")
+	return ""
 }
+
+// ports counts those that were tried; runs of the benchmarks begin apart.
+var ports = func() *atomic.Int64 { n := &atomic.Int64{}; n.Store(int64(os.Getpid()) * 977); return n }()
 
 // newMesh starts agents and waits for a leader and for all workers.
 func newMesh(b *testing.B, store string, slots, count int, change ...func(*agent.Config)) *mesh {

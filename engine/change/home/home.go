@@ -194,7 +194,7 @@ func (h *Home) Lost(of func(change.ID) bool, now int64) {
 // Switch makes the objects of some hosts follow a new generation: they keep what
 // has not changed (rule 23), and those that are removed are forgotten. Added
 // ones are Started afterwards.
-func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
+func (h *Home) Switch(site *change.Site, hosts map[string]bool, now int64) {
 	if site.CheckInterval != h.cfg.Site.CheckInterval {
 		h.probe = 0 // the next event sets it
 	}
@@ -202,7 +202,7 @@ func (h *Home) Switch(site *change.Site, hosts []string, now int64) {
 	var gone []*change.Def
 	for _, o := range slices.Clone(h.objects) {
 		d := o.Def()
-		if !slices.Contains(hosts, d.Host) {
+		if !hosts[d.Host] {
 			continue
 		}
 		if int(d.ID) >= len(site.Defs) || site.Defs[d.ID].Name != d.Name {

@@ -165,13 +165,13 @@ func TestAnotherCheckInterval(t *testing.T) {
 	h.Start(&s.Defs[1], 1, 0)
 	next := *s
 	next.CheckInterval = 1_000
-	h.Switch(&next, []string{"agent:b"}, 5_000)
+	h.Switch(&next, map[string]bool{"agent:b": true}, 5_000)
 	if h.Next() != 6_000 {
 		t.Errorf("it looks at %d", h.Next())
 	}
 	never := next
 	never.CheckInterval = 0
-	h.Switch(&never, []string{"agent:b"}, 5_500)
+	h.Switch(&never, map[string]bool{"agent:b": true}, 5_500)
 	if h.Next() != 0 {
 		t.Errorf("it looks at %d", h.Next())
 	}

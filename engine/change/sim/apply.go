@@ -26,31 +26,36 @@ func (s *Sim) enact(plan *site.Plan, n int) {
 			s.tell(id, change.Event{What: change.Removing})
 		}
 	}
+	hosts := map[string]bool{} // that switch now
 	for ; n < len(plan.Groups); n++ {
 		g := &plan.Groups[n]
 		for _, id := range g.Removed {
 			if o := s.Object(id); o == nil || !o.Settled() {
+				s.turn(hosts)
 				s.At(s.q.now+1, func() { s.enact(plan, n) })
 				return
 			}
 		}
-		s.turn(g)
+		for _, id := range g.Removed {
+			s.owner[id] = -1
+		}
+		for _, h := range g.Hosts {
+			hosts[h], s.turned[h] = true, true
+		}
 	}
+	s.turn(hosts)
 	s.site, s.next, s.turned = s.next, nil, nil
 	s.flush()
 }
 
-// turn switches a group of hosts.
-func (s *Sim) turn(g *site.Group) {
-	for _, id := range g.Removed {
-		s.owner[id] = -1
-	}
-	for _, h := range g.Hosts {
-		s.turned[h] = true
+// turn switches hosts.
+func (s *Sim) turn(hosts map[string]bool) {
+	if len(hosts) == 0 {
+		return
 	}
 	for a := range s.agents {
 		if !s.agents[a].dead {
-			s.agents[a].home.Switch(s.next, g.Hosts, s.q.now)
+			s.agents[a].home.Switch(s.next, hosts, s.q.now)
 			s.touch(a)
 		}
 	}
