@@ -130,7 +130,7 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 		f.must("cat >/etc/init.d/ticker <<'END'\n" + initScript + "END\nchmod +x /etc/init.d/ticker")
 	}
 	// Nobody says who manages it: whoever has it.
-	b := f.bench(t, site.Object{Type: "service", Content: map[string]any{"unit": "ticker", "timeout": "20s", "ready": "pgrep -x -f '/bin/sleep 10000[12]'"}})
+	b := f.bench(t, site.Object{Type: "service", Content: map[string]any{"unit": "ticker", "timeout": "3m", "ready": "pgrep -x -f '/bin/sleep 10000[12]'"}})
 	b.is("down")
 	b.run("start")
 	b.is("up")
