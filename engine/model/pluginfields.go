@@ -184,9 +184,12 @@ func redactInner(v any) any {
 	return v
 }
 
+// separators makes one of the signs that part the words of a name.
+var separators = strings.NewReplacer("-", "_", ".", "_")
+
 // SoundsSecret says whether a name is one that secrets usually have.
 func SoundsSecret(name string) bool {
-	name = strings.ToLower(strings.NewReplacer("-", "_", ".", "_").Replace(name))
+	name = strings.ToLower(separators.Replace(name))
 	for _, resource := range []string{"_resource", "_keypair", "_file", "_path", "_id", "_name"} {
 		if strings.HasSuffix(name, resource) && !strings.Contains(name, "password") {
 			return false
