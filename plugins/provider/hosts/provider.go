@@ -224,7 +224,7 @@ func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []
 }
 
 // Observe looks for the machine that an earlier attempt has claimed. Of
-// several, which two attempts may have left, one is kept and the others are
+// several, which two attempts may have left, the latest is kept and the others are
 // given back.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, err := t.Input()
@@ -253,7 +253,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	if len(ours) == 0 {
 		return nil, sdk.ErrNotFound
 	}
-	slices.SortFunc(ours, func(a, b held) int { return cmp.Compare(a.claim.Fence, b.claim.Fence) })
+	slices.SortFunc(ours, func(a, b held) int { return cmp.Compare(b.claim.Fence, a.claim.Fence) })
 	for _, extra := range ours[1:] {
 		t.Logf("machine %s was claimed as well: given back", extra.host.Name)
 		if err := extra.host.drop(ctx, extra.claim); err != nil {
@@ -324,7 +324,8 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	return s.output(m, keys), nil
 }
 
-// Delete takes the node's machine back: cleaned, or set aside.
+// Delete takes the node's machine back: cleaned, or set aside, or, when it does not
+// answer a second attempt either, left behind.
 func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	s, m, known, err := p.of(t)
 	if err != nil {
@@ -332,6 +333,14 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	}
 	if m != nil {
 		h, _, err := p.host(ctx, s, m, known)
+		if err == nil {
+			_, err = h.read(ctx)
+		}
+		if err != nil && t.Attempt > 1 && ctx.Err() == nil && !errors.Is(err, ssh.ErrHostKey) && !errors.Is(err, ssh.ErrAuth) {
+			// Its claim stays, so nobody gets it; once it answers it is an orphan.
+			t.Logf("machine %s is left behind: %v", m.Name, err)
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}
