@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,7 +87,26 @@ func TestEtcd(t *testing.T) {
 		})
 		f.none("grow by two", func() { s.Must("cluster", "grow", "quorum", "--nodes", "2", "--yes") })
 		whole("five members")
+		// began says when each member's process began.
+		began := func() map[string]string {
+			at := map[string]string{}
+			for _, n := range *members.Load() {
+				text, err := get(s.Context(), "http://"+addressOf(n)+":2379/metrics")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, rest, _ := strings.Cut(text, "\nprocess_start_time_seconds ")
+				at[addressOf(n)], _, _ = strings.Cut(rest, "\n")
+			}
+			return at
+		}
+		before := began()
 		f.none("restart, one after the other", func() { s.plan("quorum", "restart-servers") })
+		for address, at := range began() {
+			if at == "" || at == before[address] {
+				t.Errorf("%s was not restarted: it began at %q", address, at)
+			}
+		}
 		f.none("shrink by two", func() { s.Must("cluster", "shrink", "quorum", "--nodes", "2", "--yes") })
 		whole("three members again")
 		lost := s.nodes("quorum", "etcd")[0]

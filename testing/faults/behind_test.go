@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// leftBehind: a machine is gone without a word, and its node gets another one. When
+// leftBehind: a machine does not answer any more, and its node gets another one. When
 // the lost machine is back nobody is given it until it was cleaned as an orphan.
 func leftBehind(t *testing.T, s *site.Site) {
 	o := &one{Site: s.For(t), name: "behind"}
@@ -27,18 +27,22 @@ func leftBehind(t *testing.T, s *site.Site) {
 	if node().IPAddresses["access_v4"] != lost.Addr.String() {
 		lost, spare = spare, lost
 	}
-	if err := lost.Crash(); err != nil {
-		t.Fatal(err)
+	// Its sshd refuses, which is known sooner than silence: on another port, and every
+	// connection that stands ends.
+	change := func(script string) {
+		t.Helper()
+		if out, err := lost.Run(o.Context(), "/bin/sh", "-c", script+"; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
+	change("echo Port 2222 >/etc/ssh/sshd_config.d/away.conf")
 	if out, err := o.Coopr("node", "replace", o.name, node().ID, "--yes"); err != nil {
 		t.Fatalf("replace: %v\n%s", err, out)
 	}
 	if at := node().IPAddresses["access_v4"]; at != spare.Addr.String() {
 		t.Errorf("the node is at %s", at)
 	}
-	if err := lost.Boot(o.Context()); err != nil {
-		t.Fatal(err)
-	}
+	change("rm /etc/ssh/sshd_config.d/away.conf")
 	if err := lost.WaitSSH(o.Context()); err != nil {
 		t.Fatal(err)
 	}
