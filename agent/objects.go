@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 	"github.com/coopr/coopr/plugins/transport/ssh"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -86,7 +87,10 @@ func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Machine: func(_ context.Context, host string, node json.RawMessage) (*act.Machine, error) {
+	automate := func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
+		return a.executor.Execute(host.WithLease(ctx, a.worker.InTouch), t, sink)
+	}
+	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Automate: automate, Machine: func(_ context.Context, host string, node json.RawMessage) (*act.Machine, error) {
 		if strings.HasPrefix(host, "agent:") {
 			return &act.Machine{Node: own, Local: true}, nil
 		}

@@ -51,6 +51,7 @@ type cell struct {
 	asked   bool
 	parts   map[uint64]*part
 	follows map[string]uint64 // generation by host, of our hosts
+	since   map[string]int64  // by host, when it came to be ours in this session
 	routes  map[change.ID]life
 	lives   map[change.ID]site.Lived
 	homes   map[string]string
@@ -120,7 +121,7 @@ func (c *cell) clear() {
 		x.next = nil
 	}
 	c.home, c.session, c.version, c.held = nil, "", 0, nil
-	c.parts, c.follows = map[uint64]*part{}, map[string]uint64{}
+	c.parts, c.follows, c.since = map[uint64]*part{}, map[string]uint64{}, map[string]int64{}
 	c.routes, c.lives, c.homes = map[change.ID]life{}, map[change.ID]site.Lived{}, map[string]string{}
 	c.dirty, c.messages, c.drifts = map[change.ID]bool{}, map[change.ID]string{}, map[change.ID]int{}
 	c.events, c.looked, c.call, c.asked, c.restless = nil, nil, 0, false, map[change.ID]bool{}
@@ -302,6 +303,7 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 			c.lives[l.ID] = l
 		}
 	}
+	c.hold(mine, anew, now)
 	c.follow(o, mine, now)
 	c.adopt(now)
 	for _, id := range o.Removing {
@@ -328,6 +330,17 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 			c.home.Each(func(x *change.Object) {
 				c.held = append(c.held, todo{act: change.Act{ID: x.Def().ID, What: change.Check}, inc: x.Incarnation(), look: o.Look})
 			})
+		}
+	}
+}
+
+// hold remembers since when hosts are ours. In another session one may have been
+// another home's meanwhile.
+func (c *cell) hold(mine map[string]bool, anew bool, now int64) {
+	maps.DeleteFunc(c.since, func(h string, _ int64) bool { return anew || !mine[h] })
+	for h := range mine {
+		if _, ok := c.since[h]; !ok {
+			c.since[h] = now
 		}
 	}
 }
@@ -518,7 +531,8 @@ func (c *cell) job(id change.ID) (*Job, *change.Type, error) {
 		// The definition that the object itself follows: it may still finish
 		// something of the last generation.
 		if o := p.objects[id]; o != nil && int(id) < len(p.site.Defs) && p.site.Defs[id].Content == d.Content && p.site.Defs[id].Name == d.Name {
-			return &Job{Tenant: c.key.tenant, Site: c.key.name, Object: o, Content: d.Content, Generation: n, Node: c.nodes[d.Host]}, d.Type, nil
+			return &Job{Tenant: c.key.tenant, Site: c.key.name, Object: o, Content: d.Content, Generation: n, Node: c.nodes[d.Host],
+				Held: time.Duration(c.r.now()-c.since[d.Host]) * time.Millisecond}, d.Type, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("%s: its content is not known here", d.Name)

@@ -32,6 +32,8 @@ type Job struct {
 	// Node says how the object's host is reached, where that is a node of a
 	// cluster, as JSON of model.TaskConfig.
 	Node json.RawMessage
+	// Held is for how long the object's host has been this home's, without doubt.
+	Held time.Duration
 }
 
 // Config of a Runner. Everything is required but Parallel.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change"
@@ -58,7 +59,7 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 		d.same = err1 == nil && err2 == nil && string(was) == string(now)
 	}
 	var err error
-	faults := kind.Check(doc)
+	faults := append(kind.Check(doc), unoffered(v, doc)...)
 	if d.next, err = site.Compile(doc, opt); err != nil {
 		var more model.Faults
 		if !errors.As(err, &more) {
@@ -78,6 +79,27 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 	d.gen = site.Generation{Tenant: tenant, Site: doc.Name, Number: number, IDs: site.Numbers(doc, d.next)}
 	d.gen.Document, err = json.Marshal(doc)
 	return d, err
+}
+
+// unoffered gives the types of automators that no agent of this mesh has ever offered.
+func unoffered(v *state.View, doc *site.Document) (faults model.Faults) {
+	var known map[string]bool // made where it is needed
+	for i := range doc.Objects {
+		name, ok := strings.CutPrefix(doc.Objects[i].Type, change.OfferedPrefix)
+		if !ok {
+			continue
+		}
+		if known == nil {
+			known = map[string]bool{}
+			for _, t := range v.PluginTypes() {
+				known[t.Name] = known[t.Name] || t.Class == "automator"
+			}
+		}
+		if !known[name] {
+			faults.Add(fmt.Sprintf("objects[%d].type", i), fmt.Sprintf("no agent offers the automator %q", name))
+		}
+	}
+	return faults
 }
 
 // preview tells what a draft would do.

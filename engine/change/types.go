@@ -2,7 +2,9 @@ package change
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // State is a state of a type, by its place in Type.States. The zero State is
@@ -233,6 +235,24 @@ func BuiltinTypes() map[string]*Type {
 		types[name] = t
 	}
 	return types
+}
+
+// OfferedPrefix begins the types that automator plugins offer: "automator:NAME".
+const OfferedPrefix = "automator:"
+
+// offered is what an automator may be called (plugins/host).
+var offered = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+
+// Offered gives the type that the automator of a name offers, which has the states and
+// transitions of a script; false where it is no such name. Whether anybody has the
+// plugin is another question.
+func Offered(name string) (*Type, bool) {
+	if plugin, ok := strings.CutPrefix(name, OfferedPrefix); !ok || !offered.MatchString(plugin) {
+		return nil, false
+	}
+	t := *BuiltinTypes()["script"]
+	t.Name = name
+	return &t, true
 }
 
 // Same says whether two types have the same states and transitions, so that an

@@ -636,3 +636,63 @@ func TestClusterHeldInShape(t *testing.T) {
 	})
 	m.stop()
 }
+
+// TestTypesOfAutomators: objects whose actions an automator plugin carries out, on an
+// agent's machine and on a node, one after the other.
+func TestTypesOfAutomators(t *testing.T) {
+	t.Parallel()
+	m := startMesh(t)
+	m.must("import", testdata(t, "changes"))
+	op := m.begin(model.CreateCluster{Name: "made", ClusterTemplate: "held", NumMachines: 3})
+	m.succeeds(op.ID)
+	held := m.settled("cluster-"+op.Cluster, 0)
+	do := func(script string) map[string]any { return map[string]any{"script": script + "\n"} }
+	world := filepath.Join(m.dir, "world")
+	tool := func(name, host string) site.Object {
+		file := filepath.Join(world, name)
+		return site.Object{Name: name, Host: host, Type: "automator:shell", Content: map[string]any{
+			"check": do("test -e " + file), "start": do("basename $COOPR_NODE_DIR >" + file), "stop": do("rm " + file),
+		}}
+	}
+	first, second := tool("first", "agent:a"), tool("second", held.Items[0].Host)
+	second.Requires, second.Holds = []site.Requirement{{To: "up", Object: "first"}}, []site.Holding{{Object: "first"}}
+	first.Requires = []site.Requirement{{From: "up", To: "down", Object: "second", State: "down"}, {From: "outdated", To: "up", Object: "second", State: "down"}}
+	d := m.try("tools", first, second)
+	d.CheckInterval = 1000
+	m.apply(d)
+	m.settled("tools", 1)
+	where := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(world, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if where("first") == where("second") {
+		t.Errorf("both were made at %q", where("first"))
+	}
+	// What is taken away by hand comes back; another content is put in the old one's place.
+	if err := os.Remove(filepath.Join(world, "second")); err != nil {
+		t.Fatal(err)
+	}
+	m.await("it to come back", func() error { _, err := os.Stat(filepath.Join(world, "second")); return err })
+	d.Objects[0].Content["start"] = do("echo two >" + filepath.Join(world, "first"))
+	m.apply(d)
+	m.settled("tools", 2)
+	if where("first") != "two\n" {
+		t.Errorf("the second content made %q", where("first"))
+	}
+	// Nobody offers this one.
+	d.Objects[0].Type = "automator:nobody"
+	if s := m.coopr("change", "apply", m.write(d)); s.code == 0 || !strings.Contains(s.out+s.err, `objects[0].type: no agent offers the automator "nobody"`) {
+		t.Errorf("%d: %s%s", s.code, s.out, s.err)
+	}
+	m.must("change", "delete", "tools", "--wait", "--yes")
+	for _, name := range []string{"first", "second"} {
+		if _, err := os.Stat(filepath.Join(world, name)); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", name, err)
+		}
+	}
+	m.remove("made")
+	m.stop()
+}

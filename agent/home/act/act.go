@@ -1,5 +1,5 @@
 // Package act does what change objects want on real machines: the types script,
-// service, filetree and ha-resource (docs/changes.md).
+// service, filetree and ha-resource, and those that automators offer (docs/changes.md).
 package act
 
 import (
@@ -18,9 +18,12 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/home"
+	"github.com/coopr/coopr/engine/change"
 	"github.com/coopr/coopr/engine/change/kind"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/host"
+	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // grace is what a script has between being told to end and being killed: less
@@ -49,7 +52,10 @@ type Config struct {
 	Dir string
 	// NodeProgram is the path of coopr-node, which supervises processes here.
 	NodeProgram string
-	Logger      *slog.Logger
+	// Automate carries out a task of an automator plugin, as host.Executor does; its
+	// lease included.
+	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
+	Logger   *slog.Logger
 }
 
 // Performer is the home.Performer of real things.
@@ -117,7 +123,13 @@ func (p *Performer) with(ctx context.Context, j *home.Job, action string, do fun
 		err = kind.Decode(j.Object, c)
 		d, timeout = &resource{o, c}, c.Timeout
 	default:
-		return fmt.Errorf("this agent does not know the type %s", j.Object.Type)
+		plugin, ok := strings.CutPrefix(j.Object.Type, change.OfferedPrefix)
+		if !ok {
+			return fmt.Errorf("this agent does not know the type %s", j.Object.Type)
+		}
+		c := &kind.Automated{}
+		err = kind.Decode(j.Object, c)
+		d, timeout = &automated{o, plugin, c}, c.Timeout
 	}
 	if err != nil {
 		return err
@@ -170,6 +182,20 @@ func (o *object) stamped(ctx context.Context) (*stamp, error) {
 		return nil, nil
 	}
 	return s, nil
+}
+
+// inPlace gives the content that is in place: now where nothing is known of it.
+func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
+	st, err := o.stamped(ctx)
+	if err != nil || st == nil {
+		return now, err
+	}
+	was := new(C)
+	b, err := json.Marshal(st.Is)
+	if err == nil {
+		err = json.Unmarshal(b, was)
+	}
+	return was, err
 }
 
 // stamp remembers what is in place now, or that nothing is.

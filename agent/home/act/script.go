@@ -2,7 +2,6 @@ package act
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/coopr/coopr/engine/change/kind"
@@ -46,7 +45,7 @@ func (s *script) run(ctx context.Context, action string) error {
 	body := map[string]string{"start": s.content.Start, "stop": s.content.Stop, "restart": s.content.Restart, "cleanup": s.content.Cleanup}[action]
 	if body == "" && (action == "restart" || action == "cleanup") {
 		// What is in place is stopped as it was started.
-		was, err := s.before(ctx)
+		was, err := inPlace(ctx, s.object, s.content)
 		if err != nil {
 			return err
 		}
@@ -65,18 +64,4 @@ func (s *script) run(ctx context.Context, action string) error {
 		}
 	}
 	return s.stamp(ctx, action == "start" || action == "restart")
-}
-
-// before gives the content that is in place.
-func (s *script) before(ctx context.Context) (*kind.Script, error) {
-	st, err := s.stamped(ctx)
-	if err != nil || st == nil {
-		return s.content, err
-	}
-	was := &kind.Script{}
-	b, err := json.Marshal(st.Is)
-	if err == nil {
-		err = json.Unmarshal(b, was)
-	}
-	return was, err
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coopr/coopr/engine/change"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 )
@@ -95,6 +96,20 @@ type Resource struct {
 	Version    any               `json:"version,omitempty"`
 }
 
+// Automated is the content of an object whose type an automator offers: the fields
+// that the automator is given for the check and for each action, any of which may be
+// absent. Without check the object is in the state in which the last action left it.
+type Automated struct {
+	// Check succeeds for up, and fails for down.
+	Check   map[string]any `json:"check,omitempty"`
+	Start   map[string]any `json:"start,omitempty"`
+	Stop    map[string]any `json:"stop,omitempty"`
+	Restart map[string]any `json:"restart,omitempty"` // default: stop, then start
+	Cleanup map[string]any `json:"cleanup,omitempty"` // default: stop
+	Timeout model.Millis   `json:"timeout,omitempty"` // of each
+	Version any            `json:"version,omitempty"` // another one makes the object outdated
+}
+
 // Decode reads an object's content into one of the shapes above. The error is
 // model.Faults with paths below the content.
 func Decode(o *site.Object, into any) error {
@@ -133,6 +148,13 @@ func Check(d *site.Document) model.Faults {
 			r := &Resource{}
 			if err = Decode(o, r); err == nil && r.Tool != "" && r.Tool != "crm" && r.Tool != "pcs" {
 				own.Add("tool", fmt.Sprintf("%q is no tool for Pacemaker: crm or pcs", r.Tool))
+			}
+		default: // what there is not, the compiler says
+			if _, ok := change.Offered(o.Type); ok {
+				a := &Automated{}
+				if err = Decode(o, a); err == nil && len(a.Start) == 0 {
+					own.Add("start", "must say what the automator is to do: its fields, as an action of a service has them")
+				}
 			}
 		}
 		var of model.Faults

@@ -22,6 +22,8 @@ objects:
   - {name: e, host: agent:x, type: ha-resource, content: {tool: heartbeat}}
   - {name: f, host: agent:x, type: filetree, content: {root: /etc/x, tar: "*"}}
   - {name: g, host: agent:x, type: filetree, content: {root: /etc/x}}
+  - {name: h, host: agent:x, type: "automator:shell", content: {stop: {script: "true"}}}
+  - {name: i, host: agent:x, type: "automator:shell", content: {start: {script: "true"}, begin: {}}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +34,7 @@ objects:
 	}
 	for _, want := range []string{"objects[0].content.chek", "objects[0].content.timeout", "objects[1].content.manager", "objects[1].content.unit_file", "objects[2].content.command",
 		"objects[3].content.root", "objects[3].content.edits", "objects[3].content.files.../out", "objects[3].content.files.f", "objects[3].content.files.f.mode", "objects[3].content.files.f/g",
-		"objects[4].content.tool", "objects[5].content.tar", "objects[6].content.files"} {
+		"objects[4].content.tool", "objects[5].content.tar", "objects[6].content.files", "objects[7].content.start", "objects[8].content.begin"} {
 		found := false
 		for _, p := range got {
 			found = found || p == want

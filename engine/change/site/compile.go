@@ -38,12 +38,13 @@ var (
 )
 
 type compiler struct {
-	doc    *Document
-	types  map[string]*change.Type
-	faults model.Faults
-	index  map[string]int // of names, into doc.Objects
-	defs   []*change.Def  // beside doc.Objects; nil where the type is not known
-	ids    []change.ID
+	doc     *Document
+	types   map[string]*change.Type
+	offered map[string]*change.Type // by automators, as far as they were named
+	faults  model.Faults
+	index   map[string]int // of names, into doc.Objects
+	defs    []*change.Def  // beside doc.Objects; nil where the type is not known
+	ids     []change.ID
 }
 
 // Compile checks a document and gives its site, numbered as the generation
@@ -124,9 +125,9 @@ func (c *compiler) object(i int) {
 	if !hostRule.MatchString(o.Host) {
 		c.fault(at(i, "host"), `%q is no host: write "agent:NAME" or "node:CLUSTER/NODE"`, o.Host)
 	}
-	t := c.types[o.Type]
+	t := c.typeOf(o.Type)
 	if t == nil {
-		c.fault(at(i, "type"), "there is no type %q: the types are %s", o.Type, strings.Join(slices.Sorted(maps.Keys(c.types)), ", "))
+		c.fault(at(i, "type"), "there is no type %q: the types are %s, and %sNAME of an automator plugin", o.Type, strings.Join(slices.Sorted(maps.Keys(c.types)), ", "), change.OfferedPrefix)
 		return
 	}
 	d := &change.Def{Name: o.Name, Host: o.Host, Type: t, Preferred: t.Preferred, Content: digest(o)}
@@ -146,6 +147,25 @@ func (c *compiler) object(i int) {
 		}
 	}
 	c.defs[i] = d
+}
+
+// typeOf gives a type by its name; nil where there is none.
+func (c *compiler) typeOf(name string) *change.Type {
+	if t := c.types[name]; t != nil {
+		return t
+	}
+	if t := c.offered[name]; t != nil {
+		return t
+	}
+	t, ok := change.Offered(name)
+	if !ok {
+		return nil
+	}
+	if c.offered == nil {
+		c.offered = map[string]*change.Type{}
+	}
+	c.offered[name] = t
+	return t
 }
 
 // digest gives another number for another content.

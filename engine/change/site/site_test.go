@@ -58,7 +58,7 @@ objects:
 		`objects[1].host: "here" is no host`,
 		`objects[1].requires[0].object: there is no object "nobody"`,
 		`objects[1].requires[2].from: type service has no state "gone"`,
-		`objects[2].type: there is no type "scrpt": the types are filetree, ha-resource, script, service`,
+		`objects[2].type: there is no type "scrpt": the types are filetree, ha-resource, script, service, and automator:NAME of an automator plugin`,
 		`objects[3].requires[0].object: w cannot depend on itself`,
 		`objects[3].requires[1]: type script has no transition from up to up`,
 		`objects[3].holds[0].state: type script has no state "left"`,

@@ -1,0 +1,139 @@
+package act
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// handover is how long the plugin of another agent may still be at work on a node after
+// that agent has lost the node's objects: the plugin host's grace, and some more. The
+// scripts of other types end within the margin of the lease.
+const handover = 12 * time.Second
+
+// automated is an object whose check and actions an automator carries out.
+type automated struct {
+	*object
+	plugin  string
+	content *kind.Automated
+}
+
+// verbs are the actions that automators know, by those of change objects.
+var verbs = map[string]model.Action{"start": model.Start, "stop": model.Stop, "restart": model.Start, "cleanup": model.Stop}
+
+func (a *automated) check(ctx context.Context) (string, string, error) {
+	if len(a.content.Check) == 0 {
+		st, err := a.stamped(ctx)
+		if err != nil || st == nil {
+			return "down", "", err
+		}
+		state, err := a.told(ctx)
+		return state, "", err
+	}
+	res, said, err := a.do(ctx, model.Check, a.content.Check)
+	if err != nil {
+		return "", "", err
+	}
+	switch res.Outcome {
+	case pb.Outcome_OUTCOME_SUCCEEDED:
+		state, err := a.told(ctx)
+		return state, said, err
+	case pb.Outcome_OUTCOME_RETRYABLE, pb.Outcome_OUTCOME_FATAL:
+		return "down", res.Message, nil
+	}
+	return "", said, fmt.Errorf("the check was not carried out: %s", res.Message)
+}
+
+func (a *automated) run(ctx context.Context, action string) error {
+	fields := map[string]map[string]any{"start": a.content.Start, "stop": a.content.Stop, "restart": a.content.Restart, "cleanup": a.content.Cleanup}[action]
+	if len(fields) == 0 && (action == "restart" || action == "cleanup") {
+		// What is in place is stopped as it was started.
+		was, err := inPlace(ctx, a.object, a.content)
+		if err != nil {
+			return err
+		}
+		if err := a.must(ctx, "stop", was.Stop); err != nil {
+			return err
+		}
+		if action == "restart" {
+			fields = a.content.Start
+		}
+	}
+	if err := a.must(ctx, action, fields); err != nil {
+		return err
+	}
+	return a.stamp(ctx, action == "start" || action == "restart")
+}
+
+// must lets the automator do something that has to succeed; without fields there is
+// nothing to do.
+func (a *automated) must(ctx context.Context, action string, fields map[string]any) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	res, _, err := a.do(ctx, verbs[action], fields)
+	if err != nil {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
+		return fmt.Errorf("%s: %s", action, res.Message)
+	}
+	return nil
+}
+
+// do gives the automator a task on the object's machine, and what it said last.
+func (a *automated) do(ctx context.Context, verb model.Action, fields map[string]any) (*pb.Result, string, error) {
+	if a.p.cfg.Automate == nil {
+		return nil, "", errors.New("this agent runs no plugins")
+	}
+	host := a.job.Object.Host
+	if strings.HasPrefix(host, "node:") {
+		select {
+		case <-time.After(handover - a.job.Held):
+		case <-ctx.Done():
+			return nil, "", context.Cause(ctx)
+		}
+	}
+	in := model.TaskInput{TaskName: verb.String(), NodeID: host}
+	if len(a.job.Node) > 0 {
+		if err := json.Unmarshal(a.job.Node, &in.Config); err != nil {
+			return nil, "", err
+		}
+	} else {
+		in.Config.Results = map[string]any{"transport": "local", "providerid": a.m.Dir()}
+	}
+	in.Config.Service = &model.TaskService{Name: a.job.Object.Name, Action: model.TaskAction{Type: a.plugin, Fields: fields}}
+	// Nobody asks later whether this very task was done: it has an id of its own.
+	t := &pb.Task{
+		Id: "change/" + a.job.Site + "/" + a.job.Object.Name + "/" + rand.Text(), Fence: uint64(time.Now().UnixMicro()), Attempt: 1,
+		Tenant: a.job.Tenant, Cluster: in.Config.ClusterName, Node: host, Action: verb.String(), Service: a.job.Object.Name, Plugin: a.plugin, Automator: true,
+	}
+	in.TaskID = t.Id
+	if until, ok := ctx.Deadline(); ok {
+		t.TimeoutMs = max(time.Until(until).Milliseconds(), 1)
+	}
+	var err error
+	if t.Input, err = json.Marshal(in); err != nil {
+		return nil, "", err
+	}
+	out := &said{}
+	res := a.p.cfg.Automate(ctx, t, out)
+	return res, out.last(), nil
+}
+
+// said keeps the last of what a task says.
+type said struct{ tail }
+
+// Log takes a line.
+func (s *said) Log(l *pb.LogLine) { _, _ = s.Write([]byte(l.Text + "\n")) }
+
+// Save drops a value: change objects keep none.
+func (*said) Save(*pb.SaveState) {}
