@@ -687,7 +687,14 @@ func TestTypesOfAutomators(t *testing.T) {
 	if s := m.coopr("change", "apply", m.write(d)); s.code == 0 || !strings.Contains(s.out+s.err, `objects[0].type: no agent offers the automator "nobody"`) {
 		t.Errorf("%d: %s%s", s.code, s.out, s.err)
 	}
-	m.must("change", "delete", "tools", "--wait", "--yes")
+	m.must("change", "delete", "tools", "--yes")
+	m.await("the site to be forgotten", func() error {
+		all, err := m.api().Sites(m.context())
+		if err == nil && slices.ContainsFunc(all, func(s site.Overview) bool { return s.Name == "tools" }) {
+			err = fmt.Errorf("%+v", all)
+		}
+		return err
+	})
 	for _, name := range []string{"first", "second"} {
 		if _, err := os.Stat(filepath.Join(world, name)); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", name, err)
