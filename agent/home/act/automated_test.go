@@ -76,7 +76,6 @@ func TestAutomated(t *testing.T) {
 // begins when that agent's plugins have surely ended.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
 		p := &Performer{Config{Automate: func(_ context.Context, x *pb.Task, _ host.Sink) *pb.Result {
 			in := &model.TaskInput{}
 			if err := json.Unmarshal(x.Input, in); err != nil || in.Config.Results["transport"] != "ssh" || in.Config.Service.Action.Fields["script"] != "true" {
@@ -87,7 +86,7 @@ func TestHandover(t *testing.T) {
 		for _, held := range []time.Duration{0, handover - time.Second, time.Hour} {
 			j := &home.Job{Object: &site.Object{Name: "x", Host: "node:c/n", Type: "automator:shell", Content: map[string]any{"check": map[string]any{"script": "true"}}},
 				Node: json.RawMessage(`{"results": {"transport": "ssh"}}`), Held: held}
-			began = time.Now()
+			began := time.Now()
 			d := &automated{object: &object{p: p, m: &Machine{}, job: j}, plugin: "shell"}
 			if _, _, err := d.do(t.Context(), model.Check, j.Object.Content["check"].(map[string]any)); err != nil {
 				t.Error(err)
