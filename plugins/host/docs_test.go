@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,39 +17,11 @@ func TestDocumentation(t *testing.T) {
 	if err := exec.Command("python3", "-c", "").Run(); err != nil {
 		t.Skip("no python3: install it to run this test")
 	}
-	page, err := os.ReadFile("../../docs/plugins.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The Go example needs this module: it is built inside of it, where
-	// patterns such as ./... do not look.
-	if err := os.MkdirAll("testdata", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	src, err := os.MkdirTemp("testdata", "example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.Remove("testdata")
-	defer os.RemoveAll(src)
 	h := newHost(t, func(c *Config) {
 		c.Env = append(c.Env, "PATH="+os.Getenv("PATH"))
-		blocks := regexp.MustCompile("(?ms)^```[a-z]+ file=(\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-		if len(blocks) != 3 {
-			t.Fatalf("%d examples", len(blocks))
-		}
-		for _, b := range blocks {
-			dir := c.Dirs[0]
-			if strings.HasSuffix(b[1], ".go") {
-				dir = src
-			}
-			if err := os.WriteFile(filepath.Join(dir, b[1]), []byte(b[2]), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		out, err := exec.Command("go", "build", "-o", filepath.Join(c.Dirs[0], "coopr-provider-files"), "./"+src).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+		names := documented(t, "plugins.md", filepath.Join(c.Dirs[0], "coopr-provider-files"), func(string, string) string { return c.Dirs[0] })
+		if len(names) != 3 {
+			t.Fatalf("the examples are %q", names)
 		}
 	})
 	if err := h.Wait(t.Context()); err != nil {

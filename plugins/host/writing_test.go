@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -20,43 +19,17 @@ func TestWritingPlugins(t *testing.T) {
 			t.Skipf("no %s: install it to run this test", tool)
 		}
 	}
-	page, err := os.ReadFile("../../docs/writing-plugins.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The provider needs this module: it is built inside of it, where patterns such
-	// as ./... do not look.
-	if err := os.MkdirAll("testdata", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	src, err := os.MkdirTemp("testdata", "rooms")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.Remove("testdata")
-	defer os.RemoveAll(src)
 	h := newHost(t, func(c *Config) {
 		c.Env = append(c.Env, "PATH="+os.Getenv("PATH"))
-		for _, b := range regexp.MustCompile("(?ms)^```[a-z]+ file=(\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
-			dir := t.TempDir() // definitions
-			switch {
-			case b[1] == "main.go":
-				dir = src
-			case strings.HasPrefix(b[1], "notes."):
-				dir = c.Dirs[0]
-			default:
-				if _, err := model.Classify(b[1], []byte(b[2])); err != nil {
-					t.Errorf("%s: %v", b[1], err)
-				}
+		documented(t, "writing-plugins.md", filepath.Join(c.Dirs[0], "coopr-provider-rooms"), func(name, text string) string {
+			if strings.HasPrefix(name, "notes.") {
+				return c.Dirs[0]
 			}
-			if err := os.WriteFile(filepath.Join(dir, b[1]), []byte(b[2]), 0o755); err != nil {
-				t.Fatal(err)
+			if _, err := model.Classify(name, []byte(text)); err != nil { // definitions
+				t.Errorf("%s: %v", name, err)
 			}
-		}
-		out, err := exec.Command("go", "build", "-o", filepath.Join(c.Dirs[0], "coopr-provider-rooms"), "./"+src).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+			return t.TempDir()
+		})
 	})
 	if err := h.Wait(t.Context()); err != nil {
 		t.Fatal(err)
