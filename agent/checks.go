@@ -26,7 +26,7 @@ func (t *tasks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 			return nil, err
 		}
 		return &pb.Task{
-			Id: id, Tenant: cl.Tenant, Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
+			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
 			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
 		}, nil
 	}

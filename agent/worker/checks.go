@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -251,10 +253,8 @@ func (c *checks) tellLocked(w *watch, message string, machine uint32) {
 
 // look carries out one check.
 func (c *checks) look(t *pb.Task, number uint64) *pb.Result {
-	one := &pb.Task{
-		Id: t.Id, Fence: number, Attempt: 1, Tenant: t.Tenant, Cluster: t.Cluster, Operation: t.Operation, Node: t.Node, Action: t.Action,
-		Service: t.Service, Plugin: t.Plugin, Automator: t.Automator, TimeoutMs: t.TimeoutMs, Input: t.Input,
-	}
+	one := proto.CloneOf(t)
+	one.Fence, one.Attempt = number, 1
 	ctx, cancel := context.WithTimeout(c.ctx, millis(t.TimeoutMs)+5*time.Second) // the plugin's host has the time-out
 	defer cancel()
 	return c.exec.Execute(ctx, one, host.Discard{})

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -21,6 +23,7 @@ type patient struct {
 	machine pb.Outcome // of the question about the machine
 	there   bool
 	looks   int
+	last    *pb.Task
 	running int
 	most    int
 	takes   time.Duration
@@ -31,6 +34,7 @@ func (p *patient) Types() []host.Type { return nil }
 func (p *patient) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Result {
 	p.mu.Lock()
 	p.looks++
+	p.last = t
 	p.running++
 	p.most = max(p.most, p.running)
 	sick, machine, there, takes := p.sick, p.machine, p.there, p.takes
@@ -211,6 +215,26 @@ func TestChecksAreBounded(t *testing.T) {
 		w.hears(10 * time.Minute)
 		if w.patient.most != checksAtOnce {
 			t.Errorf("%d at once", w.patient.most)
+		}
+	})
+}
+
+// TestChecksAreTheirTasks: a check carries all that its task has, the resources and the
+// mesh's name too; only fence and attempt are the look's own.
+func TestChecksAreTheirTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t)
+		given := &pb.Task{Id: "check/n/s", Automator: true, Tenant: "t", Mesh: "m", Cluster: "c", Operation: "check", Node: "n", Action: model.Check.String(), Service: "s", Plugin: "p", TimeoutMs: 20_000, Input: []byte("{}"), Resources: 7}
+		h := full(1, 7, "")
+		h.Check = given
+		w.take(watches(h))
+		w.hears(time.Minute)
+		got := proto.CloneOf(w.patient.last)
+		if got.Fence == 0 || got.Attempt != 1 {
+			t.Errorf("fence %d, attempt %d", got.Fence, got.Attempt)
+		}
+		if got.Fence, got.Attempt = 0, 0; !proto.Equal(got, given) {
+			t.Errorf("%v is looked at as\n%v", given, got)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 func TestFaults(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	for name, test := range map[string]func(*testing.T, *site.Site){
-		"away": away, "otherkey": otherKey, "powercut": powerCut, "sshd": restartedSSHD, "much": muchOutput, "deaf": deafScript, "full": fullDisk, "behind": leftBehind,
+		"away": away, "otherkey": otherKey, "powercut": powerCut, "sshd": restartedSSHD, "much": muchOutput, "deaf": deafScript, "full": fullDisk, "behind": leftBehind, "sick": sick,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
