@@ -50,7 +50,7 @@ func listCmd[T any](a *app, l listing[T]) *cobra.Command {
 		}
 		showList(a, l, items, meta, true)
 		for watch {
-			next, m, err := l.fetch(ctx, c, args, client.Read{After: max(meta.Index, 1), Wait: 5 * time.Minute})
+			next, m, err := l.fetch(ctx, c, args, client.Read{After: max(meta.Index, 1), Wait: waitNewer})
 			if err != nil {
 				if errors.Is(context.Cause(ctx), errInterrupted) {
 					return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,7 +96,7 @@ func (a *app) planShowCmd() *cobra.Command {
 			if !watch || planEnded(&info) || !pause(ctx, a.pace) {
 				return nil
 			}
-			last, read = info, client.Read{After: max(meta.Index, 1), Wait: time.Minute}
+			last, read = info, client.Read{After: max(meta.Index, 1), Wait: waitNewer}
 		}
 	})
 	return cmd

@@ -13,6 +13,10 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
+// waitNewer is how long an agent is asked to wait for something newer: short, since
+// only after it is an agent that has gone silent given up.
+const waitNewer = 15 * time.Second
+
 // manyTasks is from where on single tasks are not looked at any more: totals
 // tell enough, and thousands of tasks are a lot to ask for again and again.
 const manyTasks = 1000
@@ -120,7 +124,7 @@ func (a *app) watchOperation(ctx context.Context, c *client.Client, id string, l
 		if l.err != nil || l.op.Status.Ended() || !pause(ctx, a.pace) {
 			return
 		}
-		read = client.Read{After: max(meta.Index, 1), Wait: time.Minute}
+		read = client.Read{After: max(meta.Index, 1), Wait: waitNewer}
 	}
 }
 

@@ -245,7 +245,7 @@ func awaitRun(ctx context.Context, c *client.Client, run api.RunDetails, ready f
 		if run = r; ready(run) {
 			return run, nil
 		}
-		read = client.Read{After: max(m.Index, 1), Wait: time.Minute}
+		read = client.Read{After: max(m.Index, 1), Wait: waitNewer}
 	}
 }
 

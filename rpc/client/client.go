@@ -89,7 +89,7 @@ func New(cfg Config) (*Client, error) {
 	if transport == nil {
 		t := &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure,
-			DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAliveConfig: keepAlive}).DialContext,
 			TLSHandshakeTimeout: 5 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
 			ExpectContinueTimeout: time.Second,
 		}
@@ -99,6 +99,17 @@ func New(cfg Config) (*Client, error) {
 	c.http = &http.Client{Transport: transport}
 	return c, nil
 }
+
+// keepAlive ends a connection that nothing is asked over (a stream of events) when
+// the agent's host has been gone for half a minute.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// silence is how long an agent may take to begin its answer, beyond the time that it
+// was asked to wait. A host that stands still, or lost its network, never answers.
+const silence = 30 * time.Second
+
+// errSilent is the end of such a request.
+var errSilent = fmt.Errorf("no answer within %v", silence)
 
 // Close lets go of idle connections.
 func (c *Client) Close() { c.close() }
@@ -252,7 +263,8 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		}
 		last = err
 		c.next.Add(1) // the next agent may do better
-		if r.stream != nil || !time.Now().Add(pause).Before(deadline) {
+		// All agents are asked once, however long the first ones were silent.
+		if r.stream != nil || c.patience < 0 || attempt+1 >= len(c.bases) && !time.Now().Add(pause).Before(deadline) {
 			break
 		}
 		// With other agents to ask, the first round is quick.
@@ -313,7 +325,7 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	} else if r.stream != nil || r.again != nil {
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.begin(req, r)
 	if err != nil {
 		var ue *url.Error
 		if errors.As(err, &ue) {
@@ -334,6 +346,52 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 		return nil, err
 	}
 	return resp, nil
+}
+
+// begin sends a request and gives its answer as soon as that begins. Only what is
+// uploaded may take its time.
+func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
+	if r.stream != nil || r.again != nil {
+		return c.http.Do(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(silence+r.wait(), func() { cancel(errSilent) })
+	resp, err := c.http.Do(req.WithContext(ctx))
+	if !timer.Stop() && err == nil {
+		resp.Body.Close() // it came at the last moment, and is cut off
+		err = errSilent
+	}
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errSilent) {
+			err = errSilent
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &body{resp.Body, cancel}
+	return resp, nil
+}
+
+// wait is how long the agent is asked to wait for something newer.
+func (r request) wait() time.Duration {
+	if wait, err := time.ParseDuration(r.query.Get("wait")); err == nil {
+		return wait
+	}
+	if r.query.Has("index") || r.query.Has("after") {
+		return time.Minute // the agent's default
+	}
+	return 0
+}
+
+// body is an answer's, with the context that lasts as long.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 func errorOf(resp *http.Response) error {

@@ -1,0 +1,60 @@
+package client_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/rpc/client"
+)
+
+// hosts answers for agents; those that stand still never do.
+type hosts map[string]bool
+
+func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h[r.URL.Hostname()] {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	body := `[{"name":"` + r.URL.Hostname() + `"}]`
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// TestSilentHost: an agent whose host stands still is given up, the next is asked, and
+// with none that answers the error says so. One that was asked to wait may.
+func TestSilentHost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		silent hosts
+		read   client.Read
+		from   string // who answers
+		within time.Duration
+	}{
+		"the first":       {hosts{"a": true}, client.Read{}, "b", 31 * time.Second},
+		"while it waits":  {hosts{"a": true}, client.Read{After: 1, Wait: 20 * time.Second}, "b", 51 * time.Second},
+		"by its own time": {hosts{"a": true}, client.Read{After: 1}, "b", 91 * time.Second},
+		"all":             {hosts{"a": true, "b": true}, client.Read{}, "", 61 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := client.New(client.Config{Addresses: []string{"a", "b"}, Transport: tt.silent})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				list, _, err := c.Agents(t.Context(), tt.read)
+				switch {
+				case tt.from == "" && (err == nil || !strings.Contains(err.Error(), "no answer within 30s")):
+					t.Errorf("the error is %v", err)
+				case tt.from != "" && (err != nil || len(list) != 1 || list[0].Name != tt.from):
+					t.Errorf("%v answered, %v", list, err)
+				}
+				if took := time.Since(begun); took > tt.within {
+					t.Errorf("after %v", took)
+				}
+			})
+		})
+	}
+}
