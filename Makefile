@@ -47,6 +47,10 @@ test-examples: lab-image ## Run all examples that are for real machines, on ligh
 test-openstack: ## Try the provider openstack against a real OpenStack, which it installs (root; 3 GB; five minutes once).
 	testing/openstack/run.sh
 
+.PHONY: test-libvirt
+test-libvirt: ## Try the provider libvirt on real virtual machines, with a libvirtd and QEMU that it installs (root; 1 GB; some ten minutes).
+	testing/libvirt/run.sh
+
 .PHONY: test-pacemaker
 test-pacemaker: lab-image ## Try change objects of type ha-resource against a real Pacemaker on two light machines (root; half a minute).
 	COOPR_PACEMAKER=1 go test -count=1 -v -run TestOnMachines/pacemaker ./agent/home/act

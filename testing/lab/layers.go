@@ -44,6 +44,11 @@ func (m *Machine) Save(dir string) error {
 	return os.Rename(half, dir)
 }
 
+// Route tells the test process that a network is behind a machine.
+func (l *Lab) Route(network netip.Prefix, m *Machine) error {
+	return ip(l.image.root(), "route add "+network.String()+" via "+m.Addr.String())
+}
+
 // Own makes all addresses of a network the test process's own: it can listen on
 // them, and machines reach them by way of the gateway.
 func (l *Lab) Own(network netip.Prefix) error {

@@ -301,6 +301,16 @@ func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
+// PID is that of the first process of a machine that runs, 0 where it does not.
+func (m *Machine) PID() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil {
+		return 0
+	}
+	return m.cmd.Process.Pid
+}
+
 // Console gives what the machine's first process printed.
 func (m *Machine) Console() string {
 	b, _ := os.ReadFile(filepath.Join(m.lab.dir, m.Name+".console"))

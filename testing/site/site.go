@@ -61,7 +61,7 @@ var keyed = []string{"provider-hosts", "automator-shell"}
 // New starts an agent, which ends with the test.
 func New(t testing.TB, p *Programs, c Config) *Site {
 	t.Helper()
-	s := &Site{T: t, Lab: lab.New(t), Dir: t.TempDir(), agent: &agent{ended: make(chan struct{})}}
+	s := &Site{T: t, Lab: lab.New(t), Dir: t.TempDir(), agent: &agent{}}
 	var err error
 	if s.Bin, err = p.build(); err != nil {
 		t.Fatal(err)
@@ -74,21 +74,11 @@ func New(t testing.TB, p *Programs, c Config) *Site {
 	if c.Slots > 0 {
 		settings += fmt.Sprintf("worker: {slots: %d}\n", c.Slots)
 	}
-	log, err := os.Create(filepath.Join(s.Dir, "agent.log"))
 	if err = errors.Join(err, os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, KeyFile), s.Lab.Key(), 0o600),
 		os.WriteFile(filepath.Join(s.Dir, "agent.yaml"), []byte(settings+c.Settings), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
-	s.cmd = exec.Command(filepath.Join(s.Bin, "coopr-agent"), "--dev", "--config", filepath.Join(s.Dir, "agent.yaml"))
-	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = s.Dir, s.env(), log, log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		s.err = s.cmd.Wait()
-		close(s.ended)
-	}()
+	s.start()
 	t.Cleanup(s.end)
 	s.Await("the agent's token", func() error {
 		b, err := os.ReadFile(filepath.Join(s.Dir, "data", "dev-token"))
@@ -101,6 +91,34 @@ func New(t testing.TB, p *Programs, c Config) *Site {
 	if s.API, err = client.New(client.Config{Addresses: []string{address}, Token: s.token}); err != nil {
 		t.Fatal(err)
 	}
+	s.atWork()
+	return s
+}
+
+// start starts the agent.
+func (s *Site) start() {
+	s.T.Helper()
+	log, err := os.OpenFile(filepath.Join(s.Dir, "agent.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(filepath.Join(s.Bin, "coopr-agent"), "--dev", "--config", filepath.Join(s.Dir, "agent.yaml"))
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.Dir, s.env(), log, log
+	if err := cmd.Start(); err != nil {
+		s.T.Fatal(err)
+	}
+	a, ended := s.agent, make(chan struct{})
+	a.cmd, a.ended = cmd, ended
+	go func() {
+		a.err = cmd.Wait()
+		close(ended)
+	}()
+}
+
+// atWork waits until the agent can work.
+func (s *Site) atWork() {
+	s.T.Helper()
 	s.Await("the agent to be at work", func() error {
 		list, _, err := s.API.Agents(s.Context(), client.Read{})
 		if err == nil && (len(list) == 0 || len(list[0].Plugins) < len(keyed)) {
@@ -108,7 +126,18 @@ func New(t testing.TB, p *Programs, c Config) *Site {
 		}
 		return err
 	})
-	return s
+}
+
+// Crash kills the agent as it is and starts it again, on the data that it has. No
+// other test of the site may run meanwhile.
+func (s *Site) Crash() {
+	s.T.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.T.Fatal(err)
+	}
+	<-s.ended
+	s.start()
+	s.atWork()
 }
 
 // For gives the site as a subtest sees it.

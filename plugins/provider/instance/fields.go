@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coopr/coopr/engine/model"
 )
@@ -136,6 +137,7 @@ type common struct {
 	private             bool // agents reach the machines' private addresses
 	zones               []string
 	boot                string
+	within              time.Duration // until somebody can log in; 0: as long as a task may take
 }
 
 func (f *Fields) common() *common {
@@ -148,6 +150,12 @@ func (f *Fields) common() *common {
 	}
 	if c.dir != "" && !sshDir.MatchString(c.dir) {
 		f.Faults.Add("ssh_dir", fmt.Sprintf("%q is not an absolute path", c.dir))
+	}
+	if text := f.Text("ready_within", ""); text != "" {
+		var err error
+		if c.within, err = time.ParseDuration(text); err != nil || c.within <= 0 {
+			f.Faults.Add("ready_within", fmt.Sprintf("%q is not a time such as 5m", text))
+		}
 	}
 	if c.boot != "" && !strings.HasPrefix(c.boot, "#!") {
 		f.Faults.Add("boot_script", "must begin with #! and an interpreter")
@@ -164,6 +172,7 @@ func commonFields() map[string]model.FieldSchema {
 		"ssh_dir":          {Label: "Folder on machines", Type: "text"},
 		"address":          {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public", Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
 		"zones":            {Label: "Zones", Type: "text", Tip: "Where machines may be, in the cloud's words, with commas: nodes take turns"},
+		"ready_within":     {Label: "Ready within", Type: "text", Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
 		"boot_script":      {Label: "Script at first boot", Type: "text", Tip: "Begins with #!; run by cloud-init as root"},
 	}
 }

@@ -124,7 +124,7 @@ func TestUserData(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3, "boot_script": "echo", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
+	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3, "boot_script": "echo", "ready_within": "soon", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
 	f.common()
 	f.Bool("flag")
 	f.URL("url", "")
@@ -136,7 +136,7 @@ func TestFields(t *testing.T) {
 	for _, x := range f.Faults {
 		paths = append(paths, x.Path)
 	}
-	if got := strings.Join(paths, " "); got != "ssh_port address zones ssh_user ssh_dir boot_script flag url missing" {
+	if got := strings.Join(paths, " "); got != "ssh_port address zones ssh_user ssh_dir ready_within boot_script flag url missing" {
 		t.Errorf("%s: %v", got, f.Faults)
 	}
 }

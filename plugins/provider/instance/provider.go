@@ -283,12 +283,28 @@ func (a *at) output(m *Machine, k *access, hostKeys []gossh.PublicKey) *sdk.Outp
 	return out
 }
 
+// errLate ends the wait for a machine that may not take as long as a task.
+var errLate = errors.New("time is up")
+
 // Confirm waits until the machine runs and can be worked on.
 func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	a, err := p.at(t)
 	if err != nil {
 		return nil, err
 	}
+	if a.common.within == 0 {
+		return p.confirm(ctx, a, t)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, a.common.within, errLate)
+	defer cancel()
+	out, err := p.confirm(limited, a, t)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return nil, sdk.Fatal(fmt.Errorf("machine %s is not ready within %s (ready_within): %w", a.name, a.common.within, err))
+	}
+	return out, err
+}
+
+func (p *Provider) confirm(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output, error) {
 	k, err := p.access(a, t)
 	if err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"text/template"
+	"time"
 
 	lv "github.com/digitalocean/go-libvirt"
-	"github.com/digitalocean/go-libvirt/socket/dialers"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/provider/instance"
@@ -77,25 +77,45 @@ func open(f *instance.Fields) instance.Cloud {
 // with connects to the daemon for as long as fn takes. A connection costs a
 // thousandth of a second; none that is kept can be stale.
 func (c *cloud) with(ctx context.Context, fn func(*lv.Libvirt) error) (err error) {
-	l := lv.NewWithDialer(dialers.NewLocal(dialers.WithSocket(c.socket)))
+	d := &dialer{ctx: ctx, network: "unix", address: c.socket}
 	if c.host != "" {
-		host, port, _ := net.SplitHostPort(c.host)
-		l = lv.NewWithDialer(dialers.NewRemote(host, dialers.UsePort(port)))
+		d.network, d.address = "tcp", c.host
 	}
-	if err := l.ConnectToURI(lv.ConnectURI(c.uri)); err != nil {
-		return fault(fmt.Errorf("connect to the libvirt daemon (%s): %w", c.uri, err))
-	}
-	// A call of the library cannot be ended; its connection can.
-	stop := context.AfterFunc(ctx, func() { _ = l.Disconnect() })
+	defer d.end()
 	defer func() {
-		if stop() {
-			_ = l.Disconnect()
-		}
 		if ctx.Err() != nil && err != nil {
 			err = errors.Join(context.Cause(ctx), err)
 		}
 	}()
+	l := lv.NewWithDialer(d)
+	if err := l.ConnectToURI(lv.ConnectURI(c.uri)); err != nil {
+		return fault(fmt.Errorf("connect to the libvirt daemon (%s, %s): %w", d.address, c.uri, err))
+	}
+	defer func() { _ = l.Disconnect() }()
 	return fn(l)
+}
+
+// dialer makes a connection that ends with a context. The library waits for the
+// daemon's answer to everything, its parting words too, and knows no other end.
+type dialer struct {
+	ctx              context.Context
+	network, address string
+	stop             func() bool
+}
+
+// Dial is the library's.
+func (d *dialer) Dial() (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 20 * time.Second}).DialContext(d.ctx, d.network, d.address)
+	if err == nil {
+		d.stop = context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
+func (d *dialer) end() {
+	if d.stop != nil {
+		d.stop()
+	}
 }
 
 // is says whether an error is the daemon's, of one of these numbers.
@@ -120,7 +140,7 @@ func fault(err error) error {
 		return nil
 	case is(err, lv.ErrAuthFailed, lv.ErrAccessDenied, lv.ErrAuthUnavailable):
 		kind = instance.Credentials
-	case is(err, lv.ErrNoNetwork, lv.ErrNoStoragePool, lv.ErrXMLError, lv.ErrXMLDetail, lv.ErrConfigUnsupported, lv.ErrNoKernel):
+	case is(err, lv.ErrNoNetwork, lv.ErrNoStoragePool, lv.ErrXMLError, lv.ErrXMLDetail, lv.ErrConfigUnsupported, lv.ErrInvalidArg, lv.ErrNoKernel):
 		kind = instance.Invalid
 	case is(err, lv.ErrNoDomain, lv.ErrNoStorageVol):
 		kind = instance.NotFound
@@ -197,9 +217,10 @@ func (c *cloud) machine(l *lv.Libvirt, d lv.Domain, mark *mark) (*instance.Machi
 
 func isGone(err error) bool { return is(err, lv.ErrNoDomain) }
 
-// address asks the network's leases, then what the host has seen, then the guest.
+// address asks the network's leases, then what the host has seen, then the guest's
+// agent, which only some images have.
 func (c *cloud) address(l *lv.Libvirt, d lv.Domain) string {
-	for _, source := range []lv.DomainInterfaceAddressesSource{lv.DomainInterfaceAddressesSrcLease, lv.DomainInterfaceAddressesSrcArp} {
+	for _, source := range []lv.DomainInterfaceAddressesSource{lv.DomainInterfaceAddressesSrcLease, lv.DomainInterfaceAddressesSrcArp, lv.DomainInterfaceAddressesSrcAgent} {
 		found, err := l.DomainInterfaceAddresses(d, uint32(source), 0)
 		if err != nil {
 			continue
@@ -253,9 +274,9 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 		return nil, &instance.Fault{Kind: instance.Invalid, Err: err}
 	}
 	err = c.with(ctx, func(l *lv.Libvirt) error {
-		pool, err := l.StoragePoolLookupByName(c.pool)
+		pool, err := lookUp(l, c.pool)
 		if err != nil {
-			return fault(err)
+			return err
 		}
 		image, err := c.image(l, pool, s.Image)
 		if err != nil {
@@ -291,10 +312,27 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 	return out, err
 }
 
+// lookUp finds a storage pool that is active.
+func lookUp(l *lv.Libvirt, name string) (lv.StoragePool, error) {
+	pool, err := l.StoragePoolLookupByName(name)
+	if err != nil {
+		return pool, fault(err)
+	}
+	active, err := l.StoragePoolIsActive(pool)
+	if err == nil && active == 0 {
+		err = fmt.Errorf("storage pool %s is not active: virsh pool-start %[1]s, and pool-autostart", name)
+	}
+	return pool, err
+}
+
 // image finds the image that a node's disk is made over.
 func (c *cloud) image(l *lv.Libvirt, pool lv.StoragePool, name string) (*volume, error) {
-	_ = l.StoragePoolRefresh(pool, 0) // an image may have been put there just now
 	vol, err := l.StorageVolLookupByName(pool, name)
+	if is(err, lv.ErrNoStorageVol) {
+		// It may have been put there without libvirt's knowledge.
+		_ = l.StoragePoolRefresh(pool, 0)
+		vol, err = l.StorageVolLookupByName(pool, name)
+	}
 	if is(err, lv.ErrNoStorageVol) {
 		return nil, instance.Faultf(instance.Invalid, "pool %s has no volume %s: put the image there", c.pool, name)
 	}
@@ -367,9 +405,9 @@ func (c *cloud) disks(l *lv.Libvirt, pool lv.StoragePool, image *volume, s *inst
 
 // dropDisks removes a domain's disks, where they are.
 func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
-	pool, err := l.StoragePoolLookupByName(poolName)
+	pool, err := lookUp(l, poolName)
 	if err != nil {
-		return fault(err)
+		return err
 	}
 	for _, n := range []string{rootOf(name), seedOf(name)} {
 		vol, err := l.StorageVolLookupByName(pool, n)

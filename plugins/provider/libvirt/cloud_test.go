@@ -3,6 +3,11 @@ package libvirt
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +18,8 @@ import (
 
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/providertest"
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/rpc/proto"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,6 +49,28 @@ func TestDomains(t *testing.T) {
 	t.Cleanup(p.Close)
 	fields := map[string]any{"uri": "test:///default", "socket": socket, "domain_type": "test", "pool": "default-pool", "seed": "none"}
 	(&providertest.Instances{Provider: p, Fields: fields, Flavor: "1x64", Image: "debian-12"}).Try(t)
+
+	// A machine that gets no address, with a limit to the wait.
+	silent := maps.Clone(fields)
+	silent["ready_within"] = "20ms"
+	n := providertest.New(t, silent, "silent")
+	n.Flavor, n.Image = "1x64", "debian-12"
+	n.Must("CREATE", p.Create)
+	if err := n.Do("CONFIRM", p.Confirm); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_FATAL || !strings.Contains(err.Error(), "ready_within") {
+		t.Errorf("a silent machine: %v: %v", sdk.OutcomeOf(err), err)
+	}
+
+	// Its pool is stopped: it cannot be deleted, and the reason is said.
+	if err := l.StoragePoolDestroy(pool); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Do("DELETE", p.Delete); err == nil || !strings.Contains(err.Error(), "pool-start") {
+		t.Errorf("without its pool: %v", err)
+	}
+	if err := l.StoragePoolCreate(pool, 0); err != nil {
+		t.Fatal(err)
+	}
+	n.Must("DELETE", p.Delete)
 
 	// A domain that was defined and no more, when the plugin was killed.
 	f := &instance.Fields{Values: fields}
@@ -88,6 +117,30 @@ func TestDomains(t *testing.T) {
 	away.socket = "/no/such/socket"
 	if _, err := away.List(context.Background(), instance.Tags{}); instance.KindOf(err) != instance.Unclear {
 		t.Errorf("no daemon: %v", err)
+	}
+}
+
+// TestHung: a daemon that takes connections and says nothing is waited for as long as
+// the task may take, and no longer.
+func TestHung(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 1)) // it is being talked to
+			cancel()
+			_, _ = io.Copy(io.Discard, conn)
+		}
+	}()
+	c := open(&instance.Fields{Values: map[string]any{"socket": socket}}).(*cloud)
+	if _, err := c.List(ctx, instance.Tags{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
 

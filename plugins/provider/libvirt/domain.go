@@ -82,6 +82,7 @@ const plainDomain = `<domain type='{{.Type}}'>
     {{- end}}
     {{- if ne .Type "test"}}
     <serial type='pty'/>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
     {{- end}}
   </devices>
