@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"text/template"
-	"time"
 
 	lv "github.com/digitalocean/go-libvirt"
 
@@ -29,6 +28,7 @@ func New(keys ssh.Keys) *instance.Provider {
 			"uri":         {Label: "URI", Type: "text", Default: defaultURI, Tip: "What the daemon shall connect to: qemu:///system, test:///default"},
 			"socket":      {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "The daemon's, on the agent's machine"},
 			"host":        {Label: "Host", Type: "text", Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; use it in a trusted network only"},
+			"hosts":       {Label: "Hosts", Type: "text", Tip: "Several daemons, as ZONE=HOST:PORT with commas; zones says where nodes may be"},
 			"domain_type": {Label: "Domain type", Type: "select", Options: []string{"kvm", "qemu", "test"}, Default: "kvm"},
 			"pool":        {Label: "Storage pool", Type: "text", Default: "default", Tip: "Where images are, and nodes' disks are made"},
 			"network":     {Label: "Network", Type: "text", Default: "default"},
@@ -48,74 +48,26 @@ const (
 	defaultCmdline = "root=/dev/vda rw console=ttyS0"
 )
 
-// cloud is one daemon.
+// cloud is one daemon, or several that are set up alike.
 type cloud struct {
-	uri, socket, host, kind, pool, network, bridge string
-	seeds                                          bool
-	kernel, initrd, cmdline                        string
-	domain                                         *template.Template
+	daemons                          []daemon
+	uri, kind, pool, network, bridge string
+	seeds                            bool
+	kernel, initrd, cmdline          string
+	domain                           *template.Template
 }
 
 func open(f *instance.Fields) instance.Cloud {
 	c := &cloud{
-		uri: f.Text("uri", defaultURI), socket: f.Text("socket", defaultSocket), host: f.Text("host", ""),
+		uri: f.Text("uri", defaultURI), daemons: daemonsOf(f),
 		kind: f.OneOf("domain_type", "kvm", "qemu", "test"), pool: f.Text("pool", "default"), network: f.Text("network", "default"), bridge: f.Text("bridge", ""),
 		seeds: f.OneOf("seed", "disk", "none") == "disk", kernel: f.Text("kernel", ""), initrd: f.Text("initrd", ""), cmdline: f.Text("cmdline", defaultCmdline),
-	}
-	if c.host != "" {
-		if _, _, err := net.SplitHostPort(c.host); err != nil {
-			f.Faults.Add("host", fmt.Sprintf("%q is not HOST:PORT", c.host))
-		}
 	}
 	var err error
 	if c.domain, err = parseTemplate(f.Text("domain", plainDomain)); err != nil {
 		f.Faults.Add("domain", err.Error())
 	}
 	return c
-}
-
-// with connects to the daemon for as long as fn takes. A connection costs a
-// thousandth of a second; none that is kept can be stale.
-func (c *cloud) with(ctx context.Context, fn func(*lv.Libvirt) error) (err error) {
-	d := &dialer{ctx: ctx, network: "unix", address: c.socket}
-	if c.host != "" {
-		d.network, d.address = "tcp", c.host
-	}
-	defer d.end()
-	defer func() {
-		if ctx.Err() != nil && err != nil {
-			err = errors.Join(context.Cause(ctx), err)
-		}
-	}()
-	l := lv.NewWithDialer(d)
-	if err := l.ConnectToURI(lv.ConnectURI(c.uri)); err != nil {
-		return fault(fmt.Errorf("connect to the libvirt daemon (%s, %s): %w", d.address, c.uri, err))
-	}
-	defer func() { _ = l.Disconnect() }()
-	return fn(l)
-}
-
-// dialer makes a connection that ends with a context. The library waits for the
-// daemon's answer to everything, its parting words too, and knows no other end.
-type dialer struct {
-	ctx              context.Context
-	network, address string
-	stop             func() bool
-}
-
-// Dial is the library's.
-func (d *dialer) Dial() (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: 20 * time.Second}).DialContext(d.ctx, d.network, d.address)
-	if err == nil {
-		d.stop = context.AfterFunc(d.ctx, func() { _ = conn.Close() })
-	}
-	return conn, err
-}
-
-func (d *dialer) end() {
-	if d.stop != nil {
-		d.stop()
-	}
 }
 
 // is says whether an error is the daemon's, of one of these numbers.
@@ -157,9 +109,20 @@ func fault(err error) error {
 func rootOf(name string) string { return name + ".qcow2" }
 func seedOf(name string) string { return name + "-seed.img" }
 
-// List gives the domains with our mark.
+// List gives the domains with our mark, of all daemons or none.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.Machine, err error) {
-	err = c.with(ctx, func(l *lv.Libvirt) error {
+	for _, d := range c.daemons {
+		ms, err := c.list(ctx, d, filter)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ms...)
+	}
+	return out, nil
+}
+
+func (c *cloud) list(ctx context.Context, at daemon, filter instance.Tags) (out []instance.Machine, err error) {
+	err = at.with(ctx, c.uri, func(l *lv.Libvirt) error {
 		all, _, err := l.ConnectListAllDomains(1, 0)
 		if err != nil {
 			return fault(err)
@@ -185,6 +148,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.
 				return err
 			}
 			if m != nil {
+				m.Zone = at.zone
 				out = append(out, *m)
 			}
 		}
@@ -273,7 +237,11 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 	if err != nil {
 		return nil, &instance.Fault{Kind: instance.Invalid, Err: err}
 	}
-	err = c.with(ctx, func(l *lv.Libvirt) error {
+	at, err := c.at(s.Zone)
+	if err != nil {
+		return nil, err
+	}
+	err = at.with(ctx, c.uri, func(l *lv.Libvirt) error {
 		pool, err := lookUp(l, c.pool)
 		if err != nil {
 			return err
@@ -306,7 +274,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 		if err != nil {
 			return fault(err)
 		}
-		out = &instance.Machine{ID: uuid(d.UUID), Name: s.Name, Tags: s.Tags}
+		out = &instance.Machine{ID: uuid(d.UUID), Name: s.Name, Tags: s.Tags, Zone: at.zone}
 		return nil
 	})
 	return out, err
@@ -423,7 +391,11 @@ func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
 
 // Delete ends a domain, removes its disks, and last what it is found by.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
-	return c.with(ctx, func(l *lv.Libvirt) error {
+	at, err := c.at(m.Zone)
+	if err != nil {
+		return err
+	}
+	return at.with(ctx, c.uri, func(l *lv.Libvirt) error {
 		d, err := l.DomainLookupByName(m.Name)
 		if isGone(err) || err == nil && uuid(d.UUID) != m.ID {
 			return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestDomains runs everything against libvirt's own test driver: a real daemon and
 // its protocol, with domains that only pretend to run.
 func TestDomains(t *testing.T) {
-	socket := daemon(t)
+	socket := daemonFor(t)
 	// The driver forgets everything when its last connection ends.
 	l := lv.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket)))
 	if err := l.ConnectToURI("test:///default"); err != nil {
@@ -114,9 +115,96 @@ func TestDomains(t *testing.T) {
 		t.Errorf("left: %v %v %v %v", after, vols, err, verr)
 	}
 	away := *c
-	away.socket = "/no/such/socket"
+	away.daemons = []daemon{{address: "/no/such/socket"}}
 	if _, err := away.List(context.Background(), instance.Tags{}); instance.KindOf(err) != instance.Unclear {
 		t.Errorf("no daemon: %v", err)
+	}
+}
+
+// TestHosts: two daemons, one zone each. What is on one of them is not known while the
+// other one does not answer.
+func TestHosts(t *testing.T) {
+	var hosts []string
+	clients := map[string]*lv.Libvirt{}
+	for _, zone := range []string{"a", "b"} {
+		socket := daemonFor(t)
+		hosts = append(hosts, zone+"="+socket)
+		l := lv.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket)))
+		if err := l.ConnectToURI("test:///default"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Disconnect() }()
+		clients[zone] = l
+		pool, err := l.StoragePoolLookupByName("default-pool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format type='qcow2'/></target></volume>", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &instance.Fields{Values: map[string]any{
+		"uri": "test:///default", "hosts": strings.Join(hosts, ", "), "zones": "a, b", "domain_type": "test", "pool": "default-pool", "seed": "none",
+	}}
+	c := open(f).(*cloud)
+	if err := f.Faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	tags := instance.Tags{Mesh: "m", Cluster: "c", Node: "n", Fence: 1, Key: "k"}
+	for i, zone := range []string{"b", "a"} {
+		s := &instance.Spec{Name: fmt.Sprint("coopr-", i), Flavor: "1x64", Image: "debian-12", Tags: tags, Zone: zone}
+		if m, err := c.Create(t.Context(), s); err != nil || m.Zone != zone {
+			t.Fatalf("%+v %v", m, err)
+		}
+		if _, err := clients[zone].DomainLookupByName(s.Name); err != nil {
+			t.Errorf("%s: %v", zone, err)
+		}
+	}
+	if _, err := c.Create(t.Context(), &instance.Spec{Name: "coopr-2", Flavor: "1x64", Image: "debian-12", Tags: tags, Zone: "c"}); instance.KindOf(err) != instance.Invalid {
+		t.Errorf("no such zone: %v", err)
+	}
+	ms, err := c.List(t.Context(), tags)
+	if err != nil || len(ms) != 2 || ms[0].Zone != "a" || ms[1].Zone != "b" {
+		t.Fatalf("%+v %v", ms, err)
+	}
+	half := *c
+	half.daemons = []daemon{c.daemons[0], {"b", "/no/such/socket"}}
+	if ms, err := half.List(t.Context(), tags); err == nil {
+		t.Errorf("one daemon is away: %+v", ms)
+	}
+	for _, m := range ms {
+		if err := c.Delete(t.Context(), &m); err != nil {
+			t.Error(err)
+		}
+	}
+	if ms, err := c.List(t.Context(), tags); err != nil || len(ms) > 0 {
+		t.Errorf("left: %+v %v", ms, err)
+	}
+}
+
+// TestFields: what is wrong with hosts is said.
+func TestFields(t *testing.T) {
+	for _, x := range []struct {
+		fields map[string]any
+		faults string
+	}{
+		{map[string]any{"host": "rack1:16509"}, ""},
+		{map[string]any{"host": "rack1"}, "host"},
+		{map[string]any{"hosts": "a=rack1:16509, b=/run/b", "zones": "a"}, ""},
+		{map[string]any{"hosts": "a=rack1:16509"}, "zones"},
+		{map[string]any{"hosts": "rack1:16509, a=x:1, a=y:2", "zones": "a"}, "hosts hosts"},
+		{map[string]any{"hosts": "a=rack1:16509", "zones": "a", "host": "rack1:16509"}, "host"},
+		{map[string]any{"domain": "{{.Nam"}, "domain"},
+	} {
+		f := &instance.Fields{Values: x.fields}
+		open(f)
+		var paths []string
+		for _, fault := range f.Faults {
+			paths = append(paths, fault.Path)
+		}
+		if got := strings.Join(paths, " "); got != x.faults {
+			t.Errorf("%v: %v", x.fields, f.Faults)
+		}
 	}
 }
 

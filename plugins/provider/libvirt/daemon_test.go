@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// daemon starts a libvirtd of the test's own, with folders and a socket of its own,
+// daemonFor starts a libvirtd of the test's own, with folders and a socket of its own,
 // and gives the socket.
-func daemon(t *testing.T) string {
+func daemonFor(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("libvirtd")
 	if err != nil {
