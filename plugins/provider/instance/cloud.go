@@ -20,6 +20,13 @@ type Cloud interface {
 	Delete(ctx context.Context, m *Machine) error
 }
 
+// A Starter is a Cloud whose new machines may be found stopped: made by a request
+// whose second half failed or was lost, or ended by somebody before they were ready.
+type Starter interface {
+	// Start starts a machine that is Stopped. One that is being started is a Conflict.
+	Start(ctx context.Context, m *Machine) error
+}
+
 // Machine is a machine as its cloud has it.
 type Machine struct {
 	ID    string

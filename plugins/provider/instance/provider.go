@@ -357,6 +357,10 @@ func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*M
 			return nil, nil, fmt.Errorf("machine %s (%s) failed: %s", a.name, id, cmp.Or(m.Fault, "its cloud does not say why"))
 		case m.State == Running && access != "":
 			return &m, slices.Delete(ms, i, i+1), nil
+		case m.State == Stopped:
+			if err := a.start(ctx, &m); err != nil {
+				return nil, nil, err
+			}
 		}
 		if s := fmt.Sprintf("not yet: the machine is %s, its address is %q", m.State, access); s != said {
 			said = s
@@ -366,6 +370,19 @@ func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*M
 			return nil, nil, err
 		}
 	}
+}
+
+// start starts a stopped machine, where its cloud knows how.
+func (a *at) start(ctx context.Context, m *Machine) error {
+	s, ok := a.cloud.(Starter)
+	if !ok {
+		return nil
+	}
+	// Where the request that made it has not ended, it may be started by that.
+	if err := s.Start(ctx, m); err != nil && KindOf(err) != Conflict {
+		return told("start machine "+a.name, err, true)
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

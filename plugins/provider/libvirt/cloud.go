@@ -173,8 +173,10 @@ func (c *cloud) machine(l *lv.Libvirt, d lv.Domain, mark *mark) (*instance.Machi
 		m.Private = c.address(l, d)
 	case lv.DomainState(state) == lv.DomainCrashed:
 		m.State, m.Fault = instance.Failed, "it crashed"
-	default:
+	case lv.DomainState(state) == lv.DomainShutoff:
 		m.State = instance.Stopped
+	default:
+		m.State = instance.Pending // paused, or on its way down
 	}
 	return m, nil
 }
@@ -387,6 +389,21 @@ func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
 		}
 	}
 	return nil
+}
+
+// Start starts a domain that was ended, by itself or by somebody.
+func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
+	at, err := c.at(m.Zone)
+	if err != nil {
+		return err
+	}
+	return at.with(ctx, c.uri, func(l *lv.Libvirt) error {
+		d, err := l.DomainLookupByName(m.Name)
+		if err == nil {
+			err = l.DomainCreate(d)
+		}
+		return fault(err)
+	})
 }
 
 // Delete ends a domain, removes its disks, and last what it is found by.

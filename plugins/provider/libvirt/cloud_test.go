@@ -57,8 +57,23 @@ func TestDomains(t *testing.T) {
 	n := providertest.New(t, silent, "silent")
 	n.Flavor, n.Image = "1x64", "debian-12"
 	n.Must("CREATE", p.Create)
+	made, _, err := l.ConnectListAllDomains(1, lv.ConnectListDomainsActive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range made {
+		if strings.HasPrefix(d.Name, "coopr-") {
+			err = errors.Join(err, l.DomainDestroy(d))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := n.Do("CONFIRM", p.Confirm); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_FATAL || !strings.Contains(err.Error(), "ready_within") {
 		t.Errorf("a silent machine: %v: %v", sdk.OutcomeOf(err), err)
+	}
+	if again, _, err := l.ConnectListAllDomains(1, lv.ConnectListDomainsActive); err != nil || len(again) != len(made) {
+		t.Errorf("a machine that was ended before it was ready was not started: %v %v", again, err)
 	}
 
 	// Its pool is stopped: it cannot be deleted, and the reason is said.

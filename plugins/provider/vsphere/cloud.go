@@ -296,6 +296,18 @@ func configOf(s *instance.Spec) (*types.VirtualMachineConfigSpec, error) {
 	return out, nil
 }
 
+// Start switches a machine on: one that was cloned, for whose start there was no room.
+func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
+	return c.with(ctx, func(client *govmomi.Client, _ *find.Finder) error {
+		vm := object.NewVirtualMachine(client.Client, types.ManagedObjectReference{Type: "VirtualMachine", Value: m.ID})
+		task, err := vm.PowerOn(ctx)
+		if err != nil {
+			return err
+		}
+		return task.Wait(ctx)
+	})
+}
+
 // Delete switches a machine off and destroys it with its disks.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	return c.with(ctx, func(client *govmomi.Client, _ *find.Finder) error {

@@ -47,6 +47,7 @@ type guests struct {
 	to    http.Handler
 	sdk   *url.URL
 	mu    sync.Mutex
+	off   bool // a clone is not started
 }
 
 func (g *guests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -121,11 +122,10 @@ func (g *guests) boot(name string, data map[string]string) {
 		if err == nil {
 			err = task.Wait(ctx)
 		}
-		if err == nil {
-			task, err = vm.PowerOn(ctx)
-		}
-		if err == nil {
-			err = task.Wait(ctx)
+		if err == nil && !g.off {
+			if task, err = vm.PowerOn(ctx); err == nil {
+				err = task.Wait(ctx)
+			}
 		}
 		if err != nil {
 			g.t.Error(err)
@@ -151,7 +151,8 @@ func TestMachines(t *testing.T) {
 	proxy := httputil.NewSingleHostReverseProxy(&base)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	proxy.Transport = &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	api := providertest.NewTroubled(t, &guests{t: t, fleet: providertest.NewFleet(t), to: proxy, sdk: s.URL}, func(_ *http.Request, body string) bool {
+	vcenter := &guests{t: t, fleet: providertest.NewFleet(t), to: proxy, sdk: s.URL}
+	api := providertest.NewTroubled(t, vcenter, func(_ *http.Request, body string) bool {
 		return strings.Contains(body, "CloneVM_Task")
 	})
 	p := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
@@ -166,6 +167,16 @@ func TestMachines(t *testing.T) {
 		Refused: providertest.Says(500, "Content-Type: text/xml", `<?xml version="1.0" encoding="UTF-8"?>
 <soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>Permission to perform this operation was denied.</faultstring><detail><NoPermissionFault xmlns="urn:vim25" xsi:type="NoPermission"><object type="VirtualMachine">vm-1</object><privilegeId>VirtualMachine.Provisioning.Clone</privilegeId></NoPermissionFault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`),
 	}).Try(t)
+	// A clone that stayed switched off, for want of room say.
+	vcenter.mu.Lock()
+	vcenter.off = true
+	vcenter.mu.Unlock()
+	n := providertest.New(t, fields, "off")
+	n.Flavor, n.Image = "1x64", "DC0_H0_VM0"
+	n.Must("CREATE", p.Create)
+	n.Must("CONFIRM", p.Confirm)
+	n.Must("DELETE", p.Delete)
+
 	for says, change := range map[string][2]any{"credentials": {"password", ""}, "resource pool": {"resource_pool", "no/such"}, "datastore": {"datastore", "no-such"}, "folder": {"folder", "no/such"}} {
 		bad := map[string]any{}
 		for k, v := range fields {
