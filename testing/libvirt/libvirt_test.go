@@ -72,21 +72,23 @@ func (h *host) begin(name, provider string, nodes int, args ...string) {
 	h.Must(append([]string{"cluster", "create", name, "--template", "page", "--provider", provider, "--nodes", fmt.Sprint(nodes), "--detach", "--yes"}, args...)...)
 }
 
-// ends waits until a cluster's latest operation has ended, and gives it.
+// ends waits until a cluster's creation has ended, and gives its operation.
 func (h *host) ends(name string) model.Operation {
 	h.T.Helper()
 	var op model.Operation
-	h.await("the end of the operation on "+name, func() error {
-		cl, _, err := h.API.Cluster(h.Context(), name, client.Read{})
+	h.await("the end of the creation of "+name, func() error {
+		ops, _, err := h.API.Operations(h.Context(), name, nil, client.Page{}, client.Read{})
 		if err != nil {
 			return err
 		}
-		d, _, err := h.API.Operation(h.Context(), cl.Operation, client.Read{})
-		if err == nil && !d.Status.Ended() {
-			err = fmt.Errorf("it is %s", d.Status)
+		i := slices.IndexFunc(ops, func(op model.Operation) bool { return op.Type == model.OpCreate })
+		if i < 0 {
+			return errors.New("there is none")
 		}
-		op = d.Operation
-		return err
+		if op = ops[i]; !op.Status.Ended() {
+			return fmt.Errorf("it is %s", op.Status)
+		}
+		return nil
 	})
 	return op
 }

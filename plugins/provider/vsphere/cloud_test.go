@@ -118,7 +118,10 @@ func (g *guests) boot(name string, data map[string]string) {
 		for k, v := range data {
 			extra = append(extra, &types.OptionValue{Key: k, Value: v})
 		}
-		task, err := vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: extra})
+		// A folder of logs that cannot be: with the machine, the simulator removes its own
+		// in a goroutine that reads what the next machine's removal writes.
+		files := &types.VirtualMachineFileInfo{LogDirectory: "none"}
+		task, err := vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: extra, Files: files})
 		if err == nil {
 			err = task.Wait(ctx)
 		}
