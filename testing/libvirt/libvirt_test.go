@@ -77,18 +77,23 @@ func (h *host) ends(name string) model.Operation {
 	h.T.Helper()
 	var op model.Operation
 	h.await("the end of the creation of "+name, func() error {
-		ops, _, err := h.API.Operations(h.Context(), name, nil, client.Page{}, client.Read{})
+		cl, _, err := h.API.Cluster(h.Context(), name, client.Read{})
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(ops, func(op model.Operation) bool { return op.Type == model.OpCreate })
-		if i < 0 {
-			return errors.New("there is none")
+		ops, _, err := h.API.Operations(h.Context(), cl.ID, nil, client.Page{}, client.Read{})
+		if err != nil {
+			return err
 		}
-		if op = ops[i]; !op.Status.Ended() {
-			return fmt.Errorf("it is %s", op.Status)
+		err = errors.New("there is none")
+		for _, d := range ops {
+			if d.Type == model.OpCreate {
+				if op, err = d.Operation, nil; !op.Status.Ended() {
+					err = fmt.Errorf("it is %s", op.Status)
+				}
+			}
 		}
-		return nil
+		return err
 	})
 	return op
 }
