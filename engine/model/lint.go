@@ -148,7 +148,7 @@ func (j *judge) provider(p *Provider) {
 			j.warn("provisioner."+key, "provider type %s has no field %q%s", t.Name, key, didYouMeanOrOneOf(key, known))
 			continue
 		}
-		if why := f.Judge(p.Provisioner[key]); why != "" {
+		if why := f.odd(p.Provisioner[key]); why != "" {
 			j.warn("provisioner."+key, "%s", why)
 		}
 	}
@@ -196,7 +196,7 @@ func (j *judge) service(s *Service) {
 		for _, f := range sorted(a.Fields) {
 			if schema, ok := t.Parameters.Admin.Fields[f]; !ok {
 				j.warn(path+".fields."+f, "automator type %s has no field %q%s", t.Name, f, didYouMeanOrOneOf(f, known))
-			} else if why := schema.Judge(a.Fields[f]); why != "" {
+			} else if why := schema.odd(a.Fields[f]); why != "" {
 				j.warn(path+".fields."+f, "%s", why)
 			}
 		}

@@ -65,6 +65,22 @@ func TestLintFindsNothingWrongWithTheShop(t *testing.T) {
 	}
 }
 
+// A text may be a list or an object, which its plugin reads; what one chooses may not.
+func TestLintLeavesListsToPlugins(t *testing.T) {
+	defs := world(t, shop+`
+---
+{kind: service, name: s, provisioner: {actions: {start: {type: shell, fields: {script: x, args: {PORT: web.port}}}, stop: {type: shell, fields: {script: x, args: [a, b]}}}}}
+---
+{kind: provider, name: there, providertype: local, provisioner: {region: [here], password: {a: b}}}
+`)
+	faults, warnings := Lint(defs, NewSet())
+	wantLines(t, faults.Err())
+	wantLines(t, warnings.Err(),
+		`providers/there: provisioner.password: must be one value, not a list or an object`,
+		`providers/there: provisioner.region: must be one value, not a list or an object`,
+	)
+}
+
 func TestLintGivesEveryFaultAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		name, in         string

@@ -70,6 +70,18 @@ func (f FieldSchema) Judge(v any) string {
 	return ""
 }
 
+// odd is Judge for what a definition gives: there the value of a text may be a list or
+// an object, such as variables, which its plugin reads and judges.
+func (f FieldSchema) odd(v any) string {
+	switch v.(type) {
+	case map[string]any, []any:
+		if f.Type == "text" {
+			return ""
+		}
+	}
+	return f.Judge(v)
+}
+
 // Secret says whether the field's values are sensitive: where the schema says
 // so, and for every password.
 func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" }
