@@ -51,6 +51,16 @@ func NewPrograms(packages ...string) *Programs {
 	return p
 }
 
+// Build gives the programs' folder; it builds them the first time.
+func (p *Programs) Build(t testing.TB) string {
+	t.Helper()
+	dir, err := p.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // root is the folder of this repository.
 func root() (string, error) {
 	dir, err := os.Getwd()

@@ -61,11 +61,7 @@ var keyed = []string{"provider-hosts", "automator-shell"}
 // New starts an agent, which ends with the test.
 func New(t testing.TB, p *Programs, c Config) *Site {
 	t.Helper()
-	s := &Site{T: t, Lab: lab.New(t), Dir: t.TempDir(), agent: &agent{}}
-	var err error
-	if s.Bin, err = p.build(); err != nil {
-		t.Fatal(err)
-	}
+	s := &Site{T: t, Lab: lab.New(t), Bin: p.Build(t), Dir: t.TempDir(), agent: &agent{}}
 	keys := filepath.Join(s.Dir, "keys")
 	settings := fmt.Sprintf("data_dir: %s\nplugin_dir: %s\nplugins:\n", filepath.Join(s.Dir, "data"), s.Bin)
 	for _, name := range keyed {
@@ -74,8 +70,9 @@ func New(t testing.TB, p *Programs, c Config) *Site {
 	if c.Slots > 0 {
 		settings += fmt.Sprintf("worker: {slots: %d}\n", c.Slots)
 	}
-	if err = errors.Join(err, os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, KeyFile), s.Lab.Key(), 0o600),
-		os.WriteFile(filepath.Join(s.Dir, "agent.yaml"), []byte(settings+c.Settings), 0o600)); err != nil {
+	err := errors.Join(os.Mkdir(keys, 0o700), os.WriteFile(filepath.Join(keys, KeyFile), s.Lab.Key(), 0o600),
+		os.WriteFile(filepath.Join(s.Dir, "agent.yaml"), []byte(settings+c.Settings), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.start()
@@ -186,6 +183,17 @@ func (s *Site) Context() context.Context {
 // Await asks again and again until there is no error any more.
 func (s *Site) Await(what string, ask func() error) {
 	s.T.Helper()
+	await(s.T, what, ask, s.ended)
+}
+
+// Await is Site.Await for tests without a site.
+func Await(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	await(t, what, ask, nil)
+}
+
+func await(t testing.TB, what string, ask func() error, ended <-chan struct{}) {
+	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	over := time.After(Patience)
@@ -196,9 +204,9 @@ func (s *Site) Await(what string, ask func() error) {
 		}
 		select {
 		case <-over:
-			s.T.Fatalf("waited for %s: %v", what, err)
-		case <-s.ended:
-			s.T.Fatalf("waited for %s: the agent has ended: %v", what, s.err)
+			t.Fatalf("waited for %s: %v", what, err)
+		case <-ended:
+			t.Fatalf("waited for %s: the agent has ended", what)
 		case <-tick.C:
 		}
 	}
