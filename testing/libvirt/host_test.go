@@ -103,13 +103,14 @@ ls /var/lib/libvirt/images | grep -vxE 'debian-12|vmlinuz|initrd'; virsh -q net-
 // script; by the socket with a bridge, as root; and one whose machines have no SSH.
 func (h *host) providers() string {
 	const image = "kernel: /var/lib/libvirt/images/vmlinuz, initrd: /var/lib/libvirt/images/initrd, domain_type: qemu"
+	const cmdline = "root=/dev/vda rw console=ttyS0 quiet mitigations=off"
 	return fmt.Sprintf(`
-- {name: rack1, providertype: libvirt, provisioner: {%[1]s, pool: images, host: "%[2]s:16509", network: nodes, ssh_user: ops, boot_script: "#!/bin/sh\necho booted >/etc/booted"}}
-- {name: rack2, providertype: libvirt, provisioner: {%[1]s, pool: images, socket: /proc/%[3]d/root/run/libvirt/libvirt-sock, bridge: nodes0}}
-- {name: silent, providertype: libvirt, provisioner: {%[1]s, pool: images, host: "%[2]s:16509", network: nodes, cmdline: "root=/dev/vda rw systemd.mask=ssh.service", ready_within: 1m}}
+- {name: rack1, providertype: libvirt, provisioner: {%[1]s, pool: images, host: "%[2]s:16509", network: nodes, ssh_user: ops, cmdline: "%[4]s", boot_script: "#!/bin/sh\necho booted >/etc/booted"}}
+- {name: rack2, providertype: libvirt, provisioner: {%[1]s, pool: images, socket: /proc/%[3]d/root/run/libvirt/libvirt-sock, bridge: nodes0, cmdline: "%[4]s"}}
+- {name: silent, providertype: libvirt, provisioner: {%[1]s, pool: images, host: "%[2]s:16509", network: nodes, cmdline: "%[4]s systemd.mask=ssh.service", ready_within: 1m}}
 - {name: kvm, providertype: libvirt, provisioner: {host: "%[2]s:16509", network: nodes, pool: images}}
 - {name: no-network, providertype: libvirt, provisioner: {%[1]s, pool: images, host: "%[2]s:16509", network: no-such}}
 - {name: no-pool, providertype: libvirt, provisioner: {%[1]s, pool: no-such, host: "%[2]s:16509"}}
 
-`, image, h.machine.Addr, h.machine.PID())
+`, image, h.machine.Addr, h.machine.PID(), cmdline)
 }

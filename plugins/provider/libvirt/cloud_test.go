@@ -205,6 +205,7 @@ func TestFields(t *testing.T) {
 	}{
 		{map[string]any{"host": "rack1:16509"}, ""},
 		{map[string]any{"host": "rack1"}, "host"},
+		{map[string]any{"socket": "run/libvirt-sock"}, "socket"},
 		{map[string]any{"hosts": "a=rack1:16509, b=/run/b", "zones": "a"}, ""},
 		{map[string]any{"hosts": "a=rack1:16509"}, "zones"},
 		{map[string]any{"hosts": "rack1:16509, a=x:1, a=y:2", "zones": "a"}, "hosts hosts"},

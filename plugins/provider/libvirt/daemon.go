@@ -21,6 +21,9 @@ type daemon struct{ zone, address string }
 // daemonsOf reads the fields hosts, host and socket.
 func daemonsOf(f *instance.Fields) []daemon {
 	socket, host, hosts := f.Text("socket", defaultSocket), f.Text("host", ""), f.List("hosts")
+	if !strings.HasPrefix(socket, "/") {
+		f.Faults.Add("socket", fmt.Sprintf("%q is not an absolute path", socket))
+	}
 	switch {
 	case len(hosts) == 0 && host == "":
 		return []daemon{{address: socket}}

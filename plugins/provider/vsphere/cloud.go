@@ -86,7 +86,7 @@ func fault(err error) error {
 	switch {
 	case of(&types.InvalidLogin{}, &types.NoPermission{}, &types.NotAuthenticated{}, &types.RestrictedVersion{}):
 		kind = instance.Credentials
-	case of(&types.DuplicateName{}, &types.AlreadyExists{}, &types.InvalidPowerState{}, &types.TaskInProgress{}, &types.ConcurrentAccess{}):
+	case of(&types.DuplicateName{}, &types.AlreadyExists{}, &types.InvalidPowerState{}, &types.InvalidState{}, &types.TaskInProgress{}, &types.ConcurrentAccess{}):
 		kind = instance.Conflict
 	case of(&types.ManagedObjectNotFound{}):
 		kind = instance.NotFound
