@@ -40,8 +40,8 @@ lab-image: ## Make the Debian image of the light machines that tests use (root; 
 	go run ./testing/lab/labimage -install
 
 .PHONY: test-examples
-test-examples: lab-image ## Run all examples that are for real machines, on light machines and on Docker (root).
-	COOPR_EXAMPLES=all go test -count=1 -v -timeout 60m ./testing/examples
+test-examples: lab-image ## Run all examples that are for real machines, on light machines and on Docker (root; half an hour).
+	COOPR_EXAMPLES=all go test -count=1 -v -timeout 120m ./testing/examples
 
 .PHONY: test-openstack
 test-openstack: ## Try the provider openstack against a real OpenStack, which it installs (root; 3 GB; five minutes once).

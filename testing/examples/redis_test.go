@@ -109,7 +109,7 @@ func primary(ctx context.Context, nodes []model.Node) (string, error) {
 // clients write as those of sentinels do: who is refused asks for the primary again.
 func TestRedis(t *testing.T) {
 	whenEvery(t)
-	onEach(t, 6, func(t *testing.T, s *installation) {
+	test := func(t *testing.T, s *installation) {
 		s.importExample("redis", "services", "clustertemplates")
 		s.create("cache", "redis", 3)
 		var members atomic.Pointer[[]model.Node]
@@ -240,5 +240,7 @@ func TestRedis(t *testing.T) {
 			t.Errorf("acknowledged writes are lost: %v", err)
 		}
 		s.Must("cluster", "delete", "cache", "--yes")
-	})
+	}
+	onEach(t, 6, test)
+	onHosts(t, 6, test)
 }

@@ -21,6 +21,7 @@ type installation struct {
 	machines map[string]*lab.Machine // of provider "machines", by address
 	provider string
 	engine   *lab.Engine // of provider "containers"
+	created  func()      // looks after a cluster was created; nil: nothing
 }
 
 // kinds are the machines that every example runs on, by their provider's name.
@@ -103,6 +104,9 @@ func (s *installation) redefine(path, old, changed string) {
 func (s *installation) create(name, template string, nodes int, args ...string) {
 	s.T.Helper()
 	s.Must(append([]string{"cluster", "create", name, "--template", template, "--nodes", fmt.Sprint(nodes), "--provider", s.provider, "--on-failure", "leave", "--yes"}, args...)...)
+	if s.created != nil {
+		s.created()
+	}
 }
 
 // plan runs a plan of a cluster's template to its end.

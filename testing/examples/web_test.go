@@ -11,6 +11,8 @@ import (
 type page struct {
 	Host, Greeting string
 	Visit          int
+	Edition        int   // once it is upgraded
+	Began          int64 // once it is upgraded: when nginx was started
 }
 
 // page asks for the example's page.
@@ -29,7 +31,7 @@ func (s *installation) page(ctx context.Context, url string) (p page, err error)
 // configured, upgraded, restarted in turn, shrunk, and a web server lost, while
 // clients keep coming through the balancer. CI leaves the restarts and the loss out.
 func TestWeb(t *testing.T) {
-	onEach(t, 6, func(t *testing.T, s *installation) {
+	test := func(t *testing.T, s *installation) {
 		s.importExample("web", "services", "clustertemplates")
 		s.create("shop", "web", 4)
 		url := "http://" + addressOf(s.nodes("shop", "web-balancer")[0]) + "/"
@@ -41,15 +43,17 @@ func TestWeb(t *testing.T) {
 			_, err := s.page(ctx, url)
 			return err
 		})
-		// all awaits pages of every web server there is, and of no other.
-		all := func(when string, greeting string) {
+		// all awaits pages of every web server there is, and of no other, and gives the
+		// latest of each.
+		all := func(when string, greeting string) map[string]page {
 			t.Helper()
+			var seen map[string]page
 			hosts := map[string]bool{}
 			for _, n := range s.nodes("shop", "web-app") {
 				hosts[n.Hostname] = true
 			}
 			s.Await(when, func() error {
-				seen := map[string]bool{}
+				seen = map[string]page{}
 				for range 4 * len(hosts) {
 					p, err := s.page(s.Context(), url)
 					if err != nil {
@@ -58,26 +62,35 @@ func TestWeb(t *testing.T) {
 					if p.Greeting != greeting {
 						return fmt.Errorf("%s greets with %s", p.Host, p.Greeting)
 					}
-					seen[p.Host] = true
+					seen[p.Host] = p
 				}
 				if len(seen) != len(hosts) {
 					return fmt.Errorf("there are %v, seen was %v", hosts, seen)
 				}
 				return nil
 			})
+			return seen
 		}
 		all("pages of two web servers", "Welcome")
 		f.none("grow by one", func() { s.Must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
 		all("pages of three web servers", "Welcome")
 		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
 		all("the new greeting", `It's "new"`)
-		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2];")
+		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2, 'began' => filemtime('/run/nginx.pid')];")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "shop", "web-app", "--yes") })
-		if text, err := get(s.Context(), url); err != nil || !json.Valid([]byte(text)) {
-			t.Errorf("%s %v", text, err)
+		before := all("pages of three upgraded web servers", `It's "new"`)
+		for host, p := range before {
+			if p.Edition != 2 || p.Began == 0 {
+				t.Errorf("the upgraded page of %s: %+v", host, p)
+			}
 		}
 		if every {
 			f.none("restart, one after the other", func() { s.plan("shop", "restart-apps") })
+			for host, p := range all("pages of three restarted web servers", `It's "new"`) {
+				if p.Began <= before[host].Began {
+					t.Errorf("nginx of %s was not restarted: %+v", host, p)
+				}
+			}
 		}
 		f.none("shrink by one", func() { s.Must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
 		all("pages of two web servers again", `It's "new"`)
@@ -100,5 +113,7 @@ func TestWeb(t *testing.T) {
 		if text, err := get(s.Context(), url); err == nil {
 			t.Errorf("a deleted cluster answers: %s", text)
 		}
-	})
+	}
+	onEach(t, 6, test)
+	onHosts(t, 6, test)
 }

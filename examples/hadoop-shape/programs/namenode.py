@@ -80,7 +80,7 @@ def heartbeat(address, blocks, leaving):
                 orders += [{"copy": block, "to": a} for a in targets[:1]]
         # It may go when nothing would be missed, or when nobody stays. It may come back,
         # so nothing more is copied before it is dead.
-        others = [b for b in d.blocks & used if not holders(b, staying=True)]
+        others = [b for b in d.blocks & (used | unfinished) if not holders(b, staying=True)]
         return {"orders": orders, "may_leave": not others or not staying()}
 
 
