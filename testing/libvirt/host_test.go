@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -31,7 +32,10 @@ mkdir -p /dev/net
 [ -e /dev/net/tun ] || mknod -m 666 /dev/net/tun c 10 200
 echo 'cgroup_controllers = []' >>/etc/libvirt/qemu.conf
 echo 'auth_tcp = "none"' >>/etc/libvirt/libvirtd.conf
-systemctl start libvirtd-tcp.socket libvirtd
+systemctl is-system-running --wait || true # degraded will do: it is no hardware
+systemctl stop libvirtd.service # or its socket cannot be started
+systemctl start libvirtd-tcp.socket
+systemctl start libvirtd.service
 virsh pool-define-as images dir --target /var/lib/libvirt/images
 virsh pool-start images
 cat >/tmp/nodes.xml <<XML
@@ -58,7 +62,7 @@ func newHost(t *testing.T) *host {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := h.machine.Run(t.Context(), "sh", "-c", "journalctl --no-pager -n 40 -u libvirtd; tail -n 5 /var/log/libvirt/qemu/*.log")
+			out, _ := h.machine.Run(context.Background(), "sh", "-c", "journalctl --no-pager -n 40 -u libvirtd; tail -n 5 /var/log/libvirt/qemu/*.log")
 			t.Log(out)
 		}
 	})
