@@ -4,16 +4,17 @@ import (
 	"os"
 	"testing"
 
+	"github.com/coopr/coopr/testing/openstack"
 	"github.com/coopr/coopr/testing/site"
 )
 
-var programs = site.NewPrograms("./plugins/automator/...", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-docker")
+var programs = site.NewPrograms("./plugins/automator/...", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-docker", "./plugins/provider/coopr-provider-openstack")
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
 // every says that all examples are to be run, on all kinds of machines, and that no
 // request may fail (make test-examples): that takes longer than CI has.
-var every = os.Getenv("COOPR_EXAMPLES") == "all"
+var every = os.Getenv("COOPR_EXAMPLES") == "all" || openstack.Wanted()
 
 // whenEvery skips what CI has no time for.
 func whenEvery(t *testing.T) {

@@ -192,6 +192,7 @@ func TestRedis(t *testing.T) {
 		}
 		f.none("grow by two", func() { s.Must("cluster", "grow", "cache", "--nodes", "2", "--yes") })
 		whole("four replicas")
+		s.agree("after growing", "cache")
 		f.none("configure", func() { s.Must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
 		for _, n := range look() {
 			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
@@ -215,6 +216,7 @@ func TestRedis(t *testing.T) {
 		whole("all five upgraded")
 		f.none("shrink by two", func() { s.Must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
 		main := whole("two replicas again")
+		s.agree("after shrinking", "cache")
 		i := slices.IndexFunc(look(), func(n model.Node) bool { return addressOf(n) == main })
 		lost := look()[i]
 		f.during("the primary lost, its node replaced", func() {
@@ -230,6 +232,7 @@ func TestRedis(t *testing.T) {
 			s.Must("node", "replace", "cache", lost.ID, "--yes")
 		})
 		main = whole("two replicas, one new")
+		s.agree("after replacing", "cache")
 		f.end()
 		got, err := redis(s.Context(), main+":6379", redisPassword, "GET", "writes")
 		if err != nil {
@@ -240,6 +243,7 @@ func TestRedis(t *testing.T) {
 			t.Errorf("acknowledged writes are lost: %v", err)
 		}
 		s.Must("cluster", "delete", "cache", "--yes")
+		s.agree("after deleting")
 	}
 	onEach(t, 6, test)
 	onHosts(t, 6, test)

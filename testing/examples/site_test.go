@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/client"
 	"github.com/coopr/coopr/testing/lab"
+	"github.com/coopr/coopr/testing/openstack"
 	"github.com/coopr/coopr/testing/site"
 )
 
@@ -22,16 +23,17 @@ type installation struct {
 	provider string
 	engine   *lab.Engine // of provider "containers"
 	created  func()      // looks after a cluster was created; nil: nothing
+	cloud    *cloud      // of provider "servers"
 }
 
 // kinds are the machines that every example runs on, by their provider's name.
-var kinds = map[string]func(t *testing.T, machines int) *installation{"machines": onMachines, "containers": onContainers}
+var kinds = map[string]func(t *testing.T, machines int) *installation{"machines": onMachines, "containers": onContainers, "servers": onServers}
 
 // onEach runs a test on machines of every kind, with as many as it may need; in CI
-// on machines over SSH alone.
+// on machines over SSH alone; on servers alone where there is an OpenStack.
 func onEach(t *testing.T, machines int, test func(t *testing.T, s *installation)) {
 	for name, start := range kinds {
-		if !every && name != "machines" {
+		if !every && name != "machines" || (name == "servers") != openstack.Wanted() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) { test(t, start(t, machines)) })
@@ -135,14 +137,20 @@ func (s *installation) nodes(cluster, service string) []model.Node {
 // address gives where a node is reached from outside.
 func addressOf(n model.Node) string { return n.IPAddresses["access_v4"] }
 
-// lose takes a node's machine away without a word to anybody: a container for good,
-// a machine of the inventory by a power cut. found brings a machine back, since the
+// lose takes a node's machine away without a word to anybody: a container or a
+// server's machine for good, a machine of the inventory by a power cut. found brings a machine back, since the
 // provider hosts does not give up one that it cannot reach.
 func (s *installation) lose(n model.Node) (found func()) {
 	s.T.Helper()
 	if s.engine != nil {
 		if killed, err := s.engine.Kill(s.Context(), "coopr.node="+n.ID); err != nil || killed != 1 {
 			s.T.Fatalf("%d containers of node %s killed: %v", killed, n.ID, err)
+		}
+		return func() {}
+	}
+	if s.cloud != nil {
+		if err := s.cloud.guests.Lose(serverOf(n)); err != nil {
+			s.T.Fatal(err)
 		}
 		return func() {}
 	}

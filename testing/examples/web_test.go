@@ -74,6 +74,7 @@ func TestWeb(t *testing.T) {
 		all("pages of two web servers", "Welcome")
 		f.none("grow by one", func() { s.Must("cluster", "grow", "shop", "--nodes", "1", "--yes") })
 		all("pages of three web servers", "Welcome")
+		s.agree("after growing", "shop")
 		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
 		all("the new greeting", `It's "new"`)
 		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2, 'began' => filemtime('/run/nginx.pid')];")
@@ -94,6 +95,7 @@ func TestWeb(t *testing.T) {
 		}
 		f.none("shrink by one", func() { s.Must("cluster", "shrink", "shop", "--nodes", "1", "--yes") })
 		all("pages of two web servers again", `It's "new"`)
+		s.agree("after shrinking", "shop")
 		if every {
 			lost := s.nodes("shop", "web-app")[0]
 			f.during("a machine lost, its node replaced", func() {
@@ -103,6 +105,7 @@ func TestWeb(t *testing.T) {
 				s.Must("node", "replace", "shop", lost.ID, "--yes")
 			})
 			all("pages of two web servers, one new", `It's "new"`)
+			s.agree("after replacing", "shop")
 		}
 		f.end()
 		last, err := s.page(s.Context(), url)
@@ -113,6 +116,7 @@ func TestWeb(t *testing.T) {
 		if text, err := get(s.Context(), url); err == nil {
 			t.Errorf("a deleted cluster answers: %s", text)
 		}
+		s.agree("after deleting")
 	}
 	onEach(t, 6, test)
 	onHosts(t, 6, test)

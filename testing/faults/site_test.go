@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-digitalocean")
+var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-digitalocean", "./plugins/provider/coopr-provider-openstack")
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
@@ -23,6 +24,8 @@ type one struct {
 	name    string
 	machine *lab.Machine // of the lab
 	folder  string       // of machines of a cloud
+	// flavor and image are the cloud's; "": "any", and that of played ones.
+	flavor, image string
 }
 
 // on makes a machine and definitions for a fault: install is the service's script.
@@ -50,14 +53,14 @@ func (o *one) defineOn(kind string, fields map[string]any, install, timeout stri
 		o.T.Fatal(err)
 	}
 	o.Define(o.name+".yaml", fmt.Sprintf(`providers: [{name: %[1]s, providertype: %[2]s, provisioner: %[3]s}]
-hardwaretypes: [{name: %[1]s, providermap: {%[1]s: {flavor: any}}}]
+hardwaretypes: [{name: %[1]s, providermap: {%[1]s: {flavor: %[7]s}}}]
 imagetypes: [{name: %[1]s, providermap: {%[1]s: {image: %[4]s}}}]
 services: [{name: %[1]s, provisioner: {actions: {install: {type: shell, timeout: %[5]s, fields: {script: %[6]q}}}}}]
 clustertemplates:
 - name: %[1]s
   defaults: {services: [%[1]s], provider: %[1]s, hardwaretype: %[1]s, imagetype: %[1]s}
   compatibility: {services: [%[1]s], hardwaretypes: [%[1]s], imagetypes: [%[1]s]}
-`, o.name, kind, b, played.Image, timeout, install))
+`, o.name, kind, b, cmp.Or(o.image, played.Image), timeout, install, cmp.Or(o.flavor, "any")))
 }
 
 // begin starts the cluster and gives its operation.

@@ -40,6 +40,9 @@ type Lab struct {
 // prefix is the labs' network; one lab of a process exists at a time.
 var prefix = netip.MustParsePrefix("10.77.0.0/16")
 
+// Network is the network of the machines.
+func (l *Lab) Network() netip.Prefix { return prefix }
+
 const mirrorPort = 8088
 
 // aptSource is the file that tells machines of the mirror.
@@ -166,9 +169,16 @@ func (l *Lab) reserve(m *Machine) error {
 	if l.machines[m.Name] != nil {
 		return fmt.Errorf("there is a machine %s already", m.Name)
 	}
-	m.Addr, l.next = l.next, l.next.Next()
-	if m.Addr.As4()[3] == 255 || m.Addr.As4()[3] == 0 { // they look wrong to some software
-		m.Addr, l.next = l.next.Next(), l.next.Next().Next()
+	if m.Addr = m.spec.Addr; !m.Addr.IsValid() {
+		m.Addr, l.next = l.next, l.next.Next()
+		if m.Addr.As4()[3] == 255 || m.Addr.As4()[3] == 0 { // they look wrong to some software
+			m.Addr, l.next = l.next.Next(), l.next.Next().Next()
+		}
+	}
+	for _, other := range l.machines {
+		if other.Addr == m.Addr {
+			return fmt.Errorf("%s is the address of machine %s", m.Addr, other.Name)
+		}
 	}
 	m.dir = filepath.Join(l.dir, m.Name)
 	l.machines[m.Name] = m

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -25,6 +26,11 @@ type Spec struct {
 	Name    string // its host name
 	Systemd bool   // systemd is its first process; otherwise there is only sshd
 	Disk    int64  // bytes that can be written; 0: no limit
+	// Addr is its address, one of Network; not valid: the next one, from the lowest up.
+	Addr netip.Addr
+	// Files are files of root's on its disk, with their contents, by their path
+	// without the first "/". They go before the lab's own.
+	Files map[string]string
 	// Layers are folders of files that lie over the image's, the first on top.
 	Layers []string
 }
@@ -78,11 +84,12 @@ func (m *Machine) format() error {
 	m.HostKey = signer.PublicKey()
 	authorized := string(ssh.MarshalAuthorizedKey(m.lab.signer.PublicKey()))
 	const debian = 1000 // the image's user
-	for _, f := range []struct {
+	type file struct {
 		name, content string
 		mode          os.FileMode
 		owner         int
-	}{
+	}
+	files := []file{
 		{"etc/hostname", m.Name + "\n", 0o644, 0},
 		{"etc/hosts", hosts(m.Name), 0o644, 0},
 		{"etc/machine-id", fmt.Sprintf("%x\n", sha256.Sum256([]byte(hostKey)))[:32] + "\n", 0o444, 0},
@@ -91,7 +98,11 @@ func (m *Machine) format() error {
 		{aptSource, string(m.lab.aptSource()), 0o644, 0},
 		{"root/.ssh/authorized_keys", authorized, 0o600, 0},
 		{"home/debian/.ssh/authorized_keys", authorized, 0o600, debian},
-	} {
+	}
+	for name, content := range m.spec.Files {
+		files = append(slices.DeleteFunc(files, func(f file) bool { return f.name == name }), file{name, content, 0o644, 0})
+	}
+	for _, f := range files {
 		path := filepath.Join(m.dir, "upper", f.name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(f.content), f.mode), os.Chown(path, f.owner, f.owner)); err != nil {
 			return err

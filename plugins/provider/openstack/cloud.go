@@ -178,9 +178,17 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	}
 	var out []instance.Machine
 	for i := range found {
-		if m, ours := c.machine(&found[i].Server, found[i].Zone); ours && m.Tags.Fits(filter) {
-			out = append(out, m)
+		m, ours := c.machine(&found[i].Server, found[i].Zone)
+		if !ours || !m.Tags.Fits(filter) {
+			continue
 		}
+		if m.State == instance.Failed && m.Fault == "" {
+			// Why no host took it is in no list.
+			if one, err := servers.Get(ctx, s.compute, m.ID).Extract(); err == nil {
+				m.Fault = one.Fault.Message
+			}
+		}
+		out = append(out, m)
 	}
 	return out, nil
 }
