@@ -61,6 +61,26 @@ func must(t testing.TB, m *Machine, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
+// TestGiven: a machine has the address and the files that it is given.
+func TestGiven(t *testing.T) {
+	l := New(t)
+	spec := Spec{Name: "given", Addr: netip.MustParseAddr("10.77.200.7"), Files: map[string]string{"etc/motd": "hello", "home/debian/.ssh/authorized_keys": ""}}
+	m := start(t, l, spec)
+	if got := must(t, m, "/bin/sh", "-c", "ip -4 -o addr show eth0; cat /etc/motd; ls -l /etc/motd"); !strings.Contains(got, "10.77.200.7/16") || !strings.Contains(got, "hello-rw-r--r-- 1 root root") {
+		t.Error(got)
+	}
+	if got, err := over(m, "root", "echo in"); err != nil || got != "in" {
+		t.Errorf("%q %v", got, err)
+	}
+	if got, err := over(m, "debian", "echo in"); err == nil {
+		t.Errorf("without its key: %q", got)
+	}
+	spec.Name = "second"
+	if _, err := l.Start(limit(t), spec); err == nil || !strings.Contains(err.Error(), "10.77.200.7 is the address of machine given") {
+		t.Errorf("two machines with one address: %v", err)
+	}
+}
+
 // TestMachine: a machine is one of its own: name, address, users, processes,
 // files that last over a power cut; and there is no way out of its network.
 func TestMachine(t *testing.T) {

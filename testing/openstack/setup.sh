@@ -89,6 +89,8 @@ login $nova neutron neutron
 set_in $neutron database connection $db/neutron
 set_in $neutron DEFAULT transport_url rabbit://guest:guest@127.0.0.1/ service_plugins "" rpc_workers 1 api_workers 1 rpc_state_report_workers 0 core_plugin ml2
 set_in $neutron experimental linuxbridge true
+# A worker under uwsgi sleeps between requests, in the middle of a heartbeat too.
+for f in $nova $neutron; do set_in $f oslo_messaging_rabbit heartbeat_timeout_threshold 0; done
 login $neutron nova nova
 ml2=/etc/neutron/plugins/ml2/ml2_conf.ini bridge=/etc/neutron/plugins/ml2/linuxbridge_agent.ini
 set_in $ml2 ml2 mechanism_drivers linuxbridge type_drivers flat,local tenant_network_types local extension_drivers port_security
