@@ -44,7 +44,7 @@ test-examples: lab-image ## Run all examples that are for real machines, on ligh
 	COOPR_EXAMPLES=all go test -count=1 -v -timeout 120m ./testing/examples
 
 .PHONY: test-openstack
-test-openstack: ## Try the provider openstack against a real OpenStack, which it installs (root; 3 GB; five minutes once).
+test-openstack: ## Try the provider openstack, and the examples web and redis on its servers, on a real OpenStack, which it installs (root; 3 GB of disk, 6 of memory; half an hour, and five minutes once).
 	testing/openstack/run.sh
 
 .PHONY: test-libvirt

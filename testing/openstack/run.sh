@@ -2,7 +2,8 @@
 # run.sh: tries the provider openstack, and the examples web and redis on its servers,
 # against a real OpenStack (Keystone, Glance, Placement, Neutron, and Nova with its fake
 # hypervisor), in one light machine; servers are light machines too. It needs root,
-# Debian's packages, 3 GB of disk (kept in the cache folder) and 6 GB of memory.
+# Debian's packages, 3 GB of disk (kept in the cache folder) and 6 GB of memory. RUN is
+# the tests to run, as for go test; all of them by default.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "run.sh: light machines need root" >&2; exit 1; }
