@@ -67,6 +67,7 @@ func (b *backend) Status() api.AgentStatus {
 	if m == nil {
 		return out
 	}
+	out.Mesh = m.Machine.View().Mesh()
 	st := m.Group.Stats()
 	out.Leader, out.IsLeader, out.Applied, out.Term = st.LeaderID, m.Group.IsLeader(), st.AppliedIndex, st.Term
 	if other, ok := b.mesh.Member(st.LeaderID); ok {

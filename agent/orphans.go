@@ -215,8 +215,11 @@ func (b *backend) RemoveOrphan(ctx context.Context, who model.Caller, id string)
 		return api.Written{}, api.ErrNoLeader
 	}
 	index, err := l.orphans.Remove(ctx, who, id, "asked for")
-	if errors.Is(err, janitor.ErrNoOrphan) {
+	switch {
+	case errors.Is(err, janitor.ErrNoOrphan):
 		return api.Written{}, fmt.Errorf("%w: %w", api.ErrNotFound, err)
+	case errors.Is(err, janitor.ErrNotRemoved):
+		return api.Written{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
 	}
 	return api.Written{Index: index}, mapError(err)
 }

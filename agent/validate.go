@@ -19,19 +19,28 @@ const judgeWithin = 20 * time.Second
 // judgeActions lets the automators that this agent has judge the fields of services'
 // actions, beyond what their descriptors say: a mistake shows at the import, and not when a
 // cluster is made. Definitions that have faults already are left out. Automators that this agent
-// lacks, or that do not answer, stop nothing.
+// lacks, or that do not answer, stop nothing. What providers say of their fields is a warning:
+// no cluster is spoilt by a provider that is not right yet.
 func (a *Agent) judgeActions(ctx context.Context, defs []model.Definition, known model.Faults) (faults, warnings model.Faults) {
 	if a.host == nil {
 		return nil, nil
 	}
-	offered := map[string]bool{}
+	offered, provided := map[string]bool{}, map[string]bool{}
 	for _, t := range a.host.Types() {
-		offered[t.Name] = offered[t.Name] || t.Kind == model.KindAutomatorType
+		if t.Kind == model.KindAutomatorType {
+			offered[t.Name] = true
+		} else {
+			provided[t.Name] = true
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeWithin)
 	defer cancel()
 	silent := map[string]bool{} // automators that could not be asked
 	for _, d := range defs {
+		if p, ok := d.Value.(*model.Provider); ok && provided[p.ProviderType] {
+			warnings = append(warnings, a.judgeProvider(ctx, d.ID(), p)...)
+			continue
+		}
 		s, ok := d.Value.(*model.Service)
 		if !ok || slices.ContainsFunc(known, func(f *model.Fault) bool { return f.Subject == d.ID() }) {
 			continue
@@ -56,6 +65,27 @@ func (a *Agent) judgeActions(ctx context.Context, defs []model.Definition, known
 		}
 	}
 	return faults, warnings
+}
+
+// judgeProvider lets a provider judge its fields. Those that are missing, the definition's own
+// check has named already.
+func (a *Agent) judgeProvider(ctx context.Context, id string, p *model.Provider) (warnings model.Faults) {
+	fields := p.Provisioner
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	found, err := a.host.Validate(ctx, model.KindProviderType, p.ProviderType, "admin", fields)
+	if err != nil {
+		return model.Faults{{Subject: id, Path: "provisioner", Message: fmt.Sprintf("provider type %s could not be asked about its fields: %v", p.ProviderType, err)}}
+	}
+	for _, f := range found {
+		name, _, _ := strings.Cut(f.Path, ".")
+		name, _, _ = strings.Cut(name, "[")
+		if _, given := fields[name]; given {
+			warnings = append(warnings, &model.Fault{Subject: id, Path: "provisioner." + f.Path, Message: f.Message + " (provider type " + p.ProviderType + " says)"})
+		}
+	}
+	return warnings
 }
 
 // judgeFields asks an automator about an action. What macros stand in is judged when

@@ -101,7 +101,7 @@ func (a *app) clusterGrowCmd() *cobra.Command {
 
 func (a *app) clusterShrinkCmd() *cobra.Command {
 	c := a.changeCmd(model.OpShrink, "NAME (--nodes N | NODE…)", "Take nodes away from a cluster: the newest that can go, or those named",
-		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop shop-1004 shop-1005 --dry-run", []string{"NAME", "[NODE…"}, func(c *changing, args []string) error {
+		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run", []string{"NAME", "[NODE…"}, func(c *changing, args []string) error {
 			if c.op.Change.NodeNames = args; len(args) == 0 && c.nodes < 1 {
 				return usage(c.cmd, "say how many nodes go with --nodes, or name them")
 			}
@@ -138,7 +138,7 @@ func (a *app) clusterRemoveServicesCmd() *cobra.Command {
 
 func (a *app) clusterReplaceNodeCmd() *cobra.Command {
 	c := a.changeCmd(model.OpReplaceNode, "NAME NODE…", "Make nodes anew, under their numbers and names",
-		"  coopr cluster replace-node shop shop-1003\n  coopr cluster replace-node shop 1003 --yes", []string{"NAME", "NODE…"},
+		"  coopr cluster replace-node shop 1003 1004 --dry-run\n  coopr cluster replace-node shop 1003 --yes", []string{"NAME", "NODE…"},
 		func(c *changing, args []string) error {
 			c.op.Change.NodeNames = args
 			c.r.question = fmt.Sprintf("Delete %s and make them anew?", strings.Join(args, ", "))

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -110,6 +112,9 @@ func (a *app) statusCmd() *cobra.Command {
 			leader += " (not ready yet)"
 		}
 		fmt.Fprintf(a.out, "%-12s %s (%s), build %s\n", "Agent:", s.Name, s.ID, s.Build)
+		if s.Mesh != "" {
+			fmt.Fprintf(a.out, "%-12s %s\n", "Mesh:", s.Mesh)
+		}
 		fmt.Fprintf(a.out, "%-12s %s\n", "Leader:", leader)
 		fmt.Fprintf(a.out, "%-12s %d alive of %d\n", "Members:", s.Alive, s.Members)
 		fmt.Fprintf(a.out, "%-12s %s\n", "Voter:", yesNo(s.Voter))
@@ -122,13 +127,17 @@ func (a *app) statusCmd() *cobra.Command {
 
 func (a *app) pluginCmd() *cobra.Command {
 	list := listCmd(a, listing[model.PluginType]{
-		use: "list", short: "List the providers and automators that the agents offer", example: "  coopr plugin list",
-		empty: "No agent offers a plugin.",
+		use: "list", short: "List the providers and automators that the agents offer; -o wide with their fields, -o yaml with all about them",
+		example: "  coopr plugin list\n  coopr plugin list -o wide\n  coopr plugin list -o yaml",
+		empty:   "No agent offers a plugin.",
 		fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.PluginType, client.Meta, error) {
 			return c.Plugins(ctx, read)
 		},
 		rows: func(items []model.PluginType) table {
-			t := table{head: []string{"NAME", "CLASS", "FIELDS", "DESCRIPTION", "PLUGIN"}, wide: 1}
+			t := table{head: []string{"CLASS", "NAME", "VERSION", "DESCRIPTION", "FIELDS"}, wide: 1}
+			slices.SortFunc(items, func(x, y model.PluginType) int {
+				return cmp.Or(-strings.Compare(x.Class, y.Class), strings.Compare(x.Name, y.Name)) // providers first
+			})
 			for _, p := range items {
 				var fields []string
 				for _, part := range []model.PluginFields{p.Parameters.Admin, p.Parameters.User} {
@@ -137,7 +146,7 @@ func (a *app) pluginCmd() *cobra.Command {
 					}
 				}
 				sort.Strings(fields)
-				t.row(p.Name, p.Class, clip(strings.Join(fields, ","), 50), clip(p.Description, 60), clip(p.Plugin, 20))
+				t.row(p.Class, p.Name, clip(p.Plugin, 20), p.Description, strings.Join(fields, ", "))
 			}
 			return t
 		},

@@ -18,12 +18,12 @@ import (
 func (a *app) nodeRunCmd(word string, op model.OperationType, short string) *cobra.Command {
 	var r running
 	use, names := word+" CLUSTER NODE [SERVICE…]", []string{"CLUSTER", "NODE", "[SERVICE…"}
-	example := fmt.Sprintf("  coopr node %s shop shop-1003", word)
+	example := fmt.Sprintf("  coopr node %s shop 1003", word)
 	if op == model.OpReplaceNode {
 		use, names = word+" CLUSTER NODE", names[:2]
 		example += " --yes"
 	} else {
-		example += fmt.Sprintf("\n  coopr node %s shop shop-1003 shop-web", word)
+		example += fmt.Sprintf("\n  coopr node %s shop 1003 shop-web", word)
 	}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args(names...), Example: example, ValidArgsFunction: a.completeNodes()}
 	r.flags(a, cmd)

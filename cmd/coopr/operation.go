@@ -142,7 +142,7 @@ func (a *app) operationLogCmd() *cobra.Command {
 					continue // it has not begun
 				}
 				fmt.Fprintln(a.out, a.paint(a.out, bold, fmt.Sprintf("== %s (%s), %s", taskName(t), t.ID, t.Status)))
-				if err := a.copyLog(ctx, c, t.ID, 0, false); err != nil {
+				if _, err := a.copyLog(ctx, c, t.ID, 0, false); err != nil {
 					fmt.Fprintf(a.err, "%s: %v\n", t.ID, err)
 				}
 			}
@@ -155,12 +155,11 @@ func (a *app) operationLogCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) copyLog(ctx context.Context, c *client.Client, task string, attempt int, follow bool) error {
+func (a *app) copyLog(ctx context.Context, c *client.Client, task string, attempt int, follow bool) (int64, error) {
 	r, err := c.TaskLog(ctx, task, attempt, follow)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer r.Close()
-	_, err = io.Copy(a.out, r)
-	return err
+	return io.Copy(a.out, r)
 }

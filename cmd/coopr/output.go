@@ -96,7 +96,8 @@ type table struct {
 
 func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// show writes the table; empty cells show as "-".
+// show writes the table; empty cells show as "-". On a terminal that is too narrow the
+// widest columns go on below themselves: nothing is lost.
 func (a *app) show(t table) {
 	a.showTo(a.out, t)
 }
@@ -116,23 +117,87 @@ func (a *app) showTo(w io.Writer, t table) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
+	if w == a.out && a.outTerminal && a.width != nil {
+		narrow(widths, all, a.width())
+	}
 	for r, row := range all {
-		var b strings.Builder
+		cells := make([][]string, n)
+		lines := 1
 		for i := range n {
-			cell := row[i]
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if r == 0 {
-				cell = a.paint(w, bold, cell)
-			} else {
-				cell = a.paint(w, colourOf(cell), cell)
+			cells[i] = fold(row[i], widths[i])
+			lines = max(lines, len(cells[i]))
+		}
+		for l := range lines {
+			var b strings.Builder
+			gap := "" // between columns; not at a line's end
+			for i := range n {
+				line := ""
+				if l < len(cells[i]) {
+					line = cells[i][l]
+				}
+				if line != "" {
+					b.WriteString(gap + a.paint(w, cellColour(r, row[i]), line))
+					gap = ""
+				}
+				gap += strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(line), 0)+2)
 			}
-			b.WriteString(cell)
-			if i < n-1 {
-				b.WriteString(pad + "  ")
+			fmt.Fprintln(w, b.String())
+		}
+	}
+}
+
+// narrow makes the widths of columns fit a terminal, as far as columns with words in them can
+// be folded. Ids stay whole: people copy them.
+func narrow(widths []int, rows [][]string, terminal int) {
+	over := 2 * (len(widths) - 1)
+	for _, width := range widths {
+		over += width
+	}
+	for over -= terminal; over > 0; {
+		widest := -1
+		for i, width := range widths {
+			words := slices.ContainsFunc(rows, func(row []string) bool { return strings.ContainsAny(row[i], " ") })
+			if words && width > leastRoom && (widest < 0 || width > widths[widest]) {
+				widest = i
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+		if widest < 0 {
+			return
+		}
+		less := min(over, widths[widest]-leastRoom)
+		widths[widest] -= less
+		over -= less
 	}
+}
+
+// cellColour is the colour of a cell in the row of this number; the first is the head.
+func cellColour(row int, cell string) colour {
+	if row == 0 {
+		return bold
+	}
+	return colourOf(cell)
+}
+
+// leastRoom is how narrow a column may be and still be read when it is folded.
+const leastRoom = 20
+
+// fold divides a text into lines of at most so many letters, where it can behind a space or a
+// comma.
+func fold(text string, room int) []string {
+	left := []rune(text)
+	var out []string
+	for len(left) > room {
+		cut := room
+		for i := room; i > room/2; i-- {
+			if left[i-1] == ' ' || left[i-1] == ',' || left[i] == ' ' {
+				cut = i
+				break
+			}
+		}
+		out = append(out, strings.TrimRight(string(left[:cut]), " "))
+		left = []rune(strings.TrimLeft(string(left[cut:]), " "))
+	}
+	return append(out, string(left))
 }
 
 type colour string

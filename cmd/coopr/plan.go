@@ -21,9 +21,9 @@ func (a *app) planCmd() *cobra.Command {
 		a.planOrderCmd("resume", "continue", "continue", "resumed", "PLAN [PHASE]",
 			"Go on with a plan or a phase; in a phase with canaries, release the next one", "  coopr plan resume shop deploy\n  coopr plan resume shop deploy nodes"),
 		a.planOrderCmd("restart", "force-restart", "restart", "restarted", "PLAN [PHASE [STEP]]",
-			"Do a plan again, a phase of it, or a step", "  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop-1000:[start]'"),
+			"Do a plan again, a phase of it, or a step", "  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop1-1000:[start]'"),
 		a.planOrderCmd("force-complete", "force", "forceComplete", "forced to complete", "PLAN [PHASE [STEP]]",
-			"Take a step as complete, or all of a phase or a plan, though it is not", "  coopr plan force-complete shop deploy shop-web 'shop-1000:[start]'"))
+			"Take a step as complete, or all of a phase or a plan, though it is not", "  coopr plan force-complete shop deploy shop-web 'shop1-1000:[start]'"))
 	cmd.Aliases = []string{"plans"}
 	return cmd
 }

@@ -133,7 +133,7 @@ func (a *app) leave(id string, last look) error {
 	if last.op.Status.Ended() {
 		return errLeft
 	}
-	fmt.Fprintf(a.err, "\nThe operation goes on without you. Watch it again: coopr operation watch %s\n", id)
+	fmt.Fprintf(a.err, "\nThe operation goes on without you. Watch it again: coopr operation watch %s\nSee what it waits for: coopr operation explain %s\n", id, id)
 	return errLeft
 }
 
@@ -226,6 +226,8 @@ func (a *app) ended(ctx context.Context, c *client.Client, l look) error {
 	next := fmt.Sprintf("See what failed: coopr operation log %s --status failed", op.ID)
 	switch {
 	case !found || cl.Status == model.ClusterTerminated:
+	case op.Type == model.OpCreate && op.OnFailure == "delete":
+		next += fmt.Sprintf("\nWhat it made is being removed: coopr cluster watch %s", name)
 	case op.Type == model.OpCreate:
 		next += fmt.Sprintf("\nRemove what is left: coopr cluster delete %s", name)
 	case cl.Status == model.ClusterFailed:

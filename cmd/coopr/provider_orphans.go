@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,13 @@ func (a *app) orphansCmd() *cobra.Command {
 		Use: "orphans", Short: "Show machines that are no node's, and nodes whose machine is missing", Args: args(),
 		Long: `Ask every provider for its machines and compare them with the nodes on record.
 An orphan carries the tags of a node that is not on record, was never made, or has
-another machine. What an operation under way may be making is none.`,
+another machine. What an operation under way may be making is none.
+
+WHY is no-such-node: its cluster has no node of that name (any more); node-not-made:
+the node is on record, but was never made or is gone; second-machine: the node has
+another; unknown-cluster: no such cluster is on record, such as after a snapshot was
+restored. SEEN is for how long it is known, REMOVED when the policy of the agents
+(orphans.delete) removes it by itself.`,
 		Example: "  coopr provider orphans\n  coopr provider orphans --remove i-0815 --yes",
 	}
 	a.outputFlag(cmd, asTable, asJSON, asYAML, asWide)
@@ -61,17 +68,30 @@ func (a *app) showOrphans(r model.OrphanReport) {
 	}
 	if len(r.Orphans) > 0 {
 		t := table{head: []string{"MACHINE", "PROVIDER", "CLUSTER", "NODE", "WHY", "SEEN", "REMOVED", "FENCE", "FAULT"}, wide: 2}
+		if !slices.ContainsFunc(r.Orphans, func(x model.Orphan) bool { return x.DeleteAt > 0 }) {
+			t.wide = 3 // the policy removes none of them
+		}
 		for _, x := range r.Orphans {
 			t.row(x.ID, x.Provider, x.Cluster, x.Node, string(x.Why), a.ago(x.Since), moment(x.DeleteAt), strconv.FormatUint(x.Fence, 10), x.Fault)
 		}
 		a.show(t)
 	}
 	if len(r.Missing) > 0 {
+		if len(r.Orphans) > 0 {
+			fmt.Fprintln(a.out)
+		}
 		t := table{head: []string{"MISSING MACHINE", "PROVIDER", "CLUSTER", "NODE"}}
 		for _, x := range r.Missing {
 			t.row(x.ID, x.Provider, x.Cluster, x.Node)
 		}
 		a.show(t)
+	}
+	// What to do next, for people.
+	if len(r.Orphans) > 0 {
+		fmt.Fprintln(a.err, "Remove one: coopr provider orphans --remove MACHINE")
+	}
+	if len(r.Missing) > 0 {
+		fmt.Fprintln(a.err, "Make a node with a missing machine anew: coopr node replace CLUSTER NODE")
 	}
 	switch {
 	case r.At == 0:

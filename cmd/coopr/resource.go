@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -12,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +87,9 @@ func (a *app) resourceListCmd() *cobra.Command {
 			return all, client.Meta{}, err
 		},
 		rows: func(items []model.ResourceVersion) table {
+			slices.SortFunc(items, func(x, y model.ResourceVersion) int {
+				return cmp.Or(strings.Compare(shortResource(x.ResourceKey), shortResource(y.ResourceKey)), x.Version-y.Version)
+			})
 			t := table{head: []string{"RESOURCE", "VERSION", "STATUS", "SIZE", "AGE", "BY", "SHA256"}, wide: 1}
 			for _, v := range items {
 				sum := v.SHA256
@@ -139,6 +144,9 @@ staged and synced, or activated.`,
 		}
 		defer f.Close()
 		return a.with(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := a.mayBeFolder(ctx, c, k, args[1]); err != nil {
+				return err
+			}
 			v, err := c.UploadResource(ctx, k, f, size, sum, then)
 			if err != nil {
 				return err
@@ -348,4 +356,21 @@ func (a *app) resourceDeleteCmd() *cobra.Command {
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// mayBeFolder refuses a folder for what is to be a file: its archive would be taken for one.
+func (a *app) mayBeFolder(ctx context.Context, c *client.Client, k model.ResourceKey, path string) error {
+	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
+		return err
+	}
+	types, _, err := c.Plugins(ctx, client.Read{})
+	if err != nil {
+		return err
+	}
+	for _, t := range types {
+		if t.Class+"types" == string(k.Kind) && t.Name == k.Plugin && t.ResourceTypes[k.Type].Format == "file" {
+			return fmt.Errorf("%s is a folder, and %s are files: upload one of its files", path, k.Type)
+		}
+	}
+	return nil
 }

@@ -83,7 +83,11 @@ func (a *app) taskCmd() *cobra.Command {
 	log.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task ends")
 	log.Flags().IntVar(&attempt, "attempt", 0, "an attempt other than the latest")
 	log.RunE = a.with(func(ctx context.Context, c *client.Client, args []string) error {
-		return a.copyLog(ctx, c, args[0], attempt, follow)
+		n, err := a.copyLog(ctx, c, args[0], attempt, follow)
+		if err == nil && n == 0 {
+			fmt.Fprintf(a.err, "Nothing was logged. How it went: coopr task get %s\n", args[0])
+		}
+		return err
 	})
 	return group("task", "Look at the tasks of operations", list, get, log)
 }

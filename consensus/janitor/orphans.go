@@ -66,6 +66,10 @@ type orphan struct {
 // looked for last.
 var ErrNoOrphan = errors.New("it is not among the orphans that were found last")
 
+// ErrNotRemoved says that an orphan could be removed as far as the records go, and its
+// provider did not.
+var ErrNotRemoved = errors.New("its provider has not removed it")
+
 // NewOrphans makes the duty of one term.
 func NewOrphans(cfg OrphansConfig) *Orphans {
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Minute)
@@ -372,7 +376,7 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 	defer o.mu.Unlock()
 	if err != nil {
 		o.faults[key] = err.Error()
-		return 0, err
+		return 0, fmt.Errorf("machine %s: %w: %w", id, ErrNotRemoved, err)
 	}
 	o.cfg.Logger.Info("removed a machine that was no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "reason", reason)
 	delete(o.found, key)

@@ -34,12 +34,14 @@ type plug struct {
 
 // file is a plugin's file as it was when last looked at.
 type file struct {
-	path    string
-	id      string // identity; a change means new content
-	sum     string
-	types   []Type
-	sup     *supervisor
-	exec    *execPlugin
+	path  string
+	id    string // identity; a change means new content
+	sum   string
+	types []Type
+	sup   *supervisor
+	exec  *execPlugin
+	// program is the path of a descriptor's command, where it is one.
+	program string
 	err     error
 	checked atomic.Int64 // Unix nanoseconds
 }

@@ -168,11 +168,23 @@ func (h *Host) readDescriptor(f *file) {
 	if strings.Contains(command[0], "/") && !filepath.IsAbs(command[0]) {
 		command[0] = filepath.Join(filepath.Dir(f.path), command[0])
 	}
+	if filepath.IsAbs(command[0]) {
+		// Offered, it would only fail its tasks. Others are looked for on the PATH of the plugin.
+		if f.program = command[0]; !isProgram(f.program) {
+			f.err = fmt.Errorf("command: %s is no program, or not executable (chmod +x)", f.program)
+			return
+		}
+	}
 	sum := sha256.Sum256(b)
 	t.Checksum = hex.EncodeToString(sum[:])
 	f.sum = t.Checksum
 	f.exec = &execPlugin{host: h, path: f.path, command: command, verbs: d.Verbs}
 	f.types = []Type{t}
+}
+
+func isProgram(path string) bool {
+	_, err := exec.LookPath(path)
+	return err == nil
 }
 
 // execEnd is how a command ended.

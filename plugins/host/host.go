@@ -14,6 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 	"github.com/coopr/coopr/rpc/proto"
@@ -315,7 +318,7 @@ func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("list what provider type %s has made: %w", provider, err)
+		return fmt.Errorf("list what provider type %s has made: %w", provider, said(err))
 	}
 	return nil
 }
@@ -330,9 +333,17 @@ func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveReq
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("remove %s by provider type %s: %w", req.GetResource().GetId(), provider, err)
+		return fmt.Errorf("remove %s by provider type %s: %w", req.GetResource().GetId(), provider, said(err))
 	}
 	return nil
+}
+
+// said takes a plugin's own error for what it says.
+func said(err error) error {
+	if s, ok := status.FromError(err); ok && (s.Code() == codes.Unknown || s.Code() == codes.Unimplemented) {
+		return errors.New(s.Message())
+	}
+	return err
 }
 
 // with calls f with what serves a type: a live process, or nil for "exec".

@@ -37,13 +37,19 @@ func (h *Host) watch() {
 	}
 }
 
-// looked names the plugins' files there are, with what changes when one of them does.
+// looked names the plugins' files there are, with what changes when one of them does, and the
+// descriptors whose program was missing and is there now.
 func (h *Host) looked() string {
 	paths, _, _ := h.candidates()
+	h.scanning.Lock()
+	defer h.scanning.Unlock()
 	var b strings.Builder
 	for _, path := range paths {
 		id, _ := identify(path) // none: it has just gone
 		b.WriteString(path + "\x00" + id + "\x00")
+		if f := h.files[path]; f != nil && f.err != nil && f.program != "" && isProgram(f.program) {
+			b.WriteString("mended\x00")
+		}
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,4 +48,30 @@ func TestFilesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "what is gone to be off", func() bool { return !offers(model.KindAutomatorType, "late", "1.0.1")() })
+}
+
+// TestProgramOfDescriptor: a descriptor whose program is not there, or not executable, is not
+// on offer, and is as soon as the program is.
+func TestProgramOfDescriptor(t *testing.T) {
+	var program string
+	h := newHost(t, func(c *Config) {
+		c.Look, program = 10*time.Millisecond, filepath.Join(c.Dirs[0], "mine.run")
+		writeExec(t, c.Dirs[0], "mine", "automator", "#!/bin/sh\n", "")
+		if err := os.Chmod(filepath.Join(c.Dirs[0], "mine.run"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	offered := func() bool {
+		return slices.ContainsFunc(h.Types(), func(x Type) bool { return x.Name == "mine" })
+	}
+	if err := h.Faults(); offered() || err == nil || !strings.Contains(err.Error(), program) {
+		t.Errorf("offered: %v, faults: %v", offered(), err)
+	}
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the mended plugin to be on offer", offered)
 }

@@ -276,6 +276,7 @@ type AgentStatus struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
 	Build       string `json:"build"`
+	Mesh        string `json:"mesh,omitempty" doc:"The mesh's own name, which is in the names and tags of machines; on voters"`
 	Leader      string `json:"leader,omitempty"`
 	LeaderReady bool   `json:"leaderReady"`
 	IsLeader    bool   `json:"isLeader"`

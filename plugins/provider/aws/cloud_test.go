@@ -11,9 +11,11 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/coopr/coopr/plugins/pagetest"
 	"github.com/coopr/coopr/plugins/provider/aws/ec2"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/providertest"
+	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 func TestMain(m *testing.M) {
@@ -91,4 +93,11 @@ func TestFields(t *testing.T) {
 	if _, err := c.request(&instance.Spec{Name: "n", Flavor: "t3.small", Image: "ami-1", Zone: "b"}); instance.KindOf(err) != instance.Invalid {
 		t.Errorf("a zone without a subnet: %v", err)
 	}
+}
+
+func TestPage(t *testing.T) {
+	const docs = "../../../docs/plugins/"
+	p := New(ssh.Keys(nil))
+	defer p.Close()
+	pagetest.Check(t, p, docs+"aws.md", docs+"instances.md")
 }
