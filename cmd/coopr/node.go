@@ -49,9 +49,16 @@ func (a *app) nodeCmd() *cobra.Command {
 
 func nodeTable(items []model.Node) table {
 	t := table{head: []string{"ID", "HOSTNAME", "ADDRESS", "HARDWARE", "IMAGE", "SERVICES", "STATES", "CLUSTER"}, wide: 2}
-	known := slices.ContainsFunc(items, func(n model.Node) bool { return n.Health.Status() != "" })
-	if known {
-		t.head = slices.Insert(t.head, 6, "HEALTH")
+	// What no node has is no column; from the right to the left.
+	more := slices.DeleteFunc([]nodeColumn{
+		{6, "HEALTH", func(n *model.Node) string { return n.Health.Status() }},
+		{3, "HOST", func(n *model.Node) string { return n.Host }},
+		{3, "ZONE", func(n *model.Node) string { return n.Zone }},
+	}, func(c nodeColumn) bool {
+		return !slices.ContainsFunc(items, func(n model.Node) bool { return c.of(&n) != "" })
+	})
+	for _, c := range more {
+		t.head = slices.Insert(t.head, c.at, c.head)
 	}
 	for _, n := range items {
 		states := make([]string, 0, len(n.States))
@@ -60,12 +67,19 @@ func nodeTable(items []model.Node) table {
 		}
 		sort.Strings(states)
 		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, clip(strings.Join(n.Services, ","), 60), strings.Join(states, ","), n.Cluster}
-		if known {
-			row = slices.Insert(row, 6, n.Health.Status())
+		for _, c := range more {
+			row = slices.Insert(row, c.at, c.of(&n))
 		}
 		t.row(row...)
 	}
 	return t
+}
+
+// nodeColumn is a column that stands in the table where some node has a value for it.
+type nodeColumn struct {
+	at   int
+	head string
+	of   func(*model.Node) string
 }
 
 // address gives the address by which a node is reached from outside.

@@ -2,12 +2,30 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 )
+
+// zonesOf counts the nodes of each zone as they will be.
+func zonesOf(nodes []model.Node) string {
+	n := map[string]int{}
+	for i := range nodes {
+		if nodes[i].Zone != "" && !nodes[i].Leaves {
+			n[nodes[i].Zone]++
+		}
+	}
+	var out []string
+	for _, zone := range slices.Sorted(maps.Keys(n)) {
+		out = append(out, fmt.Sprintf("%s %d", zone, n[zone]))
+	}
+	return strings.Join(out, ", ")
+}
 
 // preview shows what an operation will do before it does it; isNew says that it
 // makes the cluster.
@@ -21,6 +39,9 @@ func (a *app) preview(title string, st api.StartedBody, isNew bool) {
 		}
 		a.show(t)
 		fmt.Fprintln(a.out)
+	}
+	if zones := zonesOf(p.Nodes); zones != "" {
+		fmt.Fprintf(a.out, "Nodes by zone: %s\n\n", zones)
 	}
 	if len(p.Changes) > 0 {
 		t := table{head: []string{"NODE", "WHAT", "SERVICES"}}

@@ -154,6 +154,9 @@ func (a *applier) output(op *model.Operation, g *plan.Graph, v uint32, body []by
 	if g.Action[v] == model.Create {
 		n.Created = true
 	}
+	if g.Action[v].Hardware() {
+		n.Found(o.Result)
+	}
 	a.put(tNodes, &n)
 	a.event(model.Event{Type: "node.changed", Tenant: n.Tenant, Cluster: n.Cluster, Operation: op.ID, Subject: n.ID})
 }

@@ -79,6 +79,10 @@ type Node struct {
 	SSHUser      string   `json:"sshuser,omitempty"`
 	Services     []string `json:"services"`
 	Automators   []string `json:"automators,omitempty"`
+	// Zone and Host are where the machine is to be made, in the provider's words, as
+	// chosen before it is, and where it is once its provider has said so.
+	Zone string `json:"zone,omitempty"`
+	Host string `json:"host,omitempty"`
 	// IPAddresses by kind: access_v4, bind_v4, …
 	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
 	// Results is what plugins returned for this node, by key: providerid, …
@@ -113,6 +117,16 @@ func (n *Node) ShortName() string {
 		return name
 	}
 	return n.ID
+}
+
+// Found takes from a provider's results where the machine is.
+func (n *Node) Found(results map[string]any) {
+	if s, _ := results["zone"].(string); s != "" {
+		n.Zone = s
+	}
+	if s, _ := results["host"].(string); s != "" {
+		n.Host = s
+	}
 }
 
 // Staying gives the services that the operation under way leaves on the node.

@@ -47,9 +47,12 @@ type TaskConfig struct {
 	Flavor       string            `json:"flavor,omitempty"`
 	Image        string            `json:"image,omitempty"`
 	SSHUser      string            `json:"sshuser,omitempty"`
-	Automators   []string          `json:"automators,omitempty"`
-	Services     []string          `json:"services,omitempty"`
-	Provider     TaskProvider      `json:"provider,omitzero"`
+	// Zone and Host are where the machine is to be made, or is; "" leaves it to the provider.
+	Zone       string       `json:"zone,omitempty"`
+	Host       string       `json:"host,omitempty"`
+	Automators []string     `json:"automators,omitempty"`
+	Services   []string     `json:"services,omitempty"`
+	Provider   TaskProvider `json:"provider,omitzero"`
 	// Nodes are the properties of the nodes that the configuration refers to,
 	// by node id.
 	Nodes map[string]TaskNode `json:"nodes,omitempty"`
@@ -92,12 +95,14 @@ type TaskNode struct {
 	NodeNum      Int               `json:"nodenum"`
 	HardwareType string            `json:"hardwaretype,omitempty"`
 	ImageType    string            `json:"imagetype,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
 	Services     []string          `json:"services,omitempty"`
 	Automators   []string          `json:"automators,omitempty"`
 }
 
 // TaskOutput is what a plugin gives back beside success (spec/coopr.md 6.2):
-// the node's properties that it learned and results to keep for later tasks.
+// the node's properties that it learned and results to keep for later tasks. A
+// provider's results "zone" and "host" say where the machine is.
 type TaskOutput struct {
 	Hostname    string            `json:"hostname,omitempty"`
 	IPAddresses map[string]string `json:"ipaddresses,omitempty"`

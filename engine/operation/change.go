@@ -44,6 +44,9 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 	in.Comparator, in.HardwareType, in.ImageType = req.Comparator, req.HardwareType, req.ImageType
 	in.Change = solver.Change{Kind: kind, Services: req.Services, Nodes: req.Nodes, Victims: victims}
 	in.Exclude = req.Tried
+	if kind != solver.Replace && kind != solver.RemoveServices {
+		in.Zones, in.Hosts = solver.PlacesOf(&p.Cluster.Provider)
+	}
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {
 		return nil, err
 	}
@@ -80,6 +83,9 @@ func (p *Prepared) services(known model.Lookup) map[string]model.Service {
 	return services
 }
 
+// solverInput gives what every change asks of. It has no zones and hosts: what neither
+// places nodes nor chooses among them is not refused because they are spread unevenly,
+// least of all the replacement of those that a lost zone has taken along.
 func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Service, known model.Lookup) solver.Input {
 	in := solver.Input{
 		Template: p.Cluster.Template, Provider: p.Cluster.Provider.Name, Services: services,
@@ -89,6 +95,7 @@ func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Se
 	for _, n := range nodes {
 		in.Existing = append(in.Existing, solver.ExistingNode{
 			ID: n.ID, Number: n.Number, HardwareType: n.HardwareType, ImageType: n.ImageType, Services: n.Services,
+			Zone: n.Zone, Host: n.Host,
 		})
 	}
 	return in
@@ -119,7 +126,7 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 	if p.Operation.Type == model.OpReplaceNode {
 		return nil // the new node takes the old one's record over
 	}
-	nodes, err := newNodes(&p.Cluster, a.New, known)
+	nodes, err := newNodes(&p.Cluster, a, a.New, known)
 	if err != nil {
 		return err
 	}
@@ -261,6 +268,7 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Standing, known model.Lo
 	in.Change = solver.Change{Kind: solver.Retemplate}
 	if add := p.becameDefault(was, tpl); len(add) > 0 {
 		in.Change = solver.Change{Kind: solver.AddServices, Services: add}
+		in.Zones, in.Hosts = solver.PlacesOf(&p.Cluster.Provider)
 		c.local = false
 	}
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {
@@ -289,6 +297,7 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 // records say.
 func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 	p.moveOn(at, c)
+	settle(&p.Cluster, p.Nodes, func(n *model.Node) bool { return c.made[n.ID] })
 	nodes := pointers(p.Nodes)
 	after, err := expand(&p.Cluster, nodes, c.made)
 	if err != nil {

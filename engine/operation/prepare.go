@@ -77,12 +77,14 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 		return nil, err
 	}
 	services := lookupAll[model.Service](known, model.KindService)
+	zones, hosts := solver.PlacesOf(&provider)
 	answer, err := solver.Solve(ctx, solver.Input{
 		Template: tpl, Provider: provider.Name, Services: services,
 		HardwareTypes: slices.Collect(maps.Values(lookupAll[model.HardwareType](known, model.KindHardwareType))),
 		ImageTypes:    slices.Collect(maps.Values(lookupAll[model.ImageType](known, model.KindImageType))),
 		Nodes:         int(req.NumMachines), Wanted: choice.Services,
 		HardwareType: choice.HardwareType, ImageType: choice.ImageType, Comparator: choice.Comparator,
+		Zones: zones, Hosts: hosts,
 	})
 	if err != nil {
 		return nil, err
@@ -97,10 +99,11 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	for _, s := range answer.Services {
 		cl.Definitions[s] = services[s]
 	}
-	nodes, err := newNodes(&cl, answer.Layout, known)
+	nodes, err := newNodes(&cl, answer, answer.Layout, known)
 	if err != nil {
 		return nil, err
 	}
+	settle(&cl, nodes, func(*model.Node) bool { return true })
 	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, rollout: req.Rollout, Operation: model.Operation{
 		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
 		Actor: who.Actor, Request: who.Request, OnFailure: cmp.Or(req.OnFailure, "delete"), Priority: int(req.Priority),
@@ -337,19 +340,20 @@ func pointers(nodes []model.Node) []*model.Node {
 	return out
 }
 
-// newNodes makes the records of a layout's nodes, numbered in its order.
-func newNodes(cl *model.Cluster, layout model.Layout, known model.Lookup) ([]model.Node, error) {
+// newNodes makes the records of an answer's new nodes, numbered in this order.
+func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known model.Lookup) ([]model.Node, error) {
 	var out []model.Node
 	var fs model.Faults
 	for _, g := range layout {
 		flavor, _ := entry[model.HardwareType](known, model.KindHardwareType, g.HardwareType, cl.Provider.Name)
 		image, _ := entry[model.ImageType](known, model.KindImageType, g.ImageType, cl.Provider.Name)
 		automators := automatorsOf(cl, g.Services)
-		for range g.Count {
+		for _, at := range a.Places(g) {
 			n := model.Node{
 				ID: cl.ID + "-" + strconv.Itoa(cl.NextNode), Cluster: cl.ID, Tenant: cl.Tenant, Number: cl.NextNode,
 				HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Automators: automators,
 				Flavor: text(flavor["flavor"]), Image: text(image["image"]), SSHUser: text(image["sshuser"]),
+				Zone: at.Zone, Host: at.Host,
 			}
 			n.Hostname = model.Hostname(cl.Name, cl.ID, n.Number, cl.DNSSuffix)
 			cl.NextNode++

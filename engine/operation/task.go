@@ -93,7 +93,7 @@ func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 		if slices.ContainsFunc(n.Services, func(svc string) bool { return slices.Contains(sc.refs.Services, svc) }) {
 			out[n.ID] = model.TaskNode{
 				Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number), HardwareType: n.HardwareType,
-				ImageType: n.ImageType, Services: n.Services, Automators: n.Automators,
+				ImageType: n.ImageType, Zone: n.Zone, Services: n.Services, Automators: n.Automators,
 			}
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 	}
 	c := model.TaskConfig{
 		ClusterName: s.cluster.Name, ClusterJSON: sc.raw, Hostname: n.Hostname, IPAddresses: n.IPAddresses, NodeNum: model.Int(n.Number),
-		HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser,
+		HardwareType: n.HardwareType, ImageType: n.ImageType, Flavor: n.Flavor, Image: n.Image, SSHUser: n.SSHUser, Zone: n.Zone, Host: n.Host,
 		Automators: n.Automators, Services: n.Services, Results: n.Results, Saved: saved,
 		Provider: model.TaskProvider{Name: s.cluster.Provider.Name, Description: s.cluster.Provider.Description, ProviderType: s.cluster.Provider.ProviderType},
 	}

@@ -27,7 +27,7 @@ func (in *Input) Define(ctx context.Context, known model.Lookup) error {
 	}
 	if d, ok := known.Definition(model.KindProvider, in.provider()); ok {
 		if p, ok := d.Value.(*model.Provider); ok {
-			in.Zones, in.Hosts = texts(p.Provisioner["zones"]), texts(p.Provisioner["hosts"])
+			in.Zones, in.Hosts = PlacesOf(p)
 		}
 	}
 	ranker, ok := known.(model.Ranker)
@@ -92,6 +92,11 @@ func all[T any](known model.Lookup, kind model.Kind, take func(*T)) {
 			}
 		}
 	}
+}
+
+// PlacesOf gives the zones and hosts that a provider's "provisioner" lists.
+func PlacesOf(p *model.Provider) (zones, hosts []string) {
+	return texts(p.Provisioner["zones"]), texts(p.Provisioner["hosts"])
 }
 
 // texts reads a list of names, which may be written as "a, b".

@@ -89,7 +89,7 @@ func (w *world) placeOver(s *solution, services, places []string, of func(*Exist
 		out[g] = make([]int64, z)
 		if fixed[g] >= 0 {
 			out[g][fixed[g]] = c.n
-		} else if s.groups[c.class] == nil {
+		} else if s.groups[c.class] == nil && len(spread[g]) > 0 { // any other may be anywhere
 			for p := range order {
 				order[p] = p
 				out[g][p] = c.n / z

@@ -55,6 +55,7 @@ func Variables(t *sdk.Task, in *model.TaskInput, node transport.Node) []string {
 		"COOPR_NODE_NUM=" + strconv.Itoa(int(in.Config.NodeNum)),
 		"COOPR_NODE_DIR=" + node.Dir(),
 		"COOPR_HOSTNAME=" + in.Config.Hostname,
+		"COOPR_ZONE=" + in.Config.Zone,
 		"COOPR_IP=" + cmp.Or(in.Config.IPAddresses["bind_v4"], in.Config.IPAddresses["access_v4"]),
 		"COOPR_SERVICE=" + t.Service,
 		"COOPR_ACTION=" + t.Action,

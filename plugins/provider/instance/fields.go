@@ -135,7 +135,6 @@ type common struct {
 	user, identity, dir string
 	port                int
 	private             bool // agents reach the machines' private addresses
-	zones               []string
 	boot                string
 	within              time.Duration // until somebody can log in; 0: as long as a task may take
 }
@@ -143,8 +142,9 @@ type common struct {
 func (f *Fields) common() *common {
 	c := &common{
 		user: f.Text("ssh_user", "root"), identity: f.Text("ssh_identityfile", ""), dir: f.Text("ssh_dir", ""), port: f.Number("ssh_port", 22, 1, 65535),
-		private: f.OneOf("address", "public", "private") == "private", zones: f.List("zones"), boot: f.Text("boot_script", ""),
+		private: f.OneOf("address", "public", "private") == "private", boot: f.Text("boot_script", ""),
 	}
+	f.List("zones") // the leader's: it chooses one for each node
 	if !userName.MatchString(c.user) {
 		f.Faults.Add("ssh_user", fmt.Sprintf("%q cannot be a user's name", c.user))
 	}
@@ -171,7 +171,7 @@ func commonFields() map[string]model.FieldSchema {
 		"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
 		"ssh_dir":          {Label: "Folder on machines", Type: "text"},
 		"address":          {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public", Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
-		"zones":            {Label: "Zones", Type: "text", Tip: "Where machines may be, in the cloud's words, with commas: nodes take turns"},
+		"zones":            {Label: "Zones", Type: "text", Tip: "Where machines may be, in the cloud's words, with commas: nodes are spread over them", Override: true},
 		"ready_within":     {Label: "Ready within", Type: "text", Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
 		"boot_script":      {Label: "Script at first boot", Type: "text", Tip: "Begins with #!; run by cloud-init as root"},
 	}

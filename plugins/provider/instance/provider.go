@@ -137,14 +137,6 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 	return &at{in, cloud, common, Tags{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node}, name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
 }
 
-// zone gives where the node shall be: its turn, by its number.
-func (a *at) zone() string {
-	if n := len(a.common.zones); n > 0 {
-		return a.common.zones[int(uint(a.in.Config.NodeNum)%uint(n))]
-	}
-	return ""
-}
-
 // machines gives the node's, the oldest attempt's first.
 func (a *at) machines(ctx context.Context) ([]Machine, error) {
 	ms, err := a.cloud.List(ctx, a.tags)
@@ -185,7 +177,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	tags.Fence, tags.Key = t.Fence, k.fingerprint()
 	s := &Spec{
 		Name: a.name, Hostname: cmp.Or(c.Hostname, a.name), Tags: tags, Token: token(a.name, tags), Flavor: c.Flavor, Image: c.Image,
-		Zone: a.zone(), PublicKey: k.authorized(), User: a.common.user,
+		Zone: c.Zone, PublicKey: k.authorized(), User: a.common.user,
 	}
 	if s.UserData, err = a.common.userData(k, s.Hostname); err != nil {
 		return nil, sdk.NothingDone(err)

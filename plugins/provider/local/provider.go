@@ -85,7 +85,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	}
 	r := &Record{
 		Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Number: int(in.Config.NodeNum), Hostname: in.Config.Hostname,
-		Address: address, Operation: t.Operation, Fence: t.Fence,
+		Address: address, Zone: in.Config.Zone, Host: in.Config.Host, Operation: t.Operation, Fence: t.Fence,
 	}
 	if r.Hostname == "" {
 		r.Hostname = fmt.Sprintf("%s-%d.local", t.Cluster, r.Number)

@@ -32,17 +32,26 @@ type Record struct {
 	Number    int    `json:"number"`
 	Hostname  string `json:"hostname"`
 	Address   string `json:"address"`
+	Zone      string `json:"zone,omitempty"`
+	Host      string `json:"host,omitempty"`
 	Operation string `json:"operation"`
 	Fence     uint64 `json:"fence"`
 }
 
 // output gives what tasks learn of the node.
 func (r *Record) output(dir string) *sdk.Output {
-	return &sdk.Output{
+	out := &sdk.Output{
 		Hostname:    r.Hostname,
 		IPAddresses: map[string]string{"access_v4": r.Address, "bind_v4": r.Address},
 		Result:      map[string]any{"providerid": dir, "transport": Transport},
 	}
+	if r.Zone != "" {
+		out.Result["zone"] = r.Zone
+	}
+	if r.Host != "" {
+		out.Result["host"] = r.Host
+	}
+	return out
 }
 
 // safeName is what may become part of a path.

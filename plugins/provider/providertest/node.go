@@ -26,6 +26,7 @@ type Node struct {
 	Number  int
 	Flavor  string
 	Image   string
+	Zone    string // of those that Fields list, by the number, unless it is set
 	Fence   uint64 // of the last task
 	Results map[string]any
 	IPs     map[string]string
@@ -43,8 +44,12 @@ func New(t testing.TB, fields map[string]any, id string) *Node {
 // Task writes a task for an action, with the next fence.
 func (n *Node) Task(action string) *sdk.Task {
 	n.Fence++
+	if list, _ := n.Fields["zones"].(string); list != "" && n.Zone == "" {
+		zones := strings.Split(list, ",")
+		n.Zone = zones[n.Number%len(zones)]
+	}
 	in, err := json.Marshal(model.TaskInput{TaskID: n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
-		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
+		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Zone: n.Zone, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
 		Provider: model.TaskProvider{Provisioner: n.Fields},
 	}})
 	if err != nil {
@@ -74,6 +79,9 @@ func (n *Node) Do(action string, v Verb) error {
 		return err
 	}
 	maps.Copy(n.Results, out.Result)
+	if zone := out.Result["zone"]; zone != nil && n.Zone != "" && zone != n.Zone {
+		n.T.Errorf("node %s is in zone %v, and was to be in %s", n.ID, zone, n.Zone)
+	}
 	// What is kept is JSON.
 	b, merr := json.Marshal(n.Results)
 	if merr != nil {

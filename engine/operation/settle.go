@@ -1,0 +1,65 @@
+package operation
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/solver"
+)
+
+// settle gives the nodes that are to be made their zones and hosts, before anything
+// is made: whoever makes them, and however often it is tried, it is there. Where the
+// solver has chosen, or where the node's last machine was, is kept for as long as
+// the provider lists it. Any other node goes where fewest nodes are that carry a
+// service of its that is spread, then where fewest nodes are, then where the provider lists first.
+func settle(cl *model.Cluster, nodes []model.Node, made func(*model.Node) bool) {
+	zones, hosts := solver.PlacesOf(&cl.Provider)
+	for _, x := range []struct {
+		spread string
+		listed []string
+		of     func(*model.Node) *string
+	}{
+		{"zone", zones, func(n *model.Node) *string { return &n.Zone }},
+		{"host", hosts, func(n *model.Node) *string { return &n.Host }},
+	} {
+		type at struct{ place, service string } // service "": all nodes
+		there := map[at]int{}
+		count := func(n *model.Node) {
+			there[at{*x.of(n), ""}]++
+			for _, s := range n.Services {
+				if cl.Definitions[s].Spread == x.spread {
+					there[at{*x.of(n), s}]++
+				}
+			}
+		}
+		var homeless []*model.Node
+		for i := range nodes {
+			switch n := &nodes[i]; {
+			case n.Leaves:
+			case made(n) && !slices.Contains(x.listed, *x.of(n)):
+				homeless = append(homeless, n)
+			default:
+				count(n)
+			}
+		}
+		for _, n := range homeless {
+			*x.of(n) = ""
+			if len(x.listed) == 0 {
+				continue // the provider's own choice
+			}
+			carries := func(place string) (sum int) {
+				for _, s := range n.Services {
+					if cl.Definitions[s].Spread == x.spread {
+						sum += there[at{place, s}]
+					}
+				}
+				return sum
+			}
+			*x.of(n) = slices.MinFunc(x.listed, func(a, b string) int {
+				return cmp.Or(cmp.Compare(carries(a), carries(b)), cmp.Compare(there[at{a, ""}], there[at{b, ""}]))
+			})
+			count(n)
+		}
+	}
+}
