@@ -119,16 +119,6 @@ func (n *Node) ShortName() string {
 	return n.ID
 }
 
-// Found takes from a provider's results where the machine is.
-func (n *Node) Found(results map[string]any) {
-	if s, _ := results["zone"].(string); s != "" {
-		n.Zone = s
-	}
-	if s, _ := results["host"].(string); s != "" {
-		n.Host = s
-	}
-}
-
 // Staying gives the services that the operation under way leaves on the node.
 func (n *Node) Staying() []string {
 	if len(n.Leaving) == 0 {

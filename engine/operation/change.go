@@ -45,7 +45,7 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known
 	in.Change = solver.Change{Kind: kind, Services: req.Services, Nodes: req.Nodes, Victims: victims}
 	in.Exclude = req.Tried
 	if kind != solver.Replace && kind != solver.RemoveServices {
-		in.Zones, in.Hosts = solver.PlacesOf(&p.Cluster.Provider)
+		in.Zones, in.Hosts = p.Cluster.Provider.Places()
 	}
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Standing, known model.Lo
 	in.Change = solver.Change{Kind: solver.Retemplate}
 	if add := p.becameDefault(was, tpl); len(add) > 0 {
 		in.Change = solver.Change{Kind: solver.AddServices, Services: add}
-		in.Zones, in.Hosts = solver.PlacesOf(&p.Cluster.Provider)
+		in.Zones, in.Hosts = p.Cluster.Provider.Places()
 		c.local = false
 	}
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {

@@ -77,7 +77,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 		return nil, err
 	}
 	services := lookupAll[model.Service](known, model.KindService)
-	zones, hosts := solver.PlacesOf(&provider)
+	zones, hosts := provider.Places()
 	answer, err := solver.Solve(ctx, solver.Input{
 		Template: tpl, Provider: provider.Name, Services: services,
 		HardwareTypes: slices.Collect(maps.Values(lookupAll[model.HardwareType](known, model.KindHardwareType))),

@@ -41,7 +41,7 @@ func (p *Prepared) createAgain(ctx context.Context, req Request, at Standing, kn
 	in := p.solverInput(nil, services, known)
 	in.Nodes, in.Wanted, in.Exclude = req.Nodes, p.Cluster.Services, req.Tried
 	in.HardwareType, in.ImageType, in.Comparator = req.HardwareType, req.ImageType, req.Comparator
-	in.Zones, in.Hosts = solver.PlacesOf(&p.Cluster.Provider)
+	in.Zones, in.Hosts = p.Cluster.Provider.Places()
 	var err error
 	if p.Answer, err = solver.Solve(ctx, in); err != nil {
 		return nil, err

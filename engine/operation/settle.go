@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/solver"
 )
 
 // settle gives the nodes that are to be made their zones and hosts, before anything
@@ -14,7 +13,7 @@ import (
 // the provider lists it. Any other node goes where fewest nodes are that carry a
 // service of its that is spread, then where fewest nodes are, then where the provider lists first.
 func settle(cl *model.Cluster, nodes []model.Node, made func(*model.Node) bool) {
-	zones, hosts := solver.PlacesOf(&cl.Provider)
+	zones, hosts := cl.Provider.Places()
 	for _, x := range []struct {
 		spread string
 		listed []string

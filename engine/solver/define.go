@@ -2,7 +2,6 @@ package solver
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -27,7 +26,7 @@ func (in *Input) Define(ctx context.Context, known model.Lookup) error {
 	}
 	if d, ok := known.Definition(model.KindProvider, in.provider()); ok {
 		if p, ok := d.Value.(*model.Provider); ok {
-			in.Zones, in.Hosts = PlacesOf(p)
+			in.Zones, in.Hosts = p.Places()
 		}
 	}
 	ranker, ok := known.(model.Ranker)
@@ -92,30 +91,4 @@ func all[T any](known model.Lookup, kind model.Kind, take func(*T)) {
 			}
 		}
 	}
-}
-
-// PlacesOf gives the zones and hosts that a provider's "provisioner" lists.
-func PlacesOf(p *model.Provider) (zones, hosts []string) {
-	return texts(p.Provisioner["zones"]), texts(p.Provisioner["hosts"])
-}
-
-// texts reads a list of names, which may be written as "a, b".
-func texts(v any) []string {
-	var out []string
-	add := func(s string) {
-		if s = strings.TrimSpace(s); s != "" {
-			out = append(out, s)
-		}
-	}
-	switch v := v.(type) {
-	case string:
-		for part := range strings.SplitSeq(v, ",") {
-			add(part)
-		}
-	case []any:
-		for _, one := range v {
-			add(fmt.Sprint(one))
-		}
-	}
-	return out
 }

@@ -17,14 +17,19 @@ type claim struct {
 	Cluster string `json:"cluster,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Fence   uint64 `json:"fence,omitempty"`
+	// Task is the CREATE that claimed it, all attempts at which are one.
+	Task string `json:"task,omitempty"`
 	// Refused says why the machine is handed out to nobody.
 	Refused string `json:"refused,omitempty"`
 }
 
-// of says whether the claim is that of a task's node.
+// of says whether the claim is that of a task's node, whichever task made it.
 func (c *claim) of(t *sdk.Task) bool {
 	return c.Node == t.Node && c.Cluster == t.Cluster && c.Mesh == t.Mesh
 }
+
+// by says whether an attempt at this very task made the claim.
+func (c *claim) by(t *sdk.Task) bool { return c.of(t) && c.Task == t.ID }
 
 // The scripts that claims are handled by. The first argument is the folder, which
 // holds the claim alone of what is ours; the file appears by link(2), so that one

@@ -199,7 +199,7 @@ func TestTrouble(t *testing.T) {
 	set, _ := parse(s.fields)
 	for i := range set.machines {
 		if set.machines[i].Name == first {
-			if held, _, err := s.try(t.Context(), set, &set.machines[i], &claim{Tenant: "t", Cluster: "c", Node: "n0", Fence: 1 << 40}); err != nil || held.Node != "n0" {
+			if _, held, _, err := s.try(t.Context(), set, &set.machines[i], &claim{Tenant: "t", Cluster: "c", Node: "n0", Fence: 1 << 40, Task: small.Task("CREATE").ID}); err != nil || held.Node != "n0" {
 				t.Fatal(held, err)
 			}
 		}

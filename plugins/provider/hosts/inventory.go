@@ -20,6 +20,7 @@ type machine struct {
 	Port     int
 	Flavor   string // "": for every flavor
 	Image    string // "": for every image
+	Zone     string // "": it serves nodes without a zone only
 	User     string // "": the field's
 	Keys     string // host keys, a line each; "": learned
 }
@@ -33,7 +34,7 @@ type settings struct {
 }
 
 // entryKeys are the keys of an inventory's entries.
-var entryKeys = []string{"address", "name", "internal", "port", "flavor", "image", "user", "hostkey"}
+var entryKeys = []string{"address", "name", "internal", "port", "flavor", "image", "zone", "user", "hostkey"}
 
 // parse reads the provider's fields, giving all that is wrong with them.
 func parse(fields map[string]any) (*settings, model.Faults) {
@@ -110,6 +111,14 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 			s.machines = append(s.machines, *m)
 		}
 	}
+	if len(faults) == 0 {
+		zones, _ := (&model.Provider{Provisioner: fields}).Places()
+		for _, zone := range zones {
+			if !slices.ContainsFunc(s.machines, func(m machine) bool { return m.Zone == zone }) {
+				faults.Add("zones", fmt.Sprintf("no machine of the inventory is in zone %s: give those that are zone=%s", zone, zone))
+			}
+		}
+	}
 	return s, faults
 }
 
@@ -142,7 +151,7 @@ func entry(v any) (*machine, error) {
 			return nil, fmt.Errorf("%q is not one of %s", k, strings.Join(entryKeys, ", "))
 		}
 	}
-	m := &machine{Address: values["address"], Name: values["name"], Internal: values["internal"], Flavor: values["flavor"], Image: values["image"], User: values["user"], Keys: values["hostkey"]}
+	m := &machine{Address: values["address"], Name: values["name"], Internal: values["internal"], Flavor: values["flavor"], Image: values["image"], Zone: values["zone"], User: values["user"], Keys: values["hostkey"]}
 	// In a line a key's type and text are joined: a space would end the word.
 	m.Keys = strings.Replace(m.Keys, ":", " ", 1)
 	if values["port"] != "" {
@@ -166,9 +175,9 @@ func entry(v any) (*machine, error) {
 // at is where the machine's sshd is.
 func (m *machine) at() string { return net.JoinHostPort(m.Address, strconv.Itoa(m.Port)) }
 
-// fits says whether a machine may be a node of a flavor and an image.
-func (m *machine) fits(flavor, image string) bool {
-	return (m.Flavor == "" || m.Flavor == flavor) && (m.Image == "" || m.Image == image)
+// fits says whether a machine may be a node of a flavor and an image in a zone.
+func (m *machine) fits(c *model.TaskConfig) bool {
+	return (m.Flavor == "" || m.Flavor == c.Flavor) && (m.Image == "" || m.Image == c.Image) && (c.Zone == "" || m.Zone == c.Zone)
 }
 
 // order gives the machines in the order in which a node tries them: its own,

@@ -51,7 +51,7 @@ func (p *Provider) Describe() model.PluginType {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"inventory":        {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
+				"inventory":        {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… zone=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
 				"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo", Default: "root"},
 				"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings"},
 				"ssh_private_key":  {Label: "SSH private key", Type: "password", Tip: "The key itself, instead of a file"},
@@ -59,6 +59,7 @@ func (p *Provider) Describe() model.PluginType {
 				"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
 				"ssh_dir":          {Label: "Folder on machines", Type: "text", Default: ssh.DefaultDir},
 				"ssh_jump":         {Label: "Jump hosts", Type: "text", Tip: "A list of objects: address, ssh-auth, ssh_host_keys"},
+				"zones":            {Label: "Zones", Type: "text", Tip: "Over which nodes are spread, with commas: those of the inventory's machines", Override: true},
 				"reset":            {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back; exit status other than 0 sets it aside"},
 			},
 			Required: [][]string{{"inventory"}},
@@ -112,7 +113,7 @@ func (p *Provider) host(ctx context.Context, s *settings, m *machine, known []go
 
 // mine gives the claim of a task's node.
 func mine(t *sdk.Task) *claim {
-	return &claim{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence}
+	return &claim{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, Task: t.ID}
 }
 
 // output gives what tasks learn of a node.
@@ -121,6 +122,9 @@ func (s *settings) output(m *machine, keys []gossh.PublicKey) *sdk.Output {
 	r.HostKeys = keys
 	result := r.Map()
 	result["providerid"] = m.Name
+	if m.Zone != "" {
+		result["zone"] = m.Zone
+	}
 	if s.jumps != nil {
 		result["ssh_jump"] = s.jumps
 	}
@@ -141,12 +145,19 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	var taken, unfit int
 	var away []error
 	left := order(s.machines, t.Node)
-	left = slices.DeleteFunc(left, func(m machine) bool { return !m.fits(in.Config.Flavor, in.Config.Image) })
+	left = slices.DeleteFunc(left, func(m machine) bool { return !m.fits(&in.Config) })
 	unfit = len(s.machines) - len(left)
 	for len(left) > 0 {
 		var m machine
 		m, left = p.hunt.next(left)
-		held, keys, err := p.try(ctx, s, &m, mine(t))
+		h, held, keys, err := p.try(ctx, s, &m, mine(t))
+		if err == nil && held.of(t) && !held.by(t) {
+			// It was left behind when the node had it before, and nobody has cleaned it.
+			t.Logf("machine %s was node %s's before", m.Name, t.Node)
+			if err = p.takeBack(ctx, t, s, h, held); err == nil {
+				_, held, keys, err = p.try(ctx, s, &m, mine(t))
+			}
+		}
 		switch {
 		case errors.Is(err, errUncertain):
 			// It may be ours now: the next attempt looks.
@@ -156,14 +167,14 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		case err != nil:
 			t.Logf("passed over: %v", err)
 			away = append(away, err)
-		case held.of(t):
+		case held.by(t):
 			t.Logf("machine %s is node %s", m.Name, t.Node)
 			return s.output(&m, keys), nil
 		default:
 			taken++
 		}
 	}
-	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors or images, %d cannot be reached", len(s.machines), taken, unfit, len(away))
+	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors, images or zones, %d cannot be reached", len(s.machines), taken, unfit, len(away))
 	if len(away) > 0 {
 		err = fmt.Errorf("%w; the first of these: %w", err, away[0])
 	}
@@ -174,18 +185,18 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 var errUncertain = errors.New("the machine may have been claimed")
 
 // try claims a machine and gives the claim that holds.
-func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (*claim, []gossh.PublicKey, error) {
+func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (*host, *claim, []gossh.PublicKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	h, keys, err := p.host(ctx, s, m, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	held, err := h.take(ctx, c)
 	if errors.Is(err, transport.ErrLost) || err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", errUncertain, err)
 	}
-	return held, keys, err
+	return h, held, keys, err
 }
 
 // survey looks at all machines, several at a time, and gives those with claims.
@@ -225,7 +236,7 @@ func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []
 
 // Observe looks for the machine that an earlier attempt has claimed. Of
 // several, which two attempts may have left, the latest is kept and the others are
-// given back.
+// given back. Machines that the node had before are none.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -242,7 +253,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	}
 	var ours []held
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
-		if c.of(t) {
+		if c.by(t) {
 			ours = append(ours, held{h, keys, c})
 		}
 		return nil
@@ -333,8 +344,9 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	}
 	if m != nil {
 		h, _, err := p.host(ctx, s, m, known)
+		var c *claim
 		if err == nil {
-			_, err = h.read(ctx)
+			c, err = h.read(ctx)
 		}
 		if err != nil && t.Attempt > 1 && ctx.Err() == nil && !errors.Is(err, ssh.ErrHostKey) && !errors.Is(err, ssh.ErrAuth) {
 			// Its claim stays, so nobody gets it; once it answers it is an orphan.
@@ -344,7 +356,11 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		if err != nil {
 			return nil, err
 		}
-		return nil, p.takeBack(ctx, t, s, h)
+		if c == nil || !c.of(t) {
+			t.Logf("machine %s is not node %s's: there is nothing to give back", h.Name, t.Node)
+			return nil, nil
+		}
+		return nil, p.takeBack(ctx, t, s, h, c)
 	}
 	// Nobody knows which it is: a create whose answer was lost, or an inventory
 	// that has changed.
@@ -352,22 +368,14 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		if !c.of(t) {
 			return nil
 		}
-		return p.takeBack(ctx, t, s, h)
+		return p.takeBack(ctx, t, s, h, c)
 	}, func(err error) { t.Logf("nobody knows whose it is: %v", err) })
 	return nil, err
 }
 
-// takeBack resets a machine that is a node's and gives it back. One that is not
-// (any more) is left alone.
-func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *host) error {
-	c, err := h.read(ctx)
-	if err != nil {
-		return err
-	}
-	if c == nil || !c.of(t) {
-		t.Logf("machine %s is not node %s's: there is nothing to give back", h.Name, t.Node)
-		return nil
-	}
+// takeBack resets a machine of a task's node with this claim and gives it back, or
+// sets it aside.
+func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *host, c *claim) error {
 	if s.reset != "" {
 		refused, err := h.reset(ctx, t, s.reset)
 		if err != nil {
@@ -443,7 +451,12 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	if err != nil {
 		return err
 	}
-	return p.takeBack(ctx, sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence}, nil, nil), s, h)
+	c, err := h.read(ctx)
+	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence}, nil, nil)
+	if err != nil || c == nil || !c.of(t) || c.Fence != x.Fence {
+		return err // it is not what was listed any more
+	}
+	return p.takeBack(ctx, t, s, h, c)
 }
 
 var (

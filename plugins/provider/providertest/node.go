@@ -22,15 +22,18 @@ type Node struct {
 	Fields  map[string]any // the provider's
 	Mesh    string
 	Cluster string
-	ID      string
-	Number  int
-	Flavor  string
-	Image   string
-	Zone    string // of those that Fields list, by the number, unless it is set
-	Fence   uint64 // of the last task
-	Results map[string]any
-	IPs     map[string]string
-	Saved   map[string]json.RawMessage // what the provider keeps
+	// Operation and Attempt are those of the next tasks.
+	Operation string
+	Attempt   int
+	ID        string
+	Number    int
+	Flavor    string
+	Image     string
+	Zone      string // of those that Fields list, by the number, unless it is set
+	Fence     uint64 // of the last task
+	Results   map[string]any
+	IPs       map[string]string
+	Saved     map[string]json.RawMessage // what the provider keeps
 
 	mu  sync.Mutex
 	log []string
@@ -38,7 +41,7 @@ type Node struct {
 
 // New gives a node that nothing is known of yet, of cluster "c".
 func New(t testing.TB, fields map[string]any, id string) *Node {
-	return &Node{T: t, Fields: fields, Cluster: "c", ID: id, Results: map[string]any{}}
+	return &Node{T: t, Fields: fields, Cluster: "c", ID: id, Attempt: 1, Results: map[string]any{}}
 }
 
 // Task writes a task for an action, with the next fence.
@@ -48,14 +51,14 @@ func (n *Node) Task(action string) *sdk.Task {
 		zones := strings.Split(list, ",")
 		n.Zone = zones[n.Number%len(zones)]
 	}
-	in, err := json.Marshal(model.TaskInput{TaskID: n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
+	in, err := json.Marshal(model.TaskInput{TaskID: n.Operation + n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
 		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Zone: n.Zone, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
 		Provider: model.TaskProvider{Provisioner: n.Fields},
 	}})
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return sdk.NewTask(&proto.Task{Id: n.ID + "/" + action, Fence: n.Fence, Attempt: 1, Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
+	return sdk.NewTask(&proto.Task{Id: n.Operation + n.ID + "/" + action, Operation: n.Operation, Fence: n.Fence, Attempt: uint32(n.Attempt), Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.log = append(n.log, line)

@@ -1,0 +1,42 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Places gives the zones and hosts in which nodes may be made: the provider's
+// "provisioner" lists them under these names, as "a, b" or as a list.
+func (p *Provider) Places() (zones, hosts []string) {
+	return names(p.Provisioner["zones"]), names(p.Provisioner["hosts"])
+}
+
+func names(v any) []string {
+	var out []string
+	add := func(s string) {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	switch v := v.(type) {
+	case string:
+		for part := range strings.SplitSeq(v, ",") {
+			add(part)
+		}
+	case []any:
+		for _, one := range v {
+			add(fmt.Sprint(one))
+		}
+	}
+	return out
+}
+
+// Found takes from a provider's results where the machine is.
+func (n *Node) Found(results map[string]any) {
+	if s, _ := results["zone"].(string); s != "" {
+		n.Zone = s
+	}
+	if s, _ := results["host"].(string); s != "" {
+		n.Host = s
+	}
+}

@@ -1,0 +1,102 @@
+package hosts
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/plugins/sdk"
+	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/rpc/proto"
+)
+
+// TestLeftBehind: a machine that could not be taken back is its old node's when it is
+// back. It is handed out again, also to the node that has the same name, after a reset only.
+func TestLeftBehind(t *testing.T) {
+	s := newSite(t, 1, nil)
+	s.pool.Close()
+	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
+	s.fields["reset"] = "#!/bin/sh -e\necho cleaning\nrm -rf /srv/data"
+	n := s.node("n0")
+	n.Operation = "first"
+	n.Must("CREATE", s.Create)
+	m := s.machines[n.ProviderID()]
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := m.Run(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	run("mkdir", "-p", "/srv/data", "/var/lib/coopr/x")
+	if err := m.Crash(); err != nil {
+		t.Fatal(err)
+	}
+	n.Attempt = 2
+	n.Must("DELETE", s.Delete)
+	if !strings.Contains(n.Log(), "left behind") {
+		t.Fatal(n.Log())
+	}
+	if err := m.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WaitSSH(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Its replacement: nothing of an attempt of its own is there yet.
+	n.Operation, n.Attempt = "second", 1
+	if err := n.Do("CREATE", s.Observe); err != sdk.ErrNotFound {
+		t.Errorf("observed what was left behind: %v", err)
+	}
+	listed := sdk.Resource{}
+	if err := s.List(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"}, func(r sdk.Resource) error { listed = r; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	n.Must("CREATE", s.Create)
+	if out := run("sh", "-c", "ls -d /srv/data /var/lib/coopr/x 2>/dev/null; true"); out != "" || !strings.Contains(n.Log(), "cleaning") {
+		t.Errorf("handed out with %q: %s", out, n.Log())
+	}
+	// Who saw it lie about before does not take it from the node that has it now.
+	if err := s.Remove(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"}, listed); err != nil {
+		t.Error(err)
+	}
+	n.Must("CONFIRM", s.Confirm)
+	// Another attempt at the same task finds it as it is.
+	run("mkdir", "-p", "/srv/data")
+	n.Must("CREATE", s.Observe)
+	n.Must("CREATE", s.Create)
+	run("ls", "-d", "/srv/data")
+	// A reset that refuses sets it aside.
+	s.fields["reset"] = "#!/bin/sh\nexit 4"
+	n.Operation = "third"
+	if err := n.Do("CREATE", s.Create); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(err.Error(), "1 are handed out or set aside") {
+		t.Errorf("a machine that was refused: %v", err)
+	}
+	if got := s.listed(); len(got) != 0 {
+		t.Errorf("listed %v", got)
+	}
+}
+
+// TestZones: a node is made on a machine of its zone, or on none.
+func TestZones(t *testing.T) {
+	s := newSite(t, 2, func(i int) string { return "zone=" + []string{"north", "south"}[i] })
+	s.fields["zones"] = "north,south"
+	for _, zone := range []string{"south", "north"} {
+		n := s.node("n-" + zone)
+		n.Zone = zone
+		n.Must("CREATE", s.Create)
+		if n.Results["zone"] != zone {
+			t.Errorf("node of %s: %v", zone, n.Results)
+		}
+		n = s.node("more-" + zone)
+		n.Zone = zone
+		if err := n.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 2, 1 are handed out or set aside, 1 are of other flavors, images or zones") {
+			t.Errorf("one too many in %s: %v", zone, err)
+		}
+	}
+	s.fields["zones"] = "north,west"
+	if faults := s.Validate(t.Context(), sdk.ScopeAdmin, s.fields); len(faults) != 1 || faults[0].Path != "zones" || !strings.Contains(faults[0].Message, "zone west") {
+		t.Error(faults)
+	}
+}
