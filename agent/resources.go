@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/coopr/coopr/agent/resources"
 	"github.com/coopr/coopr/consensus/orchestrate"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -42,70 +38,27 @@ func (r resourceBackend) List(tenant string) ([]model.ResourceVersion, uint64, e
 	return out, v.Index(), nil
 }
 
-// resourceType finds what a plugin says of a type of its resources.
-func resourceType(v *state.View, tenant string, k model.ResourceKey) (model.ResourceType, error) {
-	look := orchestrate.Lookup(v, tenant)
-	kind := strings.TrimSuffix(string(k.Kind), "types") + " type"
-	d, ok := look.Definition(k.Kind, k.Plugin)
-	if !ok {
-		return model.ResourceType{}, fmt.Errorf("%w: there is no %s %q%s: an agent has to offer it", api.ErrNotFound, kind, k.Plugin, hint(k.Plugin, look.Names(k.Kind)))
-	}
-	t, _ := d.Value.(*model.PluginType)
-	rt, ok := t.ResourceTypes[k.Type]
-	if !ok {
-		names := slices.Sorted(maps.Keys(t.ResourceTypes))
-		if len(names) == 0 {
-			return model.ResourceType{}, fmt.Errorf("%w: %s %s takes no resources", api.ErrNotFound, kind, k.Plugin)
-		}
-		return model.ResourceType{}, fmt.Errorf("%w: %s %s has no resource type %q: it has %s", api.ErrNotFound, kind, k.Plugin, k.Type, strings.Join(names, ", "))
-	}
-	return rt, nil
-}
-
-func hint(name string, names []string) string {
-	if near := model.Nearest(name, names); near != "" {
-		return fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	return ""
-}
-
 // Upload keeps a content as the next version of a resource.
 func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error) {
 	fail := func(err error) (model.ResourceVersion, api.Written, error) {
 		return model.ResourceVersion{}, api.Written{}, err
 	}
-	if why := model.CheckResourceName(n.Name); why != "" {
-		return fail(model.Faults{{Path: "name", Message: why}})
-	}
-	rt, err := resourceType(r.m.Machine.View(), who.Tenant, n.ResourceKey)
-	if err != nil {
-		return fail(err)
-	}
 	if r.shelf.blobs == nil {
 		return fail(fmt.Errorf("%w: %w", api.ErrNoMajority, errNoShelf))
 	}
-	limit := int64(r.cfg.Limits.Resource)
-	sum, size, err := r.shelf.blobs.Put(content, limit, strings.ToLower(n.SHA256))
+	pin, err := r.shelf.blobs.Take(content, orchestrate.Lookup(r.m.Machine.View(), who.Tenant), n.ResourceKey, int64(r.cfg.Limits.Resource), n.SHA256)
 	switch {
+	case errors.Is(err, resources.ErrNoType):
+		return fail(fmt.Errorf("%w: %w", api.ErrNotFound, err))
 	case errors.Is(err, resources.ErrTooLarge):
-		return fail(fmt.Errorf("%w: resource %s is larger than the %d bytes that are allowed: the agents' limits.resource says so", api.ErrTooLarge, n.ResourceKey, limit))
-	case errors.Is(err, resources.ErrOther):
-		return fail(model.Faults{{Path: "sha256", Message: err.Error()}})
+		return fail(fmt.Errorf("%w: %w", api.ErrTooLarge, err))
 	case err != nil:
 		return fail(err)
 	}
-	v := model.ResourceVersion{ResourcePin: model.ResourcePin{
-		ResourceKey: n.ResourceKey, SHA256: sum, Size: size, Format: rt.Format, Permissions: rt.Permissions, Secret: rt.IsSecret(),
-	}}
-	if rt.Format == "archive" {
-		if err := r.check(sum); err != nil {
-			return fail(model.Faults{{Path: "content", Message: err.Error()}})
-		}
-	}
-	if err := r.shelf.spread(ctx, r.m, sum, size); err != nil {
+	if err := r.shelf.spread(ctx, r.m, pin.SHA256, pin.Size); err != nil {
 		return fail(fmt.Errorf("%w: %w", api.ErrNoMajority, err))
 	}
-	body, err := json.Marshal(v)
+	body, err := json.Marshal(model.ResourceVersion{ResourcePin: pin})
 	if err != nil {
 		return fail(err)
 	}
@@ -121,15 +74,6 @@ func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.New
 		}
 	}
 	return fail(fmt.Errorf("%w: resource %s was uploaded, and is gone again", api.ErrConflict, subject))
-}
-
-func (r resourceBackend) check(sum string) error {
-	f, err := r.shelf.blobs.Open(sum)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return resources.Check(f)
 }
 
 // change commits a command and gives its subject.

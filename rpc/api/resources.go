@@ -59,7 +59,8 @@ type byResourceVersion struct {
 	Version int `path:"version" minimum:"1" doc:"The version, from 1"`
 }
 
-type byStatus struct {
+// ByStatus narrows a list to versions of a status.
+type ByStatus struct {
 	Status string `query:"status" enum:"inactive,staged,active,recalled" doc:"Only versions of this status"`
 }
 
@@ -107,12 +108,12 @@ func (s *server) resourceRoutes() {
 		return model.ResourceVersion{}, notFound("there is no version %d of resource %s in tenant %s", in.Version, in.key(), c.who.Tenant)
 	}
 	ask(s, route{id: "listResources", method: http.MethodGet, path: path + "/resources", tag: tag, rule: reads, summary: "List every version of every plugin resource"},
-		func(_ context.Context, c *call, in *byStatus) ([]model.ResourceVersion, error) {
+		func(_ context.Context, c *call, in *ByStatus) ([]model.ResourceVersion, error) {
 			return list(c, in.Status, func(model.ResourceVersion) bool { return true })
 		})
 	ask(s, route{id: "listResourcesOfType", method: http.MethodGet, path: ofType, tag: tag, rule: reads, summary: "List the resources of one type of a plugin"},
 		func(_ context.Context, c *call, in *struct {
-			byStatus
+			ByStatus
 			Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
 			Plugin string `path:"type" doc:"Name of the provider type or automator type"`
 			Type   string `path:"resourcetype" doc:"One of the resourceTypes in the type's descriptor"`
@@ -123,7 +124,7 @@ func (s *server) resourceRoutes() {
 		})
 	ask(s, route{id: "listResourceVersions", method: http.MethodGet, path: one, tag: tag, rule: reads, summary: "List the versions of a plugin resource"},
 		func(_ context.Context, c *call, in *struct {
-			byStatus
+			ByStatus
 			ByResource
 		}) ([]model.ResourceVersion, error) {
 			return list(c, in.Status, func(v model.ResourceVersion) bool { return v.ResourceKey == in.key() })

@@ -76,14 +76,21 @@ func refusal(err error) error {
 	switch {
 	case errors.Is(err, replicated.ErrNotFound):
 		return fmt.Errorf("%w: %w", api.ErrNotFound, err)
+	case errors.Is(err, replicated.ErrQuota):
+		return fmt.Errorf("%w: %w", api.ErrQuota, err)
 	case errors.Is(err, replicated.ErrConflict), errors.Is(err, replicated.ErrStale):
 		return fmt.Errorf("%w: %w", api.ErrConflict, err)
 	}
 	return err
 }
 
-// changeRuns writes to the tables. A run that is rejected is kept, with ErrTooMany.
+// changeRuns writes to the tables about profiles and runs.
 func (a *Agent) changeRuns(who model.Caller, command func(now int64) (*pb.Command, error)) (subject string, w api.Written, err error) {
+	return a.changeTables(who, "run.changed", command)
+}
+
+// changeTables writes to the tables. A run that is rejected is kept, with ErrTooMany.
+func (a *Agent) changeTables(who model.Caller, event string, command func(now int64) (*pb.Command, error)) (subject string, w api.Written, err error) {
 	var full error
 	w, err = a.write(who, func(st *state) ([]model.Event, error) {
 		c, err := command(a.clock)
@@ -99,7 +106,7 @@ func (a *Agent) changeRuns(who model.Caller, command func(now int64) (*pb.Comman
 			return nil, refusal(ans.Err)
 		}
 		subject, st.runView = ans.Subject, a.runs.machine.View()
-		return []model.Event{{Type: "run.changed", Subject: subject}}, nil
+		return []model.Event{{Type: event, Subject: subject}}, nil
 	})
 	if w.Repeated {
 		subject, _ = a.runs.machine.View().Request(who)

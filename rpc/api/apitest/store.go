@@ -27,6 +27,7 @@ type Store struct {
 	clock   int64
 	plans   map[string]*audit.Plan // by operation
 	runs    *runTables
+	shelf   *shelf // nil: there are no plugin resources
 }
 
 // reply is what a request with an id was answered.
