@@ -88,7 +88,7 @@ func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
 		return nil, err
 	}
 	automate := func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
-		return a.executor.Execute(host.WithLease(ctx, a.worker.InTouch), t, sink)
+		return withCurrent{a.executor, a.shelf}.Execute(host.WithLease(ctx, a.worker.InTouch), t, sink)
 	}
 	return act.New(act.Config{Dir: dir, NodeProgram: program, Logger: a.log, Automate: automate, Machine: func(_ context.Context, host string, node json.RawMessage) (*act.Machine, error) {
 		if strings.HasPrefix(host, "agent:") {

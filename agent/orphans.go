@@ -128,6 +128,9 @@ func (f finder) Remove(ctx context.Context, p *model.Provider, tenant string, x 
 	}
 	agents, _ := f.offering(p.ProviderType)
 	req := &pb.RemoveResourceRequest{Provider: p.ProviderType, Request: &pb.RemoveRequest{Tenant: tenant, Mesh: f.m.Machine.View().Mesh(), Fields: fields, Resource: x}}
+	if set, ok := f.m.Machine.View().ResourcesInForce(tenant); ok {
+		req.Request.Resources = set.Number
+	}
 	every := f.perMachine(p.ProviderType)
 	errs := fmt.Errorf("no agent that offers provider type %s can be asked", p.ProviderType)
 	for i, r := range agents {
@@ -192,6 +195,18 @@ func (p *peerServer) RemoveResource(ctx context.Context, req *pb.RemoveResourceR
 	made, ok := p.agent.executor.(inventory)
 	if !ok {
 		return nil, status.Error(codes.Unimplemented, "this agent runs no plugins")
+	}
+	if n := req.Request.GetResources(); n > 0 {
+		set, err := p.agent.shelf.set(ctx, req.Request.Tenant, n)
+		if err != nil {
+			return nil, err
+		}
+		dir, release, err := p.agent.shelf.lay(ctx, set.Of(model.KindProviderType, req.Provider))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		req.Request.ResourcesDir = dir
 	}
 	return &pb.RemoveResponse{}, made.Remove(ctx, req.Provider, req.Request)
 }

@@ -33,6 +33,7 @@ const (
 	viewTime    = 10 * time.Minute // of folders that were laid out for tasks
 	fetchTime   = 10 * time.Minute // for one content, from whichever agent
 	mostSets    = 64               // that are remembered
+	currentTime = 10 * time.Second // for what is in force
 )
 
 // errNoShelf says that the agent has no disk of its own.
@@ -53,11 +54,12 @@ type shelf struct {
 
 	mu   sync.Mutex
 	sets map[string]*model.ResourceSet // by tenant and number; they never change
+	now  map[string]inForce            // by tenant
 }
 
 // openShelf makes the agent's shelf.
 func (a *Agent) openShelf() (err error) {
-	s := &shelf{a: a, poke: make(chan struct{}, 1), sets: map[string]*model.ResourceSet{}}
+	s := &shelf{a: a, poke: make(chan struct{}, 1), sets: map[string]*model.ResourceSet{}, now: map[string]inForce{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	a.shelf = s
 	if a.cfg.DataDir == "" {
@@ -353,6 +355,21 @@ func (s *shelf) set(ctx context.Context, tenant string, number uint64) (*model.R
 	if set != nil {
 		return set, nil
 	}
+	set, err := s.ask(ctx, tenant, number)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sets) >= mostSets {
+		clear(s.sets)
+	}
+	s.sets[key] = set
+	return set, nil
+}
+
+// ask asks the leader for a set; number 0 is the one in force.
+func (s *shelf) ask(ctx context.Context, tenant string, number uint64) (*model.ResourceSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	_, addr, err := s.a.awaitLeader(ctx)
@@ -365,18 +382,48 @@ func (s *shelf) set(ctx context.Context, tenant string, number uint64) (*model.R
 	}
 	r, err := c.ResourceSet(ctx, &pb.ResourceSetRequest{Tenant: tenant, Number: number})
 	if err != nil {
-		return nil, fmt.Errorf("ask the leader for the plan's resources: %w", err)
+		return nil, fmt.Errorf("ask the leader for plugin resources: %w", err)
 	}
-	set = &model.ResourceSet{}
+	set := &model.ResourceSet{}
 	if err := json.Unmarshal(r.Set, set); err != nil {
-		return nil, fmt.Errorf("the plan's resources: %w", err)
+		return nil, fmt.Errorf("what the leader says of plugin resources: %w", err)
+	}
+	return set, nil
+}
+
+// inForce is a set that was in force at a time.
+type inForce struct {
+	*model.ResourceSet
+	at time.Time
+}
+
+// current gives the versions that are in force now, as this member of the Raft group knows
+// them. Any other agent asks the leader, now and then; what it heard last is good enough
+// while there is none.
+func (s *shelf) current(ctx context.Context, tenant string) (*model.ResourceSet, error) {
+	if m := s.a.member.Load(); m != nil && m.Group.Member() {
+		set, ok := m.Machine.View().ResourcesInForce(tenant)
+		if !ok {
+			set = &model.ResourceSet{Tenant: tenant}
+		}
+		return set, nil
+	}
+	s.mu.Lock()
+	known, ok := s.now[tenant]
+	s.mu.Unlock()
+	if ok && time.Since(known.at) < currentTime {
+		return known.ResourceSet, nil
+	}
+	set, err := s.ask(ctx, tenant, 0)
+	if err != nil {
+		if ok && ctx.Err() == nil {
+			return known.ResourceSet, nil
+		}
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sets) >= mostSets {
-		clear(s.sets)
-	}
-	s.sets[key] = set
+	s.now[tenant] = inForce{set, time.Now()}
 	return set, nil
 }
 
@@ -392,7 +439,33 @@ func (w withResources) Execute(ctx context.Context, t *pb.Task, sink host.Sink) 
 	if t.Resources == 0 {
 		return w.Executor.Execute(ctx, t, sink)
 	}
-	dir, release, err := w.shelf.lay(ctx, t)
+	set, err := w.shelf.set(ctx, t.Tenant, t.Resources)
+	return w.shelf.execute(ctx, w.Executor, set, err, t, sink)
+}
+
+// withCurrent lays the resources that are in force now before a plugin that acts outside
+// of any plan.
+type withCurrent struct {
+	host.Executor
+	shelf *shelf
+}
+
+// Execute carries out a task.
+func (w withCurrent) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
+	set, err := w.shelf.current(ctx, t.Tenant)
+	return w.shelf.execute(ctx, w.Executor, set, err, t, sink)
+}
+
+// execute carries out a task with the resources of a set, or says why they cannot be had.
+func (s *shelf) execute(ctx context.Context, x host.Executor, set *model.ResourceSet, err error, t *pb.Task, sink host.Sink) *pb.Result {
+	dir, release := "", func() {}
+	if err == nil {
+		kind := model.KindProviderType
+		if t.Automator {
+			kind = model.KindAutomatorType
+		}
+		dir, release, err = s.lay(ctx, set.Of(kind, t.Plugin))
+	}
 	if err != nil {
 		res := &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: "plugin resources: " + err.Error()}
 		if ctx.Err() != nil {
@@ -405,20 +478,11 @@ func (w withResources) Execute(ctx context.Context, t *pb.Task, sink host.Sink) 
 		t = proto.CloneOf(t)
 		t.ResourcesDir = dir
 	}
-	return w.Executor.Execute(ctx, t, sink)
+	return x.Execute(ctx, t, sink)
 }
 
-// lay gives the folder with a task's resources; "" where its plugin has none.
-func (s *shelf) lay(ctx context.Context, t *pb.Task) (dir string, release func(), err error) {
-	set, err := s.set(ctx, t.Tenant, t.Resources)
-	if err != nil {
-		return "", nil, err
-	}
-	kind := model.KindProviderType
-	if t.Automator {
-		kind = model.KindAutomatorType
-	}
-	pins := set.Of(kind, t.Plugin)
+// lay gives the folder with these resources; "" for none.
+func (s *shelf) lay(ctx context.Context, pins []model.ResourcePin) (dir string, release func(), err error) {
 	switch {
 	case len(pins) == 0:
 		return "", func() {}, nil
@@ -483,6 +547,11 @@ func (p *peerServer) ResourceSet(_ context.Context, r *pb.ResourceSetRequest) (*
 		return nil, status.Error(codes.Unavailable, "this agent holds no state")
 	}
 	set, ok := m.Machine.View().ResourceSet(r.Tenant, r.Number)
+	if r.Number == 0 {
+		if set, ok = m.Machine.View().ResourcesInForce(r.Tenant); !ok {
+			set, ok = &model.ResourceSet{Tenant: r.Tenant}, true
+		}
+	}
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "tenant %s has no set %d of plugin resources any more", r.Tenant, r.Number)
 	}

@@ -266,6 +266,12 @@ func (v *View) ResourceSet(tenant string, number uint64) (*model.ResourceSet, bo
 	return s, s != nil
 }
 
+// ResourcesInForce gives the set of versions that is in force now; false: none ever was.
+func (v *View) ResourcesInForce(tenant string) (*model.ResourceSet, bool) {
+	s := latestSet(v.txn, tenant)
+	return s, s != nil
+}
+
 // Blobs gives the sizes of all contents that somebody needs, by their checksums: those
 // of every version, and of every set that a plan which is kept was made with.
 func (v *View) Blobs() map[string]int64 {

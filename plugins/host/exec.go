@@ -491,7 +491,7 @@ func (x *execPlugin) remove(ctx context.Context, p *plug, req *proto.RemoveReque
 	r := req.GetResource()
 	er := execRequest{
 		Verb: "remove", Plugin: p.Name, Tenant: req.Tenant, Mesh: req.Mesh, Cluster: r.GetCluster(), Fence: r.GetFence(),
-		Resource: &execResource{Cluster: r.GetCluster(), Node: r.GetNode(), Fence: r.GetFence(), ID: r.GetId()},
+		Resource: &execResource{Cluster: r.GetCluster(), Node: r.GetNode(), Fence: r.GetFence(), ID: r.GetId()}, Resources: req.ResourcesDir,
 	}
 	if len(req.Fields) > 0 {
 		if err := json.Unmarshal(req.Fields, &er.Fields); err != nil {

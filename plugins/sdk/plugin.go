@@ -102,6 +102,9 @@ type ListRequest struct {
 	Mesh    string         // "": whatever mesh's
 	Cluster string         // "": all clusters
 	Fields  map[string]any // the provider's admin fields
+	// Resources is the folder with the plugin resources that are in force, as a task's;
+	// "" where there are none, and for List.
+	Resources string
 }
 
 // Resource is one thing that a provider made and that still exists.

@@ -112,6 +112,7 @@ func (s *providerServer) Remove(ctx context.Context, req *proto.RemoveRequest) (
 	if err != nil {
 		return nil, err
 	}
+	r.Resources = req.ResourcesDir
 	x := req.GetResource()
 	return &proto.RemoveResponse{}, impl.Remove(ctx, r, Resource{Cluster: x.GetCluster(), Node: x.GetNode(), Fence: x.GetFence(), ID: x.GetId()})
 }

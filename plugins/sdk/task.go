@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,6 +112,41 @@ func (t *Task) Resource(kind, name string) (string, bool) {
 	path := filepath.Join(t.Resources, kind, name)
 	_, err := os.Stat(path)
 	return path, err == nil
+}
+
+// scriptMark begins a field's text that is a script, and not the name of one.
+const scriptMark = "#!"
+
+// CheckScript says why a field's text can be neither a script, which begins with #!, nor
+// the name of a resource that is one; "": it can.
+func CheckScript(field string) string {
+	if strings.HasPrefix(field, scriptMark) {
+		return ""
+	}
+	if why := model.CheckResourceName(field); why != "" {
+		return "must be a script that begins with #! and an interpreter, or the name of a resource that is one"
+	}
+	return ""
+}
+
+// Script gives the script that a field has, as in CheckScript: that of a name is one of
+// the task's resources of this type. Where there is none of that name, nothing was done.
+func (t *Task) Script(kind, field string) (string, error) {
+	if strings.HasPrefix(field, scriptMark) {
+		return field, nil
+	}
+	path, ok := t.Resource(kind, field)
+	if !ok {
+		return "", NothingDone(fmt.Errorf("script %q: none of that name was in force among the tenant's %s when this was planned (coopr resource upload … --activate)", field, kind))
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", NothingDone(err)
+	}
+	if !strings.HasPrefix(string(b), scriptMark) {
+		return "", Fatal(fmt.Errorf("script %q does not begin with #! and an interpreter", field))
+	}
+	return string(b), nil
 }
 
 // Saved reads a value that an earlier task kept about this node with Save. It

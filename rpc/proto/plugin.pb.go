@@ -1243,8 +1243,10 @@ type RemoveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"`
-	Fields        []byte                 `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`     // JSON object: the provider's admin fields
-	Resource      *Resource              `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"` // as listed: another one under the same id stays
+	Fields        []byte                 `protobuf:"bytes,3,opt,name=fields,proto3" json:"fields,omitempty"`                                 // JSON object: the provider's admin fields
+	Resource      *Resource              `protobuf:"bytes,4,opt,name=resource,proto3" json:"resource,omitempty"`                             // as listed: another one under the same id stays
+	Resources     uint64                 `protobuf:"varint,5,opt,name=resources,proto3" json:"resources,omitempty"`                          // set of plugin resources that is in force for the tenant; 0: none
+	ResourcesDir  string                 `protobuf:"bytes,6,opt,name=resources_dir,json=resourcesDir,proto3" json:"resources_dir,omitempty"` // folder with the plugin's resources of that set, on the agent; "": none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1305,6 +1307,20 @@ func (x *RemoveRequest) GetResource() *Resource {
 		return x.Resource
 	}
 	return nil
+}
+
+func (x *RemoveRequest) GetResources() uint64 {
+	if x != nil {
+		return x.Resources
+	}
+	return 0
+}
+
+func (x *RemoveRequest) GetResourcesDir() string {
+	if x != nil {
+		return x.ResourcesDir
+	}
+	return ""
 }
 
 type RemoveResponse struct {
@@ -1434,12 +1450,14 @@ const file_plugin_proto_rawDesc = "" +
 	"\x02id\x18\x04 \x01(\tR\x02id\x12\x16\n" +
 	"\x06output\x18\x05 \x01(\fR\x06output\"G\n" +
 	"\fListResponse\x127\n" +
-	"\tresources\x18\x01 \x03(\v2\x19.coopr.plugin.v1.ResourceR\tresources\"\x8a\x01\n" +
+	"\tresources\x18\x01 \x03(\v2\x19.coopr.plugin.v1.ResourceR\tresources\"\xcd\x01\n" +
 	"\rRemoveRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12\x16\n" +
 	"\x06fields\x18\x03 \x01(\fR\x06fields\x125\n" +
-	"\bresource\x18\x04 \x01(\v2\x19.coopr.plugin.v1.ResourceR\bresource\"\x10\n" +
+	"\bresource\x18\x04 \x01(\v2\x19.coopr.plugin.v1.ResourceR\bresource\x12\x1c\n" +
+	"\tresources\x18\x05 \x01(\x04R\tresources\x12#\n" +
+	"\rresources_dir\x18\x06 \x01(\tR\fresourcesDir\"\x10\n" +
 	"\x0eRemoveResponse*\xa9\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x15\n" +

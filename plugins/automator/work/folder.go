@@ -2,11 +2,13 @@ package work
 
 import (
 	"archive/tar"
-	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -32,21 +34,18 @@ mv -T "$2.$$" "$2" 2>/dev/null || rm -rf "$2.$$"`
 // same name, that of the first one counts. A content is sent and unpacked once; it stays on the
 // node. The node needs tar and gzip. The error is marked.
 func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node transport.Node, folders map[string][]string) (string, error) {
-	content, err := archive(folders)
-	if err != nil {
-		return "", sdk.NothingDone(fmt.Errorf("pack what the node needs: %w", err))
-	}
 	dir, err := os.MkdirTemp("", "coopr-folder-")
 	if err != nil {
 		return "", sdk.NothingDone(err)
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "folder.tar.gz")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return "", sdk.NothingDone(err)
+	sum, err := packInto(file, folders)
+	if err != nil {
+		return "", sdk.NothingDone(fmt.Errorf("pack what the node needs: %w", err))
 	}
 	// Under a name that follows from the content.
-	there := path.Join(node.Dir(), ".coopr/folders", fmt.Sprintf("%x", sha256.Sum256(content)))
+	there := path.Join(node.Dir(), ".coopr/folders", sum)
 	packed, err := node.Script(ctx, file)
 	if err != nil {
 		return "", NotBegun(err)
@@ -60,21 +59,31 @@ func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node transpor
 	return there, Succeeded("unpacking what the node needs", exit)
 }
 
+// packInto packs folders into a file and gives its SHA-256, in hexadecimal.
+func packInto(file string, folders map[string][]string) (string, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	err = errors.Join(archive(io.MultiWriter(f, h), folders), f.Close())
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
 // archive packs folders, each with the content of several folders of this machine.
 // The same content gives the same bytes, whatever its times and owners are.
-func archive(folders map[string][]string) ([]byte, error) {
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
+func archive(out io.Writer, folders map[string][]string) error {
+	z := gzip.NewWriter(out)
 	w := tar.NewWriter(z)
 	for _, name := range slices.Sorted(maps.Keys(folders)) {
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755}); err != nil {
-			return nil, err
+			return err
 		}
 		taken := map[string]bool{}
 		for _, dir := range folders[name] {
 			entries, err := os.ReadDir(dir)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			for _, e := range entries {
 				if taken[e.Name()] {
@@ -82,16 +91,15 @@ func archive(folders map[string][]string) ([]byte, error) {
 				}
 				taken[e.Name()] = true
 				if err := add(w, filepath.Join(dir, e.Name()), path.Join(name, e.Name())); err != nil {
-					return nil, err
+					return err
 				}
 			}
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, err
+		return err
 	}
-	err := z.Close()
-	return out.Bytes(), err
+	return z.Close()
 }
 
 // add packs a file or a folder: folders, plain files, and links as they are.
@@ -118,18 +126,23 @@ func add(w *tar.Writer, at, as string) error {
 		case !e.Type().IsRegular():
 			return nil
 		}
-		content, err := os.ReadFile(file)
+		f, err := os.Open(file)
 		if err != nil {
 			return err
 		}
-		if fi, err := e.Info(); err == nil && fi.Mode()&0o111 != 0 {
+		defer f.Close()
+		fi, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if fi.Mode()&0o111 != 0 {
 			h.Mode = 0o755
 		}
-		h.Size = int64(len(content))
+		h.Size = fi.Size()
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
-		_, err = w.Write(content)
+		_, err = io.CopyN(w, f, h.Size)
 		return err
 	})
 }

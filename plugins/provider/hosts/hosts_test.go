@@ -161,7 +161,7 @@ func TestRefused(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	s := newSite(t, 3, func(i int) string { return fmt.Sprintf("name=m%d flavor=%s", i, []string{"big", "small", "small"}[i]) })
 	s.pool.Close()
-	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
+	s.pool = ssh.New(ssh.Config{DialTimeout: 5 * time.Second, Answer: 10 * time.Second})
 	byName := func(name string) *lab.Machine {
 		for _, m := range s.machines {
 			if m.Name == strings.Replace(name, "m", "h", 1) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
@@ -30,7 +31,7 @@ type settings struct {
 	machines []machine
 	auth     ssh.Results // who logs in, and how
 	jumps    any
-	reset    string // script, or ""
+	reset    string // script, the name of one among the resources, or ""
 }
 
 // entryKeys are the keys of an inventory's entries.
@@ -64,8 +65,10 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 		faults.Add("ssh_dir", "must be an absolute path")
 	}
 	s.jumps = fields["ssh_jump"]
-	if s.reset = text("reset"); s.reset != "" && !strings.HasPrefix(s.reset, "#!") {
-		faults.Add("reset", "must be a script that begins with #!")
+	if s.reset = text("reset"); s.reset != "" {
+		if why := sdk.CheckScript(s.reset); why != "" {
+			faults.Add("reset", why)
+		}
 	}
 	port := 22
 	if p := fields["ssh_port"]; p != nil && p != "" {

@@ -14,8 +14,6 @@ import (
 // back. It is handed out again, also to the node that has the same name, after a reset only.
 func TestLeftBehind(t *testing.T) {
 	s := newSite(t, 1, nil)
-	s.pool.Close()
-	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
 	s.fields["reset"] = "#!/bin/sh -e\necho cleaning\nrm -rf /srv/data"
 	n := s.node("n0")
 	n.Operation = "first"
@@ -33,8 +31,13 @@ func TestLeftBehind(t *testing.T) {
 	if err := m.Crash(); err != nil {
 		t.Fatal(err)
 	}
+	// Nobody waits long for a machine that is down; for all else there is time.
+	patient := s.pool
+	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
 	n.Attempt = 2
 	n.Must("DELETE", s.Delete)
+	s.pool.Close()
+	s.pool = patient
 	if !strings.Contains(n.Log(), "left behind") {
 		t.Fatal(n.Log())
 	}

@@ -22,6 +22,8 @@ import (
 const Version = "1.0.0"
 
 const (
+	// scriptType are the resources that the field reset may name.
+	scriptType = "scripts"
 	// parallel is how many machines are looked at at once.
 	parallel = 16
 	// patience is how long one machine may take to say whose it is.
@@ -60,11 +62,12 @@ func (p *Provider) Describe() model.PluginType {
 				"ssh_dir":          {Label: "Folder on machines", Type: "text", Default: ssh.DefaultDir},
 				"ssh_jump":         {Label: "Jump hosts", Type: "text", Tip: "A list of objects: address, ssh-auth, ssh_host_keys"},
 				"zones":            {Label: "Zones", Type: "text", Tip: "Over which nodes are spread, with commas: those of the inventory's machines", Override: true},
-				"reset":            {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back; exit status other than 0 sets it aside"},
+				"reset":            {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back: a script that begins with #!, or the name of a resource; exit status other than 0 sets it aside"},
 			},
 			Required: [][]string{{"inventory"}},
 		}},
-		Actions: map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
+		ResourceTypes: map[string]model.ResourceType{scriptType: {Format: "file", Permissions: "0755"}},
+		Actions:       map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
 	}
 }
 
@@ -377,7 +380,11 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 // sets it aside.
 func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *host, c *claim) error {
 	if s.reset != "" {
-		refused, err := h.reset(ctx, t, s.reset)
+		script, err := t.Script(scriptType, s.reset)
+		if err != nil {
+			return err
+		}
+		refused, err := h.reset(ctx, t, script)
 		if err != nil {
 			return err
 		}
@@ -452,7 +459,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 		return err
 	}
 	c, err := h.read(ctx)
-	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence}, nil, nil)
+	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence, ResourcesDir: req.Resources}, nil, nil)
 	if err != nil || c == nil || !c.of(t) || c.Fence != x.Fence {
 		return err // it is not what was listed any more
 	}

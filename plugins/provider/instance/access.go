@@ -81,8 +81,8 @@ func (k *access) authorized() string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(k.signer.PublicKey())))
 }
 
-// userData is what tells cloud-init who may log in.
-func (c *common) userData(k *access, hostname string) ([]byte, error) {
+// userData is what tells cloud-init who may log in, and what it runs at the first boot.
+func (c *common) userData(k *access, hostname, boot string) ([]byte, error) {
 	short, _, _ := strings.Cut(hostname, ".")
 	doc := map[string]any{"hostname": short, "fqdn": hostname, "ssh_pwauth": false}
 	if c.user == "root" {
@@ -93,9 +93,9 @@ func (c *common) userData(k *access, hostname string) ([]byte, error) {
 			"name": c.user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/sh", "lock_passwd": true, "ssh_authorized_keys": []string{k.authorized()},
 		}}
 	}
-	if c.boot != "" {
+	if boot != "" {
 		const path = "/run/coopr-boot"
-		doc["write_files"] = []any{map[string]any{"path": path, "permissions": "0700", "content": c.boot + "\n"}}
+		doc["write_files"] = []any{map[string]any{"path": path, "permissions": "0700", "content": boot + "\n"}}
 		doc["runcmd"] = []any{[]string{"/bin/sh", "-c", `i=$(head -n 1 "$0"); exec ${i#\#!} "$0"`, path}}
 	}
 	b, err := yaml.Marshal(doc)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/sdk"
 )
 
 // Fields reads a provider's fields and gathers all that is wrong with them.
@@ -157,8 +158,10 @@ func (f *Fields) common() *common {
 			f.Faults.Add("ready_within", fmt.Sprintf("%q is not a time such as 5m", text))
 		}
 	}
-	if c.boot != "" && !strings.HasPrefix(c.boot, "#!") {
-		f.Faults.Add("boot_script", "must begin with #! and an interpreter")
+	if c.boot != "" {
+		if why := sdk.CheckScript(c.boot); why != "" {
+			f.Faults.Add("boot_script", why)
+		}
 	}
 	return c
 }
@@ -173,6 +176,6 @@ func commonFields() map[string]model.FieldSchema {
 		"address":          {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public", Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
 		"zones":            {Label: "Zones", Type: "text", Tip: "Where machines may be, in the cloud's words, with commas: nodes are spread over them", Override: true},
 		"ready_within":     {Label: "Ready within", Type: "text", Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
-		"boot_script":      {Label: "Script at first boot", Type: "text", Tip: "Begins with #!; run by cloud-init as root"},
+		"boot_script":      {Label: "Script at first boot", Type: "text", Tip: "A script that begins with #!, or the name of a resource; run by cloud-init as root"},
 	}
 }

@@ -102,7 +102,7 @@ func TestUserData(t *testing.T) {
 	}
 	script := "#!/bin/bash -e\necho \"it's: [a, b]\" # $x\n\ttab"
 	for _, user := range []string{"root", "ops"} {
-		b, err := (&common{user: user, boot: script}).userData(k, "web-1.example.org")
+		b, err := (&common{user: user}).userData(k, "web-1.example.org", script)
 		if err != nil || !strings.HasPrefix(string(b), "#cloud-config\n") {
 			t.Fatalf("%v %s", err, b)
 		}
@@ -124,7 +124,7 @@ func TestUserData(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3, "boot_script": "echo", "ready_within": "soon", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
+	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3, "boot_script": "echo hi", "ready_within": "soon", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
 	f.common()
 	f.Bool("flag")
 	f.URL("url", "")

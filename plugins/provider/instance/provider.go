@@ -19,6 +19,9 @@ import (
 	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
+// scriptType are the resources that the field boot_script may name.
+const scriptType = "scripts"
+
 // Config of a Provider.
 type Config struct {
 	// Type is the cloud's descriptor with the fields of its own; the common ones
@@ -51,6 +54,7 @@ func New(cfg Config) *Provider {
 	fields := commonFields()
 	maps.Copy(fields, cfg.Type.Parameters.Admin.Fields)
 	cfg.Type.Parameters.Admin.Fields = fields
+	cfg.Type.ResourceTypes = map[string]model.ResourceType{scriptType: {Format: "file", Permissions: "0755"}}
 	cfg.Type.Actions = map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"}
 	return &Provider{cfg: cfg, keys: cfg.Keys, pool: ssh.New(ssh.Config{}), clouds: map[string]Cloud{}}
 }
@@ -179,7 +183,13 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		Name: a.name, Hostname: cmp.Or(c.Hostname, a.name), Tags: tags, Token: token(a.name, tags), Flavor: c.Flavor, Image: c.Image,
 		Zone: c.Zone, PublicKey: k.authorized(), User: a.common.user,
 	}
-	if s.UserData, err = a.common.userData(k, s.Hostname); err != nil {
+	boot := ""
+	if a.common.boot != "" {
+		if boot, err = t.Script(scriptType, a.common.boot); err != nil {
+			return nil, err
+		}
+	}
+	if s.UserData, err = a.common.userData(k, s.Hostname, boot); err != nil {
 		return nil, sdk.NothingDone(err)
 	}
 	if s.Image == "" {

@@ -28,7 +28,7 @@ func New(keys ssh.Keys) *instance.Provider {
 			"uri":         {Label: "URI", Type: "text", Default: defaultURI, Tip: "What the daemon shall connect to: qemu:///system, test:///default"},
 			"socket":      {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "The daemon's, on the agent's machine"},
 			"host":        {Label: "Host", Type: "text", Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; use it in a trusted network only"},
-			"hosts":       {Label: "Hosts", Type: "text", Tip: "Several daemons, as ZONE=HOST:PORT with commas; zones says where nodes may be"},
+			"daemons":     {Label: "Daemons", Type: "text", Tip: "Several of them, as ZONE=HOST:PORT with commas; zones says where nodes may be"},
 			"domain_type": {Label: "Domain type", Type: "select", Options: []string{"kvm", "qemu", "test"}, Default: "kvm"},
 			"pool":        {Label: "Storage pool", Type: "text", Default: "default", Tip: "Where images are, and nodes' disks are made"},
 			"network":     {Label: "Network", Type: "text", Default: "default"},

@@ -159,7 +159,7 @@ func TestHosts(t *testing.T) {
 		}
 	}
 	f := &instance.Fields{Values: map[string]any{
-		"uri": "test:///default", "hosts": strings.Join(hosts, ", "), "zones": "a, b", "domain_type": "test", "pool": "default-pool", "seed": "none",
+		"uri": "test:///default", "daemons": strings.Join(hosts, ", "), "zones": "a, b", "domain_type": "test", "pool": "default-pool", "seed": "none",
 	}}
 	c := open(f).(*cloud)
 	if err := f.Faults.Err(); err != nil {
@@ -197,7 +197,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestFields: what is wrong with hosts is said.
+// TestFields: what is wrong with daemons is said.
 func TestFields(t *testing.T) {
 	for _, x := range []struct {
 		fields map[string]any
@@ -206,10 +206,10 @@ func TestFields(t *testing.T) {
 		{map[string]any{"host": "rack1:16509"}, ""},
 		{map[string]any{"host": "rack1"}, "host"},
 		{map[string]any{"socket": "run/libvirt-sock"}, "socket"},
-		{map[string]any{"hosts": "a=rack1:16509, b=/run/b", "zones": "a"}, ""},
-		{map[string]any{"hosts": "a=rack1:16509"}, "zones"},
-		{map[string]any{"hosts": "rack1:16509, a=x:1, a=y:2", "zones": "a"}, "hosts hosts"},
-		{map[string]any{"hosts": "a=rack1:16509", "zones": "a", "host": "rack1:16509"}, "host"},
+		{map[string]any{"daemons": "a=rack1:16509, b=/run/b", "zones": "a"}, ""},
+		{map[string]any{"daemons": "a=rack1:16509"}, "zones"},
+		{map[string]any{"daemons": "rack1:16509, a=x:1, a=y:2", "zones": "a"}, "daemons daemons"},
+		{map[string]any{"daemons": "a=rack1:16509", "zones": "a", "host": "rack1:16509"}, "host"},
 		{map[string]any{"domain": "{{.Nam"}, "domain"},
 	} {
 		f := &instance.Fields{Values: x.fields}

@@ -18,9 +18,9 @@ import (
 // zone that its machines are in; "" where it is the only one.
 type daemon struct{ zone, address string }
 
-// daemonsOf reads the fields hosts, host and socket.
+// daemonsOf reads the fields daemons, host and socket.
 func daemonsOf(f *instance.Fields) []daemon {
-	socket, host, hosts := f.Text("socket", defaultSocket), f.Text("host", ""), f.List("hosts")
+	socket, host, hosts := f.Text("socket", defaultSocket), f.Text("host", ""), f.List("daemons")
 	if !strings.HasPrefix(socket, "/") {
 		f.Faults.Add("socket", fmt.Sprintf("%q is not an absolute path", socket))
 	}
@@ -31,18 +31,18 @@ func daemonsOf(f *instance.Fields) []daemon {
 		checkAddress(f, "host", host)
 		return []daemon{{address: host}}
 	case host != "":
-		f.Faults.Add("host", "does not go with hosts")
+		f.Faults.Add("host", "does not go with daemons")
 	}
 	if len(f.List("zones")) == 0 {
-		f.Faults.Add("zones", "is missing: which of the hosts nodes may be on")
+		f.Faults.Add("zones", "is missing: which of the daemons nodes may be on")
 	}
 	var out []daemon
 	for _, h := range hosts {
 		zone, address, _ := strings.Cut(h, "=")
 		if zone == "" || slices.ContainsFunc(out, func(d daemon) bool { return d.zone == zone }) {
-			f.Faults.Add("hosts", fmt.Sprintf("%q has no zone of its own", h))
+			f.Faults.Add("daemons", fmt.Sprintf("%q has no zone of its own", h))
 		}
-		checkAddress(f, "hosts", address)
+		checkAddress(f, "daemons", address)
 		out = append(out, daemon{zone, address})
 	}
 	return out
@@ -64,7 +64,7 @@ func (c *cloud) at(zone string) (daemon, error) {
 	if c.daemons[0].zone == "" {
 		return c.daemons[0], nil // the only one is everywhere
 	}
-	return daemon{}, instance.Faultf(instance.Invalid, "the provider's hosts have none for zone %q", zone)
+	return daemon{}, instance.Faultf(instance.Invalid, "the provider's daemons have none for zone %q", zone)
 }
 
 // with connects to the daemon for as long as fn takes. A connection costs a

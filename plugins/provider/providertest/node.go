@@ -22,6 +22,8 @@ type Node struct {
 	Fields  map[string]any // the provider's
 	Mesh    string
 	Cluster string
+	// Resources is the folder with the provider's plugin resources; "": it has none.
+	Resources string
 	// Operation and Attempt are those of the next tasks.
 	Operation string
 	Attempt   int
@@ -49,7 +51,7 @@ func (n *Node) Task(action string) *sdk.Task {
 	n.Fence++
 	if list, _ := n.Fields["zones"].(string); list != "" && n.Zone == "" {
 		zones := strings.Split(list, ",")
-		n.Zone = zones[n.Number%len(zones)]
+		n.Zone = strings.TrimSpace(zones[n.Number%len(zones)])
 	}
 	in, err := json.Marshal(model.TaskInput{TaskID: n.Operation + n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
 		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Zone: n.Zone, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
@@ -58,7 +60,7 @@ func (n *Node) Task(action string) *sdk.Task {
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return sdk.NewTask(&proto.Task{Id: n.Operation + n.ID + "/" + action, Operation: n.Operation, Fence: n.Fence, Attempt: uint32(n.Attempt), Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in}, func(line string, _ bool) {
+	return sdk.NewTask(&proto.Task{Id: n.Operation + n.ID + "/" + action, Operation: n.Operation, Fence: n.Fence, Attempt: uint32(n.Attempt), Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in, ResourcesDir: n.Resources}, func(line string, _ bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.log = append(n.log, line)
