@@ -339,6 +339,9 @@ type FieldSchema struct {
 	Default   any      `json:"default,omitempty"`
 	Override  bool     `json:"override,omitempty"`
 	Sensitive bool     `json:"sensitive,omitempty"`
+	// Credential says that the value goes with a secret, as a user's name does. Operations
+	// take secrets and these of the provider's newest definition.
+	Credential bool `json:"credential,omitempty"`
 }
 
 // ResourceType is a kind of file a plugin takes.

@@ -190,6 +190,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	if req.Provider != nil {
 		p.Cluster.Provider = *req.Provider
 	}
+	p.Cluster.Provider = withCredentials(p.Cluster.Provider, known)
 	var err error
 	if p.Cluster.Provider, err = withUserFields(p.Cluster.Provider, req.ProviderFields, known); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, kn
 	case model.OpSyncTemplate:
 		return p.syncTemplate(ctx, at, known)
 	case model.OpRollback:
-		return p.rollback(req, at)
+		return p.rollback(req, at, known)
 	case model.OpConfigure:
 		if req.Config != nil {
 			p.Cluster.Config = model.CombineConfig(cl.Config, req.Config, req.ConfigMode)

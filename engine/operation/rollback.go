@@ -12,7 +12,7 @@ import (
 // (spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
 // is removed, what was configured is configured as it was, what was started is
 // stopped and what was stopped is started, and what was deleted is made again.
-func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
+func (p *Prepared) rollback(req Request, at Standing, known model.Lookup) (*Prepared, error) {
 	s, ok := at.Snapshot(req.To)
 	if !ok {
 		fs := model.Faults{}
@@ -25,7 +25,8 @@ func (p *Prepared) rollback(req Request, at Standing) (*Prepared, error) {
 		return nil, fs
 	}
 	then := s.State
-	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config, p.Cluster.Provider = then.Template, then.Services, then.Config, then.Provider
+	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config = then.Template, then.Services, then.Config
+	p.Cluster.Provider = withCredentials(then.Provider, known)
 	p.Cluster.Definitions = map[string]model.Service{}
 	// What goes is stopped and removed by its own definition.
 	for name, d := range at.Cluster.Definitions {

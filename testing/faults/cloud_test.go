@@ -78,7 +78,7 @@ func TestCloud(t *testing.T) {
 				}
 			}
 			if x.fields != nil {
-				return // without credentials nothing can be removed either
+				o.rents(api, nil) // nothing can be removed with wrong credentials, but with those that are right now
 			}
 			o.gone(account)
 		})
@@ -119,10 +119,16 @@ func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*o
 	account := played.New(s.T, providertest.NewFleet(s.T))
 	api := providertest.NewTroubled(s.T, account, played.Creates)
 	o := &one{Site: s.For(t), name: name, folder: t.TempDir()}
+	o.rents(api, fields)
+	return o, account, api
+}
+
+// rents defines a fault's provider, with some fields that are not as usual.
+func (o *one) rents(api *providertest.Troubled, fields map[string]any) {
+	o.T.Helper()
 	all := map[string]any{"token": played.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": o.folder}
 	maps.Copy(all, fields)
 	o.defineOn("digitalocean", all, "#!/bin/sh\necho \"$COOPR_FENCE\" >>installed\n", "1m")
-	return o, account, api
 }
 
 // installed counts how often the script was run on the machines of a cloud.

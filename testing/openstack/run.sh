@@ -13,7 +13,7 @@ packages=(mariadb-server rabbitmq-server keystone glance-api placement-api nova-
   neutron-api neutron-rpc-server neutron-linuxbridge-agent python3-openstackclient python3-pymysql crudini curl)
 guest=(cloud-init)
 cache=${COOPR_OPENSTACK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/coopr-openstack}
-recipe=$({ echo "$image" "${packages[@]}" "${guest[@]}"; cat testing/openstack/layer.sh; } | sha256sum | cut -c1-12)
+recipe=$({ echo "$image" "${packages[@]}" "${guest[@]}"; cat testing/lab/layer.sh; } | sha256sum | cut -c1-12)
 dir=$cache/$recipe
 mkdir -p "$dir"
 exec 9>"$cache/lock"
@@ -22,7 +22,7 @@ flock 9
 find "$cache" -mindepth 1 -maxdepth 1 -type d -regex ".*/[0-9a-f]*" ! -name "$recipe" -exec rm -rf {} +
 find "$dir" -mindepth 1 -maxdepth 1 -name 'ready-*' ! -name "ready-$(sha256sum testing/openstack/setup.sh | cut -c1-12)" -exec rm -rf {} +
 layer() {
-  unshare --mount --propagation private testing/openstack/layer.sh "$image/root" "$dir" "$@" >"$dir/$1.log" 2>&1 ||
+  unshare --mount --propagation private testing/lab/layer.sh "$image/root" "$dir" "$@" >"$dir/$1.log" 2>&1 ||
     { tail -n 20 "$dir/$1.log" >&2; echo "run.sh: packages could not be installed: $dir/$1.log" >&2; exit 1; }
 }
 [ -e "$dir/packages" ] || echo "run.sh: installing OpenStack's packages into $dir, some three minutes"

@@ -30,7 +30,7 @@ func New(keys ssh.Keys) *instance.Provider {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"joyent_username": {Label: "Account", Type: "text"},
+				"joyent_username": {Label: "Account", Type: "text", Credential: true},
 				"joyent_api_url":  {Label: "CloudAPI", Type: "text", Tip: "https://… of the data center"},
 				"joyent_key":      {Label: "Private key", Type: "password", Tip: "Of type RSA or ECDSA, without passphrase; its public half is among the account's"},
 				"networks":        {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: the account's default ones"},

@@ -25,11 +25,11 @@ func New(keys ssh.Keys) *instance.Provider {
 			Fields: map[string]model.FieldSchema{
 				"auth_url":                      {Label: "Keystone", Type: "text", Tip: "https://HOST:5000/v3"},
 				"region":                        {Label: "Region", Type: "text"},
-				"username":                      {Label: "User", Type: "text"},
+				"username":                      {Label: "User", Type: "text", Credential: true},
 				"password":                      {Label: "Password", Type: "password"},
 				"project":                       {Label: "Project", Type: "text"},
 				"domain":                        {Label: "Domain", Type: "text", Default: "Default", Tip: "Of user and project"},
-				"application_credential":        {Label: "Application credential", Type: "text", Tip: "Its id, instead of user, password and project"},
+				"application_credential":        {Label: "Application credential", Type: "text", Credential: true, Tip: "Its id, instead of user, password and project"},
 				"application_credential_secret": {Label: "Its secret", Type: "password"},
 				"networks":                      {Label: "Networks", Type: "text", Tip: "Names or ids, with commas; the first is the nodes' own. Empty: the project's only one"},
 				"security_groups":               {Label: "Security groups", Type: "text", Tip: "Names, with commas; empty: default"},

@@ -23,7 +23,7 @@ func NewRackspace(keys ssh.Keys) *instance.Provider {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"rackspace_username": {Label: "User", Type: "text"},
+				"rackspace_username": {Label: "User", Type: "text", Credential: true},
 				"rackspace_api_key":  {Label: "API key", Type: "password"},
 				"rackspace_region":   {Label: "Region", Type: "text", Tip: "Such as DFW", Override: true},
 				"networks":           {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: PublicNet and ServiceNet"},

@@ -37,7 +37,7 @@ func New(keys ssh.Keys) *instance.Provider {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
 				"url":           {Label: "Server", Type: "text", Tip: "https://HOST/sdk"},
-				"username":      {Label: "User", Type: "text"},
+				"username":      {Label: "User", Type: "text", Credential: true},
 				"password":      {Label: "Password", Type: "password"},
 				"insecure":      {Label: "Any certificate", Type: "checkbox", Tip: "Do not verify the server's certificate"},
 				"datacenter":    {Label: "Data center", Type: "text", Tip: "Empty: the only one"},
