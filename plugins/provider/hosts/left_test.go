@@ -65,6 +65,7 @@ func TestLeftBehind(t *testing.T) {
 		t.Error(err)
 	}
 	n.Must("CONFIRM", s.Confirm)
+	n.Must("CHECK", s.Observe)
 	// Another attempt at the same task finds it as it is.
 	run("mkdir", "-p", "/srv/data")
 	n.Must("CREATE", s.Observe)

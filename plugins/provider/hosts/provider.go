@@ -237,8 +237,8 @@ func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []
 	return context.Cause(ctx)
 }
 
-// Observe looks for the machine that an earlier attempt has claimed. Of
-// several, which two attempts may have left, the latest is kept and the others are
+// Observe looks for the machine that an earlier attempt has claimed, or, in a check, for
+// the node's. Of several, which two attempts may have left, the latest is kept and the others are
 // given back. Machines that the node had before are none.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, err := t.Input()
@@ -255,8 +255,11 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		claim *claim
 	}
 	var ours []held
+	// A check is about the machine that the node has, whichever task claimed it.
+	check := t.Action == model.Check.String()
+	name, _ := in.Config.Results["providerid"].(string)
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
-		if c.by(t) {
+		if c.by(t) || check && c.of(t) && h.Name == name {
 			ours = append(ours, held{h, keys, c})
 		}
 		return nil
@@ -460,8 +463,8 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	}
 	c, err := h.read(ctx)
 	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence, ResourcesDir: req.Resources}, nil, nil)
-	if err != nil || c == nil || !c.of(t) || c.Fence != x.Fence {
-		return err // it is not what was listed any more
+	if err != nil || c == nil || !c.of(t) || c.Fence > x.Fence {
+		return err // it is not what was listed any more: it may have been claimed since
 	}
 	return p.takeBack(ctx, t, s, h, c)
 }
