@@ -257,8 +257,9 @@ func (n *Node) Prepare(ctx context.Context) error {
 	return err
 }
 
-// Learn gives the host key of a node whose key is not known yet, and has proved
-// itself able to be worked on. Where keys are known already they are checked.
+// Learn gives the host key of a node whose key is not known yet, and lets us in.
+// Where keys are known already they are checked. Nothing is left there: a machine may
+// be looked at by somebody whom it does not belong to.
 func (p *Pool) Learn(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 	probe := *t
 	if len(t.HostKeys) == 0 {
@@ -269,7 +270,7 @@ func (p *Pool) Learn(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 		probe.HostKeys = []ssh.PublicKey{key}
 	}
 	// All that follows, and every later connection, insists on that key.
-	if err := p.Node(&probe).Prepare(ctx); err != nil {
+	if _, err := p.Node(&probe).Ask(ctx, "log in", ":"); err != nil {
 		return nil, err
 	}
 	return probe.HostKeys[0], nil
@@ -283,6 +284,11 @@ func (p *Pool) WaitReady(ctx context.Context, t *Target, say func(string)) (ssh.
 	last := ""
 	for wait := 100 * time.Millisecond; ; wait = min(wait*3/2, 3*time.Second) {
 		key, err := p.Learn(ctx, t)
+		if err == nil {
+			known := *t
+			known.HostKeys = []ssh.PublicKey{key}
+			err = p.Node(&known).Prepare(ctx)
+		}
 		if err == nil || errors.Is(err, ErrHostKey) {
 			return key, err
 		}

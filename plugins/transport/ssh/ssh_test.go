@@ -317,6 +317,9 @@ func TestTrust(t *testing.T) {
 	if err != nil || string(learned.Marshal()) != string(m.HostKey.Marshal()) {
 		t.Errorf("learned %v %v", learned, err)
 	}
+	if out, err := m.Run(ctx, "ls", "-A", DefaultDir); err == nil && strings.TrimSpace(out) != "" {
+		t.Errorf("who only looked has left %s", out)
+	}
 	changed := target(l, m, "root")
 	changed.HostKeys = []ssh.PublicKey{other.HostKey}
 	if err := p.Node(changed).Prepare(ctx); !errors.Is(err, ErrHostKey) {
@@ -335,6 +338,9 @@ func TestTrust(t *testing.T) {
 	// By way of another machine.
 	far := target(l, m, "root")
 	far.Jumps = []Hop{target(l, other, "debian").Hop}
+	if err := p.Node(far).Prepare(ctx); err != nil {
+		t.Error(err)
+	}
 	if got, _ := run(t, p.Node(far), "echo $HOME; cat /proc/net/tcp | wc -l >/dev/null; hostname"); !strings.HasSuffix(got, "n") {
 		t.Errorf("by way of another: %q", got)
 	}
