@@ -53,7 +53,7 @@ test-libvirt: ## Try the provider libvirt on real virtual machines, with a libvi
 
 .PHONY: test-pacemaker
 test-pacemaker: lab-image ## Try change objects of type ha-resource against a real Pacemaker on two light machines (root; half a minute).
-	COOPR_PACEMAKER=1 go test -count=1 -v -run TestOnMachines/pacemaker ./agent/home/act
+	COOPR_PACEMAKER=1 go test -count=1 -v -run TestOnMachines/pacemaker ./agent/objects/act
 
 .PHONY: oracle
 oracle: ## Compare the solver with plain enumeration on tens of thousands of instances, others each time.

@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coopr/coopr/agent/config"
-	"github.com/coopr/coopr/agent/home"
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -59,7 +59,7 @@ type Config struct {
 	OpenStores func() (*logstore.Stores, error)
 	Journal    worker.Journal
 	Executor   host.Executor
-	Changes    home.Performer // of change objects
+	Changes    objects.Performer // of change objects
 	// Started is called once Run serves; may be nil.
 	Started func()
 	// NoHTTP leaves the API's port closed; Handler still answers.
@@ -89,8 +89,8 @@ type Agent struct {
 	journal  worker.Journal
 	logs     *worker.Logs
 	worker   *worker.Worker
-	objects  *objects // the change objects that this agent runs
-	shelf    *shelf   // plugin resources
+	objects  *objectRuntime // the change objects that this agent runs
+	shelf    *shelf         // plugin resources
 	handler  http.Handler
 	grpc     *grpc.Server
 	registry *prometheus.Registry

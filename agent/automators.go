@@ -27,7 +27,7 @@ func (l leased) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Res
 }
 
 // everyAutomator lets each automator of a node bootstrap it: its services may
-// need several, and BOOTSTRAP is one task of the node (spec/planner.md).
+// need several, and BOOTSTRAP is one task of the node (docs/spec/planner.md).
 type everyAutomator struct{ host.Executor }
 
 // Execute carries out a task. A bootstrap ends with the first automator that

@@ -11,14 +11,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coopr/coopr/consensus/mend"
+	"github.com/coopr/coopr/consensus/duty/recovery"
+	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/sites"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan/tree"
-	"github.com/coopr/coopr/engine/recovery"
+	decide "github.com/coopr/coopr/engine/recovery"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -170,8 +170,8 @@ func (v view) withHealth(n *model.Node, why map[string]string) *model.Node {
 func (v view) waits(tenant, cluster string) map[string]string {
 	out := map[string]string{}
 	if cl, ok := v.Cluster(tenant, cluster); ok {
-		if s, ok := mend.Standing(v.View, cl, time.Now().UnixMilli()); ok {
-			for _, w := range recovery.Decide(s).Waits {
+		if s, ok := recovery.Standing(v.View, cl, time.Now().UnixMilli()); ok {
+			for _, w := range decide.Decide(s).Waits {
 				out[w.Node] = w.Why
 			}
 		}

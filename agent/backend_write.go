@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/coopr/coopr/consensus/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"

@@ -9,14 +9,14 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/coopr/coopr/consensus/dispatch"
-	"github.com/coopr/coopr/consensus/janitor"
-	"github.com/coopr/coopr/consensus/mend"
-	"github.com/coopr/coopr/consensus/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/recovery"
+	"github.com/coopr/coopr/consensus/duty/watch"
+	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/consensus/term"
-	"github.com/coopr/coopr/consensus/watch"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -27,7 +27,7 @@ import (
 const FirstTenant = "default"
 
 // duties makes what this agent does while it leads.
-func (a *Agent) duties(m *member) []term.Duty {
+func (a *Agent) duties(m *member) []leader.Duty {
 	d := dispatch.New(dispatch.Config{
 		Machine: m.Machine, Propose: m.Propose, Tasks: newTasks(m.Machine), Logger: a.log, TTL: a.cfg.TTL, Jitter: rand.Float64,
 	})
@@ -43,13 +43,13 @@ func (a *Agent) duties(m *member) []term.Duty {
 	if err != nil {
 		panic(err) // only a wrong configuration of ours
 	}
-	return []term.Duty{
+	return []leader.Duty{
 		&seed{a, m},
 		l.orchestrator,
 		l.dispatcher,
 		l.watcher,
 		l.sites,
-		mend.New(mend.Config{Machine: m.Machine, Start: l.orchestrator, Logger: a.log}),
+		recovery.New(recovery.Config{Machine: m.Machine, Start: l.orchestrator, Logger: a.log}),
 		a.runsDuty(m, l),
 		janitor.New(janitor.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Audit: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory), Delete: func(ctx context.Context, cl *model.Cluster) error {
 			who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
-	"github.com/coopr/coopr/consensus/term"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // voterDuty keeps the right agents voting while this one leads.
-func (a *Agent) voterDuty(m *member) (term.Duty, error) {
+func (a *Agent) voterDuty(m *member) (leader.Duty, error) {
 	return voters.NewKeeper(voters.Config{Group: m.Group, Candidates: a.candidates, Admit: a.admit(m), Logger: a.log})
 }
 

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coopr/coopr/agent/mesh"
-	"github.com/coopr/coopr/consensus/dispatch"
-	"github.com/coopr/coopr/consensus/janitor"
+	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/watch"
+	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/orchestrate"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
-	"github.com/coopr/coopr/consensus/sites"
-	"github.com/coopr/coopr/consensus/term"
-	"github.com/coopr/coopr/consensus/watch"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -29,7 +29,7 @@ import (
 type member struct {
 	*replica.Replica
 	stores *logstore.Stores
-	terms  *term.Runner
+	terms  *leader.Runner
 	lead   atomic.Pointer[leadership]
 }
 
@@ -137,7 +137,7 @@ func (a *Agent) oneMember(ctx context.Context) (err error) {
 		return errors.Join(err, transport.Close())
 	}
 	m := &member{Replica: r, stores: stores}
-	m.terms, err = term.New(term.Config{Group: r.Group, Logger: a.log, Duties: func(uint64) []term.Duty { return a.duties(m) }})
+	m.terms, err = leader.New(leader.Config{Group: r.Group, Logger: a.log, Duties: func(uint64) []leader.Duty { return a.duties(m) }})
 	if err != nil {
 		return err
 	}

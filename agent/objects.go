@@ -14,22 +14,22 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coopr/coopr/agent/home"
-	"github.com/coopr/coopr/agent/home/act"
-	"github.com/coopr/coopr/consensus/sites"
+	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/agent/objects/act"
+	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/host"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
 )
 
-// objects are the change objects that this agent runs.
-type objects struct {
-	runner *home.Runner
+// objectRuntime is the change objects that this agent runs.
+type objectRuntime struct {
+	runner *objects.Runner
 	// process names this run of the agent.
 	process string
 	spawn   *spawn.Spawner
@@ -37,8 +37,8 @@ type objects struct {
 }
 
 // newObjects makes the agent's home of change objects.
-func (a *Agent) newObjects() (*objects, error) {
-	o := &objects{process: rand.Text()}
+func (a *Agent) newObjects() (*objectRuntime, error) {
+	o := &objectRuntime{process: rand.Text()}
 	performer := a.cfg.Changes
 	if performer == nil {
 		if a.cfg.DataDir == "" {
@@ -51,14 +51,14 @@ func (a *Agent) newObjects() (*objects, error) {
 			performer = p
 		}
 	}
-	o.runner = home.New(home.Config{
+	o.runner = objects.New(objects.Config{
 		Self: a.id, Session: a.worker.Session, InTouch: a.worker.InTouch, Report: a.worker.ReportHome, Open: a.openChanges,
 		Performer: performer, Logger: a.log,
 	})
 	return o, nil
 }
 
-func (o *objects) close() {
+func (o *objectRuntime) close() {
 	if o.spawn != nil {
 		o.pool.Close()
 		o.spawn.Stop()
@@ -66,7 +66,7 @@ func (o *objects) close() {
 }
 
 // newPerformer makes what acts on real things.
-func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
+func (a *Agent) newPerformer(o *objectRuntime) (*act.Performer, error) {
 	dir, err := filepath.Abs(filepath.Join(a.cfg.DataDir, "changes"))
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
 	}
 	o.spawn = spawn.New()
 	o.pool = ssh.New(ssh.Config{})
-	own, err := transport.NewLocal(work, o.spawn)
+	own, err := remote.NewLocal(work, o.spawn)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (a *Agent) newPerformer(o *objects) (*act.Performer, error) {
 }
 
 // node gives the way to a node of a cluster: the same that automators go.
-func (o *objects) node(host string, config json.RawMessage, keys ssh.Keys) (*act.Machine, error) {
+func (o *objectRuntime) node(host string, config json.RawMessage, keys ssh.Keys) (*act.Machine, error) {
 	in := &model.TaskInput{}
 	if len(config) == 0 {
 		return nil, fmt.Errorf("there is no node %s, or its machine is not made yet", strings.TrimPrefix(host, "node:"))
@@ -109,7 +109,7 @@ func (o *objects) node(host string, config json.RawMessage, keys ssh.Keys) (*act
 	}
 	if in.Config.Results["transport"] == "local" {
 		dir, _ := in.Config.Results["providerid"].(string)
-		n, err := transport.NewLocal(dir, o.spawn)
+		n, err := remote.NewLocal(dir, o.spawn)
 		if err != nil {
 			return nil, err
 		}
@@ -155,8 +155,10 @@ type nowhere struct{}
 
 var errNowhere = errors.New("this agent has no data directory: it acts on nothing")
 
-func (nowhere) Check(context.Context, *home.Job) (string, string, error) { return "", "", errNowhere }
-func (nowhere) Run(context.Context, *home.Job, string) error             { return errNowhere }
+func (nowhere) Check(context.Context, *objects.Job) (string, string, error) {
+	return "", "", errNowhere
+}
+func (nowhere) Run(context.Context, *objects.Job, string) error { return errNowhere }
 
 // siteOrders takes what the leader says of sites.
 func (a *Agent) siteOrders(session string, orders []byte) { a.objects.runner.Orders(session, orders) }
@@ -167,7 +169,7 @@ func (a *Agent) siteKeeper(m *member) *sites.Keeper {
 }
 
 // openChanges opens a stream to another agent's home.
-func (a *Agent) openChanges(ctx context.Context, agent string) (home.Stream, error) {
+func (a *Agent) openChanges(ctx context.Context, agent string) (objects.Stream, error) {
 	addr, err := a.peerAddr(agent)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coopr/coopr/consensus/janitor"
+	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"

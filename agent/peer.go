@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/agent/worker"
-	"github.com/coopr/coopr/consensus/sites"
+	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/watch"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/consensus/watch"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"

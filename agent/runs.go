@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coopr/coopr/consensus/runs"
+	"github.com/coopr/coopr/consensus/duty/runs"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"

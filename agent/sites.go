@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 
-	"github.com/coopr/coopr/consensus/sites"
+	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/coopr/coopr/consensus/dispatch"
+	"github.com/coopr/coopr/consensus/duty/dispatch"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"

@@ -21,8 +21,8 @@ import (
 	"github.com/coopr/coopr/plugins/provider/local"
 	"github.com/coopr/coopr/plugins/provider/openstack"
 	"github.com/coopr/coopr/plugins/provider/vsphere"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // TestPages: every plugin has a page, which says what the plugin says of itself. That of

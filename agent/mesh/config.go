@@ -26,7 +26,7 @@ type Config struct {
 	Bind string
 	// Advertise is the address others reach it at, "ip:port" (port 0: the one bound); empty: Bind.
 	Advertise string
-	// Transport replaces the sockets (tests: wire/fabric). Run shuts it down.
+	// Transport replaces the sockets (tests: testing/doubles/fabric). Run shuts it down.
 	Transport memberlist.NodeAwareTransport
 	// GossipKey encrypts gossip: 16, 24 or 32 bytes. Nil: plain, for loopback dev mode only.
 	GossipKey []byte

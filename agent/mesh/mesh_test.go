@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 	"go.uber.org/goleak"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
 // recorded is what the agents table has of a node.

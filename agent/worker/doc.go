@@ -5,5 +5,5 @@
 // after; the entry goes when the leader has confirmed the commit. A session
 // that breaks is opened again with whoever leads, and begins with all that the
 // worker holds. A worker that cannot reach a leader stops before its leases can
-// end (design/architecture.md, "A task").
+// end (docs/architecture.md, "A task").
 package worker

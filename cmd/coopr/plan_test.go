@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// hello gives the plan of spec/plans.md §3, STR-14: two phases with canaries.
+// hello gives the plan of docs/spec/plans.md §3, STR-14: two phases with canaries.
 func hello() *tree.View {
 	v := &tree.View{Tree: &tree.Tree{Name: "deploy", Phases: []tree.Phase{
 		{Name: "hello-deploy", Strategy: tree.Strategy{Kind: tree.Parallel, Canary: 2}, End: 4},

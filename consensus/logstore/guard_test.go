@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/logstore/faulty"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +27,9 @@ func entries(from, to uint64, term uint64) []*raft.Log {
 }
 
 // parts gives stores over memory whose disk is the test's.
-func parts(t testing.TB, o logstore.Options) (*logstore.Stores, *faulty.Disk, *raft.InmemStore) {
+func parts(t testing.TB, o logstore.Options) (*logstore.Stores, *faultystore.Disk, *raft.InmemStore) {
 	t.Helper()
-	disk, mem := &faulty.Disk{}, raft.NewInmemStore()
+	disk, mem := &faultystore.Disk{}, raft.NewInmemStore()
 	o.Wrap = disk.Wrap
 	s, err := logstore.FromParts(mem, mem, raft.NewInmemSnapshotStore(), o)
 	if err != nil {
@@ -136,8 +136,8 @@ func TestFailedReplacementIsSick(t *testing.T) {
 	if err := errors.Join(s.Log.StoreLogs(entries(1, 9, 1)), s.Log.DeleteRange(5, 9)); err != nil {
 		t.Fatal(err)
 	}
-	disk.Fail(faulty.ErrIO)
-	if err := s.Log.StoreLogs(entries(5, 6, 2)); !errors.Is(err, faulty.ErrIO) {
+	disk.Fail(faultystore.ErrIO)
+	if err := s.Log.StoreLogs(entries(5, 6, 2)); !errors.Is(err, faultystore.ErrIO) {
 		t.Fatal(err)
 	}
 	disk.Heal()
@@ -152,8 +152,8 @@ func TestReplacementIsFine(t *testing.T) {
 	if err := errors.Join(s.Log.StoreLogs(entries(1, 9, 1)), s.Log.DeleteRange(5, 9), s.Log.StoreLogs(entries(5, 6, 2))); err != nil {
 		t.Fatal(err)
 	}
-	disk.Fail(faulty.ErrIO)
-	if err := s.Log.StoreLogs(entries(7, 7, 2)); !errors.Is(err, faulty.ErrIO) {
+	disk.Fail(faultystore.ErrIO)
+	if err := s.Log.StoreLogs(entries(7, 7, 2)); !errors.Is(err, faultystore.ErrIO) {
 		t.Fatal(err)
 	}
 	disk.Heal()
@@ -184,44 +184,44 @@ func TestLateCompactionIsFine(t *testing.T) {
 func TestWhatMakesAStoreSick(t *testing.T) {
 	store := func(s *logstore.Stores) error { return s.Log.StoreLogs(entries(1, 1, 1)) }
 	cases := map[string]struct {
-		do   func(s *logstore.Stores, d *faulty.Disk)
+		do   func(s *logstore.Stores, d *faultystore.Disk)
 		sick bool
 		why  error
 	}{
-		"one long hang": {func(s *logstore.Stores, d *faulty.Disk) {
+		"one long hang": {func(s *logstore.Stores, d *faultystore.Disk) {
 			d.Hang()
 			_ = store(s)
 			time.Sleep(7 * time.Second)
 		}, true, logstore.ErrStuck},
-		"a hang that ends in time": {func(s *logstore.Stores, d *faulty.Disk) {
+		"a hang that ends in time": {func(s *logstore.Stores, d *faultystore.Disk) {
 			d.Hang()
 			_ = store(s)
 			time.Sleep(5 * time.Second)
 			d.Heal()
 			time.Sleep(5 * time.Second)
 		}, false, nil},
-		"refusals do not count": {func(s *logstore.Stores, d *faulty.Disk) {
+		"refusals do not count": {func(s *logstore.Stores, d *faultystore.Disk) {
 			d.Hang()
 			for range 100 {
 				_ = store(s)
 			}
 		}, false, nil},
-		"failures over more than a deadline": {func(s *logstore.Stores, d *faulty.Disk) {
-			d.Fail(faulty.ErrDiskFull)
+		"failures over more than a deadline": {func(s *logstore.Stores, d *faultystore.Disk) {
+			d.Fail(faultystore.ErrDiskFull)
 			for range 5 {
 				_ = store(s)
 				time.Sleep(time.Second)
 			}
 		}, true, logstore.ErrDiskFull},
-		"many failures in a moment": {func(s *logstore.Stores, d *faulty.Disk) {
-			d.Fail(faulty.ErrIO)
+		"many failures in a moment": {func(s *logstore.Stores, d *faultystore.Disk) {
+			d.Fail(faultystore.ErrIO)
 			for range 50 {
 				_ = store(s)
 			}
 		}, false, nil},
-		"failures with a success between": {func(s *logstore.Stores, d *faulty.Disk) {
+		"failures with a success between": {func(s *logstore.Stores, d *faultystore.Disk) {
 			for range 10 {
-				d.Fail(faulty.ErrIO)
+				d.Fail(faultystore.ErrIO)
 				_ = store(s)
 				time.Sleep(time.Second)
 				_ = store(s)
@@ -229,7 +229,7 @@ func TestWhatMakesAStoreSick(t *testing.T) {
 				_ = store(s)
 			}
 		}, false, nil},
-		"slow but in time": {func(s *logstore.Stores, d *faulty.Disk) {
+		"slow but in time": {func(s *logstore.Stores, d *faultystore.Disk) {
 			d.Delay(2900 * time.Millisecond)
 			for range 10 {
 				_ = store(s)
@@ -276,7 +276,7 @@ func TestTermIsRetriedOnceArmed(t *testing.T) {
 	term := []byte("CurrentTerm")
 	synctest.Test(t, func(t *testing.T) {
 		s, disk, mem := parts(t, logstore.Options{})
-		disk.Fail(faulty.ErrDiskFull)
+		disk.Fail(faultystore.ErrDiskFull)
 		if err := s.Stable.SetUint64(term, 1); !errors.Is(err, logstore.ErrDiskFull) {
 			t.Fatalf("before Raft runs the error must come out: %v", err)
 		}
@@ -364,7 +364,7 @@ func TestTold(t *testing.T) {
 		var fault error
 		// The bubble has a goroutine of its own, on which rapid's T must not fail.
 		synctest.Test(t, func(t *testing.T) {
-			disk, mem := &faulty.Disk{}, raft.NewInmemStore()
+			disk, mem := &faultystore.Disk{}, raft.NewInmemStore()
 			s, err := logstore.FromParts(mem, mem, raft.NewInmemSnapshotStore(), logstore.Options{Wrap: disk.Wrap, CacheEntries: 4})
 			if err != nil {
 				fault = err
@@ -393,7 +393,7 @@ func TestTold(t *testing.T) {
 				case "lose":
 					disk.HangAndLose()
 				case "fail":
-					disk.FailAfter(step.n%3, faulty.ErrIO)
+					disk.FailAfter(step.n%3, faultystore.ErrIO)
 				case "heal":
 					disk.Heal()
 				case "wait":

@@ -14,7 +14,7 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	"go.etcd.io/bbolt"
 
-	"github.com/coopr/coopr/consensus/hclogslog"
+	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 // Kind names a way to keep the log.
@@ -148,7 +148,7 @@ func openDisk(dir string, kind Kind, o Options) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, o.RetainSnapshots, hclogslog.New(o.Logger).Named("snapshots"))
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(dir, o.RetainSnapshots, hclogbridge.New(o.Logger).Named("snapshots"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), closeLog())
 	}
@@ -186,7 +186,7 @@ func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore,
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return nil, nil, nil, fmt.Errorf("make the log's directory: %w", explain(err))
 		}
-		w, err := wal.Open(path, wal.WithLogger(hclogslog.New(o.Logger).Named("wal")))
+		w, err := wal.Open(path, wal.WithLogger(hclogbridge.New(o.Logger).Named("wal")))
 		if err != nil {
 			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
 		}

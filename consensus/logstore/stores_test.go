@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/logstore/faulty"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
 var onDisk = []logstore.Kind{logstore.BoltDB, logstore.WAL}
@@ -109,7 +109,7 @@ func TestReopen(t *testing.T) {
 
 func TestMonotonicThroughTheGuard(t *testing.T) {
 	for kind, want := range map[logstore.Kind]bool{logstore.BoltDB: false, logstore.WAL: true, logstore.Memory: false} {
-		disk := &faulty.Disk{}
+		disk := &faultystore.Disk{}
 		s := open(t, t.TempDir(), kind, logstore.Options{Wrap: disk.Wrap})
 		m, ok := s.Log.(raft.MonotonicLogStore)
 		if !ok || m.IsMonotonic() != want {
@@ -124,7 +124,7 @@ func TestMonotonicThroughTheGuard(t *testing.T) {
 func TestLateAppendOnRealStores(t *testing.T) {
 	for _, kind := range onDisk {
 		t.Run(string(kind), func(t *testing.T) {
-			disk := &faulty.Disk{}
+			disk := &faultystore.Disk{}
 			s := open(t, t.TempDir(), kind, logstore.Options{Wrap: disk.Wrap, Deadline: 20 * time.Millisecond, MaxFailures: 1 << 20})
 			defer shut(t, s)
 			until := func(what string, err func() error) {

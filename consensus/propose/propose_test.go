@@ -15,7 +15,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/propose"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/consensus/logstore/faulty"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 // TestChaos lets five members write and read while networks are cut, members
@@ -204,7 +204,7 @@ func mishap(c *grouptest.Cluster, r *rand.Rand) {
 	case 7:
 		m.Disk.Delay(time.Duration(r.IntN(200)) * time.Millisecond)
 	case 8:
-		m.Disk.Fail(faulty.ErrDiskFull)
+		m.Disk.Fail(faultystore.ErrDiskFull)
 	case 9:
 		for _, x := range members {
 			if g := x.Group(); g != nil && g.IsLeader() {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/coopr/coopr/consensus/hclogslog"
 	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 // Config is what a member is made of. ID, FSM, Transport and Stores are required.
@@ -137,7 +137,7 @@ func (g *Group) raftConfig() *raft.Config {
 	c.ShutdownOnRemove = false // a member that was removed waits to be added again
 	c.NoLegacyTelemetry = true
 	c.NotifyCh = g.notify
-	c.Logger = hclogslog.New(g.log).Named("raft")
+	c.Logger = hclogbridge.New(g.log).Named("raft")
 	return c
 }
 

@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/logstore/faulty"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -210,7 +210,7 @@ func TestFullDiskStopsTheMemberNotTheAgent(t *testing.T) {
 			box(t, n, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
 				c.Apply("before")
 				m := c.Leader()
-				m.Disk.Fail(faulty.ErrDiskFull)
+				m.Disk.Fail(faultystore.ErrDiskFull)
 				if err := m.Group().Apply([]byte("x")).Err(); !errors.Is(err, logstore.ErrDiskFull) {
 					t.Fatalf("an entry on a full disk ends with %v", err)
 				}
@@ -235,7 +235,7 @@ func TestFullDiskStopsTheMemberNotTheAgent(t *testing.T) {
 func TestShortFullDiskIsSurvived(t *testing.T) {
 	box(t, 1, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
 		m := c.Leader()
-		m.Disk.Fail(faulty.ErrDiskFull)
+		m.Disk.Fail(faultystore.ErrDiskFull)
 		if err := m.Group().Apply([]byte("x")).Err(); err == nil {
 			t.Fatal("written to a full disk")
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 // processor is one machine's, as a member gets it: now and then there is a

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/coopr/coopr/consensus/hclogslog"
 	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 const (
@@ -173,7 +173,7 @@ func Recover(dir string, kind logstore.Kind, fsm raft.FSM, servers []Server, opt
 	defer func() { err = errors.Join(err, stores.Close()) }()
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(servers[0].ID) // only there to pass the library's check
-	conf.Logger = hclogslog.New(options.Logger).Named("raft")
+	conf.Logger = hclogbridge.New(options.Logger).Named("raft")
 	_, trans := raft.NewInmemTransport("")
 	defer func() { err = errors.Join(err, trans.Close()) }()
 	if err := recoverStores(conf, fsm, stores, stores.Snapshots, trans, servers); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 var onDisk = []logstore.Kind{logstore.BoltDB, logstore.WAL}

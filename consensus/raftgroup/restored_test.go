@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 // TestConfigurationOutOfASnapshot: a member whose configuration is in its

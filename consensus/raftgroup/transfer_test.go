@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 // breakTransfer puts the library into the state of its issue 696: a transfer of

@@ -243,7 +243,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 }
 
 // resolve takes a person's word that a cluster is in order which an operation
-// left in disorder (spec/planner.md, "Transactions" 9).
+// left in disorder (docs/spec/planner.md, "Transactions" 9).
 func (a *applier) resolve(c *pb.Command, o *pb.ControlOperation) Answer {
 	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
 	if have == nil {
@@ -282,7 +282,7 @@ func (a *applier) reopen(e *plan.Edit) {
 }
 
 // failed decides what the end of a task's last attempt means for its operation
-// (spec/planner.md, "Transactions" 7).
+// (docs/spec/planner.md, "Transactions" 7).
 func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message string) {
 	have = get[model.Operation](a.txn, tOperations, "id", have.ID)
 	if have.Status != model.OpRunning && have.Status != model.OpPaused {

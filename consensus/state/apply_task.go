@@ -10,7 +10,7 @@ import (
 )
 
 // MaxAttempts is how often a task is tried before its operation fails
-// (spec/planner.md, "Graph" 5).
+// (docs/spec/planner.md, "Graph" 5).
 const MaxAttempts = 3
 
 // lease grants tasks to sessions; the entry's index is the fence.

@@ -197,7 +197,7 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 }
 
 // A recovery that has ended is done once more on a person's order, where nobody
-// else is at work on its nodes (spec/plans.md §8: complete phases stay until restart).
+// else is at work on its nodes (docs/spec/plans.md §8: complete phases stay until restart).
 func TestRecoveryAgain(t *testing.T) {
 	c := newClinic(t)
 	restart := func(op string) error {
@@ -347,7 +347,7 @@ func TestStartEndsAPause(t *testing.T) {
 }
 
 // Orders about a plan that has ended change nothing where there is nothing to do,
-// and one that failed is an error (spec/plans.md §2 rule 1, §5).
+// and one that failed is an error (docs/spec/plans.md §2 rule 1, §5).
 func TestOrdersAfterTheEnd(t *testing.T) {
 	c := newClinic(t)
 	order := func(op, what string) error {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/coopr/coopr/consensus/mend"
+	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
-	"github.com/coopr/coopr/engine/recovery"
+	decide "github.com/coopr/coopr/engine/recovery"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -92,11 +92,11 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	c.verdict(app, "app", false, 0)
-	standing := func() recovery.Standing {
+	standing := func() decide.Standing {
 		t.Helper()
 		v := c.m.View()
 		cl, _ := v.Cluster("t", "00000001")
-		s, ok := mend.Standing(v, cl, c.now)
+		s, ok := recovery.Standing(v, cl, c.now)
 		if !ok {
 			t.Fatal("nothing fails")
 		}

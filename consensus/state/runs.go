@@ -16,7 +16,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// The tables of profiles and runs (spec/profiles.md). Tenant "" stands for the system.
+// The tables of profiles and runs (docs/spec/profiles.md). Tenant "" stands for the system.
 const (
 	tProfiles    = "profiles"
 	tPrograms    = "programs"

@@ -101,7 +101,7 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 }
 
 // mayDelete says what stands in the way of a profile's deletion: that it is enabled,
-// then what it is assigned to, then the runs that use it (spec/profiles.md §6).
+// then what it is assigned to, then the runs that use it (docs/spec/profiles.md §6).
 func (a *applier) mayDelete(ref profile.Ref, tenant string, p *profileRow) error {
 	if p.Status == profile.Enabled {
 		return conflict("profile %s is enabled: disable it first", ref)

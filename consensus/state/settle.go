@@ -220,7 +220,7 @@ func (a *applier) removeNode(n *model.Node) {
 }
 
 // settleCluster gives the cluster the status that its operation's end means
-// (spec/coopr.md 1.3), and keeps what it came to.
+// (docs/spec/coopr.md 1.3), and keeps what it came to.
 func (a *applier) settleCluster(op *model.Operation) {
 	have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
 	if have == nil {

@@ -15,7 +15,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// The tables of sites (spec/changes.md): their records, and their documents.
+// The tables of sites (docs/spec/changes.md): their records, and their documents.
 const (
 	tSites       = "sites"
 	tGenerations = "generations"

@@ -1,5 +1,5 @@
 // Package change is one change object: what it is, and what it does about an
-// event (spec/changes.md). An Object decides only from its own state and what
+// event (docs/spec/changes.md). An Object decides only from its own state and what
 // its neighbours told it; Handle takes one event and says what follows, as
 // messages and acts, with no clock, no randomness and no I/O.
 //

@@ -1,5 +1,5 @@
 // Package macro expands macros such as %host.service.zookeeper-server% in
-// configuration (spec/coopr.md 6.6; decisions: spec/planner.md, "What a task
+// configuration (docs/spec/coopr.md 6.6; decisions: docs/spec/planner.md, "What a task
 // carries").
 //
 // The grammar, between two percent signs:

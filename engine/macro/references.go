@@ -8,7 +8,7 @@ import (
 )
 
 // References are the properties of a cluster that a configuration speaks of: a
-// task carries these and no others (spec/planner.md, "What a task carries").
+// task carries these and no others (docs/spec/planner.md, "What a task carries").
 type References struct {
 	// Owner says that the cluster's owner is asked for.
 	Owner bool

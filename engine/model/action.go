@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Action is what one task does on a node (spec/planner.md, "Operations").
+// Action is what one task does on a node (docs/spec/planner.md, "Operations").
 type Action uint8
 
 // The actions, in the order in which a node lives through them. Barrier is not
@@ -24,7 +24,7 @@ const (
 	Remove
 	Delete
 	Check
-	// Run runs a step of a program (spec/profiles.md).
+	// Run runs a step of a program (docs/spec/profiles.md).
 	Run
 )
 

@@ -13,7 +13,7 @@ import (
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
 // CheckName says what is wrong with a name; "" when it is right
-// (spec/coopr.md 3: [\w.-]+, shorter than 256).
+// (docs/spec/coopr.md 3: [\w.-]+, shorter than 256).
 func CheckName(name string) string {
 	switch {
 	case name == "":

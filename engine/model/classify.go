@@ -10,8 +10,8 @@ import (
 // Classify says what a file holds: the kind of each definition in it is known
 // by a "kind" key, by the file's folder (clustertemplates/, services/, …), or by
 // its shape. One file may hold several: YAML documents, a list, an export
-// ({"providers":[…],…}, spec/coopr.md 2.2), or a plugin's descriptor with its
-// types (spec/coopr.md 6.4). A recorded task is given as KindTaskSample.
+// ({"providers":[…],…}, docs/spec/coopr.md 2.2), or a plugin's descriptor with its
+// types (docs/spec/coopr.md 6.4). A recorded task is given as KindTaskSample.
 //
 // The error is of type Faults with the file as subject. Definitions without
 // faults are given beside it, so that a caller can say what is right.

@@ -8,7 +8,7 @@ import (
 // ClusterStatus is where a cluster stands.
 type ClusterStatus string
 
-// The statuses of a cluster (spec/coopr.md 1.3).
+// The statuses of a cluster (docs/spec/coopr.md 1.3).
 const (
 	ClusterPending      ClusterStatus = "pending"
 	ClusterActive       ClusterStatus = "active"
@@ -62,7 +62,7 @@ type Cluster struct {
 	Version uint64 `json:"version"`
 }
 
-// FirstNodeNumber is the number of a cluster's first node (spec/coopr.md 4.8).
+// FirstNodeNumber is the number of a cluster's first node (docs/spec/coopr.md 4.8).
 const FirstNodeNumber = 1000
 
 // Node is one machine of a cluster.
@@ -142,7 +142,7 @@ type Mark struct {
 	Initialized bool `json:"initialized,omitempty"`
 }
 
-// Snapshot is a cluster at one moment (spec/planner.md, "Transactions" 8).
+// Snapshot is a cluster at one moment (docs/spec/planner.md, "Transactions" 8).
 type Snapshot struct {
 	Tenant  string `json:"tenant"`
 	Cluster string `json:"cluster"`
@@ -175,7 +175,7 @@ type Tenant struct {
 	MaxNodes    int `json:"maxNodes,omitempty"`
 }
 
-// MaxClusterSize is the most nodes one cluster may have (spec/coopr.md 2.3).
+// MaxClusterSize is the most nodes one cluster may have (docs/spec/coopr.md 2.3).
 const MaxClusterSize = 10000
 
 // Layout is the answer of the solver: groups of equal nodes, in the order in

@@ -64,7 +64,7 @@ func TestEveryFileOfTheOriginalIsRead(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]int{ // spec/coopr.md 9.2, and the files by eye
+	want := map[string]int{ // docs/spec/coopr.md 9.2, and the files by eye
 		"templates-develop clustertemplates": 15, "templates-develop hardwaretypes": 5, "templates-develop imagetypes": 11, "templates-develop providers": 8, "templates-develop services": 53,
 		"templates-0.9.9 clustertemplates": 10, "templates-0.9.9 hardwaretypes": 5, "templates-0.9.9 imagetypes": 3, "templates-0.9.9 providers": 8, "templates-0.9.9 services": 38,
 		"templates-branch-mongodb-replicaset clustertemplates": 9, "templates-branch-mongodb-replicaset hardwaretypes": 5, "templates-branch-mongodb-replicaset imagetypes": 2, "templates-branch-mongodb-replicaset providers": 7, "templates-branch-mongodb-replicaset services": 27,

@@ -15,7 +15,7 @@ import (
 // the definition itself are faults, and all of them are given at once (the
 // error is then of type Faults), each with its path, line and what to change.
 // "version" is accepted and ignored: the state sets it. Shapes of Coopr 0.9.6
-// and later are accepted and converted (spec/coopr.md 9.3). References to other
+// and later are accepted and converted (docs/spec/coopr.md 9.3). References to other
 // definitions are looked at by Lint.
 func Decode(kind Kind, data []byte) (Definition, error) {
 	docs, faults := parse(data, false)

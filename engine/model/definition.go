@@ -20,7 +20,7 @@ const (
 // Kinds lists every kind, in the order in which an import writes them.
 var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService, KindPartialTemplate, KindClusterTemplate}
 
-// Base is what every definition has (spec/coopr.md 3). Version is set by the
+// Base is what every definition has (docs/spec/coopr.md 3). Version is set by the
 // state on every write and ignored on input.
 type Base struct {
 	Name        string `json:"name"`
@@ -64,7 +64,7 @@ type Service struct {
 	Resources    *Resources         `json:"resources,omitempty"`
 	Spread       string             `json:"spread,omitempty"`
 	// RestartOnConfigure says whether a changed configuration restarts the
-	// service; nil means true (spec/planner.md, "Reconfiguration").
+	// service; nil means true (docs/spec/planner.md, "Reconfiguration").
 	RestartOnConfigure *bool `json:"restart_on_configure,omitempty"`
 	// Reads are the parts of the cluster's configuration that the service uses,
 	// as paths ("shop.web"); empty: all of it. Its tasks get no more, and a
@@ -90,7 +90,7 @@ type Service struct {
 	Changes []ChangeObject `json:"changes,omitempty"`
 }
 
-// What a service's actions take turns with (spec/planner.md, "Operations").
+// What a service's actions take turns with (docs/spec/planner.md, "Operations").
 const (
 	ExclusiveNode    = "node"
 	ExclusiveService = "service"
@@ -125,7 +125,7 @@ type ServiceAction struct {
 	Timeout string `json:"timeout,omitempty"`
 }
 
-// Resources a service needs on a node (spec/solver.md rule 4).
+// Resources a service needs on a node (docs/spec/solver.md rule 4).
 type Resources struct {
 	VCPU float64 `json:"vcpu,omitempty"`
 	RAM  float64 `json:"ram,omitempty"`
@@ -139,7 +139,7 @@ type Link struct {
 }
 
 // ClusterTemplate is a cluster to be: defaults, what may be chosen instead,
-// and the constraints a layout must keep (spec/coopr.md 3.5).
+// and the constraints a layout must keep (docs/spec/coopr.md 3.5).
 type ClusterTemplate struct {
 	Base
 	Defaults       Defaults       `json:"defaults,omitzero"`
@@ -155,7 +155,7 @@ type ClusterTemplate struct {
 	// one that a plugin offers.
 	Comparator string `json:"comparator,omitempty"`
 	// Plans say how operations go through the cluster, in the order of their
-	// priority (spec/plans.md §13).
+	// priority (docs/spec/plans.md §13).
 	Plans []Plan `json:"plans,omitempty"`
 	// Recovery says how clusters are kept alive by themselves; nil: by the defaults.
 	Recovery *RecoveryPolicy `json:"recovery,omitempty"`
@@ -214,7 +214,7 @@ type Compatibility struct {
 	Services      []string `json:"services,omitempty"`
 }
 
-// Constraints on the layout of a cluster (spec/solver.md rules 1 to 5).
+// Constraints on the layout of a cluster (docs/spec/solver.md rules 1 to 5).
 type Constraints struct {
 	Layout   LayoutConstraints            `json:"layout,omitzero"`
 	Services map[string]ServiceConstraint `json:"services,omitempty"`
@@ -295,7 +295,7 @@ func (l *LeaseDuration) UnmarshalJSON(b []byte) error {
 }
 
 // PluginType describes a provider or automator: its fields and resources
-// (spec/coopr.md 3.10). Plugins serve it; files can hold it too.
+// (docs/spec/coopr.md 3.10). Plugins serve it; files can hold it too.
 type PluginType struct {
 	Base
 	// Class is "provider" or "automator".
@@ -306,10 +306,10 @@ type PluginType struct {
 	Parameters    PluginParameters        `json:"parameters"`
 	ResourceTypes map[string]ResourceType `json:"resourceTypes,omitempty"`
 	// Actions say how each verb may be repeated: "idempotent" (the default
-	// but for create), "observe" (look first) (design/architecture.md, "A task").
+	// but for create), "observe" (look first) (docs/architecture.md, "A task").
 	Actions map[string]string `json:"actions,omitempty"`
 	// Comparators are the orders of node layouts that the plugin offers, by
-	// name (spec/solver.md rule 8).
+	// name (docs/spec/solver.md rule 8).
 	Comparators []string `json:"comparators,omitempty"`
 	// PerMachine says of a provider that what it makes may live on the machine of
 	// the agent that made it: to list all of it, every agent must be asked.

@@ -4,5 +4,5 @@
 // rules that say when one of them is well formed.
 //
 // JSON keys of definitions are Coopr's own, so that its files load unchanged
-// (spec/coopr.md section 3). Nothing here does I/O or reads a clock.
+// (docs/spec/coopr.md section 3). Nothing here does I/O or reads a clock.
 package model

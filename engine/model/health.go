@@ -7,7 +7,7 @@ import (
 )
 
 // Probe says how a service's check action is used: to see whether it is healthy,
-// or whether it is ready (spec/plans.md §7). Absent values mean the defaults.
+// or whether it is ready (docs/spec/plans.md §7). Absent values mean the defaults.
 type Probe struct {
 	// Interval is the time from the end of one check to the next; 30s, of readiness 5s.
 	Interval Millis `json:"interval,omitempty"`
@@ -23,7 +23,7 @@ type Probe struct {
 	Off bool `json:"off,omitempty"`
 }
 
-// The goals of a service (spec/plans.md §7).
+// The goals of a service (docs/spec/plans.md §7).
 const (
 	// GoalRunning: once started it runs; where it fails it is recovered.
 	GoalRunning = "RUNNING"
@@ -84,7 +84,7 @@ func (p Probe) withDefaults() Probe {
 	return p
 }
 
-// RecoveryPolicy says how a cluster is kept alive by itself (spec/plans.md §8).
+// RecoveryPolicy says how a cluster is kept alive by itself (docs/spec/plans.md §8).
 // Absent values mean the defaults.
 type RecoveryPolicy struct {
 	// Off leaves all of it to people.

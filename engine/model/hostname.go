@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Hostname makes a node's host name (spec/coopr.md 4.8): the cluster's name
+// Hostname makes a node's host name (docs/spec/coopr.md 4.8): the cluster's name
 // without leading digits, cut so that the first label has at most 63
 // characters, then the cluster's id without leading zeros, "-", the node's
 // number, and the suffix ("local" where there is none). It is lower case;

@@ -3,7 +3,7 @@ package model
 import "fmt"
 
 // InitialLease gives the lease of a new cluster in milliseconds, 0 meaning for
-// ever (spec/coopr.md 2.3, "Lease rules" 1 to 3). A nil request takes the
+// ever (docs/spec/coopr.md 2.3, "Lease rules" 1 to 3). A nil request takes the
 // template's. The fault's path is the request's field.
 func InitialLease(template LeaseDuration, requested *Millis) (Millis, error) {
 	const path = "initialLeaseDuration"
@@ -30,7 +30,7 @@ func ExpiryOf(created int64, lease Millis) int64 {
 	return created + int64(lease)
 }
 
-// ChangeExpiry judges a new expiry time of a cluster (Unix ms; spec/coopr.md
+// ChangeExpiry judges a new expiry time of a cluster (Unix ms; docs/spec/coopr.md
 // 2.3, "Lease rules" 5 and 6): shortening is always right, even into the past;
 // where the lease has a max, each prolongation is at most step (0: any) and
 // the whole life at most max.

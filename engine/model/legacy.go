@@ -1,7 +1,7 @@
 package model
 
 // modernise rewrites the shapes of older Coopr files to today's
-// (spec/coopr.md 9.3, "Shape differences"), so that all else knows one shape.
+// (docs/spec/coopr.md 9.3, "Shape differences"), so that all else knows one shape.
 func (d *decoder) modernise(kind Kind, n *node) {
 	switch kind {
 	case KindProvider:

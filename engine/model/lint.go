@@ -142,7 +142,7 @@ func (j *judge) provider(p *Provider) {
 			continue
 		}
 		if !isAdmin && (key == "zones" || key == "hosts") {
-			continue // where a spread goes (spec/solver.md rule 5): the solver reads it, plugins need not
+			continue // where a spread goes (docs/spec/solver.md rule 5): the solver reads it, plugins need not
 		}
 		if !isAdmin {
 			j.warn("provisioner."+key, "provider type %s has no field %q%s", t.Name, key, didYouMeanOrOneOf(key, known))

@@ -3,7 +3,7 @@ package model
 // OperationType says what an operation does to a cluster.
 type OperationType string
 
-// The operations (spec/planner.md, "Operations").
+// The operations (docs/spec/planner.md, "Operations").
 const (
 	OpCreate    OperationType = "create"
 	OpDelete    OperationType = "delete"
@@ -22,13 +22,13 @@ const (
 	OpRollback       OperationType = "rollback"
 
 	// OpRecover restarts services of nodes, OpPauseNode stops them until
-	// OpResumeNode starts them again (spec/plans.md §8, §9).
+	// OpResumeNode starts them again (docs/spec/plans.md §8, §9).
 	OpRecover    OperationType = "recover"
 	OpPauseNode  OperationType = "pause-node"
 	OpResumeNode OperationType = "resume-node"
-	// OpPlan runs a plan of the template's own, which an operator starts (spec/plans.md §4).
+	// OpPlan runs a plan of the template's own, which an operator starts (docs/spec/plans.md §4).
 	OpPlan OperationType = "plan"
-	// OpRun runs a program on the cluster that was made for it (spec/profiles.md).
+	// OpRun runs a program on the cluster that was made for it (docs/spec/profiles.md).
 	OpRun OperationType = "run"
 )
 
@@ -44,7 +44,7 @@ const DecommissionPlan = "decommission"
 // RecoveryPlan is the name of the plan of whatever keeps a cluster alive.
 const RecoveryPlan = "recovery"
 
-// OperationStatus is where an operation stands (design/architecture.md, "An operation").
+// OperationStatus is where an operation stands (docs/architecture.md, "An operation").
 type OperationStatus string
 
 // The statuses of an operation.
@@ -113,7 +113,7 @@ type Operation struct {
 }
 
 // Retry is how an operation that failed is tried again, with another layout
-// (spec/planner.md, "Transactions" 10).
+// (docs/spec/planner.md, "Transactions" 10).
 type Retry struct {
 	// Left is how many more layouts may be tried.
 	Left int `json:"left"`
@@ -130,7 +130,7 @@ type Retry struct {
 // MostRetries is the most layouts that may be tried after the first.
 const MostRetries = 10
 
-// TaskStatus is where one task of a plan stands (design/architecture.md, "A task").
+// TaskStatus is where one task of a plan stands (docs/architecture.md, "A task").
 type TaskStatus uint8
 
 // The statuses of a task.

@@ -10,7 +10,7 @@ import (
 
 // Plan is one of a template's plans: "deploy", which orders what creates and
 // changes a cluster, "update", which takes its place once the cluster was
-// created, or one of any other name, which an operator starts (spec/plans.md §13).
+// created, or one of any other name, which an operator starts (docs/spec/plans.md §13).
 //
 // In a definition plans and phases may also be objects whose keys are the names,
 // as the DC/OS SDK has them.

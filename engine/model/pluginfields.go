@@ -27,7 +27,7 @@ func (t PluginType) fields(s Scope) PluginFields {
 // MissingFields gives what is missing among the given values: nil when one of
 // the alternative sets of required fields is complete (or none is required),
 // else for each set the missing fields with their schemas, as the answer
-// "missingFields" of the API has them (spec/coopr.md 2.3). A field with a
+// "missingFields" of the API has them (docs/spec/coopr.md 2.3). A field with a
 // default is never missing; an empty text is.
 func MissingFields(t PluginType, scope Scope, given map[string]any) []map[string]FieldSchema {
 	fields := t.fields(scope)

@@ -3,7 +3,7 @@ package model
 import "context"
 
 // RankingQuestion asks a plugin for the comparator that it offers: what new
-// nodes may be made of, and the services they are for (spec/solver.md rule 8).
+// nodes may be made of, and the services they are for (docs/spec/solver.md rule 8).
 type RankingQuestion struct {
 	Comparator string `json:"comparator"`
 	Template   string `json:"template"`

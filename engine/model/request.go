@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// CreateCluster asks for a cluster (spec/coopr.md 2.3). What is absent is
+// CreateCluster asks for a cluster (docs/spec/coopr.md 2.3). What is absent is
 // taken from the template.
 type CreateCluster struct {
 	Rollout

@@ -191,7 +191,7 @@ func TestMergeConfig(t *testing.T) {
 	}
 }
 
-// spec/coopr.md appendix A, "Lease parse", "Initial lease", "Prolong".
+// docs/spec/coopr.md appendix A, "Lease parse", "Initial lease", "Prolong".
 func TestLeases(t *testing.T) {
 	for text, want := range map[string]Millis{"7d": 604800000, "3s": 3000, "5m": 300000, "10h": 36000000, "0": 0, "1500": 1500} {
 		if got, err := ParseMillis(text); err != nil || got != want {

@@ -8,7 +8,7 @@ import (
 )
 
 // ResolveTemplate merges a template with all it extends and includes
-// (spec/coopr.md 3.6), in the order: the parent's includes, the parent, the
+// (docs/spec/coopr.md 3.6), in the order: the parent's includes, the parent, the
 // child's includes, the child; parents of parents first.
 //
 //   - lists are unioned in that order; must- and can't-coexist sets likewise,

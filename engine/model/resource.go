@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ResourceStatus is where one version of a plugin resource stands (spec/coopr.md §2.5).
+// ResourceStatus is where one version of a plugin resource stands (docs/spec/coopr.md §2.5).
 type ResourceStatus string
 
 // The statuses of a version. Those that are active or recalled are in force; a sync

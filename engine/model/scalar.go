@@ -27,7 +27,7 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 }
 
 // Millis is a duration in milliseconds, that files also write as "10s",
-// "15m", "2h" or "3d" (spec/coopr.md 1.1, row 16).
+// "15m", "2h" or "3d" (docs/spec/coopr.md 1.1, row 16).
 type Millis int64
 
 // UnmarshalJSON reads a number of milliseconds, or a number with s, m, h or d.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// TaskInput is what a task carries to its plugin, as JSON (spec/coopr.md 6.1,
-// with the changes of spec/planner.md "What a task carries"). The leader fills
+// TaskInput is what a task carries to its plugin, as JSON (docs/spec/coopr.md 6.1,
+// with the changes of docs/spec/planner.md "What a task carries"). The leader fills
 // it; plugins and scripts read it.
 type TaskInput struct {
 	TaskID   string     `json:"taskId"`
@@ -100,7 +100,7 @@ type TaskNode struct {
 	Automators   []string          `json:"automators,omitempty"`
 }
 
-// TaskOutput is what a plugin gives back beside success (spec/coopr.md 6.2):
+// TaskOutput is what a plugin gives back beside success (docs/spec/coopr.md 6.2):
 // the node's properties that it learned and results to keep for later tasks. A
 // provider's results "zone" and "host" say where the machine is.
 type TaskOutput struct {

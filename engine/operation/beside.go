@@ -17,7 +17,7 @@ type Unit struct {
 }
 
 // Beside prepares an operation that runs beside others of its cluster: a restart,
-// a pause or a resumption of services on some nodes (spec/plans.md §8, §9). What it
+// a pause or a resumption of services on some nodes (docs/spec/plans.md §8, §9). What it
 // does on a node waits for nothing elsewhere, so that operations never wait for
 // each other in a circle. One node may fail and the others go on.
 func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing, id string) (*Prepared, error) {

@@ -140,7 +140,7 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 	return nil
 }
 
-// mayDecommission refuses to take away what says that it stays (spec/plans.md §10).
+// mayDecommission refuses to take away what says that it stays (docs/spec/plans.md §10).
 func (p *Prepared) mayDecommission() error {
 	stays := func(service string) bool {
 		allow := p.Cluster.Definitions[service].AllowDecommission
@@ -345,7 +345,7 @@ func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
 }
 
 // leaveOnce takes out of a difference the services that were to be started once and
-// have been: neither configuration nor definition starts them again (spec/plans.md §7).
+// have been: neither configuration nor definition starts them again (docs/spec/plans.md §7).
 func (p *Prepared) leaveOnce(d *planner.Difference, nodes []*model.Node, made map[string]bool) {
 	for name, def := range p.Cluster.Definitions {
 		if def.Goal != model.GoalOnce {

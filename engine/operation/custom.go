@@ -26,7 +26,7 @@ func CustomPlans(cl *model.Cluster) []string {
 }
 
 // Custom prepares a run of one of a template's own plans: an operation beside
-// others, that does what the plan's steps name and nothing else (spec/plans.md
+// others, that does what the plan's steps name and nothing else (docs/spec/plans.md
 // §4, §13). It is held back until somebody starts it. It fails with ErrNoPlan,
 // or with model.Faults where the plan does not fit the cluster.
 func Custom(who model.Caller, name string, at Standing, id string) (*Prepared, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestAllowDecommission: what is to stay is not taken away, until its definition
-// says otherwise; that alone puts nothing anew on any node (spec/plans.md §10, §12).
+// says otherwise; that alone puts nothing anew on any node (docs/spec/plans.md §10, §12).
 func TestAllowDecommission(t *testing.T) {
 	no := false
 	entry := map[string]map[string]any{"p": {}}

@@ -3,6 +3,6 @@
 // and what each task of it carries to its plugin.
 //
 // Nothing here does I/O: definitions come through model.Lookup, ids from the
-// caller, and the result goes to the state as data (design/architecture.md,
+// caller, and the result goes to the state as data (docs/architecture.md,
 // "An operation").
 package operation

@@ -11,7 +11,7 @@ import (
 )
 
 // TestGoals: another configuration restarts what runs, starts again what is to
-// finish, and leaves alone what was to be done once (spec/plans.md §7).
+// finish, and leaves alone what was to be done once (docs/spec/plans.md §7).
 func TestGoals(t *testing.T) {
 	actions := map[string]model.ServiceAction{"configure": {Type: "x"}, "start": {Type: "x"}, "stop": {Type: "x"}}
 	short := maps.Clone(actions)

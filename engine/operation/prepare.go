@@ -256,7 +256,7 @@ func (r *Request) check(cl *model.Cluster) error {
 }
 
 // policy is what happens when a task of an operation is out of attempts and the
-// request does not say (spec/planner.md, "Transactions" 7).
+// request does not say (docs/spec/planner.md, "Transactions" 7).
 func policy(op model.OperationType) string {
 	switch op {
 	case model.OpCreate:
@@ -268,7 +268,7 @@ func policy(op model.OperationType) string {
 	return "leave"
 }
 
-// allowed checks an operation against the cluster's status (spec/coopr.md 1.3).
+// allowed checks an operation against the cluster's status (docs/spec/coopr.md 1.3).
 func allowed(req Request, cl *model.Cluster) error {
 	op := req.Type
 	ok := cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent

@@ -20,7 +20,7 @@ type ProgramStep struct {
 // ProgramAutomator is the type of automator that runs programs.
 const ProgramAutomator = "shell"
 
-// Program prepares a run of a program on a cluster (spec/profiles.md): an operation
+// Program prepares a run of a program on a cluster (docs/spec/profiles.md): an operation
 // beside others, with a phase for each step. A step begins when the one before is
 // done on all nodes; one that fails ends the program.
 func Program(who model.Caller, name string, steps []ProgramStep, at Standing, id string) (*Prepared, error) {

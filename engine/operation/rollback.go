@@ -9,7 +9,7 @@ import (
 )
 
 // rollback brings a cluster back to a snapshot, from what was really done since
-// (spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
+// (docs/spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
 // is removed, what was configured is configured as it was, what was started is
 // stopped and what was stopped is started, and what was deleted is made again.
 func (p *Prepared) rollback(req Request, at Standing, known model.Lookup) (*Prepared, error) {

@@ -33,7 +33,7 @@ func PlanName(op *model.Operation) string {
 }
 
 // grouped gives the graph its phases and steps: what is shown, what orders are
-// about, and with a strategy what follows what (spec/plans.md).
+// about, and with a strategy what follows what (docs/spec/plans.md).
 func (p *Prepared) grouped() (*Prepared, error) {
 	d, err := p.draft()
 	if err != nil {
@@ -160,7 +160,7 @@ func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	return s, fs.Err()
 }
 
-// leavers gives the nodes that go, in the order in which they do (spec/plans.md §10):
+// leavers gives the nodes that go, in the order in which they do (docs/spec/plans.md §10):
 // by what they carry, what depends on others first, and then the newest first.
 func (p *Prepared) leavers() []tree.Leaver {
 	first := map[string]int{} // by what is carried: the first task of such a node

@@ -114,7 +114,7 @@ func withActions(d model.Service, others ...model.Service) model.Service {
 // built gives the definition by which an action is done to a service on a node: an
 // operation that moves the cluster on builds and starts by its target; whatever else
 // is done to a service, its stop before an upgrade, a health check, a recovery, is
-// done by what it was really built from (spec/plans.md §8).
+// done by what it was really built from (docs/spec/plans.md §8).
 func built(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) model.Service {
 	d := cl.Definitions[service]
 	if !cl.Varies() {

@@ -110,7 +110,7 @@ type Work struct {
 	Ready model.Probe
 }
 
-// The time-outs of actions that state none (spec/planner.md, "Graph" 6).
+// The time-outs of actions that state none (docs/spec/planner.md, "Graph" 6).
 var timeouts = map[model.Action]time.Duration{
 	model.Create: 10 * time.Minute, model.Confirm: 15 * time.Minute, model.Delete: 10 * time.Minute, model.Bootstrap: 15 * time.Minute,
 }

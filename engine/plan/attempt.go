@@ -161,7 +161,7 @@ func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) err
 
 // FailTolerated ends a task that is out of attempts in a phase that tolerates
 // it: whatever else of its step is not done is cancelled, and what waited for
-// the step goes on (max_failures, spec/planner.md "Graph" 4). A task that is in no
+// the step goes on (max_failures, docs/spec/planner.md "Graph" 4). A task that is in no
 // step is refused with ErrNoPart.
 func (e *Edit) FailTolerated(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
@@ -252,7 +252,7 @@ func (e *Edit) Reopen(v uint32) {
 
 // Recreate ends a failed CONFIRM at v: the CREATE before it, at create, is
 // opened again, first to delete what it made; v, and all else that waited for
-// it and nobody works on, waits once more (spec/planner.md, "Retry"). A CREATE
+// it and nobody works on, waits once more (docs/spec/planner.md, "Retry"). A CREATE
 // that is under way again already is left to itself.
 func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {

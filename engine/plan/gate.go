@@ -10,10 +10,10 @@ type Gate uint8
 // The gates.
 const (
 	// GateInterrupt is an operator's, or a canary's own: the part shows WAITING
-	// (spec/plans.md §1).
+	// (docs/spec/plans.md §1).
 	GateInterrupt Gate = 1 << iota
 	// GateCanary holds back what comes behind canaries that were not all
-	// released yet (spec/plans.md §3); the part shows PENDING.
+	// released yet (docs/spec/plans.md §3); the part shows PENDING.
 	GateCanary
 
 	allGates = GateInterrupt | GateCanary

@@ -17,7 +17,7 @@ const None = -1
 // flat columns: a plan of 500,000 tasks is an ordinary thing. Vertices are
 // numbered from 0; a vertex is a task, or a barrier (Action Barrier) that joins
 // many tasks to many others so that edges grow with nodes, not their square
-// (spec/planner.md, "Graph" 3). A Graph is never changed once built.
+// (docs/spec/planner.md, "Graph" 3). A Graph is never changed once built.
 type Graph struct {
 	// Nodes and Services are what the columns refer to, by index. A node may stand
 	// there more than once: tasks take turns by index, and those of a service that is

@@ -74,7 +74,7 @@ func (e *Edit) ForceComplete(p Part, o Order) error {
 }
 
 // Restart puts every task of a part back to the beginning: it waits for what
-// is not done before it, so that order is kept on every run (spec/plans.md, "What
+// is not done before it, so that order is kept on every run (docs/spec/plans.md, "What
 // to do differently" 3). Histories are kept. Workers lose what they hold of it.
 // What waits for the part waits once more, unless workers hold it or it is done:
 // that, and what comes behind that, goes on.

@@ -92,7 +92,7 @@ func (r *rig) want(why string, steps ...uint32) {
 	}
 }
 
-// spec/plans.md, "What to do differently" 3: order is kept on every run.
+// docs/spec/plans.md, "What to do differently" 3: order is kept on every run.
 func TestRestartKeepsOrder(t *testing.T) {
 	r := serial(t, 3, false)
 	for run := range 3 {
@@ -164,7 +164,7 @@ func TestGatesWithinGates(t *testing.T) {
 	}
 }
 
-// spec/plans.md, "What to do differently" 6: a late result of an attempt that was
+// docs/spec/plans.md, "What to do differently" 6: a late result of an attempt that was
 // stopped, restarted or forced changes nothing, and workers lose it.
 func TestOrdersMakeLeasesStale(t *testing.T) {
 	for name, order := range map[string]func(e *plan.Edit) error{
@@ -195,7 +195,7 @@ func TestOrdersMakeLeasesStale(t *testing.T) {
 }
 
 // Gates hold steps back from the first moment on, and the graph does not know:
-// STR-06 and STR-08 (spec/plans.md §3).
+// STR-06 and STR-08 (docs/spec/plans.md §3).
 func TestCanaryGates(t *testing.T) {
 	for name, parallel := range map[string]bool{"serial-canary": false, "parallel-canary": true} {
 		t.Run(name, func(t *testing.T) {

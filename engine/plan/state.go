@@ -72,7 +72,7 @@ type Note struct {
 	// Observe says that an earlier attempt may have done its work unseen.
 	Observe bool `json:"observe,omitempty"`
 	// Undo says that the next attempt deletes what an earlier CREATE made:
-	// its CONFIRM failed (spec/planner.md, "Retry").
+	// its CONFIRM failed (docs/spec/planner.md, "Retry").
 	Undo bool `json:"undo,omitempty"`
 	// Adopted says that the last attempt found its work done already.
 	Adopted bool `json:"adopted,omitempty"`

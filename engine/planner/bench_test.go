@@ -103,7 +103,7 @@ func size(g *plan.Graph) int {
 }
 
 // A service on many nodes that depends on one on as many, against the same
-// cluster without the dependency: spec/planner.md allows 1.2 times.
+// cluster without the dependency: docs/spec/planner.md allows 1.2 times.
 func BenchmarkDenseAgainstSparse(b *testing.B) {
 	for _, dense := range []bool{true, false} {
 		b.Run(map[bool]string{true: "dense", false: "sparse"}[dense], func(b *testing.B) {

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Plans of the original that spec/coopr.md 5.12 lists, by stages, beyond those
+// Plans of the original that docs/spec/coopr.md 5.12 lists, by stages, beyond those
 // that the case file has (which testing/conformance runs).
 func TestOriginalPlans(t *testing.T) {
 	create := services("s1[configure,start]", "s2[install,configure] runtime:s1", "s3[install,configure,initialize,start] runtime:s1,s2")
@@ -44,7 +44,7 @@ func TestOriginalPlans(t *testing.T) {
 	}
 }
 
-// hadoop-distributed on three nodes, which spec/coopr.md 5.12 gives in full: the
+// hadoop-distributed on three nodes, which docs/spec/coopr.md 5.12 gives in full: the
 // first stages of services, by name.
 func TestHadoopStages(t *testing.T) {
 	set := templateServices(t, "hadoop-distributed")

@@ -29,7 +29,7 @@ func (e *CycleError) Error() string {
 
 // CheckCycles looks for dependency cycles among services, provided names
 // resolved, and gives a *CycleError for the first one found, or nil. Definitions
-// are checked when they are written (spec/planner.md, "Operations").
+// are checked when they are written (docs/spec/planner.md, "Operations").
 func CheckCycles(services map[string]model.Service) error {
 	names := slices.Sorted(maps.Keys(services))
 	p := newProviders(names, services)
@@ -74,7 +74,7 @@ func (r *relations) cycle(names []string, install bool) error {
 
 // ExpandServices widens the services of an operation: start takes in all that
 // they depend on at run time, stop and restart all that depends on them
-// (spec/coopr.md 5.4). nil stays nil and means all. The answer is sorted; names
+// (docs/spec/coopr.md 5.4). nil stays nil and means all. The answer is sorted; names
 // that are not in all are left out.
 func ExpandServices(op model.OperationType, services []string, all map[string]model.Service) []string {
 	if services == nil {

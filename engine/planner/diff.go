@@ -56,7 +56,7 @@ type Difference struct {
 }
 
 // Diff gives what has to be done so that a cluster that is like from becomes
-// like to (spec/planner.md, "Operations" and "Transactions" 9). It serves in
+// like to (docs/spec/planner.md, "Operations" and "Transactions" 9). It serves in
 // both directions: towards a new layout, template or definitions, and back to a
 // snapshot from whatever was really done.
 //

@@ -1,6 +1,6 @@
 // Package planner turns an operation on a cluster into the graph of its
 // node-level tasks: which actions run on which nodes, and in which order
-// (spec/planner.md; the original's rules: spec/coopr.md 5.1 to 5.5).
+// (docs/spec/planner.md; the original's rules: docs/spec/coopr.md 5.1 to 5.5).
 //
 // Work that does not depend on nodes (which action of which service waits for
 // which) is done once per pair of service and action; the result is then

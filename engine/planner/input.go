@@ -130,7 +130,7 @@ func (in *Input) order() ([]model.Action, bool) {
 }
 
 // rule says that action to of a service waits for action from of the services
-// it depends on (spec/coopr.md 5.2).
+// it depends on (docs/spec/coopr.md 5.2).
 type rule struct {
 	from, to model.Action
 	install  bool // install-time dependencies, else run-time

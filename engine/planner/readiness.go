@@ -7,7 +7,7 @@ import (
 
 // WithReadiness gives the graph with a CHECK behind each START of a service that
 // has a readiness check: what waited for the START waits for the CHECK, so that a
-// step is complete, and others go on, when the service is ready (spec/plans.md §7).
+// step is complete, and others go on, when the service is ready (docs/spec/plans.md §7).
 // Vertices come after all they wait for, as before. Without such a service it is the
 // same graph.
 func WithReadiness(g *plan.Graph, services map[string]model.Service) (*plan.Graph, error) {

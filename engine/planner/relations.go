@@ -15,7 +15,7 @@ type relations struct {
 	reaches []bitset
 }
 
-// providers finds the services that stand for a name (spec/coopr.md 5.3 rule 2):
+// providers finds the services that stand for a name (docs/spec/coopr.md 5.3 rule 2):
 // all others that provide it or, where there are none, the service of that name.
 type providers struct {
 	index    map[string]int
@@ -47,7 +47,7 @@ func (p providers) of(name string) []int {
 
 // newRelations resolves the dependencies of names at one stage and reduces
 // them: a dependency that another one implies is dropped, and so are those on
-// a cycle (spec/coopr.md 5.3 rule 3).
+// a cycle (docs/spec/coopr.md 5.3 rule 3).
 func newRelations(names []string, services map[string]model.Service, p providers, install bool) *relations {
 	n := len(names)
 	r := &relations{direct: make([][]int, n), deps: make([][]int, n), users: make([][]int, n)}
@@ -83,7 +83,7 @@ func newRelations(names []string, services map[string]model.Service, p providers
 
 // nearest gives the services whose action a service waits for: over its
 // dependencies (or users), past those that do not have the action, less those
-// implied by another one found (spec/coopr.md 5.3 rules 4 and 5).
+// implied by another one found (docs/spec/coopr.md 5.3 rules 4 and 5).
 func (r *relations) nearest(service int, reversed bool, has func(int) bool) []int {
 	next := r.deps
 	if reversed {

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// The facts of spec/coopr.md 5.12, "Other asserted planner facts", about how
+// The facts of docs/spec/coopr.md 5.12, "Other asserted planner facts", about how
 // dependencies are resolved.
 func TestDependenciesAreReduced(t *testing.T) {
 	for _, c := range []struct {

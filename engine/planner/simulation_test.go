@@ -13,7 +13,7 @@ import (
 
 // Executing the graph by Rank is as good as list scheduling by the longest
 // remaining path of the graph without barriers, whose ranks are worked out here
-// in another way; and it beats the original's stages (spec/planner.md, "Cases
+// in another way; and it beats the original's stages (docs/spec/planner.md, "Cases
 // and speed": 1.06 to 2.31 times, by the spread of durations).
 func TestMakespan(t *testing.T) {
 	const seeds = 100

@@ -14,7 +14,7 @@ import (
 )
 
 // sizes are the sizes of the original's CREATE plans for the shipped templates:
-// tasks, levels and stages (spec/coopr.md 5.5 and 5.12).
+// tasks, levels and stages (docs/spec/coopr.md 5.5 and 5.12).
 var sizes = []struct {
 	template                 string
 	nodes, tasks, levels, of int

@@ -10,7 +10,7 @@ import (
 
 // Stages gives the tasks of a graph by level: each task is in the first stage in
 // which all it waits for is in earlier ones. Barriers take no stage. Vertices
-// ascend within a stage (spec/coopr.md 5.5, Kahn levels before the split).
+// ascend within a stage (docs/spec/coopr.md 5.5, Kahn levels before the split).
 func Stages(g *plan.Graph) [][]int {
 	n := g.Len()
 	level := make([]int32, n) // of a task its stage; of a barrier the stage after those before it
@@ -55,7 +55,7 @@ func Stages(g *plan.Graph) [][]int {
 // becomes as many as its busiest node has tasks; the others' tasks go where
 // there are fewest, so that the parts are of like size. On each node the task
 // with the longest remaining path goes first, and equal inputs split equally
-// (spec/planner.md, "Graph" 1).
+// (docs/spec/planner.md, "Graph" 1).
 func SplitStages(g *plan.Graph, stages [][]int) [][]int {
 	out := make([][]int, 0, len(stages))
 	for _, stage := range stages {

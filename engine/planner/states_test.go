@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What each operation does with a service in each state (spec/planner.md,
+// What each operation does with a service in each state (docs/spec/planner.md,
 // "Operations"; what is done already is not done again): I, C, N, S, T, R for
 // INSTALL, CONFIGURE, INITIALIZE, START, STOP, REMOVE; in order.
 func TestStatesDecide(t *testing.T) {

@@ -81,7 +81,7 @@ func (g *grid) idle(service int, state string) bool {
 }
 
 // needed leaves out of base, the actions that the operation would run of a
-// service on a node, what is done already (spec/planner.md, "Operations").
+// service on a node, what is done already (docs/spec/planner.md, "Operations").
 func (g *grid) needed(node, service int, base mask) mask {
 	n := &g.in.Nodes[node]
 	state := n.States[g.names[service]]
@@ -254,7 +254,7 @@ func (g *grid) startable(service int, state string) bool {
 
 // startAgain adds the tasks that the original throws in for safety: an action
 // that a planned task waits for, on every node that carries the other service,
-// planned or not (spec/coopr.md 5.4).
+// planned or not (docs/spec/coopr.md 5.4).
 func (g *grid) startAgain(p *phase, deps *pairs) {
 	p.again = make([]mask, len(p.slot))
 	for _, d := range deps.cross {
@@ -269,7 +269,7 @@ func (g *grid) startAgain(p *phase, deps *pairs) {
 }
 
 // reconfiguration is the last phase: CONFIGURE where configuration changed, and
-// a restart where the service runs (spec/planner.md, "Reconfiguration").
+// a restart where the service runs (docs/spec/planner.md, "Reconfiguration").
 func (g *grid) reconfiguration(before []*phase) *phase {
 	if len(g.in.Reconfigure) == 0 {
 		return nil

@@ -23,7 +23,7 @@ type Ref struct {
 	Name  string
 }
 
-// NativeRef is the profile of a run that names none (spec/profiles.md §7).
+// NativeRef is the profile of a run that names none (docs/spec/profiles.md §7).
 var NativeRef = Ref{System, Native}
 
 // ParseRef reads a profile's name with or without its scope.
@@ -185,7 +185,7 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 }
 
 // Clean drops entries without a name and value, as the original's null entries
-// (spec/profiles.md §5), and settles what can be written in two ways.
+// (docs/spec/profiles.md §5), and settles what can be written in two ways.
 func (p *Profile) Clean() {
 	var keep []Property
 	for _, q := range p.Provisioner.Properties {

@@ -10,7 +10,7 @@ import (
 )
 
 // The keys by which preferences, schedules and arguments choose a profile and
-// override its properties (spec/profiles.md §7).
+// override its properties (docs/spec/profiles.md §7).
 const (
 	ProfileKey     = "system.profile.name"
 	PropertyPrefix = "system.profile.properties."

@@ -95,7 +95,7 @@ func TestPV16To18(t *testing.T) {
 	}
 }
 
-// TestNodeMinutes: five nodes for two minutes are 10 and 20, and rests are rounded (spec/profiles.md §9).
+// TestNodeMinutes: five nodes for two minutes are 10 and 20, and rests are rounded (docs/spec/profiles.md §9).
 func TestNodeMinutes(t *testing.T) {
 	for _, c := range []struct {
 		n        int

@@ -13,7 +13,7 @@ import (
 // Status is where the program of a run stands.
 type Status string
 
-// The statuses of a program (spec/profiles.md §2).
+// The statuses of a program (docs/spec/profiles.md §2).
 const (
 	Pending   Status = "PENDING"
 	Starting  Status = "STARTING"
@@ -55,7 +55,7 @@ func (s Status) May(to Status) bool { return s == to || slices.Contains(programT
 // ClusterStatus is where the cluster of a run stands.
 type ClusterStatus string
 
-// The statuses of a run's cluster (spec/profiles.md §2).
+// The statuses of a run's cluster (docs/spec/profiles.md §2).
 const (
 	Provisioning   ClusterStatus = "PROVISIONING"
 	Provisioned    ClusterStatus = "PROVISIONED"

@@ -14,7 +14,7 @@ func Secure(value string) bool { return secure.MatchString(value) }
 
 // Reveal puts secrets into the values that refer to them. It is done when a
 // provisioner or a worker is given the values, and the result is never kept
-// (spec/profiles.md §12). It fails where a secret does not exist.
+// (docs/spec/profiles.md §12). It fails where a secret does not exist.
 func Reveal(values map[string]string, lookup func(name string) (string, bool)) (map[string]string, error) {
 	out := make(map[string]string, len(values))
 	for k, v := range values {

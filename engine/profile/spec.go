@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Spec describes a provisioner and its properties (spec/profiles.md §13).
+// Spec describes a provisioner and its properties (docs/spec/profiles.md §13).
 type Spec struct {
 	Name        string  `json:"name"`
 	Label       string  `json:"label,omitempty"`

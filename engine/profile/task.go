@@ -11,7 +11,7 @@ const (
 	Deprovision TaskType = "DEPROVISION"
 )
 
-// TaskStatus is where such a task stands (spec/profiles.md §3).
+// TaskStatus is where such a task stands (docs/spec/profiles.md §3).
 type TaskStatus string
 
 // The statuses of a task.
@@ -103,7 +103,7 @@ const (
 )
 
 // Backoff gives the pause before another try after so many failures in a row, in
-// milliseconds: 100 ms doubled, at most 20 s (spec/profiles.md §3).
+// milliseconds: 100 ms doubled, at most 20 s (docs/spec/profiles.md §3).
 func Backoff(failures int) int64 {
 	return min(int64(100)<<min(max(failures-1, 0), 10), 20_000)
 }

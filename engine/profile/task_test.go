@@ -8,7 +8,7 @@ import (
 // lim are limits that nothing reaches.
 var lim = taskLimits{timeout: DefaultTimeout}
 
-// TestProvisionTable: every row of the table of PROVISION (spec/profiles.md §3), and
+// TestProvisionTable: every row of the table of PROVISION (docs/spec/profiles.md §3), and
 // every other event in every state changes nothing.
 func TestProvisionTable(t *testing.T) {
 	type row struct {
@@ -139,7 +139,7 @@ func TestRetries(t *testing.T) {
 }
 
 // TestClusterTable: a run's cluster goes from one status to another as the table says
-// (spec/profiles.md §2), and in no other way.
+// (docs/spec/profiles.md §2), and in no other way.
 func TestClusterTable(t *testing.T) {
 	allowed := map[string]bool{
 		"PROVISIONING PROVISIONED": true, "PROVISIONING DEPROVISIONING": true, "PROVISIONING DEPROVISIONED": true, "PROVISIONING ORPHANED": true,

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestRestarts has the cases of spec/plans.md §7: essential e0, e1 and others n0,
+// TestRestarts has the cases of docs/spec/plans.md §7: essential e0, e1 and others n0,
 // n1, with what failed (F) and what is delayed (D).
 func TestRestarts(t *testing.T) {
 	all := "e0 e1 n0 n1"
@@ -227,7 +227,7 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestPause: it grows, is bounded, and the first is what is asked for (spec/plans.md §8).
+// TestPause: it grows, is bounded, and the first is what is asked for (docs/spec/plans.md §8).
 func TestPause(t *testing.T) {
 	p := (&model.ClusterTemplate{}).RecoveryPolicy()
 	last := int64(0)

@@ -3,7 +3,7 @@ package solver
 import "github.com/coopr/coopr/engine/model"
 
 // Answer is the preferred layout and what an operator wants to know of it
-// before saying yes (spec/solver.md rules 8 and 11).
+// before saying yes (docs/spec/solver.md rules 8 and 11).
 type Answer struct {
 	// Layout is the whole cluster after the operation, most preferred group
 	// first; new nodes are numbered in this order.

@@ -101,7 +101,7 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkSolve has the cases of spec/solver.md "Speed", with what the original
+// BenchmarkSolve has the cases of docs/spec/solver.md "Speed", with what the original
 // took for them.
 func BenchmarkSolve(b *testing.B) {
 	b.Run("constrained18/original=63s", func(b *testing.B) { bench(b, layered(18, 18)) })

@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// check finds what is wrong with the input before any search (spec/solver.md
+// check finds what is wrong with the input before any search (docs/spec/solver.md
 // "Before solving"): all faults at once. services are all of the cluster after
 // the operation, sorted; named are those that the request names, with their paths.
 func (w *world) check(named []string, path string) {

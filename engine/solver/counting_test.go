@@ -14,7 +14,7 @@ import (
 
 // countingProblem has given node layouts in the order of preference, and bounds
 // on each service's number of nodes that at least one vector of counts keeps:
-// the shape of problem that design/peers-measured.md B6 gave to other solvers.
+// the shape of problem that other solvers were measured with.
 func countingProblem(seed uint64, layouts, services int, nodes int64, steps bool) *problem {
 	r := rand.New(rand.NewPCG(seed, 9))
 	p := &problem{}

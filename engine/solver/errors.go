@@ -6,7 +6,7 @@ import (
 )
 
 // ErrBudget says that the search ended before it knew: neither a layout nor
-// the proof that there is none (spec/solver.md rule 12). A context that ends is
+// the proof that there is none (docs/spec/solver.md rule 12). A context that ends is
 // wrapped together with it.
 var ErrBudget = errors.New("the search for a layout ran out of its budget")
 

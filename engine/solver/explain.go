@@ -8,7 +8,7 @@ import (
 
 // explain finds a minimal set of rules that cannot hold together, by halving
 // (Junker's QuickXplain): every question is whether some of the rules leave a
-// layout, and only a proof counts as no (spec/solver.md rule 10).
+// layout, and only a proof counts as no (docs/spec/solver.md rule 10).
 func (w *world) explain() error {
 	u := &Unsolvable{Nodes: int(w.nodes)}
 	w.meter = newMeter(w.meter.ctx, w.in.Budget)

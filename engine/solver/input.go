@@ -59,7 +59,7 @@ const mostNodes = 1 << 20
 // DefaultBudget is about ten seconds of search.
 const DefaultBudget = 20_000_000
 
-// The comparators that are built in (spec/solver.md rule 8).
+// The comparators that are built in (docs/spec/solver.md rule 8).
 const (
 	ComparatorOriginal = "original"
 	ComparatorCost     = "cost"
@@ -77,7 +77,7 @@ type ExistingNode struct {
 	Host         string
 }
 
-// ChangeKind says what is done to an existing cluster (spec/solver.md rule 9).
+// ChangeKind says what is done to an existing cluster (docs/spec/solver.md rule 9).
 type ChangeKind string
 
 // The changes there are. The empty kind creates a cluster.

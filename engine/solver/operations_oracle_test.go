@@ -22,7 +22,7 @@ type standing struct {
 const mostTries = 3000
 
 // operationOracle answers what an operation on an existing cluster comes to, by
-// trying everything that rule 9 of spec/solver.md leaves open, and judging each
+// trying everything that rule 9 of docs/spec/solver.md leaves open, and judging each
 // try from the definitions alone. It shares no code with the solver.
 type operationOracle struct {
 	in       solver.Input

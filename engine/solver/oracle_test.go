@@ -11,7 +11,7 @@ import (
 )
 
 // oracle solves a new cluster by trying everything, as the definition in
-// spec/solver.md has it: all node layouts in the comparator's order, all vectors
+// docs/spec/solver.md has it: all node layouts in the comparator's order, all vectors
 // of counts from the lexicographically greatest on. It shares no code with the
 // solver. tooBig says that there is too much to try.
 func oracle(in solver.Input, comparator string) (layout model.Layout, found, tooBig bool) {

@@ -15,7 +15,7 @@ type counted struct {
 type box map[column][2]int64
 
 // preferred gives the solution within the box that is greatest when counts are
-// compared in the order of preference of the columns (spec/solver.md rule 8);
+// compared in the order of preference of the columns (docs/spec/solver.md rule 8);
 // no where there is none.
 //
 // It goes down that order: which column can be the next with a count above

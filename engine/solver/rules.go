@@ -166,7 +166,7 @@ func (w *world) ratio(path, text string) *big.Rat {
 }
 
 // constrained tells whether a service has any constraint in the template; one
-// without is on every node (spec/coopr.md 4.3).
+// without is on every node (docs/spec/coopr.md 4.3).
 func constrained(t *model.ClusterTemplate, s string) bool {
 	if _, ok := t.Constraints.Services[s]; ok {
 		return true

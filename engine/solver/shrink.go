@@ -3,7 +3,7 @@ package solver
 import "sort"
 
 // shrunk chooses the nodes to remove: going from the newest node to the oldest,
-// each that can go, given those before it, goes (spec/solver.md rule 9).
+// each that can go, given those before it, goes (docs/spec/solver.md rule 9).
 func (w *world) shrunk(b *built, on []bool) (*solution, verdict) {
 	c := &culling{world: w, built: b, on: on, program: newProgram(b.problem, w.meter), leave: map[int]int64{}, closed: map[int]bool{}}
 	if v := c.program.feasible(); v != yes {

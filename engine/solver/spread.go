@@ -7,7 +7,7 @@ import (
 
 // place puts the layout's nodes into zones and hosts so that every service
 // that asks for a spread has counts that differ by at most one; false where
-// that cannot be done for this layout (spec/solver.md rule 5). Existing nodes
+// that cannot be done for this layout (docs/spec/solver.md rule 5). Existing nodes
 // stay where they are.
 func (w *world) place(s *solution, on []bool) bool {
 	for _, sp := range []struct {

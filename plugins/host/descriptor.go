@@ -12,7 +12,7 @@ import (
 )
 
 // How a verb may be repeated when the end of an attempt is unknown
-// (design/architecture.md, "A task").
+// (docs/architecture.md, "A task").
 const (
 	Idempotent = "idempotent" // doing it twice is as doing it once
 	Observe    = "observe"    // look first whether it is done

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Rank asks the plugin that offers a comparator for its order (spec/solver.md
+// Rank asks the plugin that offers a comparator for its order (docs/spec/solver.md
 // rule 8). Of several the provider's type comes first, then the first by name.
 // It fails with model.Faults where no plugin here offers it.
 func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {

@@ -255,7 +255,7 @@ func (s *automatorServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outp
 // CheckFields checks values against what a descriptor says of the fields of a
 // scope: a required set is complete, choices are among their options, values
 // have their type. Fields the descriptor does not know are left alone, as
-// Coopr does (spec/coopr.md 6.4).
+// Coopr does (docs/spec/coopr.md 6.4).
 func CheckFields(d model.PluginType, scope Scope, fields map[string]any) model.Faults {
 	set := d.Parameters.Admin
 	if scope == ScopeUser {

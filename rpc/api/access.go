@@ -5,7 +5,7 @@ import (
 )
 
 // sees says whether the caller sees a cluster and all that belongs to it:
-// users see their own, everybody else the tenant's (spec/coopr.md 1.4).
+// users see their own, everybody else the tenant's (docs/spec/coopr.md 1.4).
 func sees(who model.Caller, c *model.Cluster) bool {
 	return who.Role != model.RoleUser || c.Owner == who.Actor
 }

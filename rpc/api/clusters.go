@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// ClusterSummary is a cluster in a list (spec/coopr.md 3.7).
+// ClusterSummary is a cluster in a list (docs/spec/coopr.md 3.7).
 type ClusterSummary struct {
 	ID              string              `json:"id"`
 	Name            string              `json:"name"`

@@ -68,7 +68,7 @@ type sdkAnswer struct {
 }
 
 // sdk registers a route that answers as the DC/OS SDK's scheduler does
-// (spec/plans.md §5): the status says how things are, refusals are plain text.
+// (docs/spec/plans.md §5): the status says how things are, refusals are plain text.
 func sdk[I any](s *server, r route, answers []sdkAnswer, h func(context.Context, *call, *I) (status int, body any, index uint64, err error)) {
 	stream(s, r, "application/json", answers[0].what, func(ctx context.Context, c *call, in *I, w http.ResponseWriter, _ *http.Request) error {
 		status, body, index, err := h(ctx, c, in)

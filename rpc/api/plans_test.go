@@ -50,7 +50,7 @@ func one(status ...tree.Status) *tree.View {
 	return testPlan("test-plan", p)
 }
 
-// TestPlanQueries are the cases of spec/plans.md §5, by their ids.
+// TestPlanQueries are the cases of docs/spec/plans.md §5, by their ids.
 func TestPlanQueries(t *testing.T) {
 	held := func(v *tree.View) *tree.View { v.Interrupted = true; return v }
 	failing := func(v *tree.View) *tree.View { v.Errors = []string{"err"}; return v }
@@ -216,7 +216,7 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 	w.must(403, apitest.Guest, "POST", "/service/hello/v1/plans/deploy/stop", "")
 }
 
-// TestClusterHealth are the cases of spec/plans.md §5, "Health".
+// TestClusterHealth are the cases of docs/spec/plans.md §5, "Health".
 func TestClusterHealth(t *testing.T) {
 	const pending, prepared, starting, started, done = tree.Pending, tree.Prepared, tree.Starting, tree.Started, tree.Complete
 	named := func(name string, status ...tree.Status) *tree.View {
@@ -299,7 +299,7 @@ func compact(t *testing.T, text string) string {
 	return b.String()
 }
 
-// TestPods are the read cases of spec/plans.md §9.
+// TestPods are the read cases of docs/spec/plans.md §9.
 func TestPods(t *testing.T) {
 	w := newWorld(t)
 	w.template()

@@ -18,7 +18,7 @@ type PodOrdered struct {
 	Tasks []string `json:"tasks"`
 }
 
-// recoveryRoutes are orders about nodes as pods, and about recovery (spec/plans.md §9).
+// recoveryRoutes are orders about nodes as pods, and about recovery (docs/spec/plans.md §9).
 func (s *server) recoveryRoutes() {
 	for _, o := range []struct {
 		command, summary string

@@ -193,7 +193,7 @@ func (s *server) putProfile(ctx context.Context, c *call, name string, body raw[
 	return p, w, nil
 }
 
-// withoutNulls drops null entries of a profile's properties (spec/profiles.md §5).
+// withoutNulls drops null entries of a profile's properties (docs/spec/profiles.md §5).
 func withoutNulls(data []byte) []byte {
 	var body map[string]any
 	if json.Unmarshal(data, &body) != nil {

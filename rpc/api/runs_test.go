@@ -52,7 +52,7 @@ const (
 )
 
 // TestProfileRoutes: every route about profiles, programs, schedules and runs, what it answers
-// and how it refuses (spec/profiles.md §6).
+// and how it refuses (docs/spec/profiles.md §6).
 func TestProfileRoutes(t *testing.T) {
 	w := newWorld(t)
 	admin, user, other, guest, super := apitest.Admin, apitest.User, apitest.Other, apitest.Guest, apitest.Super

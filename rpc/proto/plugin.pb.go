@@ -100,7 +100,7 @@ type Task struct {
 	Automator     bool                   `protobuf:"varint,11,opt,name=automator,proto3" json:"automator,omitempty"` // which of the two kinds plugin names
 	Observe       bool                   `protobuf:"varint,12,opt,name=observe,proto3" json:"observe,omitempty"`     // an earlier attempt's end is unknown: look before doing
 	TimeoutMs     int64                  `protobuf:"varint,13,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
-	Input         []byte                 `protobuf:"bytes,14,opt,name=input,proto3" json:"input,omitempty"`                                   // JSON, spec/planner.md "What a task carries"
+	Input         []byte                 `protobuf:"bytes,14,opt,name=input,proto3" json:"input,omitempty"`                                   // JSON, docs/spec/planner.md "What a task carries"
 	Mesh          string                 `protobuf:"bytes,16,opt,name=mesh,proto3" json:"mesh,omitempty"`                                     // the mesh's own name: ids of clusters and nodes are its own alone
 	Ready         *Ready                 `protobuf:"bytes,15,opt,name=ready,proto3" json:"ready,omitempty"`                                   // of a CHECK that is repeated until it succeeds; plugins never see it
 	Resources     uint64                 `protobuf:"varint,17,opt,name=resources,proto3" json:"resources,omitempty"`                          // number of the tenant's set of plugin resources; 0: none. Plugins never see it
@@ -1028,7 +1028,7 @@ func (x *ListRequest) GetMesh() string {
 }
 
 // RankRequest asks for the order of node layouts that a plugin offers under
-// "comparators" in its descriptor (spec/solver.md rule 8).
+// "comparators" in its descriptor (docs/spec/solver.md rule 8).
 type RankRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      []byte                 `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"` // JSON, model.RankingQuestion

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: site.proto
 
-// Sites of change objects (spec/changes.md): what is written to the log about
+// Sites of change objects (docs/spec/changes.md): what is written to the log about
 // them, what the leader and the homes of objects say to each other, and what
 // homes carry between their objects.
 

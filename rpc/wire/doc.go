@@ -10,5 +10,5 @@
 //	go grpcServer.Serve(mux.GRPC())
 //	err = mux.Run(ctx)
 //
-// Package wire/fabric has the simulated network for tests.
+// Package testing/doubles/fabric has the simulated network for tests.
 package wire

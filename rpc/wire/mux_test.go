@@ -14,7 +14,7 @@ import (
 
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/wire"
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 	"go.uber.org/goleak"
 )
 

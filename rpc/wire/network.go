@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Network opens and accepts stream conns. The real one is TCP; tests use the hosts of wire/fabric.
+// Network opens and accepts stream conns. The real one is TCP; tests use the hosts of testing/doubles/fabric.
 type Network interface {
 	// Listen accepts conns at addr ("host:port"; port 0 picks a free one).
 	Listen(addr string) (net.Listener, error)

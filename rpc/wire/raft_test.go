@@ -13,7 +13,7 @@ import (
 
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/wire"
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"

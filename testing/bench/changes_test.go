@@ -15,7 +15,7 @@ import (
 // 1,000 to 500,000 objects: objects a second, bytes an object with all its links
 // and with its definition, messages and packets a dependency between hosts, and the
 // time against the longest chain of transitions that follow from one another
-// (spec/changes.md, "Scale").
+// (docs/spec/changes.md, "Scale").
 func BenchmarkChangeObjects(b *testing.B) {
 	for _, objects := range []int{1_000, 10_000, 100_000, 500_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent"
-	"github.com/coopr/coopr/agent/home"
+	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/engine/change"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/change/storage"
@@ -34,7 +34,7 @@ func newPlayer(takes time.Duration) *player {
 }
 
 // Check says what the last action left.
-func (p *player) Check(_ context.Context, j *home.Job) (string, string, error) {
+func (p *player) Check(_ context.Context, j *objects.Job) (string, string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch p.up[j.Site+"/"+j.Object.Name] {
@@ -47,7 +47,7 @@ func (p *player) Check(_ context.Context, j *home.Job) (string, string, error) {
 }
 
 // Run waits for as long as an action takes.
-func (p *player) Run(ctx context.Context, j *home.Job, action string) error {
+func (p *player) Run(ctx context.Context, j *objects.Job, action string) error {
 	begin := time.Now()
 	if p.takes > 0 {
 		time.Sleep(p.takes)

@@ -58,7 +58,7 @@ func (p *macroParse) UnmarshalJSON(b []byte) error {
 
 // macroDecisions are the cases in which this project means to differ from the
 // original: its lists are in the order of node ids there, in the order of node
-// numbers here, as indexes and instance numbers are in both (spec/planner.md,
+// numbers here, as indexes and instance numbers are in both (docs/spec/planner.md,
 // "What a task carries").
 var macroDecisions = map[string]string{
 	"%ip.access_v4.service.svc1%":                              "9.7.8.4,9.6.8.1,9.1.3.4",

@@ -119,7 +119,7 @@ func TestRun(t *testing.T) {
 	m.stop()
 }
 
-// profiles checks the routes' codes (spec/profiles.md §6).
+// profiles checks the routes' codes (docs/spec/profiles.md §6).
 func (m *mesh) profiles() {
 	m.t.Helper()
 	a := m.agents[0]

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/provider/digitalocean/played"
 	"github.com/coopr/coopr/plugins/provider/providertest"
 	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/doubles/digitalocean"
 	"github.com/coopr/coopr/testing/site"
 )
 
@@ -32,9 +32,9 @@ func TestCloud(t *testing.T) {
 	}{
 		"answer-lost": {trouble: []providertest.Trouble{providertest.Lost}, ends: model.OpSucceeded, attempts: 2, says: "EOF"},
 		"done-later":  {trouble: []providertest.Trouble{providertest.Late}, late: true, ends: model.OpSucceeded, attempts: 2, says: "EOF"},
-		"quota":       {trouble: []providertest.Trouble{played.Quota}, ends: model.OpSucceeded, attempts: 2, says: "quota"},
-		"throttled":   {trouble: []providertest.Trouble{played.Throttled, played.Throttled}, ends: model.OpSucceeded, attempts: 1},
-		"refused":     {trouble: []providertest.Trouble{played.Refused}, ends: model.OpFailed, attempts: 1, says: "credentials"},
+		"quota":       {trouble: []providertest.Trouble{digitalocean.Quota}, ends: model.OpSucceeded, attempts: 2, says: "quota"},
+		"throttled":   {trouble: []providertest.Trouble{digitalocean.Throttled, digitalocean.Throttled}, ends: model.OpSucceeded, attempts: 1},
+		"refused":     {trouble: []providertest.Trouble{digitalocean.Refused}, ends: model.OpFailed, attempts: 1, says: "credentials"},
 		"wrong-token": {fields: map[string]any{"token": "wrong"}, ends: model.OpFailed, attempts: 1, says: "credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +115,9 @@ func TestCloud(t *testing.T) {
 
 // inCloud gives a fault with an account of its own, and what makes trouble before it.
 // The account lasts as long as the site: its leader asks all providers for orphans.
-func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*one, *played.Account, *providertest.Troubled) {
-	account := played.New(s.T, providertest.NewFleet(s.T))
-	api := providertest.NewTroubled(s.T, account, played.Creates)
+func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*one, *digitalocean.Account, *providertest.Troubled) {
+	account := digitalocean.New(s.T, providertest.NewFleet(s.T))
+	api := providertest.NewTroubled(s.T, account, digitalocean.Creates)
 	o := &one{Site: s.For(t), name: name, folder: t.TempDir()}
 	o.rents(api, fields)
 	return o, account, api
@@ -126,7 +126,7 @@ func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*o
 // rents defines a fault's provider, with some fields that are not as usual.
 func (o *one) rents(api *providertest.Troubled, fields map[string]any) {
 	o.T.Helper()
-	all := map[string]any{"token": played.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": o.folder}
+	all := map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": o.folder}
 	maps.Copy(all, fields)
 	o.defineOn("digitalocean", all, "#!/bin/sh\necho \"$COOPR_FENCE\" >>installed\n", "1m")
 }
@@ -141,7 +141,7 @@ func (o *one) installed() int {
 }
 
 // gone deletes the cluster: nothing is left in the cloud.
-func (o *one) gone(account *played.Account) {
+func (o *one) gone(account *digitalocean.Account) {
 	o.T.Helper()
 	if out, err := o.Coopr("cluster", "delete", o.name, "--yes"); err != nil {
 		o.T.Errorf("delete: %v\n%s", err, out)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/provider/digitalocean/played"
 	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/testing/doubles/digitalocean"
 	"github.com/coopr/coopr/testing/lab"
 	"github.com/coopr/coopr/testing/site"
 )
@@ -60,7 +60,7 @@ clustertemplates:
 - name: %[1]s
   defaults: {services: [%[1]s], provider: %[1]s, hardwaretype: %[1]s, imagetype: %[1]s}
   compatibility: {services: [%[1]s], hardwaretypes: [%[1]s], imagetypes: [%[1]s]}
-`, o.name, kind, b, cmp.Or(o.image, played.Image), timeout, install, cmp.Or(o.flavor, "any")))
+`, o.name, kind, b, cmp.Or(o.image, digitalocean.Image), timeout, install, cmp.Or(o.flavor, "any")))
 }
 
 // begin starts the cluster and gives its operation.

@@ -16,16 +16,16 @@ import (
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/consensus/logstore/faulty"
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
 // Agent is one simulated agent, with the host it is on and what outlives it.
 type Agent struct {
 	Name string
 	ID   string
-	Disk *faulty.Disk
+	Disk *faultystore.Disk
 
 	m       *Mesh
 	ip      string
@@ -44,7 +44,7 @@ type Agent struct {
 func (m *Mesh) newAgent(i int) *Agent {
 	ip := fmt.Sprintf("10.0.%d.%d", i/200, i%200+1)
 	return &Agent{
-		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faulty.Disk{},
+		Name: fmt.Sprintf("agent-%02d", i), ID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Disk: &faultystore.Disk{},
 		m: m, ip: ip, host: m.Fabric.Host(ip), log: raft.NewInmemStore(), snaps: raft.NewInmemSnapshotStore(), journal: worker.NewMemory(),
 	}
 }
@@ -162,8 +162,8 @@ func (a *Agent) Thaw() {
 // FillDisk makes every write of log and journal fail, until FreeDisk.
 func (a *Agent) FillDisk() {
 	a.m.Tracef("%s: its disk is full", a.Name)
-	a.Disk.Fail(faulty.ErrDiskFull)
-	a.journal.SetFull(faulty.ErrDiskFull)
+	a.Disk.Fail(faultystore.ErrDiskFull)
+	a.journal.SetFull(faultystore.ErrDiskFull)
 }
 
 // FreeDisk ends FillDisk.

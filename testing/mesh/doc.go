@@ -2,7 +2,7 @@
 // simulated network, simulated disks and a simulated cloud, in the simulated
 // time of testing/synctest. Agents crash, freeze and come back on what they had
 // stored; what they did to the cloud is on record, and is held against what the
-// architecture promises (design/architecture.md, "A task").
+// architecture promises (docs/architecture.md, "A task").
 //
 // A seed chooses the size of the mesh, the network's quality and the faults.
 // The Go scheduler and the libraries' own randomness stay outside of it: a seed

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
 // fault is something that happens to a mesh: begin does it, and gives what

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/rpc/wire/fabric"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
 // Options shape a mesh.

@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// failing is one of the failure scenarios of spec/profiles.md §4, over whole agents. Its
+// failing is one of the failure scenarios of docs/spec/profiles.md §4, over whole agents. Its
 // trouble is asked about every attempt of the run's tasks, razes whether all machines vanish
 // now.
 type failing struct {
@@ -93,7 +93,7 @@ func killLeader(m *mesh.Mesh) {
 	l.Start()
 }
 
-// TestRunsOutliveLeaders: in each failure scenario of spec/profiles.md §4 the leader is killed in every state that a run
+// TestRunsOutliveLeaders: in each failure scenario of docs/spec/profiles.md §4 the leader is killed in every state that a run
 // passes through, with the work that it had itself; run after run, until one passes through
 // none in which that was not done. Each comes to the same, no machine was made twice, and
 // none is left.

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 	autopilot "github.com/hashicorp/raft-autopilot"
 
-	"github.com/coopr/coopr/consensus/hclogslog"
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 // Config is what a Keeper is made of. Group and Candidates are required.
@@ -127,7 +127,7 @@ func (k *Keeper) Restore(context.Context) error { return nil }
 // error of the duty; it is looked at again.
 func (k *Keeper) Run(ctx context.Context) error {
 	pilot := autopilot.New(k.cfg.Group.Library(), (*delegate)(k),
-		autopilot.WithLogger(hclogslog.New(k.cfg.Logger)),
+		autopilot.WithLogger(hclogbridge.New(k.cfg.Logger)),
 		autopilot.WithUpdateInterval(k.cfg.Interval),
 		autopilot.WithReconcileInterval(24*time.Hour),
 		autopilot.WithPromoter(watcher{}),

@@ -10,10 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/grouptest"
 	"github.com/coopr/coopr/consensus/raftgroup/voters"
-	"github.com/coopr/coopr/consensus/term"
+	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
 // mesh is a cluster whose leader keeps the voters right.
@@ -51,12 +51,12 @@ func (m *mesh) join(id, zone string) {
 // lead runs the member's terms.
 func (m *mesh) lead(x *grouptest.Member) {
 	g := x.Group()
-	r, err := term.New(term.Config{Group: g, Duties: func(uint64) []term.Duty {
+	r, err := leader.New(leader.Config{Group: g, Duties: func(uint64) []leader.Duty {
 		k, err := voters.NewKeeper(voters.Config{Group: g, Candidates: m.candidates})
 		if err != nil {
 			panic(err)
 		}
-		return []term.Duty{k}
+		return []leader.Duty{k}
 	}})
 	if err != nil {
 		m.t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package kind is what the contents of change objects of the builtin types say:
 // their shapes, and what is wrong with one (docs/changes.md). How they are
-// carried out is the business of agent/home/act.
+// carried out is the business of agent/objects/act.
 package kind
 
 import (

@@ -1,6 +1,6 @@
 package tree
 
-// Aggregate gives a parent's status by the first rule that fits (spec/plans.md
+// Aggregate gives a parent's status by the first rule that fits (docs/spec/plans.md
 // §2). errors says that the parent or anything below it has some, interrupted
 // that its own strategy is; candidates are indexes of children, none while it is
 // interrupted.

@@ -7,7 +7,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Asset is what a step works on (spec/plans.md, top): services on a node, or with
+// Asset is what a step works on (docs/spec/plans.md, top): services on a node, or with
 // Whole the node itself.
 type Asset struct {
 	Node     string
@@ -63,7 +63,7 @@ func (d dirty) blocks(a Asset, plan int) bool {
 
 // Coordinate gives the steps that each of several plans of one cluster may work
 // on, in order of their priority: what one plan works on, or is given now, no
-// other gets (spec/plans.md §4). A step that runs and is not ready yet is
+// other gets (docs/spec/plans.md §4). A step that runs and is not ready yet is
 // protected too, unlike in the SDK (§"What to do differently" 7). Views without
 // assets conflict with nothing.
 func Coordinate(plans []*View) ([][]uint32, error) {

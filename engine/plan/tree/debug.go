@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Debug is all plans of a cluster at a glance (spec/plans.md §5, debug/plans).
+// Debug is all plans of a cluster at a glance (docs/spec/plans.md §5, debug/plans).
 type Debug struct {
 	// State is DEPLOYING, RECOVERING, DECOMMISSIONING, RUNNING (a custom plan) or
 	// DEPLOYED.

@@ -120,7 +120,7 @@ func rises(g *plan.Graph, tasks []uint32) uint32 {
 // which machines are made, a phase for each service in the order in which they
 // come up, a phase "nodes" in which machines go; each with a step for each node. The
 // graph alone says what waits for what: a step begins when what it depends on is
-// complete, whatever phase that is shown in (spec/plans.md, top).
+// complete, whatever phase that is shown in (docs/spec/plans.md, top).
 func Default(g *plan.Graph, name string) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Dependency})
 	p := partsOf(g, func(uint32) bool { return true })

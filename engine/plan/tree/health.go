@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// Health is how a cluster's plans stand, in one word (spec/plans.md §5). Its code
+// Health is how a cluster's plans stand, in one word (docs/spec/plans.md §5). Its code
 // is the HTTP status of the answer.
 type Health struct {
 	Code    int      `json:"value"`

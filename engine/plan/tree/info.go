@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Info is a plan as the API gives it (spec/plans.md §5). Times are Unix
+// Info is a plan as the API gives it (docs/spec/plans.md §5). Times are Unix
 // milliseconds; ours, the SDK has none.
 type Info struct {
 	Phases   []PhaseInfo `json:"phases"`

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Order is what an operator asks of a plan (spec/plans.md §5).
+// Order is what an operator asks of a plan (docs/spec/plans.md §5).
 type Order struct {
 	// Command is "start", "stop", "interrupt", "continue", "forceComplete" or
 	// "restart".

@@ -45,7 +45,7 @@ type OutlineStep struct {
 // Name gives the step's name: "hello-0:[once, server]".
 func (s OutlineStep) Name() string { return s.Node + ":[" + strings.Join(s.Tasks, ", ") + "]" }
 
-// Outlines makes phases and steps of a template's plan (spec/plans.md §13). The
+// Outlines makes phases and steps of a template's plan (docs/spec/plans.md §13). The
 // error, of type model.Faults, has all that is wrong with it for these services.
 //
 // The strategy orders nodes; the steps of one node follow each other also where

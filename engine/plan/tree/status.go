@@ -2,7 +2,7 @@ package tree
 
 import "fmt"
 
-// Status is where an element of a plan stands (spec/plans.md §1).
+// Status is where an element of a plan stands (docs/spec/plans.md §1).
 type Status uint8
 
 // The statuses. A step is never stored as Waiting: it is shown so.

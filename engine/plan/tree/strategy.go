@@ -8,7 +8,7 @@ import (
 // Kind is how the children of an element follow each other.
 type Kind uint8
 
-// The kinds; snapshots have their numbers (spec/plans.md §3; Batch: spec/planner.md, "Graph" 4).
+// The kinds; snapshots have their numbers (docs/spec/plans.md §3; Batch: docs/spec/planner.md, "Graph" 4).
 const (
 	Serial     Kind = iota // one after the other
 	Parallel               // all at once

@@ -9,7 +9,7 @@ import (
 )
 
 // Teardown says of a phase that it takes something down, and with it how its
-// steps are named (spec/plans.md §10, §11).
+// steps are named (docs/spec/plans.md §10, §11).
 type Teardown string
 
 const (
@@ -70,7 +70,7 @@ type Leaver struct{ Node, Name string }
 
 // Decommission makes a serial plan: a serial phase for each node that goes, in this
 // order, with a step for each thing that is done on it, and behind them what others
-// are configured anew for (spec/plans.md §10).
+// are configured anew for (docs/spec/plans.md §10).
 func Decommission(g *plan.Graph, name string, leave []Leaver) *Draft {
 	d := newDraft(g, name, Strategy{})
 	tasks := map[string][]uint32{}
@@ -98,7 +98,7 @@ func Decommission(g *plan.Graph, name string, leave []Leaver) *Draft {
 	return d
 }
 
-// Uninstall shows the end of a cluster (spec/plans.md §11): a phase kill-tasks in
+// Uninstall shows the end of a cluster (docs/spec/plans.md §11): a phase kill-tasks in
 // which services are stopped and removed, one for each node in the order of their
 // names in which its machine is given back, and one for the cluster's own end.
 // The graph alone says what waits for what.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestDecommission: node after node, each thing a step, and then the others
-// (spec/plans.md §10).
+// (docs/spec/plans.md §10).
 func TestDecommission(t *testing.T) {
 	b := plan.NewBuilder([]string{"n1", "n2", "n3"}, []string{"web"})
 	var last []uint32
@@ -61,7 +61,7 @@ func TestDecommission(t *testing.T) {
 }
 
 // TestUninstall: a phase for what runs, one for each machine by name, and one
-// for the cluster itself, which ends last (spec/plans.md §11).
+// for the cluster itself, which ends last (docs/spec/plans.md §11).
 func TestUninstall(t *testing.T) {
 	b := plan.NewBuilder([]string{"n1", "n2"}, []string{"db", "web"})
 	for n := range 2 {

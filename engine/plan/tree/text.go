@@ -38,7 +38,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// Text draws a plan as people read it (spec/plans.md §6), without a newline at its
+// Text draws a plan as people read it (docs/spec/plans.md §6), without a newline at its
 // end. The plan's name is the caller's: the API does not repeat it.
 func (i *Info) Text(name string) string {
 	parent := func(name, strategy, status string) string {
@@ -71,7 +71,7 @@ func PlanText(name string, body []byte) (string, error) {
 	return i.Text(name), nil
 }
 
-// Pods are a service's pods as the API gives them (spec/plans.md §9).
+// Pods are a service's pods as the API gives them (docs/spec/plans.md §9).
 type Pods struct {
 	Service string    `json:"service"`
 	Pods    []PodType `json:"pods"`

@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
@@ -58,7 +58,7 @@ func ParseConfig(text string) (*Config, error) {
 
 // Automator runs playbooks.
 type Automator struct {
-	work.Base[*action]
+	kit.Base[*action]
 	cfg Config
 }
 
@@ -67,8 +67,8 @@ func New(cfg Config) *Automator {
 	if cfg.Program == "" {
 		cfg.Program = "ansible-playbook"
 	}
-	return &Automator{cfg: cfg, Base: work.Base[*action]{
-		Reach: work.NewReach(cfg.Keys), Parse: parse,
+	return &Automator{cfg: cfg, Base: kit.Base[*action]{
+		Reach: kit.NewReach(cfg.Keys), Parse: parse,
 		// A Python that Ansible's modules can use.
 		Needs: "python3 -c 'import json, argparse, urllib'", Package: "python3",
 	}}
@@ -87,7 +87,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"playbook"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"}, work.KeyType: work.Keys},
+		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"}, kit.KeyType: kit.Keys},
 		// A playbook says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -173,7 +173,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	); err != nil {
 		return sdk.NothingDone(err)
 	}
-	here, err := transport.NewLocal(dir, a.Reach.Spawn)
+	here, err := remote.NewLocal(dir, a.Reach.Spawn)
 	if err != nil {
 		return sdk.NothingDone(err)
 	}
@@ -186,7 +186,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 		more = []string{"ANSIBLE_ROLES_PATH=" + roles}
 	}
 	// Folders of roles are looked for beside the playbook, and among the resources.
-	exit, err := work.Run(ctx, here, transport.Command{
+	exit, err := kit.Run(ctx, here, remote.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
 		Env: append(more,
 			"PATH="+os.Getenv("PATH"), "HOME="+dir, "LANG=C.UTF-8", "ANSIBLE_LOCAL_TEMP="+dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_RETRY_FILES_ENABLED=0",
@@ -199,7 +199,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if exit.Signal == "" && exit.Code == exitUnreachable {
 		return fmt.Errorf("node %s cannot be reached by Ansible: see the task's log", t.Node)
 	}
-	return work.Succeeded("the playbook of "+work.What(t, in), exit)
+	return kit.Succeeded("the playbook of "+kit.What(t, in), exit)
 }
 
 // playbook gives the file of the action's playbook.
@@ -212,7 +212,7 @@ func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, erro
 		return file, nil
 	}
 	// What was uploaded for the tenant counts before what lies on the agent's machine.
-	folders := work.ResourcesFirst(t, "playbooks", work.ResourcesFirst(t, "projects", a.cfg.Playbooks))
+	folders := kit.ResourcesFirst(t, "playbooks", kit.ResourcesFirst(t, "projects", a.cfg.Playbooks))
 	for _, folder := range folders {
 		file := filepath.Join(folder, act.playbook)
 		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() {

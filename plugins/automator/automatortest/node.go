@@ -15,8 +15,8 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 	"github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/lab"
 )

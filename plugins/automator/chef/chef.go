@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
@@ -54,14 +54,14 @@ func ParseConfig(text string) (*Config, error) {
 
 // Automator runs chef-solo.
 type Automator struct {
-	work.Base[*action]
+	kit.Base[*action]
 	cfg Config
 }
 
 // New gives an automator. Close ends it.
 func New(cfg Config) *Automator {
-	return &Automator{cfg: cfg, Base: work.Base[*action]{
-		Reach: work.NewReach(cfg.Keys), Parse: parse,
+	return &Automator{cfg: cfg, Base: kit.Base[*action]{
+		Reach: kit.NewReach(cfg.Keys), Parse: parse,
 		// Nothing can install it: Debian has no package of it.
 		Needs: "command -v chef-solo && command -v tar && command -v gzip",
 	}}
@@ -79,7 +79,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"run_list"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}, work.KeyType: work.Keys},
+		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}, kit.KeyType: kit.Keys},
 		// A recipe says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -144,10 +144,10 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 		return err
 	}
 	// What was uploaded for the tenant counts before what lies on the agent's machine.
-	dir, err := work.Folder(ctx, t, in, node, map[string][]string{
-		"cookbooks": work.ResourcesFirst(t, "cookbooks", a.cfg.Cookbooks),
-		"data_bags": work.ResourcesFirst(t, "data_bags", a.cfg.DataBags),
-		"roles":     work.ResourcesFirst(t, "roles", a.cfg.Roles),
+	dir, err := kit.Folder(ctx, t, in, node, map[string][]string{
+		"cookbooks": kit.ResourcesFirst(t, "cookbooks", a.cfg.Cookbooks),
+		"data_bags": kit.ResourcesFirst(t, "data_bags", a.cfg.DataBags),
+		"roles":     kit.ResourcesFirst(t, "roles", a.cfg.Roles),
 	})
 	if err != nil {
 		return err
@@ -158,22 +158,22 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	}
 	json, remove, err := node.Secret(ctx, values)
 	if err != nil {
-		return work.NotBegun(err)
+		return kit.NotBegun(err)
 	}
 	defer remove()
-	exit, err := work.Run(ctx, node, transport.Command{
+	exit, err := kit.Run(ctx, node, remote.Command{
 		Args: []string{"/bin/sh", "-c", program, "chef", dir, json, act.runList},
-		Env:  work.Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr(),
+		Env:  kit.Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr(),
 	})
 	if err != nil {
 		return err
 	}
-	return work.Succeeded("chef-solo "+act.runList+" of "+work.What(t, in), exit)
+	return kit.Succeeded("chef-solo "+act.runList+" of "+kit.What(t, in), exit)
 }
 
 // all gives the attributes of a task as the original's recipes know them: the
 // cluster's configuration, the action's own laid over it, and what is known of
-// cluster and nodes (spec/coopr.md 6.5).
+// cluster and nodes (docs/spec/coopr.md 6.5).
 func all(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
 	out := over(in.Config.Cluster, own)
 	out["nodes"] = in.Config.Nodes

@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/coopr/coopr/plugins/automator/puppet"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 func main() {

@@ -10,21 +10,21 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
 const Version = "1.0.0"
 
 // Automator runs containers.
-type Automator struct{ work.Base[*action] }
+type Automator struct{ kit.Base[*action] }
 
 // New gives an automator; keys are the folders of private keys. Close ends it.
 func New(keys ssh.Keys) *Automator {
-	return &Automator{work.Base[*action]{Reach: work.NewReach(keys), Parse: parse, Needs: "command -v docker", Package: "docker.io"}}
+	return &Automator{kit.Base[*action]{Reach: kit.NewReach(keys), Parse: parse, Needs: "command -v docker", Package: "docker.io"}}
 }
 
 // Describe gives the descriptor.
@@ -55,7 +55,7 @@ func (a *Automator) Describe() model.PluginType {
 type action struct {
 	image, command, network, engine string
 	env                             []string
-	config                          []work.Setting
+	config                          []kit.Setting
 	ports, volumes, links           []string
 }
 
@@ -87,7 +87,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 			}
 		case []any:
 			for i, x := range v {
-				s, ok := work.Scalar(x)
+				s, ok := kit.Scalar(x)
 				if !ok {
 					faults.Add(fmt.Sprintf("%s[%d]", name, i), "must be text")
 				}
@@ -124,11 +124,11 @@ func parse(fields map[string]any) (*action, model.Faults) {
 				faults.Add("environment_variables", fmt.Sprintf("%q is not KEY=value", k))
 			}
 		}
-		a.env = work.ParseVariables(vars, "environment_variables", &faults)
+		a.env = kit.ParseVariables(vars, "environment_variables", &faults)
 	} else {
-		a.env = work.ParseVariables(fields["environment_variables"], "environment_variables", &faults)
+		a.env = kit.ParseVariables(fields["environment_variables"], "environment_variables", &faults)
 	}
-	a.config = work.ParseSettings(fields["config"], "config", &faults)
+	a.config = kit.ParseSettings(fields["config"], "config", &faults)
 	return a, faults
 }
 
@@ -184,7 +184,7 @@ func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := work.Values(act.config, in.Config.Cluster)
+	values, err := kit.Values(act.config, in.Config.Cluster)
 	if err != nil {
 		return nil, sdk.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 		run = append(run, "--network", act.network)
 	}
 	// Values are given by docker's own environment: no list of processes shows them.
-	env := append(work.Plain(t, in, node), append(act.env, values...)...)
+	env := append(kit.Plain(t, in, node), append(act.env, values...)...)
 	for _, v := range append(act.env, values...) {
 		k, _, _ := strings.Cut(v, "=")
 		run = append(run, "--env", k)
@@ -214,15 +214,15 @@ func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 		run = append(run, "/bin/sh", "-c", act.command)
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", run, append(act.env, values...))))
-	out := &transport.LastLine{To: t.Stdout()}
-	exit, err := work.Run(ctx, node, transport.Command{
+	out := &remote.LastLine{To: t.Stdout()}
+	exit, err := kit.Run(ctx, node, remote.Command{
 		Args: append([]string{"/bin/sh", "-c", program, "docker", t.Action, name(t), hash, act.image}, run...),
 		Dir:  "/", Env: env, Stdout: out, Stderr: t.Stderr(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := work.Succeeded("container of "+work.What(t, in), exit); err != nil {
+	if err := kit.Succeeded("container of "+kit.What(t, in), exit); err != nil {
 		return nil, err
 	}
 	if id, ok := strings.CutPrefix(string(out.Line()), "COOPR_ID "); ok {

@@ -11,21 +11,21 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.
 const Version = "1.0.0"
 
 // Automator applies manifests.
-type Automator struct{ work.Base[*action] }
+type Automator struct{ kit.Base[*action] }
 
 // New gives an automator; keys are the folders of private keys. Close ends it.
 func New(keys ssh.Keys) *Automator {
-	return &Automator{work.Base[*action]{Reach: work.NewReach(keys), Parse: parse, Needs: "command -v puppet", Package: "puppet-agent"}}
+	return &Automator{kit.Base[*action]{Reach: kit.NewReach(keys), Parse: parse, Needs: "command -v puppet", Package: "puppet-agent"}}
 }
 
 // Describe gives the descriptor.
@@ -42,7 +42,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"manifest"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{manifestType: {Format: "file"}, moduleType: {Format: "archive"}, work.KeyType: work.Keys},
+		ResourceTypes: map[string]model.ResourceType{manifestType: {Format: "file"}, moduleType: {Format: "archive"}, kit.KeyType: kit.Keys},
 		// A manifest says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -52,7 +52,7 @@ func (a *Automator) Describe() model.PluginType {
 type action struct {
 	manifest, modulepath string
 	facts                []string
-	config               []work.Setting
+	config               []kit.Setting
 }
 
 func parse(fields map[string]any) (*action, model.Faults) {
@@ -65,8 +65,8 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	if a.modulepath, ok = fields["modulepath"].(string); !ok && fields["modulepath"] != nil {
 		faults.Add("modulepath", "must be text")
 	}
-	a.facts = work.ParseVariables(fields["facts"], "facts", &faults)
-	a.config = work.ParseSettings(fields["config"], "config", &faults)
+	a.facts = kit.ParseVariables(fields["facts"], "facts", &faults)
+	a.config = kit.ParseSettings(fields["config"], "config", &faults)
 	return a, faults
 }
 
@@ -126,11 +126,11 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 	if err != nil {
 		return false, err
 	}
-	values, err := work.Values(act.config, in.Config.Cluster)
+	values, err := kit.Values(act.config, in.Config.Cluster)
 	if err != nil {
 		return false, sdk.Fatal(err)
 	}
-	env := work.Plain(t, in, node)
+	env := kit.Plain(t, in, node)
 	for _, fact := range append(act.facts, values...) {
 		env = append(env, "FACTER_"+fact)
 	}
@@ -143,7 +143,7 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 		return false, err
 	}
 	if modules, ok := t.Resource(moduleType, "."); ok {
-		there, err := work.Folder(ctx, t, in, node, map[string][]string{moduleType: {modules}})
+		there, err := kit.Folder(ctx, t, in, node, map[string][]string{moduleType: {modules}})
 		if err != nil {
 			return false, err
 		}
@@ -154,7 +154,7 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 	}
 	path, remove, err := node.Secret(ctx, []byte(act.manifest))
 	if err != nil {
-		return false, work.NotBegun(err)
+		return false, kit.NotBegun(err)
 	}
 	defer remove()
 	args := []string{"puppet", "apply", "--detailed-exitcodes", "--color=false", "--logdest=console"}
@@ -165,11 +165,11 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 		args = append(args, "--noop")
 	}
 	out := &wanted{to: t.Stdout()}
-	exit, err := work.Run(ctx, node, transport.Command{Args: append(args, path), Dir: "/", Env: env, Stdout: out, Stderr: t.Stderr()})
+	exit, err := kit.Run(ctx, node, remote.Command{Args: append(args, path), Dir: "/", Env: env, Stdout: out, Stderr: t.Stderr()})
 	if err != nil {
 		return false, err
 	}
-	what := "the manifest of " + work.What(t, in)
+	what := "the manifest of " + kit.What(t, in)
 	switch {
 	case exit.Signal != "":
 	case exit.Code == exitSame || exit.Code == exitChanged:
@@ -177,7 +177,7 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 	case exit.Code == exitFailed:
 		return false, sdk.Fatal(fmt.Errorf("%s cannot be applied: see the task's log", what))
 	}
-	return false, work.Succeeded(what, exit)
+	return false, kit.Succeeded(what, exit)
 }
 
 // wanted passes on what puppet says, and notes whether it says that something would

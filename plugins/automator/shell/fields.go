@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
 )
 
 // action is what a task's fields say.
@@ -16,7 +16,7 @@ type action struct {
 	inline bool     // script is the text itself
 	args   []string // its arguments
 	env    []string // KEY=value
-	config []work.Setting
+	config []kit.Setting
 	shell  string // interpreter of scripts that name none
 	files  map[string]string
 	expect []int // exit statuses that mean success, of RUN
@@ -54,7 +54,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		}
 	case []any:
 		for i, x := range v {
-			s, ok := work.Scalar(x)
+			s, ok := kit.Scalar(x)
 			if !ok {
 				faults.Add(fmt.Sprintf("args[%d]", i), "must be text or a number")
 			}
@@ -63,8 +63,8 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	default:
 		faults.Add("args", "must be text or a list of texts")
 	}
-	a.env = work.ParseVariables(fields["env"], "env", &faults)
-	a.config = work.ParseSettings(fields["config"], "config", &faults)
+	a.env = kit.ParseVariables(fields["env"], "env", &faults)
+	a.config = kit.ParseSettings(fields["config"], "config", &faults)
 	a.archives = names(fields["archives"], "archives", &faults)
 	a.program(fields, &faults)
 	switch v := fields["shell"].(type) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/remote"
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
@@ -65,7 +65,7 @@ func number(v any) (int, bool) {
 }
 
 // putFiles writes a step's files; scripts among them may be run.
-func putFiles(ctx context.Context, node transport.Node, files map[string]string) error {
+func putFiles(ctx context.Context, node remote.Node, files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := node.Put(ctx, name, 0o755, []byte(files[name])); err != nil {
 			return fmt.Errorf("file %s: %w", name, err)
@@ -75,7 +75,7 @@ func putFiles(ctx context.Context, node transport.Node, files map[string]string)
 }
 
 // step tells how a step of a program ended.
-func step(what string, act *action, exit transport.Exit) (*sdk.Output, error) {
+func step(what string, act *action, exit remote.Exit) (*sdk.Output, error) {
 	if exit.Signal != "" {
 		return nil, sdk.Fatal(fmt.Errorf("%s was ended by a signal: %s", what, exit.Signal))
 	}

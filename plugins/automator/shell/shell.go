@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
+	"github.com/coopr/coopr/plugins/remote"
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
@@ -48,7 +48,7 @@ type Config struct {
 
 // Automator runs scripts on nodes.
 type Automator struct {
-	work.Base[*action]
+	kit.Base[*action]
 	cfg Config
 }
 
@@ -57,7 +57,7 @@ func New(cfg Config) *Automator {
 	if cfg.Path == "" {
 		cfg.Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
-	return &Automator{cfg: cfg, Base: work.Base[*action]{Reach: work.NewReach(cfg.Keys), Parse: parse}}
+	return &Automator{cfg: cfg, Base: kit.Base[*action]{Reach: kit.NewReach(cfg.Keys), Parse: parse}}
 }
 
 // Describe gives the descriptor.
@@ -76,7 +76,7 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"script"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, archiveType: {Format: "archive"}, work.KeyType: work.Keys},
+		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, archiveType: {Format: "archive"}, kit.KeyType: kit.Keys},
 		Actions:       map[string]string{"bootstrap": "idempotent", "run": "observe", "check": "idempotent"},
 	}
 }
@@ -87,7 +87,7 @@ func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, er
 	if err != nil {
 		return nil, err
 	}
-	return nil, work.Reached(work.Remember(ctx, node, ""))
+	return nil, kit.Reached(kit.Remember(ctx, node, ""))
 }
 
 // Run runs the script of one action.
@@ -100,7 +100,7 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	// of the script: that spares a round, and no lost connection can come between.
 	done := ""
 	if t.Action != actionRun && givesNothing(in) {
-		if done, err = work.Line(t, nil); err != nil {
+		if done, err = kit.Line(t, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -111,13 +111,13 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	case out == nil && done != "" && t.Fence%trimming != 0:
 		return nil, nil
 	case out == nil && done != "":
-		return nil, work.Reached(work.Remember(ctx, node, ""))
+		return nil, kit.Reached(kit.Remember(ctx, node, ""))
 	}
-	line, err := work.Line(t, out)
+	line, err := kit.Line(t, out)
 	if err != nil {
 		return nil, err
 	}
-	return out, work.Reached(work.Remember(ctx, node, line))
+	return out, kit.Reached(kit.Remember(ctx, node, line))
 }
 
 // trimming is the number of tasks, more or less, after which the length of a record
@@ -144,37 +144,37 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 		out, err := a.script(ctx, node, t, in, "")
 		return err == nil, out, err
 	}
-	d, err := work.Recall(ctx, node, t.ID)
+	d, err := kit.Recall(ctx, node, t.ID)
 	if err != nil || d == nil {
-		return false, nil, work.Reached(err)
+		return false, nil, kit.Reached(err)
 	}
 	t.Logf("the attempt with fence %d had finished this task", d.Fence)
 	return true, d.Output, nil
 }
 
 // script runs the task's script and reads what it says. done is for the node's record.
-func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task, in *model.TaskInput, done string) (*sdk.Output, error) {
+func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, in *model.TaskInput, done string) (*sdk.Output, error) {
 	act, err := a.Action(t, in)
 	if err != nil {
 		return nil, err
 	}
 	if err := putFiles(ctx, node, act.files); err != nil {
-		return nil, work.NotBegun(err)
+		return nil, kit.NotBegun(err)
 	}
 	if act.env, err = a.archives(ctx, t, in, node, act); err != nil {
 		return nil, err
 	}
 	args, over, err := a.command(ctx, t, node, act)
 	if err != nil {
-		return nil, work.NotBegun(err)
+		return nil, kit.NotBegun(err)
 	}
 	defer over()
-	variables, err := work.Values(act.config, in.Config.Cluster)
+	variables, err := kit.Values(act.config, in.Config.Cluster)
 	if err != nil {
 		return nil, sdk.Fatal(err)
 	}
 	act.env = append(act.env, variables...)
-	config, err := work.Config(in)
+	config, err := kit.Config(in)
 	if err != nil {
 		return nil, err
 	}
@@ -184,14 +184,14 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	}
 	defer remove()
 
-	stdout := &transport.LastLine{To: t.Stdout()}
-	exit, err := work.Run(ctx, node, transport.Command{
+	stdout := &remote.LastLine{To: t.Stdout()}
+	exit, err := kit.Run(ctx, node, remote.Command{
 		Args: args, Env: a.environment(node, t, in, act, path), Stdout: stdout, Stderr: t.Stderr(), Done: done,
 	})
 	if err != nil {
 		return nil, err
 	}
-	what := "script of " + work.What(t, in)
+	what := "script of " + kit.What(t, in)
 	if t.Action == actionRun {
 		return step(what, act, exit)
 	}
@@ -201,7 +201,7 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 	case exit.Code == ExitNothingDone:
 		return nil, sdk.NothingDone(fmt.Errorf("%s failed before it changed anything (exit status %d)", what, exit.Code))
 	}
-	if err := work.Succeeded(what, exit); err != nil {
+	if err := kit.Succeeded(what, exit); err != nil {
 		return nil, err
 	}
 	line, found := bytes.CutPrefix(stdout.Line(), []byte(resultMark))
@@ -218,7 +218,7 @@ func (a *Automator) script(ctx context.Context, node transport.Node, t *sdk.Task
 }
 
 // command gives the command line of a script; done is called after it has run.
-func (a *Automator) command(ctx context.Context, t *sdk.Task, node transport.Node, act *action) (args []string, done func(), err error) {
+func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, act *action) (args []string, done func(), err error) {
 	if act.inline {
 		interpreter := shebang(act.script)
 		if len(interpreter) == 0 {
@@ -234,7 +234,7 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node transport.Nod
 		}
 		return append(append(interpreter, path), act.args...), remove, nil
 	}
-	folders := work.ResourcesFirst(t, "scripts", a.cfg.Scripts)
+	folders := kit.ResourcesFirst(t, "scripts", a.cfg.Scripts)
 	if len(folders) == 0 {
 		return nil, nil, fmt.Errorf("script %q: no script was uploaded for the tenant (coopr resource upload automator/shell/scripts/%s FILE --activate), and this agent has no folder of scripts; or give the script itself (beginning with #!)", act.script, act.script)
 	}
@@ -271,7 +271,7 @@ const archiveType = "archives"
 
 // archives brings the action's archives to the node, and gives the script's variables
 // with the folder that they are in.
-func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInput, node transport.Node, act *action) ([]string, error) {
+func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, act *action) ([]string, error) {
 	if len(act.archives) == 0 {
 		return act.env, nil
 	}
@@ -283,7 +283,7 @@ func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInp
 		}
 		folders[name] = []string{dir}
 	}
-	dir, err := work.Folder(ctx, t, in, node, folders)
+	dir, err := kit.Folder(ctx, t, in, node, folders)
 	return append(act.env, "COOPR_ARCHIVES="+dir), err
 }
 
@@ -319,7 +319,7 @@ func isShell(interpreter []string) bool {
 }
 
 // environment gives all variables of a script. No credentials are among them.
-func (a *Automator) environment(node transport.Node, t *sdk.Task, in *model.TaskInput, act *action, config string) []string {
+func (a *Automator) environment(node remote.Node, t *sdk.Task, in *model.TaskInput, act *action, config string) []string {
 	path := filepath.Join(node.Dir(), "bin")
 	switch theirs := node.Path(); {
 	case theirs != "":
@@ -335,7 +335,7 @@ func (a *Automator) environment(node transport.Node, t *sdk.Task, in *model.Task
 	}
 	env = append(env, "PATH="+path, "HOME="+node.Dir(), "LANG=C.UTF-8")
 	env = append(env, act.env...)
-	return append(append(env, work.Variables(t, in, node)...), "COOPR_CONFIG="+config)
+	return append(append(env, kit.Variables(t, in, node)...), "COOPR_CONFIG="+config)
 }
 
 var (

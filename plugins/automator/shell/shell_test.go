@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/work"
+	"github.com/coopr/coopr/plugins/automator/kit"
 	"github.com/coopr/coopr/plugins/sdk"
 	"github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/testing/lab"
@@ -105,19 +105,19 @@ func TestDoneLogIsBounded(t *testing.T) {
 	}
 	out := &sdk.Output{Result: map[string]any{"x": strings.Repeat("y", 1000)}}
 	for i := range 1000 {
-		line, err := work.Line(task("t"+strconv.Itoa(i), nil), out)
+		line, err := kit.Line(task("t"+strconv.Itoa(i), nil), out)
 		if err == nil {
-			err = work.Remember(t.Context(), node, line)
+			err = kit.Remember(t.Context(), node, line)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, err := work.Recall(t.Context(), node, "t"+strconv.Itoa(max(0, i-100))); err != nil || d == nil {
+		if d, err := kit.Recall(t.Context(), node, "t"+strconv.Itoa(max(0, i-100))); err != nil || d == nil {
 			t.Fatalf("%d: %v %v", i, d, err)
 		}
 	}
 	var total int64
-	for _, name := range []string{work.Record, work.Record + ".1"} {
+	for _, name := range []string{kit.Record, kit.Record + ".1"} {
 		if fi, err := os.Stat(node.Dir() + "/" + name); err == nil {
 			total += fi.Size()
 		}

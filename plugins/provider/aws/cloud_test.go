@@ -15,7 +15,7 @@ import (
 	"github.com/coopr/coopr/plugins/provider/aws/ec2"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/providertest"
-	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
 func TestMain(m *testing.M) {

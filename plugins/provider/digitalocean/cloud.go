@@ -14,7 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/instance/rest"
-	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
 // Version is the plugin's version.

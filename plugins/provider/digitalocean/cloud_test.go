@@ -10,22 +10,22 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/coopr/coopr/plugins/provider/digitalocean/played"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/providertest"
+	"github.com/coopr/coopr/testing/doubles/digitalocean"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestDroplets runs everything against the played API and real SSH.
 func TestDroplets(t *testing.T) {
-	api := providertest.NewTroubled(t, played.New(t, providertest.NewFleet(t)), played.Creates)
+	api := providertest.NewTroubled(t, digitalocean.New(t, providertest.NewFleet(t)), digitalocean.Creates)
 	p := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
 	t.Cleanup(p.Close)
 	(&providertest.Instances{
-		Provider: p, Flavor: "s-1vcpu-1gb", Image: played.Image, Confirms: true, Troubled: api,
-		Fields:    map[string]any{"token": played.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(), "zones": "fra1,ams3"},
-		Throttled: played.Throttled, Quota: played.Quota, Refused: played.Refused,
+		Provider: p, Flavor: "s-1vcpu-1gb", Image: digitalocean.Image, Confirms: true, Troubled: api,
+		Fields:    map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(), "zones": "fra1,ams3"},
+		Throttled: digitalocean.Throttled, Quota: digitalocean.Quota, Refused: digitalocean.Refused,
 	}).Try(t)
 }
 

@@ -19,10 +19,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
 	"github.com/coopr/coopr/plugins/provider/providertest"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 	"github.com/coopr/coopr/testing/lab"
 )
 
@@ -90,8 +90,8 @@ func (s *site) on(n *providertest.Node, script string) string {
 		s.t.Fatal(err)
 	}
 	var out bytes.Buffer
-	exit, err := s.pool.Node(target).Run(s.t.Context(), transport.Command{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out})
-	if err != nil || exit != (transport.Exit{}) {
+	exit, err := s.pool.Node(target).Run(s.t.Context(), remote.Command{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out})
+	if err != nil || exit != (remote.Exit{}) {
 		s.t.Fatalf("%s: %v %v %s", script, exit, err, out.String())
 	}
 	return strings.TrimSpace(out.String())

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/client"
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/coopr/coopr/plugins/transport/ssh"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
 // hostKeyFile is where the container's sshd has its host key.

@@ -17,8 +17,8 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Version is the plugin's version.

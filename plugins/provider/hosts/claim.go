@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // claim is what a machine says of who has it.

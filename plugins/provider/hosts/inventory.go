@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // machine is one entry of the inventory.

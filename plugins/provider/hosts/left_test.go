@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 	"github.com/coopr/coopr/rpc/proto"
 )
 

@@ -12,9 +12,9 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/plugins/automator/transport"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
@@ -196,7 +196,7 @@ func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (
 		return nil, nil, nil, err
 	}
 	held, err := h.take(ctx, c)
-	if errors.Is(err, transport.ErrLost) || err != nil && ctx.Err() != nil {
+	if errors.Is(err, remote.ErrLost) || err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", errUncertain, err)
 	}
 	return h, held, keys, err
@@ -412,7 +412,7 @@ func (h *host) reset(ctx context.Context, t *sdk.Task, script string) (refused s
 	}
 	defer remove()
 	// Its own first line says what it is a script for.
-	exit, err := h.node.Run(ctx, transport.Command{
+	exit, err := h.node.Run(ctx, remote.Command{
 		Args: []string{"/bin/sh", "-c", `i=$(head -n 1 "$1"); exec ${i#\#!} "$1"`, "sh", path}, Dir: "/",
 		Env:    []string{"PATH=" + h.node.Path(), "LANG=C.UTF-8", "COOPR_CLUSTER=" + t.Cluster, "COOPR_NODE=" + t.Node, "COOPR_NODE_DIR=" + h.dir},
 		Stdout: t.Stdout(), Stderr: t.Stderr(),

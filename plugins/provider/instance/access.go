@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // savedKey is under which a node's own key is kept in the replicated state, from

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/coopr/coopr/plugins/remote/ssh"
 	"github.com/coopr/coopr/plugins/sdk"
-	"github.com/coopr/coopr/plugins/transport/ssh"
 )
 
 // Serve is the whole program of a provider of rented machines. The plugin's

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/coopr/coopr/agent/resources"
-	"github.com/coopr/coopr/consensus/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"

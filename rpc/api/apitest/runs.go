@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coopr/coopr/consensus/runs"
+	"github.com/coopr/coopr/consensus/duty/runs"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"

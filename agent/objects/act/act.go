@@ -1,0 +1,321 @@
+// Package act does what change objects want on real machines: the types script,
+// service, filetree and ha-resource, and those that automators offer (docs/changes.md).
+package act
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/host"
+	"github.com/coopr/coopr/plugins/remote"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// grace is what a script has between being told to end and being killed: less
+// than the margin of the agent's lease.
+const grace = 500 * time.Millisecond
+
+// usualTimeout bounds scripts that set no bound.
+const usualTimeout = 10 * time.Minute
+
+// Machine is a machine that objects act on.
+type Machine struct {
+	remote.Node
+	// Local says that its files are this machine's.
+	Local bool
+	// Close gives it back; may be nil.
+	Close func()
+}
+
+// Config of a Performer.
+type Config struct {
+	// Machine gives the machine of a host; node says how it is reached, where it is
+	// a node of a cluster.
+	Machine func(ctx context.Context, host string, node json.RawMessage) (*Machine, error)
+	// Dir is where the performer keeps what it needs on this machine: repositories
+	// of file trees, and notes of what runs.
+	Dir string
+	// NodeProgram is the path of coopr-node, which supervises processes here.
+	NodeProgram string
+	// Automate carries out a task of an automator plugin, as host.Executor does; its
+	// lease included.
+	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
+	Logger   *slog.Logger
+}
+
+// Performer is the objects.Performer of real things.
+type Performer struct{ cfg Config }
+
+// New makes a performer, and ends what an earlier one left at work.
+func New(cfg Config) (*Performer, error) {
+	p := &Performer{cfg}
+	if err := os.MkdirAll(p.notes(), 0o700); err != nil {
+		return nil, err
+	}
+	return p, p.sweep()
+}
+
+var _ objects.Performer = (*Performer)(nil)
+
+// doer does one type's work for one object.
+type doer interface {
+	check(ctx context.Context) (state, note string, err error)
+	run(ctx context.Context, action string) error
+}
+
+// Check finds the state of an object.
+func (p *Performer) Check(ctx context.Context, j *objects.Job) (string, string, error) {
+	var state, note string
+	err := p.with(ctx, j, "check", func(ctx context.Context, d doer) (err error) {
+		state, note, err = d.check(ctx)
+		return err
+	})
+	return state, note, err
+}
+
+// Run carries out an action.
+func (p *Performer) Run(ctx context.Context, j *objects.Job, action string) error {
+	return p.with(ctx, j, action, func(ctx context.Context, d doer) error { return d.run(ctx, action) })
+}
+
+// with makes the doer of an object.
+func (p *Performer) with(ctx context.Context, j *objects.Job, action string, do func(context.Context, doer) error) error {
+	m, err := p.cfg.Machine(ctx, j.Object.Host, j.Node)
+	if err != nil {
+		return fmt.Errorf("%s: %w", j.Object.Host, err)
+	}
+	if m.Close != nil {
+		defer m.Close()
+	}
+	o := &object{p: p, m: m, job: j, action: action, folder: path.Join(".coopr-changes", plain(j.Tenant), plain(j.Site), plain(j.Object.Name))}
+	timeout := model.Millis(0)
+	var d doer
+	switch j.Object.Type {
+	case "script":
+		c := &kind.Script{}
+		err = kind.Decode(j.Object, c)
+		d, timeout = &script{o, c}, c.Timeout
+	case "service":
+		c := &kind.Service{}
+		err = kind.Decode(j.Object, c)
+		d, timeout = &service{o, c}, c.Timeout
+	case "filetree":
+		c := &kind.FileTree{}
+		err = kind.Decode(j.Object, c)
+		d = &filetree{object: o, content: c}
+	case "ha-resource":
+		c := &kind.Resource{}
+		err = kind.Decode(j.Object, c)
+		d, timeout = &resource{o, c}, c.Timeout
+	default:
+		plugin, ok := strings.CutPrefix(j.Object.Type, change.OfferedPrefix)
+		if !ok {
+			return fmt.Errorf("this agent does not know the type %s", j.Object.Type)
+		}
+		c := &kind.Automated{}
+		err = kind.Decode(j.Object, c)
+		d, timeout = &automated{o, plugin, c}, c.Timeout
+	}
+	if err != nil {
+		return err
+	}
+	bound := usualTimeout
+	if timeout > 0 {
+		bound = time.Duration(timeout) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not done after %s", bound))
+	defer cancel()
+	return do(ctx, d)
+}
+
+// plain makes one name of a file of a name with slashes. Names of objects have
+// no "%".
+func plain(name string) string { return strings.ReplaceAll(name, "/", "%") }
+
+// object is what all types have.
+type object struct {
+	p      *Performer
+	m      *Machine
+	job    *objects.Job
+	action string
+	folder string // of this object, below the machine's folder
+}
+
+// stamp is what is remembered of what was last put into place.
+type stamp struct {
+	Content    uint64         `json:"content"`
+	Generation uint64         `json:"generation"`
+	Is         map[string]any `json:"is,omitempty"` // the content itself
+}
+
+func (o *object) file(name string) string { return path.Join(o.folder, name) }
+
+// stamped reads the stamp; nil where nothing is in place.
+func (o *object) stamped(ctx context.Context) (*stamp, error) {
+	b, err := o.m.Read(ctx, o.file("stamp.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &stamp{}
+	if len(b) == 0 || json.Unmarshal(b, s) != nil {
+		return nil, nil // cut short by a crash: nothing is known
+	}
+	if s.Content == 0 {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// inPlace gives the content that is in place: now where nothing is known of it.
+func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
+	st, err := o.stamped(ctx)
+	if err != nil || st == nil {
+		return now, err
+	}
+	was := new(C)
+	b, err := json.Marshal(st.Is)
+	if err == nil {
+		err = json.Unmarshal(b, was)
+	}
+	return was, err
+}
+
+// stamp remembers what is in place now, or that nothing is.
+func (o *object) stamp(ctx context.Context, inPlace bool) error {
+	s := stamp{}
+	if inPlace {
+		s = stamp{Content: o.job.Content, Generation: o.job.Generation, Is: o.job.Object.Content}
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return o.m.Put(ctx, o.file("stamp.json"), 0o600, b)
+}
+
+// told tells a state that was found up from one that is of an older content.
+// What is up and has no stamp was put there by somebody else, and is taken over.
+func (o *object) told(ctx context.Context) (string, error) {
+	s, err := o.stamped(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case s == nil:
+		return "up", o.stamp(ctx, true)
+	case s.Content != o.job.Content:
+		return "outdated", nil
+	}
+	return "up", nil
+}
+
+// env is the environment of everything that runs for the object.
+func (o *object) env(more map[string]string) []string {
+	bin := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	if o.m.Path() == "" {
+		bin = os.Getenv("PATH")
+		if o.p.cfg.NodeProgram != "" {
+			bin = path.Dir(o.p.cfg.NodeProgram) + ":" + bin
+		}
+	}
+	env := []string{"PATH=" + bin, "HOME=" + o.m.Dir(), "LANG=C.UTF-8",
+		"COOPR_SITE=" + o.job.Site, "COOPR_OBJECT=" + o.job.Object.Name, "COOPR_HOST=" + o.job.Object.Host, "COOPR_ACTION=" + o.action,
+		"COOPR_STATE_DIR=" + path.Join(o.m.Dir(), o.folder)}
+	if args := o.job.Object.Actions[o.action]; len(args) > 0 {
+		if b, err := json.Marshal(args); err == nil {
+			env = append(env, "COOPR_ARGUMENTS="+string(b))
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(more)) {
+		env = append(env, k+"="+more[k])
+	}
+	return env
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ b []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	if len(t.b) > 8<<10 {
+		t.b = slices.Clone(t.b[len(t.b)-4<<10:])
+	}
+	return len(p), nil
+}
+
+// last gives the last line that says something.
+func (t *tail) last() string {
+	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
+	line := strings.TrimSpace(lines[len(lines)-1])
+	if len(line) > 300 {
+		line = line[:300] + "…"
+	}
+	return strings.ToValidUTF8(line, "�")
+}
+
+// sh runs a shell script on the object's machine and gives its exit code and
+// what it said last.
+func (o *object) sh(ctx context.Context, body, dir string, env map[string]string) (int, string, error) {
+	if dir == "" && !o.m.Local { // no automator may have been there yet
+		body, dir = "mkdir -p "+quote(o.m.Dir())+" && cd "+quote(o.m.Dir())+" || exit 126\n"+body, "/"
+	}
+	return o.exec(ctx, []string{"/bin/sh", "-c", body}, dir, env, nil)
+}
+
+// exec runs a command on the object's machine.
+func (o *object) exec(ctx context.Context, args []string, dir string, env map[string]string, stdout *bytes.Buffer) (int, string, error) {
+	out := &tail{}
+	c := remote.Command{Args: args, Dir: dir, Env: o.env(env), Stdout: out, Stderr: out, Grace: grace}
+	if stdout != nil {
+		c.Stdout = stdout
+	}
+	if o.m.Local {
+		note, done, err := o.p.note(&c)
+		if err != nil {
+			return 0, "", err
+		}
+		defer done()
+		c.Env = append(c.Env, noteVar+"="+note)
+	}
+	exit, err := o.m.Run(ctx, c)
+	if err != nil {
+		return 0, out.last(), err
+	}
+	if exit.Signal != "" {
+		return -1, out.last(), fmt.Errorf("ended by signal %s: %s", exit.Signal, out.last())
+	}
+	return exit.Code, out.last(), nil
+}
+
+// must is sh for scripts that have to end with 0.
+func (o *object) must(ctx context.Context, what, body, dir string, env map[string]string) error {
+	code, said, err := o.sh(ctx, body, dir, env)
+	return failed(what, code, said, err)
+}
+
+func failed(what string, code int, said string, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	case code != 0:
+		return fmt.Errorf("%s: exit code %d: %s", what, code, said)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/automator/shell"
+	"github.com/coopr/coopr/plugins/host"
+	"github.com/coopr/coopr/plugins/sdk"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// TestAutomated: the shell automator carries out what an object of its type wants, and
+// what it could not look at is not taken for down.
+func TestAutomated(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "it")
+	do := func(script string) map[string]any { return map[string]any{"script": script + "\n"} }
+	b := newBench(t, site.Object{Type: "automator:shell", Content: map[string]any{
+		"check": do("test -e " + file), "start": do("echo $COOPR_ACTION >" + file + "; echo $COOPR_SERVICE $COOPR_NODE >&2"), "stop": do("rm " + file),
+	}}, false)
+	a := shell.New(shell.Config{Path: os.Getenv("PATH")})
+	t.Cleanup(a.Close)
+	away := false
+	b.p.cfg.Automate = func(ctx context.Context, x *pb.Task, sink host.Sink) *pb.Result {
+		if x.TimeoutMs <= 0 || x.Plugin != "shell" || !x.Automator {
+			t.Errorf("the task is %v", x)
+		}
+		if away {
+			return &pb.Result{Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: "nobody is there"}
+		}
+		task := sdk.NewTask(x, func(line string, stderr bool) { sink.Log(&pb.LogLine{Text: line, Stderr: stderr}) }, nil)
+		var err error
+		if x.Action == model.Check.String() {
+			_, _, err = a.Check(ctx, task)
+		} else {
+			_, err = a.Run(ctx, task)
+		}
+		return &pb.Result{Outcome: sdk.OutcomeOf(err), Message: fmt.Sprint(err)}
+	}
+	b.is("down")
+	b.run("start")
+	b.is("up")
+	if got := read(t, file); got != "START\n" {
+		t.Errorf("it wrote %q", got)
+	}
+	b.change("stop", do("rm "+file+".other"))
+	b.is("outdated")
+	b.run("restart") // stops it as it was started
+	b.is("up")
+	if err := b.p.Run(t.Context(), b.job(), "stop"); err == nil {
+		t.Error("its stop script fails, and the action does not")
+	}
+	write(t, file+".other", "")
+	b.run("stop")
+	b.is("up")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	b.is("down")
+	away = true
+	if state, _, err := b.p.Check(t.Context(), b.job()); err == nil {
+		t.Errorf("what could not be looked at was found %q", state)
+	}
+}
+
+// TestHandover: on a node that another agent may have worked on a moment ago an automator
+// begins when that agent's plugins have surely ended.
+func TestHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &Performer{Config{Automate: func(_ context.Context, x *pb.Task, _ host.Sink) *pb.Result {
+			in := &model.TaskInput{}
+			if err := json.Unmarshal(x.Input, in); err != nil || in.Config.Results["transport"] != "ssh" || in.Config.Service.Action.Fields["script"] != "true" {
+				t.Errorf("the input is %s", x.Input)
+			}
+			return &pb.Result{Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
+		}, Machine: func(context.Context, string, json.RawMessage) (*Machine, error) { return &Machine{}, nil }}}
+		for _, held := range []time.Duration{0, handover - time.Second, time.Hour} {
+			j := &objects.Job{Object: &site.Object{Name: "x", Host: "node:c/n", Type: "automator:shell", Content: map[string]any{"check": map[string]any{"script": "true"}}},
+				Node: json.RawMessage(`{"results": {"transport": "ssh"}}`), Held: held}
+			began := time.Now()
+			d := &automated{object: &object{p: p, m: &Machine{}, job: j}, plugin: "shell"}
+			if _, _, err := d.do(t.Context(), model.Check, j.Object.Content["check"].(map[string]any)); err != nil {
+				t.Error(err)
+			}
+			if waited := time.Since(began); waited != max(handover-held, 0) {
+				t.Errorf("held for %s, it waited for %s", held, waited)
+			}
+		}
+	})
+}

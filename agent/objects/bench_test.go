@@ -1,0 +1,50 @@
+package objects
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/storage"
+)
+
+// BenchmarkStorage brings a storage installation (C11) up over three homes with
+// real goroutines and streams in one process, every transition taking a millisecond:
+// the time against the longest chain of transitions that follow from one another,
+// and messages and packets between homes an object.
+func BenchmarkStorage(b *testing.B) {
+	for _, servers := range []int{4, 32} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			agents := []string{"a", "b", "c"}
+			doc := storage.Document(storage.Config{Servers: servers, Host: func(s int) string { return "agent:" + agents[s%3] }})
+			doc.Name = "s"
+			whole, err := site.Compile(doc, site.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			chain := time.Duration(storage.LongestChain(whole)) * time.Millisecond
+			for b.Loop() {
+				w := newWard(b, agents...)
+				w.action = time.Millisecond
+				begin := time.Now()
+				w.apply(doc)
+				w.settle()
+				took := time.Since(begin)
+				w.mu.Lock()
+				messages := 0
+				for _, n := range w.sent {
+					messages += n
+				}
+				b.ReportMetric(float64(took)/float64(chain), "x-longest-chain")
+				b.ReportMetric(float64(messages)/float64(len(doc.Objects)), "messages/object")
+				b.ReportMetric(float64(w.packets)/float64(len(doc.Objects)), "packets/object")
+				b.ReportMetric(float64(len(doc.Objects))/took.Seconds(), "objects/s")
+				w.mu.Unlock()
+				for _, a := range agents {
+					w.kill(a)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,511 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/planner"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// play is an operation of a random plan on one machine: leaders come and go,
+// agents do tasks, fail and die, an operator gives orders, and after each entry
+// of the log it is checked that nothing was done that may not be.
+type play struct {
+	t    *testing.T
+	r    *rand.Rand
+	op   string
+	base *plan.Graph // what depends on what, whatever the plan says
+	tree *tree.Tree
+
+	mu      sync.Mutex
+	machine *state.Machine
+	entries [][]byte
+	// faults let the log refuse sometimes, or take what it does not confirm; nil: never.
+	faults  *rand.Rand
+	ordered int
+
+	lead  sync.RWMutex // held for reading while a leader is used
+	d     *dispatch.Dispatcher
+	over  func()
+	hands []*hand
+}
+
+// newPlay draws an operation: services that need each other on a few nodes, and
+// a way for the nodes to take turns.
+func newPlay(t *testing.T, seed uint64) *play {
+	t.Helper()
+	m, err := state.New(state.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &play{t: t, r: rand.New(rand.NewPCG(seed, 1)), machine: m, op: "00000001-001"}
+	in := planner.Input{Operation: model.OpCreate, Services: map[string]model.Service{}}
+	var names []string
+	for i := range 1 + p.r.IntN(3) {
+		s := model.Service{Base: model.Base{Name: fmt.Sprint("s", i)}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"install": {}, "configure": {}, "start": {}}}}
+		for _, other := range names {
+			if p.r.IntN(2) == 0 {
+				s.Dependencies.Runtime.Requires = append(s.Dependencies.Runtime.Requires, other)
+			}
+		}
+		in.Services[s.Name] = s
+		names = append(names, s.Name)
+	}
+	var nodes [][]byte
+	for i := range 1 + p.r.IntN(4) {
+		n := planner.Node{ID: fmt.Sprintf("00000001-%d", 1000+i), Number: 1000 + i}
+		for _, s := range names {
+			if p.r.IntN(3) > 0 || len(n.Services) == 0 {
+				n.Services = append(n.Services, s)
+			}
+		}
+		in.Nodes = append(in.Nodes, n)
+		nodes = append(nodes, js(model.Node{ID: n.ID, Cluster: "00000001", Tenant: "one", Number: n.Number, Services: n.Services}))
+	}
+	in.NodeLocal = p.r.IntN(2) == 0
+	if p.base, err = planner.Plan(in); err != nil {
+		t.Fatal(err)
+	}
+	strategies := []tree.Strategy{{}, {Kind: tree.Parallel}, {Canary: 2}, {Kind: tree.Parallel, Canary: 1}, {Kind: tree.Batch, Size: 2}, {Kind: tree.Batch, Size: 50, Percent: true, MaxFailures: 1}}
+	var d *tree.Draft
+	switch p.r.IntN(6) {
+	case 0:
+		d = tree.Default(p.base, "deploy")
+	case 1:
+		d = tree.Staged(p.base, "deploy", planner.SplitStages(p.base, planner.Stages(p.base)))
+	default:
+		d = tree.ByNode(p.base, "deploy", strategies[p.r.IntN(len(strategies))])
+	}
+	g, err := d.Compile(p.base)
+	if err != nil { // services on other nodes come first
+		d = tree.Default(p.base, "deploy")
+		if g, err = d.Compile(p.base); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.tree = &d.Tree
+	b, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := model.Operation{ID: p.op, Tenant: "one", Cluster: "00000001", Type: model.OpCreate, OnFailure: "pause"}
+	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
+	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "one"})}}},
+		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(cl), Nodes: nodes, Graph: g.Encode(), Tree: b}}})
+	return p
+}
+
+func (p *play) must(cs ...*pb.Command) {
+	p.t.Helper()
+	answers, err := p.propose(p.t.Context(), cs...)
+	for _, a := range answers {
+		err = errors.Join(err, a.Err)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+var errLog = errors.New("the log does not answer")
+
+// propose commits an entry, if the log is in the mood, and checks what it did.
+func (p *play) propose(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fate := 99
+	if p.faults != nil {
+		fate = p.faults.IntN(40)
+	}
+	if fate == 0 {
+		return nil, errLog
+	}
+	before, _ := p.machine.View().Plan(p.op)
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, NowMs: time.Now().UnixMilli(), Commands: cs, Groups: []uint32{uint32(len(cs))}})
+	if err != nil {
+		return nil, err
+	}
+	p.entries = append(p.entries, b)
+	answers := p.apply(len(p.entries), b)
+	if before != nil {
+		p.check(before, cs)
+	}
+	if fate == 1 {
+		return nil, errLog // it was committed all the same
+	}
+	return answers, nil
+}
+
+func (p *play) apply(index int, entry []byte) []state.Answer {
+	return p.machine.Apply(&raft.Log{Type: raft.LogCommand, Index: uint64(index), Data: entry}).([][]state.Answer)[0]
+}
+
+func (p *play) plan() *plan.State {
+	s, ok := p.machine.View().Plan(p.op)
+	if !ok {
+		p.t.Fatal("the plan is gone")
+	}
+	return s
+}
+
+func (p *play) view() *tree.View {
+	v, ok := p.machine.View().PlanTree("one", p.op, time.Now().UnixMilli())
+	if !ok {
+		p.t.Fatal("the plan is gone")
+	}
+	return v
+}
+
+func done(t plan.Task) bool { return t.Status == model.TaskSucceeded || t.Tolerated }
+
+// check compares the plan before an entry with the plan now.
+func (p *play) check(before *plan.State, cs []*pb.Command) {
+	p.t.Helper()
+	s, view := p.plan(), p.view()
+	order := slices.ContainsFunc(cs, func(c *pb.Command) bool { return c.GetOrderPlan() != nil })
+	var may []uint32
+	on := map[int32]string{}
+	preds := make([][]uint32, p.base.Len())
+	for v := range p.base.Len() {
+		for _, w := range p.base.Next(v) {
+			preds[w] = append(preds[w], uint32(v))
+		}
+	}
+	var open func(v uint32) bool
+	open = func(v uint32) bool { // something that v depends on is not done
+		for _, w := range preds[v] {
+			if p.base.Action[w] == model.Barrier && open(w) || p.base.Action[w] != model.Barrier && !done(s.Task(w)) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := range p.base.Len() {
+		v := uint32(i)
+		if p.base.Action[v] == model.Barrier {
+			continue
+		}
+		was, is := before.Task(v), s.Task(v)
+		if is.Status.Held() {
+			if other, taken := on[p.base.Node[v]]; taken {
+				p.t.Errorf("%s and %s are at work on one node", other, p.base.Name(i))
+			}
+			on[p.base.Node[v]] = p.base.Name(i)
+		}
+		if is.Status.Held() && (!was.Status.Held() || was.Fence != is.Fence) {
+			if may == nil {
+				may = append(view.Candidates(nil), plan.NoStep)
+			}
+			switch {
+			case open(v):
+				p.t.Errorf("%s began before what it depends on was done", p.base.Name(i))
+			case s.HeldBack(v):
+				p.t.Errorf("%s began behind a gate", p.base.Name(i))
+			case !slices.Contains(may, s.Graph.StepOf(v)):
+				p.t.Errorf("%s began, and its step is no candidate of\n%s", p.base.Name(i), view.Info().Text("deploy"))
+			case was.Status == model.TaskSucceeded && !order:
+				p.t.Errorf("%s is done once more", p.base.Name(i))
+			}
+		}
+		if was.Status == model.TaskSucceeded && is.Status != model.TaskSucceeded && !order && p.base.Action[v] != model.Create && p.base.Action[v] != model.Confirm {
+			p.t.Errorf("%s was done, and is %s without anybody's order", p.base.Name(i), is.Status)
+		}
+	}
+	for _, other := range p.machine.View().ActiveOperations() {
+		o, _ := p.machine.View().Plan(other.ID)
+		for i := range o.Graph.Nodes {
+			if v, held := o.Busy(int32(i)); held && other.ID != p.op {
+				n := int32(slices.Index(p.base.Nodes, o.Graph.Nodes[i]))
+				if first, taken := on[n]; taken {
+					p.t.Errorf("%s of %s and %s are at work on one node", o.Graph.Name(int(v)), other.ID, first)
+				}
+				on[n] = other.ID
+			}
+		}
+	}
+	if s.Tolerated() == 0 && (view.Status() == tree.Complete) != s.Complete() {
+		p.t.Errorf("the plan is %s, and complete: %t", view.Status(), s.Complete())
+	}
+	for i := range view.Phases {
+		steps := view.Steps[view.Phases[i].First:view.Phases[i].End]
+		whole := !slices.ContainsFunc(steps, func(c tree.Child) bool { return c.Status != tree.Complete })
+		if (view.PhaseStatus(i) == tree.Complete) != whole {
+			p.t.Errorf("phase %d is %s:\n%s", i, view.PhaseStatus(i), view.Info().Text("deploy"))
+		}
+	}
+}
+
+// leader lets another leader take over.
+func (p *play) leader() {
+	p.lead.Lock()
+	defer p.lead.Unlock()
+	if p.over != nil {
+		p.over()
+	}
+	d := dispatch.New(dispatch.Config{Machine: p.machine, Propose: p.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler), Jitter: func() float64 { return 0 }})
+	if err := d.Restore(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = d.Run(ctx)
+	}()
+	p.d, p.over = d, func() { cancel(); <-ended }
+}
+
+func (p *play) dispatcher() *dispatch.Dispatcher {
+	p.lead.RLock()
+	defer p.lead.RUnlock()
+	return p.d
+}
+
+// hand is an agent: it does what it is given, and says so until it is heard.
+type hand struct {
+	p    *play
+	name string
+	fail int // of a hundred attempts
+	r    *rand.Rand
+
+	mu      sync.Mutex
+	lives   int
+	conn    *line
+	working map[string]*pb.Task   // by task and fence
+	results map[string]*pb.Result // that nobody has confirmed
+}
+
+// line is the leader's end of a session.
+type line struct {
+	h       *hand
+	session string
+	life    int
+	dead    bool
+}
+
+func key(task string, fence uint64) string { return fmt.Sprint(task, "@", fence) }
+
+func (l *line) Close() {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.dead = true
+}
+
+func (l *line) Send(m *pb.LeaderMessage) bool {
+	h := l.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.dead || h.lives != l.life {
+		return false
+	}
+	forget := slices.Clone(m.Confirmed)
+	if w := m.Welcome; w != nil {
+		forget = append(forget, slices.DeleteFunc(w.Verdicts, func(v *pb.Verdict) bool { return v.Keep })...)
+	}
+	for _, v := range forget {
+		delete(h.results, key(v.Task, v.Fence))
+		delete(h.working, key(v.Task, v.Fence))
+	}
+	for _, c := range m.Cancels {
+		if k := key(c.Task, c.Fence); h.working[k] != nil {
+			h.end(k, pb.Outcome_OUTCOME_CANCELLED)
+		}
+	}
+	for _, t := range m.Tasks {
+		k := key(t.Id, t.Fence)
+		if h.working[k] != nil || h.results[k] != nil {
+			continue
+		}
+		h.working[k] = t
+		outcome := pb.Outcome_OUTCOME_SUCCEEDED
+		if h.r.IntN(100) < h.fail {
+			outcome = []pb.Outcome{pb.Outcome_OUTCOME_RETRYABLE, pb.Outcome_OUTCOME_NOTHING_DONE, pb.Outcome_OUTCOME_UNKNOWN}[h.r.IntN(3)]
+		}
+		time.AfterFunc(time.Duration(50+h.r.IntN(3000))*time.Millisecond, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.lives == l.life && h.working[k] != nil {
+				h.end(k, outcome)
+			}
+		})
+	}
+	return true
+}
+
+func (h *hand) end(k string, outcome pb.Outcome) {
+	t := h.working[k]
+	delete(h.working, k)
+	h.results[k] = &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: outcome, Message: outcome.String()}
+}
+
+// work lives until ctx ends: it keeps a session and reports over it.
+func (h *hand) work(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		d := h.p.dispatcher()
+		h.mu.Lock()
+		l := h.conn
+		fresh := l == nil || l.dead || l.life != h.lives
+		hello := &pb.Hello{Agent: h.name, Slots: 2, Incarnation: uint64(h.lives + 1)}
+		var results []*pb.Result
+		for _, r := range h.results {
+			results = append(results, r)
+			hello.Held = append(hello.Held, &pb.Held{Task: r.Task, Fence: r.Fence, Started: true, Result: r})
+		}
+		for _, t := range h.working {
+			hello.Held = append(hello.Held, &pb.Held{Task: t.Id, Fence: t.Fence, Started: true})
+		}
+		if fresh {
+			l = &line{h: h, session: fmt.Sprint(h.name, "-", time.Now().UnixNano()), life: h.lives}
+			h.conn = l
+		}
+		h.mu.Unlock()
+		switch {
+		case fresh:
+			if err := d.Open(ctx, l.session, hello, l); err != nil {
+				l.Close()
+			}
+		default:
+			d.Hear(l.session, uint64(n), false)
+			if len(results) > 0 {
+				d.ReportSoon(l.session, results)
+			}
+		}
+	}
+}
+
+// die forgets everything, as an agent does that is killed and started again.
+func (h *hand) die() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lives++
+	h.conn = nil
+	h.working, h.results = map[string]*pb.Task{}, map[string]*pb.Result{}
+}
+
+// enter lets agents come; leave ends all that is under way.
+func (p *play) enter(agents, fail int) (leave func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range agents {
+		h := &hand{p: p, name: fmt.Sprint("agent", i), fail: fail, r: rand.New(rand.NewPCG(p.r.Uint64(), 2))}
+		h.die()
+		p.hands = append(p.hands, h)
+		wg.Go(func() { h.work(ctx) })
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+		p.over()
+		for _, h := range p.hands {
+			h.die() // what it was at ends without a word
+		}
+		p.hands = nil
+		time.Sleep(time.Minute)
+	}
+}
+
+// order gives a random order about a random part.
+func (p *play) order() {
+	commands := []string{"interrupt", "continue", "continue", "continue", "restart", "forceComplete", "stop", "start"}
+	o := &pb.OrderPlan{Operation: p.op, Order: commands[p.r.IntN(len(commands))]}
+	v := p.view()
+	if o.Order != "stop" && o.Order != "start" && p.r.IntN(3) > 0 {
+		i := p.r.IntN(len(v.Phases))
+		o.Phase = v.PhaseID(i)
+		if n := int(v.Phases[i].End - v.Phases[i].First); o.Order != "interrupt" && o.Order != "continue" && n > 0 && p.r.IntN(3) > 0 {
+			o.Step = v.StepID(i, p.r.IntN(n))
+		}
+	}
+	p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: o}})
+}
+
+func (p *play) give(c *pb.Command) {
+	answers, err := p.propose(p.t.Context(), c)
+	var no *state.PlanRefusal
+	if err == nil && answers[0].Err != nil && !errors.As(answers[0].Err, &no) && !errors.Is(answers[0].Err, state.ErrConflict) {
+		p.t.Errorf("%v: %v", c, answers[0].Err)
+	}
+	if err == nil && answers[0].Err == nil {
+		p.ordered++
+	}
+}
+
+// finish opens every gate, again and again, until the operation has succeeded.
+func (p *play) finish() {
+	p.t.Helper()
+	for range 2000 {
+		op, _ := p.machine.View().Operation("one", p.op)
+		if op.Status.Ended() {
+			break
+		}
+		if op.Status == model.OpPaused {
+			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.op, Order: "resume"}}})
+		}
+		for i, v := 0, p.view(); i < len(v.Phases); i++ {
+			if s := v.PhaseStatus(i); s == tree.Waiting || s == tree.Error { // held back, whatever has failed
+				p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: "continue", Phase: v.PhaseID(i)}}})
+			}
+		}
+		time.Sleep(time.Second)
+	}
+	op, _ := p.machine.View().Operation("one", p.op)
+	if tolerated := p.plan().Tolerated() > 0; op.Status != model.OpSucceeded || !p.plan().Complete() || !tolerated && p.view().Status() != tree.Complete {
+		p.t.Errorf("the operation ends %s: %s\n%s", op.Status, op.Message, p.view().Info().Text("deploy"))
+	}
+	if cl, _ := p.machine.View().Cluster("one", "00000001"); cl.Status != model.ClusterActive {
+		p.t.Errorf("the cluster is %s", cl.Status)
+	}
+}
+
+// reload puts a machine in place that has read the other's snapshot.
+func (p *play) reload() {
+	p.t.Helper()
+	s, err := p.machine.Snapshot()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var to sink
+	if err := s.Persist(&to); err != nil {
+		p.t.Fatal(err)
+	}
+	s.Release()
+	m, err := state.New(state.Config{})
+	if err == nil {
+		err = m.Restore(io.NopCloser(&to.Buffer))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.machine = m
+}
+
+// sink takes a snapshot.
+type sink struct{ bytes.Buffer }
+
+func (*sink) ID() string    { return "s" }
+func (*sink) Cancel() error { return nil }
+func (*sink) Close() error  { return nil }

@@ -1,0 +1,150 @@
+package janitor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// clouds are providers in memory.
+type clouds struct {
+	mu       sync.Mutex
+	machines []*pb.Resource
+	lists    int
+	fault    error
+	// between is called after the first list of a look: it may change what there is.
+	between func()
+	removed []string
+}
+
+func (c *clouds) List(context.Context, *model.Provider, string) ([]*pb.Resource, map[string]bool, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lists++; c.lists == 2 && c.between != nil {
+		c.between()
+	}
+	return slices.Clone(c.machines), map[string]bool{"": true}, c.fault == nil, c.fault
+}
+
+func (c *clouds) Remove(_ context.Context, _ *model.Provider, _ string, r *pb.Resource) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fault != nil {
+		return c.fault
+	}
+	c.removed = append(c.removed, r.Id)
+	c.machines = slices.DeleteFunc(c.machines, func(x *pb.Resource) bool { return x.Id == r.Id })
+	return nil
+}
+
+// be makes the cloud fail, or have these machines.
+func (c *clouds) be(fault error, machines ...*pb.Resource) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault, c.machines = fault, machines
+}
+
+// removals gives what was removed so far.
+func (c *clouds) removals() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.removed)
+}
+
+// TestOrphans: the policy waits for its grace, leaves alone what nobody knows, and
+// a machine that was only going is none.
+func TestOrphans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := state.New(state.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		index := uint64(0)
+		propose := func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+			index++
+			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli(), Commands: cs})
+			if err != nil {
+				return nil, err
+			}
+			got := m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Data: b})
+			groups, ok := got.([][]state.Answer)
+			if !ok {
+				return nil, fmt.Errorf("%v", got)
+			}
+			var out []state.Answer
+			for _, g := range groups {
+				out = append(out, g...)
+			}
+			for i := range out {
+				out[i].Index = index
+			}
+			return out, nil
+		}
+		for _, c := range []*pb.Command{
+			{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: []byte(`{"name":"t"}`)}}},
+			{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{{Kind: string(model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}},
+		} {
+			if as, err := propose(t.Context(), c); err != nil || as[0].Err != nil {
+				t.Fatal(as, err)
+			}
+		}
+		c := &clouds{machines: []*pb.Resource{{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"}, {Cluster: "9", Node: "9-2", Fence: 1, Id: "going"}}}
+		c.between = func() { c.machines = c.machines[:1] }
+		o := janitor.NewOrphans(janitor.OrphansConfig{Machine: m, Propose: propose, Finder: c, Logger: slog.New(slog.DiscardHandler), Every: time.Minute, Delete: true, Grace: 10 * time.Minute})
+		r, err := o.Look(t.Context())
+		if err != nil || len(r.Orphans) != 1 || r.Orphans[0].ID != "forgotten" || r.Orphans[0].Why != model.OrphanUnknown || r.Orphans[0].DeleteAt != 0 {
+			t.Fatalf("%+v %v", r, err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- o.Run(ctx) }()
+		time.Sleep(time.Hour)
+		if removed := c.removals(); len(removed) > 0 {
+			t.Errorf("the policy removed %v", removed)
+		}
+		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Since >= r.At {
+			t.Errorf("%+v", r)
+		}
+		// A provider that cannot be asked is told of, and forgets nothing.
+		away := errors.New("it is away")
+		c.be(away)
+		time.Sleep(2 * time.Minute)
+		if r := o.Report(); len(r.Orphans) != 1 || r.Providers[0].Fault != "it is away" {
+			t.Errorf("%+v", r)
+		}
+		who := model.Caller{Tenant: "t", Actor: "me", Role: model.RoleAdmin}
+		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err == nil || !errors.Is(err, away) {
+			t.Errorf("remove from a provider that is away: %v", err)
+		}
+		c.be(nil, &pb.Resource{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"})
+		time.Sleep(2 * time.Minute)
+		if r := o.Report(); len(r.Orphans) != 1 || r.Orphans[0].Fault == "" {
+			t.Errorf("the fault of its removal is forgotten: %+v", r)
+		}
+		if _, err := o.Remove(ctx, model.Caller{Tenant: "another"}, "forgotten", "asked for"); !errors.Is(err, janitor.ErrNoOrphan) {
+			t.Errorf("another tenant's: %v", err)
+		}
+		if _, err := o.Remove(ctx, who, "forgotten", "asked for"); err != nil || !slices.Equal(c.removals(), []string{"forgotten"}) {
+			t.Errorf("%v %v", c.removals(), err)
+		}
+		if r := o.Report(); len(r.Orphans) != 0 {
+			t.Errorf("%+v", r)
+		}
+		stop()
+		<-ended
+	})
+}

@@ -1,0 +1,346 @@
+// Package orchestrate is the leader's duty that turns requests into operations:
+// it solves and plans outside the state machine, proposes the result as data,
+// and starts what follows from an operation's end.
+package orchestrate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Config of an Orchestrator.
+type Config struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Logger  *slog.Logger
+	// Rank asks plugins for the comparators that they offer; nil: there are none.
+	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
+	// First chooses workers for the first tasks of an operation; nil: leases
+	// come later. See dispatch.Dispatcher.First.
+	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error))
+}
+
+// Orchestrator is the duty. It is made for one term.
+type Orchestrator struct {
+	cfg Config
+
+	mu   sync.Mutex
+	last int // number of the latest cluster
+	// ended are operations whose end may ask for another one.
+	ended []string
+	wake  chan struct{}
+}
+
+// New makes the orchestrator of one term.
+func New(cfg Config) *Orchestrator {
+	return &Orchestrator{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// Name names the duty.
+func (o *Orchestrator) Name() string { return "orchestrator" }
+
+// Restore learns the numbers that were given away. It runs after the barrier,
+// so that no earlier leader's number is given twice.
+func (o *Orchestrator) Restore(context.Context) error {
+	v := o.cfg.Machine.View()
+	for _, c := range v.Clusters("") {
+		if n, err := strconv.Atoi(c.ID); err == nil {
+			o.last = max(o.last, n)
+		}
+		o.ended = append(o.ended, c.Operation)
+	}
+	return nil
+}
+
+// Run starts what follows from operations' ends.
+func (o *Orchestrator) Run(ctx context.Context) error {
+	stop := o.cfg.Machine.Watch(func(b state.Batch) {
+		if len(b.Operations) > 0 {
+			o.mu.Lock()
+			for id := range b.Operations {
+				o.ended = append(o.ended, id)
+			}
+			o.mu.Unlock()
+			o.poke()
+		}
+	})
+	defer stop()
+	o.poke()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.wake:
+		}
+		o.mu.Lock()
+		ids := o.ended
+		o.ended = nil
+		o.mu.Unlock()
+		for _, id := range ids {
+			if err := o.follow(ctx, id); err != nil {
+				return fmt.Errorf("what follows operation %s: %w", id, err)
+			}
+			if err := o.dequeue(ctx, id); err != nil {
+				return fmt.Errorf("what waits for operation %s: %w", id, err)
+			}
+		}
+	}
+}
+
+func (o *Orchestrator) poke() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// follow starts what an operation's end asks for (docs/spec/planner.md,
+// "Transactions" 7): the deletion of what a failed or aborted create left, the
+// rollback of an operation that could not be finished.
+func (o *Orchestrator) follow(ctx context.Context, id string) error {
+	v := o.cfg.Machine.View()
+	op, ok := v.Operation("", id)
+	if !ok {
+		return nil
+	}
+	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	if !ok || cl.Operation != op.ID {
+		return nil // another operation came since
+	}
+	req := operation.Request{Follows: op.ID}
+	again, retried := again(v, op)
+	switch {
+	case retried:
+		req = again
+	case mustDelete(op):
+		req.Type = model.OpDelete
+	case op.Status == model.OpRollingBack:
+		req.Type, req.To = model.OpRollback, op.Before
+	default:
+		return nil
+	}
+	o.cfg.Logger.Info("an operation did not succeed", "cluster", cl.ID, "operation", op.ID, "status", op.Status, "follows", req.Type)
+	who := model.Caller{Tenant: op.Tenant, Actor: model.Self, Role: model.RoleAdmin, Request: "follows " + op.ID}
+	_, _, err := o.Operate(ctx, who, cl.ID, req)
+	if retried && hopeless(err) {
+		// There is no other layout, or it cannot be planned: what is left is what
+		// would have been done without it.
+		o.cfg.Logger.Info("no other layout is tried", "cluster", cl.ID, "operation", op.ID, "error", err)
+		if !mustDelete(op) {
+			_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
+				ControlOperation: &pb.ControlOperation{Operation: again.Follows, Order: "retry no more"},
+			}})
+			return err
+		}
+		_, _, err = o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
+	}
+	switch {
+	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
+		return nil // somebody else was faster
+	}
+	if op.Status == model.OpRollingBack && hopeless(err) {
+		// Trying again would not help: a person has to.
+		_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: who.Actor, Change: &pb.Command_ControlOperation{
+			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "give up", Reason: err.Error()},
+		}})
+	}
+	return err
+}
+
+// lookup reads a tenant's definitions.
+type lookup struct {
+	v      *state.View
+	tenant string
+}
+
+func (l lookup) Definition(kind model.Kind, name string) (model.Definition, bool) {
+	row, ok := l.v.Definition(l.tenant, kind, name, 0)
+	if !ok {
+		return model.Definition{}, false
+	}
+	d, err := model.Restore(kind, row.Body)
+	if err != nil {
+		return model.Definition{}, false // it was decoded before it was stored
+	}
+	d.SetVersion(row.Version)
+	return d, true
+}
+
+func (l lookup) Names(kind model.Kind) []string {
+	var out []string
+	for _, d := range l.v.Definitions(l.tenant, kind) {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// Lookup reads the definitions of a tenant, and the plugin types that agents
+// offer where the tenant has no definition of its own.
+func Lookup(v *state.View, tenant string) model.Lookup {
+	offered := model.Set{}
+	for _, t := range v.PluginTypes() {
+		kind := model.KindProviderType
+		if t.Class == "automator" {
+			kind = model.KindAutomatorType
+		}
+		offered.Add(model.Define(kind, &t))
+	}
+	return model.Over(lookup{v, tenant}, offered)
+}
+
+// lookup is Lookup that can ask plugins for comparators, too.
+func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
+	if o.cfg.Rank == nil {
+		return Lookup(v, tenant)
+	}
+	return model.WithRanker(Lookup(v, tenant), o.cfg.Rank)
+}
+
+// Create prepares and starts a new cluster, or with dryRun only prepares it.
+func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared, state.Answer, error) {
+	v := o.cfg.Machine.View()
+	if id, ok := v.Request(who); ok && !dryRun {
+		return repeated(v, who, id)
+	}
+	id := "00000000"
+	if !dryRun {
+		o.mu.Lock()
+		o.last++
+		id = fmt.Sprintf("%08d", o.last)
+		o.mu.Unlock()
+	}
+	p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: id, Operation: id + "-001"})
+	if err != nil || dryRun {
+		return p, state.Answer{}, err
+	}
+	ans, err := o.start(ctx, who, p)
+	return o.outcome(who, p, ans, err)
+}
+
+// Operate prepares and starts an operation on a cluster.
+func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
+	return o.operate(ctx, who, cluster, req, "")
+}
+
+// operate is Operate with the operation's id, where it has one already.
+func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, state.Answer, error) {
+	for try := 1; ; try++ {
+		if v := o.cfg.Machine.View(); req.Queue {
+			if id, ok := v.Request(who); ok {
+				return repeated(v, who, id)
+			}
+			if cl, ok := v.Cluster(who.Tenant, cluster); ok && mustWait(v, cl) {
+				p, ans, err := o.enqueue(ctx, who, cl, req)
+				if errors.Is(err, state.ErrStale) && try < stale {
+					continue
+				}
+				return o.outcome(who, p, ans, err)
+			}
+		}
+		p, err := o.prepare(ctx, who, cluster, req, id)
+		if err != nil {
+			v := o.cfg.Machine.View()
+			if id, ok := v.Request(who); ok {
+				return repeated(v, who, id)
+			}
+			return nil, state.Answer{}, err
+		}
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue // a recovery began or ended meanwhile
+		}
+		return o.outcome(who, p, ans, err)
+	}
+}
+
+// Prepare prepares an operation on a cluster.
+func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
+	return o.prepare(ctx, who, cluster, req, "")
+}
+
+func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, error) {
+	v := o.cfg.Machine.View()
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+	}
+	gone := map[string]bool{}
+	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
+		if h.Machine == model.MachineGone {
+			gone[id] = true
+		}
+	}
+	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
+		return v.Snapshot(cl.Tenant, cl.ID, n)
+	}}
+	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
+}
+
+func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {
+	if err != nil {
+		return nil, ans, err
+	}
+	if ans.Repeated {
+		return repeated(o.cfg.Machine.View(), who, ans.Subject)
+	}
+	return p, ans, ans.Err
+}
+
+// repeated answers a request that was done before.
+func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, state.Answer, error) {
+	op, ok := v.Operation(who.Tenant, id)
+	if !ok {
+		return nil, state.Answer{}, fmt.Errorf("%w: request %q was used for something else", state.ErrConflict, who.Request)
+	}
+	p := &operation.Prepared{Operation: *op}
+	if cl, ok := v.Cluster(op.Tenant, op.Cluster); ok {
+		p.Cluster = *cl
+	}
+	for _, n := range v.Nodes(op.Tenant, op.Cluster) {
+		p.Nodes = append(p.Nodes, *n)
+	}
+	if s, ok := v.Plan(op.ID); ok {
+		p.Graph = s.Graph
+	}
+	return p, state.Answer{Index: v.Index(), Subject: id, Repeated: true}, nil
+}
+
+// start proposes a prepared operation.
+func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared) (state.Answer, error) {
+	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
+	var errs error
+	marshal := func(x any) []byte {
+		b, err := json.Marshal(x)
+		errs = errors.Join(errs, err)
+		return b
+	}
+	s.Operation, s.Cluster, s.Tree = marshal(p.Operation), marshal(p.Cluster), marshal(p.Tree)
+	for _, n := range p.Write {
+		s.Nodes = append(s.Nodes, marshal(n))
+	}
+	if errs != nil {
+		return state.Answer{}, errs
+	}
+	done := func(context.Context, state.Answer, error) {}
+	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
+		s.Lease, done = o.cfg.First(ctx, p)
+	}
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})
+	if err != nil {
+		done(ctx, state.Answer{}, err)
+		return state.Answer{}, err
+	}
+	done(ctx, answers[0], nil)
+	return answers[0], answers[0].Err
+}

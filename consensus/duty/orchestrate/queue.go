@@ -1,0 +1,86 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// mustWait says whether an operation that may wait has to: another one is under way
+// on its cluster, or waits in front of it.
+func mustWait(v *state.View, cl *model.Cluster) bool {
+	if len(v.Queued(cl.Tenant, cl.ID)) > 0 {
+		return true
+	}
+	op, ok := v.Operation(cl.Tenant, cl.Operation)
+	return ok && !op.Status.Ended()
+}
+
+// enqueue lets a request wait for its turn (docs/spec/planner.md, "Transactions" 12).
+func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, state.Answer, error) {
+	op := model.Operation{
+		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
+		Services: req.Services, OnFailure: req.OnFailure, Message: "it waits for its turn",
+	}
+	q := &pb.QueueOperation{ClusterVersion: cl.Version}
+	var e1, e2 error
+	q.Operation, e1 = json.Marshal(op)
+	q.Request, e2 = json.Marshal(req)
+	if err := errors.Join(e1, e2); err != nil {
+		return nil, state.Answer{}, err
+	}
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_QueueOperation{QueueOperation: q}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return nil, state.Answer{}, err
+	}
+	return &operation.Prepared{Operation: op, Cluster: *cl}, answers[0], nil
+}
+
+// dequeue starts the operation whose turn has come, where an operation's end makes
+// room for it. One that cannot be planned any more fails, and the next has its turn.
+func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
+	v := o.cfg.Machine.View()
+	op, ok := v.Operation("", ended)
+	if !ok {
+		return nil
+	}
+	cl, ok := v.Cluster(op.Tenant, op.Cluster)
+	if !ok || cl.Status == model.ClusterTerminated {
+		return nil
+	}
+	waiting := v.Queued(cl.Tenant, cl.ID)
+	last, ok := v.Operation(cl.Tenant, cl.Operation)
+	if len(waiting) == 0 || !ok || !last.Status.Ended() || mustDelete(last) {
+		return nil
+	}
+	if _, retried := again(v, last); retried {
+		return nil // it goes first
+	}
+	next := waiting[0].Operation
+	var req operation.Request
+	err := json.Unmarshal(waiting[0].Request, &req)
+	if err == nil {
+		who := model.Caller{Tenant: next.Tenant, Actor: next.Actor, Role: model.RoleAdmin, Request: "turn of " + next.ID}
+		req.Queue = false
+		_, _, err = o.operate(ctx, who, cl.ID, req, next.ID)
+	}
+	switch {
+	case err == nil, ctx.Err() != nil, errors.Is(err, state.ErrNotFound):
+		return ctx.Err()
+	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale):
+		return nil // another operation was faster: its end asks again
+	}
+	_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: next.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
+		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: "give up", Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},
+	}})
+	return err
+}

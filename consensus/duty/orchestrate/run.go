@@ -1,0 +1,86 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+)
+
+// ProvisionPlan and its kin are the names of the plans of a run (docs/spec/profiles.md).
+func ProvisionPlan(run string) string { return "provision:" + run }
+
+// ProgramPlan names the plan of a run's program.
+func ProgramPlan(run string) string { return "program:" + run }
+
+// DeprovisionPlan names the plan that tears a run's cluster down.
+func DeprovisionPlan(run string) string { return "deprovision:" + run }
+
+// Provision makes the cluster of a run; own are definitions that count before the
+// tenant's. It is done once for a name: it fails with state.ErrConflict where a
+// living cluster has it.
+func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error) {
+	v := o.cfg.Machine.View()
+	o.mu.Lock()
+	o.last++
+	id := fmt.Sprintf("%08d", o.last)
+	o.mu.Unlock()
+	known := o.lookup(v, who.Tenant)
+	if own != nil {
+		known = model.Over(own, known)
+	}
+	req.OnFailure = "leave" // the run says what becomes of it
+	p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: id, Operation: id + "-001"})
+	if err != nil {
+		return nil, err
+	}
+	p.Named(ProvisionPlan(run))
+	ans, err := o.start(ctx, who, p)
+	p, _, err = o.outcome(who, p, ans, err)
+	return p, err
+}
+
+// Deprovision deletes the cluster of a run.
+func (o *Orchestrator) Deprovision(ctx context.Context, who model.Caller, run, cluster string) (*operation.Prepared, error) {
+	for try := 1; ; try++ {
+		p, err := o.Prepare(ctx, who, cluster, operation.Request{Type: model.OpDelete})
+		if err != nil {
+			return nil, err
+		}
+		p.Named(DeprovisionPlan(run))
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue
+		}
+		p, _, err = o.outcome(who, p, ans, err)
+		return p, err
+	}
+}
+
+// RunProgram begins a run's program on its cluster, once for a request id.
+func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cluster string, steps []operation.ProgramStep) (*operation.Prepared, error) {
+	for try := 1; ; try++ {
+		v := o.cfg.Machine.View()
+		if id, ok := v.Request(who); ok {
+			p, _, err := repeated(v, who, id)
+			return p, err
+		}
+		cl, ok := v.Cluster(who.Tenant, cluster)
+		if !ok {
+			return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		}
+		p, err := operation.Program(who, ProgramPlan(run), steps, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+		if err != nil {
+			return nil, err
+		}
+		ans, err := o.start(ctx, who, p)
+		if errors.Is(err, state.ErrStale) && try < stale {
+			continue
+		}
+		p, _, err = o.outcome(who, p, ans, err)
+		return p, err
+	}
+}

@@ -1,0 +1,325 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/engine/solver"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Starter makes and deletes clusters, and runs programs on them; the orchestrator does.
+type Starter interface {
+	Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error)
+	Deprovision(ctx context.Context, who model.Caller, run, cluster string) (*operation.Prepared, error)
+	RunProgram(ctx context.Context, who model.Caller, run, cluster string, steps []operation.ProgramStep) (*operation.Prepared, error)
+}
+
+// Clusters makes clusters of this mesh for runs, through the solver, the planner and the
+// provider plugins, and runs programs on them.
+type Clusters struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Start   Starter
+}
+
+// Provisioner gives the provisioner of a run: "native", "cluster", or a provider plugin.
+func (c *Clusters) Provisioner(v *state.View, r *profile.Run) (Provisioner, profile.Spec, bool) {
+	for _, s := range v.Provisioners(r.Tenant) {
+		if s.Name == r.Provisioner {
+			return c, s, true
+		}
+	}
+	return nil, profile.Spec{}, false
+}
+
+// who is the run's own user: what is done for it is done in his name.
+func who(r *profile.Run) model.Caller {
+	return model.Caller{Tenant: r.Tenant, Actor: r.Actor, Role: model.RoleAdmin}
+}
+
+// find gives the run's cluster, alive or not, or nil.
+func (c *Clusters) find(r *profile.Run) *model.Cluster {
+	v := c.Machine.View()
+	// By its name first: the latest try may not have been noted yet.
+	if cl, ok := v.Cluster(r.Tenant, r.Cluster.Name); ok {
+		return cl
+	}
+	return nil
+}
+
+// Create asks for the run's cluster, if it is not there.
+func (c *Clusters) Create(ctx context.Context, in Request) (Made, error) {
+	r := in.Run
+	made := func(cl *model.Cluster) Made {
+		return Made{Cluster: &profile.RunCluster{Name: cl.Name, Status: profile.SeenCreating}, ID: cl.ID, Operation: cl.Operation}
+	}
+	if cl := c.find(r); cl != nil && cl.Status != model.ClusterTerminated {
+		return made(cl), nil
+	}
+	req, own, err := request(r, in.Properties)
+	if err != nil {
+		return Made{}, err
+	}
+	p, err := c.Start.Provision(ctx, who(r), r.ID, req, own)
+	if err != nil {
+		if cl := c.find(r); errors.Is(err, state.ErrConflict) && cl != nil && cl.Status != model.ClusterTerminated {
+			return made(cl), nil
+		}
+		return Made{}, sorted(err)
+	}
+	return made(&p.Cluster), nil
+}
+
+// sorted marks the errors after which another try may succeed.
+func sorted(err error) error {
+	var faults model.Faults
+	var unsolvable *solver.Unsolvable
+	switch {
+	case errors.As(err, &faults), errors.As(err, &unsolvable), errors.Is(err, solver.ErrBudget), errors.Is(err, operation.ErrState):
+		return err
+	}
+	return Again(err)
+}
+
+// request makes the request for a run's cluster; own are definitions that no tenant has.
+func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Set, error) {
+	n := 1
+	if s := p[profile.PropNodes]; s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil || n < 1 {
+			return model.CreateCluster{}, nil, fmt.Errorf("property %s must be a whole number of nodes, but is %q", profile.PropNodes, s)
+		}
+	}
+	forever := model.Millis(0)
+	req := model.CreateCluster{
+		Name: r.Cluster.Name, Description: "run " + r.ID + " of program " + r.Program.Name, NumMachines: model.Int(n),
+		ClusterTemplate: p[profile.PropTemplate], Provider: p["provider"], HardwareType: p["hardwaretype"], ImageType: p["imagetype"], DNSSuffix: p["dnsSuffix"],
+	}
+	for _, s := range strings.Split(p["services"], ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			req.Services = append(req.Services, s)
+		}
+	}
+	if s := p[profile.PropConfig]; s != "" {
+		if err := json.Unmarshal([]byte(s), &req.Config); err != nil {
+			return req, nil, fmt.Errorf("property %s is not a JSON object: %w", profile.PropConfig, err)
+		}
+	}
+	fields := map[string]any{}
+	for name, value := range p {
+		if f, ok := strings.CutPrefix(name, profile.PropField); ok {
+			fields[f] = value
+		}
+	}
+	if r.Provisioner == "cluster" {
+		if req.ProviderFields = fields; len(fields) == 0 {
+			req.ProviderFields = nil
+		}
+		return req, nil, nil
+	}
+	// A cluster of plain nodes: what it is made from is no tenant's.
+	provider, _ := profile.Plain(r.Provisioner, p)
+	req.ClusterTemplate, req.InitialLeaseDuration = profile.PlainNodes, &forever
+	return req, plainSet(provider, p), nil
+}
+
+// plainSet are the definitions that a cluster of plain nodes is made from.
+func plainSet(provider model.Provider, p map[string]string) model.Set {
+	const plain = profile.PlainNodes
+	entry := func(keys ...string) map[string]map[string]any {
+		m := map[string]any{keys[0]: "default"} // a type must say something
+		for _, k := range keys {
+			if p[k] != "" {
+				m[k] = p[k]
+			}
+		}
+		return map[string]map[string]any{plain: m}
+	}
+	base := model.Base{Name: plain}
+	return model.NewSet(
+		model.Define(model.KindProvider, &provider),
+		model.Define(model.KindHardwareType, &model.HardwareType{Base: base, ProviderMap: entry("flavor")}),
+		model.Define(model.KindImageType, &model.ImageType{Base: base, ProviderMap: entry("image", "sshuser")}),
+		model.Define(model.KindService, &model.Service{Base: base}),
+		model.Define(model.KindClusterTemplate, &model.ClusterTemplate{
+			Base:          base,
+			Defaults:      model.Defaults{Services: []model.DefaultService{{Name: plain}}, Provider: plain, HardwareType: plain, ImageType: plain},
+			Compatibility: model.Compatibility{Services: []string{plain}, HardwareTypes: []string{plain}, ImageTypes: []string{plain}},
+		}),
+	)
+}
+
+// Status tells what the records say of the run's cluster.
+func (c *Clusters) Status(_ context.Context, in Request) (profile.Seen, string, error) {
+	cl := c.find(in.Run)
+	if cl == nil || cl.Status == model.ClusterTerminated {
+		return profile.SeenNotExists, "", nil
+	}
+	op, ok := c.Machine.View().Operation(cl.Tenant, cl.Operation)
+	deletes := ok && op.Type == model.OpDelete
+	switch cl.Status {
+	case model.ClusterPending:
+		if deletes {
+			return profile.SeenDeleting, "", nil
+		}
+		return profile.SeenCreating, "", nil
+	case model.ClusterIncomplete:
+		if in.Deprovision {
+			return profile.SeenRunning, "", nil // what is left of it has to be asked for again
+		}
+		return profile.SeenFailed, cl.Message, nil
+	}
+	return profile.SeenRunning, "", nil
+}
+
+// Initialize tells the nodes. What their services need was done when they were made.
+func (c *Clusters) Initialize(_ context.Context, in Request) (*profile.RunCluster, error) {
+	cl := c.find(in.Run)
+	if cl == nil || cl.Status == model.ClusterTerminated {
+		return nil, fmt.Errorf("cluster %s is gone", in.Run.Cluster.Name)
+	}
+	out := &profile.RunCluster{Name: cl.Name, Status: profile.SeenRunning}
+	for _, n := range c.Machine.View().Nodes(cl.Tenant, cl.ID) {
+		node := profile.RunNode{ID: n.ID, Created: cl.CreatedAt, Properties: map[string]string{"hostname": n.Hostname}}
+		for kind, ip := range n.IPAddresses {
+			node.Properties[kind] = ip
+		}
+		out.Nodes = append(out.Nodes, node)
+	}
+	return out, nil
+}
+
+// Delete begins to delete the run's cluster, once what else is done to it has ended.
+func (c *Clusters) Delete(ctx context.Context, in Request) (string, error) {
+	cl := c.find(in.Run)
+	if cl == nil || cl.Status == model.ClusterTerminated {
+		return "", nil
+	}
+	if op, ok := c.Machine.View().Operation(cl.Tenant, cl.Operation); ok {
+		switch {
+		case !op.Status.Ended() && op.Type == model.OpDelete:
+			return op.ID, nil
+		case !op.Status.Ended():
+			return "", c.abort(ctx, in.Run, op)
+		case op.Type == model.OpDelete && time.Since(time.UnixMilli(op.EndedAt)) < deletePause:
+			return "", Againf("operation %s could not delete it: %s", op.ID, op.Message)
+		}
+	}
+	p, err := c.Start.Deprovision(ctx, who(in.Run), in.Run.ID, cl.ID)
+	if err != nil {
+		return "", Again(err)
+	}
+	return p.Operation.ID, nil
+}
+
+// deletePause is how long a deletion that failed is left alone.
+const deletePause = 10 * time.Second
+
+// abort ends an operation that stands in the way.
+func (c *Clusters) abort(ctx context.Context, r *profile.Run, op *model.Operation) error {
+	if op.Status == model.OpAborting || op.Status == model.OpRollingBack {
+		return ErrLater
+	}
+	w := who(r)
+	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: w.Actor, Change: &pb.Command_ControlOperation{
+		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "abort", Reason: "run " + r.ID + " is torn down"},
+	}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return Again(err)
+	}
+	return ErrLater
+}
+
+// Poll is long: changes of operations have runs looked at.
+func (c *Clusters) Poll() time.Duration { return followPause }
+
+// Begin begins a run's program.
+func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
+	cl := c.find(r)
+	if cl == nil {
+		return "", fmt.Errorf("cluster %s is gone", r.Cluster.Name)
+	}
+	v := c.Machine.View()
+	steps := make([]operation.ProgramStep, len(r.Program.Steps))
+	for i, s := range r.Program.Steps {
+		steps[i] = operation.ProgramStep{Name: s.Name, One: s.On == profile.OnOne}
+		if _, err := profile.Reveal(s.Env, func(name string) (string, bool) { return v.Secret(r.Tenant, name) }); err != nil {
+			return "", fmt.Errorf("step %s: variable %w", s.Name, err)
+		}
+	}
+	w := who(r)
+	w.Request = "program of run " + r.ID
+	p, err := c.Start.RunProgram(ctx, w, r.ID, cl.ID, steps)
+	switch {
+	case err == nil:
+		return p.Operation.ID, nil
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
+		return "", err
+	}
+	return "", Again(err)
+}
+
+// Status tells where the program's plan stands.
+func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status, string, bool) {
+	op, ok := v.Operation(r.Tenant, r.Operation)
+	if !ok {
+		return "", "", false
+	}
+	switch op.Status {
+	case model.OpSucceeded:
+		return profile.Completed, "", true
+	case model.OpFailed:
+		return profile.Failed, op.Message, true
+	case model.OpAborted, model.OpRolledBack:
+		return profile.Killed, op.Message, true
+	case model.OpPaused:
+		return profile.Suspended, op.Message, true
+	}
+	if r.Status == profile.Suspended {
+		return profile.Resuming, "", true
+	}
+	return profile.Running, "", true
+}
+
+// Abort ends a run's program.
+func (c *Clusters) Abort(ctx context.Context, r *profile.Run) error {
+	w := who(r)
+	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: r.Halt.Actor, Change: &pb.Command_ControlOperation{
+		ControlOperation: &pb.ControlOperation{Operation: r.Operation, Order: "abort", Reason: r.Halt.Reason},
+	}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if errors.Is(err, state.ErrConflict) {
+		return nil // it has ended meanwhile
+	}
+	return err
+}
+
+// programs is Clusters as Programs.
+type programs struct{ *Clusters }
+
+// Status tells where the program's plan stands.
+func (p programs) Status(v *state.View, r *profile.Run) (profile.Status, string, bool) {
+	return p.ProgramStatus(v, r)
+}
+
+// Programs gives what runs programs on clusters of this mesh.
+func (c *Clusters) Programs() Programs { return programs{c} }
+
+var _ Starter = (*orchestrate.Orchestrator)(nil)
+var _ Provisioner = (*Clusters)(nil)

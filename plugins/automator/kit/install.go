@@ -1,0 +1,33 @@
+package kit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/sdk"
+)
+
+// installer installs a package of Debian's where a check fails: the check is its first
+// argument, the package its second one.
+const installer = `eval "$1" >/dev/null 2>&1 && exit 0
+[ -n "$2" ] || { echo "this fails on the node: $1" >&2; exit 100; }
+command -v apt-get >/dev/null || { echo "$2 is missing, and there is no apt-get to install it with" >&2; exit 100; }
+exec 9>/run/coopr-apt.lock && flock 9 || exit 1
+export DEBIAN_FRONTEND=noninteractive
+apt-get -q update && apt-get -q --yes --no-install-recommends install "$2"`
+
+// Install sees to it that a node has what an automator needs: where the command
+// check fails it installs a package, or with "" says what is missing. It is what
+// BOOTSTRAP does.
+func Install(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, check, pkg string) error {
+	exit, err := Run(ctx, node, remote.Command{Args: []string{"/bin/sh", "-c", installer, "install", check, pkg}, Dir: "/", Env: Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr()})
+	if err != nil {
+		return err
+	}
+	if exit.Code == 100 {
+		return sdk.Fatal(fmt.Errorf("node %s is not fit for %s: %s", t.Node, t.Plugin, check))
+	}
+	return Succeeded("the installation of "+pkg, exit)
+}

@@ -1,0 +1,193 @@
+package ssh
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/plugins/remote"
+)
+
+// bootstrap is the one command that sshd ever gets from us. It is a constant, so
+// whatever shell the user has needs to quote nothing; what to do follows on
+// standard input: the length of a program in a line, and the program.
+const (
+	plainPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	bootstrap = "env -i PATH=" + plainPath + " /bin/sh -c 'read -r n && p=$(head -c \"$n\") && eval \"$p\"'"
+)
+
+// command gives what sshd is told.
+func command(sudo bool) string {
+	if sudo {
+		return "exec sudo -n -- " + bootstrap
+	}
+	return "exec " + bootstrap
+}
+
+// quote makes one word of anything for a POSIX shell: between single quotes
+// only a single quote means something.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func quoteAll(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = quote(w)
+	}
+	return strings.Join(q, " ")
+}
+
+// frame gives what is written to the node first: the program with its length.
+// Between braces, a program of which a part is lost does nothing at all.
+func frame(program string) []byte {
+	program = "{\n" + program + "\n}"
+	return fmt.Appendf(nil, "%d\n%s", len(program), program)
+}
+
+// complete follows everything that a watched program needs: without it the
+// connection was lost on the way, and nothing is run.
+const complete = "complete\n"
+
+// file is one that a command needs: a secret is there while it runs, a script
+// stays.
+type file struct {
+	path    string
+	content []byte
+	script  bool
+}
+
+// watched is a program that runs a command in a session of its own, with a
+// guard. The guard waits for the end of standard input, or a line: then it ends the
+// command's process group, first by TERM, after the grace by KILL. The
+// files follow the program on standard input.
+//
+// mark is printed when the command is about to start: what comes without it
+// says that nothing ran. state is the path of a file for the group's number. After
+// exit status 0 the line done, if there is one, is added to the file record.
+func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state, record, done string) string {
+	var p strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }
+	remove := "rm -f " + quote(state)
+	for _, f := range files {
+		if !f.script {
+			remove += " " + quote(f.path)
+		}
+	}
+	line("exec 3<&0 </dev/null")
+	line("__setsid=$(command -v setsid) || { echo the program setsid is missing >&2; exit 126; }")
+	line("umask 077")
+	for _, f := range files {
+		if f.script {
+			// Whole or not at all: others may be running it.
+			aside := quote(f.path + mark)
+			line("mkdir -p %s && head -c %d <&3 >%s && chmod 755 %s && mv -f %s %s || { %s; exit 126; }", quote(parent(f.path)), len(f.content), aside, aside, aside, quote(f.path), remove)
+			continue
+		}
+		line("head -c %d <&3 >%s || { %s; exit 126; }", len(f.content), quote(f.path), remove)
+	}
+	line(`read -r __word <&3 && [ "$__word" = complete ] || { %s; exit 126; }`, remove)
+	line("umask 022")
+	line("cd %s || { %s; exit 126; }", quote(dir), remove)
+	line("__stopped=")
+	line("trap '__stopped=1' USR1")
+	line(`( read -r __word <&3; kill -USR1 "$$"`)
+	line(`  __group=$(cat %s) && kill -s TERM -- "-$__group"`, quote(state))
+	line(`  sleep %d & __sleep=$!; trap 'kill "$__sleep"; exit' TERM; wait "$__sleep"`, max(1, int((grace+time.Second-1)/time.Second)))
+	line(`  __group=$(cat %s) && kill -s KILL -- "-$__group"; %s`, quote(state), remove)
+	line(") </dev/null >/dev/null 2>&1 &")
+	line("__guard=$!")
+	line(`/bin/sh -c %s sh "$__setsid" 3<&-`, quote(launch(args, env, mark, state)))
+	line("__code=$?")
+	if done != "" {
+		folder, file := quote(parent(record)), quote(record)
+		line(`if [ "$__code" -eq 0 ] && [ -z "$__stopped" ]; then`)
+		line(`  umask 077; [ -d %s ] || mkdir -p %s; printf '%%s\n' %s >>%s || { echo cannot write down what was done >&2; __code=%d; }`,
+			folder, folder, quote(done), file, remote.ExitNotRecorded)
+		line("fi")
+	}
+	line(`[ -z "$__stopped" ] || { __group=$(cat %s) && kill -s KILL -- "-$__group"; } 2>/dev/null`, quote(state))
+	line("%s", remove)
+	line(`kill -TERM "$__guard" 2>/dev/null`)
+	line(`exit "$__code"`)
+	return p.String()
+}
+
+// launch is the last that is ours: it becomes the command. In the foreground,
+// because background jobs of a shell ignore interrupts for ever.
+func launch(args, env []string, mark, state string) string {
+	var p strings.Builder
+	prefix := ""
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if isName(name) {
+			fmt.Fprintf(&p, "export %s=%s\n", name, quote(value))
+		} else {
+			prefix += " " + quote(e) // no shell has such a name, but env can give it
+		}
+	}
+	if prefix != "" {
+		prefix = "env" + prefix + " "
+	}
+	p.WriteString("unset OLDPWD\n") // cd has set it
+	fmt.Fprintf(&p, "command -v %s >/dev/null || { echo there is no program %s >&2; exit 127; }\n", quote(args[0]), quote(args[0]))
+	fmt.Fprintf(&p, "printf %%s \"$$\" >%s && printf '%%s\\n' %s && exec %s\"$1\" %s\n", quote(state), quote(mark), prefix, quoteAll(args))
+	return p.String()
+}
+
+// isName says whether a shell can have a variable of that name.
+func isName(s string) bool {
+	for i, c := range s {
+		switch {
+		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', i > 0 && c >= '0' && c <= '9':
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// The exit status of small programs for files that are not there.
+const exitNotThere = 44
+
+// The small programs by which files are reached. Their content is on standard
+// input behind them, their answer on standard output behind the mark.
+
+func putProgram(mark, file string, mode uint32, size int) string {
+	tmp := quote(file + ".new")
+	return fmt.Sprintf("printf '%%s\\n' %s; mkdir -p %s && (umask 077; head -c %d >%s) && %s && chmod %o %s && mv -f %s %s",
+		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), mode, tmp, tmp, quote(file))
+}
+
+func appendProgram(mark, file string, size int) string {
+	f, tmp := quote(file), quote(file+"."+mark)
+	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >%s && { %s && cat %s >>%s; __code=$?; rm -f %s; [ $__code -eq 0 ]; } && wc -c <%s",
+		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), tmp, f, tmp, f)
+}
+
+// whole checks that a file came as it was sent.
+func whole(file string, size int) string { return fmt.Sprintf("[ $(wc -c <%s) -eq %d ]", file, size) }
+
+func readProgram(mark, file string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; cat %s", quote(mark), quote(file), exitNotThere, quote(file))
+}
+
+func renameProgram(mark, from, to string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; mv -f %s %s", quote(mark), quote(from), exitNotThere, quote(from), quote(to))
+}
+
+// prepareProgram checks that a node has what we need, and makes the folder.
+func prepareProgram(mark, dir string) string {
+	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p %s/.coopr && chmod 700 %s/.coopr",
+		quote(mark), quote(dir), quote(dir))
+}
+
+func askProgram(mark, script string, args []string) string {
+	return fmt.Sprintf("printf '%%s\n' %s; set -- %s\n%s", quote(mark), quoteAll(args), script)
+}
+
+// parent gives a file's folder.
+func parent(file string) string {
+	if i := strings.LastIndexByte(file, '/'); i > 0 {
+		return file[:i]
+	}
+	return "/"
+}

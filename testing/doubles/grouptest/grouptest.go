@@ -1,0 +1,430 @@
+// Package grouptest is a Raft group in a box for tests: members in one process
+// over in-memory transports, with disks that can be made sick, networks that can
+// be cut, and members that crash and come back on what they had stored. It runs
+// inside testing/synctest as well as in real time.
+package grouptest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/consensus/logstore"
+	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/testing/doubles/faultystore"
+)
+
+// Patience is how long waits go on before a test fails; within a synctest
+// bubble it costs nothing.
+const Patience = 2 * time.Minute
+
+// Options shape a Cluster; the zero value is fine.
+type Options struct {
+	Timing raftgroup.Timing
+	Logger *slog.Logger
+	Store  logstore.Options // Wrap is taken by the sick disks
+	// Stores, when set, opens a member's stores instead of the surviving
+	// in-memory ones.
+	Stores func(id string, wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)) (*logstore.Stores, error)
+	// FSM, when set, makes a member's state instead of a Journal.
+	FSM func(id string) raft.FSM
+	// RecoveryDir, when set, names a member's directory for a recovery file.
+	RecoveryDir func(id string) string
+	// Transport, when set, wraps a member's transport.
+	Transport func(id string, t *raft.InmemTransport) raft.Transport
+	// KeepSick leaves a member running that has called itself sick; else it is
+	// shut down, as an agent does.
+	KeepSick bool
+}
+
+// Cluster is the box.
+type Cluster struct {
+	t       testing.TB
+	o       Options
+	mu      sync.Mutex
+	members map[string]*Member
+	order   []string
+	cut     map[[2]string]bool
+}
+
+// Member is one member. What it stores survives Crash.
+type Member struct {
+	ID, Addr string
+	Disk     *faultystore.Disk
+
+	c     *Cluster
+	log   *raft.InmemStore
+	snaps *logstore.MemorySnapshots
+
+	// Below: nil when down. Owned by Cluster.mu.
+	group  *raftgroup.Group
+	fsm    raft.FSM
+	stores *logstore.Stores
+	trans  *raft.InmemTransport
+	sick   error
+	old    *logstore.Stores // of the last life
+}
+
+// New makes a box without members.
+func New(t testing.TB, o Options) *Cluster {
+	return &Cluster{t: t, o: o, members: make(map[string]*Member), cut: make(map[[2]string]bool)}
+}
+
+// Start makes n members a, b, c…, and bootstraps a group of them all.
+func Start(t testing.TB, n int, o Options) *Cluster {
+	t.Helper()
+	c := New(t, o)
+	var servers []raftgroup.Server
+	for i := range n {
+		m := c.Add(string(rune('a' + i)))
+		servers = append(servers, raftgroup.Server{ID: m.ID, Addr: m.Addr, Voter: true})
+	}
+	for _, m := range c.Members() {
+		if err := m.Group().Bootstrap(context.Background(), servers); err != nil {
+			t.Fatalf("bootstrap %s: %v", m.ID, err)
+		}
+	}
+	return c
+}
+
+// Add makes a member with empty stores and starts it; it waits to be added.
+func (c *Cluster) Add(id string) *Member {
+	c.t.Helper()
+	m := c.Make(id)
+	m.Start()
+	return m
+}
+
+// Make makes a member with empty stores and leaves it down.
+func (c *Cluster) Make(id string) *Member {
+	m := &Member{ID: id, Addr: "addr-" + id, Disk: &faultystore.Disk{}, c: c,
+		log: raft.NewInmemStore(), snaps: logstore.NewMemorySnapshots(2)}
+	c.mu.Lock()
+	c.members[id] = m
+	c.order = append(c.order, id)
+	c.mu.Unlock()
+	return m
+}
+
+// Members are all members, up or down, in the order they were made.
+func (c *Cluster) Members() []*Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*Member, 0, len(c.order))
+	for _, id := range c.order {
+		out = append(out, c.members[id])
+	}
+	return out
+}
+
+// Member is the member of that id, nil if there is none.
+func (c *Cluster) Member(id string) *Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[id]
+}
+
+// Start starts a member that is down, on what it had stored.
+func (m *Member) Start() {
+	m.c.t.Helper()
+	m.c.Until("the last write of "+m.ID+"'s last life to come back", m.ended)
+	if err := m.TryStart(); err != nil {
+		m.c.t.Fatalf("start %s: %v", m.ID, err)
+	}
+}
+
+// ended says whether nothing is left of the member's last life.
+func (m *Member) ended() bool {
+	m.c.mu.Lock()
+	old := m.old
+	m.c.mu.Unlock()
+	if old == nil {
+		return true
+	}
+	select {
+	case <-old.Closed():
+		return true
+	default:
+		return false
+	}
+}
+
+// TryStart is Start for a member that may be unable to.
+func (m *Member) TryStart() error {
+	if !m.ended() {
+		return fmt.Errorf("start %s: %w", m.ID, logstore.ErrInUse) // as files would be
+	}
+	stores, err := m.openStores()
+	if err != nil {
+		return err
+	}
+	_, trans := raft.NewInmemTransport(raft.ServerAddress(m.Addr))
+	var fsm raft.FSM = &Journal{}
+	if m.c.o.FSM != nil {
+		fsm = m.c.o.FSM(m.ID)
+	}
+	var network raft.Transport = trans
+	if m.c.o.Transport != nil {
+		network = m.c.o.Transport(m.ID, trans)
+	}
+	cfg := raftgroup.Config{
+		ID: m.ID, FSM: fsm, Transport: network, Stores: stores,
+		Timing: m.c.o.Timing, Logger: m.c.o.Logger, OnSick: m.onSick,
+	}
+	if cfg.Logger != nil {
+		cfg.Logger = cfg.Logger.With("member", m.ID)
+	}
+	if m.c.o.RecoveryDir != nil {
+		cfg.RecoveryDir = m.c.o.RecoveryDir(m.ID)
+	}
+	g, err := raftgroup.New(cfg)
+	if err != nil {
+		return errors.Join(err, stores.Close())
+	}
+	m.c.mu.Lock()
+	m.group, m.fsm, m.stores, m.trans, m.sick = g, fsm, stores, trans, nil
+	m.c.mu.Unlock()
+	m.c.rewire()
+	return nil
+}
+
+func (m *Member) openStores() (*logstore.Stores, error) {
+	if m.c.o.Stores != nil {
+		return m.c.o.Stores(m.ID, m.Disk.Wrap)
+	}
+	o := m.c.o.Store
+	o.Wrap = m.Disk.Wrap
+	return logstore.FromParts(m.log, m.log, m.snaps, o)
+}
+
+func (m *Member) onSick(err error) {
+	m.c.mu.Lock()
+	m.sick = err
+	keep := m.c.o.KeepSick
+	m.c.mu.Unlock()
+	if !keep {
+		m.stop()
+	}
+}
+
+// Sick is what the member has complained of, nil if of nothing.
+func (m *Member) Sick() error {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return m.sick
+}
+
+// Group is the running member; nil when it is down.
+func (m *Member) Group() *raftgroup.Group {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return m.group
+}
+
+// Up says whether the member runs.
+func (m *Member) Up() bool { return m.Group() != nil }
+
+// FSM is the member's state; nil when it is down.
+func (m *Member) FSM() raft.FSM {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return m.fsm
+}
+
+// Journal is the member's state when Options.FSM was not set.
+func (m *Member) Journal() *Journal { return m.FSM().(*Journal) }
+
+// Crash ends a member without a word to the others: its network is gone first.
+func (m *Member) Crash() { m.stop() }
+
+func (m *Member) stop() {
+	m.c.mu.Lock()
+	g, stores, trans := m.group, m.stores, m.trans
+	m.group, m.fsm, m.stores, m.trans = nil, nil, nil, nil
+	if g != nil {
+		m.old = stores
+	}
+	m.c.mu.Unlock()
+	if g == nil {
+		return
+	}
+	m.c.rewire()
+	trans.DisconnectAll()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	if err := g.Shutdown(ctx); err != nil {
+		m.c.t.Errorf("stop %s: %v", m.ID, err)
+	}
+	if err := stores.Close(); err != nil && !errors.Is(err, logstore.ErrStuck) {
+		m.c.t.Errorf("close the stores of %s: %v", m.ID, err)
+	}
+}
+
+// Stop ends all members and heals all disks, so that nothing stays behind.
+func (c *Cluster) Stop() {
+	for _, m := range c.Members() {
+		m.Disk.Heal()
+	}
+	var all sync.WaitGroup
+	for _, m := range c.Members() {
+		all.Go(m.stop)
+	}
+	all.Wait()
+}
+
+// Partition cuts the network into sides; members not named are alone. Members
+// that start later obey it too.
+func (c *Cluster) Partition(sides ...[]string) {
+	side := map[string]int{}
+	for i, s := range sides {
+		for _, id := range s {
+			side[id] = i + 1
+		}
+	}
+	c.mu.Lock()
+	c.cut = make(map[[2]string]bool)
+	for i, a := range c.order {
+		for _, b := range c.order[i+1:] {
+			if side[a] != side[b] || side[a] == 0 {
+				c.cut[[2]string{a, b}], c.cut[[2]string{b, a}] = true, true
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.rewire()
+}
+
+// Heal ends all cuts.
+func (c *Cluster) Heal() {
+	c.mu.Lock()
+	c.cut = make(map[[2]string]bool)
+	c.mu.Unlock()
+	c.rewire()
+}
+
+// rewire connects who may talk and disconnects who may not.
+func (c *Cluster) rewire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.members {
+		if a.trans == nil {
+			continue
+		}
+		for _, b := range c.members {
+			addr := raft.ServerAddress(b.Addr)
+			if b.trans == nil || c.cut[[2]string{a.ID, b.ID}] {
+				a.trans.Disconnect(addr)
+			} else {
+				a.trans.Connect(addr, b.trans)
+			}
+		}
+	}
+}
+
+// Until waits for a condition and fails the test, naming it, when it never comes.
+func (c *Cluster) Until(what string, ok func() bool) {
+	c.t.Helper()
+	Until(c.t, what, ok)
+}
+
+// Until waits for a condition and fails the test, naming it, when it never comes.
+func Until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// Leader waits for a member that leads and can commit, and gives it.
+func (c *Cluster) Leader() *Member {
+	c.t.Helper()
+	return c.LeaderAmong()
+}
+
+// LeaderAmong is Leader, of certain members only; all when none are named.
+func (c *Cluster) LeaderAmong(ids ...string) *Member {
+	c.t.Helper()
+	var found *Member
+	c.Until(fmt.Sprintf("a leader among %v", ids), func() bool {
+		for _, m := range c.Members() {
+			if len(ids) > 0 && !contains(ids, m.ID) {
+				continue
+			}
+			g := m.Group()
+			if g == nil || !g.IsLeader() {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			err := g.Barrier(ctx)
+			cancel()
+			if err == nil {
+				found = m
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Apply hands an entry to whoever leads until it is committed for certain. An
+// entry whose outcome is unknown is handed in again, so it may be there twice.
+func (c *Cluster) Apply(data string) {
+	c.t.Helper()
+	c.Until("the entry "+data, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		return c.Leader().Group().Apply([]byte(data)).Wait(ctx) == nil
+	})
+}
+
+// Agree waits until all members that are up hold the same journal, and gives it.
+func (c *Cluster) Agree() []string {
+	c.t.Helper()
+	lead := c.Leader()
+	want := lead.Journal().Entries()
+	c.Until("all members to agree", func() bool {
+		for _, m := range c.Members() {
+			if !m.Up() {
+				continue
+			}
+			j, ok := m.FSM().(*Journal)
+			if !ok || !equal(j.Entries(), want) {
+				want = c.Leader().Journal().Entries()
+				return false
+			}
+		}
+		return true
+	})
+	return want
+}
+
+func equal(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
