@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
 // coopr reads the original's definitions: what each file of data/coopr holds,
 // and what is wrong with it.
 func coopr(t testing.TB) (defs map[string][]Definition, errs map[string]error) {
 	t.Helper()
-	root := filepath.Join(shared.Dir(t), "data", "coopr")
+	root := original.Dir(t)
 	defs, errs = map[string][]Definition{}, map[string]error{}
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || e.Name() == "NOTICE" {
@@ -114,7 +114,7 @@ func TestTheOriginalsDefinitionsRoundTrip(t *testing.T) {
 			if len(ds) > 1 || strings.HasPrefix(file, "provisioner-plugins/") {
 				continue // a descriptor: the file is not the definition
 			}
-			raw, err := os.ReadFile(filepath.Join(shared.Dir(t), "data", "coopr", file))
+			raw, err := os.ReadFile(filepath.Join(original.Dir(t), file))
 			if err != nil {
 				t.Fatal(err)
 			}

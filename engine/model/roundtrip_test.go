@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
 // fill gives every field of a struct a random value, absent ones included, so
@@ -161,12 +161,12 @@ func escaped(s string) []byte {
 }
 
 func seeds(f *testing.F) {
-	dir, ok := shared.Find()
+	dir, ok := original.Find()
 	if !ok {
 		return
 	}
 	for _, pattern := range []string{"templates-develop/*/lamp.json", "templates-develop/*/standard-small.json", "templates-develop/services/cdap.json", "partials-test/*.json", "provisioner-plugins/*.json"} {
-		files, _ := filepath.Glob(filepath.Join(dir, "data", "coopr", pattern))
+		files, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, file := range files {
 			if data, err := os.ReadFile(file); err == nil {
 				f.Add(data)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
 // sizes are the sizes of the original's CREATE plans for the shipped templates:
@@ -74,7 +74,7 @@ func TestSizesOfShippedTemplates(t *testing.T) {
 			Nodes            []struct{ Services []string }
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(shared.Dir(t), "conformance", "planner-cases.json"))
+	data, err := os.ReadFile("../../testing/conformance/testdata/planner-cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestSizesOfShippedTemplates(t *testing.T) {
 // Every shipped template can be planned for every operation, and its order is
 // what the rules ask.
 func TestShippedTemplates(t *testing.T) {
-	dir := filepath.Join(shared.Dir(t), "data", "coopr", "templates-develop")
+	dir := filepath.Join(original.Dir(t), "templates-develop")
 	services := map[string]model.Service{}
 	readAll(t, filepath.Join(dir, "services"), func(data []byte) error {
 		var s model.Service

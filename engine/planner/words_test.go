@@ -3,14 +3,12 @@ package planner
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
-	"github.com/coopr/coopr/testing/shared"
 )
 
 // service gives a service with these actions, all of one automator.
@@ -114,7 +112,7 @@ func templateServices(t testing.TB, template string) templateSet {
 			Nodes            []struct{ Services []string }
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(shared.Dir(t), "conformance", "planner-cases.json"))
+	data, err := os.ReadFile("../../testing/conformance/testdata/planner-cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}

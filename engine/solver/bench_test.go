@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
 // layered has k services with at least one node each.
@@ -127,7 +127,7 @@ func BenchmarkSolve(b *testing.B) {
 	})
 	b.Run("costs+rooms/40services/6types/1000nodes", func(b *testing.B) { bench(b, costed(1, true)) })
 	b.Run("hadoop/10000nodes", func(b *testing.B) {
-		set := definitions(b, filepath.Join(shared.Dir(b), "data", "coopr", "templates-develop"))
+		set := definitions(b, filepath.Join(original.Dir(b), "templates-develop"))
 		bench(b, templateInput(b, set, "hadoop-distributed", 10000))
 	})
 	b.Run("add5/10000nodes", func(b *testing.B) { bench(b, adding(10000)) })

@@ -12,16 +12,15 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
 func TestConformance(t *testing.T) {
-	dir := shared.Dir(t)
 	for _, f := range []struct {
 		name string
 		run  func(string) ([]layoutcase.Result, error)
 	}{{"solver-cases.json", layoutcase.Solver}, {"add-services-cases.json", layoutcase.AddServices}} {
-		results, err := f.run(filepath.Join(dir, "conformance", f.name))
+		results, err := f.run(filepath.Join("../../testing/conformance/testdata", f.name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +82,7 @@ func templateInput(t testing.TB, set model.Set, name string, nodes int) solver.I
 // TestShippedTemplates solves every template of the original at several sizes:
 // a layout that keeps every rule, or a refusal that the definitions explain.
 func TestShippedTemplates(t *testing.T) {
-	dirs, err := filepath.Glob(filepath.Join(shared.Dir(t), "data", "coopr", "templates-*"))
+	dirs, err := filepath.Glob(filepath.Join(original.Dir(t), "templates-*"))
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("no folders of templates: %v", err)
 	}

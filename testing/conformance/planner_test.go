@@ -5,12 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/coopr/coopr/testing/shared"
 )
 
 func TestPlannerCases(t *testing.T) {
-	file := filepath.Join(shared.Dir(t), "conformance", "planner-cases.json")
+	file := "testdata/planner-cases.json"
 	for _, compat := range []bool{true, false} {
 		passed, failed := runPlanner([]string{file}, compat)
 		t.Logf("compat %v: %d passed, %d failed", compat, passed, failed)
@@ -23,7 +21,7 @@ func TestPlannerCases(t *testing.T) {
 // A case that says something else fails in both modes, and so does a file
 // without cases.
 func TestPlannerCasesCanFail(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(shared.Dir(t), "conformance", "planner-cases.json"))
+	data, err := os.ReadFile("testdata/planner-cases.json")
 	if err != nil {
 		t.Fatal(err)
 	}

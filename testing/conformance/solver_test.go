@@ -4,14 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/coopr/coopr/testing/shared"
 )
 
 func TestSolverCases(t *testing.T) {
-	dir := filepath.Join(shared.Dir(t), "conformance")
 	for name, run := range map[string]func([]string) (int, int){"solver-cases.json": runSolver, "add-services-cases.json": runAddServices} {
-		if passed, failed := run([]string{filepath.Join(dir, name)}); failed > 0 || passed == 0 {
+		if passed, failed := run([]string{filepath.Join("testdata", name)}); failed > 0 || passed == 0 {
 			t.Errorf("%s: %d of %d cases failed", name, failed, passed+failed)
 		}
 	}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/testing/shared"
+	"github.com/coopr/coopr/testing/original"
 )
 
-// original is a mesh of one agent and the folder of the original's definitions.
-func original(t *testing.T) (*mesh, string) {
+// newOriginal returns a mesh of one agent, and the folder of the original's definitions.
+func newOriginal(t *testing.T) (*mesh, string) {
 	t.Helper()
-	dir := filepath.Join(shared.Dir(t), "data", "coopr")
+	dir := original.Dir(t)
 	m := newMesh(t, "a")
 	m.agents[0].start()
 	m.ready()
@@ -62,7 +62,7 @@ func says(t *testing.T, what string, lines []string, want ...string) {
 // but the bad ones is there, and each bad one is refused with its reason.
 func TestOriginal(t *testing.T) {
 	t.Parallel()
-	m, dir := original(t)
+	m, dir := newOriginal(t)
 	for _, set := range []struct {
 		folder string
 		bad    []string
@@ -157,7 +157,7 @@ func dryRuns(t *testing.T, m *mesh) {
 // by file, in the world that they were made for.
 func TestOriginalPartials(t *testing.T) {
 	t.Parallel()
-	m, dir := original(t)
+	m, dir := newOriginal(t)
 	m.tenant("p", dir)
 	m.coopr("--tenant", "p", "import", "--skip-faulty", filepath.Join(dir, "templates-develop")) // TestOriginal looks at it
 	more := filepath.Join(m.dir, "more.yaml")
