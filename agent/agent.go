@@ -33,10 +33,10 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
-	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/peer"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/wire"
 )
 
@@ -411,7 +411,7 @@ func (a *Agent) serve() (err error) {
 	if err := a.registry.Register(runMetrics{a}); err != nil {
 		return err
 	}
-	a.handler, err = api.New(api.Config{Backend: &backend{a}, Logger: a.log, Registry: a.registry, Name: a.cfg.Name,
+	a.handler, err = server.New(server.Config{Backend: &backend{a}, Logger: a.log, Registry: a.registry, Name: a.cfg.Name,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
 	if err != nil {
 		return err
@@ -441,11 +441,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	var servers errgroup.Group
 	servers.Go(func() error { return a.mux.Run(serving) })
 	servers.Go(func() error { return ignoreClosed(a.grpc.Serve(a.mux.GRPC())) })
-	forwarded := api.NewServer(fromPeer(a.handler))
+	forwarded := server.NewServer(fromPeer(a.handler))
 	servers.Go(func() error { return ignoreClosed(forwarded.Serve(a.mux.HTTP())) })
 	var public *http.Server
 	if a.http != nil {
-		public = api.NewServer(a.handler)
+		public = server.NewServer(a.handler)
 		servers.Go(func() error { return ignoreClosed(public.Serve(a.http)) })
 	}
 	servers.Go(func() error { return a.mesh.Run(serving) })

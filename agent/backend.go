@@ -21,12 +21,13 @@ import (
 	decide "github.com/coopr/coopr/engine/recovery"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server"
 )
 
 // backend is the agent as its API sees it.
 type backend struct{ *Agent }
 
-var _ api.Backend = (*backend)(nil)
+var _ server.Backend = (*backend)(nil)
 
 // Serves says whether this agent answers a request itself.
 func (b *backend) Serves(stale bool) bool {
@@ -38,7 +39,7 @@ func (b *backend) Serves(stale bool) bool {
 }
 
 // LeaderTransport reaches the leader's API over the peer network.
-func (b *backend) LeaderTransport() api.Transport { return toLeader{b.Agent} }
+func (b *backend) LeaderTransport() server.Transport { return toLeader{b.Agent} }
 
 type toLeader struct{ a *Agent }
 
@@ -110,7 +111,7 @@ func (b *backend) Authenticate(_ context.Context, token string) (model.Caller, e
 }
 
 // View reads the state.
-func (b *backend) View(ctx context.Context, c api.Consistency, after uint64) (api.View, error) {
+func (b *backend) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
 	m := b.member.Load()
 	if m == nil {
 		return nil, api.ErrNoLeader

@@ -12,10 +12,11 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server"
 )
 
 // Resources gives what the leader does about plugin resources.
-func (b *backend) Resources() (api.Resources, error) {
+func (b *backend) Resources() (server.Resources, error) {
 	m, _, ok := b.leader()
 	if !ok {
 		return nil, api.ErrNoLeader

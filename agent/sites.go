@@ -7,10 +7,11 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server"
 )
 
 // Sites gives what the leader knows and does about sites.
-func (b *backend) Sites() (api.Sites, error) {
+func (b *backend) Sites() (server.Sites, error) {
 	_, l, ok := b.leader()
 	if !ok {
 		return nil, api.ErrNoLeader

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/audit"
-	"github.com/coopr/coopr/rpc/api/apitest"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 func TestAuditStory(t *testing.T) {

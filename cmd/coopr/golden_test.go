@@ -11,7 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/api/apitest"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 func TestDefinitionsStory(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/api/apitest"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 func TestProfileStory(t *testing.T) {

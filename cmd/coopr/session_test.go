@@ -18,7 +18,8 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/api/apitest"
+	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -46,7 +47,7 @@ type session struct {
 func newSession(t *testing.T) *session {
 	t.Helper()
 	s := &session{t: t, mesh: apitest.NewAgent(apitest.NewStore(), "a"), dir: t.TempDir(), ctx: context.Background()}
-	h, err := api.New(api.Config{Backend: s.mesh, Patience: 20 * time.Millisecond, Now: s.now})
+	h, err := server.New(server.Config{Backend: s.mesh, Patience: 20 * time.Millisecond, Now: s.now})
 	if err != nil {
 		t.Fatal(err)
 	}

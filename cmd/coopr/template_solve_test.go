@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/coopr/coopr/rpc/api/apitest"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 // TestTemplateStory lints and solves templates, written and not.

@@ -1,8 +1,4 @@
-// Package api is the HTTP API that every agent answers under /v1.
-//
-// A handler is a plain function from typed input to typed output; the OpenAPI
-// document is generated from those types (openapi.go). Around the handlers
-// stand, from the outside in: the log, metrics and panic guard (observe.go),
-// limits (limits.go), the question which agent answers (forward.go) and who is
-// asking (auth.go). Everything an agent knows or does is behind Backend.
+// Package api holds the types of the HTTP API's requests and answers, the names of its
+// headers and the types of its problem documents. It has no code of a server or a client
+// and imports only pure packages of the engine, so that clients can use it.
 package api

@@ -1,12 +1,5 @@
 package api
 
-import (
-	"context"
-	"net/http"
-
-	"github.com/coopr/coopr/engine/model"
-)
-
 // Health says that an agent answers.
 type Health struct {
 	Status string `json:"status" example:"ok"`
@@ -30,71 +23,4 @@ type LeaveBody struct {
 // Left says who leaves.
 type Left struct {
 	Agent string `json:"agent,omitempty"`
-}
-
-func (s *server) meshRoutes() {
-	const tag = "mesh"
-	local := rule{local: true, need: model.RoleRead}
-	steer := rule{local: true, need: model.RoleSuperadmin}
-
-	ask(s, route{id: "healthz", method: http.MethodGet, path: "/v1/healthz", tag: tag, rule: rule{public: true, local: true}, summary: "Whether the agent answers at all; needs no token"}, always(Health{Status: "ok"}))
-	ask(s, route{id: "getStatus", method: http.MethodGet, path: "/v1/status", tag: tag, rule: local, summary: "How the asked agent and its mesh are"},
-		func(context.Context, *call, *none) (AgentStatus, error) { return s.backend.Status(), nil })
-	ask(s, route{id: "listMembers", method: http.MethodGet, path: "/v1/members", tag: tag, rule: local, summary: "The mesh as the asked agent sees it"},
-		func(context.Context, *call, *none) ([]Member, error) {
-			return append([]Member{}, s.backend.Members()...), nil
-		})
-	ask(s, route{id: "joinMesh", method: http.MethodPost, path: "/v1/join", tag: tag, rule: steer, summary: "Make the asked agent look for the mesh at these addresses"},
-		func(ctx context.Context, _ *call, in *struct {
-			Body raw[JoinBody]
-		}) (Joined, error) {
-			body, err := in.Body.value()
-			if err != nil {
-				return Joined{}, err
-			}
-			if len(body.Addresses) == 0 {
-				return Joined{}, invalid(model.Faults{{Path: "addresses", Message: "is empty: give the gossip address of at least one agent"}})
-			}
-			n, err := s.backend.Join(ctx, body.Addresses)
-			return Joined{Reached: n}, err
-		})
-	ask(s, route{id: "leaveMesh", method: http.MethodPost, path: "/v1/leave", tag: tag, rule: steer, optional: true, summary: "Make the asked agent leave the mesh, or remove one that is dead for good"},
-		func(ctx context.Context, _ *call, in *struct {
-			Body raw[LeaveBody]
-		}) (Left, error) {
-			body, err := in.Body.value()
-			if err != nil {
-				return Left{}, err
-			}
-			return Left(body), s.backend.Leave(ctx, body.Agent)
-		})
-	stream(s, route{id: "getMetrics", method: http.MethodGet, path: "/v1/metrics", tag: tag, rule: local, bare: true, summary: "The asked agent's metrics"},
-		"text/plain; version=0.0.4; charset=utf-8", "Prometheus text format",
-		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, _ *http.Request) error {
-			return s.backend.Metrics(w)
-		})
-	read(s, route{id: "listAgents", path: "/v1/agents", tag: tag, rule: rule{need: model.RoleRead}, summary: "The agents on record"},
-		func(_ context.Context, _ *call, v View, _ *none) ([]model.Agent, error) {
-			return append([]model.Agent{}, v.Agents()...), nil
-		})
-	read(s, route{id: "getAgent", path: "/v1/agents/{agent}", tag: tag, rule: rule{need: model.RoleRead}, summary: "An agent on record, by id or name"},
-		func(_ context.Context, _ *call, v View, in *struct {
-			ID string `path:"agent" doc:"The agent's id or name"`
-		}) (model.Agent, error) {
-			for _, a := range v.Agents() {
-				if a.ID == in.ID || a.Name == in.ID {
-					return a, nil
-				}
-			}
-			return model.Agent{}, notFound("there is no agent %q on record", in.ID)
-		})
-	read(s, route{id: "listPlugins", path: "/v1/plugins", tag: tag, rule: rule{need: model.RoleRead}, summary: "The plugin types that the agents offer"},
-		func(_ context.Context, _ *call, v View, _ *none) ([]model.PluginType, error) {
-			return append([]model.PluginType{}, v.PluginTypes()...), nil
-		})
-}
-
-// always gives a handler with a fixed answer.
-func always[T any](v T) func(context.Context, *call, *none) (T, error) {
-	return func(context.Context, *call, *none) (T, error) { return v, nil }
 }

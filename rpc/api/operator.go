@@ -1,14 +1,5 @@
 package api
 
-import (
-	"context"
-	"net/http"
-
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/coopr/coopr/engine/model"
-)
-
 // TransferBody names who shall lead.
 type TransferBody struct {
 	To string `json:"to,omitempty" doc:"The id of a voter; absent: any"`
@@ -17,52 +8,4 @@ type TransferBody struct {
 // Done is the answer where there is nothing else to say.
 type Done struct {
 	Done bool `json:"done"`
-}
-
-func (s *server) operatorRoutes() {
-	const tag = "operator"
-	super := rule{need: model.RoleSuperadmin}
-
-	ask(s, route{id: "listRaftPeers", method: http.MethodGet, path: "/v1/operator/raft/peers", tag: tag, rule: super, summary: "The members of the Raft group"},
-		func(ctx context.Context, _ *call, _ *none) ([]RaftPeer, error) {
-			peers, err := s.backend.RaftPeers(ctx)
-			return append([]RaftPeer{}, peers...), err
-		})
-	ask(s, route{id: "transferLeadership", method: http.MethodPost, path: "/v1/operator/raft/transfer", tag: tag, rule: super, optional: true, summary: "Hand leadership to another voter"},
-		func(ctx context.Context, _ *call, in *struct {
-			Body raw[TransferBody]
-		}) (Done, error) {
-			body, err := in.Body.value()
-			if err != nil {
-				return Done{}, err
-			}
-			return Done{true}, s.backend.RaftTransfer(ctx, body.To)
-		})
-	ask(s, route{id: "removeRaftPeer", method: http.MethodDelete, path: "/v1/operator/raft/peers/{id}", tag: tag, rule: super, summary: "Remove a member from the Raft group"},
-		func(ctx context.Context, _ *call, in *struct {
-			ID string `path:"id" doc:"The member's id"`
-		}) (Deleted, error) {
-			return Deleted{Name: in.ID}, s.backend.RaftRemove(ctx, in.ID)
-		})
-	stream(s, route{id: "saveSnapshot", method: http.MethodGet, path: "/v1/operator/snapshot", tag: tag, rule: super, bare: true, summary: "Save the whole state"},
-		"application/octet-stream", "The snapshot archive",
-		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
-			return s.backend.SnapshotSave(r.Context(), w)
-		})
-	rt := route{id: "restoreSnapshot", method: http.MethodPost, path: "/v1/operator/snapshot", tag: tag, rule: rule{need: model.RoleSuperadmin, streamed: true}, summary: "Replace the whole state by a saved one"}
-	stream(s, rt, "application/json", "Done, when the state is replaced",
-		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
-			if r.Body == nil || r.Body == http.NoBody {
-				return malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
-			}
-			if err := s.backend.SnapshotRestore(r.Context(), r.Body); err != nil {
-				return err
-			}
-			_, err := w.Write([]byte(`{"done":true}` + "\n"))
-			return err
-		})
-	post := s.api.OpenAPI().Paths[rt.path].Post
-	post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
-	}}
 }

@@ -1,18 +1,8 @@
 package api
 
 import (
-	"context"
-	"fmt"
-	"net/http"
-
-	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 )
-
-// ByProgram names a program in the path.
-type ByProgram struct {
-	Name string `path:"program" doc:"The program's name"`
-}
 
 // ProgramDetails is a program and what its runs used.
 type ProgramDetails struct {
@@ -20,132 +10,8 @@ type ProgramDetails struct {
 	Usage profile.Usage `json:"usage"`
 }
 
-func (s *server) programRoutes() {
-	const tag, path, one = "programs", "/v1/programs", "/v1/programs/{program}"
-	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser}
-
-	read(s, route{id: "listPrograms", path: path, tag: tag, rule: reads, summary: "List programs, the latest version of each"},
-		func(_ context.Context, c *call, v View, _ *none) ([]profile.Program, error) {
-			return append([]profile.Program{}, v.Programs(c.who.Tenant)...), nil
-		})
-	read(s, route{id: "getProgram", path: one, tag: tag, rule: reads, summary: "Get a program, with what its runs used"},
-		func(_ context.Context, c *call, v View, in *struct {
-			ByProgram
-			Version int `query:"version" minimum:"0" doc:"Which version; 0 or absent: the latest"`
-		}) (ProgramDetails, error) {
-			p, ok := v.Program(c.who.Tenant, in.Name, in.Version)
-			if !ok {
-				return ProgramDetails{}, notFound("there is no program %q in tenant %s", in.Name, c.who.Tenant)
-			}
-			return ProgramDetails{p, v.ProgramUsage(c.who.Tenant, in.Name, s.clock().UnixMilli())}, nil
-		})
-	write(s, route{id: "putProgram", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Write the next version of a program"},
-		func(ctx context.Context, c *call, in *struct {
-			ByProgram
-			Body raw[profile.Program]
-		}) (profile.Program, Written, error) {
-			p, err := in.Body.value()
-			if err != nil {
-				return p, Written{}, err
-			}
-			if p.Name != "" && p.Name != in.Name {
-				return p, Written{}, invalid(model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: let them be the same", p.Name, in.Name)}})
-			}
-			p.Name, p.Version = in.Name, 0
-			p.Complete()
-			if fs := p.Check(); len(fs) > 0 {
-				return p, Written{}, fs
-			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "program", Name: in.Name, Order: "put", Value: p})
-			if err != nil {
-				return p, w, err
-			}
-			if v, err := s.now(ctx); err == nil {
-				p, _ = v.Program(c.who.Tenant, in.Name, 0)
-			}
-			return p, w, nil
-		})
-	write(s, route{id: "deleteProgram", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete all versions of a program that has no schedules"},
-		func(ctx context.Context, c *call, in *ByProgram) (Deleted, Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "program", Name: in.Name, Order: "delete"})
-			return Deleted{Name: in.Name}, w, err
-		})
-	s.startRoute(route{id: "startProgram", path: one + "/start", tag: tag, summary: "Begin a run of a program"})
-}
-
-// BySchedule names a schedule in the path.
-type BySchedule struct {
-	Name string `path:"schedule" doc:"The schedule's name"`
-}
-
 // ScheduleDetails is a schedule and when it is due next.
 type ScheduleDetails struct {
 	profile.Schedule
 	Next int64 `json:"next,omitempty" doc:"When it is due next, Unix milliseconds; absent: never"`
-}
-
-func (s *server) schedule(x profile.Schedule) ScheduleDetails {
-	out := ScheduleDetails{Schedule: x}
-	if x.Status != profile.Disabled {
-		_, _, out.Next = x.Due(s.clock().UnixMilli())
-	}
-	return out
-}
-
-func (s *server) scheduleRoutes() {
-	const tag, path, one = "schedules", "/v1/schedules", "/v1/schedules/{schedule}"
-	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser}
-
-	read(s, route{id: "listSchedules", path: path, tag: tag, rule: reads, summary: "List schedules"},
-		func(_ context.Context, c *call, v View, _ *none) ([]ScheduleDetails, error) {
-			out := []ScheduleDetails{}
-			for _, x := range v.Schedules(c.who.Tenant) {
-				out = append(out, s.schedule(x))
-			}
-			return out, nil
-		})
-	read(s, route{id: "getSchedule", path: one, tag: tag, rule: reads, summary: "Get a schedule"},
-		func(_ context.Context, c *call, v View, in *BySchedule) (ScheduleDetails, error) {
-			x, ok := v.Schedule(c.who.Tenant, in.Name)
-			if !ok {
-				return ScheduleDetails{}, notFound("there is no schedule %q in tenant %s", in.Name, c.who.Tenant)
-			}
-			return s.schedule(x), nil
-		})
-	write(s, route{id: "putSchedule", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Create or change a schedule"},
-		func(ctx context.Context, c *call, in *struct {
-			BySchedule
-			Body raw[profile.Schedule]
-		}) (ScheduleDetails, Written, error) {
-			x, err := in.Body.value()
-			if err != nil {
-				return ScheduleDetails{}, Written{}, err
-			}
-			x.Name, x.Tenant, x.Status, x.Actor, x.LastRun, x.Message = in.Name, "", "", "", "", ""
-			x.Last, x.Waits, x.Skipped, x.Version = 0, 0, 0, 0
-			x.Complete()
-			if fs := x.Check(); len(fs) > 0 {
-				return ScheduleDetails{}, Written{}, fs
-			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "schedule", Name: in.Name, Order: "put", Value: x})
-			if err != nil {
-				return ScheduleDetails{}, w, err
-			}
-			if v, err := s.now(ctx); err == nil {
-				x, _ = v.Schedule(c.who.Tenant, in.Name)
-			}
-			return s.schedule(x), w, nil
-		})
-	write(s, route{id: "deleteSchedule", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a schedule; its runs go on"},
-		func(ctx context.Context, c *call, in *BySchedule) (Deleted, Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "schedule", Name: in.Name, Order: "delete"})
-			return Deleted{Name: in.Name}, w, err
-		})
-	for _, order := range []string{"enable", "disable"} {
-		write(s, route{id: order + "Schedule", method: http.MethodPost, path: one + "/" + order, tag: tag, rule: writes, summary: "Let a schedule begin runs, or no more; what was due meanwhile is not made up for"},
-			func(ctx context.Context, c *call, in *BySchedule) (Done, Written, error) {
-				w, err := s.backend.ChangeSetting(ctx, c.who, Setting{Kind: "schedule", Name: in.Name, Order: order})
-				return Done{true}, w, err
-			})
-	}
 }

@@ -1,33 +1,10 @@
 package api
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/model"
 )
-
-// Sites is what the API asks about sites of change objects; the leader answers.
-type Sites interface {
-	List(ctx context.Context, tenant string) ([]site.Overview, error)
-	// Status waits for another revision than after, for as long as ctx allows; 0
-	// does not wait.
-	Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error)
-	Document(tenant, name string, generation uint64) (*site.Document, error)
-	History(tenant, name string) ([]site.PastGeneration, error)
-	Graph(tenant, name string) (*site.Graph, error)
-	Explain(tenant, name, object string) ([]site.Reason, error)
-	Preview(tenant string, doc *site.Document) (site.ChangePreview, error)
-	// Apply puts a document on its way; unchanged says that it is in force already.
-	Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w Written, err error)
-	Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w Written, err error)
-	Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, Written, error)
-	// Look checks everything, changing nothing.
-	Look(ctx context.Context, tenant, name string) ([]site.Finding, error)
-	Release(ctx context.Context, who model.Caller, name, object, reason string) (Written, error)
-}
 
 // SiteApplied is the answer to a document.
 type SiteApplied struct {
@@ -36,7 +13,7 @@ type SiteApplied struct {
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
-func (s SiteApplied) status() int {
+func (s SiteApplied) HTTPStatus() int {
 	if s.Unchanged {
 		return http.StatusOK
 	}
@@ -52,170 +29,4 @@ type RevertBody struct {
 type ReleaseBody struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
-}
-
-// BySite names a site in the path.
-type BySite struct {
-	Site string `path:"site" doc:"The site's name"`
-}
-
-// longestLook is how long a check of a whole site may take.
-const longestLook = time.Minute
-
-func (s *server) siteRoutes() {
-	const tag, one = "sites", "/v1/sites/{site}"
-	see, use := rule{need: model.RoleRead}, rule{need: model.RoleUser}
-	get := func(id, path, summary string) route {
-		return route{id: id, method: http.MethodGet, path: path, tag: tag, rule: see, summary: summary}
-	}
-	sites := func() (Sites, error) { return s.backend.Sites() }
-
-	ask(s, get("listSites", "/v1/sites", "List the sites of change objects"), func(ctx context.Context, c *call, _ *none) ([]site.Overview, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.List(ctx, c.who.Tenant)
-	})
-	watched := get("getSiteStatus", one+"/status", "How a site's objects are, as their homes report it")
-	watched.rule.watches = true
-	ask(s, watched, func(ctx context.Context, c *call, in *struct {
-		BySite
-		After uint64 `query:"after" doc:"Wait until the revision is another than this one, a minute at most"`
-	}) (site.Standing, error) {
-		k, err := sites()
-		if err != nil {
-			return site.Standing{}, err
-		}
-		ctx, cancel := context.WithTimeout(ctx, defaultWait)
-		defer cancel()
-		return k.Status(ctx, c.who.Tenant, in.Site, in.After)
-	})
-	ask(s, get("getSite", one, "Get a site's document"), func(_ context.Context, c *call, in *struct {
-		BySite
-		Generation uint64 `query:"generation" doc:"That of an earlier generation; absent: the newest"`
-	}) (*site.Document, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Document(c.who.Tenant, in.Site, in.Generation)
-	})
-	ask(s, get("getSiteHistory", one+"/history", "The generations of a site that are kept, the newest first"), func(_ context.Context, c *call, in *BySite) ([]site.PastGeneration, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.History(c.who.Tenant, in.Site)
-	})
-	ask(s, get("getSiteGraph", one+"/graph", "A site's objects and their dependencies"), func(_ context.Context, c *call, in *BySite) (*site.Graph, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Graph(c.who.Tenant, in.Site)
-	})
-	ask(s, get("explainObject", one+"/explain", "What an object waits for, followed to the root; empty where it is settled"), func(_ context.Context, c *call, in *struct {
-		BySite
-		Object string `query:"object" required:"true" doc:"The object's name"`
-	}) ([]site.Reason, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Explain(c.who.Tenant, in.Site, in.Object)
-	})
-	ask(s, route{id: "checkSite", method: http.MethodPost, path: one + "/check", tag: tag, rule: use, summary: "Check every object of a site, changing nothing"},
-		func(ctx context.Context, c *call, in *BySite) ([]site.Finding, error) {
-			k, err := sites()
-			if err != nil {
-				return nil, err
-			}
-			ctx, cancel := context.WithTimeout(ctx, longestLook)
-			defer cancel()
-			return k.Look(ctx, c.who.Tenant, in.Site)
-		})
-	ask(s, route{id: "planSite", method: http.MethodPost, path: "/v1/sites", tag: tag, rule: use, summary: "Say what applying a site would do"},
-		func(_ context.Context, c *call, in *struct{ Body raw[site.Document] }) (site.ChangePreview, error) {
-			doc, err := in.Body.value()
-			if err != nil {
-				return site.ChangePreview{}, err
-			}
-			k, err := sites()
-			if err != nil {
-				return site.ChangePreview{}, err
-			}
-			return k.Preview(c.who.Tenant, &doc)
-		})
-	write(s, route{id: "applySite", method: http.MethodPut, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Put a site into force, as its next generation"},
-		func(ctx context.Context, c *call, in *struct {
-			BySite
-			Body raw[site.Document]
-		}) (SiteApplied, Written, error) {
-			doc, err := in.Body.value()
-			if err != nil {
-				return SiteApplied{}, Written{}, err
-			}
-			if doc.Name != in.Site {
-				return SiteApplied{}, Written{}, invalid(model.Faults{{Path: "name", Message: "is " + doc.Name + ", but the path says " + in.Site}})
-			}
-			k, err := sites()
-			if err != nil {
-				return SiteApplied{}, Written{}, err
-			}
-			p, unchanged, w, err := k.Apply(ctx, c.who, &doc)
-			return SiteApplied{p, unchanged}, w, err
-		})
-	write(s, route{id: "revertSite", method: http.MethodPost, path: one + "/revert", status: http.StatusAccepted, tag: tag, rule: use, optional: true, summary: "Put the content of an earlier generation into force again"},
-		func(ctx context.Context, c *call, in *struct {
-			BySite
-			Body raw[RevertBody]
-		}) (SiteApplied, Written, error) {
-			body, err := in.Body.value()
-			if err != nil {
-				return SiteApplied{}, Written{}, err
-			}
-			k, err := sites()
-			if err != nil {
-				return SiteApplied{}, Written{}, err
-			}
-			p, unchanged, w, err := k.Revert(ctx, c.who, in.Site, body.Generation)
-			return SiteApplied{p, unchanged}, w, err
-		})
-	write(s, route{id: "deleteSite", method: http.MethodDelete, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Bring all objects of a site down in order, and forget it"},
-		func(ctx context.Context, c *call, in *BySite) (SiteApplied, Written, error) {
-			k, err := sites()
-			if err != nil {
-				return SiteApplied{}, Written{}, err
-			}
-			p, w, err := k.Delete(ctx, c.who, in.Site)
-			return SiteApplied{ChangePreview: p}, w, err
-		})
-	write(s, route{id: "releaseObject", method: http.MethodPost, path: one + "/release", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Say that an object whose home is gone holds nothing",
-		description: "An object that nobody hears of counts as holding what it held. Who knows that it holds nothing says so, with a reason that the audit log keeps."},
-		func(ctx context.Context, c *call, in *struct {
-			BySite
-			Body raw[ReleaseBody]
-		}) (Done, Written, error) {
-			body, err := in.Body.value()
-			if err != nil {
-				return Done{}, Written{}, err
-			}
-			var faults model.Faults
-			if body.Object == "" {
-				faults.Add("object", "is missing")
-			}
-			if body.Reason == "" {
-				faults.Add("reason", "is missing: say how you know, for those who read the audit log later")
-			}
-			if len(faults) > 0 {
-				return Done{}, Written{}, invalid(faults)
-			}
-			k, err := sites()
-			if err != nil {
-				return Done{}, Written{}, err
-			}
-			w, err := k.Release(ctx, c.who, in.Site, body.Object, body.Reason)
-			return Done{err == nil}, w, err
-		})
 }

@@ -19,8 +19,9 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/rpc/api"
-	"github.com/coopr/coopr/rpc/api/apitest"
 	"github.com/coopr/coopr/rpc/client"
+	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +37,7 @@ type mesh struct {
 func newMesh(t *testing.T, s *apitest.Store) *mesh {
 	t.Helper()
 	m := &mesh{Agent: apitest.NewAgent(s, "a")}
-	h, err := api.New(api.Config{Backend: m.Agent, Patience: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond})
+	h, err := server.New(server.Config{Backend: m.Agent, Patience: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

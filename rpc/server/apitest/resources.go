@@ -1,0 +1,114 @@
+package apitest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/coopr/coopr/agent/resources"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	replicated "github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server"
+)
+
+// shelf is where a test mesh keeps contents, and how many bytes one and all may have.
+type shelf struct {
+	blobs     *resources.Blobs
+	most, all int64
+}
+
+// Shelve lets the mesh keep resources for plugins of these types: one has most bytes at
+// most, all of a tenant have all. Without it there are none.
+func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) error {
+	blobs, err := resources.OpenBlobs(dir)
+	if err != nil {
+		return err
+	}
+	open := &pb.OpenSession{Session: "shelf", Agent: "id-shelf", Record: []byte(`{"id":"id-shelf"}`)}
+	for _, t := range types {
+		b, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		open.Types = append(open.Types, b)
+	}
+	a.runs.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
+	a.shelf = &shelf{blobs, most, all}
+	return nil
+}
+
+// Resources gives what was shelved.
+func (a *Agent) Resources() (server.Resources, error) {
+	if a.shelf == nil {
+		return nil, fmt.Errorf("%w: the test mesh has no plugin resources", api.ErrNotFound)
+	}
+	return shelved{a}, nil
+}
+
+// shelved does as agents do, but that nothing has to come to other agents.
+type shelved struct{ *Agent }
+
+func (s shelved) view() *replicated.View { return s.runs.machine.View() }
+
+// List gives every version that a tenant has.
+func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
+	var out []model.ResourceVersion
+	for _, r := range s.view().PluginResources(tenant) {
+		out = append(out, r.Versions...)
+	}
+	return out, s.view().Index(), nil
+}
+
+// Upload keeps a content as the next version of a resource.
+func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
+	if v.ResourcePin, err = s.shelf.blobs.Take(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
+		switch {
+		case errors.Is(err, resources.ErrNoType):
+			err = fmt.Errorf("%w: %w", api.ErrNotFound, err)
+		case errors.Is(err, resources.ErrTooLarge):
+			err = fmt.Errorf("%w: %w", api.ErrTooLarge, err)
+		}
+		return v, w, err
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return v, w, err
+	}
+	subject, w, err := s.change(who, &pb.ChangeResource{Add: body, MostBytes: s.shelf.all, Order: n.Order})
+	if err != nil {
+		return v, w, err
+	}
+	all, _, _ := s.List(who.Tenant)
+	for _, v := range all {
+		if v.String() == subject {
+			return v, w, nil
+		}
+	}
+	return v, w, fmt.Errorf("%w: resource %s is gone again", api.ErrConflict, subject)
+}
+
+// Order carries out an order.
+func (s shelved) Order(_ context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
+	_, w, err := s.change(who, &pb.ChangeResource{Order: order, Kind: string(k.Kind), Plugin: k.Plugin, Type: k.Type, Name: k.Name, Version: int32(version)})
+	return w, err
+}
+
+func (s shelved) change(who model.Caller, ch *pb.ChangeResource) (string, api.Written, error) {
+	return s.changeTables(who, "resource.changed", func(int64) (*pb.Command, error) {
+		return &pb.Command{RequestId: who.Request, Change: &pb.Command_ChangeResource{ChangeResource: ch}}, nil
+	})
+}
+
+// Content gives what was uploaded.
+func (s shelved) Content(_ context.Context, p model.ResourcePin) (io.ReadCloser, error) {
+	f, err := s.shelf.blobs.Open(p.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("%w: resource %s: %w", api.ErrConflict, p, err)
+	}
+	return f, nil
+}

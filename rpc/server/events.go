@@ -1,0 +1,254 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+type eventFilter struct {
+	LastEventID string `header:"Last-Event-ID" doc:"Go on after this index; wins over ?index="`
+	Index       uint64 `query:"index" doc:"Events after this index; absent or 0: from now on"`
+	Type        string `query:"type" doc:"Only these types, separated by commas; task.* means all of tasks"`
+	Cluster     string `query:"cluster" doc:"Only of this cluster, by id"`
+	Operation   string `query:"operation" doc:"Only of this operation"`
+}
+
+func (f *eventFilter) wants(types []string, e *model.Event) bool {
+	if f.Cluster != "" && e.Cluster != f.Cluster || f.Operation != "" && e.Operation != f.Operation {
+		return false
+	}
+	return len(types) == 0 || slices.ContainsFunc(types, func(t string) bool {
+		if prefix, ok := strings.CutSuffix(t, "*"); ok {
+			return strings.HasPrefix(e.Type, prefix)
+		}
+		return e.Type == t
+	})
+}
+
+func (s *server) eventRoutes() {
+	stream(s, route{id: "watchEvents", method: http.MethodGet, path: "/v1/events", tag: "events", rule: rule{need: model.RoleRead, allTenants: true, watches: true}, bare: true,
+		summary: "Follow the changes of the state as server-sent events",
+		description: "Each event's data is an Event; its id is the index to go on from. An event of the type \"problem\" is the last one: its data is a problem document. " +
+			"Superadmins may ask for tenant=* to see every tenant's events."},
+		"text/event-stream", "Server-sent events", s.events)
+}
+
+// events writes the stream. An id stands at the last event of its index only,
+// so that a reader that is cut off between two events of one index gets both
+// again rather than neither.
+func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.ResponseWriter, r *http.Request) error {
+	after := in.Index
+	if in.LastEventID != "" {
+		n, err := strconv.ParseUint(in.LastEventID, 10, 64)
+		if err != nil {
+			return invalid(model.Faults{{Path: api.LastEventID, Message: fmt.Sprintf("must be an index, but is %q", in.LastEventID)}})
+		}
+		after = n
+	}
+	if after == 0 {
+		// "From now on" begins at a place that the reader can come back to.
+		v, err := s.view(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		after = v.Index()
+	}
+	tenant := c.who.Tenant
+	if tenant == api.AllTenants {
+		tenant = ""
+	}
+	var types []string
+	if in.Type != "" {
+		types = strings.Split(in.Type, ",")
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // proxies would hold events back
+	out := &eventWriter{w: w, cancel: cancel, seen: after}
+	var beats sync.WaitGroup
+	beats.Add(1)
+	go func() {
+		defer beats.Done()
+		out.beat(ctx, s.heartbeat)
+	}()
+	owners := map[string]bool{}
+	err := s.backend.Events(ctx, tenant, after, func(batch []model.Event) error {
+		return out.batch(batch, func(e *model.Event) bool {
+			return in.wants(types, e) && s.seesEvent(ctx, c, owners, e)
+		})
+	})
+	cancel()
+	beats.Wait()
+	if r.Context().Err() != nil || errors.Is(err, errReaderGone) {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: the event stream ended", api.ErrNoLeader)
+	}
+	if !out.begun {
+		return err
+	}
+	c.note.err = err
+	data, merr := json.Marshal(problemOf(err))
+	if merr != nil {
+		return merr
+	}
+	out.raw("event: problem\ndata: " + string(data) + "\n\n")
+	return nil
+}
+
+// seesEvent keeps events of others' clusters from users.
+func (s *server) seesEvent(ctx context.Context, c *call, known map[string]bool, e *model.Event) bool {
+	if c.who.Role != model.RoleUser || e.Cluster == "" {
+		return true
+	}
+	sees, ok := known[e.Cluster]
+	if !ok {
+		v, err := s.backend.View(ctx, api.Stale, 0)
+		if err != nil {
+			return false
+		}
+		cl, found := v.Cluster(c.who.Tenant, e.Cluster)
+		if !found {
+			return false // not known yet: ask again next time
+		}
+		sees = cl.Owner == c.who.Actor
+		known[e.Cluster] = sees
+	}
+	return sees
+}
+
+var errReaderGone = errors.New("the reader of events is gone")
+
+// eventWriter writes one stream for its two writers: the events and the
+// heartbeat.
+type eventWriter struct {
+	mu     sync.Mutex
+	w      http.ResponseWriter
+	cancel context.CancelFunc
+	begun  bool
+	dead   bool
+	// seen is the latest index that passed, told is the latest the reader has.
+	seen, told uint64
+}
+
+func (o *eventWriter) batch(batch []model.Event, wants func(*model.Event) bool) error {
+	var b strings.Builder
+	var last, told uint64
+	// An index's last wanted event is known only once the next index begins.
+	flush := func(e *model.Event, final bool) error {
+		data, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		if final {
+			fmt.Fprintf(&b, "id: %d\n", e.Index)
+			told = e.Index
+		}
+		fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", e.Type, data)
+		return nil
+	}
+	var held *model.Event
+	for i := range batch {
+		e := &batch[i]
+		last = max(last, e.Index)
+		if !wants(e) {
+			continue
+		}
+		if held != nil {
+			if err := flush(held, held.Index != e.Index); err != nil {
+				return err
+			}
+		}
+		held = e
+	}
+	if held != nil {
+		if err := flush(held, true); err != nil {
+			return err
+		}
+	}
+	o.mu.Lock()
+	o.seen = max(o.seen, last)
+	o.told = max(o.told, told)
+	o.mu.Unlock()
+	switch {
+	case b.Len() > 0:
+		return o.raw(b.String())
+	case len(batch) == 0:
+		return o.place("here")
+	}
+	return nil
+}
+
+// place tells the reader where it is: events that were not for it need not be
+// looked at again when it comes back.
+func (o *eventWriter) place(comment string) error {
+	text := ": " + comment + "\n\n"
+	o.mu.Lock()
+	if o.seen > o.told {
+		text = fmt.Sprintf(": %s\nid: %d\n\n", comment, o.seen)
+		o.told = o.seen
+	}
+	o.mu.Unlock()
+	return o.raw(text)
+}
+
+// raw writes and flushes.
+func (o *eventWriter) raw(text string) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dead {
+		return errReaderGone
+	}
+	o.begun = true
+	// A reader that takes nothing for so long is gone.
+	control := http.NewResponseController(o.w)
+	_ = control.SetWriteDeadline(time.Now().Add(bodyTime))
+	if _, err := o.w.Write([]byte(text)); err != nil {
+		o.dead = true
+		o.cancel()
+		return errReaderGone
+	}
+	_ = control.SetWriteDeadline(time.Time{})
+	return nil
+}
+
+// beat shows that the stream lives, and moves the reader's place on over
+// events that were not for it. The first beat comes soon, so that a reader
+// knows that it is connected.
+func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
+	first := time.NewTimer(min(every, time.Second))
+	defer first.Stop()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-first.C:
+			o.mu.Lock()
+			begun := o.begun
+			o.mu.Unlock()
+			if begun {
+				continue
+			}
+		case <-ticker.C:
+		}
+		if o.place("beat") != nil {
+			return
+		}
+	}
+}

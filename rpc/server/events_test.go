@@ -1,0 +1,168 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/apitest"
+)
+
+// reader reads server-sent events.
+type reader struct {
+	t     *testing.T
+	r     *bufio.Reader
+	close func()
+	id    string
+	resp  *http.Response
+}
+
+func (w *world) events(token, query string, headers ...string) *reader {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/events"+query, nil)
+	req.Header.Set("Authorization", "Bearer "+token)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := w.http.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if resp.StatusCode != 200 {
+		w.t.Fatalf("status %d", resp.StatusCode)
+	}
+	r := &reader{t: w.t, r: bufio.NewReader(resp.Body), resp: resp, close: func() { cancel(); resp.Body.Close() }}
+	w.t.Cleanup(r.close)
+	return r
+}
+
+// next gives the next event's type and data; comments and places pass.
+func (r *reader) next() (typ, data string) {
+	r.t.Helper()
+	for {
+		line, err := r.r.ReadString('\n')
+		if err != nil {
+			r.t.Fatalf("the stream ended: %v", err)
+		}
+		line = strings.TrimSuffix(line, "\n")
+		switch name, value, _ := strings.Cut(line, ": "); name {
+		case "id":
+			r.id = value
+		case "event":
+			typ = value
+		case "data":
+			data = value
+		case "":
+			if data != "" {
+				return typ, data
+			}
+		}
+	}
+}
+
+func (r *reader) event() model.Event {
+	r.t.Helper()
+	typ, data := r.next()
+	var e model.Event
+	if err := json.Unmarshal([]byte(data), &e); err != nil || e.Type != typ {
+		r.t.Fatalf("%s %s: %v", typ, data, err)
+	}
+	return e
+}
+
+func TestEvents(t *testing.T) {
+	w := newWorld(t)
+	r := w.events(apitest.Admin, "")
+	if got := r.resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("%s", got)
+	}
+	w.template()
+	if e := r.event(); e.Type != "definition.changed" || e.Subject != "clustertemplates/shop" || e.Actor != "alice" {
+		t.Errorf("%+v", e)
+	}
+	place := r.id
+	r.close()
+
+	// What happened meanwhile comes when the reader comes back.
+	id, op := w.cluster("shop1", "1")
+	w.Report(op+"/0", model.TaskSucceeded, "fine")
+	r = w.events(apitest.Admin, "", "Last-Event-ID: "+place)
+	var types []string
+	for range 3 {
+		types = append(types, r.event().Type)
+	}
+	if fmt.Sprint(types) != "[cluster.changed operation.changed task.changed]" {
+		t.Errorf("%v", types)
+	}
+	r.close()
+
+	// Two events of one index: the place moves on only after the second.
+	r = w.events(apitest.Admin, "?index="+place)
+	if e := r.event(); r.id != place {
+		t.Errorf("place %s between two events of index %d", r.id, e.Index)
+	}
+	if e := r.event(); r.id != fmt.Sprint(e.Index) {
+		t.Errorf("place %s after index %d", r.id, e.Index)
+	}
+	r.close()
+
+	// Filters.
+	for query, want := range map[string]string{"type=task.*": "task.changed", "type=operation.changed": "operation.changed", "cluster=" + id: "cluster.changed", "operation=" + op: "operation.changed", "type=node.changed,task.changed": "task.changed"} {
+		r = w.events(apitest.Admin, "?index="+place+"&"+query)
+		if e := r.event(); e.Type != want {
+			t.Errorf("%s: %+v", query, e)
+		}
+		r.close()
+	}
+}
+
+func TestEventsThatAreNotForTheReader(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	other, owner, elsewhere, all := w.events(apitest.Other, ""), w.events(apitest.User, ""), w.events(apitest.Super, ""), w.events(apitest.Super, "?tenant=*")
+	w.cluster("shop1", "1") // bob's
+	w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s"}`)
+	w.must(200, apitest.Super, "PUT", "/v1/services/mine", `{"name":"mine"}`)
+	if e := owner.event(); e.Type != "cluster.changed" {
+		t.Errorf("%+v", e)
+	}
+	if e := all.event(); e.Type != "cluster.changed" || e.Tenant != "acme" {
+		t.Errorf("%+v", e)
+	}
+	if e := other.event(); e.Subject != "services/s" {
+		t.Errorf("%+v", e)
+	}
+	if e := elsewhere.event(); e.Subject != "services/mine" {
+		t.Errorf("%+v", e)
+	}
+	// The place moves on over what is not for the reader, with the heartbeat.
+	at := w.Touch(model.Event{Tenant: "acme", Cluster: "00000001", Type: "node.changed"})
+	eventually(t, "the place passes", func() bool {
+		line, err := other.r.ReadString('\n')
+		return err == nil && line == fmt.Sprintf("id: %d\n", at)
+	})
+}
+
+func TestEventsThatAreGone(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	w.cluster("shop1", "1")
+	w.Forget()
+	r := w.events(apitest.Admin, "?index=11")
+	typ, data := r.next()
+	var p api.Problem
+	if err := json.Unmarshal([]byte(data), &p); err != nil || typ != "problem" || p.Type != api.ProblemConflict {
+		t.Errorf("%s %s %v", typ, data, err)
+	}
+	if _, err := r.r.ReadString('\n'); err == nil {
+		t.Error("the stream goes on")
+	}
+}

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// resendable is the largest body that is kept so that it can be sent again.
+const resendable = 1 << 20
+
+// hopByHop headers concern one connection and are not passed on.
+var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+// forward passes a request on to the leader, whole, and copies the answer
+// piece by piece: event streams, logs and blocking reads pass like any other.
+// It tries again for a bounded time while there is no leader, as long as the
+// body can be sent again. It gives false where this agent itself can serve the
+// request by now; nothing has been answered then.
+func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru rule) (answered bool) {
+	ctx := r.Context()
+	note := noteOf(ctx)
+	note.forwarded = true
+	body, err := outgoing(r)
+	if err != nil {
+		note.err = err
+		writeProblem(w, bodyProblem(err))
+		return true
+	}
+	header := r.Header.Clone()
+	for _, h := range strings.Split(header.Get("Connection"), ",") {
+		header.Del(strings.TrimSpace(h))
+	}
+	for _, h := range hopByHop {
+		header.Del(h)
+	}
+	header.Set(api.HeaderForwarded, s.name)
+
+	patience, cancel := context.WithTimeout(ctx, s.patience)
+	defer cancel()
+	pause := 25 * time.Millisecond
+	for {
+		status, answer, stream, err := s.backend.LeaderTransport().RoundTripToLeader(ctx, r.Method, r.URL.RequestURI(), header, body.next())
+		notLeader := err == nil && status == http.StatusServiceUnavailable && http.Header(answer).Get(api.HeaderNotLeader) != ""
+		if err == nil && !notLeader {
+			s.copyAnswer(w, status, answer, stream)
+			return true
+		}
+		if stream != nil {
+			stream.Close()
+		}
+		if notLeader {
+			err = api.ErrNoLeader
+		}
+		if ctx.Err() != nil {
+			return true // nobody is there to read an answer
+		}
+		note.err = err
+		again := errors.Is(err, api.ErrNoLeader) || r.Method == http.MethodGet || ru.once && header.Get(api.HeaderRequest) != ""
+		if !errors.Is(err, api.ErrNoLeader) && !errors.Is(err, api.ErrUnknownOutcome) && r.Method != http.MethodGet {
+			err = errors.Join(api.ErrUnknownOutcome, err)
+		}
+		if note.body != nil {
+			// It was the client's side that failed, not the leader's.
+			writeProblem(w, bodyProblem(note.body))
+			return true
+		}
+		if again && body.fresh() {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+				pause = min(2*pause, 400*time.Millisecond)
+				if s.backend.Serves(stale) {
+					note.forwarded, note.err = false, nil
+					r.Body = io.NopCloser(body.next())
+					return false
+				}
+				continue
+			case <-patience.Done():
+				timer.Stop()
+			}
+		}
+		if errors.Is(err, api.ErrUnknownOutcome) {
+			writeProblem(w, problem(http.StatusServiceUnavailable, api.ProblemUnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
+		} else {
+			writeProblem(w, problem(http.StatusServiceUnavailable, api.ProblemNoLeader, noLeaderAdvice))
+		}
+		return true
+	}
+}
+
+func (s *server) copyAnswer(w http.ResponseWriter, status int, header http.Header, body io.ReadCloser) {
+	defer body.Close()
+	h := w.Header()
+	for name, values := range header {
+		h[http.CanonicalHeaderKey(name)] = values
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+	w.WriteHeader(status)
+	control := http.NewResponseController(w)
+	_ = control.Flush()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				return // the client is gone
+			}
+			_ = control.Flush()
+		}
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			// The answer is cut short; ending it cleanly would hide that.
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// outbound is a body on its way to the leader. A small one is kept and can be
+// sent any number of times, a large one only while nothing of it is read.
+type outbound struct {
+	kept    []byte
+	stream  io.Reader
+	touched bool
+}
+
+func outgoing(r *http.Request) (*outbound, error) {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0:
+		return &outbound{}, nil
+	case r.ContentLength > 0 && r.ContentLength <= resendable:
+		kept := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, kept); err != nil {
+			return nil, err
+		}
+		// Reading to the end takes the read deadline away.
+		if _, err := r.Body.Read(make([]byte, 1)); err != nil && err != io.EOF {
+			return nil, err
+		}
+		return &outbound{kept: kept}, nil
+	}
+	return &outbound{stream: r.Body}, nil
+}
+
+// next gives the body for one more attempt; nil where there is none.
+func (o *outbound) next() io.Reader {
+	switch {
+	case o.stream != nil:
+		return &touching{o}
+	case o.kept != nil:
+		return bytes.NewReader(o.kept)
+	}
+	return http.NoBody
+}
+
+func (o *outbound) fresh() bool { return !o.touched }
+
+type touching struct{ o *outbound }
+
+func (t *touching) Read(p []byte) (int, error) {
+	t.o.touched = true
+	return t.o.stream.Read(p)
+}

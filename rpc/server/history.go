@@ -1,0 +1,189 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func (s *server) historyRoutes() {
+	const tag, one = "clusters", "/v1/clusters/{cluster}"
+	reads := rule{need: model.RoleRead}
+	read(s, route{id: "listClusterHistory", path: one + "/history", tag: tag, rule: reads, summary: "A cluster's snapshots, the oldest first"},
+		func(_ context.Context, c *call, v View, in *ByCluster) ([]api.HistoryEntry, error) {
+			cl, err := c.cluster(v, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			out := []api.HistoryEntry{}
+			for _, s := range v.History(c.who.Tenant, cl.ID) {
+				e := api.HistoryEntry{
+					Number: s.Number, Time: s.Time, Operation: s.Operation, Moment: s.Moment, Status: s.State.Status,
+					Nodes: len(s.Nodes), Services: append([]string{}, s.State.Services...),
+				}
+				if op, ok := v.Operation(c.who.Tenant, s.Operation); ok {
+					e.Type, e.Actor = op.Type, op.Actor
+				}
+				out = append(out, e)
+			}
+			return out, nil
+		})
+	read(s, route{id: "getClusterSnapshot", path: one + "/history/{number}", tag: tag, rule: reads, summary: "One snapshot of a cluster, whole"},
+		func(_ context.Context, c *call, v View, in *struct {
+			ByCluster
+			Number int `path:"number" minimum:"1" doc:"The snapshot's number"`
+		}) (model.Snapshot, error) {
+			cl, err := c.cluster(v, in.ID)
+			if err != nil {
+				return model.Snapshot{}, err
+			}
+			s, err := snapshotOf(c, v, cl, in.Number)
+			if err != nil {
+				return model.Snapshot{}, err
+			}
+			out := *s
+			state := newRedactor(v, c.who.Tenant).cluster(s.State)
+			out.State, out.Nodes = &state, make([]*model.Node, len(s.Nodes))
+			for i, n := range s.Nodes {
+				node := redactNode(n)
+				out.Nodes[i] = &node
+			}
+			return out, nil
+		})
+	read(s, route{id: "diffCluster", path: one + "/diff", tag: tag, rule: reads, summary: "What two snapshots of a cluster differ in; 0 is the cluster as it is"},
+		func(_ context.Context, c *call, v View, in *struct {
+			ByCluster
+			From int `query:"from" minimum:"0" doc:"The earlier snapshot"`
+			To   int `query:"to" minimum:"0" doc:"The later one"`
+		}) ([]api.Difference, error) {
+			cl, err := c.cluster(v, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			var sides [2]map[string]any
+			for i, number := range []int{in.From, in.To} {
+				s, err := snapshotOf(c, v, cl, number)
+				if err != nil {
+					return nil, err
+				}
+				sides[i] = comparable(newRedactor(v, c.who.Tenant), s)
+			}
+			out := []api.Difference{}
+			differ("", sides[0], sides[1], &out)
+			return out, nil
+		})
+	write(s, route{id: "resolveCluster", method: http.MethodPost, path: one + "/resolve", tag: tag, rule: rule{need: model.RoleUser},
+		summary: "Say that a person has put a cluster in order which an operation left in disorder"},
+		func(ctx context.Context, c *call, in *struct {
+			ByCluster
+			Body raw[api.OrderBody]
+		}) (api.ClusterSummary, api.Written, error) {
+			body, err := in.Body.value()
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			v, err := s.now(ctx)
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			cl, err := c.cluster(v, in.ID)
+			if err != nil {
+				return api.ClusterSummary{}, api.Written{}, err
+			}
+			w, err := s.backend.Resolve(ctx, c.who, cl.ID, body.Reason)
+			if err != nil {
+				return api.ClusterSummary{}, w, err
+			}
+			if v, err = s.now(ctx); err != nil {
+				return api.ClusterSummary{}, w, err
+			}
+			if cl, err = c.cluster(v, cl.ID); err != nil {
+				return api.ClusterSummary{}, w, err
+			}
+			return summary(v, c.who.Tenant, cl), w, nil
+		})
+}
+
+// snapshotOf finds a snapshot; 0 is the cluster as it is.
+func snapshotOf(c *call, v View, cl *model.Cluster, number int) (*model.Snapshot, error) {
+	if number == 0 {
+		return &model.Snapshot{State: cl, Nodes: v.Nodes(c.who.Tenant, cl.ID)}, nil
+	}
+	for _, s := range v.History(c.who.Tenant, cl.ID) {
+		if s.Number == number {
+			return s, nil
+		}
+	}
+	return nil, notFound("cluster %s has no snapshot %d", cl.Name, number)
+}
+
+// comparable gives what people compare of a snapshot: not the marks and counters
+// that every operation changes.
+func comparable(r *redactor, s *model.Snapshot) map[string]any {
+	cl := r.cluster(s.State)
+	out := map[string]any{
+		"status": string(cl.Status), "services": cl.Services, "config": cl.Config,
+		"template": map[string]any{"name": cl.Template.Name, "version": cl.Template.Version}, "provider": cl.Provider.Name,
+	}
+	versions, nodes := map[string]any{}, map[string]any{}
+	for name, d := range cl.Definitions {
+		versions[name] = d.Version
+	}
+	for _, n := range s.Nodes {
+		name, _, _ := strings.Cut(n.Hostname, ".")
+		nodes[name] = map[string]any{
+			"hardwaretype": n.HardwareType, "imagetype": n.ImageType, "services": n.Services, "ipaddresses": n.IPAddresses, "states": n.States, "created": n.Created,
+		}
+	}
+	out["definitions"], out["nodes"] = versions, nodes
+	return out
+}
+
+// differ adds what differs between two values, the deepest paths there are.
+func differ(path string, a, b any, out *[]api.Difference) {
+	ma, ok1 := object(a)
+	mb, ok2 := object(b)
+	if ok1 && ok2 {
+		keys := map[string]bool{}
+		for k := range ma {
+			keys[k] = true
+		}
+		for k := range mb {
+			keys[k] = true
+		}
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			sub := k
+			if path != "" {
+				sub = path + "." + k
+			}
+			differ(sub, ma[k], mb[k], out)
+		}
+		return
+	}
+	ja, err1 := json.Marshal(a)
+	jb, err2 := json.Marshal(b)
+	if err1 != nil || err2 != nil || string(ja) != string(jb) {
+		*out = append(*out, api.Difference{Path: path, From: a, To: b})
+	}
+}
+
+// object sees maps of any kind as one.
+func object(v any) (map[string]any, bool) {
+	switch m := v.(type) {
+	case map[string]any:
+		return m, true
+	case map[string]string:
+		out := map[string]any{}
+		for k, v := range m {
+			out[k] = v
+		}
+		return out, true
+	}
+	return nil, false
+}

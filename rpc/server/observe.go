@@ -1,0 +1,166 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the API. Labels are routes and statuses, never names of things.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	active   prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coopr_api_requests_total", Help: "HTTP requests answered, by route, method and status.",
+		}, []string{"route", "method", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "coopr_api_request_duration_seconds", Help: "Time from a request to the end of its answer, streams and blocking reads included.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120, 600},
+		}, []string{"route", "method"}),
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coopr_api_requests_active", Help: "HTTP requests being answered.",
+		}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.active} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// note is what the inner layers tell the log about one request. It is written
+// and read by the request's own goroutine only.
+type note struct {
+	route     string
+	tenant    string
+	actor     string
+	request   string
+	forwarded bool
+	again     bool // the error need not be the last word
+	err       error
+	body      error // why the body could not be read
+}
+
+type noteKey struct{}
+
+func noteOf(ctx context.Context) *note {
+	if n, ok := ctx.Value(noteKey{}).(*note); ok {
+		return n
+	}
+	return &note{}
+}
+
+// recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// WriteHeader sends the first status: a problem that is found while an answer
+// is made (transformProblem) has the say over the status that was meant.
+func (r *recorder) WriteHeader(status int) {
+	if r.status != 0 {
+		return
+	}
+	if status >= 200 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach flushing and deadlines.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// observe is the outermost layer: it counts, logs and survives panics. Neither
+// the query (it may have a token) nor any header is logged.
+func (s *server) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		rec := &recorder{ResponseWriter: w}
+		n := &note{route: "none"}
+		r = r.WithContext(context.WithValue(r.Context(), noteKey{}, n))
+		s.metrics.active.Inc()
+		aborted := true
+		defer func() {
+			if p := recover(); p != nil {
+				if p == http.ErrAbortHandler { //nolint:errorlint // net/http compares so too
+					defer panic(p)
+				} else {
+					s.log.Error("panic in a request", "route", n.route, "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+					if rec.status == 0 {
+						writeProblem(rec, problem(http.StatusInternalServerError, api.ProblemInternal, "an internal error: the agent's log has its cause"))
+					} else {
+						defer panic(http.ErrAbortHandler) // the answer is broken: let the client see it
+					}
+				}
+			}
+			s.metrics.active.Dec()
+			took := time.Since(start)
+			status := strconv.Itoa(rec.status)
+			if aborted && rec.status == 0 {
+				status = "aborted"
+			}
+			s.metrics.requests.WithLabelValues(n.route, r.Method, status).Inc()
+			s.metrics.duration.WithLabelValues(n.route, r.Method).Observe(took.Seconds())
+			s.access(r, rec, n, took)
+		}()
+		next.ServeHTTP(rec, r)
+		aborted = false
+	})
+}
+
+func (s *server) access(r *http.Request, rec *recorder, n *note, took time.Duration) {
+	level := slog.LevelDebug
+	switch {
+	case rec.status >= 500 && rec.status != http.StatusServiceUnavailable:
+		level = slog.LevelError
+	case r.Method != http.MethodGet || rec.status >= 400:
+		level = slog.LevelInfo
+	}
+	if !s.log.Enabled(r.Context(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.String("route", n.route),
+		slog.Int("status", rec.status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took),
+		slog.String("from", r.RemoteAddr),
+	}
+	for _, a := range []slog.Attr{slog.String("tenant", n.tenant), slog.String("actor", n.actor), slog.String("request", n.request)} {
+		if a.Value.String() != "" {
+			attrs = append(attrs, a)
+		}
+	}
+	if n.forwarded {
+		attrs = append(attrs, slog.Bool("forwarded", true))
+	}
+	if n.err != nil && !errors.Is(n.err, context.Canceled) {
+		attrs = append(attrs, slog.Any("error", n.err))
+	}
+	s.log.LogAttrs(r.Context(), level, "http request", attrs...)
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+//go:generate go run ./writedocument ../../docs/openapi.json
+
+// Document gives the OpenAPI 3.1 document of the API as indented JSON, made
+// from the handlers' types. The copy in docs/openapi.json is this.
+func Document() ([]byte, error) {
+	b, err := json.MarshalIndent(newServer().api.OpenAPI(), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+func humaConfig() huma.Config {
+	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	aliases(registry)
+	json := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	yaml := huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readBody}
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title:   "Coopr",
+				Version: "1",
+				Description: "Every agent of a mesh answers this API; one that cannot answer itself passes the request on to the leader.\n\n" +
+					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` is done once, however often it is sent. " +
+					"Reads carry the state's index in `" + api.HeaderIndex + "`; with `index=N` they wait until there is something newer. " +
+					"Errors are problem documents (RFC 9457) whose `type` is stable.",
+			},
+			Components: &huma.Components{
+				Schemas: registry,
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"token": {Type: "http", Scheme: "bearer", Description: "A token of a tenant's user, admin or superadmin."},
+				},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats: map[string]huma.Format{
+			"application/json": json, "json": json,
+			"application/yaml": yaml, "yaml": yaml, "application/x-yaml": yaml, "text/yaml": yaml, "x-yaml": yaml,
+			api.ProblemContentType: json,
+		},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{transformProblem},
+	}
+}
+
+// settleDocument takes out what the library put in beside our types, and puts
+// in what no handler's type mentions.
+func (s *server) settleDocument() {
+	schemas := s.api.OpenAPI().Components.Schemas
+	delete(schemas.Map(), "ErrorModel")
+	delete(schemas.Map(), "ErrorDetail")
+	event := schemas.Schema(reflect.TypeFor[model.Event](), true, "Event")
+	stream := s.api.OpenAPI().Paths["/v1/events"].Get.Responses["200"].Content["text/event-stream"]
+	stream.Schema = &huma.Schema{Type: huma.TypeArray, Items: &huma.Schema{
+		Type: huma.TypeObject, Description: "One server-sent event",
+		Properties: map[string]*huma.Schema{
+			"id":    {Type: huma.TypeInteger, Format: "int64", Description: "The index to go on from"},
+			"event": {Type: huma.TypeString, Description: "The event's type"},
+			"data":  event,
+		},
+		Required: []string{"event", "data"},
+	}}
+}
+
+// serveDocument serves the document. It is made when it is first asked for: an
+// agent starts faster without.
+func (s *server) serveDocument() {
+	serve := func(route, contentType string, encode func() ([]byte, error)) {
+		body := sync.OnceValues(encode)
+		s.mux.HandleFunc("GET "+route, func(w http.ResponseWriter, r *http.Request) {
+			noteOf(r.Context()).route = "openapi"
+			b, err := body()
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			w.Header().Set("Content-Type", contentType)
+			_, _ = w.Write(b)
+		})
+	}
+	doc := s.api.OpenAPI()
+	serve("/v1/openapi.json", "application/openapi+json", func() ([]byte, error) { return json.Marshal(doc) })
+	serve("/v1/openapi.yaml", "application/openapi+yaml", doc.YAML)
+}

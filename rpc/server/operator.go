@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func (s *server) operatorRoutes() {
+	const tag = "operator"
+	super := rule{need: model.RoleSuperadmin}
+
+	ask(s, route{id: "listRaftPeers", method: http.MethodGet, path: "/v1/operator/raft/peers", tag: tag, rule: super, summary: "The members of the Raft group"},
+		func(ctx context.Context, _ *call, _ *none) ([]api.RaftPeer, error) {
+			peers, err := s.backend.RaftPeers(ctx)
+			return append([]api.RaftPeer{}, peers...), err
+		})
+	ask(s, route{id: "transferLeadership", method: http.MethodPost, path: "/v1/operator/raft/transfer", tag: tag, rule: super, optional: true, summary: "Hand leadership to another voter"},
+		func(ctx context.Context, _ *call, in *struct {
+			Body raw[api.TransferBody]
+		}) (api.Done, error) {
+			body, err := in.Body.value()
+			if err != nil {
+				return api.Done{}, err
+			}
+			return api.Done{Done: true}, s.backend.RaftTransfer(ctx, body.To)
+		})
+	ask(s, route{id: "removeRaftPeer", method: http.MethodDelete, path: "/v1/operator/raft/peers/{id}", tag: tag, rule: super, summary: "Remove a member from the Raft group"},
+		func(ctx context.Context, _ *call, in *struct {
+			ID string `path:"id" doc:"The member's id"`
+		}) (api.Deleted, error) {
+			return api.Deleted{Name: in.ID}, s.backend.RaftRemove(ctx, in.ID)
+		})
+	stream(s, route{id: "saveSnapshot", method: http.MethodGet, path: "/v1/operator/snapshot", tag: tag, rule: super, bare: true, summary: "Save the whole state"},
+		"application/octet-stream", "The snapshot archive",
+		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
+			return s.backend.SnapshotSave(r.Context(), w)
+		})
+	rt := route{id: "restoreSnapshot", method: http.MethodPost, path: "/v1/operator/snapshot", tag: tag, rule: rule{need: model.RoleSuperadmin, streamed: true}, summary: "Replace the whole state by a saved one"}
+	stream(s, rt, "application/json", "Done, when the state is replaced",
+		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
+			if r.Body == nil || r.Body == http.NoBody {
+				return malformed(model.Faults{{Message: "the body is empty: send a snapshot archive"}})
+			}
+			if err := s.backend.SnapshotRestore(r.Context(), r.Body); err != nil {
+				return err
+			}
+			_, err := w.Write([]byte(`{"done":true}` + "\n"))
+			return err
+		})
+	post := s.api.OpenAPI().Paths[rt.path].Post
+	post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+}

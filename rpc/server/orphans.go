@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func (s *server) orphanRoutes() {
+	const tag, path = "orphans", "/v1/orphans"
+	reads := rule{need: model.RoleAdmin, allTenants: true}
+	report := func(look bool) func(context.Context, *call, *none) (model.OrphanReport, error) {
+		return func(ctx context.Context, c *call, _ *none) (model.OrphanReport, error) {
+			r, err := s.backend.Orphans(ctx, look)
+			return orphansOf(r, c.who.Tenant), err
+		}
+	}
+	ask(s, route{id: "getOrphans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "Machines that are no node's, and nodes whose machines are missing, as they were found last",
+		description: "The leader asks every provider now and then, and compares. A machine that a node may want, or that an operation under way may be making, is never an orphan."}, report(false))
+	ask(s, route{id: "lookForOrphans", method: http.MethodPost, path: path + "/look", tag: tag, rule: reads, summary: "Ask every provider for its machines now, and compare"}, report(true))
+	write(s, route{id: "removeOrphan", method: http.MethodPost, path: path + "/remove", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Remove a machine that is no node's",
+		description: "Only what was found last can be removed, and only while it is nobody's still."},
+		func(ctx context.Context, c *call, in *struct {
+			Body raw[api.RemoveOrphanBody]
+		}) (api.Removed, api.Written, error) {
+			body, err := in.Body.value()
+			if err == nil && body.ID == "" {
+				err = invalid(model.Faults{{Path: "id", Message: "is missing: name the machine"}})
+			}
+			if err != nil {
+				return api.Removed{}, api.Written{}, err
+			}
+			w, err := s.backend.RemoveOrphan(ctx, c.who, body.ID)
+			return api.Removed(body), w, err
+		})
+}
+
+// orphansOf gives the part of a report that is about a tenant.
+func orphansOf(r model.OrphanReport, tenant string) model.OrphanReport {
+	if tenant == api.AllTenants {
+		return r
+	}
+	r.Providers = slices.DeleteFunc(slices.Clone(r.Providers), func(x model.ProviderLook) bool { return x.Tenant != tenant })
+	r.Orphans = slices.DeleteFunc(slices.Clone(r.Orphans), func(x model.Orphan) bool { return x.Tenant != tenant })
+	r.Missing = slices.DeleteFunc(slices.Clone(r.Missing), func(x model.MissingMachine) bool { return x.Tenant != tenant })
+	return r
+}

@@ -1,0 +1,338 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/apitest"
+)
+
+// step and phase are parts of a plan that a test puts in place.
+type step struct {
+	name   string
+	status tree.Status
+}
+
+type phase struct {
+	name  string
+	held  bool
+	steps []step
+}
+
+// testPlan gives a plan of serial phases with serial steps.
+func testPlan(name string, phases ...phase) *tree.View {
+	v := &tree.View{Tree: &tree.Tree{Name: name}}
+	var names []string
+	for _, p := range phases {
+		first := uint32(len(names))
+		for _, s := range p.steps {
+			names = append(names, s.name)
+			v.Steps = append(v.Steps, tree.Child{Status: s.status, Interrupted: s.status == tree.Waiting})
+		}
+		v.Phases = append(v.Phases, tree.Phase{Name: p.name, First: first, End: uint32(len(names))})
+		v.Held = append(v.Held, p.held)
+	}
+	v.StepName = func(s uint32) string { return names[s] }
+	return v
+}
+
+// one is a plan of one phase with steps "s0", "s1" of these statuses.
+func one(status ...tree.Status) *tree.View {
+	p := phase{name: "test-phase"}
+	for i, s := range status {
+		p.steps = append(p.steps, step{"s" + string(rune('0'+i)), s})
+	}
+	return testPlan("test-plan", p)
+}
+
+// TestPlanQueries are the cases of docs/spec/plans.md §5, by their ids.
+func TestPlanQueries(t *testing.T) {
+	held := func(v *tree.View) *tree.View { v.Interrupted = true; return v }
+	failing := func(v *tree.View) *tree.View { v.Errors = []string{"err"}; return v }
+	const (
+		pending, begun, done = tree.Pending, tree.Starting, tree.Complete
+		already              = "Command has already been reported or completed"
+		received             = `{"message":"Received cmd: `
+	)
+	type row struct {
+		id, method, path, body string
+		plan                   *tree.View
+		status                 int
+		want                   string
+		// after are the statuses of plan, phase and steps then.
+		after string
+	}
+	rows := []row{
+		{"API-01", "GET", "", "", one(done), 200, `["test-plan"]`, ""},
+		{"API-02", "GET", "/test-plan", "", one(done), 200, `"status":"COMPLETE","strategy":"serial"}`, ""},
+		{"API-03", "GET", "/test-plan", "", failing(one(pending)), 417, `"errors":["err"],"status":"ERROR"`, ""},
+		{"API-04", "GET", "/test-plan", "", failing(one(done)), 417, `"errors":["err"]`, ""},
+		{"API-05", "GET", "/test-plan", "", one(pending), 202, `"status":"PENDING"`, ""},
+		{"API-06", "GET", "/no", "", one(done), 404, "Plan no not found", ""},
+		{"API-07 plan", "POST", "/test-plan/continue", "", held(one(pending)), 200, received + `continue"}`, "PENDING PENDING PENDING"},
+		{"API-07 phase", "POST", "/test-plan/continue?phase=test-phase", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 200, received + `continue"}`, "PENDING PENDING PENDING"},
+		{"API-07 phase by id", "POST", "/test-plan/continue?phase={phase}", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 200, received + `continue"}`, "PENDING PENDING PENDING"},
+		{"API-08 plan", "POST", "/no/continue", "", held(one(pending)), 404, "Plan no not found", "WAITING PENDING PENDING"},
+		{"API-08 phase", "POST", "/test-plan/continue?phase=no", "", held(one(pending)), 404, "Phase no not found", "WAITING PENDING PENDING"},
+		{"API-09 plan", "POST", "/test-plan/continue", "", one(begun, done), 208, already, ""},
+		{"API-09 phase", "POST", "/test-plan/continue?phase=test-phase", "", one(tree.Started, done), 208, already, ""},
+		{"API-10 plan", "POST", "/test-plan/continue", "", one(done), 208, already, ""},
+		{"API-10 phase", "POST", "/test-plan/continue?phase=test-phase", "", one(done), 208, already, ""},
+		{"API-11 plan", "POST", "/test-plan/interrupt", "", one(begun), 200, received + `interrupt"}`, "WAITING STARTING STARTING"},
+		{"API-11 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", one(pending), 200, received + `interrupt"}`, "WAITING WAITING PENDING"},
+		{"API-11 phase by id", "POST", "/test-plan/interrupt?phase={phase}", "", one(pending), 200, received + `interrupt"}`, "WAITING WAITING PENDING"},
+		{"API-12 plan", "POST", "/no/interrupt", "", one(pending), 404, "Plan no not found", "PENDING PENDING PENDING"},
+		{"API-12 phase", "POST", "/test-plan/interrupt?phase=no", "", one(pending), 404, "Phase no not found", "PENDING PENDING PENDING"},
+		{"API-13 plan", "POST", "/test-plan/interrupt", "", held(one(pending)), 208, already, ""},
+		{"API-13 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", testPlan("test-plan", phase{"test-phase", true, []step{{"s0", pending}}}), 208, already, ""},
+		{"API-14 plan", "POST", "/test-plan/interrupt", "", one(done), 208, already, ""},
+		{"API-14 phase", "POST", "/test-plan/interrupt?phase=test-phase", "", one(done), 208, already, ""},
+		{"API-15 names", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: s0"}`, "COMPLETE COMPLETE COMPLETE"},
+		{"API-15 ids", "POST", "/test-plan/forceComplete?phase={phase}&step={step}", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: {phase}, Step: {step}"}`, "COMPLETE COMPLETE COMPLETE"},
+		{"API-16 plan", "POST", "/no/forceComplete?phase=test-phase&step=s0", "", one(pending), 404, "Plan no not found", "PENDING PENDING PENDING"},
+		{"API-16 phase", "POST", "/test-plan/forceComplete?phase=no&step=s0", "", one(pending), 404, "Phase no not found", "PENDING PENDING PENDING"},
+		{"API-16 step", "POST", "/test-plan/forceComplete?phase=test-phase&step=no", "", one(pending), 404, "Step no not found", "PENDING PENDING PENDING"},
+		{"API-16 two steps of a name", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", testPlan("test-plan", phase{"test-phase", false, []step{{"s0", pending}, {"s0", pending}}}), 404, "Step s0 not found", "PENDING PENDING PENDING PENDING"},
+		{"API-17", "POST", "/test-plan/forceComplete?phase=test-phase&step=s0", "", one(done, pending), 208, already, ""},
+		{"API-18", "POST", "/test-plan/forceComplete", "", one(pending, begun), 200, received + `forceComplete for Plan: test-plan, Phase: null, Step: null"}`, "COMPLETE COMPLETE COMPLETE COMPLETE"},
+		{"API-19", "POST", "/test-plan/forceComplete?phase=test-phase", "", one(pending), 200, received + `forceComplete for Plan: test-plan, Phase: test-phase, Step: null"}`, "COMPLETE COMPLETE COMPLETE"},
+		{"API-20", "POST", "/test-plan/forceComplete?step=s0", "", one(pending), 400, "Missing phase", "PENDING PENDING PENDING"},
+		{"API-21", "POST", "/null/forceComplete", "", one(pending), 404, "Plan null not found", "PENDING PENDING PENDING"},
+		{"API-22", "POST", "/test-plan/restart?phase=test-phase&step=s0", "", one(done), 200, received + `restart for Plan: test-plan, Phase: test-phase, Step: s0"}`, "PENDING PENDING PENDING"},
+		{"API-23 step", "POST", "/test-plan/restart?phase=test-phase&step=no", "", one(done), 404, "Step no not found", "COMPLETE COMPLETE COMPLETE"},
+		{"API-23 plan", "POST", "/no/restart?phase=test-phase&step=s0", "", one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
+		{"API-24", "POST", "/test-plan/restart", "", one(done, begun), 200, received + `restart for Plan: test-plan, Phase: null, Step: null"}`, "PENDING PENDING PENDING PENDING"},
+		{"API-24 pending", "POST", "/test-plan/restart", "", one(pending), 208, already, ""},
+		{"API-25", "POST", "/test-plan/restart?phase=test-phase", "", one(done), 200, received + `restart for Plan: test-plan, Phase: test-phase, Step: null"}`, "PENDING PENDING PENDING"},
+		{"API-26", "POST", "/test-plan/restart?phase=no", "", one(done), 404, "Phase no not found", "COMPLETE COMPLETE COMPLETE"},
+		{"API-27", "POST", "/test-plan/restart?step=s0", "", one(done), 400, "Missing phase", "COMPLETE COMPLETE COMPLETE"},
+		{"API-28", "POST", "/test-plan/start", `{}`, one(done, begun), 200, received + `start test-plan with parameters: {}"}`, "IN_PROGRESS IN_PROGRESS COMPLETE STARTING"},
+		{"API-29", "POST", "/test-plan/start", `{"B":"x=y","A":"1"}`, one(done), 200, received + `start test-plan with parameters: {A=1, B=x=y}"}`, "PENDING PENDING PENDING"},
+		{"API-30 plan", "POST", "/no/start", `{}`, one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
+		{"API-30 name", "POST", "/no/start", `{"not-a-name":"x"}`, one(done), 400, "Couldn't parse parameters: not-a-name is not a valid environment variable name", "COMPLETE COMPLETE COMPLETE"},
+		{"API-30 no body", "POST", "/test-plan/start", "", one(done), 400, "Couldn't parse parameters: ", "COMPLETE COMPLETE COMPLETE"},
+		{"API-30 not text", "POST", "/test-plan/start", `{"A":1}`, one(done), 400, "Couldn't parse parameters: ", "COMPLETE COMPLETE COMPLETE"},
+		{"API-31", "POST", "/test-plan/stop", "", one(done, begun), 200, received + `stop"}`, "WAITING PENDING PENDING PENDING"},
+		{"API-32", "POST", "/no/stop", "", one(done), 404, "Plan no not found", "COMPLETE COMPLETE COMPLETE"},
+	}
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "1")
+	for _, r := range rows {
+		t.Run(r.id, func(t *testing.T) {
+			w.t = t
+			w.DropPlans(id)
+			w.PutPlan(id, r.plan)
+			ids := strings.NewReplacer("{phase}", r.plan.PhaseID(0), "{step}", r.plan.StepID(0, 0))
+			a := w.ask(apitest.User, r.method, "/v1/clusters/hello/plans"+ids.Replace(r.path), r.body)
+			kind := "application/json"
+			if a.status == 208 || a.status == 400 || a.status == 404 {
+				kind = "text/plain; charset=utf-8"
+			}
+			if a.status != r.status || a.header.Get("Content-Type") != kind {
+				t.Fatalf("%d %s: %s", a.status, a.header.Get("Content-Type"), a.body)
+			}
+			got, want := a.body, ids.Replace(r.want)
+			if kind == "application/json" {
+				got = compact(t, got)
+			} else if !strings.HasSuffix(want, ": ") && got != want {
+				t.Errorf("%q, not %q", got, want)
+			}
+			if !strings.Contains(got, want) {
+				t.Errorf("no %s in %s", want, got)
+			}
+			if r.after == "" {
+				return
+			}
+			var info tree.Info
+			w.ask(apitest.Guest, "GET", "/v1/clusters/hello/plans/test-plan", "").into(t, &info)
+			all := info.Status + " " + info.Phases[0].Status
+			for _, s := range info.Phases[0].Steps {
+				all += " " + s.Status
+			}
+			if all != r.after {
+				t.Errorf("then it is %s, not %s", all, r.after)
+			}
+		})
+	}
+}
+
+// TestPlansWhereTheSDKHasThem asks at all the places where the SDK's clients do,
+// as they do.
+func TestPlansWhereTheSDKHasThem(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "1")
+	v := one(tree.Pending)
+	v.Name = "deploy"
+	w.PutPlan(id, v)
+	for _, base := range []string{"/v1/clusters/hello", "/v1/service/hello", "/v1/multi/hello", "/service/hello/v1", "/v1/clusters/" + id} {
+		if a := w.must(200, "", "GET", base+"/plans", "", "Authorization: token="+apitest.User); a.body != "[\n  \"deploy\"\n]\n" {
+			t.Errorf("%s: %s", base, a.body)
+		}
+		w.must(202, "", "GET", base+"/plans/deploy", "", "Authorization: token="+apitest.User)
+		w.must(200, "", "POST", base+"/plans/deploy/interrupt", "", "Authorization: token="+apitest.User)
+		w.must(208, "", "POST", base+"/plans/deploy/interrupt", "", "Authorization: token="+apitest.User)
+		w.must(200, "", "POST", base+"/plans/deploy/continue", "", "Authorization: token="+apitest.User)
+		if a := w.must(200, "", "POST", base+"/plans/deploy/start", `{"A":"b"}`, "Authorization: token="+apitest.User); !strings.Contains(a.body, "Received cmd: start deploy with parameters: {A=b}") {
+			t.Errorf("%s", a.body)
+		}
+		w.must(200, "", "GET", base+"/debug/plans", "", "Authorization: token="+apitest.User)
+		w.must(401, "", "GET", base+"/plans", "", "Authorization: token=nobody's")
+		w.must(404, apitest.User, "GET", base+"/nothing", "")
+	}
+	// A follower passes them on as what they mean.
+	b := apitest.NewAgent(w.Store, "b")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	b.Follow(w.url, true, transport)
+	f := serve(t, b, nil)
+	f.must(202, "", "GET", "/service/hello/v1/plans/deploy", "", "Authorization: token="+apitest.User)
+	f.must(200, "", "POST", "/service/hello/v1/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
+	f.must(208, "", "POST", "/v1/multi/hello/plans/deploy/forceComplete?phase=test-phase&step=s0", "", "Authorization: token="+apitest.User)
+	if a := f.must(404, "", "GET", "/v1/service/hello/plans/no", "", "Authorization: token="+apitest.User); a.body != "Plan no not found" {
+		t.Errorf("%q", a.body)
+	}
+	w.must(200, apitest.User, "POST", "/v1/clusters/hello/plans/deploy/restart", "")
+	for _, base := range []string{"/v1/clusters/no", "/v1/service/no", "/v1/multi/no", "/service/no/v1"} {
+		if a := w.must(404, apitest.User, "GET", base+"/plans", ""); a.body != "Service no not found" {
+			t.Errorf("%s: %q", base, a.body)
+		}
+	}
+	// The deprecated routes mean the plan deploy.
+	w.must(202, apitest.User, "GET", "/service/hello/v1/plan", "")
+	w.must(200, apitest.User, "POST", "/service/hello/v1/plan/interrupt", "")
+	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/continue", "")
+	w.must(200, apitest.User, "POST", "/v1/multi/hello/plan/forceComplete?phase=test-phase&step=s0", "")
+	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/restart", "")
+	w.must(405, apitest.User, "DELETE", "/service/hello/v1/plans", "")
+	// Another tenant's plans are not there, and a reader gives no orders.
+	w.must(404, apitest.Super, "GET", "/service/"+id+"/v1/plans", "")
+	w.must(403, apitest.Guest, "POST", "/service/hello/v1/plans/deploy/stop", "")
+}
+
+// TestClusterHealth are the cases of docs/spec/plans.md §5, "Health".
+func TestClusterHealth(t *testing.T) {
+	const pending, prepared, starting, started, done = tree.Pending, tree.Prepared, tree.Starting, tree.Started, tree.Complete
+	named := func(name string, status ...tree.Status) *tree.View {
+		v := one(status...)
+		v.Name = name
+		v.Phases[0].Strategy.Kind = tree.Parallel
+		return v
+	}
+	rows := []struct {
+		name  string
+		plans []*tree.View
+		want  int
+	}{
+		{"error", []*tree.View{named("deploy", tree.Error)}, 500},
+		{"pending", []*tree.View{named("deploy", prepared, pending, starting, starting, starting)}, 204},
+		{"starting", []*tree.View{named("deploy", starting, started, done, done, done)}, 202},
+		{"running", []*tree.View{named("deploy", done)}, 200},
+		{"recovery pending", []*tree.View{named("deploy", done), named("recovery", pending)}, 203},
+		{"recovery starting", []*tree.View{named("deploy", done), named("recovery", starting)}, 205},
+		{"backup", []*tree.View{named("deploy", done), named("backup-s3", starting)}, 320},
+		{"restore", []*tree.View{named("deploy", done), named("restore-s3", starting)}, 321},
+		{"both", []*tree.View{named("deploy", done), named("backup-s3", starting), named("restore-s3", starting)}, 321},
+		{"waiting", []*tree.View{named("deploy", tree.Waiting, pending)}, 207},
+		{"delayed", []*tree.View{named("deploy", tree.Delayed, done)}, 208},
+		{"none", nil, 503},
+	}
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "1")
+	for _, r := range rows {
+		w.DropPlans(id)
+		for _, p := range r.plans {
+			w.PutPlan(id, p)
+		}
+		a := w.ask(apitest.Guest, "GET", "/service/hello/v1/health?verbose=true", "")
+		if a.status != r.want {
+			t.Errorf("%s: %d, not %d: %s", r.name, a.status, r.want, a.body)
+		}
+		if a.status == http.StatusNoContent {
+			continue // has no body in HTTP
+		}
+		var h tree.Health
+		a.into(t, &h)
+		if h.Code != r.want {
+			t.Errorf("%s: the body says %d", r.name, h.Code)
+		}
+	}
+}
+
+// TestDebugPlans filters; a filter that finds nothing is told in the body.
+func TestDebugPlans(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "1")
+	w.DropPlans(id)
+	w.PutPlan(id, testPlan("deploy", phase{"a", false, []step{{"a0", tree.Complete}}}, phase{"b", false, []step{{"b0", tree.Starting}, {"b1", tree.Pending}}}))
+	w.PutPlan(id, testPlan("recovery"))
+	var d tree.Debug
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?sync=true", "").into(t, &d)
+	if d.State != "DEPLOYING" || len(d.Plans) != 2 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || len(d.Active) != 1 {
+		t.Errorf("%+v", d)
+	}
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?plan=deploy&phase=b&step=b1", "").into(t, &d)
+	if len(d.Plans) != 1 || len(d.Plans[0].Phases) != 1 || len(d.Plans[0].Phases[0].Steps) != 1 {
+		t.Errorf("%+v", d)
+	}
+	for _, q := range []string{"plan=no", "plan=deploy&phase=no", "plan=deploy&phase=a&step=b0", "step=a0"} {
+		if a := w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/debug/plans?"+q, ""); !strings.Contains(a.body, `"invalid-input": "`) {
+			t.Errorf("%s: %s", q, a.body)
+		}
+	}
+}
+
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(text)); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return b.String()
+}
+
+// TestPods are the read cases of docs/spec/plans.md §9.
+func TestPods(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	id, _ := w.cluster("hello", "2")
+	for _, base := range []string{"/v1/clusters/hello", "/v1/service/hello", "/v1/multi/" + id, "/service/hello/v1"} {
+		if a := w.must(200, "", "GET", base+"/pod", "", "Authorization: token="+apitest.Guest); compact(t, a.body) != `["hello1-1000","hello1-1001"]` {
+			t.Errorf("%s", a.body)
+		}
+		if a := w.must(404, apitest.Guest, "GET", base+"/pod/no/status", ""); a.body != "Pod no not found" {
+			t.Errorf("%s", a.body)
+		}
+		w.must(404, apitest.Guest, "GET", base+"/pod/no/info", "")
+	}
+	never := `{"name":"hello1-1000","tasks":[{"id":"` + id + `-1000/nginx","name":"hello1-1000-nginx"},{"id":"` + id + `-1000/php","name":"hello1-1000-php"}]}`
+	if a := w.must(200, apitest.Guest, "GET", "/service/hello/v1/pod/hello1-1000/status", ""); compact(t, a.body) != never {
+		t.Errorf("%s", a.body)
+	}
+	for state, shown := range map[string]string{"START": "RUNNING", "START?": "STARTING", "STOP": "KILLED", "STOP?": "KILLING", "CONFIGURE": ""} {
+		w.SetStates(id+"-1001", map[string]string{"php": state})
+		var p tree.Pod
+		w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/hello1-1001.local/status", "").into(t, &p)
+		if len(p.Tasks) != 2 || p.Tasks[0].Status != "" || p.Tasks[1].Status != shown {
+			t.Errorf("%s: %+v", state, p)
+		}
+	}
+	var all tree.Pods
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/status", "").into(t, &all)
+	if all.Service != "hello" || len(all.Pods) != 1 || all.Pods[0].Name != "nginx+php" || len(all.Pods[0].Instances) != 2 {
+		t.Errorf("%+v", all)
+	}
+	var infos []api.PodInfo
+	w.must(200, apitest.Guest, "GET", "/v1/clusters/hello/pod/"+id+"-1001/info", "").into(t, &infos)
+	if len(infos) != 2 || infos[1].Info.Service != "php" || infos[1].Info.Pod != "hello1-1001" || infos[1].Status.Name != "hello1-1001-php" {
+		t.Errorf("%+v", infos)
+	}
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Resources is what the API of plugin resources stands on; the leader answers.
+type Resources interface {
+	// List gives every version of every resource of a tenant.
+	List(tenant string) (all []model.ResourceVersion, index uint64, err error)
+	// Upload keeps a content as the next version. It is on a majority of the voters' disks
+	// when Upload returns.
+	Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error)
+	// Order carries out one of the orders about a version ("delete" of version 0: of all
+	// versions), or "sync" about all that the tenant has.
+	Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error)
+	// Content gives what was uploaded.
+	Content(ctx context.Context, p model.ResourcePin) (io.ReadCloser, error)
+}
+
+// ByResource names a resource in the path.
+type ByResource struct {
+	Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
+	Plugin string `path:"type" doc:"Name of the provider type or automator type"`
+	Type   string `path:"resourcetype" doc:"One of the resourceTypes in the type's descriptor"`
+	Name   string `path:"name" doc:"The resource's name"`
+}
+
+func (b ByResource) key() model.ResourceKey {
+	return model.ResourceKey{Kind: model.Kind(b.Kind), Plugin: b.Plugin, Type: b.Type, Name: b.Name}
+}
+
+type byResourceVersion struct {
+	ByResource
+	Version int `path:"version" minimum:"1" doc:"The version, from 1"`
+}
+
+// ByStatus narrows a list to versions of a status.
+type ByStatus struct {
+	Status string `query:"status" enum:"inactive,staged,active,recalled" doc:"Only versions of this status"`
+}
+
+func (s *server) resourceRoutes() {
+	const tag, path = "plugin resources", "/v1/plugins"
+	const ofType = path + "/{kind}/{type}/{resourcetype}"
+	const one = ofType + "/{name}"
+	const version = one + "/versions/{version}"
+	reads, admin := rule{need: model.RoleRead}, rule{need: model.RoleAdmin}
+
+	list := func(c *call, status string, of func(model.ResourceVersion) bool) ([]model.ResourceVersion, error) {
+		r, err := s.backend.Resources()
+		if err != nil {
+			return nil, err
+		}
+		all, _, err := r.List(c.who.Tenant)
+		out := []model.ResourceVersion{}
+		for _, v := range all {
+			if (status == "" || string(v.Status) == status) && of(v) {
+				out = append(out, shown(v))
+			}
+		}
+		return out, err
+	}
+	find := func(c *call, in *byResourceVersion) (model.ResourceVersion, error) {
+		r, err := s.backend.Resources()
+		if err != nil {
+			return model.ResourceVersion{}, err
+		}
+		all, _, err := r.List(c.who.Tenant)
+		if err != nil {
+			return model.ResourceVersion{}, err
+		}
+		for _, v := range all {
+			if v.ResourceKey == in.key() && v.Version == in.Version {
+				return v, nil
+			}
+		}
+		return model.ResourceVersion{}, notFound("there is no version %d of resource %s in tenant %s", in.Version, in.key(), c.who.Tenant)
+	}
+	ask(s, route{id: "listResources", method: http.MethodGet, path: path + "/resources", tag: tag, rule: reads, summary: "List every version of every plugin resource"},
+		func(_ context.Context, c *call, in *ByStatus) ([]model.ResourceVersion, error) {
+			return list(c, in.Status, func(model.ResourceVersion) bool { return true })
+		})
+	ask(s, route{id: "listResourcesOfType", method: http.MethodGet, path: ofType, tag: tag, rule: reads, summary: "List the resources of one type of a plugin"},
+		func(_ context.Context, c *call, in *struct {
+			ByStatus
+			Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
+			Plugin string `path:"type" doc:"Name of the provider type or automator type"`
+			Type   string `path:"resourcetype" doc:"One of the resourceTypes in the type's descriptor"`
+		}) ([]model.ResourceVersion, error) {
+			return list(c, in.Status, func(v model.ResourceVersion) bool {
+				return string(v.Kind) == in.Kind && v.Plugin == in.Plugin && v.ResourceKey.Type == in.Type
+			})
+		})
+	ask(s, route{id: "listResourceVersions", method: http.MethodGet, path: one, tag: tag, rule: reads, summary: "List the versions of a plugin resource"},
+		func(_ context.Context, c *call, in *struct {
+			ByStatus
+			ByResource
+		}) ([]model.ResourceVersion, error) {
+			return list(c, in.Status, func(v model.ResourceVersion) bool { return v.ResourceKey == in.key() })
+		})
+	ask(s, route{id: "getResourceVersion", method: http.MethodGet, path: version, tag: tag, rule: reads, summary: "Get what is known of one version of a plugin resource"},
+		func(_ context.Context, c *call, in *byResourceVersion) (model.ResourceVersion, error) {
+			v, err := find(c, in)
+			return shown(v), err
+		})
+	stream(s, route{id: "getResourceContent", method: http.MethodGet, path: version + "/content", tag: tag, rule: admin, bare: true, summary: "Get the content of a version, as it was uploaded",
+		description: "Contents of keys, and of whatever else is secret, are not given back: 403."},
+		"application/octet-stream", "The content",
+		func(ctx context.Context, c *call, in *byResourceVersion, w http.ResponseWriter, _ *http.Request) error {
+			v, err := find(c, in)
+			if err != nil {
+				return err
+			}
+			if v.Secret {
+				return forbidden("resource %s is secret: its content is not given back", v)
+			}
+			r, err := s.backend.Resources()
+			if err != nil {
+				return err
+			}
+			content, err := r.Content(ctx, v.ResourcePin)
+			if err != nil {
+				return err
+			}
+			defer content.Close()
+			w.Header().Set("Content-Length", strconv.FormatInt(v.Size, 10))
+			_, err = io.Copy(w, content)
+			return err
+		})
+	s.uploadRoute(tag, one)
+
+	order := func(order, summary string) {
+		write(s, route{id: order + "Resource", method: http.MethodPost, path: version + "/" + order, tag: tag, rule: admin, summary: summary},
+			func(ctx context.Context, c *call, in *byResourceVersion) (model.ResourceVersion, api.Written, error) {
+				r, err := s.backend.Resources()
+				if err != nil {
+					return model.ResourceVersion{}, api.Written{}, err
+				}
+				w, err := r.Order(ctx, c.who, order, in.key(), in.Version)
+				if err != nil {
+					return model.ResourceVersion{}, w, err
+				}
+				v, err := find(c, in)
+				return shown(v), w, err
+			})
+	}
+	order(model.StageResource, "Stage a version: the next sync puts it in force, in the place of another")
+	order(model.RecallResource, "Recall a version: the next sync takes it out of force; one that is staged is not any more")
+	order(model.ActivateResource, "Put a version in force now, alone: stage and sync of this resource")
+	write(s, route{id: "syncResources", method: http.MethodPost, path: path + "/sync", tag: tag, rule: admin, summary: "Put in force what is staged, and out of force what is recalled, all at once",
+		description: "Plans that begin from now on work with it. Those under way go on with the versions that they were planned with."},
+		func(ctx context.Context, c *call, _ *none) (api.Synced, api.Written, error) {
+			r, err := s.backend.Resources()
+			if err != nil {
+				return api.Synced{}, api.Written{}, err
+			}
+			w, err := r.Order(ctx, c.who, "sync", model.ResourceKey{}, 0)
+			if err != nil {
+				return api.Synced{}, w, err
+			}
+			active, err := list(c, string(model.ResourceActive), func(model.ResourceVersion) bool { return true })
+			return api.Synced{Active: active}, w, err
+		})
+	drop := func(ctx context.Context, c *call, k model.ResourceKey, version int) (api.Deleted, api.Written, error) {
+		r, err := s.backend.Resources()
+		if err != nil {
+			return api.Deleted{}, api.Written{}, err
+		}
+		w, err := r.Order(ctx, c.who, model.DeleteResource, k, version)
+		return api.Deleted{Name: k.String(), Version: version}, w, err
+	}
+	write(s, route{id: "deleteResourceVersion", method: http.MethodDelete, path: version, tag: tag, rule: admin, summary: "Delete a version that is inactive"},
+		func(ctx context.Context, c *call, in *byResourceVersion) (api.Deleted, api.Written, error) {
+			return drop(ctx, c, in.key(), in.Version)
+		})
+	write(s, route{id: "deleteResource", method: http.MethodDelete, path: one, tag: tag, rule: admin, summary: "Delete a resource with all its versions, which are inactive"},
+		func(ctx context.Context, c *call, in *ByResource) (api.Deleted, api.Written, error) {
+			return drop(ctx, c, in.key(), 0)
+		})
+}
+
+func (s *server) uploadRoute(tag, path string) {
+	rt := route{id: "uploadResource", method: http.MethodPost, path: path, tag: tag, status: http.StatusCreated,
+		rule: rule{need: model.RoleAdmin, streamed: true, once: true}, summary: "Upload the next version of a plugin resource, as the body",
+		description: "The version is inactive unless told otherwise. The answer comes when the content is on the disks of a majority of the voters."}
+	stream(s, rt, "application/json", "The new version",
+		func(ctx context.Context, c *call, in *struct {
+			ByResource
+			SHA256 string `query:"sha256" pattern:"^[0-9a-fA-F]{64}$" doc:"What the content must hash to; another one is refused"`
+			Then   string `query:"then" enum:"activate,stage" doc:"What to do with the new version at once"`
+		}, w http.ResponseWriter, r *http.Request) error {
+			store, err := s.backend.Resources()
+			if err != nil {
+				return err
+			}
+			v, written, err := store.Upload(ctx, c.who, api.NewResource{ResourceKey: in.key(), SHA256: in.SHA256, Order: in.Then}, r.Body)
+			if c.note.body != nil {
+				return bodyProblem(c.note.body)
+			}
+			if err != nil {
+				return err
+			}
+			if written.Index > 0 {
+				w.Header().Set(api.HeaderIndex, strconv.FormatUint(written.Index, 10))
+			}
+			if written.Repeated {
+				w.Header().Set(api.HeaderRepeated, "true")
+			}
+			w.WriteHeader(http.StatusCreated)
+			return json.NewEncoder(w).Encode(shown(v))
+		})
+	item := s.api.OpenAPI().Paths[path].Post
+	item.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+	}}
+}
+
+// shown is a version as people see it: what a key hashes to is nobody's business.
+func shown(v model.ResourceVersion) model.ResourceVersion {
+	if v.Secret {
+		v.SHA256 = ""
+	}
+	return v
+}

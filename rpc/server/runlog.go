@@ -1,0 +1,203 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func (s *server) runLogRoute(tag, one string) {
+	stream(s, route{id: "getRunLog", method: http.MethodGet, path: one + "/logs", tag: tag, rule: rule{need: model.RoleRead}, bare: true, summary: "What a run's program wrote, on all its nodes"},
+		"application/x-ndjson", "A RunLine a line; the last one says that it is the end",
+		func(ctx context.Context, c *call, in *struct {
+			ByRun
+			Follow bool `query:"follow" doc:"Go on until the program is over"`
+		}, w http.ResponseWriter, r *http.Request) error {
+			v, err := s.view(r.Context(), c)
+			if err != nil {
+				return err
+			}
+			if _, err := c.run(v, in.ID); err != nil {
+				return err
+			}
+			f := &runLog{s: s, c: c, run: in.ID, follow: in.Follow, w: w, seen: map[attemptKey]bool{}}
+			if err := f.all(r.Context(), v); err != nil {
+				if r.Context().Err() != nil {
+					return nil // the reader is gone
+				}
+				return err
+			}
+			return nil
+		})
+}
+
+type attemptKey struct {
+	task    string
+	attempt int
+}
+
+// runLog follows the attempts of a run's program, each in a goroutine of its own.
+type runLog struct {
+	s      *server
+	c      *call
+	run    string
+	follow bool
+
+	mu    sync.Mutex // guards w
+	w     http.ResponseWriter
+	seen  map[attemptKey]bool
+	tasks sync.WaitGroup
+}
+
+// all writes every line there is, and with follow those that come.
+func (f *runLog) all(ctx context.Context, v View) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer f.tasks.Wait()
+	defer cancel()
+	f.w.WriteHeader(http.StatusOK)
+	if fl, ok := f.w.(http.Flusher); ok {
+		fl.Flush()
+	}
+	for {
+		r, ok := v.Run(f.c.who.Tenant, f.run)
+		if !ok {
+			break
+		}
+		if r.Operation != "" {
+			f.begin(ctx, v, r)
+		}
+		if !f.follow || r.Status.Ended() {
+			break
+		}
+		wait, done := context.WithTimeout(ctx, 5*time.Second)
+		next, err := f.s.backend.View(wait, api.Default, max(v.Index(), 1))
+		done()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		}
+		v = next
+	}
+	f.tasks.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return f.write(api.RunLine{End: true})
+}
+
+// begin follows the attempts that are new.
+func (f *runLog) begin(ctx context.Context, v View, r *profile.Run) {
+	tasks, _ := v.Tasks(f.c.who.Tenant, r.Operation, "", 0, 0)
+	for _, t := range tasks {
+		for _, a := range t.Attempts {
+			k := attemptKey{t.ID, a.Number}
+			if f.seen[k] {
+				continue
+			}
+			f.seen[k] = true
+			name, _, _ := strings.Cut(t.Hostname, ".")
+			if name == "" {
+				name = t.Node
+			}
+			f.tasks.Go(func() { f.attempt(ctx, k, api.RunLine{Step: t.Service, Node: name, Task: t.ID, Attempt: a.Number}) })
+		}
+	}
+}
+
+// attempt writes the lines of one attempt. A log that is not there yet, because nothing
+// was written so far, is looked for until the attempt has ended.
+func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
+	done := 0
+	for ctx.Err() == nil {
+		over := !f.follow || f.ended(ctx, k)
+		w := &lines{skip: done, emit: func(n int, text string) error {
+			line.Number = n
+			line.Time, line.Stderr, line.Text = splitLine(text)
+			return f.write(line)
+		}}
+		_ = f.s.backend.TaskLog(ctx, f.c.who, k.task, k.attempt, f.follow && !over, w) // gone with its agent, where it cannot be had
+		w.end()
+		done = max(done, w.number)
+		if over {
+			return
+		}
+		timer := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// ended says whether an attempt has its end.
+func (f *runLog) ended(ctx context.Context, k attemptKey) bool {
+	v, err := f.s.now(ctx)
+	if err != nil {
+		return false
+	}
+	t, ok := v.Task(f.c.who.Tenant, k.task)
+	return !ok || t.Attempt != k.attempt || !t.Status.Held()
+}
+
+func (f *runLog) write(l api.RunLine) error {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err = f.w.Write(append(b, '\n'))
+	return err
+}
+
+// lines cuts what is written to it into lines, and leaves the first ones out.
+type lines struct {
+	skip, number int
+	rest         []byte
+	emit         func(number int, text string) error
+}
+
+// Write takes a piece.
+func (l *lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		line, after, whole := bytes.Cut(l.rest, []byte{'\n'})
+		if !whole {
+			return len(p), nil
+		}
+		if l.number++; l.number > l.skip {
+			if err := l.emit(l.number, string(line)); err != nil {
+				return 0, err
+			}
+		}
+		l.rest = after
+	}
+}
+
+// end takes what is left without an end of line.
+func (l *lines) end() {
+	if len(l.rest) > 0 {
+		_, _ = l.Write([]byte{'\n'})
+	}
+}
+
+// splitLine takes a line of a task's log apart: its time, a mark for error output, and
+// what the program wrote.
+func splitLine(s string) (at string, stderr bool, text string) {
+	const stamp, mark = len("15:04:05.000"), len("15:04:05.000 ! ")
+	if len(s) < mark || s[2] != ':' || s[5] != ':' || s[8] != '.' || s[stamp] != ' ' || s[stamp+1] != ' ' && s[stamp+1] != '!' {
+		return "", false, s // a tail that was kept with the attempt
+	}
+	return s[:stamp], s[stamp+1] == '!', s[mark:]
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Config is what New needs. Backend is required.
+type Config struct {
+	Backend Backend
+	Logger  *slog.Logger
+	// Registry takes the API's metrics; nil: they are not registered.
+	Registry prometheus.Registerer
+	// Name tells this agent apart in the header of requests it passes on.
+	Name string
+	// Patience is how long a request waits for a leader; 0 means 5 seconds.
+	Patience time.Duration
+	// Heartbeat is how often an idle event stream shows that it lives; 0 means
+	// 15 seconds.
+	Heartbeat time.Duration
+	// MaxBody bounds a request's body in bytes; 0 means MaxBody.
+	MaxBody int64
+	// MaxWatches bounds how many blocking reads, event streams and followed
+	// logs there are at a time; 0 means no bound.
+	MaxWatches int
+	// Now is the clock by which what runs use until now is told, and when schedules are
+	// due; nil: time.Now.
+	Now func() time.Time
+}
+
+type server struct {
+	backend   Backend
+	log       *slog.Logger
+	metrics   *metrics
+	name      string
+	patience  time.Duration
+	heartbeat time.Duration
+	maxBody   int64
+	clock     func() time.Time
+	watches   chan struct{} // a place for each watch; nil: no bound
+	mux       *http.ServeMux
+	api       huma.API
+}
+
+// New gives the handler of the whole API. Serve it with NewServer's limits.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Backend == nil {
+		return nil, errors.New("HTTP API: no backend")
+	}
+	m, err := newMetrics(cfg.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP API: metrics: %w", err)
+	}
+	s := newServer()
+	s.backend, s.metrics = cfg.Backend, m
+	if cfg.Logger != nil {
+		s.log = cfg.Logger
+	}
+	if cfg.Name != "" {
+		s.name = cfg.Name
+	}
+	if cfg.Patience > 0 {
+		s.patience = cfg.Patience
+	}
+	if cfg.Heartbeat > 0 {
+		s.heartbeat = cfg.Heartbeat
+	}
+	if cfg.MaxBody > 0 {
+		s.maxBody = cfg.MaxBody
+	}
+	if cfg.Now != nil {
+		s.clock = cfg.Now
+	}
+	if cfg.MaxWatches > 0 {
+		s.watches = make(chan struct{}, cfg.MaxWatches)
+	}
+	s.serveDocument()
+	return s.observe(s.again(s.routed())), nil
+}
+
+// newServer has all routes and no backend: enough to write the document.
+func newServer() *server {
+	s := &server{
+		log: slog.New(slog.DiscardHandler), name: "agent",
+		patience: 5 * time.Second, heartbeat: 15 * time.Second, maxBody: MaxBody,
+		mux: http.NewServeMux(), clock: time.Now,
+	}
+	s.api = humago.New(s.mux, humaConfig())
+	s.routes()
+	return s
+}
+
+func (s *server) routes() {
+	s.definitionRoutes()
+	s.importRoutes()
+	s.solveRoutes()
+	s.clusterRoutes()
+	s.operationRoutes()
+	s.changeRoutes()
+	s.historyRoutes()
+	s.planRoutes()
+	s.recoveryRoutes()
+	s.podRoutes()
+	s.taskRoutes()
+	s.profileRoutes()
+	s.programRoutes()
+	s.scheduleRoutes()
+	s.runRoutes()
+	s.nodeRoutes()
+	s.tenantRoutes()
+	s.tokenRoutes()
+	s.meshRoutes()
+	s.eventRoutes()
+	s.auditRoutes()
+	s.orphanRoutes()
+	s.operatorRoutes()
+	s.siteRoutes()
+	s.resourceRoutes()
+	s.settleDocument()
+}
+
+// routed gives the requests to their routes; what has none, or another method,
+// is answered with a problem like everything else.
+func (s *server) routed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = asSDK(r)
+		if _, pattern := s.mux.Handler(r); pattern == "" {
+			probe := &probe{header: http.Header{}}
+			s.mux.ServeHTTP(probe, r)
+			if allow := probe.header.Get("Allow"); allow != "" {
+				w.Header().Set("Allow", allow)
+				writeProblem(w, problem(http.StatusMethodNotAllowed, api.ProblemMethod, fmt.Sprintf("%s does not go with %s: use %s", r.Method, r.URL.Path, allow)))
+				return
+			}
+			writeProblem(w, notFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))
+			return
+		}
+		s.mux.ServeHTTP(w, r)
+	})
+}
+
+// probe takes an answer of the mux to see what it is.
+type probe struct {
+	header http.Header
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+func (p *probe) WriteHeader(int)             {}

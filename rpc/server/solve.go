@@ -1,0 +1,229 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+func (s *server) solveRoutes() {
+	const tag = "definitions"
+	reads, asks := rule{need: model.RoleRead}, rule{need: model.RoleUser}
+	read(s, route{id: "lintClusterTemplate", path: "/v1/clustertemplates/{name}/lint", tag: tag, rule: reads,
+		summary: "What is wrong with a cluster template, among the definitions as they are now"},
+		func(ctx context.Context, c *call, v View, in *ByName) (api.Linted, error) {
+			d, ok := v.Definition(c.who.Tenant, model.KindClusterTemplate, in.Name, 0)
+			if !ok {
+				return api.Linted{}, noDefinition(v, c.who.Tenant, model.KindClusterTemplate, "cluster template", in.Name)
+			}
+			def, err := restore(d)
+			if err != nil {
+				return api.Linted{}, err
+			}
+			return s.lint(ctx, c, v, []model.Definition{def}), nil
+		})
+	write(s, route{id: "lintDefinitions", method: http.MethodPost, path: "/v1/lint", tag: tag, rule: asks,
+		summary:     "What would be wrong with definitions if they were imported",
+		description: "The body is what an import takes. Nothing is written."},
+		func(ctx context.Context, c *call, in *importBody) (api.Linted, api.Written, error) {
+			defs, err := model.Classify("", in.Body.data)
+			if err != nil {
+				return api.Linted{}, api.Written{}, judge(err, in.Body.data)
+			}
+			v, err := s.now(ctx)
+			if err != nil {
+				return api.Linted{}, api.Written{}, err
+			}
+			return s.lint(ctx, c, v, defs), api.Written{}, nil
+		})
+	write(s, route{id: "solve", method: http.MethodPost, path: "/v1/solve", tag: tag, rule: asks,
+		summary:     "What clusters of several sizes would look like, what they cost, and where there is none and why",
+		description: "Nothing is written."},
+		func(ctx context.Context, c *call, in *struct{ Body raw[api.SolveRequest] }) (api.Solved, api.Written, error) {
+			req, err := in.Body.value()
+			if err != nil {
+				return api.Solved{}, api.Written{}, err
+			}
+			v, err := s.now(ctx)
+			if err != nil {
+				return api.Solved{}, api.Written{}, err
+			}
+			out, err := s.solve(ctx, c, v, req)
+			return out, api.Written{}, err
+		})
+}
+
+// tenantDefinitions are a tenant's definitions, and the plugin types on offer,
+// as the engine reads them.
+func tenantDefinitions(v View, tenant string) model.Lookup {
+	offered := model.Set{}
+	for _, t := range v.PluginTypes() {
+		kind := model.KindProviderType
+		if t.Class == "automator" {
+			kind = model.KindAutomatorType
+		}
+		offered.Add(model.Define(kind, &t))
+	}
+	return model.Over(stored{v, tenant}, offered)
+}
+
+type stored struct {
+	v      View
+	tenant string
+}
+
+// Definition finds the latest version.
+func (s stored) Definition(kind model.Kind, name string) (model.Definition, bool) {
+	d, ok := s.v.Definition(s.tenant, kind, name, 0)
+	if !ok {
+		return model.Definition{}, false
+	}
+	def, err := restore(d)
+	return def, err == nil // it was decoded before it was stored
+}
+
+// Names gives those of a kind.
+func (s stored) Names(kind model.Kind) []string {
+	var out []string
+	for _, d := range s.v.Definitions(s.tenant, kind) {
+		out = append(out, d.Name)
+	}
+	return out
+}
+
+// The search for a template's smallest cluster: so many sizes, so many steps.
+const (
+	lintSizes  = 100
+	lintBudget = 2_000_000
+)
+
+// lint judges definitions among those of the tenant.
+func (s *server) lint(ctx context.Context, c *call, v View, defs []model.Definition) api.Linted {
+	known := tenantDefinitions(v, c.who.Tenant)
+	var out api.Linted
+	out.Faults, out.Warnings = model.Lint(defs, known, macro.Check)
+	all := model.Over(model.NewSet(defs...), known)
+	for _, d := range defs {
+		t, ok := d.Value.(*model.ClusterTemplate)
+		if !ok || faulty(out.Faults, d.ID()) {
+			continue
+		}
+		smallest, fault, sure := s.smallest(ctx, *t, all)
+		if fault != nil {
+			fault.Subject = d.ID()
+			if sure {
+				out.Faults = append(out.Faults, fault)
+				continue
+			}
+			out.Warnings = append(out.Warnings, fault)
+		}
+		out.Templates = append(out.Templates, api.LintedTemplate{Name: t.Name, Smallest: smallest})
+	}
+	return out
+}
+
+func faulty(faults model.Faults, subject string) bool {
+	for _, f := range faults {
+		if f.Subject == subject {
+			return true
+		}
+	}
+	return false
+}
+
+// smallest looks for the least number of nodes of a template's clusters. sure
+// says that what is wrong leaves the template without any cluster.
+func (s *server) smallest(ctx context.Context, t model.ClusterTemplate, all model.Lookup) (n int, fault *model.Fault, sure bool) {
+	t, err := model.ResolveTemplate(t, all)
+	if err != nil {
+		return 0, &model.Fault{Message: err.Error()}, true
+	}
+	in := solver.Input{Template: t, Budget: lintBudget}
+	if err := in.Define(ctx, model.WithRanker(all, s.backend.Rank)); err != nil {
+		return 0, &model.Fault{Message: err.Error()}, false
+	}
+	from, to, most := 1, model.MaxClusterSize, model.MaxClusterSize
+	if size := t.Constraints.Size; size != nil {
+		if size.Min != nil {
+			from = max(1, int(*size.Min))
+		}
+		if size.Max != nil {
+			most = min(most, int(*size.Max))
+		}
+	}
+	to = min(most, from+lintSizes-1)
+	n, err = solver.SmallestSize(ctx, in, from, to)
+	switch {
+	case err != nil:
+		return 0, &model.Fault{Message: "no cluster can be made with the defaults: " + err.Error()}, false
+	case n > 0:
+		return n, nil, false
+	}
+	message := fmt.Sprintf("no number of nodes from %d to %d has a layout with the default services", from, to)
+	in.Nodes = to
+	_, err = solver.Solve(ctx, in)
+	if why := new(solver.Unsolvable); errors.As(err, &why) {
+		why.Hints = nil
+		message += ": " + why.Error()
+	}
+	return 0, &model.Fault{Message: message}, to == most
+}
+
+// solve solves every size that is asked for.
+func (s *server) solve(ctx context.Context, c *call, v View, req api.SolveRequest) (api.Solved, error) {
+	known := tenantDefinitions(v, c.who.Tenant)
+	in := solver.Input{
+		Provider: req.Provider, HardwareType: req.HardwareType, ImageType: req.ImageType, Wanted: req.Services,
+		Comparator: req.Comparator, Exclude: req.Exclude, Budget: int(req.Budget),
+	}
+	var faults model.Faults
+	switch {
+	case req.Template == nil && req.ClusterTemplate == "":
+		faults.Add("clusterTemplate", "is missing: name a template, or give one as \"template\"")
+	case req.Template != nil && req.ClusterTemplate != "":
+		faults.Add("template", "stands beside clusterTemplate: give one of them")
+	case req.Template != nil:
+		in.Template = *req.Template
+	default:
+		d, ok := known.Definition(model.KindClusterTemplate, req.ClusterTemplate)
+		if !ok {
+			return api.Solved{}, noDefinition(v, c.who.Tenant, model.KindClusterTemplate, "cluster template", req.ClusterTemplate)
+		}
+		in.Template = *d.Value.(*model.ClusterTemplate)
+	}
+	if b := req.Budget; b < 0 || b > solver.DefaultBudget {
+		faults.Add("budget", fmt.Sprintf("must be from 1 to %d steps, or absent", solver.DefaultBudget))
+	}
+	if len(faults) > 0 {
+		return api.Solved{}, faults
+	}
+	var err error
+	if in.Template, err = model.ResolveTemplate(in.Template, known); err != nil {
+		return api.Solved{}, err
+	}
+	if req.Provider == "" {
+		in.Provider = in.Template.Defaults.Provider
+	}
+	if _, ok := known.Definition(model.KindProvider, in.Provider); !ok && in.Provider != "" {
+		hint := ""
+		if near := model.Nearest(in.Provider, known.Names(model.KindProvider)); near != "" {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+		}
+		faults.Add("provider", fmt.Sprintf("there is no provider %q%s", in.Provider, hint))
+		return api.Solved{}, faults
+	}
+	if err := in.Define(ctx, model.WithRanker(known, s.backend.Rank)); err != nil {
+		return api.Solved{}, err
+	}
+	table, err := solver.Sizes(ctx, in, int(req.From), int(req.To))
+	if err != nil {
+		return api.Solved{}, err
+	}
+	return api.Solved{ClusterTemplate: in.Template.Name, Comparator: table.Comparator, Sizes: table.Sizes}, nil
+}

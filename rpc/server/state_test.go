@@ -1,0 +1,381 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server"
+	"github.com/coopr/coopr/rpc/server/apitest"
+)
+
+const provider = `{"name":"cloud","providertype":"cloud","provisioner":{"region":"north","pin":"1234","key":"k-1","api_password":"pw","nested":{"secret_token":"deep","plain":"x"}}}`
+
+func TestDefinitions(t *testing.T) {
+	w := newWorld(t)
+	a := w.must(201, apitest.Admin, "POST", "/v1/services", "name: nginx\ndescription: Web\nprovisioner:\n  actions:\n    install: {type: shell, fields: {script: a.sh}}\n", "Content-Type: application/yaml")
+	var svc model.Service
+	a.into(t, &svc)
+	if svc.Name != "nginx" || svc.Version != 1 || svc.Provisioner.Actions["install"].Type != "shell" {
+		t.Errorf("%+v", svc)
+	}
+	w.must(200, apitest.Admin, "PUT", "/v1/services/nginx", `{"name":"nginx","description":"Web, again","version":99}`)
+	w.must(200, apitest.Guest, "GET", "/v1/services/nginx", "").into(t, &svc)
+	if svc.Version != 2 || svc.Description != "Web, again" {
+		t.Errorf("%+v", svc)
+	}
+	w.must(200, apitest.Guest, "GET", "/v1/services/nginx/versions/1", "").into(t, &svc)
+	if svc.Version != 1 || svc.Description != "Web" {
+		t.Errorf("%+v", svc)
+	}
+	var all []model.Service
+	w.must(200, apitest.Guest, "GET", "/v1/services/nginx/versions", "").into(t, &all)
+	if len(all) != 2 {
+		t.Errorf("%d versions", len(all))
+	}
+	w.must(200, apitest.Admin, "DELETE", "/v1/services/nginx/versions/1", "")
+	w.must(404, apitest.Admin, "DELETE", "/v1/services/nginx/versions/1", "")
+	w.must(200, apitest.Admin, "DELETE", "/v1/services/nginx", "")
+	if a := w.must(200, apitest.Guest, "GET", "/v1/services", ""); strings.TrimSpace(a.body) != "[]" {
+		t.Errorf("not an empty list: %s", a.body)
+	}
+	// Another tenant's are its own.
+	w.must(200, apitest.Super, "PUT", "/v1/services/mine", `{"name":"mine"}`)
+	w.must(404, apitest.Admin, "GET", "/v1/services/mine", "")
+	w.must(200, apitest.Super, "PUT", "/v1/services/theirs?tenant=acme", `{"name":"theirs"}`)
+	w.must(200, apitest.Admin, "GET", "/v1/services/theirs", "")
+}
+
+func TestSecretsStayInside(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	secrets := []string{"1234", "k-1", `"pw"`, "deep", "hunter2"}
+	clean := func(what string, a answer) {
+		t.Helper()
+		for _, s := range secrets {
+			if strings.Contains(a.body, s) {
+				t.Errorf("%s tells %s: %s", what, s, a.body)
+			}
+		}
+	}
+	clean("put", w.must(200, apitest.Admin, "PUT", "/v1/providers/cloud", provider))
+	got := w.must(200, apitest.Admin, "GET", "/v1/providers/cloud", "")
+	clean("get", got)
+	clean("list", w.must(200, apitest.Guest, "GET", "/v1/providers", ""))
+	clean("version", w.must(200, apitest.Guest, "GET", "/v1/providers/cloud/versions/1", ""))
+	id, op := w.cluster("shop1", "2")
+	for _, path := range []string{"/v1/clusters", "/v1/clusters/" + id, "/v1/nodes", "/v1/nodes/" + id + "-1000", "/v1/operations/" + op} {
+		clean(path, w.must(200, apitest.User, "GET", path, ""))
+	}
+	clean("create", w.must(200, apitest.User, "POST", "/v1/clusters?dryRun=true", `{"name":"x","clusterTemplate":"shop","numMachines":2}`))
+	clean("create", w.must(202, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":2}`))
+	clean("export", w.must(200, apitest.User, "GET", "/v1/export", ""))
+	if a := w.must(200, apitest.Admin, "GET", "/v1/export", ""); !strings.Contains(a.body, "1234") {
+		t.Error("an admin's export lacks the secrets")
+	}
+	clean("log", answer{body: w.log.String()})
+
+	// What was read redacted and is written back keeps its secrets.
+	w.must(200, apitest.Admin, "PUT", "/v1/providers/cloud", strings.Replace(got.body, "north", "south", 1))
+	a := w.must(200, apitest.Admin, "GET", "/v1/export", "")
+	if !strings.Contains(a.body, "1234") || !strings.Contains(a.body, "deep") || !strings.Contains(a.body, "south") || strings.Contains(a.body, model.Redacted) {
+		t.Errorf("%s", a.body)
+	}
+	p := w.must(422, apitest.Admin, "PUT", "/v1/providers/new", `{"name":"new","providertype":"cloud","provisioner":{"pin":"[redacted]"}}`).problem(t)
+	if len(p.Errors) != 1 || p.Errors[0].Path != "provisioner.pin" {
+		t.Errorf("%+v", p)
+	}
+	for _, token := range []string{apitest.Admin, apitest.User, apitest.Guest} {
+		if strings.Contains(w.log.String(), token) {
+			t.Errorf("the log has a token")
+		}
+	}
+}
+
+func TestImportAndExport(t *testing.T) {
+	w := newWorld(t)
+	body := `{"services":[{"name":"a","icon":"old"},{"name":"b"}],"providers":[` + provider + `],"clustertemplates":[` + shop + `]}`
+	a := w.must(200, apitest.Admin, "POST", "/v1/import", body)
+	var done api.Imported
+	a.into(t, &done)
+	if len(done.Written) != 4 || done.Written[0].Version != 1 || len(done.Warnings) != 1 || done.Warnings[0].Subject != "services/a" {
+		t.Errorf("%+v", done)
+	}
+	index := w.Index()
+	exported := w.must(200, apitest.Admin, "GET", "/v1/export", "")
+	w.must(200, apitest.Super, "POST", "/v1/import?tenant=acme", exported.body).into(t, &done)
+	if done.Written[0].Version != 2 {
+		t.Errorf("%+v", done)
+	}
+	if w.Index() != index+1 {
+		t.Error("an import is not one change")
+	}
+	w.must(200, apitest.Admin, "POST", "/v1/import", "kind: services\nname: y1\n---\nkind: service\nname: y2\n", "Content-Type: application/yaml").into(t, &done)
+	if len(done.Written) != 2 || done.Written[1].Name != "y2" {
+		t.Errorf("%+v", done)
+	}
+}
+
+func TestRepeatedRequests(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	body := `{"name":"once","clusterTemplate":"shop","numMachines":2}`
+	first := w.must(202, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
+	again := w.must(202, apitest.User, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
+	if first.body != again.body || first.header.Get("Coopr-Index") != again.header.Get("Coopr-Index") {
+		t.Errorf("%s\n%s", first.body, again.body)
+	}
+	if first.header.Get("Coopr-Repeated") != "" || again.header.Get("Coopr-Repeated") != "true" || again.header.Get("Coopr-Request-Id") != "r1" {
+		t.Errorf("%v %v", first.header, again.header)
+	}
+	// The same id of somebody else is another request.
+	other := w.must(202, apitest.Other, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
+	if other.body == first.body {
+		t.Error("two actors share a request id")
+	}
+	one := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s"}`, "Coopr-Request-Id: r2")
+	two := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s"}`, "Coopr-Request-Id: r2")
+	if one.body != two.body || two.header.Get("Coopr-Repeated") != "true" {
+		t.Errorf("%s %s", one.body, two.body)
+	}
+	// Unknown outcome: the write was done, the same id finds it, and the client
+	// notices nothing.
+	w.Fail(fmt.Errorf("%w: lost the leader", api.ErrUnknownOutcome))
+	found := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
+	if found.header.Get("Coopr-Repeated") != "true" {
+		t.Error("it was not repeated")
+	}
+	w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
+	var all []model.Service
+	w.must(200, apitest.Admin, "GET", "/v1/services/s/versions", "").into(t, &all)
+	if len(all) != 2 {
+		t.Errorf("%d versions, not 2", len(all))
+	}
+}
+
+func TestBlockingReads(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	a := w.must(200, apitest.User, "GET", "/v1/clusters", "")
+	index := a.header.Get("Coopr-Index")
+	// An index that is past answers at once.
+	w.must(200, apitest.User, "GET", "/v1/clusters?index=1&wait=10m", "")
+	// Time passes with nothing new: the same state.
+	a = w.must(200, apitest.User, "GET", "/v1/clusters?wait=20ms&index="+index, "")
+	if a.header.Get("Coopr-Index") != index {
+		t.Errorf("index %s, not %s", a.header.Get("Coopr-Index"), index)
+	}
+	got := make(chan answer)
+	go func() { got <- w.ask(apitest.User, "GET", "/v1/clusters?wait=10m&index="+index, "") }()
+	select {
+	case a := <-got:
+		t.Fatalf("did not wait: %s", a.body)
+	case <-time.After(30 * time.Millisecond):
+	}
+	w.cluster("new", "1")
+	a = <-got
+	var list []api.ClusterSummary
+	a.into(t, &list)
+	if len(list) != 1 || list[0].Name != "new" || list[0].NumNodes != 1 || list[0].OwnerID != "bob" || list[0].Progress.StepsTotal != 5 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// slow tells when a request's context ends.
+type slow struct {
+	*apitest.Agent
+	begun, ended chan struct{}
+}
+
+func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
+	if after > 0 {
+		close(s.begun)
+		defer close(s.ended)
+	}
+	return s.Agent.View(ctx, c, after)
+}
+
+func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
+	a := apitest.NewAgent(apitest.NewStore(), "a")
+	b := &slow{a, make(chan struct{}), make(chan struct{})}
+	w := serve(t, a, b)
+	ctx, cancel := context.WithCancel(context.Background())
+	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/clusters?index=99&wait=10m", nil)
+	req.Header.Set("Authorization", "Bearer "+apitest.User)
+	go func() {
+		<-b.begun // one that nobody has heard of cannot be ended
+		cancel()
+	}()
+	if resp, err := w.http.Do(req); err == nil {
+		resp.Body.Close()
+		t.Error("an answer")
+	}
+	<-b.ended
+}
+
+func TestClusters(t *testing.T) {
+	w := newWorld(t)
+	w.template()
+	var st api.StartedBody
+	w.must(200, apitest.User, "POST", "/v1/clusters?dryRun=true", "name: dry\nclusterTemplate: shop\nnodes: 3\n", "Content-Type: application/yaml").into(t, &st)
+	if !st.DryRun || st.Operation != nil || st.Cluster != nil || st.Preview.Layout.Nodes() != 3 || st.Preview.Tasks != 15 || len(st.Preview.Stages) != 3 {
+		t.Errorf("%+v", st)
+	}
+	id, op := w.cluster("shop1", "2")
+	// Others' clusters are not there for a user; they are for an admin.
+	for _, path := range []string{"/v1/clusters/shop1", "/v1/operations/" + op, "/v1/operations/" + op + "/tasks", "/v1/tasks/" + strings.ReplaceAll(op, "/", "%2F") + "%2F0", "/v1/nodes/" + id + "-1000", "/v1/nodes?cluster=shop1"} {
+		w.must(404, apitest.Other, "GET", path, "")
+		w.must(200, apitest.Admin, "GET", path, "")
+		w.must(200, apitest.Guest, "GET", path, "")
+	}
+	w.must(404, apitest.Other, "DELETE", "/v1/clusters/shop1", "")
+	w.must(404, apitest.Other, "POST", "/v1/operations/"+op+"/abort", "")
+	for _, path := range []string{"/v1/clusters", "/v1/operations", "/v1/nodes"} {
+		if a := w.must(200, apitest.Other, "GET", path, ""); strings.TrimSpace(a.body) != "[]" {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	w.must(409, apitest.User, "POST", "/v1/clusters/shop1/restart", "")
+	var tasks []model.Task
+	a := w.must(200, apitest.User, "GET", "/v1/operations/"+op+"/tasks?limit=3&offset=1", "")
+	a.into(t, &tasks)
+	if len(tasks) != 3 || a.header.Get("Coopr-Total") != "10" || tasks[0].ID != op+"/1" {
+		t.Errorf("%d tasks of %s", len(tasks), a.header.Get("Coopr-Total"))
+	}
+	var od api.OperationDetails
+	w.must(200, apitest.User, "POST", "/v1/operations/"+op+"/pause", `{"reason":"lunch"}`).into(t, &od)
+	if od.Status != model.OpPaused || od.Message != "lunch" {
+		t.Errorf("%+v", od)
+	}
+	w.must(200, apitest.User, "POST", "/v1/operations/"+op+"/resume", "")
+	w.must(409, apitest.User, "POST", "/v1/operations/"+op+"/resume", "")
+	for _, task := range w.Tasks(op) {
+		w.Report(task.ID, model.TaskSucceeded, "")
+	}
+	var details api.ClusterDetails
+	w.must(200, apitest.User, "GET", "/v1/clusters/shop1", "").into(t, &details)
+	if details.Status != model.ClusterActive || len(details.Nodes) != 2 || len(details.Links) != 1 || details.Links[0].URL != "http://shop1.example" ||
+		details.Progress.StepsCompleted != 10 || details.Progress.ActionStatus != model.OpSucceeded {
+		t.Errorf("%+v", details)
+	}
+	w.must(404, apitest.User, "POST", "/v1/clusters/shop1/services/ngin/restart", "")
+	w.must(202, apitest.User, "POST", "/v1/clusters/shop1/services/nginx/restart", "").into(t, &st)
+	if st.Operation.Type != model.OpRestart || len(st.Operation.Services) != 1 || st.ID != id {
+		t.Errorf("%+v", st.Operation)
+	}
+	w.must(200, apitest.User, "POST", "/v1/operations/"+st.Operation.ID+"/abort", "")
+	w.must(202, apitest.User, "PUT", "/v1/clusters/shop1/config", `{"config":{"nginx":{"workers":8}}}`).into(t, &st)
+	var config map[string]any
+	w.must(200, apitest.User, "GET", "/v1/clusters/shop1/config", "").into(t, &config)
+	if fmt.Sprint(config) != "map[nginx:map[workers:8]]" {
+		t.Errorf("%v", config)
+	}
+	w.must(422, apitest.User, "PUT", "/v1/clusters/shop1/config", `{"restart":true}`)
+	w.must(200, apitest.User, "POST", "/v1/operations/"+st.Operation.ID+"/abort", "")
+	w.must(202, apitest.User, "POST", "/v1/clusters/shop1/configure", "").into(t, &st)
+	w.must(200, apitest.User, "POST", "/v1/operations/"+st.Operation.ID+"/abort", "")
+	w.must(202, apitest.User, "DELETE", "/v1/clusters/"+id+"?graceful=true", "").into(t, &st)
+	if st.Operation.Type != model.OpDelete {
+		t.Errorf("%+v", st.Operation)
+	}
+	var ops []api.OperationDetails
+	w.must(200, apitest.User, "GET", "/v1/operations?cluster=shop1&status=running", "").into(t, &ops)
+	if len(ops) != 1 || ops[0].ID != st.Operation.ID {
+		t.Errorf("%+v", ops)
+	}
+}
+
+func TestTenantsAndTokens(t *testing.T) {
+	w := newWorld(t)
+	var tenants []model.Tenant
+	w.must(200, apitest.Guest, "GET", "/v1/tenants", "").into(t, &tenants)
+	if len(tenants) != 1 || tenants[0].Name != "acme" {
+		t.Errorf("%+v", tenants)
+	}
+	w.must(201, apitest.Super, "POST", "/v1/tenants", `{"name":"new","maxNodes":5}`)
+	w.must(409, apitest.Super, "POST", "/v1/tenants", `{"name":"new"}`)
+	w.must(200, apitest.Super, "PUT", "/v1/tenants/new", `{"maxNodes":6}`)
+	var token api.IssuedToken
+	w.must(201, apitest.Super, "POST", "/v1/tokens", `{"actor":"zoe","role":"admin"}`, "Coopr-Tenant: new").into(t, &token)
+	if token.Secret == "" || token.ID == "" || token.Tenant != "new" || token.Role != model.RoleAdmin {
+		t.Errorf("%+v", token)
+	}
+	a := w.must(200, token.Secret, "GET", "/v1/tokens", "")
+	if !strings.Contains(a.body, "zoe") || strings.Contains(a.body, token.Secret) {
+		t.Errorf("%s", a.body)
+	}
+	w.must(404, apitest.Admin, "DELETE", "/v1/tokens/"+token.ID, "")
+	w.must(200, token.Secret, "DELETE", "/v1/tokens/"+token.ID, "")
+	w.must(401, token.Secret, "GET", "/v1/tokens", "")
+	w.must(200, apitest.Super, "DELETE", "/v1/tenants/new", "")
+	w.must(404, apitest.Super, "GET", "/v1/tenants/new", "")
+	// Tokens are taken in several ways.
+	w.must(200, "", "GET", "/v1/tenants?token="+apitest.Guest, "")
+	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: token="+apitest.Guest)
+	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: bearer "+apitest.Guest)
+	if strings.Contains(w.log.String(), apitest.Guest) {
+		t.Error("the log has a token")
+	}
+}
+
+func TestMesh(t *testing.T) {
+	w := newWorld(t)
+	w.must(200, "", "GET", "/v1/healthz", "")
+	w.must(200, apitest.Guest, "GET", "/v1/members", "")
+	w.must(200, apitest.Guest, "GET", "/v1/status", "")
+	w.must(200, apitest.Guest, "GET", "/v1/plugins", "")
+	w.must(200, apitest.Guest, "GET", "/v1/agents", "")
+	w.must(200, apitest.Guest, "GET", "/v1/agents/a", "")
+	w.must(404, apitest.Guest, "GET", "/v1/agents/b", "")
+	w.must(200, apitest.Super, "POST", "/v1/join", `{"addresses":["10.0.0.1"]}`)
+	w.must(200, apitest.Super, "POST", "/v1/leave", "")
+	w.must(200, apitest.Super, "POST", "/v1/leave", `{"agent":"b"}`)
+	if joined, left := w.Joined(); len(joined) != 1 || len(left) != 2 || left[1] != "b" {
+		t.Errorf("%v %v", joined, left)
+	}
+	w.must(200, apitest.Super, "GET", "/v1/operator/raft/peers", "")
+	w.must(200, apitest.Super, "DELETE", "/v1/operator/raft/peers/id-x", "")
+	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_test_index") || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
+		t.Errorf("%v %s", a.header, a.body)
+	}
+	w.must(200, apitest.Admin, "PUT", "/v1/services/kept", `{"name":"kept"}`)
+	saved := w.must(200, apitest.Super, "GET", "/v1/operator/snapshot", "")
+	w.must(200, apitest.Admin, "DELETE", "/v1/services/kept", "")
+	w.must(200, apitest.Super, "POST", "/v1/operator/snapshot", saved.body, "Content-Type: application/octet-stream")
+	w.must(200, apitest.Admin, "GET", "/v1/services/kept", "")
+
+	got, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := json.Marshal(got)
+	for _, want := range []string{"coopr_api_requests_total", "coopr_api_request_duration_seconds", "listMembers", "putService"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s among the metrics", want)
+		}
+	}
+}
+
+// broken panics where a test wants it.
+type broken struct{ *apitest.Agent }
+
+func (broken) Members() []api.Member { panic("members") }
+
+func TestPanicsAreProblems(t *testing.T) {
+	a := apitest.NewAgent(apitest.NewStore(), "a")
+	w := serve(t, a, broken{a})
+	p := w.must(500, apitest.Guest, "GET", "/v1/members", "").problem(t)
+	if p.Type != api.ProblemInternal || strings.Contains(p.Detail, "members") {
+		t.Errorf("%+v", p)
+	}
+	if !strings.Contains(w.log.String(), "panic") {
+		t.Error("the log does not tell")
+	}
+	w.must(200, apitest.Guest, "GET", "/v1/status", "")
+}

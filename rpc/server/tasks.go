@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// ByTask names a task in the path.
+type ByTask struct {
+	ID string `path:"task" doc:"The task's id; a slash in it is written %2F"`
+}
+
+func (s *server) taskRoutes() {
+	const tag, one = "tasks", "/v1/tasks/{task}"
+	reads := rule{need: model.RoleRead}
+
+	read(s, route{id: "getTask", path: one, tag: tag, rule: reads, summary: "A task with all its attempts"},
+		func(_ context.Context, c *call, v View, in *ByTask) (model.Task, error) {
+			return c.task(v, in.ID)
+		})
+	stream(s, route{id: "getTaskLog", method: http.MethodGet, path: one + "/log", tag: tag, rule: reads, bare: true, summary: "The log of a task, from whichever agent has it"},
+		"text/plain; charset=utf-8", "The log; with follow it goes on until the task ends",
+		func(ctx context.Context, c *call, in *struct {
+			ByTask
+			Attempt int  `query:"attempt" minimum:"0" doc:"Which attempt, from 1; 0 or absent: the latest"`
+			Follow  bool `query:"follow" doc:"Go on until the task ends"`
+		}, w http.ResponseWriter, r *http.Request) error {
+			v, err := s.view(r.Context(), c)
+			if err != nil {
+				return err
+			}
+			if _, err := c.task(v, in.ID); err != nil {
+				return err
+			}
+			out := &sharedWriter{ResponseWriter: w}
+			if in.Follow {
+				// A task that is silent still shows its follower that it was found.
+				timer := time.AfterFunc(time.Second, out.flush)
+				defer timer.Stop()
+				defer out.end()
+			}
+			if err := s.backend.TaskLog(r.Context(), c.who, in.ID, in.Attempt, in.Follow, out); err != nil {
+				if r.Context().Err() != nil {
+					return nil // the reader is gone
+				}
+				return err
+			}
+			out.flush()
+			return nil
+		})
+}
+
+// sharedWriter lets a timer send the headers while the log is written.
+type sharedWriter struct {
+	http.ResponseWriter
+	mu    sync.Mutex
+	ended bool
+}
+
+func (s *sharedWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ResponseWriter.Write(p)
+}
+
+func (s *sharedWriter) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ok := s.ResponseWriter.(http.Flusher); ok && !s.ended {
+		f.Flush()
+	}
+}
+
+// end makes a late timer harmless: the writer is no longer ours.
+func (s *sharedWriter) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
