@@ -27,6 +27,7 @@ import (
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/agent/objects/act"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -81,21 +82,22 @@ type Agent struct {
 	token    string // of the superadmin
 	machine  string
 
-	mesh     *mesh.Mesh
-	mux      *wire.Mux
-	pool     *peer.Pool
-	host     *host.Host // nil where Config.Executor was given
-	executor host.Executor
-	journal  worker.Journal
-	logs     *worker.Logs
-	worker   *worker.Worker
-	objects  *objectRuntime // the change objects that this agent runs
-	shelf    *shelf         // plugin resources
-	handler  http.Handler
-	grpc     *grpc.Server
-	registry *prometheus.Registry
-	http     net.Listener
-	forward  *http.Transport
+	mesh      *mesh.Mesh
+	mux       *wire.Mux
+	pool      *peer.Pool
+	host      *host.Host // nil where Config.Executor was given
+	executor  host.Executor
+	journal   worker.Journal
+	logs      *worker.Logs
+	worker    *worker.Worker
+	objects   *objects.Runner     // the change objects that this agent runs
+	performer *act.AgentPerformer // acts for them; nil where the configuration has one
+	shelf     *shelf              // plugin resources
+	handler   http.Handler
+	grpc      *grpc.Server
+	registry  *prometheus.Registry
+	http      net.Listener
+	forward   *http.Transport
 
 	member  atomic.Pointer[member] // the Raft member; nil while it is down
 	records records
@@ -367,13 +369,12 @@ func (a *Agent) work() (err error) {
 	executor := leased{onMachine{everyAutomator{withResources{untilReady{a.executor}, a.shelf}}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
-		Logs: a.logs, Logger: a.log, Records: a.told, Sites: a.siteOrders, Drain: a.cfg.Drain,
+		Logs: a.logs, Logger: a.log, Records: a.told, Sites: func(session string, orders []byte) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
 	})
 	if err != nil {
 		return err
 	}
-	a.objects, err = a.newObjects()
-	return err
+	return a.newObjects()
 }
 
 // hello says what this agent is to the leader.
@@ -382,7 +383,7 @@ func (a *Agent) hello() *pb.Hello {
 	h := &pb.Hello{
 		Agent: a.id, Name: now.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
 		Zone: now.Zone, Class: now.Class, PeerAddr: a.mux.Addr().String(), ApiAddr: a.apiAddr(), GossipAddr: a.mesh.Addr(),
-		Eligible: a.cfg.Eligible, Machine: a.machine, Process: a.objects.process,
+		Eligible: a.cfg.Eligible, Machine: a.machine, Process: a.objects.Process(),
 	}
 	if m, ok := a.mesh.Member(a.id); ok {
 		h.Incarnation = m.Epoch
@@ -455,7 +456,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	servers.Go(func() error { return a.shelf.tend(serving) })
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
-	servers.Go(func() error { return a.objects.runner.Run(working) })
+	servers.Go(func() error { return a.objects.Run(working) })
 	a.log.Info("agent started", "id", a.id, "api", a.apiAddr(), "peer", a.mux.Addr().String(), "gossip", a.mesh.Addr())
 	if a.cfg.Started != nil {
 		a.cfg.Started()
@@ -509,8 +510,8 @@ func (a *Agent) Close() error {
 		errs = errors.Join(errs, a.host.Close())
 		a.host = nil
 	}
-	if a.objects != nil {
-		a.objects.close()
+	if a.performer != nil {
+		a.performer.Close()
 	}
 	if a.shelf != nil {
 		a.shelf.close()

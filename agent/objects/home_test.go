@@ -110,8 +110,8 @@ func (w *ward) kill(agent string) {
 	}
 }
 
-// wire is one end of a stream between two homes. Both ends share broken.
-type wire struct {
+// loopback is one end of a stream between two homes. Both ends share broken.
+type loopback struct {
 	w         *ward
 	in, out   chan *pb.ChangePacket
 	broken    context.Context
@@ -131,7 +131,7 @@ func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	broken, breakDown := context.WithCancel(ctx)
 	one, two := make(chan *pb.ChangePacket, 100), make(chan *pb.ChangePacket, 100)
 	served := make(chan struct{})
-	here, there := &wire{w: w, in: one, out: two, broken: broken, breakDown: breakDown, served: served}, &wire{w: w, in: two, out: one, broken: broken, breakDown: breakDown, served: served}
+	here, there := &loopback{w: w, in: one, out: two, broken: broken, breakDown: breakDown, served: served}, &loopback{w: w, in: two, out: one, broken: broken, breakDown: breakDown, served: served}
 	w.lines.Add(1)
 	go func() {
 		defer w.lines.Done()
@@ -146,7 +146,7 @@ func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	return here, nil
 }
 
-func (x *wire) Send(p *pb.ChangePacket) error {
+func (x *loopback) Send(p *pb.ChangePacket) error {
 	if x.w.delay != nil {
 		time.Sleep(x.w.delay())
 	}
@@ -172,7 +172,7 @@ func (x *wire) Send(p *pb.ChangePacket) error {
 	}
 }
 
-func (x *wire) Recv() (*pb.ChangePacket, error) {
+func (x *loopback) Recv() (*pb.ChangePacket, error) {
 	select {
 	case <-x.broken.Done():
 		return nil, errors.New("the stream broke")
@@ -184,7 +184,7 @@ func (x *wire) Recv() (*pb.ChangePacket, error) {
 	}
 }
 
-func (x *wire) Close() { x.once.Do(func() { close(x.out) }) }
+func (x *loopback) Close() { x.once.Do(func() { close(x.out) }) }
 
 // Check and Run play the machine.
 func (w *ward) Check(_ context.Context, j *Job) (string, string, error) {

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"sync"
@@ -57,9 +58,10 @@ type Config struct {
 
 // Runner is the home of one agent's objects.
 type Runner struct {
-	cfg   Config
-	begun time.Time
-	slots chan struct{}
+	cfg     Config
+	process string
+	begun   time.Time
+	slots   chan struct{}
 
 	mu    sync.Mutex
 	ctx   context.Context // of Run; nil before
@@ -77,8 +79,13 @@ func New(cfg Config) *Runner {
 	if cfg.Parallel == 0 {
 		cfg.Parallel = 64
 	}
-	return &Runner{cfg: cfg, begun: time.Now(), slots: make(chan struct{}, cfg.Parallel), cells: map[siteKey]*cell{}, peers: map[string]*peer{}}
+	return &Runner{cfg: cfg, process: rand.Text(), begun: time.Now(), slots: make(chan struct{}, cfg.Parallel), cells: map[siteKey]*cell{}, peers: map[string]*peer{}}
 }
+
+// Process returns a name of this Runner that no other one has, also not one of an
+// earlier process of the same agent. The leader learns from it whether the objects
+// that it gave to the agent still run.
+func (r *Runner) Process() string { return r.process }
 
 // now is a clock that does not go back, in milliseconds; it begins as Unix time.
 func (r *Runner) now() int64 { return r.begun.UnixMilli() + time.Since(r.begun).Milliseconds() }

@@ -1,0 +1,116 @@
+package act
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/host"
+	"github.com/coopr/coopr/plugins/remote"
+	"github.com/coopr/coopr/plugins/remote/ssh"
+	"github.com/coopr/coopr/plugins/sdk/spawn"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// AgentConfig configures the performer of an agent. Everything is required.
+type AgentConfig struct {
+	// DataDir is the agent's data directory.
+	DataDir string
+	// Automate carries out a task of an automator plugin, as host.Executor does;
+	// its lease included.
+	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
+	// Keys returns the SSH keys that the plugins of this agent may use.
+	Keys   func() ssh.Keys
+	Logger *slog.Logger
+}
+
+// AgentPerformer is a Performer that acts on the agent's own machine, on other
+// local machines, and on nodes over SSH.
+type AgentPerformer struct {
+	*Performer
+	own   remote.Node
+	spawn *spawn.Spawner
+	pool  *ssh.Pool
+	keys  func() ssh.Keys
+}
+
+// NewForAgent returns the performer of an agent. It ends what an earlier process of
+// the agent left running. Close releases the performer.
+func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
+	dir, err := filepath.Abs(filepath.Join(cfg.DataDir, "changes"))
+	if err != nil {
+		return nil, err
+	}
+	work := filepath.Join(dir, "machine")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return nil, err
+	}
+	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), keys: cfg.Keys}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if p.own, err = remote.NewLocal(work, p.spawn); err != nil {
+		return nil, err
+	}
+	p.Performer, err = New(Config{Dir: dir, NodeProgram: nodeProgram(), Logger: cfg.Logger, Automate: cfg.Automate, Machine: p.machine})
+	if err != nil {
+		return nil, fmt.Errorf("clean up %s after an earlier process: %w", dir, err)
+	}
+	return p, nil
+}
+
+// Close disconnects from nodes and stops the processes that the performer spawned.
+func (p *AgentPerformer) Close() {
+	p.pool.Close()
+	p.spawn.Stop()
+}
+
+// nodeProgram returns the path of the coopr-node program next to the running
+// executable, or "".
+func nodeProgram() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	path := filepath.Join(filepath.Dir(self), "coopr-node")
+	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 {
+		return ""
+	}
+	return path
+}
+
+// machine returns the machine of a host. A node of a cluster is reached in the same
+// way as automator plugins reach it.
+func (p *AgentPerformer) machine(_ context.Context, host string, config json.RawMessage) (*Machine, error) {
+	if strings.HasPrefix(host, "agent:") {
+		return &Machine{Node: p.own, Local: true}, nil
+	}
+	if len(config) == 0 {
+		return nil, errors.New("the node does not exist, or its machine has not been created yet")
+	}
+	in := &model.TaskInput{}
+	if err := json.Unmarshal(config, &in.Config); err != nil {
+		return nil, err
+	}
+	if in.Config.Results["transport"] == "local" {
+		dir, _ := in.Config.Results["providerid"].(string)
+		n, err := remote.NewLocal(dir, p.spawn)
+		if err != nil {
+			return nil, err
+		}
+		return &Machine{Node: n, Local: true}, nil
+	}
+	target, err := ssh.TargetOf(in, p.keys())
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Node: p.pool.Node(target)}, nil
+}
