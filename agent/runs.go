@@ -85,7 +85,7 @@ func (t *tasks) step(v *state.View, op *model.Operation, cl *model.Cluster, n *m
 	if err != nil {
 		return nil, err
 	}
-	st, id := s.Task(u), state.TaskID(op.ID, u)
+	st, id := s.Task(u), string(model.OperationID(op.ID).Task(u))
 	name := s.Graph.ServiceName(int(u))
 	w, err := p.source.Work(op.ID, id, n, nil, model.Run, name)
 	if err != nil {

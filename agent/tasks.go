@@ -118,7 +118,7 @@ func (t *tasks) Task(v *state.View, op *model.Operation, s *plan.State, u uint32
 	if act == model.Run {
 		return t.step(v, op, cl, n, s, u)
 	}
-	id := state.TaskID(op.ID, u)
+	id := string(model.OperationID(op.ID).Task(u))
 	n = v.Live(cl, n)
 	w, err := t.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -30,10 +31,14 @@ type Logs struct {
 // NewLogs keeps logs under dir.
 func NewLogs(dir string) *Logs { return &Logs{dir: dir} }
 
-// path gives the file of an attempt: <operation>/<vertex>-<fence>.log.
-func (l *Logs) path(task string, fence uint64) string {
-	op, v, _ := strings.Cut(task, "/")
-	return filepath.Join(l.dir, filepath.Base(op), filepath.Base(v)+"-"+strconv.FormatUint(fence, 10)+".log")
+// path returns the file of an attempt: <operation>/<vertex>-<fence>.log. The fence may be a
+// pattern.
+func (l *Logs) path(task, fence string) (string, error) {
+	op, v, err := model.TaskID(task).Split()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(l.dir, filepath.Base(string(op)), fmt.Sprintf("%d-%s.log", v, fence)), nil
 }
 
 // attemptLog takes the log of one attempt. It implements host.Sink, but for
@@ -62,8 +67,11 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 		return
 	}
 	if a.f == nil {
-		path := a.logs.path(a.key.Task, a.key.Fence)
-		if a.err = os.MkdirAll(filepath.Dir(path), 0o700); a.err == nil {
+		var path string
+		if path, a.err = a.logs.path(a.key.Task, strconv.FormatUint(a.key.Fence, 10)); a.err == nil {
+			a.err = os.MkdirAll(filepath.Dir(path), 0o700)
+		}
+		if a.err == nil {
 			a.f, a.err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		}
 		if a.err != nil {
@@ -114,8 +122,11 @@ func (l *Logs) Open(task string, fence uint64) (io.ReadCloser, uint64, error) {
 		return nil, 0, ErrNoLog
 	}
 	if fence == 0 {
-		op, v, _ := strings.Cut(task, "/")
-		found, err := filepath.Glob(filepath.Join(l.dir, filepath.Base(op), filepath.Base(v)+"-*.log"))
+		pattern, err := l.path(task, "*")
+		if err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", ErrNoLog, err)
+		}
+		found, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -126,7 +137,11 @@ func (l *Logs) Open(task string, fence uint64) (io.ReadCloser, uint64, error) {
 			}
 		}
 	}
-	f, err := os.Open(l.path(task, fence))
+	path, err := l.path(task, strconv.FormatUint(fence, 10))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", ErrNoLog, err)
+	}
+	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, fmt.Errorf("%w: %s", ErrNoLog, task)
 	}

@@ -233,7 +233,7 @@ func TestAuditChain(t *testing.T) {
 		_ = log.Each(&audit.Filter{Types: []string{"task.*", "operation.created"}}, false, audit.Cursor{}, func(r audit.Record) bool {
 			if r.Task == "" {
 				for id := range status { // the id is used again, for another plan
-					if strings.HasPrefix(id, r.Operation+"/") {
+					if op, _, _ := model.TaskID(id).Split(); string(op) == r.Operation {
 						delete(status, id)
 					}
 				}

@@ -38,7 +38,7 @@ func (g group) expand(into []model.Event) []model.Event {
 // describe fills an event about a task.
 func describe(ev *model.Event, op *model.Operation, g *plan.Graph, v uint32, status string) {
 	ev.Type, ev.Tenant, ev.Cluster, ev.Operation = "task.changed", op.Tenant, op.Cluster, op.ID
-	ev.Task, ev.Subject, ev.Status = TaskID(op.ID, v), g.Name(int(v)), status
+	ev.Task, ev.Subject, ev.Status = string(model.OperationID(op.ID).Task(v)), g.Name(int(v)), status
 }
 
 // Events keeps the latest groups of events in a ring, and wakes readers. It is

@@ -115,7 +115,7 @@ func start(tenant, cluster, name string, nodes int, onFailure, request string) *
 	s := &pb.StartOperation{Operation: js(op), Cluster: js(cl)}
 	var ids []string
 	for i := range nodes {
-		n := model.Node{ID: fmt.Sprintf("%s-%d", cluster, 1000+i), Cluster: cluster, Tenant: tenant, Number: 1000 + i, Services: []string{[]string{"db", "app"}[i%2]}}
+		n := model.Node{ID: string(model.ClusterID(cluster).Node(1000 + i)), Cluster: cluster, Tenant: tenant, Number: 1000 + i, Services: []string{[]string{"db", "app"}[i%2]}}
 		ids = append(ids, n.ID)
 		s.Nodes = append(s.Nodes, js(n))
 	}
@@ -149,7 +149,7 @@ func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 	ops := v.Operations("", "")
 	agent := fmt.Sprint("agent-", rapid.IntRange(0, 2).Draw(t, "agent"))
 	ten := []string{"one", "two"}[rapid.IntRange(0, 1).Draw(t, "tenant")]
-	cluster := fmt.Sprintf("%08d", rapid.IntRange(1, 4).Draw(t, "cluster"))
+	cluster := string(model.NewClusterID(rapid.IntRange(1, 4).Draw(t, "cluster")))
 	kind := rapid.IntRange(0, 19).Draw(t, "kind")
 	if kind >= 8 && len(ops) == 0 {
 		kind = 3

@@ -2,10 +2,8 @@ package state
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-memdb"
@@ -27,21 +25,6 @@ func (m *Machine) View() *View {
 	// The index is read first: a view may be newer than it says, never older.
 	index, _ := m.events.wait()
 	return &View{txn: m.db.Load().Txn(false), index: index}
-}
-
-// TaskID makes a task's id from its operation's and its vertex.
-func TaskID(operation string, v uint32) string {
-	return operation + "/" + strconv.FormatUint(uint64(v), 10)
-}
-
-// ParseTaskID takes a task's id apart.
-func ParseTaskID(id string) (operation string, v uint32, err error) {
-	op, num, ok := strings.Cut(id, "/")
-	n, perr := strconv.ParseUint(num, 10, 32)
-	if !ok || perr != nil || op == "" {
-		return "", 0, fmt.Errorf("%q is not a task's id: it is an operation's id, a slash and a number", id)
-	}
-	return op, uint32(n), nil
 }
 
 // Index is that of the last entry that the view is sure to hold.
@@ -298,15 +281,15 @@ func (v *View) Tasks(tenant, operation, status string, offset, limit int) ([]mod
 
 // Task finds one task by its id.
 func (v *View) Task(tenant, id string) (model.Task, bool) {
-	opID, u, err := ParseTaskID(id)
+	opID, u, err := model.TaskID(id).Split()
 	if err != nil {
 		return model.Task{}, false
 	}
-	op, ok := v.Operation(tenant, opID)
+	op, ok := v.Operation(tenant, string(opID))
 	if !ok {
 		return model.Task{}, false
 	}
-	s, ok := v.Plan(opID)
+	s, ok := v.Plan(string(opID))
 	if !ok || int(u) >= s.Graph.Len() || s.Graph.Action[u] == model.Barrier {
 		return model.Task{}, false
 	}
@@ -321,7 +304,7 @@ func (v *View) task(op *model.Operation, s *plan.State, u uint32, hosts map[stri
 	t := s.Task(u)
 	node := s.Graph.NodeID(int(u))
 	out := model.Task{
-		ID: TaskID(op.ID, u), Operation: op.ID, Cluster: op.Cluster, Node: node, Hostname: hosts[node],
+		ID: string(model.OperationID(op.ID).Task(u)), Operation: op.ID, Cluster: op.Cluster, Node: node, Hostname: hosts[node],
 		Service: s.Graph.ServiceName(int(u)), Action: s.Graph.Action[u], Status: t.Status, Attempt: t.Attempt,
 		Fence: t.Fence, Agent: v.agentName(t.Holder.Agent), LeasedAt: t.LeasedAt, EndedAt: t.EndedAt,
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ import (
 func samplePlan(op, tenant string, n int) *Plan {
 	p := &Plan{ID: op + "@1", Operation: op, Tenant: tenant, Cluster: "c-" + op, Services: []string{"db", "app"}}
 	for i := range n {
-		p.Nodes = append(p.Nodes, fmt.Sprintf("%s-%d", op, 1000+i))
+		p.Nodes = append(p.Nodes, string(model.OperationID(op).Cluster().Node(1000+i)))
 		p.Node = append(p.Node, int32(i), int32(i))
 		p.Service = append(p.Service, -1, int16(i%2))
 		p.Action = append(p.Action, model.Create, model.Install)

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
+
+	"github.com/coopr/coopr/engine/model"
 )
 
 // lineFormat is the version of the exported form.
@@ -328,12 +328,11 @@ func (t *TaskChange) read(r *Record) error {
 	if err := errors.Join(strict(r.Before, &before), strict(r.After, &after)); err != nil {
 		return err
 	}
-	number, ok := strings.CutPrefix(r.Task, r.Operation+"/")
-	v, err := strconv.ParseUint(number, 10, 32)
-	if !ok || err != nil {
-		return fmt.Errorf("the task %q is none of operation %q", r.Task, r.Operation)
+	op, v, err := model.TaskID(r.Task).Split()
+	if err != nil || string(op) != r.Operation {
+		return fmt.Errorf("task %q does not belong to operation %q", r.Task, r.Operation)
 	}
-	*t = TaskChange{Vertex: uint32(v), From: before.Status, To: after.Status, Attempt: after.Attempt, Fence: after.Fence, Agent: after.Agent}
+	*t = TaskChange{Vertex: v, From: before.Status, To: after.Status, Attempt: after.Attempt, Fence: after.Fence, Agent: after.Agent}
 	if after.Outcome != "" || r.Message != "" {
 		t.End = &End{Outcome: after.Outcome, Message: r.Message}
 	}

@@ -176,7 +176,7 @@ func (t *TaskChange) describe(r *Record) {
 		after.Outcome, r.Message = t.End.Outcome, t.End.Message
 	}
 	r.Type = t.Type()
-	r.Task = r.Operation + "/" + strconv.FormatUint(uint64(t.Vertex), 10)
+	r.Task = string(model.OperationID(r.Operation).Task(t.Vertex))
 	r.Before, _ = json.Marshal(taskState{Status: t.From}) // texts and numbers: no error
 	r.After, _ = json.Marshal(after)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -351,7 +350,7 @@ func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known mo
 		automators := automatorsOf(cl, g.Services)
 		for _, at := range a.Places(g) {
 			n := model.Node{
-				ID: cl.ID + "-" + strconv.Itoa(cl.NextNode), Cluster: cl.ID, Tenant: cl.Tenant, Number: cl.NextNode,
+				ID: string(model.ClusterID(cl.ID).Node(cl.NextNode)), Cluster: cl.ID, Tenant: cl.Tenant, Number: cl.NextNode,
 				HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Automators: automators,
 				Flavor: text(flavor["flavor"]), Image: text(image["image"]), SSHUser: text(image["sshuser"]),
 				Zone: at.Zone, Host: at.Host,

@@ -85,7 +85,7 @@ func (m *Mesh) checkPlan(op *model.Operation, s *plan.State, byTask map[string][
 		if g.Action[u] == model.Barrier {
 			continue
 		}
-		task := state.TaskID(op.ID, uint32(u))
+		task := string(model.OperationID(op.ID).Task(uint32(u)))
 		t := s.Task(uint32(u))
 		for _, a := range byTask[task] {
 			if a.Outcome == pb.Outcome_OUTCOME_SUCCEEDED && a.Action == g.Action[u].String() {
@@ -129,7 +129,7 @@ func (m *Mesh) checkPlan(op *model.Operation, s *plan.State, byTask map[string][
 		}
 	}
 	for u := range g.Len() {
-		for _, a := range byTask[state.TaskID(op.ID, uint32(u))] {
+		for _, a := range byTask[string(model.OperationID(op.ID).Task(uint32(u)))] {
 			for x := range before[u] {
 				if a.Action == g.Action[u].String() && (first[x] == nil || first[x].Ended > a.Began) {
 					m.T.Errorf("seed %d: %s began (fence %d) before %s was done", m.opts.Seed, g.Name(u), a.Fence, g.Name(x))

@@ -129,7 +129,7 @@ func (l *log) next() {
 type works struct{}
 
 func (works) Task(_ *state.View, op *model.Operation, s *plan.State, u uint32) (*pb.Task, error) {
-	return &pb.Task{Id: state.TaskID(op.ID, u), Operation: op.ID, Action: s.Graph.Action[u].String()}, nil
+	return &pb.Task{Id: string(model.OperationID(op.ID).Task(u)), Operation: op.ID, Action: s.Graph.Action[u].String()}, nil
 }
 
 func (works) Needs(*state.View, *model.Operation, *plan.Graph, uint32) dispatch.Needs {

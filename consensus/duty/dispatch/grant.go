@@ -247,7 +247,7 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 			g.tasks, g.to = append(g.tasks, u), append(g.to, p.of(j))
 			t, err := d.cfg.Tasks.Task(v, op, s, u)
 			if err != nil {
-				g.broken = append(g.broken, &pb.Result{Task: state.TaskID(id, u), Fence: g.fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
+				g.broken = append(g.broken, &pb.Result{Task: string(model.OperationID(id).Task(u)), Fence: g.fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
 				continue
 			}
 			t.Fence = g.fence

@@ -115,7 +115,7 @@ func TestPlansShareNodes(t *testing.T) {
 			nodes := slices.Clone(p.base.Nodes)
 			var ops []string
 			for i := range 3 {
-				id := fmt.Sprintf("00000001-%03d", 2+i)
+				id := string(model.NewClusterID(1).Operation(2 + i))
 				if slices.Reverse(nodes); i == 2 {
 					p.r.Shuffle(len(nodes), func(a, b int) { nodes[a], nodes[b] = nodes[b], nodes[a] })
 				}

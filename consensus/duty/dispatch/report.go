@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -50,16 +51,16 @@ func (d *Dispatcher) reports(results []*pb.Result) reports {
 	v := d.cfg.Machine.View()
 	rs := reports{verdicts: make([]*pb.Verdict, 0, len(results))}
 	for _, r := range results {
-		op, u, err := state.ParseTaskID(r.Task)
+		op, u, err := model.TaskID(r.Task).Split()
 		rs.verdicts = append(rs.verdicts, &pb.Verdict{Task: r.Task, Fence: r.Fence, Keep: true})
 		if err != nil {
 			continue
 		}
-		rep := rs.of(op, &pb.Report{})
+		rep := rs.of(string(op), &pb.Report{})
 		if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED || len(r.Output) > 0 || r.Adopted {
 			o := &pb.Outputs{At: uint32(len(rep.Tasks)), Outcome: r.Outcome, Message: r.Message, Output: r.Output, LogTail: r.LogTail, Adopted: r.Adopted}
 			if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
-				o.RetryAtMs = d.backoff(failures(v, op, u), now)
+				o.RetryAtMs = d.backoff(failures(v, string(op), u), now)
 			}
 			rep.Outputs = append(rep.Outputs, o)
 		}
@@ -91,11 +92,11 @@ func (d *Dispatcher) Returned(ctx context.Context, session string, list []*pb.St
 func (d *Dispatcher) marks(ctx context.Context, session string, list []*pb.Started, kind *pb.Report) {
 	var rs reports
 	for _, s := range list {
-		op, u, err := state.ParseTaskID(s.Task)
+		op, u, err := model.TaskID(s.Task).Split()
 		if err != nil {
 			continue
 		}
-		rep := rs.of(op, kind)
+		rep := rs.of(string(op), kind)
 		rep.Tasks = append(rep.Tasks, u)
 		rep.Fences = append(rep.Fences, s.Fence)
 		if kind.Returned {
@@ -159,11 +160,11 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 func (d *Dispatcher) Save(ctx context.Context, saves []*pb.SaveState) {
 	var commands []*pb.Command
 	for _, s := range saves {
-		op, u, err := state.ParseTaskID(s.Task)
+		op, u, err := model.TaskID(s.Task).Split()
 		if err != nil {
 			continue
 		}
-		commands = append(commands, &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: op, Task: u, Fence: s.Fence, Key: s.Key, Value: s.Value}}})
+		commands = append(commands, &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: string(op), Task: u, Fence: s.Fence, Key: s.Key, Value: s.Value}}})
 	}
 	if len(commands) == 0 {
 		return

@@ -108,13 +108,13 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 	known := map[lease]bool{}
 	for _, held := range h.Held {
 		keep := false
-		if op, u, err := state.ParseTaskID(held.Task); err == nil {
-			if p, ok := v.Plan(op); ok && int(u) < p.Graph.Len() {
+		if op, u, err := model.TaskID(held.Task).Split(); err == nil {
+			if p, ok := v.Plan(string(op)); ok && int(u) < p.Graph.Len() {
 				t := p.Task(u)
 				keep = t.Status.Held() && t.Fence == held.Fence && t.Holder.Session == id
-				known[lease{op, u}] = keep
+				known[lease{string(op), u}] = keep
 				if !keep && held.Result == nil && !held.Lost {
-					d.ends(op, p.Graph, u, held.Fence, s)
+					d.ends(string(op), p.Graph, u, held.Fence, s)
 				}
 			}
 		}
@@ -305,5 +305,5 @@ func (d *Dispatcher) send(s *session, m *pb.LeaderMessage) {
 }
 
 func (d *Dispatcher) cancel(op string, u uint32, fence uint64, s *session, reason string) {
-	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: state.TaskID(op, u), Fence: fence, Reason: reason}}})
+	d.send(s, &pb.LeaderMessage{Cancels: []*pb.Cancel{{Task: string(model.OperationID(op).Task(u)), Fence: fence, Reason: reason}}})
 }

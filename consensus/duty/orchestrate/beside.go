@@ -43,5 +43,7 @@ func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.
 	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, nextID(cl))
 }
 
-// nextID gives the id of a cluster's next operation.
-func nextID(cl *model.Cluster) string { return fmt.Sprintf("%s-%03d", cl.ID, cl.Operations+1) }
+// nextID returns the id of the cluster's next operation.
+func nextID(cl *model.Cluster) string {
+	return string(model.ClusterID(cl.ID).Operation(cl.Operations + 1))
+}

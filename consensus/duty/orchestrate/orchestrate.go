@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 
 	"github.com/coopr/coopr/consensus/state"
@@ -55,7 +54,7 @@ func (o *Orchestrator) Name() string { return "orchestrator" }
 func (o *Orchestrator) Restore(context.Context) error {
 	v := o.cfg.Machine.View()
 	for _, c := range v.Clusters("") {
-		if n, err := strconv.Atoi(c.ID); err == nil {
+		if n, ok := model.ClusterID(c.ID).Number(); ok {
 			o.last = max(o.last, n)
 		}
 		o.ended = append(o.ended, c.Operation)
@@ -213,14 +212,14 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 	if id, ok := v.Request(who); ok && !dryRun {
 		return repeated(v, who, id)
 	}
-	id := "00000000"
+	id := model.NewClusterID(0)
 	if !dryRun {
 		o.mu.Lock()
 		o.last++
-		id = fmt.Sprintf("%08d", o.last)
+		id = model.NewClusterID(o.last)
 		o.mu.Unlock()
 	}
-	p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: id, Operation: id + "-001"})
+	p, err := operation.Create(ctx, who, req, o.lookup(v, who.Tenant), operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
 	if err != nil || dryRun {
 		return p, state.Answer{}, err
 	}

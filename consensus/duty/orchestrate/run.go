@@ -26,14 +26,14 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 	v := o.cfg.Machine.View()
 	o.mu.Lock()
 	o.last++
-	id := fmt.Sprintf("%08d", o.last)
+	id := model.NewClusterID(o.last)
 	o.mu.Unlock()
 	known := o.lookup(v, who.Tenant)
 	if own != nil {
 		known = model.Over(own, known)
 	}
 	req.OnFailure = "leave" // the run says what becomes of it
-	p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: id, Operation: id + "-001"})
+	p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
 	if err != nil {
 		return nil, err
 	}

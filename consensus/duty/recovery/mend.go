@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -88,10 +87,7 @@ func (m *Mender) changed(b state.Batch) {
 		m.dirty[id] = true
 	}
 	for op := range b.Operations {
-		// An operation's id begins with its cluster's.
-		if id, _, ok := strings.Cut(op, "-"); ok {
-			m.dirty[id] = true
-		}
+		m.dirty[string(model.OperationID(op).Cluster())] = true
 	}
 	m.poke()
 }

@@ -172,10 +172,7 @@ func (w *Watcher) changed(b state.Batch) {
 		w.dirty[id] = true
 	}
 	for op := range b.Operations {
-		// An operation's id begins with its cluster's.
-		if id, _, ok := strings.Cut(op, "-"); ok {
-			w.dirty[id] = true
-		}
+		w.dirty[string(model.OperationID(op).Cluster())] = true
 	}
 }
 
@@ -225,10 +222,10 @@ func (w *Watcher) bySession(session string) *worker {
 	return nil
 }
 
-// find gives a watch by its key: a node's id begins with its cluster's.
+// find returns the watch with this key: a node's id, a slash and a service.
 func (w *Watcher) find(key string) *want {
-	id, _, _ := strings.Cut(key, "-")
-	return w.clusters[id][key]
+	node, _, _ := strings.Cut(key, "/")
+	return w.clusters[string(model.NodeID(node).Cluster())][key]
 }
 
 // full makes a watch with its tasks. Without them the worker asks again later.

@@ -55,7 +55,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 			provider = *def.Value.(*model.Provider)
 		}
 	}
-	id := fmt.Sprintf("%08d", len(a.now.Clusters)+1)
+	id := string(model.NewClusterID(len(a.now.Clusters) + 1))
 	cluster := &model.Cluster{
 		ID: id, Tenant: who.Tenant, Name: req.Name, Description: req.Description, Owner: who.Actor, Status: model.ClusterPending,
 		Template: template, Provider: provider, Services: services, Config: req.Config, Definitions: map[string]model.Service{}, CreatedAt: a.clock,
@@ -63,7 +63,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	var nodes []*model.Node
 	for i := range n {
 		nodes = append(nodes, &model.Node{
-			ID: fmt.Sprintf("%s-%d", id, 1000+i), Cluster: id, Tenant: who.Tenant, Number: 1000 + i, Hostname: fmt.Sprintf("%s1-%d.local", req.Name, 1000+i),
+			ID: string(model.ClusterID(id).Node(1000 + i)), Cluster: id, Tenant: who.Tenant, Number: 1000 + i, Hostname: fmt.Sprintf("%s1-%d.local", req.Name, 1000+i),
 			HardwareType: "small", ImageType: "debian", Services: services, IPAddresses: map[string]string{"access_v4": fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)},
 			Results: map[string]any{"providerid": fmt.Sprintf("vm-%d", i), "ssh-auth": map[string]any{"user": "root", "password": "hunter2"}},
 		})
@@ -83,7 +83,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 // plan makes the tasks of a plan's stages, and what a preview says of them.
 func (a *Agent) plan(p *api.Preview, cluster string, nodes []*model.Node, stages []map[model.Action][]string) []model.Task {
 	var tasks []model.Task
-	op := fmt.Sprintf("%s-%03d", cluster, a.now.operations(cluster)+1)
+	op := model.ClusterID(cluster).Operation(a.now.operations(cluster) + 1)
 	for i, stage := range stages {
 		counts := map[string]int{}
 		for action, services := range stage {
@@ -94,7 +94,7 @@ func (a *Agent) plan(p *api.Preview, cluster string, nodes []*model.Node, stages
 				}
 				for _, n := range nodes {
 					counts[name]++
-					t := model.Task{ID: fmt.Sprintf("%s/%d", op, len(tasks)), Operation: op, Cluster: cluster, Node: n.ID, Hostname: n.Hostname, Service: service, Action: action}
+					t := model.Task{ID: string(op.Task(uint32(len(tasks)))), Operation: string(op), Cluster: cluster, Node: n.ID, Hostname: n.Hostname, Service: service, Action: action}
 					if i == 0 {
 						t.Status = model.TaskReady
 					}
@@ -120,7 +120,7 @@ func (s *state) operations(cluster string) int {
 
 // begin writes a new operation. The store is locked.
 func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *model.Cluster, nodes []*model.Node, op *model.Operation, tasks []model.Task) (api.Started, error) {
-	op.ID = fmt.Sprintf("%s-%03d", cluster.ID, a.now.operations(cluster.ID)+1)
+	op.ID = string(model.ClusterID(cluster.ID).Operation(a.now.operations(cluster.ID) + 1))
 	op.Tenant, op.Cluster, op.Actor, op.Request, op.Status, op.CreatedAt = who.Tenant, cluster.ID, who.Actor, who.Request, model.OpRunning, a.clock
 	cl := *cluster
 	cl.Operation, cl.Status = op.ID, model.ClusterPending
