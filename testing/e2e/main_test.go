@@ -41,10 +41,8 @@ func build(bin string) error {
 			"./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-local", "./plugins/provider/coopr-node"},
 		{"-o", filepath.Join(bin, "more", "coopr-plugin-chaos"), "./testing/plugins/chaos"},
 	} {
-		cmd := exec.Command("go", append([]string{"build"}, args...)...)
+		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false"}, args...)...)
 		cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
-		// Raft's stores need the tag (docs/decisions/001-libraries.md).
-		cmd.Env = append(os.Environ(), "GOFLAGS=-tags=hashicorpmetrics -buildvcs=false")
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("go build %v: %w", args, err)
 		}

@@ -47,7 +47,7 @@ func Enter() {
 		os.Unsetenv(roleVar)
 		errMissing = nil
 	default:
-		if errMissing = possible(); errMissing == nil {
+		if errMissing = Possible(); errMissing == nil {
 			status, err := outside()
 			if err == nil {
 				os.Exit(status)
@@ -63,8 +63,9 @@ func fail(err error) {
 	os.Exit(125)
 }
 
-// possible says why this machine cannot have an arena.
-func possible() error {
+// Possible returns the reason why this machine cannot run light machines, or nil.
+// It does not look for the layers of Layer and Engine.
+func Possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("light machines need root: run the tests as root")
 	}

@@ -36,7 +36,7 @@ const engineVar = "COOPR_LAB_ENGINE"
 func (l *Lab) Engine(t testing.TB) *Engine {
 	t.Helper()
 	if _, err := os.Stat(l.image.engine()); err != nil {
-		t.Skip("the Docker engine of light machines is missing: make lab-image")
+		t.Skip("the Docker engine of light machines is missing: make ci-deps, or make lab-image")
 	}
 	e, err := l.startEngine(t.Context())
 	if err != nil {

@@ -69,7 +69,7 @@ func findImage() (image, error) {
 		return "", err
 	}
 	if _, err := os.Stat(i.root()); err != nil {
-		return "", errors.New("light machines need their Debian image: make lab-image (once; under a minute, 300 MB)")
+		return "", errors.New("light machines need their Debian image: make ci-deps, or make lab-image (once; under a minute, 300 MB)")
 	}
 	return i, nil
 }

@@ -21,7 +21,7 @@ func (m *Machine) lower() string {
 func (l *Lab) Layer(t testing.TB, name string) string {
 	t.Helper()
 	if _, err := os.Stat(l.image.layer(name)); err != nil {
-		t.Skipf("the layer %s of light machines is missing: make lab-image", name)
+		t.Skipf("the layer %s of light machines is missing: make ci-deps, or make lab-image", name)
 	}
 	return l.image.layer(name)
 }

@@ -39,10 +39,8 @@ func NewPrograms(packages ...string) *Programs {
 		if err != nil {
 			return "", err
 		}
-		cmd := exec.Command("go", append([]string{"build", "-o", p.dir + "/", "./cmd/..."}, p.packages...)...)
+		cmd := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", p.dir + "/", "./cmd/..."}, p.packages...)...)
 		cmd.Dir, cmd.Stderr = root, os.Stderr
-		// Raft's stores need the tag (docs/decisions/001-libraries.md).
-		cmd.Env = append(os.Environ(), "GOFLAGS=-tags=hashicorpmetrics -buildvcs=false")
 		if err := cmd.Run(); err != nil {
 			return "", fmt.Errorf("build the programs: %w", err)
 		}

@@ -25,7 +25,7 @@ const playbook = `
 // ordinary user with sudo, insisting on its host key.
 func TestPlay(t *testing.T) {
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
-		t.Skip("needs Ansible: apt-get install ansible-core")
+		t.Skip("needs ansible-playbook: make ci-deps, or apt-get install ansible-core")
 	}
 	l := lab.New(t)
 	n := automatortest.New(t, l, "ansible")

@@ -21,7 +21,7 @@ func daemonFor(t *testing.T) string {
 		program = "/usr/sbin/libvirtd"
 	}
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("there is no libvirtd: apt-get install --no-install-recommends libvirt-daemon")
+		t.Skip("needs libvirtd: make ci-deps, or apt-get install --no-install-recommends libvirt-daemon")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("libvirtd needs root for folders of its own")

@@ -1,4 +1,4 @@
-// Labimage makes the image that light machines run from (testing/lab), once.
+// Labimage builds the image that light machines run from (testing/lab), once.
 package main
 
 import (
@@ -14,22 +14,33 @@ import (
 )
 
 func main() {
-	install := flag.Bool("install", false, "install what is missing (apt-get install mmdebstrap ansible-core)")
-	optional := flag.Bool("optional", false, "where the image cannot be made, say so and exit with status 0: tests that need it are skipped")
+	check := flag.Bool("check", false, "build nothing; report whether light machines can run here")
+	install := flag.Bool("install", false, "install mmdebstrap and ansible-core with apt-get if they are missing")
+	optional := flag.Bool("optional", false, "exit with status 0 if the image cannot be built: tests that need it are skipped")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *check {
+		if err := lab.Possible(); err != nil {
+			exit(err, 1)
+		}
+		return
+	}
 	start := time.Now()
 	dir, err := build(ctx, *install)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "labimage:", err)
-		if *optional {
-			fmt.Fprintln(os.Stderr, "labimage: tests with light machines WILL BE SKIPPED")
-			return
-		}
-		os.Exit(1)
+	switch {
+	case err != nil && *optional:
+		exit(err, 0)
+	case err != nil:
+		exit(err, 1)
 	}
 	fmt.Printf("image of light machines: %s (%.1f s)\n", dir, time.Since(start).Seconds())
+}
+
+func exit(err error, status int) {
+	fmt.Fprintln(os.Stderr, "labimage:", err)
+	fmt.Fprintln(os.Stderr, "labimage: tests with light machines are skipped")
+	os.Exit(status)
 }
 
 func build(ctx context.Context, install bool) (string, error) {
