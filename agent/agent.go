@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/coopr/coopr/agent/config"
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/objects/act"
@@ -99,14 +99,12 @@ type Agent struct {
 	http      net.Listener
 	forward   *http.Transport
 
-	member  atomic.Pointer[member] // the Raft member; nil while it is down
-	records records
-	leaving atomic.Bool
-	offers  chan struct{} // one slot: the plugins have changed
-	quit    chan struct{} // closed when the agent has left the mesh for good
-
-	mu     sync.Mutex
-	faults []error // what is wrong with this agent, for status
+	agents     *member.Registry
+	supervisor *member.Supervisor // of the Raft member
+	locator    *member.Locator    // of the leader
+	leaving    atomic.Bool
+	offers     chan struct{} // one slot: the plugins have changed
+	quit       chan struct{} // closed when the agent has left the mesh for good
 }
 
 // New puts an agent together and binds its ports. Run starts it; Close is for
@@ -143,7 +141,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	a.settings.Store(&a.cfg.Config)
 	a.log = a.log.With("agent", a.cfg.Name)
 	a.machine = cfg.Machine
-	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.plugins, a.openShelf, a.work, a.serve} {
+	for _, step := range []func() error{a.secure, a.listen, a.gossip, a.raft, a.plugins, a.openShelf, a.work, a.serve} {
 		if err := step(); err != nil {
 			return a, err
 		}
@@ -244,6 +242,51 @@ func (a *Agent) gossip() (err error) {
 	a.mesh, err = mesh.New(c)
 	return err
 }
+
+// raft makes the supervisor of the agent's Raft member.
+func (a *Agent) raft() error {
+	timing := a.cfg.Timing
+	if a.cfg.Raft.Multiplier > 0 && timing.Multiplier == 0 {
+		timing.Multiplier = float64(a.cfg.Raft.Multiplier)
+	}
+	if a.cfg.Raft.SnapshotThreshold > 0 && timing.SnapshotThreshold == 0 {
+		timing.SnapshotThreshold = uint64(a.cfg.Raft.SnapshotThreshold)
+	}
+	if a.cfg.Raft.TrailingLogs > 0 && timing.TrailingLogs == 0 {
+		timing.TrailingLogs = uint64(a.cfg.Raft.TrailingLogs)
+	}
+	if timing.SnapshotInterval == 0 {
+		timing.SnapshotInterval = a.cfg.Raft.SnapshotInterval // 0: Raft's default
+	}
+	a.agents = member.NewRegistry()
+	a.supervisor = member.New(member.Config{
+		ID: a.id, Eligible: a.cfg.Eligible, BootstrapExpect: a.cfg.BootstrapExpect,
+		OpenStores: a.openStores, NewTransport: func() member.Transport { return wire.NewRaftTransport(a.mux, a.peerAddr, a.log) },
+		Timing: timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.pool, Registry: a.agents,
+		ResourcesChanged: func() { a.shelf.look() }, Logger: a.log,
+		Leader: member.LeaderConfig{
+			SessionTTL: a.cfg.TTL, Rank: a.Rank,
+			AuditRetention: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
+			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
+		},
+	})
+	a.locator = member.NewLocator(a.supervisor)
+	return nil
+}
+
+func (a *Agent) openStores() (*logstore.Stores, error) {
+	if a.cfg.OpenStores != nil {
+		return a.cfg.OpenStores()
+	}
+	kind, err := logstore.ParseKind(a.cfg.Raft.Store)
+	if err != nil {
+		return nil, err
+	}
+	return logstore.Open(filepath.Join(a.cfg.DataDir, "raft"), kind, logstore.Options{Logger: a.log})
+}
+
+// peerAddr returns the peer address at which an agent is known to be now.
+func (a *Agent) peerAddr(id string) (string, error) { return member.PeerAddr(a.mesh, id) }
 
 // self is what the others learn of this agent.
 func (a *Agent) self() mesh.Self {
@@ -369,7 +412,7 @@ func (a *Agent) work() (err error) {
 	executor := leased{onMachine{everyAutomator{withResources{untilReady{a.executor}, a.shelf}}, a.machine}, func() bool { return a.worker.InTouch() }}
 	a.worker, err = worker.New(worker.Config{
 		Hello: a.hello, Connect: a.connectLeader, Executor: executor, Journal: a.journal,
-		Logs: a.logs, Logger: a.log, Records: a.told, Sites: func(session string, orders []byte) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
+		Logs: a.logs, Logger: a.log, Records: a.agents.Receive, Sites: func(session string, orders []byte) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
 	})
 	if err != nil {
 		return err
@@ -417,9 +460,12 @@ func (a *Agent) serve() (err error) {
 	if err != nil {
 		return err
 	}
-	a.grpc = peer.NewServer(&peerServer{agent: a})
+	a.grpc = peer.NewServer(newPeerServer(a))
 	return nil
 }
+
+// errNotReached says that nothing was sent, for there is no connection.
+var errNotReached = errors.New("there is no connection")
 
 // ID is the agent's lasting identity; Token the root API token it accepts.
 func (a *Agent) ID() string    { return a.id }
@@ -450,8 +496,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		servers.Go(func() error { return ignoreClosed(public.Serve(a.http)) })
 	}
 	servers.Go(func() error { return a.mesh.Run(serving) })
-	servers.Go(func() error { return a.raft(serving) })
-	servers.Go(func() error { return a.keepRecords(serving) })
+	servers.Go(func() error { return a.supervisor.Run(serving) })
+	servers.Go(func() error { return a.agents.Run(serving, a.mesh) })
 	servers.Go(func() error { return a.tellOffers(serving) })
 	servers.Go(func() error { return a.shelf.tend(serving) })
 	working, stopWorking := context.WithCancel(ctx)

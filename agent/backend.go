@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/recovery"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -31,10 +32,10 @@ var _ server.Backend = (*backend)(nil)
 
 // Serves says whether this agent answers a request itself.
 func (b *backend) Serves(stale bool) bool {
-	if _, _, ok := b.leader(); ok {
+	if _, _, ok := b.supervisor.Leader(); ok {
 		return true
 	}
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	return stale && m != nil && m.Group.Member()
 }
 
@@ -47,7 +48,7 @@ type toLeader struct{ a *Agent }
 func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
 	find, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	id, addr, err := t.a.awaitLeader(find)
+	id, addr, err := t.a.locator.AwaitLeader(find)
 	if err != nil {
 		return 0, nil, nil, fmt.Errorf("%w: %w", api.ErrNoLeader, err)
 	}
@@ -55,7 +56,7 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 		// We have just been elected: our own duties may not run yet.
 		return 0, nil, nil, fmt.Errorf("%w: this agent is becoming it", api.ErrNoLeader)
 	}
-	under, cancel := t.a.whileLeads(ctx, id)
+	under, cancel := t.a.locator.WhileLeads(ctx, id)
 	req, err := http.NewRequestWithContext(under, method, "http://"+addr+uri, body)
 	if err != nil {
 		cancel()
@@ -64,7 +65,7 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 	req.Header = header
 	res, err := t.a.forward.RoundTrip(req)
 	if err != nil {
-		moved := errors.Is(context.Cause(under), errMoved)
+		moved := errors.Is(context.Cause(under), member.ErrMoved)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -72,7 +73,7 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 		case errors.Is(err, errNotReached):
 			return 0, nil, nil, fmt.Errorf("%w: agent %s at %s: %w", api.ErrNoLeader, id, addr, err)
 		case moved:
-			err = errMoved
+			err = member.ErrMoved
 		}
 		// It may have had the request, and have done what it asked.
 		return 0, nil, nil, fmt.Errorf("agent %s at %s: %w", id, addr, err)
@@ -99,9 +100,9 @@ func (b *backend) Authenticate(_ context.Context, token string) (model.Caller, e
 		if b.cfg.Dev {
 			actor = "dev"
 		}
-		return model.Caller{Tenant: FirstTenant, Actor: actor, Role: model.RoleSuperadmin}, nil
+		return model.Caller{Tenant: member.FirstTenant, Actor: actor, Role: model.RoleSuperadmin}, nil
 	}
-	if m := b.member.Load(); m != nil && token != "" {
+	if m := b.supervisor.Member(); m != nil && token != "" {
 		sum := sha256.Sum256([]byte(token))
 		if t, ok := m.Machine.View().TokenByHash(hex.EncodeToString(sum[:])); ok {
 			return model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}, nil
@@ -112,7 +113,7 @@ func (b *backend) Authenticate(_ context.Context, token string) (model.Caller, e
 
 // View reads the state.
 func (b *backend) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return nil, api.ErrNoLeader
 	}
@@ -244,7 +245,7 @@ func mapError(err error) error {
 
 // Events gives the changes after an index.
 func (b *backend) Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return api.ErrNoLeader
 	}

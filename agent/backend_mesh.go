@@ -22,7 +22,7 @@ import (
 func (b *backend) Members() []api.Member {
 	voters := map[string]bool{}
 	leader := ""
-	if m := b.member.Load(); m != nil && m.Group.Member() {
+	if m := b.supervisor.Member(); m != nil && m.Group.Member() {
 		for _, s := range m.Group.Servers() {
 			voters[s.ID] = s.Voter
 		}
@@ -30,11 +30,10 @@ func (b *backend) Members() []api.Member {
 	}
 	var busy map[string]int
 	slots := map[string]int{}
-	if _, l, ok := b.leader(); ok {
-		busy = l.dispatcher.Live()
+	if _, l, ok := b.supervisor.Leader(); ok {
+		busy = l.Dispatcher.Live()
 	}
-	_, latest := b.recordsChanged()
-	for _, r := range latest() {
+	for _, r := range b.agents.Agents() {
 		slots[r.ID] = r.Slots
 	}
 	var out []api.Member
@@ -63,7 +62,7 @@ func (b *backend) Status() api.AgentStatus {
 			out.Alive++
 		}
 	}
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return out
 	}
@@ -73,7 +72,7 @@ func (b *backend) Status() api.AgentStatus {
 	if other, ok := b.mesh.Member(st.LeaderID); ok {
 		out.Leader = other.Name
 	}
-	if _, _, out.LeaderReady = b.leader(); !out.IsLeader {
+	if _, _, out.LeaderReady = b.supervisor.Leader(); !out.IsLeader {
 		out.LeaderReady = st.LeaderID != "" // followers hear of leaders, not of their duties
 	}
 	for _, s := range st.Servers {
@@ -89,7 +88,7 @@ func (b *backend) Join(ctx context.Context, addrs []string) (int, error) {
 
 // RaftPeers lists the Raft group.
 func (b *backend) RaftPeers(context.Context) ([]api.RaftPeer, error) {
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return nil, api.ErrNoLeader
 	}
@@ -117,7 +116,7 @@ func (b *backend) peerID(name string) string {
 
 // RaftTransfer hands the leadership over.
 func (b *backend) RaftTransfer(ctx context.Context, to string) error {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.ErrNoLeader
 	}
@@ -137,7 +136,7 @@ func (b *backend) RaftTransfer(ctx context.Context, to string) error {
 
 // RaftRemove takes a member out of the Raft group.
 func (b *backend) RaftRemove(ctx context.Context, id string) error {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.ErrNoLeader
 	}
@@ -152,7 +151,7 @@ func (b *backend) RaftRemove(ctx context.Context, id string) error {
 
 // SnapshotSave writes an archive of the whole state.
 func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.ErrNoLeader
 	}
@@ -177,7 +176,7 @@ const maxSnapshot = 4 << 30
 // SnapshotRestore replaces the whole state by an archive's, but for the agents:
 // those that only the archive knows are no more.
 func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.ErrNoLeader
 	}
@@ -214,7 +213,7 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 
 // TaskLog copies a task's log from whichever agent has it.
 func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return api.ErrNoLeader
 	}

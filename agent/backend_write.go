@@ -24,7 +24,7 @@ import (
 
 // propose commits one command for a caller.
 func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) (api.Written, error) {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.Written{}, api.ErrNoLeader
 	}
@@ -41,7 +41,7 @@ func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) 
 
 // PutDefinitions lints and writes definitions, all or none.
 func (b *backend) PutDefinitions(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.Written{}, api.ErrNoLeader
 	}
@@ -112,11 +112,11 @@ func (b *backend) DeleteToken(ctx context.Context, who model.Caller, id string) 
 
 // CreateCluster starts a new cluster, or previews it.
 func (b *backend) CreateCluster(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
-	_, l, ok := b.leader()
+	_, l, ok := b.supervisor.Leader()
 	if !ok {
 		return api.Started{}, api.ErrNoLeader
 	}
-	p, ans, err := l.orchestrator.Create(ctx, who, req, dryRun)
+	p, ans, err := l.Orchestrator.Create(ctx, who, req, dryRun)
 	if err != nil {
 		return api.Started{}, mapError(err)
 	}
@@ -125,7 +125,7 @@ func (b *backend) CreateCluster(ctx context.Context, who model.Caller, req model
 
 // Operate starts an operation on a cluster, or previews it.
 func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
-	_, l, ok := b.leader()
+	_, l, ok := b.supervisor.Leader()
 	if !ok {
 		return api.Started{}, api.ErrNoLeader
 	}
@@ -140,13 +140,13 @@ func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string,
 		return b.beside(ctx, l, who, cluster, req)
 	}
 	if req.DryRun {
-		p, err := l.orchestrator.Prepare(ctx, who, cluster, r)
+		p, err := l.Orchestrator.Prepare(ctx, who, cluster, r)
 		if err != nil {
 			return api.Started{}, mapError(err)
 		}
 		return started(p, state.Answer{}), nil
 	}
-	p, ans, err := l.orchestrator.Operate(ctx, who, cluster, r)
+	p, ans, err := l.Orchestrator.Operate(ctx, who, cluster, r)
 	if err != nil {
 		return api.Started{}, mapError(err)
 	}

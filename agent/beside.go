@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -11,8 +12,8 @@ import (
 )
 
 // beside starts an operation that runs beside others of its cluster.
-func (b *backend) beside(ctx context.Context, l *leadership, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
-	m, _, ok := b.leader()
+func (b *backend) beside(ctx context.Context, l *member.Leadership, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return api.Started{}, api.ErrNoLeader
 	}
@@ -28,9 +29,9 @@ func (b *backend) beside(ctx context.Context, l *leadership, who model.Caller, c
 	var p *operation.Prepared
 	var ans state.Answer
 	if req.DryRun {
-		p, err = l.orchestrator.PrepareBeside(who, cl.ID, req.Type, units)
+		p, err = l.Orchestrator.PrepareBeside(who, cl.ID, req.Type, units)
 	} else {
-		p, ans, err = l.orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
+		p, ans, err = l.Orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
 	}
 	if err != nil {
 		return api.Started{}, mapError(err)

@@ -4,82 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/coopr/coopr/agent/worker"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// errNoLeader says that no leader was found.
-var errNoLeader = errors.New("the mesh has no leader that can be reached")
-
-// findLeader gives the peer address of the leader: this agent's own when it
-// leads, what its Raft member knows, or what another agent says.
-func (a *Agent) findLeader(ctx context.Context) (id, addr string, err error) {
-	if m := a.member.Load(); m != nil && m.Group.Member() {
-		if id, addr := m.Group.Leader(); id != "" {
-			if now, err := a.peerAddr(id); err == nil {
-				addr = now
-			}
-			return id, addr, nil
-		}
-	}
-	members := a.mesh.Members()
-	for _, i := range rand.Perm(len(members)) {
-		m := members[i]
-		if m.ID == a.id || !m.Alive() || !m.Eligible {
-			continue
-		}
-		st, err := a.askState(ctx, m.RPCAddr, "")
-		if ctx.Err() != nil {
-			return "", "", ctx.Err()
-		}
-		if err == nil && st.LeaderId != "" && !a.foreign(st.Mesh) {
-			addr := st.LeaderAddr
-			if now, err := a.peerAddr(st.LeaderId); err == nil {
-				addr = now
-			}
-			return st.LeaderId, addr, nil
-		}
-	}
-	return "", "", errNoLeader
-}
-
-// foreign says that a mesh is another than the one whose state this agent has.
-func (a *Agent) foreign(mesh string) bool {
-	m := a.member.Load()
-	if m == nil || mesh == "" {
-		return false
-	}
-	own := m.Machine.View().Mesh()
-	return own != "" && own != mesh
-}
-
-// awaitLeader is findLeader that waits for there to be one, until ctx ends.
-func (a *Agent) awaitLeader(ctx context.Context) (id, addr string, err error) {
-	for {
-		var changed <-chan struct{}
-		if m := a.member.Load(); m != nil {
-			changed = m.Group.LeaderChanged()
-		}
-		if id, addr, err = a.findLeader(ctx); err == nil {
-			return id, addr, nil
-		}
-		select {
-		case <-ctx.Done():
-			return "", "", fmt.Errorf("%w: %w", errNoLeader, ctx.Err())
-		case <-changed:
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
 // connectLeader opens a worker's session with whoever leads.
 func (a *Agent) connectLeader(ctx context.Context) (worker.Stream, error) {
 	wait, found := context.WithTimeout(ctx, 5*time.Second)
 	defer found()
-	id, addr, err := a.awaitLeader(wait)
+	id, addr, err := a.locator.AwaitLeader(wait)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +25,7 @@ func (a *Agent) connectLeader(ctx context.Context) (worker.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := a.whileLeads(ctx, id) // it ends with the session's own context
+	ctx, cancel := a.locator.WhileLeads(ctx, id) // it ends with the session's own context
 	s, err := c.Session(ctx)
 	if err != nil {
 		cancel()
@@ -107,7 +42,7 @@ func (a *Agent) ownSession(ctx context.Context) worker.Stream {
 	p := &pipe{ctx: ctx, up: make(chan *pb.WorkerMessage, 16), down: make(chan *pb.LeaderMessage, 16), ended: make(chan struct{})}
 	go func() {
 		defer cancel()
-		p.err = (&peerServer{agent: a}).session(p, a.id)
+		p.err = newPeerServer(a).session(p, a.id)
 		close(p.ended)
 	}()
 	return p

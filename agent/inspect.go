@@ -5,7 +5,7 @@ import "github.com/coopr/coopr/consensus/replica"
 // Replica gives the agent's part in the replicated state, or nil while it has
 // none. It is for simulations, which compare the states of all voters.
 func (a *Agent) Replica() *replica.Replica {
-	if m := a.member.Load(); m != nil {
+	if m := a.supervisor.Member(); m != nil {
 		return m.Replica
 	}
 	return nil
@@ -13,6 +13,6 @@ func (a *Agent) Replica() *replica.Replica {
 
 // Leads says whether this agent leads and its duties run.
 func (a *Agent) Leads() bool {
-	_, _, ok := a.leader()
+	_, _, ok := a.supervisor.Leader()
 	return ok
 }

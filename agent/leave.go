@@ -11,17 +11,10 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/mesh"
-	"github.com/coopr/coopr/consensus/leader"
 	"github.com/coopr/coopr/consensus/raftgroup"
-	"github.com/coopr/coopr/consensus/raftgroup/voters"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
-
-// voterDuty keeps the right agents voting while this one leads.
-func (a *Agent) voterDuty(m *member) (leader.Duty, error) {
-	return voters.NewKeeper(voters.Config{Group: m.Group, Candidates: a.candidates, Admit: a.admit(m), Logger: a.log})
-}
 
 // leaveMesh takes this agent out for good: it gives up its vote, then Run
 // ends. A vote that cannot be given up in time (the last voter's) is kept, and
@@ -34,10 +27,10 @@ func (a *Agent) leaveMesh(ctx context.Context) error {
 		a.leaving.Store(false)
 		return err
 	}
-	if m := a.member.Load(); m != nil && m.Group.Member() {
+	if m := a.supervisor.Member(); m != nil && m.Group.Member() {
 		wait, cancel := context.WithTimeout(ctx, 15*time.Second)
 		defer cancel()
-		a.handOver()
+		a.supervisor.HandOver()
 		if err := m.Group.WaitNoVote(wait); err != nil && !errors.Is(err, raftgroup.ErrShutdown) {
 			a.leaving.Store(false)
 			return errors.Join(fmt.Errorf("this agent's vote is still needed, so it stays: add another agent first, or stop this one with SIGTERM: %w", err), a.mesh.SetSelf(a.self()))
@@ -60,7 +53,7 @@ func (b *backend) Leave(ctx context.Context, agent string) error {
 			}
 		}
 	}
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return b.leaderForgets(ctx, id)
 	}
@@ -110,7 +103,7 @@ func (b *backend) leaderForgets(ctx context.Context, id string) error {
 // goodbye tells the others that this agent stops on purpose. Its vote stays,
 // for it may be back in a moment; where a spare is at hand it takes the seat.
 func (a *Agent) goodbye() {
-	a.handOver()
+	a.supervisor.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := a.mesh.Leave(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -27,7 +27,7 @@ func (o onMachine) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.
 	if json.Unmarshal(res.Output, &out) != nil || out.Result["transport"] != "local" {
 		return res
 	}
-	out.Result[resultMachine] = o.machine
+	out.Result[model.ResultMachine] = o.machine
 	if b, err := json.Marshal(out); err == nil {
 		res.Output = b
 	}

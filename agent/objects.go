@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/objects/act"
-	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote/ssh"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -53,14 +53,9 @@ func (a *Agent) sshKeys() (keys ssh.Keys) {
 	return keys
 }
 
-// siteKeeper creates the leader's duty for sites.
-func (a *Agent) siteKeeper(m *member) *sites.Keeper {
-	return sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: a.log, Node: sites.NodeConfig, Paused: sites.Resting})
-}
-
 // openChanges opens a stream to the host runtime of another agent.
 func (a *Agent) openChanges(ctx context.Context, agent string) (objects.Stream, error) {
-	addr, err := a.peerAddr(agent)
+	addr, err := member.PeerAddr(a.mesh, agent)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,10 +14,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/consensus/duty/watch"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/wire"
@@ -24,40 +25,16 @@ import (
 
 // peerServer answers the other agents.
 type peerServer struct {
-	pb.UnimplementedPeerServer
+	unimplemented
+	member.Server
 	agent *Agent
 }
 
-// Status tells what this agent knows of the Raft group.
-func (p *peerServer) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
-	a := p.agent
-	out := &pb.StatusResponse{Id: a.id, BootstrapExpect: uint32(a.cfg.BootstrapExpect), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel}
-	m := a.member.Load()
-	if m == nil {
-		if a.cfg.Eligible {
-			// What its disk has it does not know yet: "nothing" would be believed.
-			return nil, status.Error(codes.Unavailable, "this agent's Raft member is not up")
-		}
-		return out, nil
-	}
-	st := m.Group.Stats()
-	out.HasState = st.LastIndex > 0
-	out.Mesh = m.Machine.View().Mesh()
-	out.AppliedIndex, out.LastLogIndex = st.AppliedIndex, st.LastIndex
-	if m.Group.Member() {
-		out.LeaderId, out.LeaderAddr = m.Group.Leader()
-	}
-	_, out.LeaderReady = m.terms.Ready()
-	for _, s := range m.Group.Servers() {
-		out.Servers = append(out.Servers, &pb.Server{Id: s.ID, Addr: s.Addr, Voter: s.Voter})
-	}
-	if a.foreign(r.Mesh) {
-		caller, _ := wire.CallerID(ctx)
-		a.log.Error("the leader of another mesh found this agent, which keeps the state of its own: they stay two meshes. "+
-			"To give this one's up, stop this agent, wipe its data_dir and start it with join and without bootstrap_expect",
-			"mesh", out.Mesh, "other_mesh", r.Mesh, "leader", caller)
-	}
-	return out, nil
+// unimplemented has the methods that nothing else in a peerServer has.
+type unimplemented struct{ pb.UnimplementedPeerServer }
+
+func newPeerServer(a *Agent) *peerServer {
+	return &peerServer{Server: member.Server{Supervisor: a.supervisor, Build: a.cfg.Build}, agent: a}
 }
 
 // leaderEnd is the leader's end of a session's stream.
@@ -80,9 +57,6 @@ func (p *peerServer) Session(s grpc.BidiStreamingServer[pb.WorkerMessage, pb.Lea
 	return p.session(grpcEnd{s}, caller)
 }
 
-// readyWithin is how long a worker waits for a leader's duties to run.
-const readyWithin = 3 * time.Second
-
 func (p *peerServer) session(end leaderEnd, caller string) error {
 	first, err := end.hear()
 	if err != nil {
@@ -95,7 +69,7 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	if caller != "" && caller != h.Agent {
 		return status.Errorf(codes.PermissionDenied, "agent %s says it is %s", caller, h.Agent)
 	}
-	m, l, err := p.agent.awaitReady(end.Context())
+	m, l, err := p.agent.supervisor.AwaitReady(end.Context())
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
@@ -105,15 +79,15 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	c := newConn(end)
 	defer c.Close()
 	id := rand.Text()
-	if err := l.dispatcher.Open(end.Context(), id, h, c); err != nil {
+	if err := l.Dispatcher.Open(end.Context(), id, h, c); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
-	defer l.broke(id, h.Agent)
-	defer l.dispatcher.Gone(id, c)
-	l.watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
-	defer l.watcher.Leave(id)
-	l.sites.Join(id, sites.Home{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: c.Send})
-	defer l.sites.Leave(id)
+	defer l.SessionBroken(id, h.Agent)
+	defer l.Dispatcher.Gone(id, c)
+	l.Watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
+	defer l.Watcher.Leave(id)
+	l.Sites.Join(id, sites.Home{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: c.Send})
+	defer l.Sites.Leave(id)
 	// The newcomer learns the list of record with its welcome.
 	p.agent.sendRecords(m, c)
 	heard := make(chan error, 1)
@@ -131,9 +105,9 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	}
 }
 
-func (p *peerServer) listen(end leaderEnd, l *leadership, id string) error {
+func (p *peerServer) listen(end leaderEnd, l *member.Leadership, id string) error {
 	ctx := end.Context()
-	d := l.dispatcher
+	d := l.Dispatcher
 	for {
 		m, err := end.hear()
 		if err != nil {
@@ -151,43 +125,19 @@ func (p *peerServer) listen(end leaderEnd, l *leadership, id string) error {
 			d.ReportSoon(id, m.Results)
 		}
 		if len(m.Wanted) > 0 {
-			l.watcher.Wanted(id, m.Wanted)
+			l.Watcher.Wanted(id, m.Wanted)
 		}
 		if len(m.Health) > 0 {
-			l.watcher.Health(id, m.Health)
+			l.Watcher.Health(id, m.Health)
 		}
 		if len(m.Homes) > 0 {
-			l.sites.Hear(id, m.Homes)
+			l.Sites.Hear(id, m.Homes)
 		}
 		if len(m.Started) > 0 {
 			d.Started(ctx, id, m.Started)
 		}
 		if len(m.Returned) > 0 {
 			d.Returned(ctx, id, m.Returned)
-		}
-	}
-}
-
-// awaitReady waits a little for this agent's duties to run.
-func (a *Agent) awaitReady(ctx context.Context) (*member, *leadership, error) {
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
-	defer cancel()
-	for {
-		m := a.member.Load()
-		if m == nil {
-			return nil, nil, errors.New("this agent holds no state")
-		}
-		changed := m.terms.ReadyChanged()
-		if _, l, ok := a.leader(); ok {
-			return m, l, nil
-		}
-		if !m.Group.IsLeader() {
-			return nil, nil, errors.New("this agent does not lead")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, errors.New("this agent leads, but is not ready")
-		case <-changed:
 		}
 	}
 }
@@ -323,4 +273,26 @@ func (p *peerServer) TaskLog(r *pb.TaskLogRequest, s grpc.ServerStreamingServer[
 			}
 		}
 	}
+}
+
+// sendRecords sends the agent registry to one worker.
+func (a *Agent) sendRecords(m *member.Member, c *conn) {
+	if b, err := json.Marshal(m.Machine.View().Agents()); err == nil {
+		c.Send(&pb.LeaderMessage{Records: b})
+	}
+}
+
+// admitDevToken makes the token that another dev agent printed valid on all
+// agents: a mesh in dev mode has no secret to derive a common token from.
+func (a *Agent) admitDevToken(ctx context.Context, m *member.Member, agent string, hash []byte) error {
+	if !a.cfg.Dev || len(hash) == 0 {
+		return nil
+	}
+	if _, ok := m.Machine.View().TokenByHash(hex.EncodeToString(hash)); ok {
+		return nil
+	}
+	_, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Hash: hash, Actor: "dev", Tenant: member.FirstTenant, Role: string(model.RoleSuperadmin), Id: "dev-" + agent,
+	}}})
+	return err
 }

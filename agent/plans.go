@@ -12,11 +12,11 @@ import (
 
 // BeginPlan begins a run of a plan of a cluster's template.
 func (b *backend) BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (string, api.Written, error) {
-	_, l, ok := b.leader()
+	_, l, ok := b.supervisor.Leader()
 	if !ok {
 		return "", api.Written{}, api.ErrNoLeader
 	}
-	p, ans, err := l.orchestrator.Custom(ctx, who, cluster, plan)
+	p, ans, err := l.Orchestrator.Custom(ctx, who, cluster, plan)
 	if err != nil {
 		return "", api.Written{}, mapError(err)
 	}
@@ -26,7 +26,7 @@ func (b *backend) BeginPlan(ctx context.Context, who model.Caller, cluster, plan
 // Explain says what the waiting steps of an operation's plan wait for. What
 // workers have to do with is known by the leader only.
 func (b *backend) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
-	m := b.member.Load()
+	m := b.supervisor.Member()
 	if m == nil {
 		return nil, api.ErrNoLeader
 	}
@@ -39,8 +39,8 @@ func (b *backend) Explain(ctx context.Context, tenant, operation string, steps i
 	}
 	return t.Explain(s, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
 		out := map[uint32]tree.Wait{}
-		if l := m.lead.Load(); l != nil {
-			if why, err := l.dispatcher.Why(ctx, operation, tasks); err == nil {
+		if l, ok := m.Leadership(); ok {
+			if why, err := l.Dispatcher.Why(ctx, operation, tasks); err == nil {
 				out = why
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/resources"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/engine/model"
@@ -17,7 +18,7 @@ import (
 
 // Resources gives what the leader does about plugin resources.
 func (b *backend) Resources() (server.Resources, error) {
-	m, _, ok := b.leader()
+	m, _, ok := b.supervisor.Leader()
 	if !ok {
 		return nil, api.ErrNoLeader
 	}
@@ -26,7 +27,7 @@ func (b *backend) Resources() (server.Resources, error) {
 
 type resourceBackend struct {
 	*backend
-	m *member
+	m *member.Member
 }
 
 // List gives every version that a tenant has.

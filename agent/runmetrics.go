@@ -31,7 +31,7 @@ func (runMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect reads the state.
 func (r runMetrics) Collect(ch chan<- prometheus.Metric) {
-	m, _, ok := r.leader()
+	m, _, ok := r.supervisor.Leader()
 	if !ok {
 		return
 	}

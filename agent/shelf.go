@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/agent/resources"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
@@ -124,7 +125,7 @@ func (s *shelf) tend(ctx context.Context) error {
 
 // stock fetches what a member of the Raft group should have.
 func (s *shelf) stock(ctx context.Context) {
-	m := s.a.member.Load()
+	m := s.a.supervisor.Member()
 	if m == nil || !m.Group.Member() {
 		return
 	}
@@ -140,7 +141,7 @@ func (s *shelf) stock(ctx context.Context) {
 
 func (s *shelf) sweep(now time.Time) {
 	needed, untouched := map[string]int64{}, now.Add(-cacheTime)
-	if m := s.a.member.Load(); m != nil && m.Group.Member() {
+	if m := s.a.supervisor.Member(); m != nil && m.Group.Member() {
 		if id, _ := m.Group.Leader(); id == "" {
 			return // what this member knows may be old
 		}
@@ -195,7 +196,7 @@ func (s *shelf) holders(ctx context.Context, from string) []string {
 	ids := []string{from}
 	find, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if id, _, err := s.a.findLeader(find); err == nil {
+	if id, _, err := s.a.locator.Leader(find); err == nil {
 		ids = append(ids, id)
 	}
 	members := s.a.mesh.Members()
@@ -281,7 +282,7 @@ func (a *Agent) agentName(id string) string {
 
 // spread has a content put on the disks of a majority of the voters, this agent's
 // among them. The others go on after that.
-func (s *shelf) spread(ctx context.Context, m *member, sum string, size int64) error {
+func (s *shelf) spread(ctx context.Context, m *member.Member, sum string, size int64) error {
 	voters, need := 0, 0
 	var others []string
 	for _, v := range m.Group.Servers() {
@@ -343,7 +344,7 @@ func (s *shelf) hold(ctx context.Context, id, sum string, size int64) error {
 // set gives a set of versions: as this member of the Raft group knows it, or as the
 // leader does.
 func (s *shelf) set(ctx context.Context, tenant string, number uint64) (*model.ResourceSet, error) {
-	if m := s.a.member.Load(); m != nil {
+	if m := s.a.supervisor.Member(); m != nil {
 		if set, ok := m.Machine.View().ResourceSet(tenant, number); ok {
 			return set, nil
 		}
@@ -372,7 +373,7 @@ func (s *shelf) set(ctx context.Context, tenant string, number uint64) (*model.R
 func (s *shelf) ask(ctx context.Context, tenant string, number uint64) (*model.ResourceSet, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	_, addr, err := s.a.awaitLeader(ctx)
+	_, addr, err := s.a.locator.AwaitLeader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -401,7 +402,7 @@ type inForce struct {
 // them. Any other agent asks the leader, now and then; what it heard last is good enough
 // while there is none.
 func (s *shelf) current(ctx context.Context, tenant string) (*model.ResourceSet, error) {
-	if m := s.a.member.Load(); m != nil && m.Group.Member() {
+	if m := s.a.supervisor.Member(); m != nil && m.Group.Member() {
 		set, ok := m.Machine.View().ResourcesInForce(tenant)
 		if !ok {
 			set = &model.ResourceSet{Tenant: tenant}
@@ -542,7 +543,7 @@ func (p *peerServer) Hold(ctx context.Context, r *pb.HoldRequest) (*pb.HoldRespo
 
 // ResourceSet tells what a plan's resources are.
 func (p *peerServer) ResourceSet(_ context.Context, r *pb.ResourceSetRequest) (*pb.ResourceSetResponse, error) {
-	m := p.agent.member.Load()
+	m := p.agent.supervisor.Member()
 	if m == nil {
 		return nil, status.Error(codes.Unavailable, "this agent holds no state")
 	}

@@ -12,11 +12,11 @@ import (
 
 // Sites gives what the leader knows and does about sites.
 func (b *backend) Sites() (server.Sites, error) {
-	_, l, ok := b.leader()
+	_, l, ok := b.supervisor.Leader()
 	if !ok {
 		return nil, api.ErrNoLeader
 	}
-	return siteBackend{l.sites}, nil
+	return siteBackend{l.Sites}, nil
 }
 
 // siteBackend is the keeper of sites as the API sees it.

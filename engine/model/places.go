@@ -40,3 +40,14 @@ func (n *Node) Found(results map[string]any) {
 		n.Host = s
 	}
 }
+
+// ResultMachine is the key of a node's result that names the agent's machine on
+// which the node lives. It is set only for nodes of a local provider.
+const ResultMachine = "machine"
+
+// AgentMachine returns the name of the agent's machine on which the node lives,
+// or "" if any agent can reach the node.
+func (n *Node) AgentMachine() string {
+	machine, _ := n.Results[ResultMachine].(string)
+	return machine
+}

@@ -70,7 +70,7 @@ func TestSecondAgentKeepsTheMesh(t *testing.T) {
 	}
 	third.stop()
 	alone(third, "--join", first.addr(gossipPort))
-	first.logs("is not taken into the Raft group: it holds the state of another mesh")
+	first.logs("is not admitted to the Raft group: it holds the state of another mesh")
 	third.logs("another mesh")
 	third.has("theirs")
 	first.has("mine")

@@ -303,9 +303,6 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 	return r
 }
 
-// resultMachine is the result by which a node's machine lives on an agent's own.
-const resultMachine = "machine"
-
 // missing gives the nodes whose machines are in none of their provider's lists,
 // where those are whole.
 func missing(v *state.View, lists []listed) []model.MissingMachine {
@@ -336,7 +333,7 @@ func missing(v *state.View, lists []listed) []model.MissingMachine {
 			if id == "" || !n.Created || n.Broken || there[orphanKey{cl.Tenant, cl.Provider.ProviderType, id}] {
 				continue
 			}
-			at, local := n.Results[resultMachine].(string)
+			at, local := n.Results[model.ResultMachine].(string)
 			if h.whole || local && h.err == nil && h.asked[at] {
 				out = append(out, model.MissingMachine{Tenant: cl.Tenant, Provider: cl.Provider.Name, Cluster: cl.ID, Node: n.ID, ID: id})
 			}

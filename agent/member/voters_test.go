@@ -1,4 +1,4 @@
-package agent
+package member
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/coopr/coopr/agent/mesh"
 )
 
-// Only who is heard counts as alive where votes are given.
+// An agent is alive as a candidate only if gossip hears it or it has a session.
 func TestAliveByRecordIsNotAlive(t *testing.T) {
 	for name, test := range map[string]struct {
 		gossip, record mesh.Status
@@ -22,7 +22,7 @@ func TestAliveByRecordIsNotAlive(t *testing.T) {
 		"it has left":                          {mesh.StatusLeft, mesh.StatusAlive, false, false},
 	} {
 		m := mesh.Merge(mesh.Member{ID: "x", Status: test.gossip}, mesh.Member{ID: "x", Status: test.record})
-		if c := candidateOf(m, test.live); c.Alive != test.want {
+		if c := candidate(m, test.live); c.Alive != test.want {
 			t.Errorf("%s: alive %t: %+v", name, c.Alive, m)
 		}
 	}

@@ -1,0 +1,108 @@
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/consensus/state"
+)
+
+const (
+	// Changes of the registry are gathered for gatherTime, plus gatherPerAgent for
+	// each agent: many agents join at once, and every agent receives every change.
+	gatherTime     = 50 * time.Millisecond
+	gatherPerAgent = time.Millisecond
+	// returnTime is how long agents have to open a session with a new leader
+	// before it probes them.
+	returnTime = 500 * time.Millisecond
+)
+
+// broadcaster is the duty that sends the agent registry to every agent when it
+// changes. A session survives its connection for its TTL, as the agent may return
+// to its leases. Whether the agent is alive is known sooner, by a probe.
+type broadcaster struct {
+	machine    *state.Machine
+	mesh       Mesh
+	registry   *Registry
+	leadership *Leadership
+}
+
+// brokenSession is a session whose connection is closed.
+type brokenSession struct{ session, agent string }
+
+// SessionBroken reports that the connection of an agent's session is closed.
+func (l *Leadership) SessionBroken(session, agent string) {
+	select {
+	case l.broken <- brokenSession{session, agent}:
+	default: // if very many break at once, the rest are noticed when their TTL ends
+	}
+}
+
+// Name returns the name of the duty in logs.
+func (b *broadcaster) Name() string { return "membership broadcaster" }
+
+// Restore does nothing: the registry is part of the state.
+func (b *broadcaster) Restore(context.Context) error { return nil }
+
+// Run sends the registry after each change until ctx ends.
+func (b *broadcaster) Run(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	stop := b.machine.Watch(func(batch state.Batch) {
+		if batch.Agents {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	})
+	defer stop()
+	absent := b.registry.absentSessions()
+	silent := make(chan string) // sessions whose agents did not answer the probe
+	var probes sync.WaitGroup
+	defer probes.Wait()
+	probe := func(s brokenSession) {
+		probes.Go(func() {
+			if !b.mesh.Answers(ctx, s.agent) {
+				select {
+				case silent <- s.session:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	begun := time.After(returnTime)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case s := <-b.leadership.broken:
+			probe(s)
+			continue
+		case <-begun:
+			live := b.leadership.Dispatcher.Live()
+			for _, n := range b.machine.View().Agents() {
+				if _, ok := live[n.ID]; !ok && n.Session != "" {
+					probe(brokenSession{n.Session, n.ID})
+				}
+			}
+			continue
+		case session := <-silent:
+			absent[session] = true
+		case <-changed:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(gatherTime + time.Duration(len(b.machine.View().Agents()))*gatherPerAgent):
+		}
+		list := b.machine.View().Agents()
+		absent = markAbsent(list, absent)
+		body, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		b.leadership.Dispatcher.Tell(body)
+	}
+}

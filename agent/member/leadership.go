@@ -1,0 +1,127 @@
+package member
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/coopr/coopr/agent/tasks"
+	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/duty/janitor"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/duty/recovery"
+	"github.com/coopr/coopr/consensus/duty/runs"
+	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/watch"
+	"github.com/coopr/coopr/consensus/leader"
+	"github.com/coopr/coopr/consensus/raftgroup/voters"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// LeaderConfig configures the duties of a leader.
+type LeaderConfig struct {
+	// SessionTTL is how long a worker's session survives its connection. 0 means
+	// the dispatcher's default.
+	SessionTTL time.Duration
+	// Rank asks a plugin for the comparator of a request. It may be nil.
+	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
+
+	// The audit log keeps records for AuditRetention, up to a number of records
+	// and a number of bytes.
+	AuditRetention            time.Duration
+	AuditRecords, AuditMemory uint64
+
+	// Providers are searched for orphaned machines every OrphanInterval. If
+	// DeleteOrphans is set, an orphan older than OrphanGrace is removed.
+	OrphanInterval, OrphanGrace time.Duration
+	DeleteOrphans               bool
+}
+
+// Leadership has the duties of one term that requests and sessions use.
+type Leadership struct {
+	Dispatcher   *dispatch.Dispatcher
+	Orchestrator *orchestrate.Orchestrator
+	Watcher      *watch.Watcher
+	Sites        *sites.Keeper
+	Orphans      *janitor.Orphans
+	broken       chan brokenSession
+}
+
+// duties returns the duties of a new term, in the order in which they are restored.
+func (m *Member) duties() []leader.Duty {
+	cfg, log := m.cfg.Leader, m.cfg.Logger
+	d := dispatch.New(dispatch.Config{
+		Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewBuilder(m.Machine), Logger: log, TTL: cfg.SessionTTL, Jitter: rand.Float64,
+	})
+	l := &Leadership{
+		Dispatcher: d,
+		Orchestrator: orchestrate.New(orchestrate.Config{
+			Machine: m.Machine, Propose: m.Propose, Logger: log, Rank: cfg.Rank, First: firstLeases(d),
+		}),
+		Watcher: watch.New(watch.Config{
+			Machine: m.Machine, Propose: m.Propose, Tasks: tasks.NewChecks(m.Machine), Logger: log, TTL: cfg.SessionTTL,
+		}),
+		Sites: sites.New(sites.Config{Machine: m.Machine, Propose: m.Propose, Logger: log, Node: sites.NodeConfig, Paused: sites.Resting}),
+		Orphans: janitor.NewOrphans(janitor.OrphansConfig{
+			Machine: m.Machine, Propose: m.Propose, Finder: inventory{m.Machine, m.cfg.Peers}, Logger: log,
+			Every: cfg.OrphanInterval, Delete: cfg.DeleteOrphans, Grace: cfg.OrphanGrace,
+		}),
+		broken: make(chan brokenSession, 1024),
+	}
+	m.lead.Store(l)
+	voterKeeper, err := voters.NewKeeper(voters.Config{
+		Group: m.Group, Candidates: func() []voters.Candidate { return candidates(m.cfg.Mesh.Members(), d.Live()) }, Admit: m.admit, Logger: log,
+	})
+	if err != nil {
+		panic(err) // the configuration above is incomplete
+	}
+	return []leader.Duty{
+		&seed{m.Replica},
+		l.Orchestrator,
+		l.Dispatcher,
+		l.Watcher,
+		l.Sites,
+		recovery.New(recovery.Config{Machine: m.Machine, Start: l.Orchestrator, Logger: log}),
+		m.runs(l),
+		janitor.New(janitor.Config{
+			Machine: m.Machine, Propose: m.Propose, Logger: log, Audit: cfg.AuditRetention, AuditRecords: cfg.AuditRecords, AuditMemory: cfg.AuditMemory,
+			Delete: func(ctx context.Context, cl *model.Cluster) error {
+				who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+				_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
+				return err
+			},
+		}),
+		l.Orphans,
+		voterKeeper,
+		&broadcaster{machine: m.Machine, mesh: m.cfg.Mesh, registry: m.cfg.Registry, leadership: l},
+	}
+}
+
+// runs returns the duty that carries out runs of programs.
+func (m *Member) runs(l *Leadership) *runs.Driver {
+	c := &runs.Clusters{Machine: m.Machine, Propose: m.Propose, Start: l.Orchestrator}
+	return runs.New(runs.Config{
+		Machine: m.Machine, Propose: m.Propose, Provisioner: c.Provisioner, Programs: c.Programs(), Random: rand.Uint32, Logger: m.cfg.Logger,
+	})
+}
+
+// firstLeases lets an operation start together with its first leases, in one
+// log entry.
+func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+	return func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+		nodes := make(map[string]*model.Node, len(p.Nodes))
+		for i := range p.Nodes {
+			nodes[p.Nodes[i].ID] = &p.Nodes[i]
+		}
+		return d.First(ctx, &p.Operation, p.Graph, func(u uint32) dispatch.Needs {
+			n := nodes[p.Graph.NodeID(int(u))]
+			if n == nil {
+				return dispatch.Needs{}
+			}
+			return tasks.NeedsOf(&p.Cluster, p.Operation.ID, n, p.Graph, u)
+		})
+	}
+}

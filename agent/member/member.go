@@ -1,0 +1,52 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/coopr/coopr/consensus/leader"
+	"github.com/coopr/coopr/consensus/replica"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Member is one life of this agent's Raft member: a replica of the state, and
+// the leader's duties while this agent leads.
+type Member struct {
+	*replica.Replica
+	cfg   *Config
+	terms *leader.Runner
+	lead  atomic.Pointer[Leadership] // of the term that began last; nil before the first
+}
+
+// Leadership returns the duties of the current term. ok is false while this
+// agent does not lead, or leads and has not restored its duties yet.
+func (m *Member) Leadership() (l *Leadership, ok bool) {
+	l = m.lead.Load()
+	_, ready := m.terms.Ready()
+	return l, l != nil && ready
+}
+
+// statusTimeout bounds the question what another agent knows of Raft.
+const statusTimeout = time.Second
+
+// askStatus asks the agent at a peer address what it knows of Raft. mesh is set if
+// that agent is a candidate for this one's Raft group.
+func askStatus(ctx context.Context, peers Peers, addr, mesh string) (*pb.StatusResponse, error) {
+	c, err := peers.Client(addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	return c.Status(ctx, &pb.StatusRequest{Mesh: mesh})
+}
+
+// PeerAddr returns the peer address at which an agent is known to be now.
+func PeerAddr(m Mesh, id string) (string, error) {
+	if other, ok := m.Member(id); ok && other.RPCAddr != "" {
+		return other.RPCAddr, nil
+	}
+	return "", fmt.Errorf("agent %s is not in this agent's view of the mesh", id)
+}

@@ -1,0 +1,47 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// FirstTenant is the tenant that every mesh starts with. The root token uses it
+// for requests that name no tenant.
+const FirstTenant = "default"
+
+// seed is the duty that writes the first tenant and the id of a new mesh.
+type seed struct{ replica *replica.Replica }
+
+// Name returns the name of the duty in logs.
+func (s *seed) Name() string { return "seed" }
+
+// Restore writes the first tenant unless there is one.
+func (s *seed) Restore(ctx context.Context) error {
+	if _, ok := s.replica.Machine.View().Tenant(FirstTenant); ok {
+		return nil
+	}
+	b, err := json.Marshal(model.Tenant{Name: FirstTenant, Description: "the tenant that every mesh begins with"})
+	if err != nil {
+		return err
+	}
+	answers, err := s.replica.Propose(ctx,
+		&pb.Command{Actor: "coopr", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: b, CreateOnly: true}}},
+		&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{
+			Level: state.FeatureLevel, Mesh: strings.ToLower(rand.Text()[:8]),
+		}}})
+	if err != nil {
+		return fmt.Errorf("write the first tenant: %w", err)
+	}
+	return answers[1].Err
+}
+
+// Run waits for the end of the term.
+func (s *seed) Run(ctx context.Context) error { <-ctx.Done(); return nil }

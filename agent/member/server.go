@@ -1,0 +1,51 @@
+package member
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/consensus/state"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// Server answers other agents' questions about this agent's part in the Raft group.
+type Server struct {
+	Supervisor *Supervisor
+	Build      string // version of this agent's binary
+}
+
+// Status returns what this agent knows of the Raft group. It fails with
+// codes.Unavailable while the member of an eligible agent is down: the agent does
+// not know then what its disk holds, and "no state" would be believed.
+func (s Server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusResponse, error) {
+	cfg := &s.Supervisor.cfg
+	out := &pb.StatusResponse{Id: cfg.ID, BootstrapExpect: uint32(cfg.BootstrapExpect), Build: s.Build, FeatureLevel: state.FeatureLevel}
+	m := s.Supervisor.Member()
+	if m == nil {
+		if cfg.Eligible {
+			return nil, status.Error(codes.Unavailable, "this agent's Raft member is not running")
+		}
+		return out, nil
+	}
+	st := m.Group.Stats()
+	out.HasState = st.LastIndex > 0
+	out.Mesh = m.Machine.View().Mesh()
+	out.AppliedIndex, out.LastLogIndex = st.AppliedIndex, st.LastIndex
+	if m.Group.Member() {
+		out.LeaderId, out.LeaderAddr = m.Group.Leader()
+	}
+	_, out.LeaderReady = m.terms.Ready()
+	for _, s := range m.Group.Servers() {
+		out.Servers = append(out.Servers, &pb.Server{Id: s.ID, Addr: s.Addr, Voter: s.Voter})
+	}
+	if s.Supervisor.foreign(r.Mesh) {
+		caller, _ := wire.CallerID(ctx)
+		cfg.Logger.Error("the leader of another mesh found this agent, which holds the state of its own mesh: the two meshes stay separate. "+
+			"To discard this agent's state, stop it, delete its data_dir and start it with join and without bootstrap_expect",
+			"mesh", out.Mesh, "other_mesh", r.Mesh, "leader", caller)
+	}
+	return out, nil
+}

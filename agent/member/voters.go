@@ -1,0 +1,58 @@
+package member
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/raftgroup/voters"
+)
+
+// candidates returns the agents among which the voters are chosen. live has the
+// agents with a session, by id.
+func candidates(members []mesh.Member, live map[string]int) []voters.Candidate {
+	var out []voters.Candidate
+	for _, m := range members {
+		_, session := live[m.ID]
+		out = append(out, candidate(m, session))
+	}
+	return out
+}
+
+// candidate returns an agent as a candidate; session reports whether it has a
+// session with this leader. A record of the registry is no sign of life: after an
+// operator has recovered a lost quorum, the registry still lists dead agents as
+// they were.
+func candidate(m mesh.Member, session bool) voters.Candidate {
+	return voters.Candidate{
+		ID: m.ID, Addr: m.RPCAddr, Zone: m.Zone, Eligible: m.Eligible, Alive: m.Alive() && (m.Gossip.Alive() || session), Leaving: m.Leaving,
+		FeatureLevel: int(m.FeatureLevel), JoinedAt: m.Since,
+	}
+}
+
+// admit returns an error for an agent that holds the state of another Raft
+// group: a new member replaces its log by its leader's, and would lose that
+// state. An agent that belonged to this group before is admitted.
+func (m *Member) admit(ctx context.Context, c voters.Candidate) error {
+	v := m.Machine.View()
+	st, err := askStatus(ctx, m.cfg.Peers, c.Addr, v.Mesh())
+	if err != nil {
+		return fmt.Errorf("ask agent %s whether it holds any state: %w", c.ID, err)
+	}
+	ours := st.Mesh == v.Mesh()
+	if st.Mesh == "" {
+		// The agent holds no state, or it restarted and has not applied its log
+		// yet. In that case its Raft configuration identifies the group.
+		ours = !st.HasState
+		for _, s := range st.Servers {
+			if _, known := v.Agent(s.Id); known && s.Id != c.ID {
+				ours = true
+			}
+		}
+	}
+	if ours {
+		return nil
+	}
+	return fmt.Errorf("agent %s is not admitted to the Raft group: %w. Its data is left as it is, and the meshes stay separate. "+
+		"To discard its state, stop it, delete its data_dir and start it with join and without bootstrap_expect", c.ID, voters.ErrForeign)
+}

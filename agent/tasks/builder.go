@@ -1,0 +1,173 @@
+package tasks
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// maxClusters bounds the clusters that a Builder caches: few have work at a time.
+const maxClusters = 64
+
+// Builder builds tasks from the replicated state. A cluster's tasks come by the
+// thousand, so it caches the parsed configuration and the node records of a
+// cluster until either changes. It is safe for concurrent use.
+type Builder struct {
+	machine *state.Machine
+
+	mu       sync.Mutex
+	clusters map[string]*clusterCache
+	program  *program // the run program that was prepared last
+	last     struct { // the cluster that was read last
+		view *state.View
+		id   string
+		*model.Cluster
+	}
+}
+
+// clusterCache is what a Builder caches of one cluster.
+type clusterCache struct {
+	source      *operation.Source
+	version     uint64 // version of the cluster that source was made from
+	sourceIndex uint64 // source includes every change of nodes up to this index
+	nodes       map[string]*model.Node
+	nodesIndex  uint64 // nodes include every change up to this index
+}
+
+// NewBuilder returns a Builder that reads from a replica's state machine.
+func NewBuilder(m *state.Machine) *Builder {
+	return &Builder{machine: m, clusters: map[string]*clusterCache{}}
+}
+
+// cluster returns an operation's cluster.
+func (b *Builder) cluster(v *state.View, op *model.Operation) (*model.Cluster, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := &b.last; l.view != v || l.id != op.Cluster {
+		l.view, l.id = v, op.Cluster
+		l.Cluster, _ = v.Cluster(op.Tenant, op.Cluster)
+	}
+	return b.last.Cluster, b.last.Cluster != nil
+}
+
+// cacheLocked returns the cache of a cluster and two indexes: changed is the
+// index of the last change of the cluster's nodes, and v includes every such
+// change up to seen.
+func (b *Builder) cacheLocked(v *state.View, id string) (c *clusterCache, changed, seen uint64) {
+	if c = b.clusters[id]; c == nil {
+		if len(b.clusters) > maxClusters {
+			clear(b.clusters)
+		}
+		c = &clusterCache{}
+		b.clusters[id] = c
+	}
+	changed = b.machine.NodesVersion(id)
+	return c, changed, min(changed, v.Index())
+}
+
+// source returns the prepared configuration from which a cluster's task inputs
+// are made.
+func (b *Builder) source(v *state.View, cl *model.Cluster) *operation.Source {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, changed, seen := b.cacheLocked(v, cl.ID)
+	if c.source == nil || c.version != cl.Version || (c.source.Dependent && c.sourceIndex < changed) {
+		c.source, c.version, c.sourceIndex = operation.NewSource(cl, v.Nodes(cl.Tenant, cl.ID)), cl.Version, seen
+	}
+	return c.source
+}
+
+// node returns a node of a cluster.
+func (b *Builder) node(v *state.View, cl *model.Cluster, id string) (*model.Node, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, changed, seen := b.cacheLocked(v, cl.ID)
+	if c.nodes == nil || c.nodesIndex < changed {
+		c.nodes, c.nodesIndex = map[string]*model.Node{}, seen
+	}
+	n, ok := c.nodes[id]
+	if !ok {
+		if n, ok = v.Node(cl.Tenant, id); ok {
+			c.nodes[id] = n
+		}
+	}
+	return n, ok
+}
+
+// action returns the action that is carried out for a vertex now: a CREATE whose
+// CONFIRM failed starts with a DELETE.
+func action(g *plan.Graph, n *plan.Note, u uint32) model.Action {
+	if n != nil && n.Undo {
+		return model.Delete
+	}
+	return g.Action[u]
+}
+
+// Task returns the task of vertex u of an operation's plan, as it is sent to a
+// worker.
+func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint32) (*pb.Task, error) {
+	cl, ok := b.cluster(v, op)
+	if !ok {
+		return nil, fmt.Errorf("cluster %s of operation %s no longer exists", op.Cluster, op.ID)
+	}
+	n, ok := b.node(v, cl, s.Graph.NodeID(int(u)))
+	if !ok {
+		return nil, fmt.Errorf("node %s of operation %s no longer exists", s.Graph.NodeID(int(u)), op.ID)
+	}
+	st := s.Task(u)
+	act := action(s.Graph, st.Note, u)
+	if act == model.Run {
+		return b.step(v, op, cl, n, s, u)
+	}
+	id := string(model.OperationID(op.ID).Task(u))
+	n = v.Live(cl, n)
+	w, err := b.source(v, cl).Work(op.ID, id, n, v.Values(n.ID), act, s.Graph.ServiceName(int(u)))
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.Task{
+		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
+		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
+		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, op.Parameters),
+		Resources: op.Resources,
+	}
+	if p := w.Ready; act == model.Check {
+		out.Ready = &pb.Ready{IntervalMs: int64(p.Interval), DelayMs: int64(p.Delay), TimeoutMs: int64(p.Timeout)}
+		out.TimeoutMs = readyWithinMillis
+	}
+	return out, nil
+}
+
+// readyWithinMillis is how long a started service has to become ready before its
+// readiness check counts as one failure.
+const readyWithinMillis = 30 * 60_000
+
+// Needs returns what an agent must have to carry out vertex u.
+func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
+	if cl, ok := b.cluster(v, op); ok {
+		if n, ok := b.node(v, cl, g.NodeID(int(u))); ok {
+			return NeedsOf(cl, op.ID, v.Live(cl, n), g, u)
+		}
+	}
+	return dispatch.Needs{}
+}
+
+// NeedsOf is like Needs, for a cluster and a node that need not be in the state yet.
+func NeedsOf(cl *model.Cluster, op string, n *model.Node, g *plan.Graph, u uint32) dispatch.Needs {
+	name, automator := operation.Plugin(cl, op, n, g.Action[u], g.ServiceName(int(u)))
+	out := dispatch.Needs{Plugin: "provider/" + name}
+	if automator {
+		out.Plugin = "automator/" + name
+	}
+	out.Machine = n.AgentMachine()
+	if g.Action[u].Hardware() {
+		out.Limit, out.Most = cl.Tenant+"/"+cl.Provider.Name, cl.Provider.MaxParallel
+	}
+	return out
+}

@@ -1,0 +1,85 @@
+package tasks
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// checkOperation takes the place of an operation's id in the ids of health checks.
+const checkOperation = "check"
+
+// probeTimeoutMillis bounds the probe whether a machine still exists.
+const probeTimeoutMillis = 30_000
+
+// Checks builds health checks. It implements watch.Tasks.
+type Checks struct{ builder *Builder }
+
+// NewChecks returns a builder of health checks.
+func NewChecks(m *state.Machine) Checks { return Checks{NewBuilder(m)} }
+
+// Check returns the tasks of a health check: check asks an automator about a
+// service (nil if service is empty), and machine asks the provider whether the
+// node's machine exists.
+func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error) {
+	src := c.builder.source(v, cl)
+	n = v.Live(cl, n)
+	saved := v.Values(n.ID)
+	task := func(id string, action model.Action, service string) (*pb.Task, error) {
+		w, err := src.Work(checkOperation, id, n, saved, action, service)
+		if err != nil {
+			return nil, err
+		}
+		return &pb.Task{
+			Id: id, Tenant: cl.Tenant, Mesh: v.Mesh(), Cluster: cl.ID, Operation: checkOperation, Node: n.ID, Action: model.Check.String(),
+			Service: service, Plugin: w.Plugin, Automator: w.Automator, TimeoutMs: w.Timeout.Milliseconds(), Input: w.Input, Resources: cl.Resources,
+		}, nil
+	}
+	id := checkOperation + "/" + n.ID + "/" + service
+	if service != "" {
+		if check, err = task(id, model.Check, service); err != nil {
+			return nil, nil, fmt.Errorf("health check of service %s on node %s: %w", service, n.ID, err)
+		}
+	}
+	// A provider's probe has the same input as its CONFIRM.
+	if machine, err = task(id+"/machine", model.Confirm, ""); err != nil {
+		return nil, nil, err
+	}
+	machine.TimeoutMs = probeTimeoutMillis
+	return check, machine, nil
+}
+
+// Needs returns the keys of the plugins that carry out a health check and, where
+// the node lives on an agent's own machine, the name of that machine.
+func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automator, provider, machine string) {
+	name, _ := operation.Plugin(cl, checkOperation, n, model.Confirm, "")
+	provider = "provider/" + name
+	if service != "" {
+		name, _ := operation.Plugin(cl, checkOperation, n, model.Check, service)
+		automator = "automator/" + name
+	}
+	return automator, provider, n.AgentMachine()
+}
+
+// Version returns a hash of everything besides a node's own record that its
+// checks depend on: the cluster's configuration and, where the configuration
+// refers to other nodes, those nodes.
+func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, cl.Operation)
+	if c.builder.source(v, cl).Dependent {
+		for _, n := range nodes {
+			fmt.Fprint(h, n.ID, n.Hostname, n.Services, n.Leaving, n.Leaves)
+			for _, kind := range slices.Sorted(maps.Keys(n.IPAddresses)) {
+				fmt.Fprint(h, kind, n.IPAddresses[kind])
+			}
+		}
+	}
+	return h.Sum64()
+}
