@@ -129,10 +129,6 @@ func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, er
 	return nil, nil, fmt.Errorf("%w: cluster %s has no node %q", state.ErrNotFound, cl.Name, node)
 }
 
-// machineResult is the key under which a node's results name the machine that it
-// lives on, where that is an agent's own.
-const machineResult = "machine"
-
 // NodeConfig returns how a node of a cluster is reached, as JSON of model.TaskConfig,
 // and the machine that an agent must be on to reach it ("" for any). It reports false
 // where there is no such node, or its machine is not confirmed yet.
@@ -142,6 +138,6 @@ func NodeConfig(v *state.View, tenant, host string) (config json.RawMessage, mac
 		return nil, "", false
 	}
 	b, err := json.Marshal(model.TaskConfig{Hostname: n.Hostname, IPAddresses: n.IPAddresses, SSHUser: n.SSHUser, Results: n.Results})
-	machine, _ = n.Results[machineResult].(string)
+	machine = n.AgentMachine()
 	return b, machine, err == nil
 }
