@@ -1,16 +1,20 @@
-// Command coopr manages clusters from the command line, through any agent of
-// a mesh.
+// Command coopr manages clusters from the command line, through any agent of a mesh.
 package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/term"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/root"
 )
+
+// version is set by the linker in releases.
+var version = ""
 
 func main() {
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -18,23 +22,22 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-signals
-		stop(errInterrupted)
-		<-signals // whoever asks twice does not want to wait
-		os.Exit(exitInterrupted)
+		stop(cli.ErrInterrupted)
+		<-signals // a second signal does not wait for the command to end
+		os.Exit(root.ExitInterrupted)
 	}()
-	a := &app{
-		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv,
-		inTerminal: term.IsTerminal(int(os.Stdin.Fd())), outTerminal: term.IsTerminal(int(os.Stdout.Fd())),
-		width: func() int {
-			w, _, err := term.GetSize(int(os.Stdout.Fd()))
-			if err != nil || w < 20 {
-				return 80
-			}
-			return w
-		},
-	}
-	os.Exit(a.run(ctx, os.Args[1:]))
+	os.Exit(root.Run(ctx, root.Config{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv,
+		StdinTerminal: term.IsTerminal(int(os.Stdin.Fd())), StdoutTerminal: term.IsTerminal(int(os.Stdout.Fd())),
+		Width: width, Version: version,
+	}, os.Args[1:]))
 }
 
-// errInterrupted is the cause of a context that Ctrl-C ended.
-var errInterrupted = errors.New("interrupted")
+// width returns the width of the terminal, or 80 if it is unknown.
+func width() int {
+	w, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || w < 20 {
+		return 80
+	}
+	return w
+}

@@ -1,0 +1,187 @@
+// Package access holds the commands for tenants and tokens.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+func TenantCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	list := cli.List(app, cli.Listing[model.Tenant]{
+		Use: "list", Short: "List tenants", Example: "  coopr tenant list", Empty: "There are no tenants.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Tenant, client.Meta, error) {
+			return c.Tenants(ctx, read)
+		},
+		Rows: func(items []model.Tenant) output.Table {
+			t := output.Table{Head: []string{"NAME", "MAX CLUSTERS", "MAX NODES", "WEIGHT", "DESCRIPTION"}}
+			for _, x := range items {
+				t.Row(x.Name, unlimited(x.MaxClusters), unlimited(x.MaxNodes), strconv.Itoa(max(x.Weight, 1)), output.Clip(x.Description, 60))
+			}
+			return t
+		},
+	})
+	get := &cobra.Command{Use: "get NAME", Short: "Show a tenant", Args: cli.Args("NAME"), Example: "  coopr tenant get acme", ValidArgsFunction: completeTenants(app)}
+	cli.FormFlag(get, output.FormYAML, output.FormJSON)
+	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		t, _, err := c.TenantByName(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		return out.Encode(t)
+	})
+	var want model.Tenant
+	put := &cobra.Command{
+		Use: "put NAME", Short: "Create a tenant, or change one", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
+		Long:    "Create a tenant, or change one: what no flag names stays as it is.",
+		Example: "  coopr tenant put acme --max-clusters 10 --max-nodes 200",
+	}
+	put.Flags().StringVar(&want.Description, "description", "", "what the tenant is")
+	put.Flags().IntVar(&want.Weight, "weight", 0, "share of the workers against other tenants; 1 is usual")
+	put.Flags().IntVar(&want.MaxClusters, "max-clusters", 0, "most clusters; 0 for no limit")
+	put.Flags().IntVar(&want.MaxNodes, "max-nodes", 0, "most nodes of all clusters; 0 for no limit")
+	put.RunE = func(cmd *cobra.Command, args []string) error {
+		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+			t, created, err := tenantOrNew(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			for flag, set := range map[string]func(){
+				"description": func() { t.Description = want.Description }, "weight": func() { t.Weight = want.Weight },
+				"max-clusters": func() { t.MaxClusters = want.MaxClusters }, "max-nodes": func() { t.MaxNodes = want.MaxNodes },
+			} {
+				if cmd.Flags().Changed(flag) {
+					set()
+				}
+			}
+			if _, _, err := c.PutTenant(ctx, t); err != nil {
+				return err
+			}
+			word := "changed"
+			if created {
+				word = "created"
+			}
+			out.Printf("Tenant %s is %s.\n", t.Name, word)
+			return nil
+		})(cmd, args)
+	}
+	del := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a tenant that has no clusters", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
+		Example: "  coopr tenant delete acme --yes",
+	}
+	del.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.Confirm(app, cmd, fmt.Sprintf("Delete tenant %s with all its definitions and tokens?", args[0])); err != nil {
+			return err
+		}
+		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+			if _, err := c.DeleteTenant(ctx, args[0]); err != nil {
+				return err
+			}
+			out.Printf("Deleted: tenant %s.\n", args[0])
+			return nil
+		})(cmd, args)
+	}
+	return cli.Group("tenant", "Work with tenants", list, get, put, del)
+}
+
+func TokenCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	list := cli.List(app, cli.Listing[model.Token]{
+		Use: "list", Short: "List the tenant's tokens", Example: "  coopr token list", Empty: "There are no tokens.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Token, client.Meta, error) {
+			return c.Tokens(ctx, read)
+		},
+		Rows: func(items []model.Token) output.Table {
+			t := output.Table{Head: []string{"ID", "ACTOR", "ROLE", "TENANT", "AGE"}}
+			for _, x := range items {
+				t.Row(x.ID, x.Actor, string(x.Role), x.Tenant, out.Ago(x.Created))
+			}
+			return t
+		},
+	})
+	var role string
+	create := &cobra.Command{
+		Use: "create ACTOR", Short: "Issue a token", Args: cli.Args("ACTOR"),
+		Long:    "Issue a token for an actor, the name by which logs and records call its user.\nThe token is shown this once.",
+		Example: "  coopr token create alice\n  coopr --tenant acme token create ci --role admin",
+	}
+	create.Flags().StringVar(&role, "role", string(model.RoleUser), "what it may do: superadmin, admin, user, read")
+	_ = create.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"superadmin", "admin", "user", "read"}, cobra.ShellCompDirectiveNoFileComp))
+	cli.FormFlag(create, output.FormTable, output.FormJSON, output.FormYAML)
+	create.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		t, meta, err := c.CreateToken(ctx, api.NewToken{Actor: args[0], Role: model.Role(role)})
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(t)
+		}
+		if t.Secret == "" && meta.Repeated {
+			return fmt.Errorf("the token %s was issued, but the answer with it was lost: coopr token revoke %s, then create another", t.ID, t.ID)
+		}
+		// The token alone goes to the output, so that a script can take it.
+		out.Notef("A token for %s with the role %s in tenant %s; it is shown this once:\n", t.Actor, t.Role, t.Tenant)
+		out.Println(t.Secret)
+		return nil
+	})
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Make a token worthless", Args: cli.Args("ID"), Example: "  coopr token revoke 7f3a --yes"}
+	revoke.ValidArgsFunction = cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+		all, _, err := c.Tokens(ctx, client.Read{})
+		var out []string
+		for _, t := range all {
+			out = append(out, t.ID+"\t"+t.Actor+" "+string(t.Role))
+		}
+		return out, err
+	})
+	revoke.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.Confirm(app, cmd, fmt.Sprintf("Revoke token %s?", args[0])); err != nil {
+			return err
+		}
+		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+			if _, err := c.DeleteToken(ctx, args[0]); err != nil {
+				return err
+			}
+			out.Printf("Revoked: token %s.\n", args[0])
+			return nil
+		})(cmd, args)
+	}
+	return cli.Group("token", "Work with tokens", list, create, revoke)
+}
+
+func unlimited(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return strconv.Itoa(n)
+}
+
+func tenantOrNew(ctx context.Context, c *client.Client, name string) (t model.Tenant, created bool, err error) {
+	t, _, err = c.TenantByName(ctx, name, client.Read{})
+	if errors.Is(err, client.ErrNotFound) {
+		return model.Tenant{Name: name}, true, nil
+	}
+	return t, false, err
+}
+
+// completeTenants completes the names of tenants.
+func completeTenants(app cli.App) cli.Completion {
+	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
+		all, _, err := c.Tenants(ctx, client.Read{})
+		var out []string
+		for _, t := range all {
+			out = append(out, t.Name)
+		}
+		return out, err
+	})
+}

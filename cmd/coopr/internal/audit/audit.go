@@ -1,0 +1,368 @@
+// Package audit holds the commands that read, export and verify the audit log.
+package audit
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+func Command(app cli.App) *cobra.Command {
+	return cli.Group("audit", "Read the log of every change, export it, and prove it whole", listCmd(app), exportCmd(app), verifyCmd(app))
+}
+
+// auditFlags are the flags that pick records.
+type auditFlags struct {
+	audit.Filter
+	since, until string
+}
+
+func (f *auditFlags) add(cmd *cobra.Command, app cli.App) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.Cluster, "cluster", "", "only of this cluster, by id or name")
+	fl.StringVar(&f.Operation, "operation", "", "only of this operation and its tasks")
+	fl.StringVar(&f.Node, "node", "", "only of this node's tasks, by the node's id")
+	fl.StringVar(&f.Actor, "actor", "", "only what this actor did; coopr: what the mesh did by itself")
+	fl.StringSliceVar(&f.Types, "type", nil, "only these types, such as operation.order or task.*")
+	fl.StringVar(&f.since, "since", "", "only from then on: how long ago (2h, 3d) or a time (2006-01-02, 2006-01-02T15:04:05Z)")
+	fl.StringVar(&f.until, "until", "", "only up to then")
+	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
+	cli.CompleteFlag(cmd, "operation", cli.CompleteOperations(app))
+}
+
+// picks are the names of the flags, for "nothing fits".
+var auditPicks = []string{"cluster", "operation", "node", "actor", "type", "since", "until", "from"}
+
+// filter reads the times.
+func (f *auditFlags) filter(cmd *cobra.Command, now time.Time) (audit.Filter, error) {
+	for _, x := range []struct {
+		name, text string
+		into       *int64
+	}{{"since", f.since, &f.Since}, {"until", f.until, &f.Until}} {
+		if x.text == "" {
+			continue
+		}
+		at, err := pointInTime(x.text, now)
+		if err != nil {
+			return audit.Filter{}, cli.Usage(cmd, "--%s: %v", x.name, err)
+		}
+		*x.into = at.UnixMilli()
+	}
+	return f.Filter, nil
+}
+
+// pointInTime reads a time, or how long ago it was.
+func pointInTime(s string, now time.Time) (time.Time, error) {
+	text, days := s, time.Duration(1)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		text, days = n+"h", 24
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d * days), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: say how long ago (30m, 2h, 3d), or 2006-01-02, or 2006-01-02T15:04:05Z", s)
+}
+
+func listCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var f auditFlags
+	var q client.AuditQuery
+	next := ""
+	cmd := cli.List(app, cli.Listing[audit.Record]{
+		Use: "list", Short: "List what was changed, when, by whom: the newest first",
+		Example: "  coopr audit list --cluster shop\n  coopr audit list --type operation.order --since 7d\n  coopr audit list --operation 00000001-001 --type 'task.*' --oldest-first -o json",
+		Empty:   "Nothing has been changed yet.", Narrow: auditPicks,
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]audit.Record, client.Meta, error) {
+			page, meta, err := c.Audit(ctx, q, read)
+			next = page.Next
+			return page.Records, meta, err
+		},
+		Rows: func(items []audit.Record) output.Table {
+			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "HASH"}, Wide: 3}
+			for _, r := range items {
+				width := 60
+				if out.Form == output.FormWide {
+					width = 1000
+				}
+				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, auditSubject(&r), output.Clip(auditChange(&r), width), r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
+			}
+			return t
+		},
+	})
+	f.add(cmd, app)
+	cmd.Flags().BoolVar(&q.Oldest, "oldest-first", false, "begin with the oldest")
+	cmd.Flags().StringVar(&q.From, "from", "", "go on behind this number")
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most so many (10000 at most)")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if q.Filter, err = f.filter(cmd, out.Clock()); err != nil {
+			return err
+		}
+		if err := run(cmd, args); err != nil {
+			return err
+		}
+		if next != "" {
+			out.Notef("There is more: go on with --from %s\n", next)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// auditSubject says what a record is about.
+func auditSubject(r *audit.Record) string {
+	if r.Task == "" {
+		return r.Subject
+	}
+	s := r.Node + "/" + r.Action
+	if r.Service != "" {
+		s += "/" + r.Service
+	}
+	return s
+}
+
+// auditChange says in a line what differs.
+func auditChange(r *audit.Record) string {
+	var before, after map[string]any
+	_ = json.Unmarshal(r.Before, &before)
+	_ = json.Unmarshal(r.After, &after)
+	var parts []string
+	names := map[string]bool{}
+	for k := range before {
+		names[k] = true
+	}
+	for k := range after {
+		names[k] = true
+	}
+	delete(names, "fence") // says nothing to people
+	for k := range names {
+		was, is := oneWord(before[k]), oneWord(after[k])
+		switch {
+		case k == "status" && was != "":
+			parts = append(parts, was+" → "+is)
+		case len(before) == 0 || len(after) == 0 || r.Task != "" && was == "":
+			parts = append(parts, k+" "+was+is)
+		default:
+			parts = append(parts, k+": "+was+" → "+is)
+		}
+	}
+	slices.SortFunc(parts, func(x, y string) int {
+		// A status has no name before it, and comes first.
+		if sx, sy := strings.Contains(x, " → ") && !strings.Contains(x, ": "), strings.Contains(y, " → ") && !strings.Contains(y, ": "); sx != sy {
+			if sx {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(x, y)
+	})
+	text := strings.Join(parts, ", ")
+	if _, said := after["message"]; r.Message != "" && !said && after["reason"] == nil {
+		text = strings.TrimPrefix(text+"; "+r.Message, "; ")
+	}
+	return text
+}
+
+func oneWord(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+func exportCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var f auditFlags
+	var after uint64
+	cmd := &cobra.Command{
+		Use: "export [FILE]", Short: "Write the log as lines of JSON, the oldest first", Args: cli.Args("[FILE]"),
+		Long: `Write the log as lines of JSON, the oldest first, to a file or the output.
+
+Without a filter the file can be proved whole by itself: coopr audit verify FILE.
+Records of other tenants stand in it as digests. Export now and then with --after
+and the last number that you have, and keep the files where the mesh cannot
+reach them.`,
+		Example: "  coopr audit export audit.jsonl\n  coopr audit export --after 5000 audit-2.jsonl\n  coopr audit export --cluster shop | jq .type",
+	}
+	f.add(cmd, app)
+	cmd.Flags().Uint64Var(&after, "after", 0, "only records behind the one with this number")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		filter, err := f.filter(cmd, out.Clock())
+		if err != nil {
+			return err
+		}
+		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+			r, err := c.AuditExport(ctx, filter, after)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			if len(args) == 0 {
+				_, err = io.Copy(out.Stdout, r)
+				return err
+			}
+			if err := writeWhole(args[0], r); err != nil {
+				return err
+			}
+			out.Printf("Written: %s\n", args[0])
+			return nil
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// writeWhole writes a file, or leaves none behind.
+func writeWhole(path string, r io.Reader) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".coopr-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s is not written: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func verifyCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var known []string
+	var stale bool
+	cmd := &cobra.Command{
+		Use: "verify [FILE]", Short: "Prove that no record was changed or taken out, in the mesh or in an exported file", Args: cli.Args("[FILE]"),
+		Long: `Prove that no record was changed or taken out, in the mesh or in an exported
+file; a file needs no mesh. The first record that is wrong is named.
+
+Whoever can write a whole new log can make its chain fit. Keep the head that this
+command shows where nobody can change it, and give it with --known later: then
+the log must still go through it.`,
+		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+	}
+	cmd.Flags().StringSliceVar(&known, "known", nil, "a head that was shown earlier, NUMBER:HASH; may be repeated")
+	cmd.Flags().BoolVar(&stale, "stale", false, "let the agent that is asked look at its own copy, not the leader")
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := cli.ReadForm(out, cmd); err != nil {
+			return err
+		}
+		places := make([]audit.Place, len(known))
+		for i, k := range known {
+			if err := readPlace(k, &places[i]); err != nil {
+				return cli.Usage(cmd, "--known: %v", err)
+			}
+		}
+		if len(args) == 1 {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return verified(out, args[0], f, places)
+		}
+		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+			if len(places) > 0 {
+				// Only the records themselves tell whether they go through a place.
+				r, err := c.AuditExport(ctx, audit.Filter{}, 0)
+				if err != nil {
+					return err
+				}
+				defer r.Close()
+				return verified(out, "The audit log", r, places)
+			}
+			read := client.Read{}
+			if stale {
+				read.Consistency = "stale"
+			}
+			rep, err := c.AuditVerify(ctx, read)
+			if err != nil {
+				return err
+			}
+			return verdict(out, "The audit log", rep)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func readPlace(text string, into *audit.Place) error {
+	number, hash, ok := strings.Cut(text, ":")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("%q is no place in the log: it must be NUMBER:HASH", text)
+	}
+	into.Seq = n
+	return into.Hash.UnmarshalText([]byte(hash))
+}
+
+// verified goes through exported lines.
+func verified(out *output.Printer, name string, r io.Reader, known []audit.Place) error {
+	rep, err := audit.VerifyLines(bufio.NewReader(r), known...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, k := range known {
+		if rep.OK && (k.Seq < rep.Anchor.Seq || k.Seq > rep.Head.Seq) {
+			return fmt.Errorf("%s is whole, but goes from behind record %d to %d: whether it goes through record %d cannot be told", name, rep.Anchor.Seq, rep.Head.Seq, k.Seq)
+		}
+	}
+	return verdict(out, name, rep)
+}
+
+func verdict(out *output.Printer, name string, rep audit.Verification) error {
+	if out.Structured() {
+		if err := out.Encode(rep); err != nil {
+			return err
+		}
+		if !rep.OK {
+			return cli.ErrReported
+		}
+		return nil
+	}
+	if b := rep.Bad; b != nil {
+		line := ""
+		if b.Line > 0 {
+			line = fmt.Sprintf(" (line %d)", b.Line)
+		}
+		return fmt.Errorf("%s is not whole: record %d%s: %s", name, b.Seq, line, b.Reason)
+	}
+	out.Printf("%s is whole: %s, up to number %d.\n", name, output.Count(int(rep.Records), "record"), rep.Head.Seq)
+	if rep.Hidden > 0 {
+		out.Printf("Besides, as digests: %s of other tenants.\n", output.Count(int(rep.Hidden), "record"))
+	}
+	if rep.Anchor.Seq > 0 {
+		out.Printf("It begins behind number %d.\n", rep.Anchor.Seq)
+	}
+	out.Printf("Its head: %d:%s\n", rep.Head.Seq, rep.Head.Hash)
+	return nil
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+// App is what a command needs from the process that runs it. The root command provides it.
+type App interface {
+	// Client returns a client of the mesh that flags, environment variables or the dev agent's file
+	// name. The caller closes it.
+	Client() (*client.Client, error)
+	// HastyClient returns a client that fails at once if no agent answers.
+	HastyClient() (*client.Client, error)
+	// Printer returns the printer of this run; it is always the same one.
+	Printer() *output.Printer
+	// Stdin returns the standard input.
+	Stdin() io.Reader
+	// Prompt reports whether a person can be asked, and whether --yes has answered already.
+	Prompt() (interactive, yes bool)
+	// Pace returns the least time between two reads of something that is watched.
+	Pace() time.Duration
+}
+
+// WaitNewer is how long a watching read asks an agent to wait for something newer. It is short, because
+// the client gives up on a silent agent only after this time.
+const WaitNewer = 15 * time.Second
+
+// Handler carries out a command with a client of the mesh.
+type Handler func(ctx context.Context, c *client.Client, args []string) error
+
+// Run returns a function that checks the form of the output, connects, and runs the handler.
+func Run(app App, fn Handler) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := ReadForm(app.Printer(), cmd); err != nil {
+			return err
+		}
+		c, err := app.Client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return fn(cmd.Context(), c, args)
+	}
+}
+
+// Confirm asks before something that cannot be undone. Without a terminal, --yes is required.
+func Confirm(app App, cmd *cobra.Command, question string) error {
+	interactive, yes := app.Prompt()
+	switch {
+	case yes:
+		return nil
+	case !interactive:
+		return Usage(cmd, "%s There is no terminal to answer on: add --yes", question)
+	}
+	return Ask(app, question)
+}
+
+// Ask puts a question on the terminal. It returns an error unless the answer is yes.
+func Ask(app App, question string) error {
+	out := app.Printer()
+	out.Printf("%s [y/N] ", question)
+	answer, err := readLine(app.Stdin())
+	if err != nil && answer == "" {
+		out.Println()
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return ErrDeclined
+}
+
+// readLine reads up to the end of a line and no further.
+func readLine(r io.Reader) (string, error) {
+	var line []byte
+	b := make([]byte, 1)
+	for {
+		n, err := r.Read(b)
+		if n > 0 {
+			if b[0] == '\n' {
+				return string(line), nil
+			}
+			line = append(line, b[0])
+		}
+		if err != nil {
+			return string(line), err
+		}
+	}
+}
+
+// ReadFile reads a file, or the standard input if the name is "-".
+func ReadFile(app App, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(app.Stdin(), maxInput))
+	}
+	return os.ReadFile(name)
+}
+
+// maxInput is the most that is read from the standard input, in bytes.
+const maxInput = 64 << 20
+
+// InFile names the file that an error or faults are about.
+func InFile(err error, file string) error {
+	var faults model.Faults
+	if !errors.As(err, &faults) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, f := range faults {
+		if f.Subject == "" {
+			f.Subject = file
+		}
+	}
+	return faults
+}
+
+// Pause waits for d. It returns false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Interrupted reports whether Ctrl-C ended ctx.
+func Interrupted(ctx context.Context) bool { return errors.Is(context.Cause(ctx), ErrInterrupted) }

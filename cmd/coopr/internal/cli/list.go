@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+// Listing describes a command that shows a list, once or whenever the list changes.
+type Listing[T any] struct {
+	Use, Short, Example string
+	Args                cobra.PositionalArgs // nil: no arguments
+	// Fetch gets the list, and Rows puts it into a table.
+	Fetch func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]T, client.Meta, error)
+	Rows  func([]T) output.Table
+	// Empty is shown if the list is empty, unless one of the flags in Narrow is set.
+	Empty  string
+	Narrow []string
+	// Still lists do not change by themselves and have no --watch.
+	Still bool
+}
+
+// List returns the command that a listing describes.
+func List[T any](app App, l Listing[T]) *cobra.Command {
+	out := app.Printer()
+	var watch bool
+	cmd := &cobra.Command{Use: l.Use, Short: l.Short, Example: l.Example, Args: l.Args}
+	if cmd.Args == nil {
+		cmd.Args = Args()
+	}
+	FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
+	if !l.Still {
+		cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the list again whenever it changes, until Ctrl-C")
+	}
+	cmd.RunE = Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		items, meta, err := l.Fetch(ctx, c, args, client.Read{})
+		if err != nil {
+			return err
+		}
+		for _, flag := range l.Narrow {
+			if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
+				l.Empty = "There is nothing that fits."
+			}
+		}
+		l.show(out, items, meta)
+		for watch {
+			next, m, err := l.Fetch(ctx, c, args, Newer(meta))
+			if err != nil {
+				if Interrupted(ctx) {
+					return nil
+				}
+				return err
+			}
+			if !Same(items, next) {
+				out.Again()
+				l.show(out, next, m)
+			}
+			items, meta = next, m
+			if !Pause(ctx, app.Pace()) {
+				return nil
+			}
+		}
+		return nil
+	})
+	return cmd
+}
+
+func (l *Listing[T]) show(out *output.Printer, items []T, meta client.Meta) {
+	if items == nil {
+		items = []T{}
+	}
+	if out.Structured() {
+		_ = out.Encode(items)
+		return
+	}
+	if len(items) == 0 {
+		out.Println(l.Empty)
+		return
+	}
+	out.Show(l.Rows(items))
+	if meta.Total > len(items) {
+		out.Notef("%d of %d are shown: see --limit and --offset\n", len(items), meta.Total)
+	}
+}
+
+// Newer returns a read that waits for something newer than an earlier answer.
+func Newer(meta client.Meta) client.Read {
+	return client.Read{After: max(meta.Index, 1), Wait: WaitNewer}
+}
+
+// Same reports whether two values are the same as JSON.
+func Same(x, y any) bool {
+	a, err1 := json.Marshal(x)
+	b, err2 := json.Marshal(y)
+	return err1 == nil && err2 == nil && bytes.Equal(a, b)
+}
+
+// PageFlags adds --offset and --limit to a list.
+func PageFlags(cmd *cobra.Command, p *client.Page) {
+	cmd.Flags().IntVar(&p.Offset, "offset", 0, "leave out so many")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (1000 unless told, 10000 at most)")
+}

@@ -1,0 +1,211 @@
+// Package cluster holds the commands for clusters and their nodes.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+	"github.com/coopr/coopr/cmd/coopr/internal/progress"
+)
+
+func Command(app cli.App) *cobra.Command {
+	return cli.Group("cluster", "Create, change and watch clusters",
+		createCmd(app), listCmd(app), getCmd(app), deleteCmd(app),
+		servicesCmd(app, model.OpStart), servicesCmd(app, model.OpStop), servicesCmd(app, model.OpRestart),
+		configureCmd(app), growCmd(app), shrinkCmd(app), addServicesCmd(app), removeServicesCmd(app),
+		replaceNodeCmd(app), upgradeCmd(app), syncTemplateCmd(app), rollbackCmd(app),
+		historyCmd(app), diffCmd(app), resolveCmd(app), watchCmd(app),
+		recoveryCmd(app, "pause", "Recover nothing of a cluster by itself, until it is resumed", true),
+		recoveryCmd(app, "resume", "Recover what fails of a cluster by itself again", false))
+}
+
+func listCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var status []string
+	cmd := cli.List(app, cli.Listing[api.ClusterSummary]{
+		Use: "list", Short: "List clusters", Example: "  coopr cluster list\n  coopr cluster list --status active,pending --watch",
+		Narrow: []string{"status"}, Empty: "There are no clusters: coopr cluster create NAME --template TEMPLATE --nodes N makes one.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.ClusterSummary, client.Meta, error) {
+			return c.Clusters(ctx, status, read)
+		},
+		Rows: func(items []api.ClusterSummary) output.Table {
+			t := output.Table{Head: []string{"NAME", "ID", "STATUS", "NODES", "TEMPLATE", "LATEST", "AGE", "PROVIDER", "OWNER", "SERVICES", "MESSAGE"}, Wide: 4}
+			for _, cl := range items {
+				t.Row(cl.Name, cl.ID, string(cl.Status), strconv.Itoa(cl.NumNodes), cl.ClusterTemplate.Name, latest(cl.Progress), out.Ago(cl.CreatedAt),
+					cl.Provider.Name, cl.OwnerID, output.Clip(strings.Join(cl.Services, ","), 60), output.Clip(cl.Message, 60))
+			}
+			return t
+		},
+	})
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only these statuses: pending, active, incomplete, inconsistent, failed, terminated")
+	return cmd
+}
+
+// latest says what the latest operation is and how far.
+func latest(p api.ClusterProgress) string {
+	if p.Action == "" {
+		return ""
+	}
+	s := string(p.Action) + " " + string(p.ActionStatus)
+	if !p.ActionStatus.Ended() && p.StepsTotal > 0 {
+		s += fmt.Sprintf(" %d%%", 100*p.StepsCompleted/p.StepsTotal)
+	}
+	return s
+}
+
+func getCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "get NAME", Short: "Show a cluster with its nodes and links", Args: cli.Args("NAME"),
+		Example: "  coopr cluster get shop\n  coopr cluster get shop -o yaml", ValidArgsFunction: cli.CompleteClusters(app),
+	}
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		cl, _, err := c.Cluster(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(cl)
+		}
+		describe(out, cl)
+		return nil
+	})
+	return cmd
+}
+
+func describe(out *output.Printer, cl api.ClusterDetails) {
+	line := func(name, value string) {
+		if value != "" {
+			out.Printf("%-12s %s\n", name+":", value)
+		}
+	}
+	line("Name", cl.Name)
+	line("Id", cl.ID)
+	line("Status", out.Status(string(cl.Status)))
+	line("Message", cl.Message)
+	line("Description", cl.Description)
+	line("Template", cl.Template.Name)
+	line("Provider", cl.Provider.Name)
+	line("Services", strings.Join(cl.Services, ", "))
+	line("Owner", cl.Owner)
+	line("Created", output.Moment(cl.CreatedAt))
+	line("Expires", output.Moment(cl.ExpiresAt))
+	if cl.Operation != "" {
+		line("Operation", fmt.Sprintf("%s (%s)", cl.Operation, latest(cl.Progress)))
+	}
+	healthLines(out, line, &cl)
+	progress.ShowLinks(out, cl.Links)
+	if cl.Status == model.ClusterFailed {
+		out.Printf("\n%s\n", progress.RepairHint(cl.Name))
+	}
+	if len(cl.Nodes) > 0 {
+		out.Println()
+		out.Show(nodeTable(cl.Nodes))
+	}
+}
+
+func links(out *output.Printer, links []model.Link) {
+	for i, l := range links {
+		head := ""
+		if i == 0 {
+			head = "Links:"
+		}
+		out.Printf("%-12s %s  %s\n", head, l.Label, out.Paint(output.Blue, l.URL))
+	}
+}
+
+func deleteCmd(app cli.App) *cobra.Command {
+	var r progress.Starter
+	var graceful bool
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a cluster and its machines", Args: cli.Args("NAME"),
+		Example: "  coopr cluster delete shop\n  coopr cluster delete shop --yes --detach", ValidArgsFunction: cli.CompleteClusters(app),
+	}
+	cmd.Flags().BoolVar(&graceful, "graceful", false, "stop and remove the services before the machines go")
+	r.AddFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.Question = fmt.Sprintf("Delete cluster %s and all its machines?", args[0])
+		return operate(app, cmd, args[0], api.Operate{Type: model.OpDelete, Graceful: graceful}, &r)
+	}
+	return cmd
+}
+
+func servicesCmd(app cli.App, op model.OperationType) *cobra.Command {
+	var r progress.Starter
+	word := string(op)
+	cmd := &cobra.Command{
+		Use: word + " NAME [SERVICE…]", Short: strings.ToUpper(word[:1]) + word[1:] + " the services of a cluster, or some of them", Args: cli.Args("NAME", "[SERVICE…"),
+		Example: fmt.Sprintf("  coopr cluster %s shop\n  coopr cluster %s shop nginx", word, word), ValidArgsFunction: cli.CompleteClusters(app),
+	}
+	r.AddFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return operate(app, cmd, args[0], api.Operate{Type: op, Services: args[1:]}, &r)
+	}
+	return cmd
+}
+
+func configureCmd(app cli.App) *cobra.Command {
+	var r progress.Starter
+	var file string
+	var set []string
+	var replace, noRestart bool
+	cmd := &cobra.Command{
+		Use: "configure NAME", Short: "Apply a cluster's configuration, changed or as it is", Args: cli.Args("NAME"),
+		Example: "  coopr cluster configure shop --set nginx.workers=8\n  coopr cluster configure shop --config new.yaml --replace --no-restart", ValidArgsFunction: cli.CompleteClusters(app),
+	}
+	cmd.Flags().StringVar(&file, "config", "", "file with configuration, JSON or YAML")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "one value, as path.to.key=value; may be repeated")
+	cmd.Flags().BoolVar(&replace, "replace", false, "the given configuration alone counts; else it is merged over the present one")
+	cmd.Flags().BoolVar(&noRestart, "no-restart", false, "do not restart services whose configuration changes")
+	r.AddFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		config, err := configOf(app, cmd, file, set)
+		if err != nil {
+			return err
+		}
+		op := api.Operate{Type: model.OpConfigure, Config: config}
+		if replace {
+			op.ConfigMode = model.ConfigReplace
+		}
+		if noRestart {
+			no := false
+			op.Restart = &no
+			if config == nil {
+				return cli.Usage(cmd, "--no-restart goes with --config or --set")
+			}
+		}
+		return operate(app, cmd, args[0], op, &r)
+	}
+	return cmd
+}
+
+func watchCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "watch NAME", Short: "Watch a cluster's latest operation until it ends", Args: cli.Args("NAME"),
+		Example: "  coopr cluster watch shop", ValidArgsFunction: cli.CompleteClusters(app),
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		cl, _, err := c.Cluster(ctx, args[0], client.Read{})
+		if err != nil {
+			return err
+		}
+		if cl.Operation == "" {
+			out.Printf("Cluster %s has had no operation.\n", cl.Name)
+			return nil
+		}
+		return progress.Follow(ctx, app, c, cl.Operation)
+	})
+	return cmd
+}

@@ -1,0 +1,229 @@
+// Package mesh holds the commands for the mesh of agents and its state.
+package mesh
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+func JoinCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "join ADDRESS…", Short: "Make the asked agent join the mesh of the agents at these gossip addresses", Args: cli.Args("ADDRESS…"),
+		Example: "  coopr join 10.0.0.1\n  coopr --addr 10.0.0.2 join 10.0.0.1:55056 10.0.0.3:55056",
+	}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		n, err := c.Join(ctx, args)
+		if err != nil {
+			return err
+		}
+		out.Printf("%s reached. See them: coopr members\n", output.Count(n, "agent"))
+		return nil
+	})
+	return cmd
+}
+
+func LeaveCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{
+		Use: "leave [AGENT]", Short: "Make the asked agent leave the mesh, or remove one that is dead for good", Args: cli.Args("[AGENT]"),
+		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes",
+	}
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		agent, question := "", "Shall the asked agent leave the mesh and end?"
+		if len(given) > 0 {
+			agent = given[0]
+			question = fmt.Sprintf("Remove agent %s from the mesh for good?", agent)
+		}
+		if err := cli.Confirm(app, cmd, question); err != nil {
+			return err
+		}
+		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Leave(ctx, agent); err != nil {
+				return err
+			}
+			if agent == "" {
+				agent = "The agent"
+			}
+			out.Printf("%s leaves.\n", agent)
+			return nil
+		})(cmd, given)
+	}
+	return cmd
+}
+
+func MembersCommand(app cli.App) *cobra.Command {
+	return cli.List(app, cli.Listing[api.Member]{
+		Use: "members", Short: "List the agents of the mesh", Example: "  coopr members\n  coopr members -o wide",
+		Empty: "The agent is alone.", Still: true,
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]api.Member, client.Meta, error) {
+			m, err := c.Members(ctx)
+			return m, client.Meta{}, err
+		},
+		Rows: func(items []api.Member) output.Table {
+			t := output.Table{Head: []string{"NAME", "STATUS", "ROLE", "ADDRESS", "BUSY", "BUILD", "ZONE", "ID", "PEER", "ELIGIBLE"}, Wide: 3}
+			for _, m := range items {
+				role := "worker"
+				if m.Voter {
+					role = "voter"
+				}
+				if m.Leader {
+					role = "leader"
+				}
+				// Only the leader knows how busy the others are.
+				busy := fmt.Sprintf("-/%d", m.Slots)
+				if m.Busy != nil {
+					busy = fmt.Sprintf("%d/%d", *m.Busy, m.Slots)
+				}
+				t.Row(m.Name, m.Status, role, m.APIAddr, busy, m.Build, m.Zone, m.ID, m.PeerAddr, output.YesNo(m.Eligible))
+			}
+			return t
+		},
+	})
+}
+
+func StatusCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{Use: "status", Short: "Show how the asked agent and its mesh are", Args: cli.Args(), Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		s, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if out.Structured() {
+			return out.Encode(s)
+		}
+		leader := s.Leader
+		switch {
+		case s.IsLeader:
+			leader = "this agent"
+		case leader == "":
+			leader = out.Paint(output.Red, "none")
+		}
+		if s.Leader != "" && !s.LeaderReady {
+			leader += " (not ready yet)"
+		}
+		out.Printf("%-12s %s (%s), build %s\n", "Agent:", s.Name, s.ID, s.Build)
+		if s.Mesh != "" {
+			out.Printf("%-12s %s\n", "Mesh:", s.Mesh)
+		}
+		out.Printf("%-12s %s\n", "Leader:", leader)
+		out.Printf("%-12s %d alive of %d\n", "Members:", s.Alive, s.Members)
+		out.Printf("%-12s %s\n", "Voter:", output.YesNo(s.Voter))
+		out.Printf("%-12s %d of %d busy\n", "Workers:", s.Busy, s.Slots)
+		out.Printf("%-12s %d\n", "Index:", s.Applied)
+		return nil
+	})
+	return cmd
+}
+
+func PluginCommand(app cli.App) *cobra.Command {
+	list := cli.List(app, cli.Listing[model.PluginType]{
+		Use: "list", Short: "List the providers and automators that the agents offer; -o wide with their fields, -o yaml with all about them",
+		Example: "  coopr plugin list\n  coopr plugin list -o wide\n  coopr plugin list -o yaml",
+		Empty:   "No agent offers a plugin.",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.PluginType, client.Meta, error) {
+			return c.Plugins(ctx, read)
+		},
+		Rows: func(items []model.PluginType) output.Table {
+			t := output.Table{Head: []string{"CLASS", "NAME", "VERSION", "DESCRIPTION", "FIELDS"}, Wide: 1}
+			slices.SortFunc(items, func(x, y model.PluginType) int {
+				return cmp.Or(-strings.Compare(x.Class, y.Class), strings.Compare(x.Name, y.Name)) // providers first
+			})
+			for _, p := range items {
+				var fields []string
+				for _, part := range []model.PluginFields{p.Parameters.Admin, p.Parameters.User} {
+					for name := range part.Fields {
+						fields = append(fields, name)
+					}
+				}
+				sort.Strings(fields)
+				t.Row(p.Class, p.Name, output.Clip(p.Plugin, 20), p.Description, strings.Join(fields, ", "))
+			}
+			return t
+		},
+	})
+	return cli.Group("plugin", "Look at what the agents can do", list)
+}
+
+func EventsCommand(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var f client.EventFilter
+	var cluster string
+	var limit int
+	cmd := &cobra.Command{
+		Use: "events", Short: "Follow what happens in the mesh, until Ctrl-C", Args: cli.Args(),
+		Example: "  coopr events\n  coopr events --type 'task.*' --cluster shop -o json",
+	}
+	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only these types, such as operation.changed or task.*")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
+	cmd.Flags().StringVar(&f.Operation, "operation", "", "only of this operation")
+	cmd.Flags().Uint64Var(&f.After, "index", 0, "events after this index, as far as they are kept; else from now on")
+	cmd.Flags().IntVar(&limit, "limit", 0, "end after so many events")
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		if cluster != "" {
+			cl, _, err := c.Cluster(ctx, cluster, client.Read{})
+			if err != nil {
+				return err
+			}
+			f.Cluster = cl.ID
+		}
+		n := 0
+		err := c.Events(ctx, f, func(e model.Event) error {
+			if err := event(out, e); err != nil {
+				return err
+			}
+			if n++; limit > 0 && n >= limit {
+				return errEnough
+			}
+			return nil
+		})
+		if err == errEnough || ctx.Err() != nil { //nolint:errorlint // our own value, given back as it is
+			return nil
+		}
+		return err
+	})
+	return cmd
+}
+
+func event(out *output.Printer, e model.Event) error {
+	if out.Form == output.FormJSON {
+		return output.EncodeLine(out.Stdout, e)
+	}
+	parts := []string{output.Moment(e.Time), strconv.FormatUint(e.Index, 10), e.Type}
+	for _, s := range []string{e.Task, e.Subject} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	if e.Task == "" && e.Operation != "" && e.Operation != e.Subject {
+		parts = append(parts, e.Operation)
+	}
+	if e.Status != "" {
+		parts = append(parts, out.Status(e.Status))
+	}
+	if e.Message != "" {
+		parts = append(parts, output.Clip(e.Message, 200))
+	}
+	_, err := fmt.Fprintln(out.Stdout, strings.Join(parts, " "))
+	return err
+}
+
+var errEnough = errors.New("enough events")

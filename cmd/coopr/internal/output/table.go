@@ -1,0 +1,117 @@
+package output
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table is rows under a head.
+type Table struct {
+	Head []string
+	// Wide is the number of columns at the end that only -o wide shows.
+	Wide int
+	Rows [][]string
+}
+
+// Row appends a row with a cell for each column.
+func (t *Table) Row(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// Show writes a table to Stdout. Empty cells show as "-". If the terminal is too narrow, the text of
+// the widest columns continues on the lines below; nothing is cut off.
+func (p *Printer) Show(t Table) {
+	n := len(t.Head)
+	if p.Form != FormWide {
+		n -= t.Wide
+	}
+	widths := make([]int, n)
+	all := append([][]string{t.Head}, t.Rows...)
+	for _, row := range all {
+		for i := range n {
+			if row[i] == "" {
+				row[i] = "-"
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	if p.Terminal && p.Width != nil {
+		narrow(widths, all, p.Width())
+	}
+	for r, row := range all {
+		cells := make([][]string, n)
+		lines := 1
+		for i := range n {
+			cells[i] = fold(row[i], widths[i])
+			lines = max(lines, len(cells[i]))
+		}
+		for l := range lines {
+			var b strings.Builder
+			gap := "" // between columns; not at a line's end
+			for i := range n {
+				line := ""
+				if l < len(cells[i]) {
+					line = cells[i][l]
+				}
+				if line != "" {
+					b.WriteString(gap + p.Paint(cellColour(r, row[i]), line))
+					gap = ""
+				}
+				gap += strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(line), 0)+2)
+			}
+			p.Println(b.String())
+		}
+	}
+}
+
+// narrow reduces the widths of columns until they fit a terminal, or until no column is left that can
+// be folded. Columns without spaces, such as ids, are never folded, because people copy them.
+func narrow(widths []int, rows [][]string, terminal int) {
+	over := 2 * (len(widths) - 1)
+	for _, width := range widths {
+		over += width
+	}
+	for over -= terminal; over > 0; {
+		widest := -1
+		for i, width := range widths {
+			words := slices.ContainsFunc(rows, func(row []string) bool { return strings.ContainsAny(row[i], " ") })
+			if words && width > leastRoom && (widest < 0 || width > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return
+		}
+		less := min(over, widths[widest]-leastRoom)
+		widths[widest] -= less
+		over -= less
+	}
+}
+
+// cellColour returns the colour of a cell in a row; row 0 is the head.
+func cellColour(row int, cell string) Colour {
+	if row == 0 {
+		return Bold
+	}
+	return ColourOf(cell)
+}
+
+// leastRoom is the least width of a folded column that is still readable.
+const leastRoom = 20
+
+// fold splits a text into lines of at most room characters, after a space or a comma if possible.
+func fold(text string, room int) []string {
+	left := []rune(text)
+	var out []string
+	for len(left) > room {
+		cut := room
+		for i := room; i > room/2; i-- {
+			if left[i-1] == ' ' || left[i-1] == ',' || left[i] == ' ' {
+				cut = i
+				break
+			}
+		}
+		out = append(out, strings.TrimRight(string(left[:cut]), " "))
+		left = []rune(strings.TrimLeft(string(left[cut:]), " "))
+	}
+	return append(out, string(left))
+}

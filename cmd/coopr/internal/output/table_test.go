@@ -1,0 +1,56 @@
+package output
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFold(t *testing.T) {
+	for _, x := range []struct {
+		text string
+		room int
+		want []string
+	}{
+		{"short", 20, []string{"short"}},
+		{"what is longer than there is room for", 20, []string{"what is longer than", "there is room for"}},
+		{"address,boot_script,disk_gb,endpoint", 20, []string{"address,boot_script,", "disk_gb,endpoint"}},
+		{strings.Repeat("x", 45), 20, []string{strings.Repeat("x", 20), strings.Repeat("x", 20), strings.Repeat("x", 5)}},
+		{"äöüäöüäöüäöüäöüäöüäöüäöü", 20, []string{"äöüäöüäöüäöüäöüäöüäö", "üäöü"}},
+	} {
+		if got := fold(x.text, x.room); !slices.Equal(got, x.want) {
+			t.Errorf("%q in %d: %q", x.text, x.room, got)
+		}
+	}
+}
+
+// TestNarrowTable: on a terminal words go on below themselves, ids stay whole; elsewhere a row is a line.
+func TestNarrowTable(t *testing.T) {
+	var out bytes.Buffer
+	p := &Printer{Stdout: &out, Form: FormTable, Terminal: true, Width: func() int { return 30 }, Env: func(string) string { return "x" }}
+	id := strings.Repeat("1", 25)
+	show := func(cells ...string) string {
+		out.Reset()
+		x := Table{Head: []string{"NAME", "MESSAGE"}}
+		x.Row(cells...)
+		p.Show(x)
+		return out.String()
+	}
+	for _, x := range []struct {
+		cells []string
+		want  string
+	}{
+		{[]string{"one", "a message that is long for this"}, "NAME  MESSAGE\none   a message that is long\n      for this\n"},
+		{[]string{"a name with so many words as this", "ok"}, "NAME                   MESSAGE\na name with so many    ok\nwords as this\n"},
+		{[]string{id, "so it is wide"}, "NAME                       MESSAGE\n" + id + "  so it is wide\n"},
+	} {
+		if got := show(x.cells...); got != x.want {
+			t.Errorf("on a terminal:\n%s", got)
+		}
+	}
+	p.Terminal = false
+	if got, want := show("one", "a message that is long for this"), "NAME  MESSAGE\none   a message that is long for this\n"; got != want {
+		t.Errorf("elsewhere:\n%s", got)
+	}
+}

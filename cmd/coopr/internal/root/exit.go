@@ -1,0 +1,104 @@
+package root
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+// The exit codes, the same for every command.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1
+	ExitUsage       = 2
+	ExitNotFound    = 3
+	ExitConflict    = 4
+	ExitUnreachable = 5
+	ExitInterrupted = 130 // as in shells
+)
+
+// exit shows what went wrong and returns the exit code.
+func (a *app) exit(err error) int {
+	out := &a.printer
+	var u *cli.UsageError
+	var faults model.Faults
+	var exit *cli.ExitError
+	switch {
+	case err == nil:
+		return ExitDone
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.Is(err, cli.ErrReported):
+		return ExitFailed
+	case errors.Is(err, cli.ErrLeft):
+		return ExitInterrupted
+	case errors.Is(err, cli.ErrDeclined):
+		out.Noteln("Nothing is done.")
+		return ExitFailed
+	case errors.As(err, &u):
+		out.Error(u)
+		out.Notef("Try: %s --help\n", u.Command.CommandPath())
+		return ExitUsage
+	case errors.Is(err, cli.ErrInterrupted), errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, client.ErrAlready):
+		out.Error("Cannot execute command. Command has already been issued or the plan has completed")
+		return ExitConflict
+	case errors.Is(err, client.ErrUnreachable):
+		out.Error(err)
+		var unknown x509.UnknownAuthorityError
+		if errors.As(err, &unknown) {
+			out.Noteln("Give the certificate of the mesh's CA with --ca-cert or COOPR_CACERT; on a control host this shows it: coopr-agent ca --data-dir DIR")
+		} else {
+			out.Noteln("Check that an agent runs there, or name another with --addr.")
+		}
+		return ExitUnreachable
+	case errors.As(err, &faults):
+		for _, f := range faults {
+			out.Noteln(f)
+		}
+		out.Error(fmt.Sprintf("%s: nothing is done", output.Count(len(faults), "fault")))
+		return ExitFailed
+	}
+	var problem *client.Error
+	if errors.As(err, &problem) {
+		// The query's parameters are called as the flags are.
+		for _, f := range problem.Faults {
+			if name, ok := strings.CutPrefix(f.Path, "query."); ok {
+				f.Path = "--" + name
+			}
+		}
+		if len(problem.Faults) == 1 {
+			problem.Detail = problem.Faults[0].Error()
+		}
+	}
+	if errors.Is(err, client.ErrUnauthorized) {
+		if a.token != "" || a.cfg.Env("COOPR_TOKEN") != "" {
+			out.Error("the mesh does not know the token, or no longer")
+		} else {
+			out.Error("the mesh wants a token")
+		}
+		out.Noteln("Give one with --token or COOPR_TOKEN; on a control host this shows one: coopr-agent token --data-dir DIR. A dev agent shows its own when it starts.")
+		return ExitFailed
+	}
+	out.Error(err)
+	var h *cli.HintedError
+	if errors.As(err, &h) && h.Hint != "" {
+		out.Noteln(h.Hint)
+	}
+	switch {
+	case errors.Is(err, client.ErrNotFound):
+		return ExitNotFound
+	case errors.Is(err, client.ErrConflict):
+		return ExitConflict
+	}
+	return ExitFailed
+}

@@ -1,0 +1,116 @@
+package root
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/access"
+	"github.com/coopr/coopr/cmd/coopr/internal/audit"
+	"github.com/coopr/coopr/cmd/coopr/internal/change"
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/cluster"
+	"github.com/coopr/coopr/cmd/coopr/internal/definition"
+	"github.com/coopr/coopr/cmd/coopr/internal/mesh"
+	"github.com/coopr/coopr/cmd/coopr/internal/offline"
+	"github.com/coopr/coopr/cmd/coopr/internal/operation"
+	"github.com/coopr/coopr/cmd/coopr/internal/plan"
+	"github.com/coopr/coopr/cmd/coopr/internal/resource"
+	"github.com/coopr/coopr/cmd/coopr/internal/run"
+)
+
+// Run runs the command line and returns its exit code.
+func Run(ctx context.Context, cfg Config, args []string) int {
+	a := newApp(cfg)
+	root := a.command()
+	root.SetArgs(args)
+	root.SetIn(cfg.Stdin)
+	root.SetOut(cfg.Stdout)
+	root.SetErr(cfg.Stderr)
+	return a.exit(root.ExecuteContext(ctx))
+}
+
+// Command returns the root command with all commands below it, to look at.
+func Command(cfg Config) *cobra.Command { return newApp(cfg).command() }
+
+const help = `Manage clusters: sets of machines and the services on them.
+
+Any agent of the mesh will do: name one with --addr or COOPR_ADDR. The token
+comes from --token or COOPR_TOKEN. On a machine where "coopr-agent --dev" runs
+neither is needed.`
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "coopr", Short: "Manage clusters of machines and services", Long: help,
+		Example: `  coopr import examples/
+  coopr cluster create shop --template shop --nodes 3
+  coopr cluster list --watch`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cli.NoSuchCommand, RunE: cli.Help,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	f := root.PersistentFlags()
+	f.StringSliceVar(&a.addr, "addr", nil, "address of an agent, host or host:port or URL; repeat it or separate with commas (env COOPR_ADDR)")
+	f.StringVar(&a.token, "token", "", "token to act with (env COOPR_TOKEN)")
+	f.StringVar(&a.tenant, "tenant", "", "another tenant than the token's, for superadmins (env COOPR_TENANT)")
+	f.StringVar(&a.caCert, "ca-cert", "", "file with the certificates to check the agents' against (env COOPR_CACERT)")
+	f.BoolVarP(&a.yes, "yes", "y", false, "do not ask, do it")
+	root.SetFlagErrorFunc(flagError)
+
+	root.AddGroup(
+		&cobra.Group{ID: "clusters", Title: "Clusters:"},
+		&cobra.Group{ID: "runs", Title: "Jobs:"},
+		&cobra.Group{ID: "definitions", Title: "Definitions:"},
+		&cobra.Group{ID: "mesh", Title: "The mesh:"},
+		&cobra.Group{ID: "access", Title: "Access:"},
+	)
+	for group, cmds := range map[string][]*cobra.Command{
+		"clusters": {
+			cluster.Command(a), plan.Command(a), operation.Command(a), change.Command(a), operation.TaskCommand(a),
+			cluster.NodeCommand(a), mesh.EventsCommand(a),
+		},
+		"runs": {
+			run.Command(a), run.RunsCommand(a), run.ProfileCommand(a), run.ProgramCommand(a), run.ScheduleCommand(a),
+			run.SecretCommand(a),
+		},
+		"definitions": append(definition.Commands(a), definition.ImportCommand(a), definition.ExportCommand(a), resource.Command(a)),
+		"mesh": {
+			mesh.JoinCommand(a), mesh.LeaveCommand(a), mesh.MembersCommand(a), mesh.StatusCommand(a), mesh.PluginCommand(a),
+			a.operatorCmd(),
+		},
+		"access": {access.TenantCommand(a), access.TokenCommand(a), audit.Command(a)},
+	} {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(versionCmd(&a.printer, a.cfg.Version))
+	return root
+}
+
+// operatorCmd adds the commands that need no mesh to those that do.
+func (a *app) operatorCmd() *cobra.Command {
+	operator := mesh.OperatorCommand(a)
+	for _, c := range operator.Commands() {
+		if c.Name() == "snapshot" {
+			c.AddCommand(offline.InspectCommand(&a.printer))
+		}
+	}
+	operator.AddCommand(offline.RecoverCommand(a))
+	return operator
+}
+
+// flagError says in plain words which value a flag does not take.
+func flagError(cmd *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		return cli.Usage(cmd, "--%s: %q is no %s", bad.GetFlag().Name, bad.GetValue(), typeNames[bad.GetFlag().Value.Type()])
+	}
+	return cli.Usage(cmd, "%v", err)
+}
+
+// typeNames are the types of flags in plain words.
+var typeNames = map[string]string{"int": "whole number", "uint64": "whole number", "bool": "yes or no (true, false)"}

@@ -1,0 +1,393 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/client"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/output"
+)
+
+// readInto reads a YAML or JSON file strictly; "-" is standard input.
+func readInto(app cli.App, file string, into any) error {
+	data, err := cli.ReadFile(app, file)
+	if err == nil {
+		err = model.DecodeStrict(data, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func ProfileCommand(app cli.App) *cobra.Command {
+	list := cli.List(app, cli.Listing[profile.Profile]{
+		Use: "list", Short: "List profiles: how the clusters of runs are made", Example: "  coopr profile list\n  coopr profile list -o wide",
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Profile, client.Meta, error) {
+			return c.Profiles(ctx, true, read)
+		},
+		Rows: func(items []profile.Profile) output.Table {
+			t := output.Table{Head: []string{"NAME", "PROVISIONER", "STATUS", "LABEL", "KEEPS FAILED", "KEEPS KILLED"}, Wide: 2}
+			for _, p := range items {
+				t.Row(shownProfile(p.Ref()), p.Provisioner.Name, p.Status, p.Label, kept(p.KeepAlive.Failed, ""), kept(p.KeepAlive.Killed, ""))
+			}
+			return t
+		},
+	})
+	return cli.Group("profile", "Profiles: how the clusters of runs are made",
+		list, profileShowCmd(app, "get", "Show a profile: its properties, what it is assigned to, what its runs used"), profilePutCmd(app, "create", true), profilePutCmd(app, "edit", false),
+		profileVerbCmd(app, "delete", "Delete a profile that is disabled and that nothing uses", func(ctx context.Context, c *client.Client, name string) error { return c.DeleteProfile(ctx, name) }),
+		profileVerbCmd(app, "enable", "Let a profile be used", func(ctx context.Context, c *client.Client, name string) error {
+			return c.EnableProfile(ctx, name, true)
+		}),
+		profileVerbCmd(app, "disable", "Let no more runs begin with a profile", func(ctx context.Context, c *client.Client, name string) error {
+			return c.EnableProfile(ctx, name, false)
+		}),
+		profileStatsCmd(app), profileAssignCmd(app), profileUnassignCmd(app), profileFindCmd(app), provisionersCmd(app))
+}
+
+// shownProfile leaves the scope out where it is the tenant's.
+func shownProfile(r profile.Ref) string {
+	if r.Scope == profile.User {
+		return r.Name
+	}
+	return r.String()
+}
+
+func profileShowCmd(app cli.App, use, short string) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{Use: use + " NAME", Aliases: []string{"show"}, Short: short, Args: cli.Args("NAME"), Example: "  coopr profile show small\n  coopr profile show SYSTEM:native", ValidArgsFunction: completeProfiles(app)}
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Profile(ctx, args[0], client.Read{})
+		if err != nil || out.Structured() {
+			if err == nil {
+				err = out.Encode(p)
+			}
+			return err
+		}
+		out.Printf("%s (%s)\n", p.Ref(), out.Paint(output.ColourOf(strings.ToLower(p.Status)), p.Status))
+		for _, line := range []string{p.Label, p.Description} {
+			if line != "" {
+				out.Println(line)
+			}
+		}
+		out.Printf("\nProvisioner: %s\n", p.Provisioner.Name)
+		if len(p.Provisioner.Properties) > 0 {
+			t := output.Table{Head: []string{"PROPERTY", "VALUE", "EDITABLE"}}
+			for _, q := range p.Provisioner.Properties {
+				t.Row(q.Name, output.Clip(q.Value, 80), output.YesNo(!q.Locked()))
+			}
+			out.Show(t)
+		}
+		out.Printf("\nNodes are kept after a failure: %s; after a stop that asks for it: %s\n", kept(p.KeepAlive.Failed, "no"), kept(p.KeepAlive.Killed, "until somebody ends them"))
+		out.Printf("Provisioning may take %s, tearing down %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout), cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
+		if runs, launching := p.Limits.Bounds(); runs != profile.Unlimited || launching != profile.Unlimited {
+			out.Printf("Runs at a time, those counted whose nodes are up: %s; of them being provisioned: %s\n", bound(runs), bound(launching))
+		}
+		if len(p.Assigned) > 0 {
+			out.Printf("Assigned to: %s\n", strings.Join(p.Assigned, ", "))
+		}
+		out.Println()
+		showUsage(out, p.Usage)
+		return nil
+	})
+	return cmd
+}
+
+// kept says how long nodes are kept; none where no time is set.
+func kept(m model.Millis, none string) string {
+	if m == 0 {
+		return none
+	}
+	return m.String()
+}
+
+func bound(n int) string {
+	if n == profile.Unlimited {
+		return "any number"
+	}
+	return fmt.Sprintf("at most %d", n)
+}
+
+// existsError says that what was to be created is there.
+type existsError string
+
+func (e existsError) Error() string { return string(e) }
+
+// Is has the command end as after a conflict.
+func (existsError) Is(target error) bool { return target == client.ErrConflict }
+
+func showUsage(out *output.Printer, u profile.Usage) {
+	t := output.Table{Head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES", "PROVISIONING"}}
+	took := ""
+	if u.Provisioned > 0 {
+		took = (time.Duration(u.ProvisioningMillis/u.Provisioned) * time.Millisecond).Round(time.Millisecond).String()
+	}
+	n := func(i int64) string { return strconv.FormatInt(i, 10) }
+	t.Row(n(u.Runs), n(u.Completed), n(u.Failed), n(u.Killed), n(u.Rejected), n(u.Active), n(u.NodesUp), n(u.NodeMinutes), took)
+	out.Show(t)
+}
+
+func profileStatsCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{Use: "stats NAME", Short: "What the runs of a profile used, and what became of them", Args: cli.Args("NAME"), Example: "  coopr profile stats small", ValidArgsFunction: completeProfiles(app)}
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		p, _, err := c.Profile(ctx, args[0], client.Read{})
+		switch {
+		case err != nil:
+			return err
+		case out.Structured():
+			return out.Encode(p.Usage)
+		}
+		showUsage(out, p.Usage)
+		return nil
+	})
+	return cmd
+}
+
+// profileFlags are the flags by which a profile is written.
+type profileFlags struct {
+	file, provisioner, label, description, keepFailed, keepKilled, timeout string
+	properties, locked                                                     []string
+	runs                                                                   int
+}
+
+func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
+	out := app.Printer()
+	var f profileFlags
+	short := "Change a profile; what is not named stays as it is"
+	if create {
+		short = "Create a profile"
+	}
+	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: cli.Args("NAME"),
+		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --keep-failed 1h\n  coopr profile " + use + " big -f big.yaml"}
+	if !create {
+		cmd.ValidArgsFunction = completeProfiles(app)
+	}
+	s := cmd.Flags()
+	s.StringVarP(&f.file, "file", "f", "", "read the profile from a YAML or JSON file; - for standard input")
+	s.StringVar(&f.provisioner, "provisioner", "", "who makes the clusters: see coopr profile provisioners")
+	s.StringArrayVarP(&f.properties, "property", "p", nil, "a property that runs may override, as NAME=value; may be repeated")
+	s.StringArrayVarP(&f.locked, "locked", "l", nil, "a property that runs cannot override, as NAME=value; may be repeated")
+	s.StringVar(&f.label, "label", "", "what people call it")
+	s.StringVar(&f.description, "description", "", "what it is for")
+	s.StringVar(&f.keepFailed, "keep-failed", "", "how long the nodes of a failed run are kept, such as 1h")
+	s.StringVar(&f.keepKilled, "keep-killed", "", "how long those of a stopped run are, where that asks for it")
+	s.StringVar(&f.timeout, "timeout", "", "how long provisioning may take; 5m")
+	cli.CompleteFlag(cmd, "provisioner", completeProvisioners(app))
+	s.IntVar(&f.runs, "max-runs", -1, "how many runs there may be at a time, those counted whose nodes are still up; -1: any number")
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+			var p profile.Profile
+			switch have, _, err := c.Profile(ctx, args[0], client.Read{}); {
+			case create && err == nil:
+				return existsError(fmt.Sprintf("profile %s exists: change it with coopr profile edit %s", have.Ref(), args[0]))
+			case create && errors.Is(err, client.ErrNotFound):
+			case err != nil:
+				return err
+			default:
+				p = have.Profile
+			}
+			if f.file != "" {
+				var shown api.ProfileDetails // as coopr profile get shows it
+				if err := readInto(app, f.file, &shown); err != nil {
+					return err
+				}
+				p = shown.Profile
+			}
+			p.Name, p.Scope, p.Status, p.Created, p.Version = "", "", "", 0, 0
+			if err := f.into(cmd, &p); err != nil {
+				return err
+			}
+			p, _, err := c.PutProfile(ctx, args[0], p)
+			if err != nil {
+				return err
+			}
+			out.Printf("Profile %s is %s.\n", p.Ref(), map[bool]string{true: "created", false: "changed"}[create])
+			return nil
+		})(cmd, given)
+	}
+	return cmd
+}
+
+func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
+	for flag, into := range map[string]*string{"provisioner": &p.Provisioner.Name, "label": &p.Label, "description": &p.Description} {
+		if v, _ := cmd.Flags().GetString(flag); v != "" {
+			*into = v
+		}
+	}
+	for flag, into := range map[string]*model.Millis{"keep-failed": &p.KeepAlive.Failed, "keep-killed": &p.KeepAlive.Killed, "timeout": &p.Timeout} {
+		if v, _ := cmd.Flags().GetString(flag); v != "" {
+			m, err := millis(v)
+			if err != nil {
+				return cli.Usage(cmd, "--%s: %v", flag, err)
+			}
+			*into = m
+		}
+	}
+	if cmd.Flags().Changed("max-runs") {
+		p.Limits.Runs = &f.runs
+	}
+	for i, list := range [][]string{f.properties, f.locked} {
+		for _, pair := range list {
+			name, value, ok := strings.Cut(pair, "=")
+			if !ok {
+				return cli.Usage(cmd, "%q is no property: write NAME=value", pair)
+			}
+			q := profile.Property{Name: name, Value: value}
+			if i == 1 {
+				q.Editable = new(bool)
+			}
+			p.Provisioner.Properties = withProperty(p.Provisioner.Properties, q)
+		}
+	}
+	return nil
+}
+
+func withProperty(list []profile.Property, p profile.Property) []profile.Property {
+	for i := range list {
+		if list[i].Name == p.Name {
+			list[i] = p
+			return list
+		}
+	}
+	return append(list, p)
+}
+
+// millis reads a duration as definitions have it.
+func millis(s string) (model.Millis, error) {
+	var v struct {
+		D model.Millis `json:"d"`
+	}
+	err := model.DecodeStrict([]byte("d: "+s), &v)
+	return v.D, err
+}
+
+func profileVerbCmd(app cli.App, verb, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr profile " + verb + " small", ValidArgsFunction: completeProfiles(app)}
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		if err := do(ctx, c, args[0]); err != nil {
+			return err
+		}
+		out.Printf("Profile %s is %s.\n", args[0], strings.TrimSuffix(verb, "e")+"ed")
+		return nil
+	})
+	return cmd
+}
+
+// profileAssignCmd lets runs have a profile, or with none no longer.
+func profileAssignCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var program string
+	cmd := &cobra.Command{Use: "assign NAME", Short: "Let runs of the tenant, or of a program, have this profile where they name none", Args: cli.Args("NAME"),
+		Example: "  coopr profile assign small\n  coopr profile assign big --program wordcount", ValidArgsFunction: completeProfiles(app)}
+	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	cli.CompleteFlag(cmd, "program", completePrograms(app))
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		return assign(ctx, out, c, program, args[0])
+	})
+	return cmd
+}
+
+func profileUnassignCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	var program string
+	cmd := &cobra.Command{Use: "unassign", Short: "Let runs of the tenant, or of a program, have the profile of the level above again", Args: cli.Args(),
+		Example: "  coopr profile unassign\n  coopr profile unassign --program wordcount"}
+	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	cli.CompleteFlag(cmd, "program", completePrograms(app))
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
+		return assign(ctx, out, c, program, "")
+	})
+	return cmd
+}
+
+// assign writes the profile into the preferences of a program, or of the tenant.
+func assign(ctx context.Context, out *output.Printer, c *client.Client, program, name string) error {
+	p, _, err := c.Preferences(ctx, program, client.Read{})
+	if err != nil {
+		return err
+	}
+	if p.Properties == nil {
+		p.Properties = map[string]string{}
+	}
+	if p.Properties[profile.ProfileKey] = name; name == "" {
+		delete(p.Properties, profile.ProfileKey)
+	}
+	if err := c.PutPreferences(ctx, program, p.Properties); err != nil {
+		return err
+	}
+	whose := "the tenant"
+	if program != "" {
+		whose = "program " + program
+	}
+	if name == "" {
+		out.Printf("Runs of %s have the profile of the level above.\n", whose)
+	} else {
+		out.Printf("Runs of %s have profile %s, where they name no other.\n", whose, name)
+	}
+	return nil
+}
+
+func profileFindCmd(app cli.App) *cobra.Command {
+	out := app.Printer()
+	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs would have a profile", Args: cli.Args("NAME"), Example: "  coopr profile find small", ValidArgsFunction: completeProfiles(app)}
+	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		list, _, err := c.Search(ctx, "profile:"+args[0], client.Read{})
+		switch {
+		case err != nil:
+			return err
+		case out.Structured():
+			return out.Encode(list)
+		case len(list) == 0:
+			out.Println("Nothing has it.")
+			return nil
+		}
+		t := output.Table{Head: []string{"TYPE", "NAME"}}
+		for _, f := range list {
+			t.Row(f.Type, f.Name)
+		}
+		out.Show(t)
+		return nil
+	})
+	return cmd
+}
+
+func provisionersCmd(app cli.App) *cobra.Command {
+	cmd := cli.List(app, cli.Listing[profile.Spec]{
+		Use: "provisioners", Short: "List what makes the clusters of runs", Example: "  coopr profile provisioners\n  coopr profile provisioners -o json", Still: true,
+		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Spec, client.Meta, error) {
+			return c.Provisioners(ctx, read)
+		},
+		Rows: func(items []profile.Spec) output.Table {
+			t := output.Table{Head: []string{"NAME", "DESCRIPTION", "PROPERTIES"}}
+			for _, s := range items {
+				var names []string
+				for _, g := range s.Groups {
+					for _, p := range g.Properties {
+						names = append(names, p.Name)
+					}
+				}
+				t.Row(s.Name, s.Description, output.Clip(strings.Join(names, " "), 100))
+			}
+			return t
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,219 @@
+package run_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/rpc/server/apitest"
+
+	"github.com/coopr/coopr/cmd/coopr/internal/cli"
+	"github.com/coopr/coopr/cmd/coopr/internal/clitest"
+	"github.com/coopr/coopr/cmd/coopr/internal/root"
+)
+
+func TestProfileStory(t *testing.T) {
+	s := clitest.New(t)
+	s.Run(0, "profile", "list")
+	s.Run(0, "profile", "provisioners")
+	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=3", "-l", "flavor=tiny", "--keep-failed", "1h", "--max-runs", "5", "--label", "Small")
+	s.Run(4, "profile", "create", "small", "--provisioner", "cloud")
+	s.Run(1, "profile", "create", "bad", "--provisioner", "clowd", "-p", "numMachines=many")
+	s.Run(2, "profile", "create", "bad", "--provisioner", "cloud", "-p", "numMachines")
+	s.Run(2, "profile", "create", "bad", "--provisioner", "cloud", "--keep-failed", "long")
+	s.Run(1, "profile", "create", "bad", "--provisioner", "cloud", "-p", "providerField.pin=1234")
+	s.Stdin = "1234\n"
+	s.Run(0, "secret", "put", "pin")
+	s.Run(0, "secret", "list")
+	s.File("big.yaml", "provisioner:\n  name: cloud\n  properties:\n    - {name: providerField.pin, value: '${secure(pin)}', editable: false}\ntimeout: 10m\n")
+	s.Run(0, "profile", "create", "big", "-f", "big.yaml")
+	s.Run(0, "profile", "edit", "big", "--keep-killed", "30m")
+	s.Run(0, "profile", "list", "-o", "wide")
+	s.Run(0, "profile", "get", "small")
+	s.Run(0, "profile", "get", "big", "-o", "yaml")
+	s.Run(3, "profile", "get", "nobody")
+	s.Run(0, "profile", "assign", "small")
+	s.File("job.yaml", "label: A job\nsteps:\n  - {name: one, command: [\"true\"]}\n  - {name: two, on: one, script: \"echo done\"}\n")
+	s.Run(0, "program", "put", "job", "-f", "job.yaml")
+	s.Run(0, "program", "put", "job", "-f", "job.yaml")
+	s.File("bad.yaml", "steps:\n  - {name: one}\n  - {name: one, script: x, on: all}\n")
+	s.Run(1, "program", "put", "bad", "-f", "bad.yaml")
+	s.Run(0, "program", "list")
+	s.Run(0, "program", "get", "job")
+	s.Run(0, "schedule", "put", "nightly", "--program", "job", "--cron", "30 2 * * *", "--zone", "Europe/Berlin")
+	s.Run(0, "schedule", "edit", "nightly", "--concurrency", "replace")
+	s.Run(1, "schedule", "put", "hourly", "--program", "job", "--cron", "61 * * * *", "--zone", "Nowhere")
+	s.Run(0, "schedule", "list")
+	s.Run(0, "schedule", "disable", "nightly")
+	s.Run(4, "schedule", "disable", "nightly")
+	s.Run(0, "schedule", "get", "nightly")
+	// What is shown is taken as it is.
+	for _, kind := range []string{"profile get big", "program get job", "schedule get nightly"} {
+		words := strings.Fields(kind)
+		_, out, _ := s.Exec(append(words, "-o", "yaml")...)
+		s.File("shown.yaml", out)
+		s.Run(0, words[0], "edit", words[2], "-f", "shown.yaml")
+	}
+	s.Run(0, "profile", "find", "small")
+	s.Run(4, "profile", "delete", "small")
+	s.Run(0, "profile", "disable", "small")
+	s.Run(4, "profile", "delete", "small")
+	s.Run(4, "program", "delete", "job")
+	s.Run(0, "schedule", "delete", "nightly")
+	s.Run(0, "profile", "unassign")
+	s.Run(0, "profile", "delete", "small")
+	s.Run(0, "profile", "find", "small")
+	s.Run(0, "program", "delete", "job")
+	s.Run(0, "secret", "delete", "pin")
+	s.As(apitest.User)
+	s.Run(1, "profile", "disable", "big")
+	s.Golden("profile")
+}
+
+// id gives the latest run's.
+func latest(s *clitest.Session) string {
+	s.T.Helper()
+	v, err := s.Mesh.View(context.Background(), api.Default, 0)
+	if err != nil || len(v.Runs("acme")) == 0 {
+		s.T.Fatal("there is no run", err)
+	}
+	return v.Runs("acme")[0].ID
+}
+
+// goes has these events happen to what is begun next, which writes a text where there is one.
+func goes(s *clitest.Session, text string, events ...profile.Event) (wait func()) {
+	var wg sync.WaitGroup
+	v, _ := s.Mesh.View(context.Background(), api.Default, 0)
+	before := len(v.Runs("acme"))
+	wg.Go(func() {
+		for len(v.Runs("acme")) == before {
+			v, _ = s.Mesh.View(context.Background(), api.Default, v.Index())
+		}
+		id := v.Runs("acme")[0].ID
+		if text != "" {
+			s.Mesh.Writes("run", text)
+		}
+		s.Mesh.Happen(id, events...)
+	})
+	return wg.Wait
+}
+
+func TestRunStory(t *testing.T) {
+	s := clitest.New(t)
+	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=2", "-l", "flavor=tiny", "--keep-failed", "1h", "--max-runs", "1")
+	s.As(apitest.User)
+	s.Run(0, "runs", "list")
+	s.Run(2, "run", "--profile", "small")
+	s.Run(3, "run", "--profile", "nobody", "--", "true")
+	s.Run(1, "run", "--profile", "small", "--env", "COOPR_X=1", "--", "true")
+
+	// One that fails, and keeps its nodes.
+	s.File("job.sh", "#!/bin/sh\necho hello\n")
+	wait := goes(s, "12:00:00.000   hello\n12:00:00.100 ! oh\n", append(apitest.Up(2), apitest.Ended(profile.Failed, "step run failed on c1-1: exit status 7"))...)
+	s.Run(1, "run", "--profile", "small", "-p", "flavor=huge", "--", "./job.sh", "data")
+	wait()
+	failed := latest(s)
+	s.Run(0, "runs", "list")
+	s.Run(0, "runs", "get", failed)
+	s.Run(0, "runs", "logs", failed)
+	s.Run(1, "run", "--profile", "small", "--", "true") // there is no room
+	s.Run(0, "runs", "list", "--status", "rejected")
+	s.Run(0, "runs", "extend", failed, "2h")
+	s.Run(2, "runs", "extend", failed, "long")
+	s.Run(2, "runs", "extend", failed)
+	s.Run(0, "runs", "extend", failed, "0")
+	s.Run(0, "runs", "get", failed)
+	s.Run(4, "runs", "stop", failed)
+	s.Run(0, "runs", "deprovision", failed)
+	s.Run(4, "runs", "deprovision", failed)
+	s.Mesh.Happen(failed, apitest.Lost...)
+	s.Run(0, "runs", "list", "--orphaned")
+	s.Run(0, "runs", "get", failed)
+	s.As(apitest.Admin)
+	s.Run(0, "runs", "retry", failed)
+	s.Run(2, "runs", "purge", failed)
+	s.Run(0, "runs", "purge", failed, "--reason", "looked for it by hand")
+	s.Run(4, "runs", "retry", failed)
+
+	// One that is detached, stopped with its nodes kept, and forced to its end.
+	s.Run(0, "run", "-d", "--profile", "small", "--", "sleep", "1000")
+	id := latest(s)
+	s.Mesh.Happen(id, apitest.Up(2)...)
+	s.Run(0, "runs", "stop", id, "--keep", "--reason", "enough")
+	s.Run(0, "runs", "get", id)
+	s.Mesh.Happen(id, apitest.Ended(profile.Killed, ""))
+	s.Run(2, "runs", "force", id)
+	s.Run(0, "runs", "force", id, "--reason", "deleted in the console")
+	s.Run(3, "runs", "get", "nothing")
+	s.Run(0, "profile", "stats", "small")
+	s.Run(0, "profile", "stats", "small", "-o", "json")
+
+	// One whose cluster cannot be made.
+	s.Run(0, "profile", "edit", "small", "--max-runs", "-1")
+	wait = goes(s, "", profile.Event{Kind: profile.Asking}, profile.Event{Kind: profile.CallFailed, Error: "the cloud does not know flavor tiny"})
+	s.Run(1, "run", "--profile", "small", "--", "true")
+	wait()
+	s.Run(0, "runs", "get", latest(s))
+	s.Golden("run")
+}
+
+// TestRunIsLeft: Ctrl-C leaves the job alone, and says how to come back.
+func TestRunIsLeft(t *testing.T) {
+	s := clitest.New(t)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	s.Ctx = ctx
+	code, _, errs := s.ExecSeen(func(all string) {
+		if strings.Contains(all, "making a cluster") {
+			cancel(cli.ErrInterrupted)
+		}
+	}, "run", "--", "sleep", "1000")
+	if id := latest(s); code != root.ExitInterrupted || !strings.Contains(errs, "coopr runs logs "+id+" --follow") || !strings.Contains(errs, "coopr runs stop "+id) {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// TestCompletionOfRuns: names of profiles, programs, schedules and runs, where they fit.
+func TestCompletionOfRuns(t *testing.T) {
+	s := clitest.New(t)
+	for _, args := range [][]string{
+		{"profile", "create", "small", "--provisioner", "cloud", "--keep-failed", "1h"}, {"run", "-d", "--profile", "small", "--", "true"},
+	} {
+		if code, _, errs := s.Exec(args...); code != 0 {
+			t.Fatal(errs)
+		}
+	}
+	kept := latest(s)
+	s.Mesh.Happen(kept, append(apitest.Up(1), apitest.Ended(profile.Failed, ""))...)
+	s.Stdin = `{"steps":[{"command":["true"]}]}`
+	s.Exec("program", "put", "job")
+	s.Exec("schedule", "put", "nightly", "--program", "job", "--cron", "@daily")
+	if code, _, errs := s.Exec("run", "-d", "--", "true"); code != 0 {
+		t.Fatal(errs)
+	}
+	active := latest(s)
+	for _, c := range []struct {
+		line      string
+		have, not string
+	}{
+		{"profile get |", "small", ""}, {"profile assign sm|", "small", "SYSTEM:native"}, {"profile assign small --program |", "job", ""},
+		{"profile create x --provisioner |", "cluster", ""}, {"run --profile SY|", "SYSTEM:native", "small"}, {"run --on |", "each", ""}, {"run --program |", "job", ""},
+		{"program get |", "job", ""}, {"program delete |", "job", ""}, {"program put |", "job", ""},
+		{"schedule get |", "nightly", ""}, {"schedule enable |", "nightly", ""}, {"schedule put x --program |", "job", ""}, {"schedule put x --concurrency |", "replace", ""},
+		{"runs get |", kept, "\x00"}, {"runs get |", active, ""}, {"runs stop |", active, kept}, {"runs extend |", kept, active}, {"runs deprovision |", kept, active},
+		{"runs logs |", kept, ""}, {"runs force |", active, ""}, {"runs list --profile |", "small", ""}, {"runs list --schedule |", "nightly", ""},
+	} {
+		words := strings.Split(c.line, " ")
+		words[len(words)-1] = strings.TrimSuffix(words[len(words)-1], "|")
+		code, out, errs := s.Exec(append([]string{"__complete"}, words...)...)
+		if code != 0 || !strings.Contains(out, c.have) || c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%s: %d, %q but not %q\n%s%s", c.line, code, c.have, c.not, out, errs)
+		}
+	}
+	if _, out, _ := s.Exec("__complete", "runs", "retry", ""); strings.Contains(out, kept) || strings.Contains(out, active) {
+		t.Errorf("what is no orphan is offered: %s", out)
+	}
+}
