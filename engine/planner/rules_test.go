@@ -11,8 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// The facts of docs/spec/coopr.md 5.12, "Other asserted planner facts", about how
-// dependencies are resolved.
+// How dependencies are resolved: the facts of docs/spec/coopr.md 5.12.
 func TestDependenciesAreReduced(t *testing.T) {
 	for _, c := range []struct {
 		services map[string]model.Service

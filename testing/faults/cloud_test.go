@@ -19,7 +19,7 @@ import (
 
 // TestCloud: what goes wrong between an agent and a cloud, through everything from the
 // request to the script on the machine. Each fault has an account and a cluster of its own.
-// The cloud is a played one (plugins/provider/digitalocean/played); its machines have SSH.
+// The cloud is a played one (testing/doubles/digitalocean); its machines have SSH.
 func TestCloud(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	for name, x := range map[string]struct {
