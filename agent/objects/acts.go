@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -50,14 +50,14 @@ func (c *cell) begin(ctx context.Context, t todo) {
 
 // outcome is how an act ended.
 type outcome struct {
-	state   change.State // of a check
+	state   object.State // of a check
 	err     error
 	message string
 	late    bool // it was not begun: the lease did not allow it any more
 }
 
 // perform runs beside the cell.
-func (c *cell) perform(ctx context.Context, session string, j *Job, typ *change.Type, t todo) (out outcome) {
+func (c *cell) perform(ctx context.Context, session string, j *Job, typ *object.Type, t todo) (out outcome) {
 	select {
 	case c.r.slots <- struct{}{}:
 		defer func() { <-c.r.slots }()
@@ -87,7 +87,7 @@ func (c *cell) perform(ctx context.Context, session string, j *Job, typ *change.
 		}
 	}()
 	defer func() { cancel(); <-watched }()
-	if t.act.What == change.Run {
+	if t.act.What == object.Run {
 		return outcome{err: c.r.cfg.Performer.Run(ctx, j, typ.Actions[t.act.Transition.Action])}
 	}
 	name, note, err := c.r.cfg.Performer.Check(ctx, j)
@@ -102,7 +102,7 @@ func (c *cell) perform(ctx context.Context, session string, j *Job, typ *change.
 }
 
 // ended takes the end of an act, and begins the next one for the object.
-func (c *cell) ended(_ context.Context, on *running, j *Job, typ *change.Type, out outcome, now int64) {
+func (c *cell) ended(_ context.Context, on *running, j *Job, typ *object.Type, out outcome, now int64) {
 	id := on.act.ID
 	delete(c.running, id)
 	if c.home == nil {
@@ -117,7 +117,7 @@ func (c *cell) ended(_ context.Context, on *running, j *Job, typ *change.Type, o
 }
 
 // tell gives an object the answer to an act.
-func (c *cell) tell(x *change.Object, on *running, j *Job, typ *change.Type, out outcome, now int64) {
+func (c *cell) tell(x *object.Object, on *running, j *Job, typ *object.Type, out outcome, now int64) {
 	id := x.Def().ID
 	text := out.message
 	if out.err != nil {
@@ -131,11 +131,11 @@ func (c *cell) tell(x *change.Object, on *running, j *Job, typ *change.Type, out
 		c.messages[id] = text
 		c.dirty[id] = true
 	}
-	if on.act.What == change.Check {
+	if on.act.What == object.Check {
 		if out.err != nil {
 			c.note(x.Def().Name, "failed", "check: "+text)
 		}
-		c.event(id, change.Event{What: change.Checked, State: out.state}, now)
+		c.event(id, object.Event{What: object.Checked, State: out.state}, now)
 		return
 	}
 	m := on.act.Transition
@@ -145,5 +145,5 @@ func (c *cell) tell(x *change.Object, on *running, j *Job, typ *change.Type, out
 	} else {
 		c.note(j.Object.Name, "moved", step)
 	}
-	c.event(id, change.Event{What: change.Done, OK: out.err == nil}, now)
+	c.event(id, object.Event{What: object.Done, OK: out.err == nil}, now)
 }

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/examples/storage/installation"
+	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
 // BenchmarkStorage brings a storage installation (C11) up over three homes with
@@ -17,13 +18,13 @@ func BenchmarkStorage(b *testing.B) {
 	for _, servers := range []int{4, 32} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
 			agents := []string{"a", "b", "c"}
-			doc := storage.Document(storage.Config{Servers: servers, Host: func(s int) string { return "agent:" + agents[s%3] }})
+			doc := installation.Document(installation.Config{Servers: servers, Host: func(s int) string { return "agent:" + agents[s%3] }})
 			doc.Name = "s"
-			whole, err := site.Compile(doc, site.Options{})
+			whole, err := compile.Site(doc, compile.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			chain := time.Duration(storage.LongestChain(whole)) * time.Millisecond
+			chain := time.Duration(sitegen.LongestChain(whole)) * time.Millisecond
 			for b.Loop() {
 				w := newWard(b, agents...)
 				w.action = time.Millisecond

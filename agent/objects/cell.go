@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coopr/coopr/engine/change"
-	core "github.com/coopr/coopr/engine/change/home"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/host"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -42,7 +43,7 @@ type cell struct {
 	mail []func(now int64)
 	wake chan struct{}
 
-	home    *core.Home
+	home    *host.Runtime
 	session string // under which the orders came
 	epoch   uint64
 	version uint64
@@ -52,34 +53,34 @@ type cell struct {
 	parts   map[uint64]*part
 	follows map[string]uint64 // generation by host, of our hosts
 	since   map[string]int64  // by host, when it came to be ours in this session
-	routes  map[change.ID]life
-	lives   map[change.ID]site.Lived
+	routes  map[object.ID]life
+	lives   map[object.ID]site.Lived
 	homes   map[string]string
 	nodes   map[string]json.RawMessage
 	paused  bool
 
 	early   []packet
 	waiting int // messages in early
-	running map[change.ID]*running
+	running map[object.ID]*running
 	held    []todo // acts that may not begin now
 	acting  sync.WaitGroup
 
-	dirty    map[change.ID]bool
-	messages map[change.ID]string
-	drifts   map[change.ID]int
+	dirty    map[object.ID]bool
+	messages map[object.ID]string
+	drifts   map[object.ID]int
 	events   []*pb.ObjectEvent
 	looked   []*pb.Looked
 	reported int64
 	// restless are the objects that are not settled; stirs counts how often there
 	// came to be any.
-	restless map[change.ID]bool
+	restless map[object.ID]bool
 	stirs    uint64
 }
 
 // part is a slice of one generation, compiled.
 type part struct {
-	site    *change.Site
-	objects map[change.ID]*site.Object
+	site    *object.Site
+	objects map[object.ID]*site.Object
 }
 
 // packet is one that has come, and whose it is.
@@ -96,7 +97,7 @@ type life struct {
 
 // todo is something to be done for one life of an object.
 type todo struct {
-	act  change.Act
+	act  object.Act
 	inc  uint32
 	look uint64 // not 0: a check that changes nothing
 }
@@ -109,7 +110,7 @@ type running struct {
 }
 
 func newCell(r *Runner, key siteKey) *cell {
-	c := &cell{r: r, key: key, wake: make(chan struct{}, 1), running: map[change.ID]*running{}}
+	c := &cell{r: r, key: key, wake: make(chan struct{}, 1), running: map[object.ID]*running{}}
 	c.clear()
 	return c
 }
@@ -122,9 +123,9 @@ func (c *cell) clear() {
 	}
 	c.home, c.session, c.version, c.held = nil, "", 0, nil
 	c.parts, c.follows, c.since = map[uint64]*part{}, map[string]uint64{}, map[string]int64{}
-	c.routes, c.lives, c.homes = map[change.ID]life{}, map[change.ID]site.Lived{}, map[string]string{}
-	c.dirty, c.messages, c.drifts = map[change.ID]bool{}, map[change.ID]string{}, map[change.ID]int{}
-	c.events, c.looked, c.call, c.asked, c.restless = nil, nil, 0, false, map[change.ID]bool{}
+	c.routes, c.lives, c.homes = map[object.ID]life{}, map[object.ID]site.Lived{}, map[string]string{}
+	c.dirty, c.messages, c.drifts = map[object.ID]bool{}, map[object.ID]string{}, map[object.ID]int{}
+	c.events, c.looked, c.call, c.asked, c.restless = nil, nil, 0, false, map[object.ID]bool{}
 }
 
 // post lets the cell's goroutine do something.
@@ -220,7 +221,7 @@ func (c *cell) step(ctx context.Context, now int64) {
 			}
 		}
 	}
-	c.home.Flush(now, func(p core.Packet) {
+	c.home.Flush(now, func(p host.Packet) {
 		m := &pb.ChangePacket{Tenant: c.key.tenant, Site: c.key.name, Epoch: c.epoch, Version: c.version}
 		for i := range p.Messages {
 			m.Messages = append(m.Messages, toWire(&p.Messages[i]))
@@ -245,7 +246,7 @@ func (c *cell) receive(p packet, now int64) {
 	if p.Epoch < c.epoch {
 		return // of a site of this name that is gone
 	}
-	list := make([]change.Message, 0, len(p.Messages))
+	list := make([]object.Message, 0, len(p.Messages))
 	for _, m := range p.Messages {
 		if x, ok := fromWire(m); ok {
 			list = append(list, x)
@@ -270,7 +271,7 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 		return
 	}
 	for i := range o.Parts {
-		p, err := compile(&o.Parts[i])
+		p, err := compiled(&o.Parts[i])
 		if err != nil {
 			c.r.cfg.Logger.Error("a generation cannot be followed", "site", c.key.name, "generation", o.Parts[i].Generation, "error", err)
 			return
@@ -285,14 +286,14 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 		return // of a session whose beginning was not heard; it comes again
 	}
 	if c.home == nil {
-		c.home = core.New(core.Config{Self: c.r.cfg.Self, Site: c.parts[newest].site, Route: c.route, Observe: c.observe,
+		c.home = host.New(host.Config{Self: c.r.cfg.Self, Site: c.parts[newest].site, Route: c.route, Observe: c.observe,
 			// Who else is removed is known by who has newer orders.
-			Absent: func(change.ID) bool { return false }})
+			Absent: func(object.ID) bool { return false }})
 	}
 	anew := session != c.session
 	c.session, c.version, c.homes, c.nodes, c.paused = session, o.Version, o.Homes, o.Nodes, o.Paused
 	routes := c.routes
-	c.routes, c.lives = make(map[change.ID]life, len(o.Lives)), map[change.ID]site.Lived{}
+	c.routes, c.lives = make(map[object.ID]life, len(o.Lives)), map[object.ID]site.Lived{}
 	mine := map[string]bool{}
 	for _, h := range o.Mine {
 		mine[h] = true
@@ -308,27 +309,27 @@ func (c *cell) orders(session string, o *site.Orders, now int64) {
 	c.adopt(now)
 	for _, id := range o.Removing {
 		if x := c.home.Object(id); x != nil && !x.Status().Removing {
-			c.event(id, change.Event{What: change.Removing}, now)
+			c.event(id, object.Event{What: object.Removing}, now)
 		}
 	}
 	c.free(o.Released, now)
 	// What went to homes that do not run these objects any more is lost.
-	c.home.Lost(func(id change.ID) bool { return anew || c.routes[id] != routes[id] }, now)
+	c.home.Lost(func(id object.ID) bool { return anew || c.routes[id] != routes[id] }, now)
 	early := c.early
 	c.early, c.waiting = nil, 0
 	for _, p := range early {
 		c.receive(p, now)
 	}
 	if anew {
-		c.home.Each(func(x *change.Object) { c.dirty[x.Def().ID] = true })
+		c.home.Each(func(x *object.Object) { c.dirty[x.Def().ID] = true })
 	}
 	if o.Call != 0 && (anew || o.Call != c.call) {
 		c.call, c.asked = o.Call, true
 	}
 	if o.Look != c.look {
 		if c.look = o.Look; o.Look != 0 {
-			c.home.Each(func(x *change.Object) {
-				c.held = append(c.held, todo{act: change.Act{ID: x.Def().ID, What: change.Check}, inc: x.Incarnation(), look: o.Look})
+			c.home.Each(func(x *object.Object) {
+				c.held = append(c.held, todo{act: object.Act{ID: x.Def().ID, What: object.Check}, inc: x.Incarnation(), look: o.Look})
 			})
 		}
 	}
@@ -382,8 +383,8 @@ func (c *cell) follow(o *site.Orders, mine map[string]bool, now int64) {
 
 // adopt starts the objects that are ours, and stops those that are not.
 func (c *cell) adopt(now int64) {
-	var gone []change.ID
-	c.home.Each(func(x *change.Object) {
+	var gone []object.ID
+	c.home.Each(func(x *object.Object) {
 		if _, ok := c.lives[x.Def().ID]; !ok {
 			gone = append(gone, x.Def().ID)
 		}
@@ -413,7 +414,7 @@ func (c *cell) adopt(now int64) {
 
 // def gives the definition of an object of a host of ours, in the generation that
 // the host follows.
-func (c *cell) def(id change.ID, host string) *change.Def {
+func (c *cell) def(id object.ID, host string) *object.Def {
 	p := c.parts[c.follows[host]]
 	if p == nil || int(id) >= len(p.site.Defs) || p.site.Defs[id].Name == "" {
 		return nil
@@ -422,31 +423,31 @@ func (c *cell) def(id change.ID, host string) *change.Def {
 }
 
 // free lets go of what released objects held of ours.
-func (c *cell) free(released []change.ID, now int64) {
+func (c *cell) free(released []object.ID, now int64) {
 	if len(released) == 0 {
 		return
 	}
-	var mine []change.ID
-	c.home.Each(func(x *change.Object) { mine = append(mine, x.Def().ID) })
+	var mine []object.ID
+	c.home.Each(func(x *object.Object) { mine = append(mine, x.Def().ID) })
 	for _, id := range mine {
 		for _, peer := range released {
 			if x := c.home.Object(id); x != nil && x.Knows(peer) {
-				c.event(id, change.Event{What: change.Freed, Peer: peer}, now)
+				c.event(id, object.Event{What: object.Freed, Peer: peer}, now)
 			}
 		}
 	}
 }
 
-func (c *cell) route(id change.ID) core.Name { return c.routes[id].home }
+func (c *cell) route(id object.ID) host.Name { return c.routes[id].home }
 
-func (c *cell) event(id change.ID, ev change.Event, now int64) {
+func (c *cell) event(id object.ID, ev object.Event, now int64) {
 	if err := c.home.Event(id, ev, now); err != nil {
 		c.r.cfg.Logger.Error("a change object", "site", c.key.name, "error", err)
 	}
 }
 
 // observe notes what has to be reported.
-func (c *cell) observe(_ int64, o *change.Object, ev *change.Event, _ *change.Effects) {
+func (c *cell) observe(_ int64, o *object.Object, ev *object.Event, _ *object.Effects) {
 	id := o.Def().ID
 	c.dirty[id] = true
 	if o.Settled() {
@@ -457,7 +458,7 @@ func (c *cell) observe(_ int64, o *change.Object, ev *change.Event, _ *change.Ef
 		}
 		c.restless[id] = true
 	}
-	if ev.What == change.Checked {
+	if ev.What == object.Checked {
 		if s := o.Status(); s.Drifts != c.drifts[id] {
 			c.drifts[id] = s.Drifts
 			if s.Drifts > 0 { // it is none where the object has begun anew
@@ -493,9 +494,9 @@ func (c *cell) report(now int64) {
 	c.r.cfg.Report(c.session, r)
 }
 
-func (c *cell) describe(x *change.Object) *pb.ObjectReport {
+func (c *cell) describe(x *object.Object) *pb.ObjectReport {
 	s := x.Status()
-	waits := func(list []change.Wait) (out []*pb.ObjectWait) {
+	waits := func(list []object.Wait) (out []*pb.ObjectWait) {
 		for _, w := range list {
 			out = append(out, &pb.ObjectWait{Why: uint32(w.Why), Peer: uint32(w.Peer), State: uint32(w.State)})
 		}
@@ -508,12 +509,12 @@ func (c *cell) describe(x *change.Object) *pb.ObjectReport {
 	}
 }
 
-func compile(p *site.Part) (*part, error) {
-	s, err := p.Compile()
+func compiled(p *site.Part) (*part, error) {
+	s, err := compile.Part(p)
 	if err != nil {
 		return nil, err
 	}
-	out := &part{site: s, objects: make(map[change.ID]*site.Object, len(p.IDs))}
+	out := &part{site: s, objects: make(map[object.ID]*site.Object, len(p.IDs))}
 	for i, id := range p.IDs {
 		out.objects[id] = &p.Document.Objects[i]
 	}
@@ -521,7 +522,7 @@ func compile(p *site.Part) (*part, error) {
 }
 
 // job gives what a performer needs for an object.
-func (c *cell) job(id change.ID) (*Job, *change.Type, error) {
+func (c *cell) job(id object.ID) (*Job, *object.Type, error) {
 	x := c.home.Object(id)
 	if x == nil {
 		return nil, nil, errors.New("the object is gone")

@@ -1,5 +1,5 @@
 // Package objects runs the change objects of one agent: their cores decide
-// (engine/change), this package carries what they say to other homes, does what
+// (engine/change/host), this package carries what they say to other homes, does what
 // they want done, keeps within the agent's lease, and reports to the leader
 // (docs/spec/changes.md rules 18 to 25).
 //

@@ -16,8 +16,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/coopr/coopr/engine/change"
-	core "github.com/coopr/coopr/engine/change/home"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/host"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -32,10 +33,10 @@ type ward struct {
 	record  *site.Record
 	gens    map[uint64]*site.Generation
 	docs    map[uint64]*site.Document
-	sites   map[uint64]*change.Site
-	last    *change.Site
+	sites   map[uint64]*object.Site
+	last    *object.Site
 	homes   map[string]*ended
-	reports map[change.ID]*pb.ObjectReport
+	reports map[object.ID]*pb.ObjectReport
 	sent    [8]int // messages between homes, by kind
 	packets int
 	world   map[string]int // content in place, by object; 0: nothing
@@ -67,8 +68,8 @@ type ended struct {
 }
 
 func newWard(t testing.TB, agents ...string) *ward {
-	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*change.Site{}, homes: map[string]*ended{},
-		reports: map[change.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1), patient: 2 * time.Minute}
+	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*object.Site{}, homes: map[string]*ended{},
+		reports: map[object.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1), patient: 2 * time.Minute}
 	for _, a := range agents {
 		w.start(a)
 	}
@@ -247,7 +248,7 @@ func (w *ward) Run(ctx context.Context, j *Job, action string) error {
 func (w *ward) apply(d *site.Document) {
 	w.t.Helper()
 	w.mu.Lock()
-	next, err := site.Compile(d, site.Options{Last: w.last})
+	next, err := compile.Site(d, compile.Options{Last: w.last})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -256,9 +257,9 @@ func (w *ward) apply(d *site.Document) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.gens[n] = &site.Generation{Tenant: "t", Site: "s", Number: n, Document: b, IDs: site.Numbers(d, next)}
+	w.gens[n] = &site.Generation{Tenant: "t", Site: "s", Number: n, Document: b, IDs: compile.Numbers(d, next)}
 	w.docs[n], w.sites[n] = d, next
-	if err := w.record.Begin(n, site.Switches(site.NewPlan(w.last, next), next), false); err != nil {
+	if err := w.record.Begin(n, compile.Switches(compile.NewPlan(w.last, next), next), false); err != nil {
 		w.t.Fatal(err)
 	}
 	w.record.Version++
@@ -280,7 +281,7 @@ func (w *ward) tell() {
 			if !own && w.homes[h.Agent] != nil {
 				agent = h.Agent
 			} else if !own {
-				agent = core.Choose(h.Name, slices.Sorted(maps.Keys(w.homes)))
+				agent = host.Choose(h.Name, slices.Sorted(maps.Keys(w.homes)))
 			}
 			if x := w.homes[agent]; x != nil && h.Process != x.process {
 				hosts = append(hosts, site.Host{Name: h.Name, Agent: agent, Process: x.process})
@@ -292,7 +293,7 @@ func (w *ward) tell() {
 			}
 			r.Version++
 		}
-		if groups := r.Ready(func(id change.ID) bool {
+		if groups := r.Ready(func(id object.ID) bool {
 			o := w.reports[id]
 			return r.Lives[id].Host < 0 || o != nil && o.Inc == r.Lives[id].Inc && o.Removing && o.Settled
 		}); r.Next != 0 && len(groups) > 0 {
@@ -304,7 +305,7 @@ func (w *ward) tell() {
 		}
 	}
 	for agent, h := range w.homes {
-		mine, concerns := map[string]bool{}, map[change.ID]bool{}
+		mine, concerns := map[string]bool{}, map[object.ID]bool{}
 		for _, x := range r.Hosts {
 			if x.Agent == agent && x.Process == h.process {
 				mine[x.Name] = true
@@ -339,7 +340,7 @@ func (w *ward) hear(r *pb.HomeReport) {
 	w.mu.Lock()
 	removed := false
 	for _, o := range r.Objects {
-		w.reports[change.ID(o.Id)] = o
+		w.reports[object.ID(o.Id)] = o
 		removed = removed || o.Removing && o.Settled
 	}
 	w.mu.Unlock()
@@ -360,7 +361,7 @@ func (w *ward) settle() {
 		w.mu.Lock()
 		settled := w.record.Next == 0
 		for i, l := range w.record.Lives {
-			if o := w.reports[change.ID(i)]; l.Host >= 0 && (o == nil || o.Inc != l.Inc || !o.Settled || o.Generation != w.record.Generation) {
+			if o := w.reports[object.ID(i)]; l.Host >= 0 && (o == nil || o.Inc != l.Inc || !o.Settled || o.Generation != w.record.Generation) {
 				settled = false
 			}
 		}

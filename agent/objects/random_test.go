@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/sim"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
 // Random ordered sites over real homes in simulated time: homes die, lose touch
@@ -49,7 +49,7 @@ func random(t *testing.T, seed uint64) {
 	w.torn = func() bool { return n(2) == 0 }
 	pause := func() { time.Sleep(time.Duration(n(1000)) * time.Millisecond) }
 
-	doc := sim.Random(rng, 3+n(8), 4, false)
+	doc := sitegen.Random(rng, 3+n(8), 4, false)
 	doc.Name = "s"
 	for i := range doc.Objects {
 		if o := &doc.Objects[i]; o.Host == "agent:a3" {
@@ -58,7 +58,7 @@ func random(t *testing.T, seed uint64) {
 	}
 	for v := range 3 {
 		if v > 0 {
-			doc = sim.Mutate(rng, doc, 3, v+1, n(2) == 0)
+			doc = sitegen.Mutate(rng, doc, 3, v+1, n(2) == 0)
 		}
 		w.apply(doc)
 		for range n(4) {
@@ -168,7 +168,7 @@ func oracle(w *ward) {
 			}
 			to, _ := d.Type.State(moves[action][1])
 			list := []string{}
-			d.Moving(from, to, func(p change.ID, in change.State) {
+			d.Moving(from, to, func(p object.ID, in object.State) {
 				list = append(list, s.Defs[p].Name+" "+s.Defs[p].Type.States[in])
 			})
 			needs = append(needs, list)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -196,7 +196,7 @@ func (r *Runner) Lost(agent string) {
 	for _, c := range r.cells {
 		c.post(func(now int64) {
 			if c.home != nil {
-				c.home.Lost(func(id change.ID) bool { return c.routes[id].home == agent }, now)
+				c.home.Lost(func(id object.ID) bool { return c.routes[id].home == agent }, now)
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func (r *Runner) mayAct(session string) bool {
 	return session != "" && r.cfg.InTouch() && r.cfg.Session() == session
 }
 
-func toWire(m *change.Message) *pb.ChangeMessage {
+func toWire(m *object.Message) *pb.ChangeMessage {
 	out := &pb.ChangeMessage{From: uint32(m.From), To: uint32(m.To), FromInc: m.FromInc, ToInc: m.ToInc, Epoch: m.Epoch, Kind: uint32(m.Kind), State: uint32(m.State)}
 	for i, f := range []bool{m.Urgent, m.Held, m.Eager, m.Lazy} {
 		if f {
@@ -243,10 +243,10 @@ func toWire(m *change.Message) *pb.ChangeMessage {
 }
 
 // fromWire reads a message; false for one that can be none.
-func fromWire(m *pb.ChangeMessage) (change.Message, bool) {
-	if m.Kind < uint32(change.Request) || m.Kind > uint32(change.Resync) || m.State >= change.MaxStates || m.From > 1<<31-1 || m.To > 1<<31-1 {
-		return change.Message{}, false
+func fromWire(m *pb.ChangeMessage) (object.Message, bool) {
+	if m.Kind < uint32(object.Request) || m.Kind > uint32(object.Resync) || m.State >= object.MaxStates || m.From > 1<<31-1 || m.To > 1<<31-1 {
+		return object.Message{}, false
 	}
-	return change.Message{From: change.ID(m.From), To: change.ID(m.To), FromInc: m.FromInc, ToInc: m.ToInc, Epoch: m.Epoch, Kind: change.Kind(m.Kind),
-		State: change.State(m.State), Urgent: m.Flags&1 != 0, Held: m.Flags&2 != 0, Eager: m.Flags&4 != 0, Lazy: m.Flags&8 != 0}, true
+	return object.Message{From: object.ID(m.From), To: object.ID(m.To), FromInc: m.FromInc, ToInc: m.ToInc, Epoch: m.Epoch, Kind: object.Kind(m.Kind),
+		State: object.State(m.State), Urgent: m.Flags&1 != 0, Held: m.Flags&2 != 0, Eager: m.Flags&4 != 0, Lazy: m.Flags&8 != 0}, true
 }

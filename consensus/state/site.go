@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/engine/audit"
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -87,7 +87,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 			status = fmt.Sprintf("generation %d is in force", r.Generation)
 		}
 	case ch.Release != nil:
-		err = r.Release(site.Release{ID: change.ID(ch.Release.Id), Actor: c.Actor, Reason: ch.Release.Reason, Time: a.now})
+		err = r.Release(site.Release{ID: object.ID(ch.Release.Id), Actor: c.Actor, Reason: ch.Release.Reason, Time: a.now})
 		status, message = "released "+ch.Release.Name, ch.Release.Reason
 		if err == nil {
 			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + ch.Release.Name, Message: ch.Release.Reason},

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -36,21 +37,21 @@ func TestSites(t *testing.T) {
 	doc := &site.Document{Name: "s", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script"}, {Name: "b", Host: "agent:y", Type: "script"}}}
 	apply := func(d *site.Document, number, version uint64, deleting bool) state.Answer {
 		t.Helper()
-		now, err := site.Compile(doc, site.Options{})
+		now, err := compile.Site(doc, compile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		next := now
-		plan := site.NewPlan(nil, now)
+		plan := compile.NewPlan(nil, now)
 		if number > 1 {
-			if next, err = site.Compile(d, site.Options{Last: now}); err != nil {
+			if next, err = compile.Site(d, compile.Options{Last: now}); err != nil {
 				t.Fatal(err)
 			}
-			plan = site.NewPlan(now, next)
+			plan = compile.NewPlan(now, next)
 		}
 		return order(&pb.ChangeSite{Next: &pb.NextGeneration{Version: version, Deleting: deleting,
-			Generation: js(site.Generation{Tenant: "t", Site: "s", Number: number, Document: js(d), IDs: site.Numbers(d, next)}),
-			Switches:   js(site.Switches(plan, next))}})
+			Generation: js(site.Generation{Tenant: "t", Site: "s", Number: number, Document: js(d), IDs: compile.Numbers(d, next)}),
+			Switches:   js(compile.Switches(plan, next))}})
 	}
 	record := func() *site.Record {
 		t.Helper()
@@ -101,7 +102,7 @@ func TestSites(t *testing.T) {
 	}
 	must(order(&pb.ChangeSite{Release: &pb.ReleaseObject{Id: 0, Name: "a", Reason: "scrapped"}}))
 	r := record()
-	groups := r.Ready(func(id change.ID) bool { return id == 0 && len(r.Released) == 1 })
+	groups := r.Ready(func(id object.ID) bool { return id == 0 && len(r.Released) == 1 })
 	if len(groups) != 1 {
 		t.Fatalf("%v of %+v", groups, r)
 	}

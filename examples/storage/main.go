@@ -17,8 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/examples/storage/installation"
 )
 
 func main() {
@@ -42,9 +42,9 @@ func run(servers int, agents []string, dir string, version, base int) error {
 	if err != nil {
 		return err
 	}
-	d := storage.Document(storage.Config{Servers: servers, Version: version, Base: base, Host: func(s int) string { return "agent:" + agents[s%len(agents)] }})
-	storage.Real(d, dir)
-	if _, err := site.Compile(d, site.Options{}); err != nil {
+	d := installation.Document(installation.Config{Servers: servers, Version: version, Base: base, Host: func(s int) string { return "agent:" + agents[s%len(agents)] }})
+	installation.Real(d, dir)
+	if _, err := compile.Site(d, compile.Options{}); err != nil {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coopr/coopr/engine/change/compile"
 	"github.com/coopr/coopr/engine/change/sim"
-	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/examples/storage/installation"
+	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
 // BenchmarkChangeObjects brings storage installations (C11) up from nothing, from
@@ -19,9 +20,9 @@ import (
 func BenchmarkChangeObjects(b *testing.B) {
 	for _, objects := range []int{1_000, 10_000, 100_000, 500_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
-			servers := objects / storage.ObjectsPerServer
+			servers := objects / installation.ObjectsPerServer
 			before := heap()
-			s, err := site.Compile(storage.Document(storage.Config{Servers: servers}), site.Options{})
+			s, err := compile.Site(installation.Document(installation.Config{Servers: servers}), compile.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -47,7 +48,7 @@ func BenchmarkChangeObjects(b *testing.B) {
 				b.ReportMetric(float64(defs)/float64(objects), "B/definition")
 				b.ReportMetric(float64(messages)/float64(max(x.Asked, 1)), "messages/dependency")
 				b.ReportMetric(float64(packets)/float64(max(x.Asked, 1)), "packets/dependency")
-				b.ReportMetric(float64(x.Last())/float64(10*storage.LongestChain(s)), "x-longest-chain")
+				b.ReportMetric(float64(x.Last())/float64(10*sitegen.LongestChain(s)), "x-longest-chain")
 				runtime.KeepAlive(x)
 			}
 			runtime.KeepAlive(s)

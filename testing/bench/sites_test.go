@@ -13,9 +13,11 @@ import (
 
 	"github.com/coopr/coopr/agent"
 	"github.com/coopr/coopr/agent/objects"
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/examples/storage/installation"
+	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
 // player performs every action of every object in the same time, and remembers
@@ -69,7 +71,7 @@ func (p *player) Run(ctx context.Context, j *objects.Job, action string) error {
 
 // whole gives the time from the first action's beginning to the last one's end,
 // and that of the chain of dependent actions that took longest.
-func (p *player) whole(s *change.Site) (took, chain time.Duration) {
+func (p *player) whole(s *object.Site) (took, chain time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var first, last time.Time
@@ -81,7 +83,7 @@ func (p *player) whole(s *change.Site) (took, chain time.Duration) {
 			last = x.end
 		}
 	}
-	return last.Sub(first), time.Duration(storage.LongestTime(s, func(id change.ID) int64 {
+	return last.Sub(first), time.Duration(sitegen.LongestTime(s, func(id object.ID) int64 {
 		x := p.spans[s.Name+"/"+s.Defs[id].Name]
 		return int64(x.end.Sub(x.begin))
 	}))
@@ -121,10 +123,10 @@ func BenchmarkSites(b *testing.B) {
 			var ratios, nominal, settled []float64
 			cpu := time.Duration(0)
 			for i := 0; b.Loop(); i++ {
-				d := storage.Document(storage.Config{Servers: servers, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s%3) }})
-				storage.Real(d, "/nowhere")
+				d := installation.Document(installation.Config{Servers: servers, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s%3) }})
+				installation.Real(d, "/nowhere")
 				d.Name = fmt.Sprintf("s%d", i)
-				s, err := site.Compile(d, site.Options{})
+				s, err := compile.Site(d, compile.Options{})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -137,12 +139,12 @@ func BenchmarkSites(b *testing.B) {
 				cpu += cpuTime() - spent
 				took, chain := p.whole(s)
 				ratios = append(ratios, float64(took)/float64(chain))
-				nominal = append(nominal, float64(took)/float64(time.Duration(storage.LongestChain(s))*time.Millisecond))
+				nominal = append(nominal, float64(took)/float64(time.Duration(sitegen.LongestChain(s))*time.Millisecond))
 			}
 			b.ReportMetric(middle(ratios), "x-chain")
 			b.ReportMetric(middle(nominal), "x-nominal-chain")
 			b.ReportMetric(middle(settled), "settled-ms")
-			b.ReportMetric(float64(cpu.Microseconds())/float64(b.N*servers*storage.ObjectsPerServer), "cpu-µs/object")
+			b.ReportMetric(float64(cpu.Microseconds())/float64(b.N*servers*installation.ObjectsPerServer), "cpu-µs/object")
 		})
 	}
 }
@@ -159,15 +161,15 @@ func BenchmarkHosts(b *testing.B) {
 	p := newPlayer(0)
 	m := newMesh(b, "wal", 16, hosts, func(c *agent.Config) { c.Executor, c.Changes, c.BootstrapExpect = simulated{}, p, 3 })
 	for i := 0; b.Loop(); i++ {
-		d := storage.Document(storage.Config{Servers: hosts, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s) }})
-		storage.Real(d, "/nowhere")
+		d := installation.Document(installation.Config{Servers: hosts, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s) }})
+		installation.Real(d, "/nowhere")
 		d.Name = fmt.Sprintf("s%d", i)
 		begin, spent := time.Now(), cpuTime()
 		m.settle(d)
 		b.ReportMetric(time.Since(begin).Seconds()*1000, "settled-ms")
 		b.ReportMetric((cpuTime()-spent).Seconds()*1000, "cpu-ms")
 		b.ReportMetric(float64(len(d.Objects))/time.Since(begin).Seconds(), "objects/s")
-		s, err := site.Compile(d, site.Options{})
+		s, err := compile.Site(d, compile.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/examples/storage/installation"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -99,8 +99,8 @@ func TestStorage(t *testing.T) {
 	m := startMesh(t)
 	dir := filepath.Join(m.dir, "world")
 	doc := func(base int) *site.Document {
-		d := storage.Document(storage.Config{Servers: 4, Version: 1, Base: base, Host: func(s int) string { return "agent:" + m.agents[s%3].name }})
-		storage.Real(d, dir)
+		d := installation.Document(installation.Config{Servers: 4, Version: 1, Base: base, Host: func(s int) string { return "agent:" + m.agents[s%3].name }})
+		installation.Real(d, dir)
 		return d
 	}
 	m.apply(doc(1))
@@ -118,7 +118,7 @@ func TestStorage(t *testing.T) {
 		return at
 	}
 	at := log()
-	if len(at) != 4*(storage.ObjectsPerServer-6) {
+	if len(at) != 4*(installation.ObjectsPerServer-6) {
 		t.Errorf("%d notes", len(at))
 	}
 	before := func(first, then string) {

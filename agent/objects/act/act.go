@@ -18,8 +18,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/objects"
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/plugins/remote"
@@ -107,28 +106,28 @@ func (p *Performer) with(ctx context.Context, j *objects.Job, action string, do 
 	var d doer
 	switch j.Object.Type {
 	case "script":
-		c := &kind.Script{}
-		err = kind.Decode(j.Object, c)
+		c := &builtin.Script{}
+		err = builtin.Decode(j.Object, c)
 		d, timeout = &script{o, c}, c.Timeout
 	case "service":
-		c := &kind.Service{}
-		err = kind.Decode(j.Object, c)
+		c := &builtin.Service{}
+		err = builtin.Decode(j.Object, c)
 		d, timeout = &service{o, c}, c.Timeout
 	case "filetree":
-		c := &kind.FileTree{}
-		err = kind.Decode(j.Object, c)
+		c := &builtin.FileTree{}
+		err = builtin.Decode(j.Object, c)
 		d = &filetree{object: o, content: c}
 	case "ha-resource":
-		c := &kind.Resource{}
-		err = kind.Decode(j.Object, c)
+		c := &builtin.Resource{}
+		err = builtin.Decode(j.Object, c)
 		d, timeout = &resource{o, c}, c.Timeout
 	default:
-		plugin, ok := strings.CutPrefix(j.Object.Type, change.OfferedPrefix)
+		plugin, ok := builtin.Automator(j.Object.Type)
 		if !ok {
 			return fmt.Errorf("this agent does not know the type %s", j.Object.Type)
 		}
-		c := &kind.Automated{}
-		err = kind.Decode(j.Object, c)
+		c := &builtin.Automated{}
+		err = builtin.Decode(j.Object, c)
 		d, timeout = &automated{o, plugin, c}, c.Timeout
 	}
 	if err != nil {

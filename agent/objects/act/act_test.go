@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/agent/objects"
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/plugins/provider/local/machine"
 	"github.com/coopr/coopr/plugins/remote"
@@ -70,7 +70,7 @@ func newBench(t *testing.T, o site.Object, overSSH bool) *bench {
 	}
 	o.Name, o.Host = "part/of/it", "agent:a"
 	b := &bench{t: t, p: p, o: o, n: 1}
-	if faults := kind.Check(&site.Document{Objects: []site.Object{o}}); len(faults) > 0 {
+	if faults := builtin.Check(&site.Document{Objects: []site.Object{o}}); len(faults) > 0 {
 		t.Fatal(faults)
 	}
 	t.Cleanup(func() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -23,7 +23,7 @@ const handover = 12 * time.Second
 type automated struct {
 	*object
 	plugin  string
-	content *kind.Automated
+	content *builtin.Automated
 }
 
 // verbs are the actions that automators know, by those of change objects.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // treeFiles is a tree on a machine. Paths are below its root.
@@ -21,10 +21,10 @@ type treeFiles interface {
 	// look gives those of the paths that there are; with their contents if asked.
 	look(ctx context.Context, names []string, contents bool) (map[string]seen, error)
 	// put writes one file or link, whole or not at all, in directories that are made.
-	put(ctx context.Context, e kind.Entry) error
+	put(ctx context.Context, e builtin.Entry) error
 	// apply makes the directories among entries, writes and removes; it gives the
 	// directories that were not there before.
-	apply(ctx context.Context, entries []kind.Entry, write map[string]kind.Entry, remove []string) (made []string, err error)
+	apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) (made []string, err error)
 	// remove removes a file or link; none is fine.
 	remove(ctx context.Context, name string) error
 	// rmdir removes a directory, if it is empty.
@@ -83,13 +83,13 @@ func (l *localFiles) look(_ context.Context, names []string, _ bool) (map[string
 	return out, nil
 }
 
-func (l *localFiles) put(_ context.Context, e kind.Entry) error {
+func (l *localFiles) put(_ context.Context, e builtin.Entry) error {
 	_, err := l.write(e)
 	return err
 }
 
 // write writes an entry, and gives the directories that it made for it.
-func (l *localFiles) write(e kind.Entry) (made []string, err error) {
+func (l *localFiles) write(e builtin.Entry) (made []string, err error) {
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
 		if _, err := os.Lstat(l.full(dir)); errors.Is(err, fs.ErrNotExist) {
 			made = append(made, dir)
@@ -130,7 +130,7 @@ func (l *localFiles) write(e kind.Entry) (made []string, err error) {
 }
 
 // own gives a file its owner and group.
-func own(file string, e kind.Entry) error {
+func own(file string, e builtin.Entry) error {
 	uid, gid := -1, -1
 	if e.Owner != "" {
 		u, err := user.Lookup(e.Owner)
@@ -160,7 +160,7 @@ func own(file string, e kind.Entry) error {
 	return os.Lchown(file, uid, gid)
 }
 
-func (l *localFiles) apply(_ context.Context, entries []kind.Entry, write map[string]kind.Entry, remove []string) (made []string, err error) {
+func (l *localFiles) apply(_ context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) (made []string, err error) {
 	if _, err := os.Stat(l.root); errors.Is(err, fs.ErrNotExist) {
 		made = append(made, ".")
 	}

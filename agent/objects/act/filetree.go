@@ -16,7 +16,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // filetree is files, links and directories with their modes and owners.
@@ -29,7 +29,7 @@ import (
 // no git.
 type filetree struct {
 	*object
-	content *kind.FileTree
+	content *builtin.FileTree
 	repo    *repo
 }
 
@@ -147,7 +147,7 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if len(faults) > 0 {
 		return faults
 	}
-	want := map[string]kind.Entry{}
+	want := map[string]builtin.Entry{}
 	for _, e := range entries {
 		want[e.Path] = e
 	}
@@ -168,7 +168,7 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if err := t.keep(ctx, st, have); err != nil {
 		return err
 	}
-	m := merging{t: t, st: st, have: have, write: map[string]kind.Entry{}}
+	m := merging{t: t, st: st, have: have, write: map[string]builtin.Entry{}}
 	for _, e := range entries {
 		if err := m.entry(ctx, e); err != nil {
 			return err
@@ -182,7 +182,7 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if len(m.conflicts) > 0 {
 		for _, c := range m.conflicts {
 			if c.marked != nil {
-				if err := files.put(ctx, kind.Entry{Path: c.path + mergeSuffix, Content: c.marked, Mode: 0o600}); err != nil {
+				if err := files.put(ctx, builtin.Entry{Path: c.path + mergeSuffix, Content: c.marked, Mode: 0o600}); err != nil {
 					return err
 				}
 			}
@@ -227,7 +227,7 @@ func (t *filetree) keep(ctx context.Context, st *treeState, have map[string]seen
 }
 
 // commit remembers what is in place now.
-func (t *filetree) commit(ctx context.Context, next *treeState, entries []kind.Entry, wrote map[string]kind.Entry, removed []string) error {
+func (t *filetree) commit(ctx context.Context, next *treeState, entries []builtin.Entry, wrote map[string]builtin.Entry, removed []string) error {
 	files, err := t.files(next.Root)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (t *filetree) down(ctx context.Context, st *treeState) error {
 			return err
 		}
 		if ok {
-			err = files.put(ctx, kind.Entry{Path: name, Content: before.content, Link: before.Link, Mode: before.Mode, Owner: before.Owner, Group: before.Group})
+			err = files.put(ctx, builtin.Entry{Path: name, Content: before.content, Link: before.Link, Mode: before.Mode, Owner: before.Owner, Group: before.Group})
 		} else {
 			err = files.remove(ctx, name)
 		}
@@ -325,7 +325,7 @@ type merging struct {
 	t         *filetree
 	st        *treeState
 	have      map[string]seen
-	write     map[string]kind.Entry
+	write     map[string]builtin.Entry
 	remove    []string
 	resolved  []string
 	conflicts []conflicted
@@ -337,7 +337,7 @@ type conflicted struct {
 }
 
 // entry decides about one file of the content.
-func (m *merging) entry(ctx context.Context, e kind.Entry) error {
+func (m *merging) entry(ctx context.Context, e builtin.Entry) error {
 	is, there := m.have[e.Path]
 	was, ours := m.st.Files[e.Path]
 	put := e
@@ -384,7 +384,7 @@ func (m *merging) entry(ctx context.Context, e kind.Entry) error {
 }
 
 // clash takes a resolution that people have written, or reports the conflict.
-func (m *merging) clash(ctx context.Context, e kind.Entry, mine seen, marked []byte) error {
+func (m *merging) clash(ctx context.Context, e builtin.Entry, mine seen, marked []byte) error {
 	files, err := m.t.files(m.t.content.Root)
 	if err != nil {
 		return err
@@ -439,7 +439,7 @@ type seen struct {
 	content []byte
 }
 
-func seenOf(e kind.Entry) seen {
+func seenOf(e builtin.Entry) seen {
 	s := seen{content: e.Content, fileState: fileState{Kind: "file", Mode: e.Mode, Owner: e.Owner, Group: e.Group}}
 	if e.Link != "" {
 		s.Kind, s.Link = "link", e.Link

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // remoteFiles is a tree of a machine on which nothing of ours is installed: a
@@ -73,13 +73,13 @@ tar --no-recursion -cf - "$@" | base64`}, "/", nil, &b)
 	return out, nil
 }
 
-func (r *remoteFiles) put(ctx context.Context, e kind.Entry) error {
-	_, err := r.apply(ctx, []kind.Entry{e}, map[string]kind.Entry{e.Path: e}, nil)
+func (r *remoteFiles) put(ctx context.Context, e builtin.Entry) error {
+	_, err := r.apply(ctx, []builtin.Entry{e}, map[string]builtin.Entry{e.Path: e}, nil)
 	return err
 }
 
 // apply puts every file beside its place first, and then moves it there.
-func (r *remoteFiles) apply(ctx context.Context, entries []kind.Entry, write map[string]kind.Entry, remove []string) ([]string, error) {
+func (r *remoteFiles) apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) ([]string, error) {
 	var script strings.Builder
 	script.WriteString("set -e\nroot=" + quote(r.root) + "\n[ -d \"$root\" ] || echo MADE .\nmkdir -p \"$root\"; cd \"$root\"\n")
 	dir := func(d string) {

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // resource is a resource of a Pacemaker cluster.
 type resource struct {
 	*object
-	content *kind.Resource
+	content *builtin.Resource
 }
 
 func (r *resource) name() string {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // script is an object whose check and actions are shell scripts.
 type script struct {
 	*object
-	content *kind.Script
+	content *builtin.Script
 }
 
 func (s *script) check(ctx context.Context) (string, string, error) {

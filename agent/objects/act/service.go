@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
 )
 
 // service is a service of the machine's init, or a process that Coopr
 // supervises.
 type service struct {
 	*object
-	content *kind.Service
+	content *builtin.Service
 }
 
 // unit is the service's name there.

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/kind"
+	"github.com/coopr/coopr/engine/change/builtin"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/sim"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -28,9 +28,9 @@ type Applied struct {
 type draft struct {
 	doc     *site.Document
 	version uint64
-	old     *change.Site // nil: none
-	next    *change.Site
-	plan    *site.Plan
+	old     *object.Site // nil: none
+	next    *object.Site
+	plan    *compile.Plan
 	gen     site.Generation
 	same    bool
 }
@@ -40,7 +40,7 @@ type draft struct {
 func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 	v := k.cfg.Machine.View()
 	d := &draft{doc: doc}
-	opt := site.Options{}
+	opt := compile.Options{}
 	r, ok := v.Site(tenant, doc.Name)
 	if ok {
 		d.version = r.Version
@@ -59,8 +59,8 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 		d.same = err1 == nil && err2 == nil && string(was) == string(now)
 	}
 	var err error
-	faults := append(kind.Check(doc), unoffered(v, doc)...)
-	if d.next, err = site.Compile(doc, opt); err != nil {
+	faults := append(builtin.Check(doc), unoffered(v, doc)...)
+	if d.next, err = compile.Site(doc, opt); err != nil {
 		var more model.Faults
 		if !errors.As(err, &more) {
 			return nil, err
@@ -75,8 +75,8 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 		number = r.Last + 1
 	}
 	d.next.Generation = number
-	d.plan = site.NewPlan(d.old, d.next)
-	d.gen = site.Generation{Tenant: tenant, Site: doc.Name, Number: number, IDs: site.Numbers(doc, d.next)}
+	d.plan = compile.NewPlan(d.old, d.next)
+	d.gen = site.Generation{Tenant: tenant, Site: doc.Name, Number: number, IDs: compile.Numbers(doc, d.next)}
 	d.gen.Document, err = json.Marshal(doc)
 	return d, err
 }
@@ -85,7 +85,7 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 func unoffered(v *state.View, doc *site.Document) (faults model.Faults) {
 	var known map[string]bool // made where it is needed
 	for i := range doc.Objects {
-		name, ok := strings.CutPrefix(doc.Objects[i].Type, change.OfferedPrefix)
+		name, ok := builtin.Automator(doc.Objects[i].Type)
 		if !ok {
 			continue
 		}
@@ -105,7 +105,7 @@ func unoffered(v *state.View, doc *site.Document) (faults model.Faults) {
 // preview tells what a draft would do.
 func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
 	p := site.ChangePreview{Site: d.doc.Name, Generation: d.next.Generation, Same: len(d.plan.Same), Rounds: [][]site.TransitionStep{}}
-	name := func(s *change.Site, ids []change.ID) []string {
+	name := func(s *object.Site, ids []object.ID) []string {
 		out := make([]string, len(ids))
 		for i, id := range ids {
 			out[i] = s.Defs[id].Name
@@ -122,7 +122,7 @@ func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
 		p.Hosts = append(p.Hosts, g.Hosts)
 	}
 	r := sim.Rehearse(d.old, d.next, k.states(tenant, d.doc.Name))
-	def := func(id change.ID) *change.Def {
+	def := func(id object.ID) *object.Def {
 		if int(id) < len(d.next.Defs) && d.next.Defs[id].Name != "" {
 			return &d.next.Defs[id]
 		}
@@ -142,16 +142,16 @@ func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
 }
 
 // states gives what is known of a site's objects.
-func (k *Keeper) states(tenant, name string) func(change.ID) (change.State, bool) {
+func (k *Keeper) states(tenant, name string) func(object.ID) (object.State, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	known := map[change.ID]change.State{}
+	known := map[object.ID]object.State{}
 	if s := k.sites[state.SiteKey{Tenant: tenant, Name: name}]; s != nil {
 		for id, o := range s.reports {
-			known[id] = change.State(o.State)
+			known[id] = object.State(o.State)
 		}
 	}
-	return func(id change.ID) (change.State, bool) { st, ok := known[id]; return st, ok }
+	return func(id object.ID) (object.State, bool) { st, ok := known[id]; return st, ok }
 }
 
 // Preview says what applying a document would do.
@@ -219,7 +219,7 @@ func (k *Keeper) apply(ctx context.Context, who model.Caller, doc *site.Document
 		}
 		d.gen.Reverts = reverts
 		gen, err1 := json.Marshal(d.gen)
-		switches, err2 := json.Marshal(site.Switches(d.plan, d.next))
+		switches, err2 := json.Marshal(compile.Switches(d.plan, d.next))
 		if err := errors.Join(err1, err2); err != nil {
 			return out, err
 		}

@@ -1,7 +1,7 @@
 package sites
 
 import (
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -29,7 +29,7 @@ type settling struct {
 
 // fits says whether an object is reported to be settled in the generation that is
 // in force, in its present life.
-func fits(r *site.Record, id change.ID, o *pb.ObjectReport) bool {
+func fits(r *site.Record, id object.ID, o *pb.ObjectReport) bool {
 	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.Settled && !o.Removing && o.Generation == r.Generation
 }
 
@@ -38,7 +38,7 @@ func (s *known) recount(r *site.Record, old, o *pb.ObjectReport) {
 	if s.counted != r.Version {
 		return // all are counted then
 	}
-	id := change.ID(o.Id)
+	id := object.ID(o.Id)
 	if fits(r, id, old) {
 		s.good--
 	}
@@ -70,7 +70,7 @@ func (s *known) settle(r *site.Record, next func() uint64) bool {
 				continue
 			}
 			s.all++
-			if fits(r, change.ID(i), s.reports[change.ID(i)]) {
+			if fits(r, object.ID(i), s.reports[object.ID(i)]) {
 				s.good++
 			}
 		}

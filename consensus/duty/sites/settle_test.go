@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -14,13 +14,13 @@ import (
 func TestConverged(t *testing.T) {
 	r := &site.Record{Version: 7, Generation: 2, Hosts: []site.Host{{Name: "agent:a", Agent: "A"}, {Name: "agent:b", Agent: "B"}},
 		Lives: []site.Life{{Host: 0, Inc: 1}, {Host: -1, Inc: 3}, {Host: 1, Inc: 2}}}
-	s := &known{reports: map[change.ID]*pb.ObjectReport{}}
+	s := &known{reports: map[object.ID]*pb.ObjectReport{}}
 	calls := uint64(100)
 	settle := func() bool { return s.settle(r, func() uint64 { calls++; return calls }) }
 	report := func(id, inc uint32, generation uint64, settled bool) {
 		o := &pb.ObjectReport{Id: id, Inc: inc, Generation: generation, Settled: settled}
-		s.recount(r, s.reports[change.ID(id)], o)
-		s.reports[change.ID(id)] = o
+		s.recount(r, s.reports[object.ID(id)], o)
+		s.reports[object.ID(id)] = o
 	}
 	answer := func(agent string, call uint64, settled bool, stirs uint64) bool {
 		return s.heard(agent, &pb.Calm{Call: call, Settled: settled, Stirs: stirs})

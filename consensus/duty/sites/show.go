@@ -9,16 +9,16 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
 // snapshot is a site at one moment, to be read without the lock.
 type snapshot struct {
-	now, next *change.Site // next, or now, may be nil
-	reports   map[change.ID]*pb.ObjectReport
-	looked    map[change.ID]*pb.Looked
+	now, next *object.Site // next, or now, may be nil
+	reports   map[object.ID]*pb.ObjectReport
+	looked    map[object.ID]*pb.Looked
 	alive     map[string]bool   // agents that are here
 	names     map[string]string // of agents
 	turned    map[string]bool
@@ -35,10 +35,10 @@ func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.known(state.SiteKey{Tenant: tenant, Name: name}, r)
-	out := &snapshot{reports: map[change.ID]*pb.ObjectReport{}, looked: map[change.ID]*pb.Looked{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
+	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, looked: map[object.ID]*pb.Looked{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
 	for _, n := range []struct {
 		number uint64
-		into   **change.Site
+		into   **object.Site
 	}{{r.Generation, &out.now}, {r.Next, &out.next}} {
 		if n.number == 0 {
 			continue
@@ -67,8 +67,8 @@ func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record
 
 // def gives the definition that an object has now: the next one's on hosts that
 // have switched.
-func (s *snapshot) def(r *site.Record, id change.ID) *change.Def {
-	at := func(x *change.Site) *change.Def {
+func (s *snapshot) def(r *site.Record, id object.ID) *object.Def {
+	at := func(x *object.Site) *object.Def {
 		if x != nil && int(id) < len(x.Defs) && x.Defs[id].Name != "" {
 			return &x.Defs[id]
 		}
@@ -94,13 +94,13 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 
 // settled says whether an object is where it should be, under the generation that
 // its host should follow.
-func (s *snapshot) settled(r *site.Record, d *change.Def, o *pb.ObjectReport) bool {
+func (s *snapshot) settled(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
 	return o.Settled && o.Generation == s.follows(r, d.Host)
 }
 
-func (s *snapshot) find(r *site.Record, name string) (*change.Def, bool) {
+func (s *snapshot) find(r *site.Record, name string) (*object.Def, bool) {
 	for i := range r.Lives {
-		if d := s.def(r, change.ID(i)); d != nil && d.Name == name {
+		if d := s.def(r, object.ID(i)); d != nil && d.Name == name {
 			return d, true
 		}
 	}
@@ -108,7 +108,7 @@ func (s *snapshot) find(r *site.Record, name string) (*change.Def, bool) {
 }
 
 // report gives what the home of an object says, nil where nobody does.
-func (s *snapshot) report(r *site.Record, id change.ID) *pb.ObjectReport {
+func (s *snapshot) report(r *site.Record, id object.ID) *pb.ObjectReport {
 	if int(id) >= len(r.Lives) {
 		return nil
 	}
@@ -121,20 +121,20 @@ func (s *snapshot) report(r *site.Record, id change.ID) *pb.ObjectReport {
 }
 
 // status gives an object's status in the core's own words.
-func (s *snapshot) status(r *site.Record, id change.ID) (change.Status, bool) {
+func (s *snapshot) status(r *site.Record, id object.ID) (object.Status, bool) {
 	o, d := s.report(r, id), s.def(r, id)
 	if o == nil || d == nil || max(int(o.State), int(o.Target), int(o.To)) >= len(d.Type.States) {
-		return change.Status{}, false
+		return object.Status{}, false
 	}
-	waits := func(list []*pb.ObjectWait) (out []change.Wait) {
+	waits := func(list []*pb.ObjectWait) (out []object.Wait) {
 		for _, w := range list {
-			if s.def(r, change.ID(w.Peer)) != nil {
-				out = append(out, change.Wait{Why: change.Why(w.Why), Peer: change.ID(w.Peer), State: change.State(w.State)})
+			if s.def(r, object.ID(w.Peer)) != nil {
+				out = append(out, object.Wait{Why: object.Why(w.Why), Peer: object.ID(w.Peer), State: object.State(w.State)})
 			}
 		}
 		return out
 	}
-	return change.Status{ID: id, Def: d, State: change.State(o.State), Target: change.State(o.Target), Phase: change.Phase(o.Phase), To: change.State(o.To),
+	return object.Status{ID: id, Def: d, State: object.State(o.State), Target: object.State(o.Target), Phase: object.Phase(o.Phase), To: object.State(o.To),
 		Incarnation: o.Inc, Failures: int(o.Failures), Drifts: int(o.Drifts), Stuck: o.Stuck, Oscillating: o.Oscillating, Removing: o.Removing, Until: o.Until,
 		Waits: waits(o.Waits), Asked: waits(o.Asked)}, true
 }
@@ -173,16 +173,16 @@ func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) 
 	}
 	slices.Sort(out.Switching)
 	for i, l := range r.Lives {
-		d := s.def(r, change.ID(i))
+		d := s.def(r, object.ID(i))
 		if l.Host < 0 || d == nil {
 			continue
 		}
-		it := site.ObjectStatus{Name: d.Name, Host: d.Host, Type: d.Type.Name, Preferred: d.Type.States[d.Preferred], State: d.Type.States[change.Unknown],
+		it := site.ObjectStatus{Name: d.Name, Host: d.Host, Type: d.Type.Name, Preferred: d.Type.States[d.Preferred], State: d.Type.States[object.Unknown],
 			Target: d.Type.States[d.Preferred], Phase: "unheard", Agent: s.names[r.Hosts[l.Host].Agent], Incarnation: l.Inc}
-		if st, ok := s.status(r, change.ID(i)); ok {
-			o := s.reports[change.ID(i)]
+		if st, ok := s.status(r, object.ID(i)); ok {
+			o := s.reports[object.ID(i)]
 			it.State, it.Target, it.Phase = d.Type.States[st.State], d.Type.States[st.Target], st.Phase.String()
-			if st.Phase == change.Moving {
+			if st.Phase == object.Moving {
 				it.To = d.Type.States[st.To]
 			}
 			it.Settled, it.Removing, it.Stuck, it.Oscillating = s.settled(r, d, o), st.Removing, st.Stuck, st.Oscillating
@@ -216,7 +216,7 @@ func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error)
 		}
 		n := site.Overview{Name: r.Name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)}
 		for i, l := range r.Lives {
-			d := s.def(r, change.ID(i))
+			d := s.def(r, object.ID(i))
 			if l.Host < 0 || d == nil {
 				continue
 			}
@@ -231,17 +231,17 @@ func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error)
 }
 
 // Explain follows what an object waits for to the root; empty where it is settled.
-func (k *Keeper) Explain(tenant, name, object string) ([]site.Reason, error) {
+func (k *Keeper) Explain(tenant, name, objectName string) ([]site.Reason, error) {
 	_, s, r, err := k.read(tenant, name)
 	if err != nil {
 		return nil, err
 	}
-	def, ok := s.find(r, object)
+	def, ok := s.find(r, objectName)
 	if !ok {
-		return nil, noObject(name, object)
+		return nil, noObject(name, objectName)
 	}
 	out := []site.Reason{}
-	for _, l := range change.Explain(def.ID, func(id change.ID) *change.Def { return s.def(r, id) }, func(id change.ID) (change.Status, bool) { return s.status(r, id) }) {
+	for _, l := range object.Explain(def.ID, func(id object.ID) *object.Def { return s.def(r, id) }, func(id object.ID) (object.Status, bool) { return s.status(r, id) }) {
 		out = append(out, site.Reason{Object: l.Name, Text: l.Text})
 	}
 	return out, nil
@@ -257,7 +257,7 @@ func (k *Keeper) Graph(tenant, name string) (*site.Graph, error) {
 	if of == nil {
 		of = s.next
 	}
-	return site.NewGraph(of, func(id change.ID) (change.Status, bool) { return s.status(r, id) }), nil
+	return site.NewGraph(of, func(id object.ID) (object.Status, bool) { return s.status(r, id) }), nil
 }
 
 // Look checks everything of a site, changing nothing, and waits for what homes
@@ -271,13 +271,13 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 	k.mu.Lock()
 	known := k.known(key, r)
 	k.looks++
-	known.look, known.looked = k.looks, map[change.ID]*pb.Looked{}
+	known.look, known.looked = k.looks, map[object.ID]*pb.Looked{}
 	k.dirty[key] = true
 	k.mu.Unlock()
 	k.poke()
 	want := 0
 	for i := range r.Lives {
-		if s.report(r, change.ID(i)) != nil {
+		if s.report(r, object.ID(i)) != nil {
 			want++
 		}
 	}
@@ -303,15 +303,15 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 	}
 	out := []site.Finding{}
 	for i, l := range r.Lives {
-		d := s.def(r, change.ID(i))
+		d := s.def(r, object.ID(i))
 		if l.Host < 0 || d == nil {
 			continue
 		}
 		f := site.Finding{Object: d.Name, Host: d.Host, Known: "unknown", Found: "unknown"}
-		if st, ok := s.status(r, change.ID(i)); ok {
+		if st, ok := s.status(r, object.ID(i)); ok {
 			f.Known = d.Type.States[st.State]
 		}
-		if x := s.looked[change.ID(i)]; x != nil && int(x.State) < len(d.Type.States) {
+		if x := s.looked[object.ID(i)]; x != nil && int(x.State) < len(d.Type.States) {
 			f.Found, f.Message = d.Type.States[x.State], x.Message
 			f.Drifted = f.Found != f.Known
 		} else {

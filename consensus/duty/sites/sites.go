@@ -19,8 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/state"
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/home"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/host"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -88,16 +89,16 @@ type told struct {
 	call                 uint64
 	around               string            // what else it was told: nodes, and whether to rest
 	parts                map[uint64]string // hosts of the slices, by generation
-	concerns             map[uint64][]change.ID
+	concerns             map[uint64][]object.ID
 }
 
 // known is what the keeper knows of a site.
 type known struct {
 	epoch       uint64
 	generations map[uint64]*generation
-	reports     map[change.ID]*pb.ObjectReport
+	reports     map[object.ID]*pb.ObjectReport
 	look        uint64
-	looked      map[change.ID]*pb.Looked
+	looked      map[object.ID]*pb.Looked
 	settling
 }
 
@@ -105,7 +106,7 @@ type known struct {
 type generation struct {
 	*site.Generation
 	doc  *site.Document
-	site *change.Site
+	site *object.Site
 }
 
 // New makes the keeper of one term.
@@ -171,9 +172,9 @@ func (k *Keeper) Hear(session string, reports []*pb.HomeReport) {
 		}
 		s := k.known(key, rec)
 		for _, o := range r.Objects {
-			if old := s.reports[change.ID(o.Id)]; old == nil || old.Inc <= o.Inc {
+			if old := s.reports[object.ID(o.Id)]; old == nil || old.Inc <= o.Inc {
 				s.recount(rec, old, o)
-				s.reports[change.ID(o.Id)] = o
+				s.reports[object.ID(o.Id)] = o
 			}
 			if o.Removing && o.Settled {
 				k.dirty[key] = true
@@ -181,7 +182,7 @@ func (k *Keeper) Hear(session string, reports []*pb.HomeReport) {
 		}
 		for _, l := range r.Looked {
 			if l.Look == s.look {
-				s.looked[change.ID(l.Id)] = l
+				s.looked[object.ID(l.Id)] = l
 			}
 		}
 		if s.heard(k.homes[session].Agent, r.Calm) {
@@ -204,7 +205,7 @@ func (k *Keeper) news() {
 func (k *Keeper) known(key state.SiteKey, r *site.Record) *known {
 	s := k.sites[key]
 	if s == nil || s.epoch != r.Epoch {
-		s = &known{epoch: r.Epoch, generations: map[uint64]*generation{}, reports: map[change.ID]*pb.ObjectReport{}, looked: map[change.ID]*pb.Looked{}}
+		s = &known{epoch: r.Epoch, generations: map[uint64]*generation{}, reports: map[object.ID]*pb.ObjectReport{}, looked: map[object.ID]*pb.Looked{}}
 		k.sites[key] = s
 	}
 	return s
@@ -225,7 +226,7 @@ func (s *known) generation(v *state.View, r *site.Record, number uint64) (*gener
 	}
 	part := site.Part{Generation: number, Document: g.doc, IDs: stored.IDs}
 	var err error
-	if g.site, err = part.Compile(); err != nil {
+	if g.site, err = compile.Part(&part); err != nil {
 		return nil, fmt.Errorf("generation %d of site %s: %w", number, r.Name, err)
 	}
 	for n := range s.generations {
@@ -374,7 +375,7 @@ func (k *Keeper) look() []*pb.Command {
 			out = append(out, command(key, &pb.ChangeSite{Site: key.Name, Assign: &pb.AssignHosts{Hosts: b, Epoch: r.Epoch}}))
 			continue // the rest when that is done
 		}
-		if groups := r.Ready(func(id change.ID) bool { return s.away(r, id) }); r.Next != 0 && len(groups) > 0 {
+		if groups := r.Ready(func(id object.ID) bool { return s.away(r, id) }); r.Next != 0 && len(groups) > 0 {
 			sw := &pb.SwitchGroups{Generation: r.Next}
 			for _, g := range groups {
 				sw.Groups = append(sw.Groups, uint32(g))
@@ -430,7 +431,7 @@ func (k *Keeper) gone(key state.SiteKey, orders map[string][]*site.Orders) {
 
 // away says whether a removed object is where it should be: it says so itself,
 // never ran, or holds nothing by an operator's word.
-func (s *known) away(r *site.Record, id change.ID) bool {
+func (s *known) away(r *site.Record, id object.ID) bool {
 	if int(id) >= len(r.Lives) || r.Lives[id].Host < 0 || r.Lives[id].Inc == 0 {
 		return true
 	}
@@ -451,34 +452,34 @@ func (k *Keeper) assign(v *state.View, r *site.Record) []site.Host {
 	}
 	agents := slices.Sorted(maps.Keys(byAgent))
 	var out []site.Host
-	for _, host := range r.Hosts {
+	for _, at := range r.Hosts {
 		var h *homeEnd
-		if name, ok := strings.CutPrefix(host.Name, "agent:"); ok {
+		if name, ok := strings.CutPrefix(at.Name, "agent:"); ok {
 			for _, id := range agents {
-				if byAgent[id].Name == name && (h == nil || id == host.Agent) {
+				if byAgent[id].Name == name && (h == nil || id == at.Agent) {
 					h = byAgent[id]
 				}
 			}
-		} else if h = byAgent[host.Agent]; h == nil {
-			if n, ok := v.Agent(host.Agent); ok && n.Session != "" {
+		} else if h = byAgent[at.Agent]; h == nil {
+			if n, ok := v.Agent(at.Agent); ok && n.Session != "" {
 				continue // it has not come to this leader yet
 			}
-			var fit []home.Name
-			_, machine, there := k.cfg.Node(v, r.Tenant, host.Name)
+			var fit []string
+			_, machine, there := k.cfg.Node(v, r.Tenant, at.Name)
 			for _, id := range agents {
 				if there && (machine == "" || machine == byAgent[id].Machine) {
 					fit = append(fit, id)
 				}
 			}
-			h = byAgent[home.Choose(host.Name, fit)]
+			h = byAgent[host.Choose(at.Name, fit)]
 		}
-		if h == nil || h.Agent == host.Agent && h.Process == host.Process {
+		if h == nil || h.Agent == at.Agent && h.Process == at.Process {
 			continue
 		}
-		if n, ok := v.Agent(host.Agent); ok && n.Session != "" && host.Agent != h.Agent {
+		if n, ok := v.Agent(at.Agent); ok && n.Session != "" && at.Agent != h.Agent {
 			continue // an agent of that name, but another still has a lease
 		}
-		out = append(out, site.Host{Name: host.Name, Agent: h.Agent, Process: h.Process})
+		out = append(out, site.Host{Name: at.Name, Agent: h.Agent, Process: h.Process})
 	}
 	return out
 }
@@ -508,7 +509,7 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			continue
 		}
 		if t == nil || t.epoch != r.Epoch {
-			t = &told{epoch: r.Epoch, parts: map[uint64]string{}, concerns: map[uint64][]change.ID{}}
+			t = &told{epoch: r.Epoch, parts: map[uint64]string{}, concerns: map[uint64][]object.ID{}}
 			h.told[key] = t
 		}
 		nodes, paused := map[string]json.RawMessage{}, k.cfg.Paused != nil && k.cfg.Paused(v, r.Tenant, r.Name)
@@ -524,7 +525,7 @@ func (k *Keeper) tell(v *state.View, key state.SiteKey, r *site.Record, s *known
 			continue
 		}
 		var parts []site.Part
-		concerns := map[change.ID]bool{}
+		concerns := map[object.ID]bool{}
 		slice := strings.Join(slices.Sorted(maps.Keys(hosts)), "\x00")
 		for _, n := range []uint64{r.Generation, r.Next} {
 			if n == 0 {

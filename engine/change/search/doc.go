@@ -1,16 +1,17 @@
-// Package search looks at every state that a small site can get into: every
-// order in which its messages can arrive and its acts end, from given states of
-// the world, and with a number of losses, duplicates, failures and deaths of
-// homes at any moment. It runs change.Object itself, not a model of it.
+// Package search explores every reachable state of a small site: every order in which
+// messages arrive and acts end, from given states of the world, with a bounded number
+// of losses, duplicates, failures and crashes of hosts at any moment. It runs
+// object.Object itself, not a model of it.
 //
-// What it shows for a site: no transition begins without its locks, and none
-// while another relies on the state that it leaves (S1, S2, also through the lock
-// dependencies of what is relied on); wherever the site is, it can still come to
-// rest with everything in its preferred state (no deadlock); and it cannot make
-// transitions for ever (no livelock). Each object is taken for a home of its own
-// and messages for unordered, so every placement on hosts is covered. Epochs and
-// incarnations are relabelled, so a site that never rests is finite too.
+// It shows three properties. No transition begins without its locks, and none while
+// another object relies on the state that the transition leaves (S1 and S2, also
+// through the lock dependencies of that state). From every state the site can reach
+// one where all objects rest in their preferred states, so there is no deadlock. The
+// site cannot make transitions for ever, so there is no livelock. Each object counts as
+// a host of its own and messages are unordered, so the result covers every placement on
+// hosts. Epochs and incarnations are relabelled, which keeps the states of a site that
+// never rests finite.
 //
-// What it does not cover: changes of generation and removals, drift, time
-// (backoffs pass at once), and the packing of messages; these are the simulation's.
+// It does not cover changes of generation, removals, drift, time (a backoff ends at
+// once) and the packing of messages. The simulation in package sim does.
 package search

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Config is a search. The counts say how often each fault may happen in one run.
 type Config struct {
-	Site *change.Site
+	Site *object.Site
 	// World is what every object is at first.
-	World                             []change.State
+	World                             []object.State
 	Losses, Doubles, Failures, Deaths int
 	// Limit of states; 0 for 2,000,000.
 	Limit int
@@ -33,10 +33,10 @@ type Result struct {
 
 // state is the whole of a site at one moment.
 type state struct {
-	objects []*change.Object
-	world   []change.State
-	from    []change.State // of running transitions
-	net     []change.Message
+	objects []*object.Object
+	world   []object.State
+	from    []object.State // of running transitions
+	net     []object.Message
 	budget  [4]uint8
 }
 
@@ -56,7 +56,7 @@ type searcher struct {
 	edges []edge
 	rest  []int32 // states at rest
 	res   Result
-	fx    change.Effects
+	fx    object.Effects
 	here  int32
 
 	labels *relabeler
@@ -73,13 +73,13 @@ func Run(cfg Config) Result {
 		cfg.Limit = 2_000_000
 	}
 	s := &searcher{cfg: cfg, seen: map[[16]byte]int32{}, labels: newRelabeler(len(cfg.Site.Defs))}
-	st := &state{world: slices.Clone(cfg.World), from: make([]change.State, len(cfg.World)),
+	st := &state{world: slices.Clone(cfg.World), from: make([]object.State, len(cfg.World)),
 		budget: [4]uint8{uint8(cfg.Losses), uint8(cfg.Doubles), uint8(cfg.Failures), uint8(cfg.Deaths)}}
 	for i := range cfg.Site.Defs {
-		st.objects = append(st.objects, change.New(&cfg.Site.Defs[i]))
+		st.objects = append(st.objects, object.New(&cfg.Site.Defs[i]))
 	}
 	for i := range st.objects {
-		s.give(st, i, change.Event{What: change.Started, Inc: 1})
+		s.give(st, i, object.Event{What: object.Started, Inc: 1})
 	}
 	s.reach(st, -1, "start", false)
 	for i := 0; i < len(s.queue) && s.res.Problem == ""; i++ {
@@ -109,7 +109,7 @@ func (s *searcher) problem(at int32, format string, args ...any) {
 }
 
 // give lets an object take an event and puts its messages on their way.
-func (s *searcher) give(st *state, i int, ev change.Event) {
+func (s *searcher) give(st *state, i int, ev object.Event) {
 	s.fx.Reset()
 	// A request over an unknown link cannot be: there is one generation.
 	if err := st.objects[i].Handle(&ev, 0, &s.fx); err != nil {
@@ -117,20 +117,20 @@ func (s *searcher) give(st *state, i int, ev change.Event) {
 	}
 	st.net = append(st.net, s.fx.Messages...)
 	for _, a := range s.fx.Acts {
-		if a.What == change.Run {
+		if a.What == object.Run {
 			s.begin(st, i, a.Transition)
 		}
 	}
 }
 
 // begin checks S1 and S2 as the world is.
-func (s *searcher) begin(st *state, i int, t change.Transition) {
+func (s *searcher) begin(st *state, i int, t object.Transition) {
 	d := st.objects[i].Def()
 	st.from[i] = t.From
-	relied := func(who int, d *change.Def, t change.Transition, visit func(p change.ID, in change.State)) {
-		var need func(p change.ID, in change.State)
-		seen := map[change.ID]bool{}
-		need = func(p change.ID, in change.State) {
+	relied := func(who int, d *object.Def, t object.Transition, visit func(p object.ID, in object.State)) {
+		var need func(p object.ID, in object.State)
+		seen := map[object.ID]bool{}
+		need = func(p object.ID, in object.State) {
 			if !seen[p] {
 				seen[p] = true
 				visit(p, in)
@@ -139,17 +139,17 @@ func (s *searcher) begin(st *state, i int, t change.Transition) {
 		}
 		d.Moving(t.From, t.To, need)
 	}
-	relied(i, d, t, func(p change.ID, in change.State) {
-		if st.world[p] != in || st.objects[p].Phase() == change.Moving {
+	relied(i, d, t, func(p object.ID, in object.State) {
+		if st.world[p] != in || st.objects[p].Phase() == object.Moving {
 			s.problem(s.here, "S1: %s %s while %s is not in %s", d.Name, d.Type.Actions[t.Action], s.cfg.Site.Defs[p].Name, s.cfg.Site.Defs[p].Type.States[in])
 		}
 	})
 	for j, o := range st.objects {
-		if j == i || o.Phase() != change.Moving {
+		if j == i || o.Phase() != object.Moving {
 			continue
 		}
 		u := o.Def().Type.Move(st.from[j], o.Status().To)
-		relied(j, o.Def(), u, func(p change.ID, _ change.State) {
+		relied(j, o.Def(), u, func(p object.ID, _ object.State) {
 			if int(p) == i {
 				s.problem(s.here, "S2: %s %s while %s relies on it", d.Name, d.Type.Actions[t.Action], o.Def().Name)
 			}
@@ -169,7 +169,7 @@ func (s *searcher) expand(at int32) {
 		do(st)
 		s.reach(st, at, label, moved)
 	}
-	name := func(id change.ID) string { return s.cfg.Site.Defs[id].Name }
+	name := func(id object.ID) string { return s.cfg.Site.Defs[id].Name }
 	for k := range now.net {
 		if k > 0 && now.net[k] == now.net[k-1] {
 			continue
@@ -178,7 +178,7 @@ func (s *searcher) expand(at int32) {
 		what := fmt.Sprintf("%s %s→%s", m.Kind, name(m.From), name(m.To))
 		step(what, false, func(st *state) {
 			st.net = slices.Delete(st.net, k, k+1)
-			s.give(st, int(m.To), change.Event{What: change.Received, Message: m})
+			s.give(st, int(m.To), object.Event{What: object.Received, Message: m})
 		})
 		if now.budget[lose] > 0 {
 			step(what+" is lost", false, func(st *state) {
@@ -189,37 +189,37 @@ func (s *searcher) expand(at int32) {
 		if now.budget[double] > 0 {
 			step(what+" comes twice", false, func(st *state) {
 				st.budget[double]--
-				s.give(st, int(m.To), change.Event{What: change.Received, Message: m})
+				s.give(st, int(m.To), object.Event{What: object.Received, Message: m})
 			})
 		}
 	}
 	for i, o := range now.objects {
-		n := name(change.ID(i))
+		n := name(object.ID(i))
 		switch o.Phase() {
-		case change.Checking:
+		case object.Checking:
 			step(n+" is checked", false, func(st *state) {
-				s.give(st, i, change.Event{What: change.Checked, State: st.world[i]})
+				s.give(st, i, object.Event{What: object.Checked, State: st.world[i]})
 			})
-		case change.Moving:
+		case object.Moving:
 			action := o.Def().Type.Actions[o.Def().Type.Move(now.from[i], o.Status().To).Action]
 			step(n+" "+action+" ends", true, func(st *state) {
 				st.world[i] = o.Status().To
-				s.give(st, i, change.Event{What: change.Done, OK: true})
+				s.give(st, i, object.Event{What: object.Done, OK: true})
 			})
 			if now.budget[fail] > 0 {
 				step(n+" "+action+" fails", false, func(st *state) {
 					st.budget[fail]--
-					s.give(st, i, change.Event{What: change.Done})
+					s.give(st, i, object.Event{What: object.Done})
 				})
 			}
-		case change.Backoff:
+		case object.Backoff:
 			step(n+" has waited", false, func(st *state) {
-				s.give(st, i, change.Event{What: change.Alarm})
+				s.give(st, i, object.Event{What: object.Alarm})
 			})
 		}
 		if now.budget[die] > 0 {
 			for _, effect := range []bool{false, true} {
-				if effect && o.Phase() != change.Moving {
+				if effect && o.Phase() != object.Moving {
 					continue
 				}
 				step(fmt.Sprintf("%s's home dies (its act had its effect: %v)", n, effect), false, func(st *state) {
@@ -227,16 +227,16 @@ func (s *searcher) expand(at int32) {
 					if effect {
 						st.world[i] = o.Status().To
 					}
-					s.give(st, i, change.Event{What: change.Started, Inc: o.Incarnation() + 1})
+					s.give(st, i, object.Event{What: object.Started, Inc: o.Incarnation() + 1})
 				})
 			}
 		}
 		// Time passes only where nothing else happens.
 		if len(now.net) == 0 && o.Waiting() {
-			step(n+" asks again", false, func(st *state) { s.give(st, i, change.Event{What: change.Nudge}) })
+			step(n+" asks again", false, func(st *state) { s.give(st, i, object.Event{What: object.Nudge}) })
 		}
 	}
-	if len(now.net) == 0 && !slices.ContainsFunc(now.objects, func(o *change.Object) bool { return !o.Settled() }) {
+	if len(now.net) == 0 && !slices.ContainsFunc(now.objects, func(o *object.Object) bool { return !o.Settled() }) {
 		s.rest = append(s.rest, at)
 	}
 }
@@ -315,14 +315,14 @@ func (s *searcher) encode(st *state) []byte {
 }
 
 // compare orders messages in any fixed way.
-func compare(a, b change.Message) int {
+func compare(a, b object.Message) int {
 	var x, y [messageSize]byte
 	return bytes.Compare(message(x[:0], &a), message(y[:0], &b))
 }
 
 const messageSize = 26
 
-func message(b []byte, m *change.Message) []byte {
+func message(b []byte, m *object.Message) []byte {
 	flags := byte(0)
 	for i, v := range []bool{m.Urgent, m.Held, m.Eager, m.Lazy} {
 		if v {
@@ -337,24 +337,24 @@ func message(b []byte, m *change.Message) []byte {
 
 func (s *searcher) decode(b []byte) *state {
 	n := len(s.cfg.Site.Defs)
-	st := &state{objects: make([]*change.Object, n), world: make([]change.State, n), from: make([]change.State, n)}
+	st := &state{objects: make([]*object.Object, n), world: make([]object.State, n), from: make([]object.State, n)}
 	for i := range n {
-		o, rest, err := change.Decode(&s.cfg.Site.Defs[i], b)
+		o, rest, err := object.Decode(&s.cfg.Site.Defs[i], b)
 		if err != nil {
 			panic(err) // it was written a moment ago
 		}
 		st.objects[i], b = o, rest
 	}
 	for i := range n {
-		st.world[i], st.from[i] = change.State(b[2*i]), change.State(b[2*i+1])
+		st.world[i], st.from[i] = object.State(b[2*i]), object.State(b[2*i+1])
 	}
 	b = b[2*n:]
 	copy(st.budget[:], b)
 	for b = b[4:]; len(b) > 0; b = b[messageSize:] {
 		u := func(i int) uint32 { return binary.BigEndian.Uint32(b[4*i:]) }
 		f := b[22]
-		st.net = append(st.net, change.Message{From: change.ID(u(0)), To: change.ID(u(1)), FromInc: u(2), ToInc: u(3), Epoch: u(4),
-			Kind: change.Kind(b[20]), State: change.State(b[21]), Urgent: f&1 != 0, Held: f&2 != 0, Eager: f&4 != 0, Lazy: f&8 != 0})
+		st.net = append(st.net, object.Message{From: object.ID(u(0)), To: object.ID(u(1)), FromInc: u(2), ToInc: u(3), Epoch: u(4),
+			Kind: object.Kind(b[20]), State: object.State(b[21]), Urgent: f&1 != 0, Held: f&2 != 0, Eager: f&4 != 0, Lazy: f&8 != 0})
 	}
 	return st
 }
@@ -371,7 +371,7 @@ func newRelabeler(objects int) *relabeler {
 	return &relabeler{objects, make([][]uint32, objects*objects), make([][]uint32, objects)}
 }
 
-func (r *relabeler) link(dependent, provider change.ID) *[]uint32 {
+func (r *relabeler) link(dependent, provider object.ID) *[]uint32 {
 	return &r.epochs[int(dependent)*r.objects+int(provider)]
 }
 
@@ -392,8 +392,8 @@ func (r *relabeler) relabel(st *state) {
 		return uint32(i)
 	}
 	for _, to := range []func(*[]uint32, uint32) uint32{note, place} {
-		epoch := func(d, p change.ID, e uint32) uint32 { return to(r.link(d, p), e) }
-		inc := func(id change.ID, n uint32) uint32 { return to(&r.incs[id], n) }
+		epoch := func(d, p object.ID, e uint32) uint32 { return to(r.link(d, p), e) }
+		inc := func(id object.ID, n uint32) uint32 { return to(&r.incs[id], n) }
 		for _, o := range st.objects {
 			o.Relabel(epoch, inc)
 		}
@@ -401,9 +401,9 @@ func (r *relabeler) relabel(st *state) {
 			m := &st.net[i]
 			m.FromInc, m.ToInc = inc(m.From, m.FromInc), inc(m.To, m.ToInc)
 			switch m.Kind {
-			case change.Grant, change.Recall:
+			case object.Grant, object.Recall:
 				m.Epoch = epoch(m.To, m.From, m.Epoch)
-			case change.Resync:
+			case object.Resync:
 			default:
 				m.Epoch = epoch(m.From, m.To, m.Epoch)
 			}

@@ -8,17 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-func compile(t testing.TB, text string, unsafe bool) *change.Site {
+func compiled(t testing.TB, text string, unsafe bool) *object.Site {
 	t.Helper()
 	d, err := site.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := site.Compile(d, site.Options{Unsafe: unsafe})
+	s, err := compile.Site(d, compile.Options{Unsafe: unsafe})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +27,8 @@ func compile(t testing.TB, text string, unsafe bool) *change.Site {
 }
 
 // worlds visits every combination of states.
-func worlds(s *change.Site, visit func([]change.State)) {
-	w := make([]change.State, len(s.Defs))
+func worlds(s *object.Site, visit func([]object.State)) {
+	w := make([]object.State, len(s.Defs))
 	var rec func(int)
 	rec = func(i int) {
 		if i == len(w) {
@@ -35,7 +36,7 @@ func worlds(s *change.Site, visit func([]change.State)) {
 			return
 		}
 		for st := 1; st < len(s.Defs[i].Type.States); st++ {
-			w[i] = change.State(st)
+			w[i] = object.State(st)
 			rec(i + 1)
 		}
 	}
@@ -46,7 +47,7 @@ func worlds(s *change.Site, visit func([]change.State)) {
 func all(t testing.TB, cfg Config) (r Result) {
 	t.Helper()
 	states := 0
-	worlds(cfg.Site, func(w []change.State) {
+	worlds(cfg.Site, func(w []object.State) {
 		if r.Problem != "" {
 			return
 		}
@@ -95,7 +96,7 @@ objects:
 `
 
 func TestFigure1(t *testing.T) {
-	sound(t, "figure 1", Config{Site: compile(t, figure1, false)})
+	sound(t, "figure 1", Config{Site: compiled(t, figure1, false)})
 }
 
 // Every fault at every moment. FIGURE1_FAULTS=1 does the same with figure 1,
@@ -106,14 +107,14 @@ func TestFaults(t *testing.T) {
 		faults = faults[:1]
 	}
 	for i, c := range faults {
-		c.Site = compile(t, pair, false)
+		c.Site = compiled(t, pair, false)
 		sound(t, fmt.Sprintf("pair, faults %d", i), c)
 	}
 	if os.Getenv("FIGURE1_FAULTS") == "" {
 		return
 	}
 	for i, c := range []Config{{Losses: 1}, {Doubles: 1}, {Failures: 1}, {Deaths: 1}} {
-		c.Site, c.World = compile(t, figure1, false), []change.State{2, 2, 3}
+		c.Site, c.World = compiled(t, figure1, false), []object.State{2, 2, 3}
 		r := Run(c)
 		t.Logf("figure 1, faults %d: %d states", i, r.States)
 		if r.Problem != "" || r.Cut {
@@ -138,7 +139,7 @@ objects:
   - {name: B, host: agent:a0, type: script, preferred: down, requires: [{from: up, object: A, state: down}]}
 `,
 	} {
-		if r := all(t, Config{Site: compile(t, text, true)}); r.Problem == "" {
+		if r := all(t, Config{Site: compiled(t, text, true)}); r.Problem == "" {
 			t.Errorf("%s: nothing is wrong in %d states", what, r.States)
 		}
 	}
@@ -147,7 +148,7 @@ objects:
 // Two who need the same two locks: without Recall, one holds the first and the
 // other the second, and both wait for ever.
 func TestHoldAndWait(t *testing.T) {
-	s := compile(t, `
+	s := compiled(t, `
 name: holdandwait
 objects:
   - {name: top, host: agent:a0, type: script, requires: [{from: down, object: x}, {from: down, object: y}]}
@@ -155,7 +156,7 @@ objects:
   - {name: y, host: agent:a0, type: script}
   - {name: cfg, host: agent:a0, type: script, requires: [{from: outdated, object: x, state: down}, {from: outdated, object: y, state: down}]}
 `, false)
-	r := Run(Config{Site: s, World: []change.State{1, 2, 2, 3}})
+	r := Run(Config{Site: s, World: []object.State{1, 2, 2, 3}})
 	if r.Problem != "" || r.Cut {
 		t.Fatalf("%s\n%s", r.Problem, strings.Join(r.Trace, "\n"))
 	}
@@ -217,7 +218,7 @@ func TestAcceptedSitesComeToRest(t *testing.T) {
 			n, limit = 3, 2_000
 		}
 		d := tiny(rng, n)
-		s, err := site.Compile(d, site.Options{})
+		s, err := compile.Site(d, compile.Options{})
 		if err != nil {
 			refused++
 			continue

@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Generation gives the number of the generation that is in force everywhere.
@@ -11,19 +11,19 @@ func (s *Sim) Generation() uint64 { return s.site.Generation }
 // Apply puts a new generation into force as the leader does: host after host in
 // the order of rule 25, each once its removed objects are in their preRemove
 // states. The last one must be in force already.
-func (s *Sim) Apply(next *change.Site) {
+func (s *Sim) Apply(next *object.Site) {
 	s.grow(len(next.Defs))
-	plan := site.NewPlan(s.site, next)
+	plan := compile.NewPlan(s.site, next)
 	s.next, s.turned = next, map[string]bool{}
 	s.enact(plan, 0)
 }
 
 // enact switches the groups of hosts from the nth on whose removed objects are
 // where they should be, and looks again later for the rest.
-func (s *Sim) enact(plan *site.Plan, n int) {
+func (s *Sim) enact(plan *compile.Plan, n int) {
 	for _, id := range plan.Removed {
 		if o := s.Object(id); o != nil && !o.Status().Removing {
-			s.tell(id, change.Event{What: change.Removing})
+			s.tell(id, object.Event{What: object.Removing})
 		}
 	}
 	hosts := map[string]bool{} // that switch now

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 )
 
@@ -42,9 +43,9 @@ func document(t *testing.T, text string) *site.Document {
 	return d
 }
 
-func compile(t *testing.T, text string, last *change.Site) *change.Site {
+func compiled(t *testing.T, text string, last *object.Site) *object.Site {
 	t.Helper()
-	s, err := site.Compile(document(t, text), site.Options{Last: last})
+	s, err := compile.Site(document(t, text), compile.Options{Last: last})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,19 +55,19 @@ func compile(t *testing.T, text string, last *change.Site) *change.Site {
 // up is a world in which everything is up and of this content.
 func up(cfg Config) Config {
 	site := cfg.Site
-	cfg.Initial = func(id change.ID) change.State { return state(site, id, "up") }
+	cfg.Initial = func(id object.ID) object.State { return state(site, id, "up") }
 	cfg.Deployed = true
 	return cfg
 }
 
-func state(s *change.Site, id change.ID, name string) change.State {
+func state(s *object.Site, id object.ID, name string) object.State {
 	st, _ := s.Defs[id].Type.State(name)
 	return st
 }
 
 // log writes each transition that began as "svcA stop".
 type log struct {
-	site  *change.Site
+	site  *object.Site
 	begun []string
 	steps []Step
 }
@@ -81,7 +82,7 @@ func (l *log) watch(s Step) {
 
 func (l *log) String() string { return strings.Join(l.begun, "; ") }
 
-func ordinary(s *change.Site) Config {
+func ordinary(s *object.Site) Config {
 	return Config{Site: s, Agents: 3, Delay: 1, Jitter: 3, CheckTime: 2, MoveTime: 10}
 }
 
@@ -106,7 +107,7 @@ func check(t *testing.T, s *Sim) {
 func (s *Sim) report() string {
 	var b strings.Builder
 	for a := range s.agents {
-		s.agents[a].home.Each(func(o *change.Object) {
+		s.agents[a].home.Each(func(o *object.Object) {
 			if s.Object(o.Def().ID) != o {
 				fmt.Fprintf(&b, "\na%d has %s", a, o.Def().Name)
 			}
@@ -116,7 +117,7 @@ func (s *Sim) report() string {
 		if s.site.Defs[i].Name == "" {
 			continue
 		}
-		o := s.Object(change.ID(i))
+		o := s.Object(object.ID(i))
 		if o == nil {
 			fmt.Fprintf(&b, "\n%s: nobody's", s.site.Defs[i].Name)
 			continue
@@ -133,7 +134,7 @@ const c1Order = "svcB stop; svcA stop; cfgA restart; svcA start; svcB start"
 func TestC1(t *testing.T) {
 	for _, hosts := range [][3]any{{"a0", "a0", "a0"}, {"a0", "a1", "a2"}, {"a0", "a0", "a1"}} {
 		for seed := range uint64(20) {
-			old := compile(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 1), nil)
+			old := compiled(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 1), nil)
 			l := &log{site: old}
 			cfg := up(ordinary(old))
 			cfg.Seed, cfg.Watch = seed, l.watch
@@ -142,7 +143,7 @@ func TestC1(t *testing.T) {
 			if len(l.begun) > 0 {
 				t.Fatalf("nothing has changed, but %s", l)
 			}
-			s.Apply(compile(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 2), old))
+			s.Apply(compiled(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 2), old))
 			mustSettle(t, s)
 			if l.String() != c1Order {
 				t.Fatalf("hosts %v, seed %d: %s", hosts, seed, l)
@@ -153,7 +154,7 @@ func TestC1(t *testing.T) {
 
 func TestC2(t *testing.T) {
 	for seed := range uint64(20) {
-		s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+		s1 := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 		l := &log{site: s1}
 		cfg := ordinary(s1)
 		cfg.Seed, cfg.Watch = seed, l.watch
@@ -166,7 +167,7 @@ func TestC2(t *testing.T) {
 }
 
 func TestC3(t *testing.T) {
-	s1 := compile(t, `
+	s1 := compiled(t, `
 name: base
 objects:
   - {name: base, host: agent:a0, type: script}
@@ -197,13 +198,13 @@ objects:
   - {name: C, host: agent:a2, type: filetree, content: {v: %d}, requires: [{from: outdated, to: up, object: B, state: down}]}
 `
 	for seed := range uint64(20) {
-		old := compile(t, fmt.Sprintf(text, 1), nil)
+		old := compiled(t, fmt.Sprintf(text, 1), nil)
 		l := &log{site: old}
 		cfg := up(ordinary(old))
 		cfg.Seed, cfg.Watch = seed, l.watch
 		s := New(cfg)
 		mustSettle(t, s)
-		s.Apply(compile(t, fmt.Sprintf(text, 2), old))
+		s.Apply(compiled(t, fmt.Sprintf(text, 2), old))
 		mustSettle(t, s)
 		if want := "A stop; B stop; C restart; B start; A start"; l.String() != want {
 			t.Fatalf("%s, want %s", l, want)
@@ -212,7 +213,7 @@ objects:
 }
 
 func TestC6(t *testing.T) {
-	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	s1 := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 	l := &log{site: s1}
 	cfg := ordinary(s1)
 	cfg.Watch = l.watch
@@ -259,8 +260,8 @@ func TestC7(t *testing.T) {
 		{[]string{"svcA", "svcB"}, "svcB stop; svcA stop"},
 	} {
 		for seed := range uint64(20) {
-			old := compile(t, full, nil)
-			next, err := site.Compile(without(c.removed...), site.Options{Last: old})
+			old := compiled(t, full, nil)
+			next, err := compile.Site(without(c.removed...), compile.Options{Last: old})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +283,7 @@ func TestC7(t *testing.T) {
 }
 
 func TestC8(t *testing.T) {
-	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	s1 := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 	l := &log{site: s1}
 	cfg := up(ordinary(s1))
 	cfg.Watch = l.watch
@@ -303,8 +304,8 @@ func TestC8(t *testing.T) {
 
 // C9: the home of any object is killed or cut off at any moment of C1.
 func TestC9(t *testing.T) {
-	old := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
-	next := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
+	old := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	next := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
 	for victim := range 3 {
 		for at := int64(0); at < 90; at += 3 {
 			for way := range 4 {
@@ -323,7 +324,7 @@ func TestC9(t *testing.T) {
 				s.Run(s.Now() + Lease + 1)
 				mustSettle(t, s)
 				for i := range old.Defs {
-					if s.World(change.ID(i)) != state(old, change.ID(i), "up") {
+					if s.World(object.ID(i)) != state(old, object.ID(i), "up") {
 						t.Fatalf("victim %d at %d: %s is not up", victim, at, old.Defs[i].Name)
 					}
 				}
@@ -362,13 +363,13 @@ objects:
   - {name: x, host: agent:a2, type: script}
 `
 	for seed := range uint64(20) {
-		old := compile(t, fmt.Sprintf(text, 1), nil)
-		next := compile(t, fmt.Sprintf(text, 2), old)
+		old := compiled(t, fmt.Sprintf(text, 1), nil)
+		next := compiled(t, fmt.Sprintf(text, 2), old)
 		l := &log{site: next}
 		cfg := up(ordinary(next))
 		cfg.Seed, cfg.Watch = seed, l.watch
 		needer, _ := next.Find("up-needer")
-		cfg.Initial = func(id change.ID) change.State {
+		cfg.Initial = func(id object.ID) object.State {
 			if id == needer {
 				return state(next, id, "down")
 			}
@@ -403,7 +404,7 @@ objects:
   - {name: B, host: agent:a1, type: script, preferred: down, requires: [{from: up, to: down, object: A, state: down}]}
   - {name: beside, host: agent:a0, type: script}
 `)
-	c12, err := site.Compile(d, site.Options{Unsafe: true})
+	c12, err := compile.Site(d, compile.Options{Unsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,8 +427,8 @@ objects:
 // A site is reverted by a new generation of the old content, in the order of C1.
 func TestRevert(t *testing.T) {
 	one := fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
-	old := compile(t, one, nil)
-	two := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
+	old := compiled(t, one, nil)
+	two := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
 	l := &log{site: old}
 	cfg := up(ordinary(old))
 	cfg.Watch = l.watch
@@ -435,7 +436,7 @@ func TestRevert(t *testing.T) {
 	mustSettle(t, s)
 	s.Apply(two)
 	mustSettle(t, s)
-	back := compile(t, one, two)
+	back := compiled(t, one, two)
 	if back.Generation != 3 || back.Defs[0].Content != old.Defs[0].Content {
 		t.Fatal("the reverted generation is not the old content under a new number")
 	}
@@ -449,7 +450,7 @@ func TestRevert(t *testing.T) {
 // check_interval makes drift repair itself, of whatever kind.
 func TestCheckInterval(t *testing.T) {
 	text := "check_interval: 1s" + fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
-	s1 := compile(t, text, nil)
+	s1 := compiled(t, text, nil)
 	l := &log{site: s1}
 	cfg := up(ordinary(s1))
 	cfg.Watch = l.watch
@@ -465,10 +466,10 @@ func TestCheckInterval(t *testing.T) {
 }
 
 func TestRehearse(t *testing.T) {
-	one := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
-	two := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), one)
+	one := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	two := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), one)
 	for _, c := range []struct {
-		old, next *change.Site
+		old, next *object.Site
 		want      string
 	}{
 		{nil, one, "cfgA start; svcA start; svcB start"},
@@ -491,7 +492,7 @@ func TestRehearse(t *testing.T) {
 
 // Explain names the root: what failed, who is gone, who waits for whom.
 func TestExplain(t *testing.T) {
-	s1 := compile(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
+	s1 := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 	s := New(ordinary(s1))
 	c, _ := s1.Find("cfgA")
 	b, _ := s1.Find("svcB")
@@ -518,7 +519,7 @@ objects:
   - {name: A, host: agent:a0, type: script, requires: [{object: svcB}]}
   - {name: svcB, host: agent:a0, type: script, requires: [{object: A}]}
 `)
-	c10, err := site.Compile(d, site.Options{Unsafe: true})
+	c10, err := compile.Site(d, compile.Options{Unsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -531,11 +532,11 @@ objects:
 }
 
 // Explain asks a simulation's objects.
-func Explain(s *Sim, id change.ID) []change.Reason {
-	return change.Explain(id, s.def, func(id change.ID) (change.Status, bool) {
+func Explain(s *Sim, id object.ID) []object.Reason {
+	return object.Explain(id, s.def, func(id object.ID) (object.Status, bool) {
 		if o := s.Object(id); o != nil {
 			return o.Status(), true
 		}
-		return change.Status{}, false
+		return object.Status{}, false
 	})
 }

@@ -1,5 +1,7 @@
-// Package sim runs the homes of a site in simulated time, with delays, losses,
-// duplicates, reorderings, crashes and moves of homes drawn from a seed, and
-// watches the real state of the world for what must never be (docs/spec/changes.md,
-// safety S1 to S3).
+// Package sim runs the hosts of a site in simulated time. Delays, losses, duplicates,
+// reorderings, crashes and moves of hosts come from a seed. It compares the real state
+// of the simulated world with the safety properties S1 to S3 of docs/spec/changes.md.
+//
+// Rehearse predicts the transitions of a new generation for its preview. The faults are
+// for tests only, but share their state with the rest and so stay here.
 package sim

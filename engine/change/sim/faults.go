@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Lease is how long the leader waits before it gives the objects of a home that
@@ -61,8 +61,8 @@ func (s *Sim) revive(a int, move bool) {
 			if w.acting == int32(a)+1 {
 				// Killed in the middle: perhaps it had its effect already.
 				if w.moving {
-					s.unrely(change.ID(i))
-					d := s.def(change.ID(i))
+					s.unrely(object.ID(i))
+					d := s.def(object.ID(i))
 					if s.rng.IntN(2) == 0 {
 						w.state = d.Type.Priority[s.rng.IntN(2)]
 					}
@@ -73,12 +73,12 @@ func (s *Sim) revive(a int, move bool) {
 		ag.life++
 		ag.dead, ag.leaving = false, false
 		s.wakes[a] = 0
-		var back []change.ID
+		var back []object.ID
 		for i := range s.owner {
 			if s.owner[i] != int32(a) {
 				continue
 			}
-			id := change.ID(i)
+			id := object.ID(i)
 			if move {
 				s.owner[i] = int32(s.rng.IntN(len(s.agents)))
 				if s.agents[s.owner[i]].leaving {

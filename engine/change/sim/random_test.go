@@ -7,8 +7,10 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
 // seeds says how many seeds a property is tried with; CHANGE_SEEDS times as many
@@ -29,9 +31,9 @@ func seeds(t testing.TB, n uint64) (from, to uint64) {
 	return from, from + n*env("CHANGE_SEEDS", 1)
 }
 
-func built(t testing.TB, d *site.Document, last *change.Site) *change.Site {
+func built(t testing.TB, d *site.Document, last *object.Site) *object.Site {
 	t.Helper()
-	s, err := site.Compile(d, site.Options{Last: last})
+	s, err := compile.Site(d, compile.Options{Last: last})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -46,7 +48,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		agents := 2 + rng.IntN(3)
-		doc := Random(rng, 3+rng.IntN(10), agents, false)
+		doc := sitegen.Random(rng, 3+rng.IntN(10), agents, false)
 		first := built(t, doc, nil)
 		cfg := Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: int64(rng.IntN(60)), CheckTime: 2, MoveTime: 10, MoveJitter: int64(rng.IntN(100)), Faulty: 30_000}
 		if rng.IntN(3) > 0 {
@@ -62,7 +64,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 		s.Run(rng.Int64N(400))
 		links := neighbours(first)
 		for v := range 2 {
-			doc = Mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
+			doc = sitegen.Mutate(rng, doc, agents, v+2, rng.IntN(2) == 0)
 			next := built(t, doc, s.site)
 			links = max(links, neighbours(next))
 			s.Apply(next)
@@ -103,7 +105,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 }
 
 // neighbours gives the most neighbours that an object of a site has.
-func neighbours(s *change.Site) int {
+func neighbours(s *object.Site) int {
 	most := 0
 	for i := range s.Defs {
 		most = max(most, len(s.Defs[i].Out)+len(s.Defs[i].In))
@@ -118,13 +120,13 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		agents := 1 + rng.IntN(3)
-		doc := Random(rng, 3+rng.IntN(12), agents, true)
+		doc := sitegen.Random(rng, 3+rng.IntN(12), agents, true)
 		first := built(t, doc, nil)
 		cfg := up(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50, MoveJitter: 20})
 		s := New(cfg)
 		mustSettle(t, s)
-		next := built(t, Mutate(rng, doc, agents, 2, false), first)
-		want := implied(next, site.NewPlan(first, next).Changed)
+		next := built(t, sitegen.Mutate(rng, doc, agents, 2, false), first)
+		want := implied(next, compile.NewPlan(first, next).Changed)
 		clear(s.Ran)
 		s.Apply(next)
 		mustSettle(t, s)
@@ -138,11 +140,11 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 
 // implied says how many transitions each object must make: an outdated one is
 // restarted; what others need down goes down and up again.
-func implied(s *change.Site, outdated []change.ID) []int {
+func implied(s *object.Site, outdated []object.ID) []int {
 	want := make([]int, len(s.Defs))
 	down := make([]bool, len(s.Defs))
-	var stop func(id change.ID, from string)
-	stop = func(id change.ID, from string) {
+	var stop func(id object.ID, from string)
+	stop = func(id object.ID, from string) {
 		d := &s.Defs[id]
 		if from == "up" && slices.Contains(outdated, id) {
 			return // from outdated to down, which needs nobody
@@ -152,7 +154,7 @@ func implied(s *change.Site, outdated []change.ID) []int {
 		if from == "up" {
 			to, _ = d.Type.State("down")
 		}
-		d.Moving(at, to, func(p change.ID, in change.State) {
+		d.Moving(at, to, func(p object.ID, in object.State) {
 			if name := s.Defs[p].Type.States[in]; name == "down" && !down[p] {
 				down[p] = true
 				stop(p, "up")
@@ -180,7 +182,7 @@ func TestThreeMessagesADependency(t *testing.T) {
 	for seed := from; seed < to; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		agents := 2 + rng.IntN(5)
-		doc := Random(rng, 5+rng.IntN(30), agents, true)
+		doc := sitegen.Random(rng, 5+rng.IntN(30), agents, true)
 		first := built(t, doc, nil)
 		s := New(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50})
 		mustSettle(t, s)
@@ -203,7 +205,7 @@ func TestThreeMessagesADependency(t *testing.T) {
 		for _, n := range by {
 			total += n
 		}
-		if total > 3*links || by[change.Grant] > links || by[change.Resync]+by[change.Recall] > 0 {
+		if total > 3*links || by[object.Grant] > links || by[object.Resync]+by[object.Recall] > 0 {
 			t.Fatalf("seed %d: %v for %d dependencies between homes", seed, by, links)
 		}
 	}

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Rehearsal is a possible order of the transitions that applying a generation
@@ -9,7 +9,7 @@ import (
 type Rehearsal struct {
 	Rounds [][]Step
 	// Stuck lists the objects that would not get where they should.
-	Stuck []change.ID
+	Stuck []object.ID
 	// Trouble is what goes wrong by itself, nil if all is well.
 	Trouble []string
 }
@@ -21,10 +21,10 @@ const longRehearsal = 100_000
 // Old is the generation in force, nil for none; known gives the states that
 // objects of it are known to be in, and may be nil: then they are where they
 // prefer to be.
-func Rehearse(old, next *change.Site, known func(change.ID) (change.State, bool)) Rehearsal {
+func Rehearse(old, next *object.Site, known func(object.ID) (object.State, bool)) Rehearsal {
 	var r Rehearsal
 	last := int64(-1)
-	cfg := Config{Site: next, Agents: 1, MoveTime: 1, Host: func(change.ID) int { return 0 }}
+	cfg := Config{Site: next, Agents: 1, MoveTime: 1, Host: func(object.ID) int { return 0 }}
 	cfg.Watch = func(s Step) {
 		if !s.Begin {
 			return
@@ -37,9 +37,9 @@ func Rehearse(old, next *change.Site, known func(change.ID) (change.State, bool)
 	}
 	if old != nil {
 		cfg.Site, cfg.Deployed = old, true
-		cfg.Initial = func(id change.ID) change.State {
+		cfg.Initial = func(id object.ID) object.State {
 			if known != nil {
-				if s, ok := known(id); ok && s != change.Unknown {
+				if s, ok := known(id); ok && s != object.Unknown {
 					return s
 				}
 			}
@@ -56,8 +56,8 @@ func Rehearse(old, next *change.Site, known func(change.ID) (change.State, bool)
 	}
 	for i := range next.Defs {
 		if next.Defs[i].Name != "" {
-			if o := s.Object(change.ID(i)); o == nil || !o.Settled() {
-				r.Stuck = append(r.Stuck, change.ID(i))
+			if o := s.Object(object.ID(i)); o == nil || !o.Settled() {
+				r.Stuck = append(r.Stuck, object.ID(i))
 			}
 		}
 	}

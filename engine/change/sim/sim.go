@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/home"
+	"github.com/coopr/coopr/engine/change/host"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 type (
-	message = change.Message
-	act     = change.Act
+	message = object.Message
+	act     = object.Act
 )
 
 // Config is a simulation. Times are ticks, which the homes take for milliseconds.
 type Config struct {
-	Site *change.Site
+	Site *object.Site
 	Seed uint64
 	// Host says which agent an object is on at first; the agent of its host
 	// where nil. Agents are numbered from 0.
-	Host   func(change.ID) int
+	Host   func(object.ID) int
 	Agents int
 	// Delay of a packet: from Delay to Delay+Jitter.
 	Delay, Jitter int64
@@ -31,7 +31,7 @@ type Config struct {
 	Fails float64
 	// Initial is the state of everything in the world; the first state of the
 	// type where it is unknown. Deployed says that it is of this generation's content.
-	Initial  func(change.ID) change.State
+	Initial  func(object.ID) object.State
 	Deployed bool
 	// Faulty is until when losses, doubles and failures happen; for ever where 0.
 	Faulty int64
@@ -44,16 +44,16 @@ type Config struct {
 // Step is a transition that begins (Begin) or ends.
 type Step struct {
 	At         int64
-	ID         change.ID
-	Transition change.Transition
+	ID         object.ID
+	Transition object.Transition
 	Begin, OK  bool
 }
 
 // Sim is a running simulation.
 type Sim struct {
 	cfg    Config
-	site   *change.Site // in force
-	next   *change.Site // on its way into force, on the hosts that have turned
+	site   *object.Site // in force
+	next   *object.Site // on its way into force, on the hosts that have turned
 	turned map[string]bool
 	rng    *rand.Rand
 	q      queue
@@ -75,7 +75,7 @@ type Sim struct {
 	decisions     int
 	Ran           []uint16 // transitions begun, per object
 	last          int64    // when the last transition ended
-	script        map[change.ID]int
+	script        map[object.ID]int
 	// Asked counts locks asked for between homes, each once however often it is
 	// said.
 	Asked int
@@ -83,7 +83,7 @@ type Sim struct {
 }
 
 type agent struct {
-	home *home.Home
+	home *host.Runtime
 	life uint32
 	dead bool
 	// leaving says that the leader has given the home up already.
@@ -93,7 +93,7 @@ type agent struct {
 
 // real is what an object truly is.
 type real struct {
-	state   change.State
+	state   object.State
 	content uint64
 	moving  bool
 	acting  int32 // home that runs an act now, from 1
@@ -104,8 +104,8 @@ type real struct {
 }
 
 type trust struct {
-	id change.ID
-	in change.State
+	id object.ID
+	in object.State
 }
 
 // New starts the homes of a site.
@@ -139,7 +139,7 @@ func New(cfg Config) *Sim {
 	}
 	for i := range cfg.Site.Defs {
 		if cfg.Site.Defs[i].Name != "" {
-			s.start(change.ID(i))
+			s.start(object.ID(i))
 		}
 	}
 	s.flush()
@@ -156,7 +156,7 @@ func (s *Sim) grow(n int) {
 }
 
 // def gives the definition that is in force on an object's host.
-func (s *Sim) def(id change.ID) *change.Def {
+func (s *Sim) def(id object.ID) *object.Def {
 	if s.next != nil && int(id) < len(s.next.Defs) {
 		if d := &s.next.Defs[id]; d.Name != "" && s.turned[d.Host] {
 			return d
@@ -168,7 +168,7 @@ func (s *Sim) def(id change.ID) *change.Def {
 	return &s.site.Defs[id]
 }
 
-func (s *Sim) place(id change.ID) int {
+func (s *Sim) place(id object.ID) int {
 	if s.cfg.Host != nil {
 		return s.cfg.Host(id)
 	}
@@ -179,25 +179,25 @@ func (s *Sim) place(id change.ID) int {
 	return n
 }
 
-func (s *Sim) newHome(i int) *home.Home {
-	return home.New(home.Config{Self: s.names[i], Site: s.site, Route: func(id change.ID) home.Name {
+func (s *Sim) newHome(i int) *host.Runtime {
+	return host.New(host.Config{Self: s.names[i], Site: s.site, Route: func(id object.ID) host.Name {
 		if int(id) >= len(s.owner) || s.owner[id] < 0 {
 			return ""
 		}
 		return s.names[s.owner[id]]
-	}, Observe: func(_ int64, _ *change.Object, ev *change.Event, fx *change.Effects) {
-		if ev.What == change.Nudge || ev.What == change.Reconnected || ev.What == change.Received && ev.Message.Kind == change.Resync {
+	}, Observe: func(_ int64, _ *object.Object, ev *object.Event, fx *object.Effects) {
+		if ev.What == object.Nudge || ev.What == object.Reconnected || ev.What == object.Received && ev.Message.Kind == object.Resync {
 			return
 		}
 		for i := range fx.Messages {
-			if m := &fx.Messages[i]; m.Kind == change.Request && s.owner[m.To] != s.owner[m.From] {
+			if m := &fx.Messages[i]; m.Kind == object.Request && s.owner[m.To] != s.owner[m.From] {
 				s.Asked++
 			}
 		}
 	}})
 }
 
-func (s *Sim) start(id change.ID) {
+func (s *Sim) start(id object.ID) {
 	a := s.owner[id]
 	s.agents[a].home.Start(s.def(id), s.incs[id], s.q.now)
 	s.touch(int(a))
@@ -240,7 +240,7 @@ func (s *Sim) flush() {
 		for _, x := range s.acts {
 			s.begin(a, x)
 		}
-		ag.home.Flush(s.q.now, func(p home.Packet) { s.packet(s.byName[p.To], p.Messages) })
+		ag.home.Flush(s.q.now, func(p host.Packet) { s.packet(s.byName[p.To], p.Messages) })
 		if next := ag.home.Next(); next > 0 && (s.wakes[a] == 0 || next < s.wakes[a]) {
 			s.wakes[a] = next
 			s.q.push(event{at: max(next, s.q.now+1), kind: wakeUp, home: int32(a), life: ag.life})
@@ -337,7 +337,7 @@ func (s *Sim) Settled() bool {
 		}
 	}
 	for i := range s.site.Defs {
-		if s.site.Defs[i].Name != "" && s.Object(change.ID(i)) == nil {
+		if s.site.Defs[i].Name != "" && s.Object(object.ID(i)) == nil {
 			return false
 		}
 	}
@@ -345,7 +345,7 @@ func (s *Sim) Settled() bool {
 }
 
 // Object gives an object where it runs, nil where nobody runs it.
-func (s *Sim) Object(id change.ID) *change.Object {
+func (s *Sim) Object(id object.ID) *object.Object {
 	if s.owner[id] < 0 || s.agents[s.owner[id]].dead {
 		return nil
 	}

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coopr/coopr/engine/change"
-	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/change/storage"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/examples/storage/installation"
 )
 
-func installation(t testing.TB, cfg storage.Config, last *change.Site) *change.Site {
+func storageSite(t testing.TB, cfg installation.Config, last *object.Site) *object.Site {
 	t.Helper()
-	s, err := site.Compile(storage.Document(cfg), site.Options{Last: last})
+	s, err := compile.Site(installation.Document(cfg), compile.Options{Last: last})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,17 +26,17 @@ func installation(t testing.TB, cfg storage.Config, last *change.Site) *change.S
 // critical gives when the last object is up at the earliest, and over how many
 // dependencies between hosts the way to it goes: no grant can come sooner than
 // its message.
-func critical(s *change.Site, check, move int64) (ticks int64, hops int) {
+func critical(s *object.Site, check, move int64) (ticks int64, hops int) {
 	done := make([]int64, len(s.Defs))
 	far := make([]int, len(s.Defs))
-	var visit func(change.ID)
-	visit = func(id change.ID) {
+	var visit func(object.ID)
+	visit = func(id object.ID) {
 		if done[id] != 0 {
 			return
 		}
 		d := &s.Defs[id]
 		begin, h := check, 0
-		d.Moving(state(s, id, "down"), state(s, id, "up"), func(p change.ID, _ change.State) {
+		d.Moving(state(s, id, "down"), state(s, id, "up"), func(p object.ID, _ object.State) {
 			visit(p)
 			hop := far[p]
 			if s.Defs[p].Host != d.Host {
@@ -50,7 +50,7 @@ func critical(s *change.Site, check, move int64) (ticks int64, hops int) {
 		done[id], far[id] = begin+move, h
 	}
 	for i := range s.Defs {
-		visit(change.ID(i))
+		visit(object.ID(i))
 		ticks, hops = max(ticks, done[i]), max(hops, far[i])
 	}
 	return ticks, hops
@@ -65,8 +65,8 @@ func TestC11(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("STORAGE_SERVERS")); err == nil {
 		servers = n
 	}
-	first := installation(t, storage.Config{Servers: servers}, nil)
-	metadata := map[change.ID]bool{}
+	first := storageSite(t, installation.Config{Servers: servers}, nil)
+	metadata := map[object.ID]bool{}
 	for i := range first.Defs {
 		d := &first.Defs[i]
 		if strings.Contains(d.Name, "/target") {
@@ -104,7 +104,7 @@ func TestC11(t *testing.T) {
 	s.Run(s.Now() + 5_000)
 	by, packets, _ := s.Sent()
 	links := s.links()
-	if total := by[change.Request] + by[change.Grant] + by[change.Release] + by[change.Revoke]; total != 3*links {
+	if total := by[object.Request] + by[object.Grant] + by[object.Release] + by[object.Revoke]; total != 3*links {
 		t.Errorf("%d messages %v in %d packets for %d dependencies between hosts", total, by, packets, links)
 	}
 	for i, n := range s.Ran {
@@ -113,7 +113,7 @@ func TestC11(t *testing.T) {
 		}
 	}
 	clear(s.Ran)
-	next := installation(t, storage.Config{Servers: servers, Base: 1}, first)
+	next := storageSite(t, installation.Config{Servers: servers, Base: 1}, first)
 	s.Apply(next)
 	mustSettle(t, s)
 	moved := 0
@@ -170,10 +170,10 @@ func BenchmarkStorage(b *testing.B) {
 		}
 	}
 	for _, n := range sizes {
-		b.Run(fmt.Sprintf("objects=%d", n*storage.ObjectsPerServer), func(b *testing.B) {
+		b.Run(fmt.Sprintf("objects=%d", n*installation.ObjectsPerServer), func(b *testing.B) {
 			empty := heap()
-			built := installation(b, storage.Config{Servers: n}, nil)
-			objects := float64(n * storage.ObjectsPerServer)
+			built := storageSite(b, installation.Config{Servers: n}, nil)
+			objects := float64(n * installation.ObjectsPerServer)
 			compiled := heap()
 			var s *Sim
 			decisions, took := 0, time.Duration(0)

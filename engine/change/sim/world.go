@@ -1,14 +1,14 @@
 package sim
 
 import (
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // What the world is, apart from what homes know of it: acts change it, and the
 // oracle looks at nothing else.
 
 // truth is what a check finds (rule 2).
-func (s *Sim) truth(d *change.Def) change.State {
+func (s *Sim) truth(d *object.Def) object.State {
 	w := &s.world[d.ID]
 	if w.content == d.Content || w.content == 0 {
 		return w.state
@@ -31,14 +31,14 @@ func (s *Sim) begin(a int, x act) {
 		s.violate("S3: %s acts at a%d while an act of a%d runs", d.Name, a, w.acting-1)
 	}
 	took := s.cfg.CheckTime
-	if x.What == change.Run {
+	if x.What == object.Run {
 		took = s.cfg.MoveTime
 		if s.cfg.MoveJitter > 0 {
 			took += s.rng.Int64N(s.cfg.MoveJitter + 1)
 		}
 	}
 	w.acting, w.actEnd = int32(a)+1, s.q.now+took
-	if x.What == change.Run {
+	if x.What == object.Run {
 		s.Ran[x.ID]++
 		w.moving = true
 		if !s.cfg.Lenient {
@@ -52,14 +52,14 @@ func (s *Sim) begin(a int, x act) {
 }
 
 // rely checks that what a transition needs is so, and keeps watch that it stays so.
-func (s *Sim) rely(d *change.Def, t change.Transition) {
+func (s *Sim) rely(d *object.Def, t object.Transition) {
 	w := &s.world[d.ID]
 	if w.relied > 0 {
 		s.violate("S2: %s goes %s while a transition relies on its state", d.Name, d.Type.Actions[t.Action])
 	}
 	w.trust = w.trust[:0]
-	var need func(change.ID, change.State)
-	need = func(p change.ID, in change.State) {
+	var need func(object.ID, object.State)
+	need = func(p object.ID, in object.State) {
 		for _, k := range w.trust {
 			if k.id == p {
 				return
@@ -81,14 +81,14 @@ func (s *Sim) rely(d *change.Def, t change.Transition) {
 }
 
 // follows gives the definition that an object follows now.
-func (s *Sim) follows(id change.ID) *change.Def {
+func (s *Sim) follows(id object.ID) *object.Def {
 	if o := s.Object(id); o != nil {
 		return o.Def()
 	}
 	return s.def(id)
 }
 
-func (s *Sim) unrely(id change.ID) {
+func (s *Sim) unrely(id object.ID) {
 	w := &s.world[id]
 	w.moving = false
 	for _, k := range w.trust {
@@ -112,12 +112,12 @@ func (s *Sim) end(e *event) {
 	if ag.dead && ag.life != e.life {
 		return
 	}
-	var ev change.Event
-	if x.What == change.Check {
+	var ev object.Event
+	if x.What == object.Check {
 		if !lives || ag.home.Object(x.ID) == nil {
 			return
 		}
-		ev = change.Event{What: change.Checked, State: s.truth(ag.home.Object(x.ID).Def())}
+		ev = object.Event{What: object.Checked, State: s.truth(ag.home.Object(x.ID).Def())}
 	} else {
 		ok := !s.failing(x.ID)
 		if s.world[x.ID].moving {
@@ -139,7 +139,7 @@ func (s *Sim) end(e *event) {
 		if s.cfg.Watch != nil {
 			s.cfg.Watch(Step{At: s.q.now, ID: x.ID, Transition: x.Transition, OK: ok})
 		}
-		ev = change.Event{What: change.Done, OK: ok}
+		ev = object.Event{What: object.Done, OK: ok}
 	}
 	if !lives {
 		return
@@ -150,14 +150,14 @@ func (s *Sim) end(e *event) {
 	s.touch(a)
 }
 
-func (s *Sim) defOf(a int, id change.ID) *change.Def {
+func (s *Sim) defOf(a int, id object.ID) *object.Def {
 	if o := s.agents[a].home.Object(id); o != nil {
 		return o.Def()
 	}
 	return s.def(id)
 }
 
-func (s *Sim) failing(id change.ID) bool {
+func (s *Sim) failing(id object.ID) bool {
 	if n := s.script[id]; n > 0 {
 		s.script[id] = n - 1
 		return true
@@ -166,15 +166,15 @@ func (s *Sim) failing(id change.ID) bool {
 }
 
 // FailNext lets the next n transitions of an object fail.
-func (s *Sim) FailNext(id change.ID, n int) {
+func (s *Sim) FailNext(id object.ID, n int) {
 	if s.script == nil {
-		s.script = map[change.ID]int{}
+		s.script = map[object.ID]int{}
 	}
 	s.script[id] = n
 }
 
 // Drift changes an object by hand, behind its home's back.
-func (s *Sim) Drift(id change.ID, state change.State, content uint64) {
+func (s *Sim) Drift(id object.ID, state object.State, content uint64) {
 	w := &s.world[id]
 	w.state, w.drifted = state, true
 	if content != 0 {
@@ -183,9 +183,9 @@ func (s *Sim) Drift(id change.ID, state change.State, content uint64) {
 }
 
 // Probe lets an object's home look for drift.
-func (s *Sim) Probe(id change.ID) { s.tell(id, change.Event{What: change.Probe}) }
+func (s *Sim) Probe(id object.ID) { s.tell(id, object.Event{What: object.Probe}) }
 
-func (s *Sim) tell(id change.ID, ev change.Event) {
+func (s *Sim) tell(id object.ID, ev object.Event) {
 	if o := s.Object(id); o == nil {
 		return
 	}
@@ -198,4 +198,4 @@ func (s *Sim) tell(id change.ID, ev change.Event) {
 }
 
 // World gives what an object truly is.
-func (s *Sim) World(id change.ID) change.State { return s.truth(s.def(id)) }
+func (s *Sim) World(id object.ID) object.State { return s.truth(s.def(id)) }

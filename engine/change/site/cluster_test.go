@@ -1,10 +1,12 @@
-package site
+package site_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -16,7 +18,7 @@ func TestOfCluster(t *testing.T) {
 			{Name: "warm", Type: "script", Requires: []model.ChangeRequirement{{Object: "limits"}, {Object: "db/ready"}}, Holds: []model.ChangeHolding{{Object: "db/ready"}}}}},
 		"db": {Changes: []model.ChangeObject{{Name: "ready", Type: "script"}}},
 	}}
-	if !Carries(cl) {
+	if !site.Carries(cl) {
 		t.Error("it carries objects")
 	}
 	node := func(n int, host string, services ...string) *model.Node {
@@ -28,7 +30,7 @@ func TestOfCluster(t *testing.T) {
 	}
 	stopped := node(4, "n4", "web")
 	stopped.States["web"] = "STOP"
-	d, err := OfCluster("cluster-00000001", cl, []*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
+	d, err := site.OfCluster("cluster-00000001", cl, []*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +51,14 @@ func TestOfCluster(t *testing.T) {
 	if got, want := needs["n3/web/warm"], []string{"n3/web/limits", "n3/db/ready"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if _, err := Compile(d, Options{}); err != nil {
+	if _, err := compile.Site(d, compile.Options{}); err != nil {
 		t.Error(err)
 	}
 	if got := d.Objects[0].Content["start"]; got != "date +%s; echo n1.example of n2.example n3.example" || d.CheckInterval != 2000 {
 		t.Errorf("%q, %d", got, d.CheckInterval)
 	}
 	cl.Definitions["db"].Changes[0].Content = map[string]any{"start": "echo %host.service.db[7]%"}
-	if _, err := OfCluster("x", cl, []*model.Node{node(2, "n2", "db")}); err == nil || !strings.Contains(err.Error(), "n2/db/ready") {
+	if _, err := site.OfCluster("x", cl, []*model.Node{node(2, "n2", "db")}); err == nil || !strings.Contains(err.Error(), "n2/db/ready") {
 		t.Errorf("%v", err)
 	}
 	if d.Objects[0].Host != "node:00000001/n1" {

@@ -1,4 +1,4 @@
-// Package site compiles what users write about change objects into what homes
-// run: documents, their faults, and what one generation changes of the last
-// (docs/spec/changes.md, "Generations").
+// Package site has the data of a site of change objects: the document that a user
+// writes, the replicated record of its generations, hosts and incarnations, and the
+// views that the API shows (docs/spec/changes.md, "Generations").
 package site

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Graph is a site to be drawn; it is its own JSON.
@@ -41,7 +41,7 @@ type GraphEdge struct {
 }
 
 // NewGraph draws a site, with what status knows of its objects; nil knows nothing.
-func NewGraph(s *change.Site, status func(change.ID) (change.Status, bool)) *Graph {
+func NewGraph(s *object.Site, status func(object.ID) (object.Status, bool)) *Graph {
 	g := &Graph{Site: s.Name, Generation: s.Generation}
 	for i := range s.Defs {
 		d := &s.Defs[i]
@@ -70,8 +70,8 @@ func NewGraph(s *change.Site, status func(change.ID) (change.Status, bool)) *Gra
 	return g
 }
 
-func word(t *change.Type, s change.State) string {
-	if s == change.Any {
+func word(t *object.Type, s object.State) string {
+	if s == object.Any {
 		return "*"
 	}
 	return t.States[s]

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // ErrOnItsWay says that a generation is on its way: the next one waits for it.
@@ -24,7 +24,7 @@ type Generation struct {
 	Number   uint64          `json:"number"`
 	Document json.RawMessage `json:"document"`
 	// IDs are those of the document's objects, in its order.
-	IDs   []change.ID `json:"ids"`
+	IDs   []object.ID `json:"ids"`
 	Time  int64       `json:"time"`
 	Actor string      `json:"actor"`
 	// Reverts is the generation whose content it has again; 0 for none.
@@ -57,6 +57,17 @@ type Record struct {
 	Deleting bool `json:"deleting,omitempty"`
 }
 
+// Group is hosts that switch together, and the objects that must be in their
+// preRemove states before that.
+type Group struct {
+	Hosts   []string
+	Removed []object.ID
+	// After lists the groups, all of them before this one, that must have
+	// switched before it may: their removed objects need its hosts as they are.
+	// An agent that is down holds up no other group.
+	After []int
+}
+
 // Switch is a Group of a plan with what its switch adds, and whether it has
 // happened.
 type Switch struct {
@@ -67,7 +78,7 @@ type Switch struct {
 
 // Placed is an object on a host.
 type Placed struct {
-	ID   change.ID `json:"id"`
+	ID   object.ID `json:"id"`
 	Host string    `json:"host"`
 }
 
@@ -91,7 +102,7 @@ type Life struct {
 // Release is an operator's word that an object holds nothing (rule 20), for as
 // long as it does not begin another life.
 type Release struct {
-	ID     change.ID `json:"id"`
+	ID     object.ID `json:"id"`
 	Inc    uint32    `json:"inc"`
 	Actor  string    `json:"actor"`
 	Reason string    `json:"reason"`
@@ -103,23 +114,6 @@ func (r *Record) Clone() *Record {
 	c := *r
 	c.Switches, c.Hosts, c.Lives, c.Released = slices.Clone(r.Switches), slices.Clone(r.Hosts), slices.Clone(r.Lives), slices.Clone(r.Released)
 	return &c
-}
-
-// Switches gives the groups of a plan with what they add.
-func Switches(p *Plan, next *change.Site) []Switch {
-	out := make([]Switch, len(p.Groups))
-	in := map[string]int{}
-	for i, g := range p.Groups {
-		out[i].Group = g
-		for _, h := range g.Hosts {
-			in[h] = i
-		}
-	}
-	for _, id := range p.Added {
-		h := next.Defs[id].Host
-		out[in[h]].Added = append(out[in[h]].Added, Placed{id, h})
-	}
-	return out
 }
 
 // Begin puts generation n on its way. Groups that wait for nothing switch at once.
@@ -287,8 +281,8 @@ func (r *Record) Turned() map[string]bool {
 }
 
 // Removing gives the objects that have to get to their preRemove states now.
-func (r *Record) Removing() []change.ID {
-	var out []change.ID
+func (r *Record) Removing() []object.ID {
+	var out []object.ID
 	for _, s := range r.Switches {
 		if !s.Done {
 			out = append(out, s.Removed...)
@@ -299,7 +293,7 @@ func (r *Record) Removing() []change.ID {
 
 // Ready gives the groups that may switch: those before them have, and away says
 // of each of their removed objects that it is where it should be.
-func (r *Record) Ready(away func(change.ID) bool) []int {
+func (r *Record) Ready(away func(object.ID) bool) []int {
 	done := map[int]bool{}
 	for i, s := range r.Switches {
 		done[i] = s.Done
@@ -309,7 +303,7 @@ func (r *Record) Ready(away func(change.ID) bool) []int {
 		if s.Done || slices.ContainsFunc(s.After, func(a int) bool { return !done[a] }) {
 			continue
 		}
-		if !slices.ContainsFunc(s.Removed, func(id change.ID) bool { return !away(id) }) {
+		if !slices.ContainsFunc(s.Removed, func(id object.ID) bool { return !away(id) }) {
 			out = append(out, i)
 			done[i] = true
 		}
@@ -345,8 +339,8 @@ type Orders struct {
 	Lives []Lived `json:"lives,omitempty"`
 	// Removing are this home's objects on their way to preRemove; Released those
 	// that hold nothing by an operator's word.
-	Removing []change.ID `json:"removing,omitempty"`
-	Released []change.ID `json:"released,omitempty"`
+	Removing []object.ID `json:"removing,omitempty"`
+	Released []object.ID `json:"released,omitempty"`
 	// Look, when it is another number than before, asks for a check of
 	// everything that changes nothing.
 	Look uint64 `json:"look,omitempty"`
@@ -359,12 +353,12 @@ type Orders struct {
 type Part struct {
 	Generation uint64      `json:"generation"`
 	Document   *Document   `json:"document"`
-	IDs        []change.ID `json:"ids"`
+	IDs        []object.ID `json:"ids"`
 }
 
 // Lived is an object's incarnation.
 type Lived struct {
-	ID   change.ID `json:"id"`
+	ID   object.ID `json:"id"`
 	Inc  uint32    `json:"inc"`
 	Host string    `json:"host"`
 }
@@ -375,24 +369,19 @@ func (g *Generation) Part(doc *Document, hosts map[string]bool) Part {
 	return Part{Generation: g.Number, Document: d, IDs: ids}
 }
 
-// Compile gives the site of a part, or of a whole generation.
-func (p *Part) Compile() (*change.Site, error) {
-	return Compile(p.Document, Options{IDs: append([]change.ID{}, p.IDs...), Generation: p.Generation})
-}
-
 // Orders gives what a home with some hosts is told; the parts are the caller's.
 // Concerns gives the objects and hosts of the slices.
-func (r *Record) Orders(mine map[string]bool, concerns map[change.ID]bool) *Orders {
+func (r *Record) Orders(mine map[string]bool, concerns map[object.ID]bool) *Orders {
 	o := &Orders{Tenant: r.Tenant, Site: r.Name, Epoch: r.Epoch, Version: r.Version, Generation: r.Generation, Next: r.Next,
 		Mine: slices.Sorted(maps.Keys(mine)), Homes: map[string]string{}}
 	turned := r.Turned()
 	seen := make([]bool, len(r.Hosts))
 	for i, l := range r.Lives {
-		if l.Host < 0 || l.Inc == 0 || !concerns[change.ID(i)] {
+		if l.Host < 0 || l.Inc == 0 || !concerns[object.ID(i)] {
 			continue
 		}
 		h := &r.Hosts[l.Host]
-		o.Lives = append(o.Lives, Lived{change.ID(i), l.Inc, h.Name})
+		o.Lives = append(o.Lives, Lived{object.ID(i), l.Inc, h.Name})
 		if !seen[l.Host] {
 			seen[l.Host] = true
 			o.Homes[h.Name] = h.Agent

@@ -1,4 +1,4 @@
-package site
+package site_test
 
 import (
 	"encoding/json"
@@ -10,22 +10,24 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/compile"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/engine/change/site"
 )
 
 // drawDocument makes a site whose objects depend on earlier ones.
-func drawDocument(t *rapid.T) *Document {
-	d := &Document{Name: "s"}
+func drawDocument(t *rapid.T) *site.Document {
+	d := &site.Document{Name: "s"}
 	for i := range rapid.IntRange(1, 12).Draw(t, "objects") {
 		if i > 0 && rapid.IntRange(0, 3).Draw(t, "left out") == 0 {
 			continue
 		}
-		o := Object{Name: fmt.Sprintf("o%d", i), Host: fmt.Sprintf("agent:a%d", rapid.IntRange(0, 3).Draw(t, "host")), Type: "script",
+		o := site.Object{Name: fmt.Sprintf("o%d", i), Host: fmt.Sprintf("agent:a%d", rapid.IntRange(0, 3).Draw(t, "host")), Type: "script",
 			Content: map[string]any{"version": rapid.IntRange(0, 2).Draw(t, "version")}}
 		for j := range d.Objects {
 			if rapid.IntRange(0, 2).Draw(t, "depends") == 0 {
-				o.Requires = append(o.Requires, Requirement{To: "up", Object: d.Objects[j].Name})
-				o.Holds = append(o.Holds, Holding{Object: d.Objects[j].Name})
+				o.Requires = append(o.Requires, site.Requirement{To: "up", Object: d.Objects[j].Name})
+				o.Holds = append(o.Holds, site.Holding{Object: d.Objects[j].Name})
 			}
 		}
 		d.Objects = append(d.Objects, o)
@@ -37,7 +39,7 @@ func drawDocument(t *rapid.T) *Document {
 func TestSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDocument(t)
-		whole, err := Compile(d, Options{})
+		whole, err := compile.Site(d, compile.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,8 +47,8 @@ func TestSlice(t *testing.T) {
 		for i := range 4 {
 			hosts[fmt.Sprintf("agent:a%d", i)] = rapid.Bool().Draw(t, "mine")
 		}
-		p := (&Generation{Number: 7, IDs: Numbers(d, whole)}).Part(d, hosts)
-		part, err := p.Compile()
+		p := (&site.Generation{Number: 7, IDs: compile.Numbers(d, whole)}).Part(d, hosts)
+		part, err := compile.Part(&p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,31 +83,31 @@ func TestSlice(t *testing.T) {
 // the site in force has a host and nothing else has, hosts are never given to two.
 func TestRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &Record{Name: "s"}
-		var now *change.Site
+		r := &site.Record{Name: "s"}
+		var now *object.Site
 		alive := map[string]bool{}
 		agents := []string{"x", "y", "z"}
-		var was []Life
+		var was []site.Life
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0: // a new generation
-				next, err := Compile(drawDocument(t), Options{Last: now})
+				next, err := compile.Site(drawDocument(t), compile.Options{Last: now})
 				if err != nil {
 					t.Fatal(err)
 				}
-				plan := NewPlan(now, next)
+				plan := compile.NewPlan(now, next)
 				if r.Next != 0 {
-					if err := r.Begin(r.Last+1, Switches(plan, next), false); !errors.Is(err, ErrOnItsWay) {
+					if err := r.Begin(r.Last+1, compile.Switches(plan, next), false); !errors.Is(err, site.ErrOnItsWay) {
 						t.Fatal(err)
 					}
 					continue
 				}
-				if err := r.Begin(r.Last+1, Switches(plan, next), false); err != nil {
+				if err := r.Begin(r.Last+1, compile.Switches(plan, next), false); err != nil {
 					t.Fatal(err)
 				}
 				now = next
 			case 1: // some groups switch
-				for _, g := range r.Ready(func(change.ID) bool { return rapid.Bool().Draw(t, "away") }) {
+				for _, g := range r.Ready(func(object.ID) bool { return rapid.Bool().Draw(t, "away") }) {
 					if err := r.Turn([]int{g}); err != nil && r.Next != 0 {
 						t.Fatal(err)
 					}
@@ -114,12 +116,12 @@ func TestRecord(t *testing.T) {
 				a := rapid.SampledFrom(agents).Draw(t, "agent")
 				alive[a] = !alive[a]
 			case 3:
-				var hosts []Host
+				var hosts []site.Host
 				for _, h := range r.Hosts {
 					a := rapid.SampledFrom(agents).Draw(t, "agent")
 					if (h.Agent == "" || h.Agent == a || !alive[h.Agent]) && alive[a] {
-						hosts = append(hosts, Host{h.Name, a, fmt.Sprint("run", rapid.IntRange(0, 1).Draw(t, "run"))})
-					} else if err := r.Clone().Assign([]Host{{h.Name, a, "run"}}, func(id string) bool { return alive[id] }); !errors.Is(err, ErrHeld) && h.Agent != a {
+						hosts = append(hosts, site.Host{h.Name, a, fmt.Sprint("run", rapid.IntRange(0, 1).Draw(t, "run"))})
+					} else if err := r.Clone().Assign([]site.Host{{h.Name, a, "run"}}, func(id string) bool { return alive[id] }); !errors.Is(err, site.ErrHeld) && h.Agent != a {
 						t.Fatalf("%s went from %s to %s: %v", h.Name, h.Agent, a, err)
 					}
 				}
@@ -131,7 +133,7 @@ func TestRecord(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := &Record{}
+			again := &site.Record{}
 			if err := json.Unmarshal(b, again); err != nil {
 				t.Fatal(err)
 			}
@@ -160,34 +162,34 @@ func TestRecord(t *testing.T) {
 // A dead agent holds up those that its removed objects need, and nobody else
 // (rule 25).
 func TestGroupsWaitForNoMoreThanTheyMust(t *testing.T) {
-	d := &Document{Name: "s", Objects: []Object{
-		{Name: "top", Host: "agent:dead", Type: "script", Requires: []Requirement{{From: "up", To: "down", Object: "base", State: "up"}}},
+	d := &site.Document{Name: "s", Objects: []site.Object{
+		{Name: "top", Host: "agent:dead", Type: "script", Requires: []site.Requirement{{From: "up", To: "down", Object: "base", State: "up"}}},
 		{Name: "base", Host: "agent:needed", Type: "script"},
 		{Name: "else", Host: "agent:free", Type: "script"},
 		{Name: "goes", Host: "agent:free", Type: "script"},
 	}}
-	old, err := Compile(d, Options{})
+	old, err := compile.Site(d, compile.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := Compile(&Document{Name: "s", Objects: []Object{
+	next, err := compile.Site(&site.Document{Name: "s", Objects: []site.Object{
 		{Name: "base", Host: "agent:needed", Type: "script", Content: map[string]any{"version": 2}}, d.Objects[2],
-	}}, Options{Last: old})
+	}}, compile.Options{Last: old})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Record{Name: "s"}
-	if err := errors.Join(r.Begin(1, Switches(NewPlan(nil, old), old), false), r.Begin(2, Switches(NewPlan(old, next), next), false)); err != nil {
+	r := &site.Record{Name: "s"}
+	if err := errors.Join(r.Begin(1, compile.Switches(compile.NewPlan(nil, old), old), false), r.Begin(2, compile.Switches(compile.NewPlan(old, next), next), false)); err != nil {
 		t.Fatal(err)
 	}
 	goes, _ := old.Find("goes")
-	if err := r.Turn(r.Ready(func(id change.ID) bool { return id == goes })); err != nil {
+	if err := r.Turn(r.Ready(func(id object.ID) bool { return id == goes })); err != nil {
 		t.Fatal(err)
 	}
 	if turned := r.Turned(); !turned["agent:free"] || turned["agent:needed"] || turned["agent:dead"] {
 		t.Errorf("%v", turned)
 	}
-	if err := r.Turn(r.Ready(func(change.ID) bool { return true })); err != nil || r.Generation != 2 {
+	if err := r.Turn(r.Ready(func(object.ID) bool { return true })); err != nil || r.Generation != 2 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -3,7 +3,7 @@ package site
 import (
 	"fmt"
 
-	"github.com/coopr/coopr/engine/change"
+	"github.com/coopr/coopr/engine/change/object"
 )
 
 // Overview is a site in a list.
@@ -124,15 +124,15 @@ type PastGeneration struct {
 }
 
 // WaitText says what a wait is about, such as "waits for db/svc in down".
-func WaitText(w change.Wait, self *change.Def, peer *change.Def) string {
+func WaitText(w object.Wait, self *object.Def, peer *object.Def) string {
 	name := "an object"
 	if peer != nil {
 		name = peer.Name
 	}
 	switch {
-	case w.Why == change.Silence:
+	case w.Why == object.Silence:
 		return name + " has not said what it holds"
-	case w.Why == change.Lock && peer != nil && int(w.State) < len(peer.Type.States):
+	case w.Why == object.Lock && peer != nil && int(w.State) < len(peer.Type.States):
 		return fmt.Sprintf("waits for %s in %s", name, peer.Type.States[w.State])
 	case int(w.State) < len(self.Type.States):
 		return fmt.Sprintf("held in %s by %s", self.Type.States[w.State], name)

@@ -12,12 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/rpc/wire"
-	"github.com/coopr/coopr/testing/doubles/fabric"
 	"github.com/hashicorp/memberlist"
 	"go.uber.org/goleak"
 	"golang.org/x/net/nettest"
 	"pgregory.net/rapid"
+
+	"github.com/coopr/coopr/rpc/wire"
+	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,395 @@
+package object
+
+// decide is what the object does whenever anything it knows has changed: rules
+// 10 to 17.
+func (o *Object) decide(now int64, fx *Effects) {
+	if r := o.few(); r.later != nil && o.free() {
+		def := r.later
+		r.later = nil
+		o.keep(r)
+		o.rebind(def, fx)
+	}
+	if o.unsettled {
+		o.settle(fx)
+	}
+	o.target, o.urgent = o.aim()
+	if o.phase == Moving {
+		return // with all its locks, and none of its own granted
+	}
+	o.require(fx)
+	if o.phase == Resting && o.state != o.target && o.move(now, fx) {
+		return
+	}
+	o.yield(fx)
+	o.grant(fx)
+	o.call(fx)
+}
+
+// aim is rule 10. Requests on behalf of removals win over all others (rule 24),
+// also over the object's own removal, which they may need it for.
+func (o *Object) aim() (State, bool) {
+	if o.asking > 0 {
+		best, urgent := o.best()
+		if best != Unknown && (urgent || !o.removing) {
+			return best, urgent
+		}
+	}
+	if o.removing {
+		return o.def.Type.PreRemove, true
+	}
+	return o.def.Preferred, false
+}
+
+// best gives the request that wins.
+func (o *Object) best() (best State, urgent bool) {
+	rank := &o.def.Type.rank
+	if t := o.tally(); t != nil {
+		for c := 1; c >= 0; c-- {
+			for s, n := range t[c] {
+				if n > 0 && (best == Unknown || rank[s] > rank[best]) {
+					best = State(s)
+				}
+			}
+			if best != Unknown {
+				return best, c == 1
+			}
+		}
+		return Unknown, false
+	}
+	for i := range o.in {
+		s := &o.in[i]
+		if s.want == Unknown {
+			continue
+		}
+		u := s.flags&removal != 0
+		if best == Unknown || u && !urgent || u == urgent && rank[s.want] > rank[best] {
+			best, urgent = s.want, u
+		}
+	}
+	return best, urgent
+}
+
+// asked says how many ask for a state.
+func (o *Object) asked(s State) int32 {
+	if o.asking == 0 {
+		return 0
+	}
+	if t := o.tally(); t != nil {
+		return t[0][s] + t[1][s]
+	}
+	n := int32(0)
+	for i := range o.in {
+		if o.in[i].want == s {
+			n++
+		}
+	}
+	return n
+}
+
+// driven says whether a request keeps the object from what it or others want: a
+// revoke that was lost would keep it for ever.
+func (o *Object) driven() bool {
+	return o.asking > 0 && (o.target != o.def.Preferred || o.asked(o.target) < o.asking)
+}
+
+// require works out which locks the object needs (rules 11, 13, 15, 16), asks
+// for them and lets go of all others.
+func (o *Object) require(fx *Effects) {
+	k := need{state: o.state, urgent: o.urgent, valid: true}
+	switch {
+	case o.granted > 0:
+		// Others rely on it, whatever has become of the object meanwhile.
+		k.hold = o.lent
+	case o.phase == Resting && o.state != Unknown && o.state == o.target && o.asked(o.state) > 0:
+		k.hold = o.state
+	}
+	if o.phase == Resting && o.state != Unknown && o.state != o.target {
+		k.next, _ = o.def.Type.Next(o.state, o.target)
+	}
+	// Others are driven out of their preferred states only once all is held that
+	// is needed of those that stay in theirs: so nobody is stopped for an object
+	// that cannot go on yet, or that is stopped itself.
+	was := o.key
+	was.drive = false
+	if k == was {
+		k.drive = o.key.drive || k.next != Unknown && o.missing == 0
+	}
+	for k != o.key {
+		o.key = k
+		o.demand(fx)
+		k.drive = k.drive || k.next != Unknown && o.missing == 0
+	}
+}
+
+// demand asks for what the key says, and lets go of all else.
+func (o *Object) demand(fx *Effects) {
+	k := o.key
+	for i := range o.out {
+		o.out[i].need = Unknown
+		o.out[i].flags &^= press
+	}
+	o.missing = 0
+	for i := range o.def.Needs {
+		n := &o.def.Needs[i]
+		if n.Hold && n.From == k.hold {
+			s := &o.out[n.Slot]
+			s.need = n.State
+			if o.urgent && k.hold == o.target {
+				s.flags |= press // what it only still lends is asked for with no haste
+			}
+		}
+	}
+	if k.next != Unknown {
+		for i := range o.def.Needs {
+			n := &o.def.Needs[i]
+			if !n.Covers(k.state, k.next) || n.Drives && !k.drive {
+				continue
+			}
+			s := &o.out[n.Slot]
+			if s.need == Unknown {
+				s.need = n.State
+				if o.urgent {
+					s.flags |= press
+				}
+			} else if s.need != n.State {
+				o.missing++ // until its own locks are back
+			}
+		}
+	}
+	for i := range o.out {
+		o.ask(i, fx)
+	}
+}
+
+// ask makes what is wanted over one link what is needed.
+func (o *Object) ask(i int, fx *Effects) {
+	s := &o.out[i]
+	if s.flags&unknown != 0 {
+		if s.need != Unknown {
+			o.missing++
+		}
+		return
+	}
+	if s.want != s.need {
+		if s.need == Unknown {
+			o.letGo(o.def.Out[i], s, fx)
+			return
+		}
+		s.epoch++
+		s.want, s.flags = s.need, s.flags&press|pressed(s)
+		o.request(i, fx)
+	} else if s.want != Unknown && s.flags&pressing != pressed(s) {
+		s.epoch++
+		s.flags ^= pressing
+		o.request(i, fx)
+	}
+	if s.need != Unknown && s.flags&held == 0 {
+		o.missing++
+	}
+}
+
+// pressed gives pressing where a lock should be asked for on behalf of a removal.
+func pressed(s *Out) outFlag {
+	if s.flags&press != 0 {
+		return pressing
+	}
+	return 0
+}
+
+// request sends what is asked over a link, as it stands.
+func (o *Object) request(i int, fx *Effects) {
+	s := &o.out[i]
+	o.send(fx, Message{To: o.def.Out[i], ToInc: s.peerInc, Epoch: s.epoch, Kind: Request, State: s.want,
+		Urgent: s.flags&pressing != 0, Held: s.flags&held != 0})
+}
+
+// letGo gives a lock back, or withdraws the request for it.
+func (o *Object) letGo(provider ID, s *Out, fx *Effects) {
+	m := Message{To: provider, ToInc: s.peerInc, Kind: Revoke}
+	if s.flags&held != 0 {
+		m.Kind, m.Lazy = Release, s.flags&(eager|wanted) == 0
+	}
+	s.epoch++
+	s.want, s.flags = Unknown, 0
+	m.Epoch = s.epoch
+	o.send(fx, m)
+}
+
+// move is rule 14. It says whether a transition has begun.
+func (o *Object) move(now int64, fx *Effects) bool {
+	if o.later() != nil || o.key.next == Unknown || o.missing > 0 || o.granted > 0 || o.silent > 0 || o.probing {
+		return false
+	}
+	// An object that goes round and round is slowed down (rule 27).
+	t := uint32(now / turnLeak)
+	if gone := t - o.turned; gone > 0 {
+		o.turns -= uint8(min(uint32(o.turns), gone))
+		o.turned = t
+	}
+	if now < o.few().until {
+		o.wake(fx)
+		return false
+	}
+	if o.turns < 255 {
+		o.turns++
+	}
+	if o.turns > manyTurns {
+		r := o.few()
+		r.until = now + backoff(int(o.turns)-manyTurns-1)
+		o.keep(r)
+	}
+	next := o.key.next
+	o.phase, o.to, o.open, o.calling = Moving, next, false, false
+	o.act(fx, Act{What: Run, Transition: o.def.Type.Move(o.state, next)})
+	return true
+}
+
+// yield gives back what is wanted back, where nobody relies on it, and asks for
+// it again: so nobody waits for ever for two who hold what each other needs.
+func (o *Object) yield(fx *Effects) {
+	if !o.recalled {
+		return
+	}
+	o.recalled = false
+	for i := range o.out {
+		s := &o.out[i]
+		if s.flags&(held|wanted) != held|wanted {
+			continue
+		}
+		if o.granted > 0 {
+			o.recalled = true
+			return
+		}
+		s.epoch++
+		s.flags &= pressing | press
+		if s.need != Unknown {
+			o.missing++
+		}
+		o.request(i, fx)
+	}
+}
+
+// grant is rule 12.
+func (o *Object) grant(fx *Effects) {
+	open := o.later() == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 && !o.recalled
+	if open && !o.open {
+		for i := range o.in {
+			o.grantTo(i, fx)
+		}
+	}
+	o.open = open
+}
+
+// grantTo grants one request for the state, unless that has been done.
+func (o *Object) grantTo(i int, fx *Effects) {
+	s := &o.in[i]
+	if s.want != o.state || s.flags&granted != 0 {
+		return
+	}
+	s.flags = s.flags&^called | granted
+	o.granted++
+	o.lent = s.want
+	o.sendGrant(s, fx)
+}
+
+func (o *Object) sendGrant(s *In, fx *Effects) {
+	leave := o.removing || o.state != o.def.Preferred
+	o.send(fx, Message{To: s.peer, ToInc: s.inc, Epoch: s.epoch, Kind: Grant, State: s.want, Eager: leave})
+}
+
+// call asks for all granted locks back when the object wants to leave the state
+// or cannot answer for it.
+func (o *Object) call(fx *Effects) {
+	calling := o.granted > 0 && !o.open
+	if calling && !o.calling {
+		for i := range o.in {
+			o.callFrom(i, fx)
+		}
+	}
+	o.calling = calling
+}
+
+func (o *Object) callFrom(i int, fx *Effects) {
+	s := &o.in[i]
+	if s.flags&granted == 0 || s.flags&called != 0 {
+		return
+	}
+	s.flags |= called
+	o.send(fx, Message{To: s.peer, ToInc: s.inc, Epoch: s.epoch, Kind: Recall})
+}
+
+// settle decides what the object's earlier life held, for each link for which
+// that is known now: nothing for the sake of a transition, as none runs; for
+// the sake of what it granted, what its dependents still hold (rule 20).
+func (o *Object) settle(fx *Effects) {
+	o.unsettled = false
+	for i := range o.out {
+		s := &o.out[i]
+		if s.flags&unknown == 0 {
+			continue
+		}
+		claim, known := o.claim(i)
+		if !known {
+			o.unsettled = true
+			continue
+		}
+		s.flags = 0
+		s.epoch++
+		o.key = need{}
+		if claim == Unknown {
+			o.send(fx, Message{To: o.def.Out[i], ToInc: s.peerInc, Epoch: s.epoch, Kind: Revoke})
+			continue
+		}
+		s.want, s.flags = claim, held
+		o.request(i, fx)
+	}
+}
+
+func (o *Object) claim(slot int) (claim State, known bool) {
+	for i := range o.def.Needs {
+		n := &o.def.Needs[i]
+		if !n.Hold || int(n.Slot) != slot {
+			continue
+		}
+		for j := range o.in {
+			s := &o.in[j]
+			if s.flags&silent != 0 && o.mayAsk(s.peer, n.From) {
+				return Unknown, false
+			}
+			if s.flags&granted != 0 && s.want == n.From {
+				claim = n.State
+			}
+		}
+	}
+	return claim, true
+}
+
+func (o *Object) mayAsk(peer ID, s State) bool {
+	for _, d := range o.def.In {
+		if d.ID == peer {
+			return d.Asks&(1<<s) != 0
+		}
+	}
+	return true
+}
+
+// nudge asks some neighbours, or all, again for what the object waits for: messages
+// may be lost.
+func (o *Object) nudge(of func(ID) bool, fx *Effects) {
+	for i := range o.out {
+		if s := &o.out[i]; s.want != Unknown && s.flags&held == 0 && (of == nil || of(o.def.Out[i])) {
+			o.request(i, fx)
+		}
+	}
+	driven := o.driven()
+	for i := range o.in {
+		s := &o.in[i]
+		switch {
+		case of != nil && !of(s.peer):
+		case s.flags&silent != 0, driven && s.want == o.target && s.flags&called == 0:
+			o.send(fx, Message{To: s.peer, Kind: Resync})
+		case s.flags&(granted|called) == granted|called:
+			o.send(fx, Message{To: s.peer, ToInc: s.inc, Epoch: s.epoch, Kind: Recall})
+		}
+	}
+}

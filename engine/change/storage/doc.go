@@ -1,4 +1,0 @@
-// Package storage makes the site of case C11 (docs/spec/changes.md): a storage
-// installation of many servers in pairs, 50 objects each, whose cluster stacks,
-// targets and roles depend on each other across servers.
-package storage
