@@ -42,7 +42,8 @@ func run(servers int, agents []string, dir string, version, base int) error {
 	if err != nil {
 		return err
 	}
-	d := installation.Document(installation.Config{Servers: servers, Version: version, Base: base, Host: func(s int) string { return "agent:" + agents[s%len(agents)] }})
+	d := installation.Document(installation.Config{Servers: servers, Version: version, Base: base,
+		Host: func(s int) string { return "agent:" + agents[s%len(agents)] }})
 	installation.Real(d, dir)
 	if _, err := compile.Site(d, compile.Options{}); err != nil {
 		return err

@@ -40,8 +40,10 @@ func cpu(h *Host) (ours, plugins time.Duration) {
 // BenchmarkNoop measures tasks that do nothing, through a live process.
 func BenchmarkNoop(b *testing.B) {
 	input, err := json.Marshal(model.TaskInput{TaskID: "x", Config: model.TaskConfig{
-		Cluster: map[string]any{"hadoop": map[string]any{"core_site": map[string]any{"fs.defaultFS": "hdfs://test-1000.local", "io.file.buffer.size": "65536"}}},
-		Service: &model.TaskService{Name: "hadoop-hdfs-datanode", Action: model.TaskAction{Type: "chaos", Fields: map[string]any{"run_list": "recipe[hadoop]"}}},
+		Cluster: map[string]any{"hadoop": map[string]any{"core_site": map[string]any{"fs.defaultFS": "hdfs://test-1000.local",
+			"io.file.buffer.size": "65536"}}},
+		Service: &model.TaskService{Name: "hadoop-hdfs-datanode",
+			Action: model.TaskAction{Type: "chaos", Fields: map[string]any{"run_list": "recipe[hadoop]"}}},
 	}})
 	if err != nil {
 		b.Fatal(err)

@@ -73,7 +73,8 @@ func (c *Config) fill() error {
 	}
 	// The host adds "/coopr-<8 letters>", go-plugin "/plugin-dir<10 digits>/plugin<10 digits>".
 	if len(c.SocketDir) > 107-15-40 {
-		return fmt.Errorf("plugins: the path of the socket folder %s is too long: a socket's path has at most 107 bytes; name a shorter one", c.SocketDir)
+		return fmt.Errorf("plugins: the path of the socket folder %s is too long: a socket's path has at most 107 bytes; name a shorter one",
+			c.SocketDir)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

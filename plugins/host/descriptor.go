@@ -19,8 +19,9 @@ const (
 )
 
 var (
-	typeName   = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	verbsOf    = map[model.Kind][]string{model.KindProviderType: {"create", "confirm", "delete"}, model.KindAutomatorType: {"bootstrap", "run", "check"}}
+	typeName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	verbsOf  = map[model.Kind][]string{model.KindProviderType: {"create", "confirm", "delete"},
+		model.KindAutomatorType: {"bootstrap", "run", "check"}}
 	fieldTypes = []string{"text", "password", "select", "checkbox"}
 )
 

@@ -56,7 +56,8 @@ func TestDocumentation(t *testing.T) {
 	var rec recorder
 	x := task("x", map[string]any{"package": "nginx"})
 	x.Plugin = "packages"
-	if r := h.Execute(t.Context(), x, &rec); string(r.Output) != `{"result":{"installed":"nginx"}}` || !strings.HasPrefix(strings.Join(rec.lines, "\n"), "installing nginx") {
+	if r := h.Execute(t.Context(), x, &rec); string(r.Output) != `{"result":{"installed":"nginx"}}` ||
+		!strings.HasPrefix(strings.Join(rec.lines, "\n"), "installing nginx") {
 		t.Errorf("%v %v", r, rec.lines)
 	}
 	x = task("y", map[string]any{"package": "no-such-package"})
@@ -64,7 +65,8 @@ func TestDocumentation(t *testing.T) {
 	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_FATAL {
 		t.Errorf("got %v", r)
 	}
-	if faults, err := h.Validate(t.Context(), model.KindAutomatorType, "packages", "admin", map[string]any{"package": "a b"}); err != nil || len(faults) != 1 {
+	if faults, err := h.Validate(t.Context(), model.KindAutomatorType, "packages", "admin", map[string]any{"package": "a b"}); err != nil ||
+		len(faults) != 1 {
 		t.Errorf("%v %v", faults, err)
 	}
 }

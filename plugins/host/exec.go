@@ -367,7 +367,8 @@ func (x *execPlugin) judge(p *plug, t *proto.Task, sink Sink, end *execEnd) *pro
 	succeeded := outcome == proto.Outcome_OUTCOME_SUCCEEDED
 	switch {
 	case err != nil && end.code == 0:
-		r.Message = fmt.Sprintf("plugin %s: its standard output must be one JSON object and nothing else (logs go to standard error): %v", p.Name, err)
+		r.Message = fmt.Sprintf("plugin %s: its standard output must be one JSON object and nothing else (logs go to standard error): %v",
+			p.Name, err)
 	case !known:
 		r.Message = fmt.Sprintf("plugin %s gave the outcome %q, which is none: %s", p.Name, a.Outcome, a.Message)
 	case end.code != 0 && (err != nil || succeeded):

@@ -17,7 +17,8 @@ import (
 // withExec gives a host with one "exec" automator of this script.
 func withExec(t testing.TB, script string) *Host {
 	return newHost(t, func(c *Config) {
-		writeExec(t, c.Dirs[0], "mine", "automator", script, "verbs: [validate]\nparameters:\n  admin:\n    fields:\n      package: {label: Package, type: text}\n    required: [[package]]\n")
+		writeExec(t, c.Dirs[0], "mine", "automator", script,
+			"verbs: [validate]\nparameters:\n  admin:\n    fields:\n      package: {label: Package, type: text}\n    required: [[package]]\n")
 	})
 }
 
@@ -73,7 +74,8 @@ echo '{"save":{"k":[1]},"adopted":true,"result":{"version":"1.2"}}'
 `)
 	var rec recorder
 	r := h.Execute(t.Context(), execTask("x", map[string]any{"package": "nginx"}), &rec)
-	if r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED || string(r.Output) != `{"result":{"version":"1.2"}}` || !r.Adopted || rec.saves["k"] != "[1]" ||
+	if r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED || string(r.Output) != `{"result":{"version":"1.2"}}` || !r.Adopted ||
+		rec.saves["k"] != "[1]" ||
 		strings.Join(rec.lines, "|") != "first|task x fence 7" {
 		t.Errorf("got %v %v %v", r, rec.lines, rec.saves)
 	}
@@ -177,7 +179,9 @@ func TestExecStops(t *testing.T) {
 func TestExecDescriptorFaults(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		for name, text := range map[string]string{
-			"bad.json":   `{"protocol":"exec","kind":"provider","name":"BAD","parameters":{"admin":{"fields":{"f":{"type":"blob"},"s":{"type":"select"}},"required":[["g"]]}},"actions":{"create":"sometimes","run":"observe"},"verbs":["dance"],"resourceTypes":{"r":{"format":"zip","permissions":"9"}}}`,
+			"bad.json": `{"protocol":"exec","kind":"provider","name":"BAD","parameters":{"admin":{"fields":{"f":{"type":"blob"},` +
+				`"s":{"type":"select"}},"required":[["g"]]}},"actions":{"create":"sometimes","run":"observe"},"verbs":["dance"],` +
+				`"resourceTypes":{"r":{"format":"zip","permissions":"9"}}}`,
 			"other.json": `{"name":"chef","providertypes":["x"]}`,
 			"notes.yaml": "- a list\n",
 		} {
@@ -193,7 +197,8 @@ func TestExecDescriptorFaults(t *testing.T) {
 	if err == nil {
 		t.Fatal("no faults")
 	}
-	for _, path := range []string{"name:", "plugin:", "parameters.admin.fields.f.type:", "parameters.admin.fields.s.options:", "parameters.admin.required[0][0]:",
+	for _, path := range []string{"name:", "plugin:", "parameters.admin.fields.f.type:", "parameters.admin.fields.s.options:",
+		"parameters.admin.required[0][0]:",
 		"resourceTypes.r.format:", "resourceTypes.r.permissions:", "actions.create:", "actions.run:", "verbs[0]:", "command:"} {
 		if !strings.Contains(err.Error(), path) {
 			t.Errorf("nothing is said of %s:\n%v", path, err)

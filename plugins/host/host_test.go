@@ -29,7 +29,8 @@ func TestTypes(t *testing.T) {
 			t.Errorf("type: %+v", x)
 		}
 	}
-	if got := types[0].Repeat("CREATE") + " " + types[0].Repeat("DELETE") + " " + types[1].Repeat("START"); got != "observe idempotent observe" {
+	if got := types[0].Repeat("CREATE") + " " + types[0].Repeat("DELETE") + " " +
+		types[1].Repeat("START"); got != "observe idempotent observe" {
 		t.Errorf("rules: %s", got)
 	}
 	if n := h.Processes(); n != 0 {
@@ -66,7 +67,8 @@ func TestOutcomes(t *testing.T) {
 func TestLogsSavesOutput(t *testing.T) {
 	h := newHost(t, nil)
 	var rec recorder
-	if r := h.Execute(t.Context(), task("log", map[string]any{"do": "log", "text": "line", "count": 50_000}), &rec); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
+	if r := h.Execute(t.Context(), task("log", map[string]any{"do": "log", "text": "line", "count": 50_000}),
+		&rec); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Fatal(r)
 	}
 	if len(rec.lines) != 50_000 {
@@ -125,7 +127,8 @@ func TestUsefulCrasher(t *testing.T) {
 		if r := h.Execute(t.Context(), task(fmt.Sprint("well", i), nil), nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatalf("after %d crashes: %v", i, r)
 		}
-		if r := h.Execute(t.Context(), task(fmt.Sprint("crash", i), map[string]any{"do": "crash"}), nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN {
+		if r := h.Execute(t.Context(), task(fmt.Sprint("crash", i), map[string]any{"do": "crash"}),
+			nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN {
 			t.Fatalf("crash %d: %v", i, r)
 		}
 	}
@@ -141,7 +144,8 @@ func TestLeaseIsOver(t *testing.T) {
 		t.Errorf("a lease that holds: %v", r)
 	}
 	over := WithLease(t.Context(), func() bool { return false })
-	if r := h.Execute(over, task("over", nil), nil); r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, "not begun") {
+	if r := h.Execute(over, task("over", nil), nil); r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE ||
+		!strings.Contains(r.Message, "not begun") {
 		t.Errorf("a lease that is over: %v", r)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "calls.log"))
@@ -168,13 +172,15 @@ func TestCancelAndTimeout(t *testing.T) {
 	}
 	sleep := map[string]any{"do": "sleep", "for": "1h"}
 	h.Execute(t.Context(), task("warm", nil), nil)
-	if r := run(sleep, 0, true); r.Outcome != proto.Outcome_OUTCOME_CANCELLED && r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, cause.Error()) {
+	if r := run(sleep, 0, true); r.Outcome != proto.Outcome_OUTCOME_CANCELLED && r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE ||
+		!strings.Contains(r.Message, cause.Error()) {
 		t.Errorf("cancelled: %v", r)
 	}
 	if r := run(sleep, 50, false); r.Outcome != proto.Outcome_OUTCOME_RETRYABLE || !strings.Contains(r.Message, "timed out after 50ms") {
 		t.Errorf("timed out: %v", r)
 	}
-	if r := run(map[string]any{"do": "hang"}, 50, false); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN || !strings.Contains(r.Message, "did not stop") {
+	if r := run(map[string]any{"do": "hang"}, 50, false); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN ||
+		!strings.Contains(r.Message, "did not stop") {
 		t.Errorf("hanging: %v", r)
 	}
 	if r := run(map[string]any{"do": "freeze"}, 50, false); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN {

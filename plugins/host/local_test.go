@@ -66,11 +66,12 @@ func (n *node) dir() string { s, _ := n.results["providerid"].(string); return s
 // task builds a task as the leader does.
 func (n *node) task(action string, service string, fields map[string]any) *proto.Task {
 	n.fence++
-	in := model.TaskInput{TaskID: n.id() + "/" + action + "/" + service, Job: "op1", Cluster: n.cluster, TaskName: action, NodeID: n.id(), Config: model.TaskConfig{
-		Cluster:     map[string]any{"web": map[string]any{"port": 8080, "name": "shop", "fs.default": "hdfs://x"}},
-		ClusterName: "test cluster", Hostname: n.host, IPAddresses: n.addrs, NodeNum: model.Int(n.number), Results: n.results,
-		Provider: model.TaskProvider{Name: "here", ProviderType: "local", Provisioner: map[string]any{"api_password": "s3cret"}},
-	}}
+	in := model.TaskInput{TaskID: n.id() + "/" + action + "/" + service, Job: "op1", Cluster: n.cluster, TaskName: action, NodeID: n.id(),
+		Config: model.TaskConfig{
+			Cluster:     map[string]any{"web": map[string]any{"port": 8080, "name": "shop", "fs.default": "hdfs://x"}},
+			ClusterName: "test cluster", Hostname: n.host, IPAddresses: n.addrs, NodeNum: model.Int(n.number), Results: n.results,
+			Provider: model.TaskProvider{Name: "here", ProviderType: "local", Provisioner: map[string]any{"api_password": "s3cret"}},
+		}}
 	t := &proto.Task{
 		Id: in.TaskID, Fence: n.fence, Attempt: 1, Tenant: "t1", Cluster: n.cluster, Operation: "op1", Node: n.id(),
 		Action: action, Service: service, Plugin: "local", TimeoutMs: 60_000,
@@ -141,7 +142,8 @@ func TestLocalNodeLife(t *testing.T) {
 	l := newLab(t, nil)
 	n := l.node("00000001", 1000)
 	n.up()
-	if n.dir() != filepath.Join(l.root, "00000001", "1000") || !strings.HasPrefix(n.addrs["bind_v4"], "127.") || n.addrs["access_v4"] != n.addrs["bind_v4"] {
+	if n.dir() != filepath.Join(l.root, "00000001", "1000") || !strings.HasPrefix(n.addrs["bind_v4"], "127.") ||
+		n.addrs["access_v4"] != n.addrs["bind_v4"] {
 		t.Fatalf("created: %v %v", n.results, n.addrs)
 	}
 
@@ -169,7 +171,8 @@ func TestLocalNodeLife(t *testing.T) {
 			t.Errorf("the script did not print %q:\n%s", w, strings.Join(lines, "\n"))
 		}
 	}
-	if all := strings.Join(lines, "\n"); strings.Contains(all, "s3cret") || strings.Contains(all, "COOPR_PLUGIN") || strings.Contains(all, "PLUGIN_CLIENT_CERT") {
+	if all := strings.Join(lines, "\n"); strings.Contains(all, "s3cret") || strings.Contains(all, "COOPR_PLUGIN") ||
+		strings.Contains(all, "PLUGIN_CLIENT_CERT") {
 		t.Errorf("a script can see what it must not:\n%s", all)
 	}
 
@@ -381,11 +384,13 @@ func TestShellOutcomes(t *testing.T) {
 		says   string // in the message or the log
 	}{
 		{map[string]any{"script": "plain.sh", "args": "x"}, proto.Outcome_OUTCOME_SUCCEEDED, "plain x"},
-		{map[string]any{"script": "exec.sh", "args": `'a b' "c\"d"`, "env": map[string]any{"COLOR": "red"}}, proto.Outcome_OUTCOME_SUCCEEDED, `exec <a b> <c"d> red`},
+		{map[string]any{"script": "exec.sh", "args": `'a b' "c\"d"`, "env": map[string]any{"COLOR": "red"}}, proto.Outcome_OUTCOME_SUCCEEDED,
+			`exec <a b> <c"d> red`},
 		{map[string]any{"script": "exec.sh", "args": []any{"$HOME `x`", 3}}, proto.Outcome_OUTCOME_SUCCEEDED, "exec <$HOME `x`> <3> "},
 		{map[string]any{"script": "echo $0 $1\n", "args": "y"}, proto.Outcome_OUTCOME_SUCCEEDED, "script y"},
 		{map[string]any{"script": "#!/usr/bin/env -S cat\nnot a shell"}, proto.Outcome_OUTCOME_SUCCEEDED, "not a shell"},
-		{map[string]any{"script": "#!/bin/sh\n# " + strings.Repeat("x", 200_000) + "\necho long $1", "args": "z"}, proto.Outcome_OUTCOME_SUCCEEDED, "long z"},
+		{map[string]any{"script": "#!/bin/sh\n# " + strings.Repeat("x", 200_000) + "\necho long $1", "args": "z"},
+			proto.Outcome_OUTCOME_SUCCEEDED, "long z"},
 		{map[string]any{"script": "#!/bin/sh\necho why >&2; exit 3"}, proto.Outcome_OUTCOME_RETRYABLE, "exit status 3"},
 		{map[string]any{"script": "#!/bin/sh\nexit 100"}, proto.Outcome_OUTCOME_FATAL, "100"},
 		{map[string]any{"script": "#!/bin/sh\nexit 101"}, proto.Outcome_OUTCOME_NOTHING_DONE, "101"},
@@ -400,11 +405,13 @@ func TestShellOutcomes(t *testing.T) {
 		r := n.do(n.task("INSTALL", "s", c.fields), &rec)
 		all := r.Message + "\n" + strings.Join(rec.lines, "\n")
 		// Fatal(…) counts as what is outermost.
-		if r.Outcome != c.want && !(c.want == proto.Outcome_OUTCOME_FATAL && r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE) || !strings.Contains(all, c.says) {
+		if r.Outcome != c.want && !(c.want == proto.Outcome_OUTCOME_FATAL && r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE) ||
+			!strings.Contains(all, c.says) {
 			t.Errorf("%.80v: %v\n%.300s", c.fields, r.Outcome, all)
 		}
 	}
-	r := n.do(n.task("INSTALL", "s", map[string]any{"script": "#!/bin/sh\necho 'COOPR_RESULT {\"hostname\":\"new\",\"result\":{\"port\":1}}'"}), nil)
+	r := n.do(n.task("INSTALL", "s", map[string]any{"script": "#!/bin/sh\necho 'COOPR_RESULT " +
+		"{\"hostname\":\"new\",\"result\":{\"port\":1}}'"}), nil)
 	if string(r.Output) != `{"hostname":"new","result":{"port":1}}` {
 		t.Errorf("output %s", r.Output)
 	}

@@ -32,7 +32,8 @@ func TestFilesComeAndGo(t *testing.T) {
 	late := filepath.Join(dir, "late.yaml")
 	write := func(version string) {
 		t.Helper()
-		if err := os.WriteFile(late, []byte("name: late\nkind: automator\nplugin: "+version+"\nprotocol: exec\ncommand: [/bin/true]\n"), 0o644); err != nil {
+		if err := os.WriteFile(late, []byte("name: late\nkind: automator\nplugin: "+version+"\nprotocol: exec\ncommand: [/bin/true]\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

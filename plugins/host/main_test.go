@@ -115,7 +115,8 @@ func task(id string, fields map[string]any) *proto.Task {
 	if err != nil {
 		panic(err)
 	}
-	return &proto.Task{Id: id, Fence: 7, Attempt: 1, Cluster: "c1", Node: "n1", Action: "INSTALL", Service: "s", Plugin: "chaos", Automator: true, TimeoutMs: 60_000, Input: in}
+	return &proto.Task{Id: id, Fence: 7, Attempt: 1, Cluster: "c1", Node: "n1", Action: "INSTALL", Service: "s", Plugin: "chaos",
+		Automator: true, TimeoutMs: 60_000, Input: in}
 }
 
 // recorder is a Sink that keeps everything.

@@ -128,7 +128,8 @@ func (p *process) explainStart(err error) error {
 			return fmt.Errorf("plugin %s ended while starting (%s): %w", name, p.run.status, err)
 		}
 	}
-	return fmt.Errorf("plugin %s did not start: its standard output must begin with the plugin kit's own line, nothing may be printed before it: %w", name, err)
+	return fmt.Errorf("plugin %s did not start: its standard output must begin with the plugin kit's own line, nothing may be "+
+		"printed before it: %w", name, err)
 }
 
 // connection gives go-plugin's connection as it is.

@@ -393,7 +393,8 @@ func writeExec(t testing.TB, dir, name, kind, script, more string) {
 	t.Helper()
 	file := filepath.Join(dir, name+".run")
 	desc := fmt.Sprintf("name: %s\nkind: %s\nplugin: 1.0.0\nprotocol: exec\ncommand: [./%s.run]\n%s", name, kind, name, more)
-	err := errors.Join(os.WriteFile(file, []byte(script), 0o755), os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(desc), fs.FileMode(0o644)))
+	err := errors.Join(os.WriteFile(file, []byte(script), 0o755),
+		os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(desc), fs.FileMode(0o644)))
 	if err != nil {
 		t.Fatal(err)
 	}

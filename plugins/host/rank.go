@@ -29,7 +29,8 @@ func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Rankin
 	}
 	if !ok {
 		var faults model.Faults
-		faults.Add("comparator", fmt.Sprintf("no plugin here offers the comparator %q: use \"original\" or \"cost\", or put one that does into %s", q.Comparator, strings.Join(h.cfg.Dirs, " or ")))
+		faults.Add("comparator", fmt.Sprintf("no plugin here offers the comparator %q: use \"original\" or \"cost\", or put "+
+			"one that does into %s", q.Comparator, strings.Join(h.cfg.Dirs, " or ")))
 		return nil, faults
 	}
 	var r model.Ranking

@@ -27,7 +27,8 @@ func TestComparator(t *testing.T) {
 		model.Define(model.KindProvider, &model.Provider{Base: model.Base{Name: "p"}}),
 		model.Define(model.KindHardwareType, &model.HardwareType{Base: model.Base{Name: "a"}, ProviderMap: entry(false)}),
 		model.Define(model.KindHardwareType, &model.HardwareType{Base: model.Base{Name: "b"}, ProviderMap: entry(true)}),
-		model.Define(model.KindImageType, &model.ImageType{Base: model.Base{Name: "i"}, ProviderMap: map[string]map[string]any{"p": {"image": "i"}}}),
+		model.Define(model.KindImageType, &model.ImageType{Base: model.Base{Name: "i"},
+			ProviderMap: map[string]map[string]any{"p": {"image": "i"}}}),
 		model.Define(model.KindService, &model.Service{Base: model.Base{Name: "one"}}),
 		model.Define(model.KindService, &model.Service{Base: model.Base{Name: "two"}}),
 		model.Define(model.KindService, &model.Service{Base: model.Base{Name: "lucky"}}),
@@ -46,7 +47,8 @@ func TestComparator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.Layout) != 2 || a.Comparator != "lucky" || a.Layout[0].Count != 3 || a.Layout[0].HardwareType != "b" || !slices.Equal(a.Layout[0].Services, []string{"lucky"}) || a.Layout[1].HardwareType != "b" {
+	if len(a.Layout) != 2 || a.Comparator != "lucky" || a.Layout[0].Count != 3 || a.Layout[0].HardwareType != "b" ||
+		!slices.Equal(a.Layout[0].Services, []string{"lucky"}) || a.Layout[1].HardwareType != "b" {
 		t.Errorf("%+v", a.Layout)
 	}
 	in.Comparator = "original" // two services on a node are more than one

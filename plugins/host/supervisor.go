@@ -58,7 +58,8 @@ func (s *supervisor) acquire(ctx context.Context) (*process, error) {
 			s.starting = make(chan struct{})
 			s.host.tasks.Go(s.start)
 		case s.crashes >= s.host.cfg.BreakAfter:
-			err := fmt.Errorf("plugin %s failed %d times in a row and is left alone for %s more: %w", filepath.Base(s.path), s.crashes, wait.Round(time.Millisecond), s.last)
+			err := fmt.Errorf("plugin %s failed %d times in a row and is left alone for %s more: %w", filepath.Base(s.path), s.crashes,
+				wait.Round(time.Millisecond), s.last)
 			s.mu.Unlock()
 			return nil, err
 		}
@@ -223,7 +224,8 @@ func (s *supervisor) watch(p *process) {
 			p.heard.Store(time.Now().UnixNano())
 		case s.host.ctx.Err() == nil:
 			if silent++; silent == 2 {
-				p.fail(fmt.Errorf("plugin %s was killed: it has not answered for %s: %w", filepath.Base(s.path), time.Duration(now-p.heard.Load()).Round(time.Millisecond), err))
+				p.fail(fmt.Errorf("plugin %s was killed: it has not answered for %s: %w", filepath.Base(s.path),
+					time.Duration(now-p.heard.Load()).Round(time.Millisecond), err))
 			}
 		}
 	}

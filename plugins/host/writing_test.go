@@ -43,7 +43,8 @@ func TestWritingPlugins(t *testing.T) {
 		action           string
 		observe, adopted bool
 	}{{"CREATE", true, false}, {"CREATE", true, true}, {"CONFIRM", false, false}, {"DELETE", false, false}, {"DELETE", false, false}} {
-		r := h.Execute(t.Context(), &proto.Task{Id: "x", Fence: 1, Cluster: "c", Node: "n", Action: step.action, Plugin: "rooms", Observe: step.observe, TimeoutMs: 60_000,
+		r := h.Execute(t.Context(), &proto.Task{Id: "x", Fence: 1, Cluster: "c", Node: "n", Action: step.action, Plugin: "rooms",
+			Observe: step.observe, TimeoutMs: 60_000,
 			Input: []byte(`{"config":{"provider":{"provisioner":{"house":"` + house + `"}}}}`)}, nil)
 		if r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED || r.Adopted != step.adopted {
 			t.Errorf("%s: %v", step.action, r)
@@ -52,8 +53,10 @@ func TestWritingPlugins(t *testing.T) {
 
 	node := t.TempDir()
 	note := func(action, transport string) *proto.Result {
-		return h.Execute(t.Context(), &proto.Task{Id: "y", Fence: 1, Cluster: "c", Node: "n", Action: action, Service: "board", Plugin: "notes", Automator: true, TimeoutMs: 60_000,
-			Input: []byte(`{"taskName":"` + action + `","config":{"results":{"transport":"` + transport + `","providerid":"` + node + `"},"service":{"name":"board","action":{"type":"notes","fields":{"note":"Milk"}}}}}`)}, nil)
+		return h.Execute(t.Context(), &proto.Task{Id: "y", Fence: 1, Cluster: "c", Node: "n", Action: action, Service: "board", Plugin: "notes",
+			Automator: true, TimeoutMs: 60_000,
+			Input: []byte(`{"taskName":"` + action + `","config":{"results":{"transport":"` + transport + `","providerid":"` + node +
+				`"},"service":{"name":"board","action":{"type":"notes","fields":{"note":"Milk"}}}}}`)}, nil)
 	}
 	if r := note("CONFIGURE", "ssh"); r.Outcome != proto.Outcome_OUTCOME_FATAL {
 		t.Errorf("another kind of node: %v", r)
@@ -69,7 +72,8 @@ func TestWritingPlugins(t *testing.T) {
 	if r := note("REMOVE", "local"); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("REMOVE: %v", r)
 	}
-	if faults, err := h.Validate(t.Context(), model.KindAutomatorType, "notes", "admin", map[string]any{"note": "a\nb"}); err != nil || len(faults) != 1 {
+	if faults, err := h.Validate(t.Context(), model.KindAutomatorType, "notes", "admin", map[string]any{"note": "a\nb"}); err != nil ||
+		len(faults) != 1 {
 		t.Errorf("%v %v", faults, err)
 	}
 }

@@ -55,7 +55,8 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	if err := ctx.Err(); err != nil {
 		return Exit{}, context.Cause(ctx)
 	}
-	cmd := &exec.Cmd{Path: c.Args[0], Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr, WaitDelay: pipeDrain}
+	cmd := &exec.Cmd{Path: c.Args[0], Args: c.Args, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr,
+		WaitDelay: pipeDrain}
 	if cmd.Dir == "" {
 		cmd.Dir = l.dir
 	}

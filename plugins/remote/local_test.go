@@ -33,7 +33,8 @@ func newLocal(t testing.TB) *Local {
 func TestRun(t *testing.T) {
 	l := newLocal(t)
 	var out, errs bytes.Buffer
-	exit, err := l.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "pwd; echo $A >&2; cat; exit 3"}, Env: []string{"A=b", "PATH=/bin:/usr/bin"},
+	exit, err := l.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "pwd; echo $A >&2; cat; exit 3"},
+		Env:   []string{"A=b", "PATH=/bin:/usr/bin"},
 		Stdin: strings.NewReader("in"), Stdout: &out, Stderr: &errs})
 	if err != nil || exit != (Exit{Code: 3}) || out.String() != l.Dir()+"\nin" || errs.String() != "b\n" {
 		t.Errorf("%v %v %q %q", exit, err, out.String(), errs.String())
@@ -45,7 +46,8 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	// Something that stays behind with the output in its hands does not hold us.
-	if exit, err := l.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "sleep 5 & exit 0"}, Env: []string{"PATH=/bin:/usr/bin"}, Stdout: &out}); err != nil || exit.Code != 0 {
+	if exit, err := l.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "sleep 5 & exit 0"}, Env: []string{"PATH=/bin:/usr/bin"},
+		Stdout: &out}); err != nil || exit.Code != 0 {
 		t.Errorf("%v %v", exit, err)
 	}
 	// A cancelled command is gone, deaf or not.
@@ -57,7 +59,8 @@ func TestRun(t *testing.T) {
 		cancel(why)
 		_, _ = io.Copy(io.Discard, r)
 	}()
-	_, err = l.Run(ctx, Command{Args: []string{"/bin/sh", "-c", "trap '' TERM; echo x; while :; do sleep 1; done"}, Env: []string{"PATH=/bin:/usr/bin"}, Stdout: w, Grace: 1})
+	_, err = l.Run(ctx, Command{Args: []string{"/bin/sh", "-c", "trap '' TERM; echo x; while :; do sleep 1; done"},
+		Env: []string{"PATH=/bin:/usr/bin"}, Stdout: w, Grace: 1})
 	w.Close()
 	if !errors.Is(err, why) {
 		t.Error(err)
@@ -129,7 +132,8 @@ func BenchmarkRun(b *testing.B) {
 		b.SetParallelism(8)
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				if _, err := l.Run(b.Context(), Command{Args: sh, Env: []string{"PATH=/bin"}, Stdout: new(bytes.Buffer), Stderr: new(bytes.Buffer)}); err != nil {
+				if _, err := l.Run(b.Context(), Command{Args: sh, Env: []string{"PATH=/bin"}, Stdout: new(bytes.Buffer),
+					Stderr: new(bytes.Buffer)}); err != nil {
 					b.Error(err)
 				}
 			}

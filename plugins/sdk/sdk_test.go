@@ -64,7 +64,8 @@ func serve(t *testing.T, process *lifetime, f fake) grpc.BidiStreamingClient[pro
 }
 
 // collect reads until the result of every task is there.
-func collect(t *testing.T, stream grpc.BidiStreamingClient[proto.ExecuteRequest, proto.ExecuteResponse], n int) (map[string]*proto.Result, []string) {
+func collect(t *testing.T, stream grpc.BidiStreamingClient[proto.ExecuteRequest, proto.ExecuteResponse], n int) (map[string]*proto.Result,
+	[]string) {
 	t.Helper()
 	results := map[string]*proto.Result{}
 	var lines []string
@@ -176,7 +177,8 @@ func TestCancel(t *testing.T) {
 	<-started
 	<-started
 	for _, id := range []string{"b", "a"} {
-		err := stream.Send(&proto.ExecuteRequest{Cancels: []*proto.Cancel{{Task: id, Fence: 2, Reason: "another attempt"}, {Task: id, Fence: 1, Reason: "enough"}}})
+		err := stream.Send(&proto.ExecuteRequest{Cancels: []*proto.Cancel{{Task: id, Fence: 2, Reason: "another attempt"},
+			{Task: id, Fence: 1, Reason: "enough"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

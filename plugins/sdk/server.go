@@ -114,7 +114,8 @@ func (s *providerServer) Remove(ctx context.Context, req *proto.RemoveRequest) (
 	}
 	r.Resources = req.ResourcesDir
 	x := req.GetResource()
-	return &proto.RemoveResponse{}, impl.Remove(ctx, r, Resource{Cluster: x.GetCluster(), Node: x.GetNode(), Fence: x.GetFence(), ID: x.GetId()})
+	return &proto.RemoveResponse{}, impl.Remove(ctx, r,
+		Resource{Cluster: x.GetCluster(), Node: x.GetNode(), Fence: x.GetFence(), ID: x.GetId()})
 }
 
 // listPage is how many resources go into one message.

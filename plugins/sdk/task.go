@@ -137,7 +137,8 @@ func (t *Task) Script(kind, field string) (string, error) {
 	}
 	path, ok := t.Resource(kind, field)
 	if !ok {
-		return "", NothingDone(fmt.Errorf("script %q: none of that name was in force among the tenant's %s when this was planned (coopr resource upload … --activate)", field, kind))
+		return "", NothingDone(fmt.Errorf("script %q: none of that name was in force among the tenant's %s when this was planned (coopr "+
+			"resource upload … --activate)", field, kind))
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -25,7 +25,8 @@ func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error 
 	t.say("Version 2 of the web servers greets otherwise, and is looked after every half second.")
 	second := []string{
 		`echo "greeting = $greeting"`, `echo "greeting = $greeting, version 2"`,
-		"restart_on_configure: false", "restart_on_configure: false\nhealth-check: {interval: 500, grace-period: 1s, max-consecutive-failures: 2}",
+		"restart_on_configure: false", "restart_on_configure: false\nhealth-check: {interval: 500, grace-period: 1s, " +
+			"max-consecutive-failures: 2}",
 	}
 	file, err := m.edited(shop, "shop-web-2.yaml", second...)
 	if err != nil {

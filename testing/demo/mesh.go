@@ -93,7 +93,8 @@ func (m *mesh) run(a *agent, join []string) error {
 // env is what everything the demo starts gets: no settings of the user's, and
 // no folder to write to but the demo's.
 func (m *mesh) env() []string {
-	env := []string{marker + "=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.dir, "PATH=" + m.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
+	env := []string{marker + "=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.dir,
+		"PATH=" + m.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
 	for _, k := range []string{"TERM", "LANG", "LC_ALL", "NO_COLOR", "COLUMNS"} {
 		if v, ok := os.LookupEnv(k); ok {
 			env = append(env, k+"="+v)

@@ -60,7 +60,8 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	if err := t.show(ctx, m, "program", "put", "wordcount", "-f", filepath.Join(m.dir, "wordcount.yaml")); err != nil {
 		return err
 	}
-	if err := t.show(ctx, m, "profile", "create", "three", "--provisioner", "local", "-p", "numMachines=3", "--keep-failed", "1m"); err != nil {
+	if err := t.show(ctx, m, "profile", "create", "three", "--provisioner", "local", "-p", "numMachines=3", "--keep-failed",
+		"1m"); err != nil {
 		return err
 	}
 

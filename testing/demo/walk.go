@@ -96,7 +96,8 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
-	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. What happened, and where to read on: README.md", time.Since(began).Seconds())))
+	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. What happened, and where to read on: README.md",
+		time.Since(began).Seconds())))
 	return nil
 }
 

@@ -100,7 +100,8 @@ func enterRoot(spec *bootSpec) error {
 		return err
 	}
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
-		if err := errors.Join(unix.Mknod(at("dev/"+name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))), os.Chmod(at("dev/"+name), 0o666)); err != nil {
+		if err := errors.Join(unix.Mknod(at("dev/"+name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))),
+			os.Chmod(at("dev/"+name), 0o666)); err != nil {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
@@ -108,7 +109,8 @@ func enterRoot(spec *bootSpec) error {
 		unix.Mknod(at("dev/tty"), unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))), os.Chmod(at("dev/tty"), 0o666),
 		os.Mkdir(at("dev/pts"), 0o755), os.Mkdir(at("dev/shm"), 0o1777),
 		os.Symlink("pts/ptmx", at("dev/ptmx")), os.Symlink("/proc/self/fd", at("dev/fd")),
-		os.Symlink("/proc/self/fd/0", at("dev/stdin")), os.Symlink("/proc/self/fd/1", at("dev/stdout")), os.Symlink("/proc/self/fd/2", at("dev/stderr")),
+		os.Symlink("/proc/self/fd/0", at("dev/stdin")), os.Symlink("/proc/self/fd/1", at("dev/stdout")),
+		os.Symlink("/proc/self/fd/2", at("dev/stderr")),
 		os.Mkdir(at("run/sshd"), 0o755), os.Mkdir(at("run/lock"), 0o1777),
 	); err != nil {
 		return err

@@ -48,7 +48,8 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("the image of light machines can be made by root only")
 	}
-	for tool, why := range map[string]string{"apt-get": "Debian's packages", "mmdebstrap": "apt-get install mmdebstrap", "dpkg-deb": "Debian's packages"} {
+	for tool, why := range map[string]string{"apt-get": "Debian's packages", "mmdebstrap": "apt-get install mmdebstrap",
+		"dpkg-deb": "Debian's packages"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return "", fmt.Errorf("the image of light machines needs the program %s: %s", tool, why)
 		}
@@ -151,7 +152,8 @@ func (b *builder) system(codename, sources string) error {
 	for _, o := range []string{`Acquire::Languages "none"`, "APT::Install-Recommends false"} {
 		args = append(args, "--aptopt="+o)
 	}
-	for _, o := range []string{"force-unsafe-io", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/doc/*"} {
+	for _, o := range []string{"force-unsafe-io", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*",
+		"path-exclude=/usr/share/doc/*"} {
 		args = append(args, "--dpkgopt="+o)
 	}
 	for _, h := range []string{
@@ -159,7 +161,8 @@ func (b *builder) system(codename, sources string) error {
 		`echo "debian ALL=(ALL) NOPASSWD: ALL" > "$1/etc/sudoers.d/debian"`,
 		`rm -rf "$1"/etc/ssh/ssh_host_* "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* "$1"/etc/machine-id`,
 		// What only looks for the outside world, or for hardware.
-		`rm -f "$1"/etc/systemd/system/*.wants/*.timer "$1"/etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service "$1"/etc/systemd/system/getty.target.wants/*`,
+		`rm -f "$1"/etc/systemd/system/*.wants/*.timer "$1"/etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service ` +
+			`"$1"/etc/systemd/system/getty.target.wants/*`,
 		`: > "$1/etc/resolv.conf"`,
 	} {
 		args = append(args, "--customize-hook="+h)
@@ -176,7 +179,8 @@ func (b *builder) fetch(sources, work string, packages []string) ([]string, erro
 		}
 	}
 	apt := []string{
-		"-q", "-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=/dev/null", "-o", "Dir::State::lists=" + filepath.Join(work, "lists"),
+		"-q", "-o", "Dir::Etc::sourcelist=" + sources, "-o", "Dir::Etc::sourceparts=/dev/null", "-o",
+		"Dir::State::lists=" + filepath.Join(work, "lists"),
 		"-o", "Dir::State::status=" + filepath.Join(b.to.root(), "var/lib/dpkg/status"), "-o", "Dir::Cache=" + filepath.Join(work, "cache"),
 		"-o", "APT::Install-Recommends=false", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
 	}

@@ -105,9 +105,10 @@ func (e *Engine) stop() error {
 
 // client talks to the engine's API.
 func (e *Engine) client() *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", e.socket)
-	}}}
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", e.socket)
+		}}}
 }
 
 // Import makes a Docker image of the light machines' root, with the lab's package
@@ -122,7 +123,8 @@ func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(list), 0o755), os.WriteFile(list, l.aptSource(), 0o644)); err != nil {
 		return err
 	}
-	tar := exec.CommandContext(ctx, "tar", "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "-c", "-C", l.image.root(), ".", "-C", own, aptSource)
+	tar := exec.CommandContext(ctx, "tar", "--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "-c", "-C", l.image.root(), ".",
+		"-C", own, aptSource)
 	content, err := tar.StdoutPipe()
 	if err != nil {
 		return err
@@ -130,7 +132,8 @@ func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 	if err := tar.Start(); err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://docker/images/create?fromSrc=-&repo="+url.QueryEscape(repository), content)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://docker/images/create?fromSrc=-&repo="+
+		url.QueryEscape(repository), content)
 	if err != nil {
 		return err
 	}
@@ -201,7 +204,8 @@ func becomeEngine() error {
 	dir := os.Getenv(engineVar)
 	root := filepath.Join(dir, "merged")
 	at := func(name string) string { return filepath.Join(root, name) }
-	layers := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", image.engine(), image.root(), filepath.Join(dir, "upper"), filepath.Join(dir, "work"))
+	layers := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s", image.engine(), image.root(), filepath.Join(dir, "upper"),
+		filepath.Join(dir, "work"))
 	if err := errors.Join(
 		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		mount("overlay", root, "overlay", 0, layers),

@@ -64,9 +64,11 @@ func must(t testing.TB, m *Machine, args ...string) string {
 // TestGiven: a machine has the address and the files that it is given.
 func TestGiven(t *testing.T) {
 	l := New(t)
-	spec := Spec{Name: "given", Addr: netip.MustParseAddr("10.77.200.7"), Files: map[string]string{"etc/motd": "hello", "home/debian/.ssh/authorized_keys": ""}}
+	spec := Spec{Name: "given", Addr: netip.MustParseAddr("10.77.200.7"),
+		Files: map[string]string{"etc/motd": "hello", "home/debian/.ssh/authorized_keys": ""}}
 	m := start(t, l, spec)
-	if got := must(t, m, "/bin/sh", "-c", "ip -4 -o addr show eth0; cat /etc/motd; ls -l /etc/motd"); !strings.Contains(got, "10.77.200.7/16") || !strings.Contains(got, "hello-rw-r--r-- 1 root root") {
+	if got := must(t, m, "/bin/sh", "-c", "ip -4 -o addr show eth0; cat /etc/motd; ls -l /etc/motd"); !strings.Contains(got,
+		"10.77.200.7/16") || !strings.Contains(got, "hello-rw-r--r-- 1 root root") {
 		t.Error(got)
 	}
 	if got, err := over(m, "root", "echo in"); err != nil || got != "in" {
@@ -91,13 +93,16 @@ func TestMachine(t *testing.T) {
 			t.Errorf("%s: %q %v", user, got, err)
 		}
 	}
-	if got := must(t, b, "ssh-keyscan", "-t", "ed25519", a.Addr.String()); !strings.Contains(got, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(a.HostKey)))) {
+	if got := must(t, b, "ssh-keyscan", "-t", "ed25519", a.Addr.String()); !strings.Contains(got,
+		strings.TrimSpace(string(ssh.MarshalAuthorizedKey(a.HostKey)))) {
 		t.Errorf("b sees of a: %s", got)
 	}
-	if got := must(t, a, "sh", "-c", "cat /proc/1/comm; ls -d /proc/[0-9]*/exe | wc -l"); !strings.HasPrefix(got, "tini\n") || len(got) > len("tini\n10") {
+	if got := must(t, a, "sh", "-c", "cat /proc/1/comm; ls -d /proc/[0-9]*/exe | wc -l"); !strings.HasPrefix(got, "tini\n") ||
+		len(got) > len("tini\n10") {
 		t.Errorf("the machine sees other processes than its own: %s", got)
 	}
-	for what, address := range map[string]string{"a machine": must(t, a, "sh", "-c", "ping -c1 -W1 192.0.2.1 >/dev/null && echo out || echo none"), "the test": reach("192.0.2.1:80")} {
+	for what, address := range map[string]string{"a machine": must(t, a, "sh", "-c",
+		"ping -c1 -W1 192.0.2.1 >/dev/null && echo out || echo none"), "the test": reach("192.0.2.1:80")} {
 		if address != "none" {
 			t.Errorf("%s has a way out: %s", what, address)
 		}

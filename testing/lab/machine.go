@@ -104,7 +104,8 @@ func (m *Machine) format() error {
 	}
 	for _, f := range files {
 		path := filepath.Join(m.dir, "upper", f.name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(f.content), f.mode), os.Chown(path, f.owner, f.owner)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(f.content), f.mode),
+			os.Chown(path, f.owner, f.owner)); err != nil {
 			return err
 		}
 	}
@@ -303,7 +304,8 @@ func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	if cmd == nil {
 		return "", fmt.Errorf("machine %s is not running", m.Name)
 	}
-	enter := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(cmd.Process.Pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}, args...)...)
+	enter := exec.CommandContext(ctx, "nsenter",
+		append([]string{"--target", strconv.Itoa(cmd.Process.Pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}, args...)...)
 	enter.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
 	out, err := enter.CombinedOutput()
 	if err != nil {

@@ -37,8 +37,10 @@ func draw(lines [][]cell, columns int, title string) []byte {
 	for i, c := range []int{1, 3, 2} {
 		fmt.Fprintf(&b, `<circle cx="%d" cy="18" r="6" fill="%s"/>`+"\n", 20+i*20, palette[c])
 	}
-	fmt.Fprintf(&b, `<text x="50%%" y="23" text-anchor="middle" fill="%s" font-family="sans-serif" font-size="13">%s</text>`+"\n", palette[8], escaped(title))
-	fmt.Fprintf(&b, `<g fill="%s" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14" xml:space="preserve">`+"\n", ink)
+	fmt.Fprintf(&b, `<text x="50%%" y="23" text-anchor="middle" fill="%s" font-family="sans-serif" font-size="13">%s</text>`+"\n", palette[8],
+		escaped(title))
+	fmt.Fprintf(&b, `<g fill="%s" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="14" `+
+		`xml:space="preserve">`+"\n", ink)
 	for i, line := range lines {
 		for from := 0; from < len(line); {
 			to := from + 1

@@ -81,13 +81,15 @@ func (a *Automator) Describe() model.PluginType {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"playbook": {Label: "Playbook", Type: "text", Tip: "Name of a file in the playbooks' folder, or the playbook itself when it has several lines"},
-				"vars":     {Label: "Variables", Type: "text", Tip: "An object of extra variables"},
-				"tags":     {Label: "Tags", Type: "text", Tip: "Only tasks with these tags, with commas between"},
+				"playbook": {Label: "Playbook", Type: "text",
+					Tip: "Name of a file in the playbooks' folder, or the playbook itself when it has several lines"},
+				"vars": {Label: "Variables", Type: "text", Tip: "An object of extra variables"},
+				"tags": {Label: "Tags", Type: "text", Tip: "Only tasks with these tags, with commas between"},
 			},
 			Required: [][]string{{"playbook"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"}, kit.KeyType: kit.Keys},
+		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"},
+			kit.KeyType: kit.Keys},
 		// A playbook says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -220,7 +222,9 @@ func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, erro
 		}
 	}
 	if len(folders) == 0 {
-		return "", sdk.NothingDone(fmt.Errorf("playbook %q: none was in force for the tenant when this was planned (coopr resource upload automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or give the playbook itself", act.playbook))
+		return "", sdk.NothingDone(fmt.Errorf("playbook %q: none was in force for the tenant when this was planned (coopr resource upload "+
+			"automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or give the playbook itself",
+			act.playbook))
 	}
 	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, strings.Join(folders, " or ")))
 }

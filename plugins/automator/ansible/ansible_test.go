@@ -31,7 +31,8 @@ func TestPlay(t *testing.T) {
 	n := automatortest.New(t, l, "ansible")
 	n.Config = map[string]any{"web": map[string]any{"greeting": "Good day"}}
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "bad.yml"), []byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - command: /bin/false\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "bad.yml"),
+		[]byte("- hosts: all\n  gather_facts: false\n  tasks:\n    - command: /bin/false\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
@@ -45,10 +46,12 @@ func TestPlay(t *testing.T) {
 	if !strings.Contains(n.Log(), "changed=1") {
 		t.Errorf("the log is\n%s", n.Log())
 	}
-	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "bad.yml"})); err == nil || !strings.Contains(err.Error(), "exit status 2") {
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "bad.yml"})); err == nil ||
+		!strings.Contains(err.Error(), "exit status 2") {
 		t.Errorf("a task that fails: %v", err)
 	}
-	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "none.yml"})); err == nil || !strings.Contains(err.Error(), "is not in "+folder) {
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": "none.yml"})); err == nil ||
+		!strings.Contains(err.Error(), "is not in "+folder) {
 		t.Errorf("a playbook that is not there: %v", err)
 	}
 	n.Upload("playbooks/site.yml", "- hosts: all\n  gather_facts: false\n  roles: [page]\n")
@@ -70,7 +73,9 @@ func TestPlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Machine = other // another machine in its place
-	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"playbook": playbook, "vars": map[string]any{"place": "there"}})); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	if _, err := a.Run(t.Context(), n.Task("START",
+		map[string]any{"playbook": playbook, "vars": map[string]any{"place": "there"}})); err == nil ||
+		!strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("a machine with another host key: %v\n%s", err, n.Log())
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {

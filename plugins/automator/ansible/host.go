@@ -66,10 +66,12 @@ func (a *Automator) host(in *model.TaskInput, keys ssh.Keys, dir string) (*host,
 	return &host{
 		name: cmp.Or(in.Config.Hostname, in.NodeID, address),
 		vars: map[string]any{
-			"ansible_host": address, "ansible_port": number, "ansible_user": t.User, "ansible_ssh_private_key_file": keyFile, "ansible_become": t.Sudo,
+			"ansible_host": address, "ansible_port": number, "ansible_user": t.User, "ansible_ssh_private_key_file": keyFile,
+			"ansible_become":             t.Sudo,
 			"ansible_python_interpreter": "auto_silent",
 			// Only the key that was learned, and none of the agent's own settings.
-			"ansible_ssh_common_args": "-F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=" + knownFile + " -o GlobalKnownHostsFile=/dev/null -o HostKeyAlgorithms=" + strings.Join(kinds, ","),
+			"ansible_ssh_common_args": "-F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=" + knownFile +
+				" -o GlobalKnownHostsFile=/dev/null -o HostKeyAlgorithms=" + strings.Join(kinds, ","),
 		},
 	}, nil
 }

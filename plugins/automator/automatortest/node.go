@@ -68,7 +68,8 @@ func (n *Node) Task(action string, fields map[string]any) *sdk.Task {
 	n.mu.Lock()
 	n.log = nil
 	n.mu.Unlock()
-	return sdk.NewTask(&proto.Task{Id: id, Fence: 1, Attempt: 1, Cluster: "c", Node: "n", Action: action, Service: "s", Plugin: "test", Input: in, ResourcesDir: n.Resources}, func(line string, _ bool) {
+	return sdk.NewTask(&proto.Task{Id: id, Fence: 1, Attempt: 1, Cluster: "c", Node: "n", Action: action, Service: "s", Plugin: "test",
+		Input: in, ResourcesDir: n.Resources}, func(line string, _ bool) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.log = append(n.log, line)

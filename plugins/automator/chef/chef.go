@@ -79,7 +79,8 @@ func (a *Automator) Describe() model.PluginType {
 			},
 			Required: [][]string{{"run_list"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"}, "roles": {Format: "file"}, kit.KeyType: kit.Keys},
+		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"},
+			"roles": {Format: "file"}, kit.KeyType: kit.Keys},
 		// A recipe says what is to be, not what is to be done.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
@@ -130,7 +131,8 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 // program runs chef-solo: $1 the folder with what recipes need, $2 the attributes, $3 the
 // run list.
 const program = `set -eu
-printf '%s "%s"\n' cookbook_path "$1/cookbooks" role_path "$1/roles" data_bag_path "$1/data_bags" file_cache_path "$1/cache" >"$1/solo.rb.$$"
+printf '%s "%s"\n' cookbook_path "$1/cookbooks" role_path "$1/roles" \
+  data_bag_path "$1/data_bags" file_cache_path "$1/cache" >"$1/solo.rb.$$"
 mv "$1/solo.rb.$$" "$1/solo.rb"
 exec chef-solo --no-color -c "$1/solo.rb" -j "$2" -o "$3"`
 

@@ -38,7 +38,8 @@ func TestRunList(t *testing.T) {
 	n := automatortest.New(t, lab.New(t), "chef")
 	n.Config = map[string]any{"hadoop": map[string]any{"heap": "1g", "dirs": "/data"}}
 	books := t.TempDir()
-	for name, text := range map[string]string{"base/recipes/default.sh": "echo base on $(hostname) >/srv/base\n", "base/recipes/fails.sh": "exit 3\n"} {
+	for name, text := range map[string]string{"base/recipes/default.sh": "echo base on $(hostname) >/srv/base\n",
+		"base/recipes/fails.sh": "exit 3\n"} {
 		file := filepath.Join(books, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -74,13 +75,15 @@ func TestRunList(t *testing.T) {
 	if err := json.Unmarshal([]byte(n.Must("cat", "/srv/attributes.json")), &attributes); err != nil {
 		t.Fatal(err)
 	}
-	if attributes.Hadoop["heap"] != "2g" || attributes.Hadoop["dirs"] != "/data" || attributes.Coopr.ClusterID != "c" || attributes.Coopr.Cluster["hadoop"] == nil {
+	if attributes.Hadoop["heap"] != "2g" || attributes.Hadoop["dirs"] != "/data" || attributes.Coopr.ClusterID != "c" ||
+		attributes.Coopr.Cluster["hadoop"] == nil {
 		t.Errorf("%+v", attributes)
 	}
 	if got := n.Must("sh", "-c", "ls /var/lib/coopr/.coopr/folders | wc -l"); got != "1" {
 		t.Errorf("%s contents are unpacked", got)
 	}
-	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"run_list": "recipe[base::fails]"})); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if _, err := a.Run(t.Context(), n.Task("START", map[string]any{"run_list": "recipe[base::fails]"})); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a recipe that fails: %v", err)
 	}
 	// What was uploaded takes the place of the whole of what has its name.

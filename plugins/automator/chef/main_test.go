@@ -15,12 +15,14 @@ func TestMain(m *testing.M) {
 
 // TestFieldFaults: all that is wrong is said at once, each with its path.
 func TestFieldFaults(t *testing.T) {
-	for _, fields := range []map[string]any{{}, {"run_list": " "}, {"run_list": "recipe[a]", "json_attributes": "[1]"}, {"run_list": "recipe[a]", "json_attributes": 3.0}} {
+	for _, fields := range []map[string]any{{}, {"run_list": " "}, {"run_list": "recipe[a]", "json_attributes": "[1]"},
+		{"run_list": "recipe[a]", "json_attributes": 3.0}} {
 		if _, faults := parse(fields); len(faults) != 1 {
 			t.Errorf("%v: %v", fields, faults)
 		}
 	}
-	if act, faults := parse(map[string]any{"run_list": "recipe[a]", "json_attributes": `{"a": {"b": 1}}`}); len(faults) > 0 || act.attributes["a"] == nil {
+	if act, faults := parse(map[string]any{"run_list": "recipe[a]", "json_attributes": `{"a": {"b": 1}}`}); len(faults) > 0 ||
+		act.attributes["a"] == nil {
 		t.Errorf("%v %v", act, faults)
 	}
 }

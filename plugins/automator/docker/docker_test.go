@@ -22,7 +22,8 @@ func TestContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The node is a folder of this machine, where the engine is.
-	n := &automatortest.Node{T: t, Results: map[string]any{"transport": "local", "providerid": t.TempDir()}, Config: map[string]any{"web": map[string]any{"greeting": "it's"}}}
+	n := &automatortest.Node{T: t, Results: map[string]any{"transport": "local", "providerid": t.TempDir()},
+		Config: map[string]any{"web": map[string]any{"greeting": "it's"}}}
 	a := New(nil)
 	t.Cleanup(a.Close)
 	docker := func(args ...string) string {

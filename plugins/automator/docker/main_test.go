@@ -24,8 +24,10 @@ func TestFieldFaults(t *testing.T) {
 	if want := []string{"command", "publish_ports", "image_name", "engine", "environment_variables"}; !slices.Equal(got, want) {
 		t.Errorf("%v", faults)
 	}
-	act, faults := parse(map[string]any{"image_name": "web:1", "registry": "registry.example:5000/", "environment_variables": "A=1, B=x=y", "publish_ports": "80:8080, 443:8443"})
-	if len(faults) > 0 || act.image != "registry.example:5000/web:1" || !slices.Equal(act.env, []string{"A=1", "B=x=y"}) || len(act.ports) != 2 {
+	act, faults := parse(map[string]any{"image_name": "web:1", "registry": "registry.example:5000/", "environment_variables": "A=1, B=x=y",
+		"publish_ports": "80:8080, 443:8443"})
+	if len(faults) > 0 || act.image != "registry.example:5000/web:1" || !slices.Equal(act.env, []string{"A=1", "B=x=y"}) ||
+		len(act.ports) != 2 {
 		t.Errorf("%+v %v", act, faults)
 	}
 }

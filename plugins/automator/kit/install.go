@@ -22,7 +22,8 @@ apt-get -q update && apt-get -q --yes --no-install-recommends install "$2"`
 // check fails it installs a package, or with "" says what is missing. It is what
 // BOOTSTRAP does.
 func Install(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, check, pkg string) error {
-	exit, err := Run(ctx, node, remote.Command{Args: []string{"/bin/sh", "-c", installer, "install", check, pkg}, Dir: "/", Env: Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr()})
+	exit, err := Run(ctx, node, remote.Command{Args: []string{"/bin/sh", "-c", installer, "install", check, pkg}, Dir: "/",
+		Env: Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr()})
 	if err != nil {
 		return err
 	}

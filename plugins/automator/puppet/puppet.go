@@ -89,7 +89,8 @@ const (
 )
 
 // usualModules is where Debian's Puppet and Puppet's own look for modules.
-const usualModules = "/etc/puppet/code/environments/production/modules:/etc/puppet/code/modules:/usr/share/puppet/modules:/etc/puppetlabs/code/environments/production/modules:/etc/puppetlabs/code/modules:/opt/puppetlabs/puppet/modules"
+const usualModules = "/etc/puppet/code/environments/production/modules:/etc/puppet/code/modules:/usr/share/puppet/modules" +
+	":/etc/puppetlabs/code/environments/production/modules:/etc/puppetlabs/code/modules:/opt/puppetlabs/puppet/modules"
 
 // find puts the manifest of a resource in the place of its name.
 func (a *action) find(t *sdk.Task) error {
@@ -98,7 +99,8 @@ func (a *action) find(t *sdk.Task) error {
 	}
 	file, ok := t.Resource(manifestType, a.manifest)
 	if !ok {
-		return sdk.NothingDone(fmt.Errorf("manifest %q is not among the manifests that were in force for the tenant when this was planned: coopr resource upload automator/puppet/manifests/%s FILE --activate, and begin anew", a.manifest, a.manifest))
+		return sdk.NothingDone(fmt.Errorf("manifest %q is not among the manifests that were in force for the tenant when this was planned: "+
+			"coopr resource upload automator/puppet/manifests/%s FILE --activate, and begin anew", a.manifest, a.manifest))
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {

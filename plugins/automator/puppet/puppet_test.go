@@ -38,7 +38,8 @@ func TestApply(t *testing.T) {
 	if !check() {
 		t.Error("what was applied is said not to be done")
 	}
-	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "file {"})); err == nil || !strings.Contains(err.Error(), "cannot be applied") {
+	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "file {"})); err == nil ||
+		!strings.Contains(err.Error(), "cannot be applied") {
 		t.Errorf("a manifest that is none: %v", err)
 	}
 	if got := n.Must("sh", "-c", "ls -A /dev/shm | wc -l"); got != "0" {
@@ -50,7 +51,8 @@ func TestApply(t *testing.T) {
 	if got := n.Must("cat", "/srv/page"); got != "uploaded" {
 		t.Errorf("the page says %q\n%s", got, n.Log())
 	}
-	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "none.pp"})); err == nil || !strings.Contains(err.Error(), "not among the manifests") {
+	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "none.pp"})); err == nil ||
+		!strings.Contains(err.Error(), "not among the manifests") {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 }

@@ -28,10 +28,12 @@ func TestProgram(t *testing.T) {
 	if code, err := run(map[string]any{"script": script, "files": files, "args": []any{"3"}}); err == nil || code != 3 {
 		t.Error(code, err)
 	}
-	if code, err := run(map[string]any{"script": script, "files": files, "args": []any{"3"}, "exitcodes": []any{0.0, 3.0}}); err != nil || code != 3 {
+	if code, err := run(map[string]any{"script": script, "files": files, "args": []any{"3"}, "exitcodes": []any{0.0, 3.0}}); err != nil ||
+		code != 3 {
 		t.Error(code, err)
 	}
-	if code, err := run(map[string]any{"script": "#!/bin/sh\nkill -9 $$\n"}); err == nil || code != nil || !strings.Contains(err.Error(), "signal") {
+	if code, err := run(map[string]any{"script": "#!/bin/sh\nkill -9 $$\n"}); err == nil || code != nil ||
+		!strings.Contains(err.Error(), "signal") {
 		t.Error(code, err)
 	}
 	_, faults := parse(map[string]any{"script": "x", "files": map[string]any{"/etc/passwd": "", "ok": 3.0}, "exitcodes": []any{"0"}})

@@ -67,17 +67,21 @@ func (a *Automator) Describe() model.PluginType {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"script":   {Label: "Script", Type: "text", Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
-				"args":     {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
-				"env":      {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
-				"config":   {Label: "From the configuration", Type: "text", Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
-				"archives": {Label: "Archives", Type: "text", Tip: "Names of archives among the resources, with commas between: they are unpacked on the node, in the folder COOPR_ARCHIVES"},
-				"shell":    {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
+				"script": {Label: "Script", Type: "text",
+					Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
+				"args": {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
+				"env":  {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
+				"config": {Label: "From the configuration", Type: "text",
+					Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
+				"archives": {Label: "Archives", Type: "text",
+					Tip: "Names of archives among the resources, with commas between: they are unpacked on the node, in the folder COOPR_ARCHIVES"},
+				"shell": {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
 			},
 			Required: [][]string{{"script"}},
 		}},
-		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, archiveType: {Format: "archive"}, kit.KeyType: kit.Keys},
-		Actions:       map[string]string{"bootstrap": "idempotent", "run": "observe", "check": "idempotent"},
+		ResourceTypes: map[string]model.ResourceType{"scripts": {Format: "file", Permissions: "0755"}, archiveType: {Format: "archive"},
+			kit.KeyType: kit.Keys},
+		Actions: map[string]string{"bootstrap": "idempotent", "run": "observe", "check": "idempotent"},
 	}
 }
 
@@ -236,7 +240,8 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 	}
 	folders := kit.ResourcesFirst(t, "scripts", a.cfg.Scripts)
 	if len(folders) == 0 {
-		return nil, nil, fmt.Errorf("script %q: no script was uploaded for the tenant (coopr resource upload automator/shell/scripts/%s FILE --activate), and this agent has no folder of scripts; or give the script itself (beginning with #!)", act.script, act.script)
+		return nil, nil, fmt.Errorf("script %q: no script was uploaded for the tenant (coopr resource upload automator/shell/scripts/%s FILE "+
+			"--activate), and this agent has no folder of scripts; or give the script itself (beginning with #!)", act.script, act.script)
 	}
 	for _, dir := range folders {
 		file := filepath.Join(dir, act.script)
@@ -256,7 +261,8 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 	if t.Resources == "" {
 		return nil, nil, fmt.Errorf("script %q is not in %s", act.script, strings.Join(folders, " or "))
 	}
-	return nil, nil, fmt.Errorf("script %q is not among the scripts that were in force for the tenant when this was planned%s", act.script, orIn(a.cfg.Scripts))
+	return nil, nil, fmt.Errorf("script %q is not among the scripts that were in force for the tenant when this was planned%s", act.script,
+		orIn(a.cfg.Scripts))
 }
 
 func orIn(folders []string) string {
@@ -279,7 +285,8 @@ func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInp
 	for _, name := range act.archives {
 		dir, ok := t.Resource(archiveType, name)
 		if !ok {
-			return nil, sdk.NothingDone(fmt.Errorf("archive %q is not among the archives that were in force for the tenant when this was planned: coopr resource upload automator/shell/archives/%s FILE --activate, and begin anew", name, name))
+			return nil, sdk.NothingDone(fmt.Errorf("archive %q is not among the archives that were in force for the tenant when this was planned: "+
+				"coopr resource upload automator/shell/archives/%s FILE --activate, and begin anew", name, name))
 		}
 		folders[name] = []string{dir}
 	}

@@ -79,7 +79,8 @@ func FuzzSplit(f *testing.F) {
 
 // TestFieldFaults: all that is wrong is said at once, each with its path.
 func TestFieldFaults(t *testing.T) {
-	_, faults := parse(map[string]any{"script": "/abs", "args": "'", "env": map[string]any{"COOPR_X": "1", "a=b": "1", "l": []any{}}, "shell": 3,
+	_, faults := parse(map[string]any{"script": "/abs", "args": "'", "env": map[string]any{"COOPR_X": "1", "a=b": "1", "l": []any{}},
+		"shell":  3,
 		"config": map[string]any{"COOPR_Y": "a.b", "N": 3.0}})
 	var paths []string
 	for _, f := range faults {

@@ -87,7 +87,8 @@ func TestOverSSH(t *testing.T) {
 		id -un; pwd; echo "$PATH"; echo "$X $COOPR_NODE_NUM $COOPR_HOSTNAME $COOPR_IP"
 		grep -o "in-the-[c]onfiguration" "$COOPR_CONFIG"; ! grep -c "PRIVATE [K]EY" "$COOPR_CONFIG"; env | grep -c "PRIVATE [K]EY" || true
 		echo 'COOPR_RESULT {"result": {"port": 80}}'`}))
-	want := "root\n/var/lib/coopr\n/var/lib/coopr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\na b 3 web1 10.1.1.1\nin-the-configuration\n0\n0\n"
+	want := "root\n/var/lib/coopr\n/var/lib/coopr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\na b 3 web1 " +
+		"10.1.1.1\nin-the-configuration\n0\n0\n"
 	if got := log.String(); !strings.HasPrefix(got, want) || out.Result["port"] != 80.0 {
 		t.Errorf("%s\n%v", got, out)
 	}
@@ -102,11 +103,13 @@ func TestOverSSH(t *testing.T) {
 	if done, _, err := a.Check(t.Context(), task("t9", "CONFIGURE", nil)); err != nil || done {
 		t.Errorf("what was never done: %v %v", done, err)
 	}
-	if out, err := m.Run(t.Context(), "sh", "-c", "ls -A /dev/shm; grep -rl in-the-[c]onfiguration /var/lib/coopr /tmp /home /root; ps -e -o args | grep -c [i]n-the-[c]onf"); strings.TrimSpace(out) != "0" {
+	if out, err := m.Run(t.Context(), "sh", "-c", "ls -A /dev/shm; grep -rl in-the-[c]onfiguration /var/lib/coopr /tmp /home /root; ps -e "+
+		"-o args | grep -c [i]n-the-[c]onf"); strings.TrimSpace(out) != "0" {
 		t.Errorf("something is left: %q %v", out, err)
 	}
 
-	if _, err := a.Run(t.Context(), task("t4", "STOP", map[string]any{"script": "#!/bin/sh\nexit 3"})); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if _, err := a.Run(t.Context(), task("t4", "STOP", map[string]any{"script": "#!/bin/sh\nexit 3"})); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +122,8 @@ func TestOverSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	results["ssh_host_keys"] = map[string]any{other.HostKey.Type(): strings.Fields(string(gossh.MarshalAuthorizedKey(other.HostKey)))[1]}
-	if _, err := a.Run(t.Context(), task("t6", "START", map[string]any{"script": "#!/bin/sh\ntouch /touched"})); !errors.Is(err, ssh.ErrHostKey) {
+	if _, err := a.Run(t.Context(), task("t6", "START", map[string]any{"script": "#!/bin/sh\ntouch /touched"})); !errors.Is(err,
+		ssh.ErrHostKey) {
 		t.Errorf("another machine in its place: %v", err)
 	}
 	if _, err := m.Run(t.Context(), "test", "!", "-e", "/touched"); err != nil {

@@ -32,8 +32,9 @@ func New(keys ssh.Keys) *instance.Provider {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"region":           {Label: "Region", Type: "text", Tip: "Such as eu-central-1"},
-				"access_key":       {Label: "Access key id", Type: "text", Tip: "Empty: what the agent's machine has (a role, ~/.aws)", Sensitive: true},
+				"region": {Label: "Region", Type: "text", Tip: "Such as eu-central-1"},
+				"access_key": {Label: "Access key id", Type: "text", Tip: "Empty: what the agent's machine has (a role, ~/.aws)",
+					Sensitive: true},
 				"secret_key":       {Label: "Secret access key", Type: "password"},
 				"session_token":    {Label: "Session token", Type: "password"},
 				"subnets":          {Label: "Subnets", Type: "text", Tip: "One id, or ZONE=ID with commas; empty: the default one"},
@@ -62,8 +63,10 @@ type cloud struct {
 
 func open(f *instance.Fields) instance.Cloud {
 	c := &cloud{
-		region: f.Need("region"), key: f.Text("access_key", ""), secret: f.Text("secret_key", ""), session: f.Text("session_token", ""), endpoint: f.URL("endpoint", ""),
-		groups: f.List("security_groups"), public: f.Bool("public_address"), keyName: f.Text("key_name", ""), profile: f.Text("instance_profile", ""), subnets: map[string]string{},
+		region: f.Need("region"), key: f.Text("access_key", ""), secret: f.Text("secret_key", ""), session: f.Text("session_token", ""),
+		endpoint: f.URL("endpoint", ""),
+		groups:   f.List("security_groups"), public: f.Bool("public_address"), keyName: f.Text("key_name", ""),
+		profile: f.Text("instance_profile", ""), subnets: map[string]string{},
 	}
 	if (c.key == "") != (c.secret == "") {
 		f.Faults.Add("secret_key", "access_key and secret_key belong together")
@@ -129,9 +132,11 @@ func fault(err error) error {
 // kindOf gives what an error code of EC2 means.
 func kindOf(code string) instance.Kind {
 	switch code {
-	case "AuthFailure", "UnauthorizedOperation", "InvalidClientTokenId", "SignatureDoesNotMatch", "OptInRequired", "PendingVerification", "ExpiredToken", "RequestExpired", "Blocked", "MissingAuthenticationToken", "UnrecognizedClientException", "AccessDenied":
+	case "AuthFailure", "UnauthorizedOperation", "InvalidClientTokenId", "SignatureDoesNotMatch", "OptInRequired", "PendingVerification",
+		"ExpiredToken", "RequestExpired", "Blocked", "MissingAuthenticationToken", "UnrecognizedClientException", "AccessDenied":
 		return instance.Credentials
-	case "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientFreeAddressesInSubnet", "InsufficientAddressCapacity", "InsufficientCapacity":
+	case "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity",
+		"InsufficientFreeAddressesInSubnet", "InsufficientAddressCapacity", "InsufficientCapacity":
 		return instance.Capacity
 	case "RequestLimitExceeded", "Throttling", "ThrottlingException", "EC2ThrottledException", "Client.RequestLimitExceeded":
 		return instance.Throttled
@@ -145,7 +150,8 @@ func kindOf(code string) instance.Kind {
 	switch {
 	case strings.HasSuffix(code, "LimitExceeded"), strings.HasSuffix(code, "QuotaExceeded"), strings.HasSuffix(code, "CountExceeded"):
 		return instance.Quota
-	case strings.HasPrefix(code, "Invalid"), strings.HasPrefix(code, "Missing"), strings.HasPrefix(code, "Unsupported"), strings.HasPrefix(code, "Unknown"):
+	case strings.HasPrefix(code, "Invalid"), strings.HasPrefix(code, "Missing"), strings.HasPrefix(code, "Unsupported"),
+		strings.HasPrefix(code, "Unknown"):
 		return instance.Invalid
 	}
 	return instance.Other
@@ -159,7 +165,8 @@ func machine(i *types.Instance) (instance.Machine, bool) {
 	}
 	of, ours := instance.TagsOf(m)
 	out := instance.Machine{
-		ID: sdk.ToString(i.InstanceId), Name: m["Name"], Tags: of, Public: sdk.ToString(i.PublicIpAddress), Private: sdk.ToString(i.PrivateIpAddress), Created: sdk.ToTime(i.LaunchTime),
+		ID: sdk.ToString(i.InstanceId), Name: m["Name"], Tags: of, Public: sdk.ToString(i.PublicIpAddress),
+		Private: sdk.ToString(i.PrivateIpAddress), Created: sdk.ToTime(i.LaunchTime),
 	}
 	if i.Placement != nil {
 		out.Zone = sdk.ToString(i.Placement.AvailabilityZone)
@@ -187,7 +194,8 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	in := &ec2.DescribeInstancesInput{Filters: []types.Filter{
 		{Name: sdk.String("instance-state-name"), Values: []string{"pending", "running", "stopping", "stopped"}},
 	}}
-	for name, value := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster, instance.TagNode: filter.Node} {
+	for name, value := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant,
+		instance.TagCluster: filter.Cluster, instance.TagNode: filter.Node} {
 		if value != "" {
 			in.Filters = append(in.Filters, types.Filter{Name: sdk.String("tag:" + name), Values: []string{literal(value)}})
 		}
@@ -237,7 +245,8 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 		}
 		m, _ := machine(&got.Instances[0])
 		m.Tags = s.Tags
-		if st := got.Instances[0].State; st == nil || st.Name != types.InstanceStateNameShuttingDown && st.Name != types.InstanceStateNameTerminated {
+		if st := got.Instances[0].State; st == nil || st.Name != types.InstanceStateNameShuttingDown &&
+			st.Name != types.InstanceStateNameTerminated {
 			return &m, nil
 		}
 		sum := sha256.Sum256([]byte(token + m.ID))
@@ -255,9 +264,11 @@ func (c *cloud) request(s *instance.Spec) (*ec2.RunInstancesInput, error) {
 		tags = append(tags, types.Tag{Key: sdk.String(k), Value: sdk.String(v)})
 	}
 	in := &ec2.RunInstancesInput{
-		MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), ImageId: &s.Image, InstanceType: types.InstanceType(s.Flavor), UserData: sdk.String(base64.StdEncoding.EncodeToString(s.UserData)),
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags}, {ResourceType: types.ResourceTypeVolume, Tags: tags}},
-		MetadataOptions:   &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired},
+		MinCount: sdk.Int32(1), MaxCount: sdk.Int32(1), ImageId: &s.Image, InstanceType: types.InstanceType(s.Flavor),
+		UserData: sdk.String(base64.StdEncoding.EncodeToString(s.UserData)),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags},
+			{ResourceType: types.ResourceTypeVolume, Tags: tags}},
+		MetadataOptions: &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired},
 	}
 	subnet := c.subnet
 	if s.Zone != "" {
@@ -269,7 +280,8 @@ func (c *cloud) request(s *instance.Spec) (*ec2.RunInstancesInput, error) {
 		}
 	}
 	if c.public {
-		in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: sdk.Int32(0), AssociatePublicIpAddress: sdk.Bool(true), Groups: c.groups}}
+		in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: sdk.Int32(0), AssociatePublicIpAddress: sdk.Bool(true),
+			Groups: c.groups}}
 		if subnet != "" {
 			in.NetworkInterfaces[0].SubnetId = &subnet
 		}

@@ -19,7 +19,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
 // TestInstances runs everything with Amazon's library against our own small EC2
@@ -44,12 +45,14 @@ func TestInstances(t *testing.T) {
 	(&providertest.Instances{
 		Provider: p, Flavor: "t3.small", Image: "ami-1", Confirms: true, Troubled: api,
 		Fields: map[string]any{
-			"region": "eu-central-1", "access_key": "RIGHT", "secret_key": "s", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(),
-			"zones": "eu-central-1a,eu-central-1b", "subnets": "eu-central-1a=subnet-1,eu-central-1b=subnet-2",
+			"region": "eu-central-1", "access_key": "RIGHT", "secret_key": "s", "endpoint": api.URL, "ssh_port": providertest.FleetPort,
+			"ssh_dir": t.TempDir(),
+			"zones":   "eu-central-1a,eu-central-1b", "subnets": "eu-central-1a=subnet-1,eu-central-1b=subnet-2",
 		},
 		Throttled: providertest.Says(503, "", ec2.Refusal("RequestLimitExceeded", "Request limit exceeded.")),
-		Quota:     providertest.Says(400, "", ec2.Refusal("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit (quota) allows.")),
-		Refused:   providertest.Says(403, "", ec2.Refusal("UnauthorizedOperation", "You are not authorized to perform this operation.")),
+		Quota: providertest.Says(400, "", ec2.Refusal("VcpuLimitExceeded",
+			"You have requested more vCPU capacity than your current vCPU limit (quota) allows.")),
+		Refused: providertest.Says(403, "", ec2.Refusal("UnauthorizedOperation", "You are not authorized to perform this operation.")),
 	}).Try(t)
 	// Wrong credentials, before anything is done.
 	wrong := providertest.New(t, map[string]any{"region": "eu-central-1", "access_key": "WRONG", "secret_key": "s", "endpoint": api.URL}, "n")
@@ -63,7 +66,8 @@ func TestInstances(t *testing.T) {
 // an answer that is missing, after which the machine might exist.
 func TestNoCredentials(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
@@ -85,12 +89,15 @@ func TestFields(t *testing.T) {
 	if got := strings.Join(paths, " "); got != "endpoint public_address region secret_key" {
 		t.Errorf("%s: %v", got, f.Faults)
 	}
-	c := open(&instance.Fields{Values: map[string]any{"region": "r", "subnets": "a=s1", "public_address": true, "security_groups": "g1,g2", "key_name": "k", "instance_profile": "p"}}).(*cloud)
+	c := open(&instance.Fields{Values: map[string]any{"region": "r", "subnets": "a=s1", "public_address": true, "security_groups": "g1,g2",
+		"key_name": "k", "instance_profile": "p"}}).(*cloud)
 	in, err := c.request(&instance.Spec{Name: "n", Flavor: "t3.small", Image: "ami-1", Zone: "a"})
-	if err != nil || *in.NetworkInterfaces[0].SubnetId != "s1" || len(in.NetworkInterfaces[0].Groups) != 2 || *in.KeyName != "k" || *in.IamInstanceProfile.Name != "p" || in.SubnetId != nil {
+	if err != nil || *in.NetworkInterfaces[0].SubnetId != "s1" || len(in.NetworkInterfaces[0].Groups) != 2 || *in.KeyName != "k" ||
+		*in.IamInstanceProfile.Name != "p" || in.SubnetId != nil {
 		t.Errorf("%+v %v", in, err)
 	}
-	if _, err := c.request(&instance.Spec{Name: "n", Flavor: "t3.small", Image: "ami-1", Zone: "b"}); instance.KindOf(err) != instance.Invalid {
+	if _, err := c.request(&instance.Spec{Name: "n", Flavor: "t3.small", Image: "ami-1", Zone: "b"}); instance.KindOf(
+		err) != instance.Invalid {
 		t.Errorf("a zone without a subnet: %v", err)
 	}
 }

@@ -148,7 +148,8 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 				} `json:"pages"`
 			} `json:"links"`
 		}
-		err := c.api.Do(ctx, http.MethodGet, fmt.Sprintf("/v2/droplets?tag_name=%s&per_page=%d&page=%d", url.QueryEscape(tag), perPage, page), nil, &answer)
+		err := c.api.Do(ctx, http.MethodGet, fmt.Sprintf("/v2/droplets?tag_name=%s&per_page=%d&page=%d", url.QueryEscape(tag), perPage, page),
+			nil, &answer)
 		if instance.KindOf(err) == instance.NotFound {
 			return out, nil // nothing has the tag yet
 		}
@@ -176,7 +177,8 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 		image = n
 	}
 	body := map[string]any{
-		"name": s.Name, "region": cmp.Or(s.Zone, c.region), "size": s.Flavor, "image": image, "tags": tags(s.Tags), "user_data": string(s.UserData),
+		"name": s.Name, "region": cmp.Or(s.Zone, c.region), "size": s.Flavor, "image": image, "tags": tags(s.Tags),
+		"user_data": string(s.UserData),
 	}
 	if c.vpc != "" {
 		body["vpc_uuid"] = c.vpc

@@ -24,7 +24,8 @@ func TestDroplets(t *testing.T) {
 	t.Cleanup(p.Close)
 	(&providertest.Instances{
 		Provider: p, Flavor: "s-1vcpu-1gb", Image: digitalocean.Image, Confirms: true, Troubled: api,
-		Fields:    map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(), "zones": "fra1,ams3"},
+		Fields: map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort,
+			"ssh_dir": t.TempDir(), "zones": "fra1,ams3"},
 		Throttled: digitalocean.Throttled, Quota: digitalocean.Quota, Refused: digitalocean.Refused,
 	}).Try(t)
 }
@@ -40,8 +41,11 @@ func TestShape(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, ours := answer.Droplet.machine()
-	if want := (instance.Machine{ID: "3164444", Name: "coopr-mesh7-00000001-1", State: instance.Running, Public: "104.131.186.241", Private: "10.128.192.124", Zone: "nyc3",
-		Created: time.Date(2020, 7, 21, 18, 37, 44, 0, time.UTC), Tags: instance.Tags{Tenant: "Acme", Mesh: "mesh7", Cluster: "00000001", Node: "00000001-1", Fence: 42, Key: "0011223344556677"}}); !ours || m != want {
+	if want := (instance.Machine{ID: "3164444", Name: "coopr-mesh7-00000001-1", State: instance.Running, Public: "104.131.186.241",
+		Private: "10.128.192.124", Zone: "nyc3",
+		Created: time.Date(2020, 7, 21, 18, 37, 44, 0, time.UTC),
+		Tags: instance.Tags{Tenant: "Acme", Mesh: "mesh7", Cluster: "00000001", Node: "00000001-1", Fence: 42,
+			Key: "0011223344556677"}}); !ours || m != want {
 		t.Errorf("%+v", m)
 	}
 }

@@ -90,7 +90,8 @@ func (s *site) on(n *providertest.Node, script string) string {
 		s.t.Fatal(err)
 	}
 	var out bytes.Buffer
-	exit, err := s.pool.Node(target).Run(s.t.Context(), remote.Command{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out})
+	exit, err := s.pool.Node(target).Run(s.t.Context(),
+		remote.Command{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out})
 	if err != nil || exit != (remote.Exit{}) {
 		s.t.Fatalf("%s: %v %v %s", script, exit, err, out.String())
 	}
@@ -119,10 +120,12 @@ func TestLife(t *testing.T) {
 	}
 	wg.Wait()
 	// They are on one network, and know each other by address and name.
-	if got := s.on(nodes[0], "ping -c 1 -W 5 "+nodes[1].IPs["bind_v4"]+" >/dev/null && echo yes; getent hosts coopr-c-2 | cut -d' ' -f1"); got != "yes\n"+nodes[1].IPs["bind_v4"] {
+	if got := s.on(nodes[0], "ping -c 1 -W 5 "+nodes[1].IPs["bind_v4"]+" >/dev/null && echo yes; getent hosts "+
+		"coopr-c-2 | cut -d' ' -f1"); got != "yes\n"+nodes[1].IPs["bind_v4"] {
 		t.Errorf("neighbours: %q", got)
 	}
-	if c, err := s.engine.ContainerInspect(t.Context(), "coopr-c-3", client.ContainerInspectOptions{}); err != nil || c.Container.HostConfig.Memory != 128<<20 || c.Container.HostConfig.NanoCPUs != 5e8 {
+	if c, err := s.engine.ContainerInspect(t.Context(), "coopr-c-3", client.ContainerInspectOptions{}); err != nil ||
+		c.Container.HostConfig.Memory != 128<<20 || c.Container.HostConfig.NanoCPUs != 5e8 {
 		t.Errorf("limits: %+v %v", c.Container.HostConfig, err)
 	}
 	want := map[string]string{}
@@ -152,7 +155,8 @@ func TestLife(t *testing.T) {
 	half := s.node(4)
 	task := half.Task("CREATE")
 	if _, err := s.engine.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: "coopr-c-4", Config: &container.Config{
-		Image: image, Entrypoint: []string{"/bin/sh", "-c", defaultCommand}, Labels: map[string]string{labelNode: task.Node, labelCluster: "c", labelTenant: "t", labelFence: "1"},
+		Image: image, Entrypoint: []string{"/bin/sh", "-c", defaultCommand},
+		Labels: map[string]string{labelNode: task.Node, labelCluster: "c", labelTenant: "t", labelFence: "1"},
 	}, HostConfig: &container.HostConfig{NetworkMode: "shop"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +275,8 @@ func TestFields(t *testing.T) {
 	if got := strings.Join(paths, " "); got != "network engine ssh_user publish" {
 		t.Errorf("%s %v", got, faults)
 	}
-	for flavor, want := range map[string][2]int64{"": {}, "small": {}, "2x512": {2e9, 512 << 20}, "0.25x64": {25e7, 64 << 20}, "x": {}, "mxl": {}} {
+	for flavor, want := range map[string][2]int64{"": {}, "small": {}, "2x512": {2e9, 512 << 20}, "0.25x64": {25e7, 64 << 20}, "x": {},
+		"mxl": {}} {
 		if c, m, err := limits(flavor); err != nil || [2]int64{c, m} != want {
 			t.Errorf("%s: %d %d %v", flavor, c, m, err)
 		}

@@ -64,7 +64,8 @@ func (p *Provider) equip(ctx context.Context, c *client.Client, id string, s *se
 		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(name, "/") + "/", Mode: 0o700, Uid: owner, Gid: owner})
 	}
 	file := func(name, content string, mode int64, owner int) {
-		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: mode, Uid: owner, Gid: owner, Size: int64(len(content))})
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: mode, Uid: owner, Gid: owner,
+			Size: int64(len(content))})
 		_, _ = io.WriteString(w, content)
 	}
 	dir(home+"/.ssh", owner)

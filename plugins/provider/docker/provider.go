@@ -64,12 +64,14 @@ func (p *Provider) Describe() model.PluginType {
 		Base:   model.Base{Name: "docker", Label: "Docker", Description: "Nodes are containers with sshd, of a Docker engine"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
-			"engine":           {Label: "Engine", Type: "text", Tip: "unix://PATH or tcp://HOST:PORT; empty: the agent's own machine"},
-			"network":          {Label: "Network", Type: "text", Tip: "A network of the engine's", Default: defaultNetwork},
-			"publish":          {Label: "Publish SSH", Type: "text", Tip: "An address of the engine's machine where the containers' SSH ports are published; empty: agents reach the containers' own addresses"},
-			"command":          {Label: "Command", Type: "text", Tip: "What the container runs, by /bin/sh", Default: defaultCommand},
-			"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user of the image with sudo", Default: "root"},
-			"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
+			"engine":  {Label: "Engine", Type: "text", Tip: "unix://PATH or tcp://HOST:PORT; empty: the agent's own machine"},
+			"network": {Label: "Network", Type: "text", Tip: "A network of the engine's", Default: defaultNetwork},
+			"publish": {Label: "Publish SSH", Type: "text", Tip: "An address of the engine's machine where the containers' SSH ports are " +
+				"published; empty: agents reach the containers' own addresses"},
+			"command":  {Label: "Command", Type: "text", Tip: "What the container runs, by /bin/sh", Default: defaultCommand},
+			"ssh_user": {Label: "SSH user", Type: "text", Tip: "root, or a user of the image with sudo", Default: "root"},
+			"ssh_identityfile": {Label: "SSH key file", Type: "text",
+				Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
 		}}},
 		Actions:    map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
 		PerMachine: true, // the default engine is the agent's own
@@ -167,7 +169,8 @@ func (a *at) find(ctx context.Context, t *sdk.Task) (*container.InspectResponse,
 		return nil, told("look for container "+a.name, err, false)
 	}
 	if labels := got.Container.Config.Labels; labels[labelNode] != t.Node || labels[labelCluster] != t.Cluster || labels[labelMesh] != t.Mesh {
-		return nil, sdk.NothingDone(fmt.Errorf("container %s: %w (it says %q of cluster %q): remove it first", a.name, errAnothers, labels[labelNode], labels[labelCluster]))
+		return nil, sdk.NothingDone(fmt.Errorf("container %s: %w (it says %q of cluster %q): remove it first", a.name, errAnothers,
+			labels[labelNode], labels[labelCluster]))
 	}
 	return &got.Container, nil
 }
@@ -222,7 +225,8 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		Config: &container.Config{
 			Image: a.in.Config.Image, Hostname: hostname, ExposedPorts: exposed,
 			Entrypoint: []string{"/bin/sh", "-c", a.s.command}, Cmd: []string{}, User: "root",
-			Labels: map[string]string{labelTenant: t.Tenant, labelMesh: t.Mesh, labelCluster: t.Cluster, labelNode: t.Node, labelFence: strconv.FormatUint(t.Fence, 10)},
+			Labels: map[string]string{labelTenant: t.Tenant, labelMesh: t.Mesh, labelCluster: t.Cluster, labelNode: t.Node,
+				labelFence: strconv.FormatUint(t.Fence, 10)},
 		},
 		HostConfig: host,
 	})

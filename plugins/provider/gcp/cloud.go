@@ -29,9 +29,10 @@ func New(keys ssh.Keys) *instance.Provider {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"project":        {Label: "Project", Type: "text", Tip: "Its id; empty: the service account's own"},
-				"zone":           {Label: "Zone", Type: "text", Tip: "Such as europe-west3-a; the field zones names several"},
-				"json_key":       {Label: "Service account's key", Type: "password", Tip: "JSON, as Google gives it out; empty: the account of the agents' machines"},
+				"project": {Label: "Project", Type: "text", Tip: "Its id; empty: the service account's own"},
+				"zone":    {Label: "Zone", Type: "text", Tip: "Such as europe-west3-a; the field zones names several"},
+				"json_key": {Label: "Service account's key", Type: "password",
+					Tip: "JSON, as Google gives it out; empty: the account of the agents' machines"},
 				"network":        {Label: "Network", Type: "text", Default: "global/networks/default"},
 				"subnetwork":     {Label: "Subnetwork", Type: "text", Tip: "Such as regions/europe-west3/subnetworks/nodes"},
 				"public_address": {Label: "Public address", Type: "checkbox", Tip: "Give machines one"},
@@ -69,8 +70,9 @@ func open(f *instance.Fields) instance.Cloud {
 	}
 	return &cloud{
 		api:  &rest.Client{Base: f.URL("endpoint", defaultEndpoint) + "/projects/" + url.PathEscape(project), Judge: judge, Sign: t.sign},
-		zone: f.Need("zone"), network: f.Text("network", "global/networks/default"), subnetwork: f.Text("subnetwork", ""), public: f.Bool("public_address"),
-		tags: f.List("network_tags"), disk: f.Number("disk_gb", 0, 1, 65536),
+		zone: f.Need("zone"), network: f.Text("network", "global/networks/default"), subnetwork: f.Text("subnetwork", ""),
+		public: f.Bool("public_address"),
+		tags:   f.List("network_tags"), disk: f.Number("disk_gb", 0, 1, 65536),
 	}
 }
 
@@ -149,7 +151,8 @@ func (v *vm) machine() (instance.Machine, bool) {
 // List gives the instances of all zones with our labels.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	var wants []string
-	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster, instance.TagNode: filter.Node} {
+	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster,
+		instance.TagNode: filter.Node} {
 		if v != "" {
 			wants = append(wants, fmt.Sprintf("labels.%s=%q", k, instance.Escape(v)))
 		}
@@ -202,7 +205,8 @@ type operation struct {
 // await waits for an operation's end: only then quota and capacity are known.
 func (c *cloud) await(ctx context.Context, zone string, op *operation) error {
 	for op.Status != "DONE" {
-		if err := c.api.Do(ctx, http.MethodPost, fmt.Sprintf("/zones/%s/operations/%s/wait", url.PathEscape(zone), url.PathEscape(op.Name)), nil, op); err != nil {
+		if err := c.api.Do(ctx, http.MethodPost, fmt.Sprintf("/zones/%s/operations/%s/wait", url.PathEscape(zone), url.PathEscape(op.Name)), nil,
+			op); err != nil {
 			return err
 		}
 	}
@@ -246,7 +250,8 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 		}},
 	}
 	var op operation
-	if err := c.api.Do(ctx, http.MethodPost, fmt.Sprintf("/zones/%s/instances?requestId=%s", url.PathEscape(zone), uuid(s.Token)), body, &op); err != nil {
+	if err := c.api.Do(ctx, http.MethodPost, fmt.Sprintf("/zones/%s/instances?requestId=%s", url.PathEscape(zone), uuid(s.Token)), body,
+		&op); err != nil {
 		return nil, err
 	}
 	if err := c.await(ctx, zone, &op); err != nil {

@@ -25,7 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
 // project plays the API, as its documentation has it.
@@ -44,7 +45,8 @@ type project struct {
 var want = regexp.MustCompile(`labels\.([a-z-]+)="([^"]*)"`)
 
 func refusal(code int, reason, message string) string {
-	return fmt.Sprintf(`{"error":{"code":%d,"message":%q,"errors":[{"message":%q,"domain":"usageLimits","reason":%q}]}}`, code, message, message, reason)
+	return fmt.Sprintf(`{"error":{"code":%d,"message":%q,"errors":[{"message":%q,"domain":"usageLimits","reason":%q}]}}`, code, message,
+		message, reason)
 }
 
 func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -113,7 +115,8 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			Metadata struct{ Items []struct{ Key, Value string } }
 		}
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Disks) != 1 || in.Disks[0].InitializeParams.SourceImage != "debian-12" {
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Disks) != 1 ||
+			in.Disks[0].InitializeParams.SourceImage != "debian-12" {
 			refuse(400, "invalid", "Invalid value for field 'resource.disks[0].initializeParams.sourceImage'")
 			return
 		}
@@ -127,7 +130,8 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.last++
 			id = fmt.Sprint(4000000000000000000 + p.last)
 			p.done[request] = id
-			p.vms = append(p.vms, &vm{ID: id, Name: in.Name, Status: "STAGING", Zone: "https://www.googleapis.com/compute/v1/projects/shop/zones/" + zone, Created: time.Now(), Labels: in.Labels})
+			p.vms = append(p.vms, &vm{ID: id, Name: in.Name, Status: "STAGING",
+				Zone: "https://www.googleapis.com/compute/v1/projects/shop/zones/" + zone, Created: time.Now(), Labels: in.Labels})
 			for _, i := range in.Metadata.Items {
 				if _, key, ok := strings.Cut(i.Value, ":"); ok && i.Key == "ssh-keys" {
 					p.boots[id] = p.fleet.Boot(key)
@@ -174,13 +178,15 @@ func TestInstances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, _ := json.Marshal(map[string]string{"type": "service_account", "project_id": "shop", "private_key_id": "k1", "client_email": "coopr@shop.iam.gserviceaccount.com",
-			"token_uri": api.URL + "/token", "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
+		b, _ := json.Marshal(map[string]string{"type": "service_account", "project_id": "shop", "private_key_id": "k1",
+			"client_email": "coopr@shop.iam.gserviceaccount.com",
+			"token_uri":    api.URL + "/token", "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
 		return string(b)
 	}
 	provider := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
 	t.Cleanup(provider.Close)
-	fields := map[string]any{"json_key": jsonKey(key), "zone": "europe-west3-a", "zones": "europe-west3-a,europe-west3-b", "public_address": true, "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir()}
+	fields := map[string]any{"json_key": jsonKey(key), "zone": "europe-west3-a", "zones": "europe-west3-a,europe-west3-b",
+		"public_address": true, "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir()}
 	(&providertest.Instances{
 		Provider: provider, Fields: fields, Flavor: "e2-small", Image: "debian-12", Confirms: true, Troubled: api,
 		Throttled: providertest.Says(429, "Retry-After: 0", refusal(429, "rateLimitExceeded", "Quota exceeded for quota metric 'Queries'")),
@@ -188,7 +194,8 @@ func TestInstances(t *testing.T) {
 		Refused:   providertest.Says(403, "", refusal(403, "forbidden", "Required 'compute.instances.create' permission for 'projects/shop'")),
 	}).Try(t)
 	// The quota is found out only afterwards.
-	api.Next(providertest.Says(200, "", `{"name":"operation-x","status":"DONE","error":{"errors":[{"code":"QUOTA_EXCEEDED","message":"Quota 'CPUS' exceeded."}]}}`))
+	api.Next(providertest.Says(200, "", `{"name":"operation-x","status":"DONE","error":{"errors":[{"code":"QUOTA_EXCEEDED","message":"Quota `+
+		`'CPUS' exceeded."}]}}`))
 	n := providertest.New(t, fields, "n")
 	n.Flavor, n.Image = "e2-small", "debian-12"
 	if err := n.Do("CREATE", provider.Create); err == nil || !strings.Contains(err.Error(), "quota raised") {

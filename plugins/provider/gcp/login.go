@@ -124,7 +124,8 @@ func (a *account) assertion(now time.Time) (string, error) {
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	text := part(map[string]string{"alg": "RS256", "typ": "JWT", "kid": a.KeyID}) + "." + part(map[string]any{
-		"iss": a.Email, "aud": a.TokenURI, "scope": "https://www.googleapis.com/auth/compute", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"iss": a.Email, "aud": a.TokenURI, "scope": "https://www.googleapis.com/auth/compute", "iat": now.Unix(),
+		"exp": now.Add(time.Hour).Unix(),
 	})
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, a.key, crypto.SHA256, sum[:])

@@ -53,7 +53,8 @@ func newSite(t *testing.T, n int, extra func(i int) string) *site {
 	}
 	s.Provider = New(nil)
 	t.Cleanup(s.Close)
-	s.fields = map[string]any{"ssh_user": "debian", "ssh_private_key": string(s.lab.Key()), "inventory": "# the laboratory\n" + strings.Join(lines, "\n")}
+	s.fields = map[string]any{"ssh_user": "debian", "ssh_private_key": string(s.lab.Key()),
+		"inventory": "# the laboratory\n" + strings.Join(lines, "\n")}
 	return s
 }
 
@@ -199,7 +200,8 @@ func TestTrouble(t *testing.T) {
 	set, _ := parse(s.fields)
 	for i := range set.machines {
 		if set.machines[i].Name == first {
-			if _, held, _, err := s.try(t.Context(), set, &set.machines[i], &claim{Tenant: "t", Cluster: "c", Node: "n0", Fence: 1 << 40, Task: small.Task("CREATE").ID}); err != nil || held.Node != "n0" {
+			if _, held, _, err := s.try(t.Context(), set, &set.machines[i],
+				&claim{Tenant: "t", Cluster: "c", Node: "n0", Fence: 1 << 40, Task: small.Task("CREATE").ID}); err != nil || held.Node != "n0" {
 				t.Fatal(held, err)
 			}
 		}
@@ -222,8 +224,9 @@ func TestTrouble(t *testing.T) {
 // TestFields: all that is wrong is said at once.
 func TestFields(t *testing.T) {
 	_, faults := parse(map[string]any{
-		"inventory": []any{"10.0.0.1", "10.0.0.1", "10.0.0.2 colour=red", map[string]any{"address": "a", "port": 70000}, 3, "10.0.0.3 hostkey=nonsense", " x=y"},
-		"ssh_port":  "many", "ssh_private_key": "no key", "reset": "rm -rf /", "ssh_dir": "here",
+		"inventory": []any{"10.0.0.1", "10.0.0.1", "10.0.0.2 colour=red", map[string]any{"address": "a", "port": 70000}, 3,
+			"10.0.0.3 hostkey=nonsense", " x=y"},
+		"ssh_port": "many", "ssh_private_key": "no key", "reset": "rm -rf /", "ssh_dir": "here",
 	})
 	var paths []string
 	for _, f := range faults {
@@ -233,8 +236,10 @@ func TestFields(t *testing.T) {
 	if got := strings.Join(paths, " "); got != want {
 		t.Errorf("%s\n%v", got, faults)
 	}
-	s, faults := parse(map[string]any{"ssh_password": "p", "ssh_port": 2222.0, "inventory": "10.0.0.1 internal=192.168.0.1 flavor=big # first\n\n# none\ngate.example port=22 name=gate"})
-	if len(faults) > 0 || len(s.machines) != 2 || s.machines[0] != (machine{Name: "10.0.0.1", Address: "10.0.0.1", Internal: "192.168.0.1", Port: 2222, Flavor: "big"}) ||
+	s, faults := parse(map[string]any{"ssh_password": "p", "ssh_port": 2222.0,
+		"inventory": "10.0.0.1 internal=192.168.0.1 flavor=big # first\n\n# none\ngate.example port=22 name=gate"})
+	if len(faults) > 0 || len(s.machines) != 2 ||
+		s.machines[0] != (machine{Name: "10.0.0.1", Address: "10.0.0.1", Internal: "192.168.0.1", Port: 2222, Flavor: "big"}) ||
 		s.machines[1] != (machine{Name: "gate", Address: "gate.example", Internal: "gate.example", Port: 22}) {
 		t.Errorf("%+v %v", s, faults)
 	}

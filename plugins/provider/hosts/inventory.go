@@ -52,7 +52,8 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 			return ""
 		}
 	}
-	s.auth = ssh.Results{User: text("ssh_user"), Identity: text("ssh_identityfile"), PrivateKey: text("ssh_private_key"), Password: text("ssh_password"), Dir: text("ssh_dir")}
+	s.auth = ssh.Results{User: text("ssh_user"), Identity: text("ssh_identityfile"), PrivateKey: text("ssh_private_key"),
+		Password: text("ssh_password"), Dir: text("ssh_dir")}
 	if s.auth.Identity == "" && s.auth.PrivateKey == "" && s.auth.Password == "" {
 		faults.Add("ssh_identityfile", "there are no credentials: give ssh_identityfile, ssh_private_key or ssh_password")
 	}
@@ -154,7 +155,8 @@ func entry(v any) (*machine, error) {
 			return nil, fmt.Errorf("%q is not one of %s", k, strings.Join(entryKeys, ", "))
 		}
 	}
-	m := &machine{Address: values["address"], Name: values["name"], Internal: values["internal"], Flavor: values["flavor"], Image: values["image"], Zone: values["zone"], User: values["user"], Keys: values["hostkey"]}
+	m := &machine{Address: values["address"], Name: values["name"], Internal: values["internal"], Flavor: values["flavor"],
+		Image: values["image"], Zone: values["zone"], User: values["user"], Keys: values["hostkey"]}
 	// In a line a key's type and text are joined: a space would end the word.
 	m.Keys = strings.Replace(m.Keys, ":", " ", 1)
 	if values["port"] != "" {

@@ -53,7 +53,8 @@ func TestLeftBehind(t *testing.T) {
 		t.Errorf("observed what was left behind: %v", err)
 	}
 	listed := sdk.Resource{}
-	if err := s.List(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"}, func(r sdk.Resource) error { listed = r; return nil }); err != nil {
+	if err := s.List(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"},
+		func(r sdk.Resource) error { listed = r; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	n.Must("CREATE", s.Create)
@@ -74,7 +75,8 @@ func TestLeftBehind(t *testing.T) {
 	// A reset that refuses sets it aside.
 	s.fields["reset"] = "#!/bin/sh\nexit 4"
 	n.Operation = "third"
-	if err := n.Do("CREATE", s.Create); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(err.Error(), "1 are handed out or set aside") {
+	if err := n.Do("CREATE", s.Create); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE ||
+		!strings.Contains(err.Error(), "1 are handed out or set aside") {
 		t.Errorf("a machine that was refused: %v", err)
 	}
 	if got := s.listed(); len(got) != 0 {
@@ -95,12 +97,14 @@ func TestZones(t *testing.T) {
 		}
 		n = s.node("more-" + zone)
 		n.Zone = zone
-		if err := n.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 2, 1 are handed out or set aside, 1 are of other flavors, images or zones") {
+		if err := n.Do("CREATE", s.Create); err == nil ||
+			!strings.Contains(err.Error(), "of 2, 1 are handed out or set aside, 1 are of other flavors, images or zones") {
 			t.Errorf("one too many in %s: %v", zone, err)
 		}
 	}
 	s.fields["zones"] = "north,west"
-	if faults := s.Validate(t.Context(), sdk.ScopeAdmin, s.fields); len(faults) != 1 || faults[0].Path != "zones" || !strings.Contains(faults[0].Message, "zone west") {
+	if faults := s.Validate(t.Context(), sdk.ScopeAdmin, s.fields); len(faults) != 1 || faults[0].Path != "zones" ||
+		!strings.Contains(faults[0].Message, "zone west") {
 		t.Error(faults)
 	}
 }

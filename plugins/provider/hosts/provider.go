@@ -49,11 +49,13 @@ func (p *Provider) Close() { p.pool.Close() }
 // Describe gives the descriptor.
 func (p *Provider) Describe() model.PluginType {
 	return model.PluginType{
-		Base:   model.Base{Name: "hosts", Label: "Existing machines", Description: "Machines of an inventory, reached over SSH, handed out and taken back"},
+		Base: model.Base{Name: "hosts", Label: "Existing machines",
+			Description: "Machines of an inventory, reached over SSH, handed out and taken back"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"inventory":        {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… zone=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
+				"inventory": {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… " +
+					"zone=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
 				"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo", Default: "root"},
 				"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings"},
 				"ssh_private_key":  {Label: "SSH private key", Type: "password", Tip: "The key itself, instead of a file"},
@@ -61,8 +63,10 @@ func (p *Provider) Describe() model.PluginType {
 				"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
 				"ssh_dir":          {Label: "Folder on machines", Type: "text", Default: ssh.DefaultDir},
 				"ssh_jump":         {Label: "Jump hosts", Type: "text", Tip: "A list of objects: address, ssh-auth, ssh_host_keys"},
-				"zones":            {Label: "Zones", Type: "text", Tip: "Over which nodes are spread, with commas: those of the inventory's machines", Override: true},
-				"reset":            {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back: a script that begins with #!, or the name of a resource; exit status other than 0 sets it aside"},
+				"zones": {Label: "Zones", Type: "text", Tip: "Over which nodes are spread, with commas: those of the inventory's machines",
+					Override: true},
+				"reset": {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back: a script that begins with #!, or the name " +
+					"of a resource; exit status other than 0 sets it aside"},
 			},
 			Required: [][]string{{"inventory"}},
 		}},
@@ -177,7 +181,8 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 			taken++
 		}
 	}
-	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors, images or zones, %d cannot be reached", len(s.machines), taken, unfit, len(away))
+	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors, images or zones, "+
+		"%d cannot be reached", len(s.machines), taken, unfit, len(away))
 	if len(away) > 0 {
 		err = fmt.Errorf("%w; the first of these: %w", err, away[0])
 	}
@@ -414,7 +419,8 @@ func (h *host) reset(ctx context.Context, t *sdk.Task, script string) (refused s
 	// Its own first line says what it is a script for.
 	exit, err := h.node.Run(ctx, remote.Command{
 		Args: []string{"/bin/sh", "-c", `i=$(head -n 1 "$1"); exec ${i#\#!} "$1"`, "sh", path}, Dir: "/",
-		Env:    []string{"PATH=" + h.node.Path(), "LANG=C.UTF-8", "COOPR_CLUSTER=" + t.Cluster, "COOPR_NODE=" + t.Node, "COOPR_NODE_DIR=" + h.dir},
+		Env: []string{"PATH=" + h.node.Path(), "LANG=C.UTF-8", "COOPR_CLUSTER=" + t.Cluster, "COOPR_NODE=" + t.Node,
+			"COOPR_NODE_DIR=" + h.dir},
 		Stdout: t.Stdout(), Stderr: t.Stderr(),
 	})
 	switch {
@@ -436,7 +442,8 @@ func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk
 	}
 	var away []error
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
-		if c.Refused != "" || req.Mesh != "" && c.Mesh != req.Mesh || req.Tenant != "" && c.Tenant != req.Tenant || req.Cluster != "" && c.Cluster != req.Cluster {
+		if c.Refused != "" || req.Mesh != "" && c.Mesh != req.Mesh || req.Tenant != "" && c.Tenant != req.Tenant ||
+			req.Cluster != "" && c.Cluster != req.Cluster {
 			return nil
 		}
 		return found(sdk.Resource{Cluster: c.Cluster, Node: c.Node, Fence: c.Fence, ID: h.Name, Output: s.output(h.machine, keys)})
@@ -462,7 +469,8 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 		return err
 	}
 	c, err := h.read(ctx)
-	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence, ResourcesDir: req.Resources}, nil, nil)
+	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence,
+		ResourcesDir: req.Resources}, nil, nil)
 	if err != nil || c == nil || !c.of(t) || c.Fence > x.Fence {
 		return err // it is not what was listed any more: it may have been claimed since
 	}

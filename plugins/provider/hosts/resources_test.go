@@ -28,7 +28,8 @@ func TestResetOfResources(t *testing.T) {
 	}
 	n := s.node("n0")
 	n.Must("CREATE", s.Create)
-	if err := n.Do("DELETE", s.Delete); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(err.Error(), `script "clean.sh"`) {
+	if err := n.Do("DELETE", s.Delete); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE ||
+		!strings.Contains(err.Error(), `script "clean.sh"`) {
 		t.Errorf("no resources at all: %v", err)
 	}
 	n.Resources = dir
@@ -56,7 +57,8 @@ func TestResetOfResources(t *testing.T) {
 		t.Error(err)
 	}
 	for _, m := range s.machines {
-		if out, err := m.Run(t.Context(), "cat", "/root/cleaned"); err != nil || strings.Join(strings.Fields(out), " ") != "cleaning for n0 cleaning for n1" {
+		if out, err := m.Run(t.Context(), "cat", "/root/cleaned"); err != nil ||
+			strings.Join(strings.Fields(out), " ") != "cleaning for n0 cleaning for n1" {
 			t.Errorf("%q, %v", out, err)
 		}
 	}

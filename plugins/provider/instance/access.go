@@ -90,7 +90,8 @@ func (c *common) userData(k *access, hostname, boot string) ([]byte, error) {
 		doc["users"] = []any{map[string]any{"name": "root", "ssh_authorized_keys": []string{k.authorized()}}}
 	} else {
 		doc["users"] = []any{"default", map[string]any{
-			"name": c.user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/sh", "lock_passwd": true, "ssh_authorized_keys": []string{k.authorized()},
+			"name": c.user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/sh", "lock_passwd": true,
+			"ssh_authorized_keys": []string{k.authorized()},
 		}}
 	}
 	if boot != "" {

@@ -142,7 +142,8 @@ type common struct {
 
 func (f *Fields) common() *common {
 	c := &common{
-		user: f.Text("ssh_user", "root"), identity: f.Text("ssh_identityfile", ""), dir: f.Text("ssh_dir", ""), port: f.Number("ssh_port", 22, 1, 65535),
+		user: f.Text("ssh_user", "root"), identity: f.Text("ssh_identityfile", ""), dir: f.Text("ssh_dir", ""),
+		port:    f.Number("ssh_port", 22, 1, 65535),
 		private: f.OneOf("address", "public", "private") == "private", boot: f.Text("boot_script", ""),
 	}
 	f.List("zones") // the leader's: it chooses one for each node
@@ -169,13 +170,19 @@ func (f *Fields) common() *common {
 // commonFields are their descriptions.
 func commonFields() map[string]model.FieldSchema {
 	return map[string]model.FieldSchema{
-		"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo; it is made where the image knows cloud-init", Default: "root"},
-		"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
-		"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
-		"ssh_dir":          {Label: "Folder on machines", Type: "text"},
-		"address":          {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public", Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
-		"zones":            {Label: "Zones", Type: "text", Tip: "Where machines may be, in the cloud's words, with commas: nodes are spread over them", Override: true},
-		"ready_within":     {Label: "Ready within", Type: "text", Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
-		"boot_script":      {Label: "Script at first boot", Type: "text", Tip: "A script that begins with #!, or the name of a resource; run by cloud-init as root"},
+		"ssh_user": {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo; it is made where the image knows cloud-init",
+			Default: "root"},
+		"ssh_identityfile": {Label: "SSH key file", Type: "text",
+			Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
+		"ssh_port": {Label: "SSH port", Type: "text", Default: "22"},
+		"ssh_dir":  {Label: "Folder on machines", Type: "text"},
+		"address": {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public",
+			Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
+		"zones": {Label: "Zones", Type: "text",
+			Tip: "Where machines may be, in the cloud's words, with commas: nodes are spread over them", Override: true},
+		"ready_within": {Label: "Ready within", Type: "text",
+			Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
+		"boot_script": {Label: "Script at first boot", Type: "text",
+			Tip: "A script that begins with #!, or the name of a resource; run by cloud-init as root"},
 	}
 }

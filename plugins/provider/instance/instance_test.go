@@ -26,7 +26,8 @@ func TestTags(t *testing.T) {
 	plain := regexp.MustCompile(`^[a-z0-9_-]*$`)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`[ -~]{1,20}`)
-		in := Tags{text.Draw(t, "tenant"), text.Draw(t, "mesh"), text.Draw(t, "cluster"), text.Draw(t, "node"), rapid.Uint64().Draw(t, "fence"), text.Draw(t, "key")}
+		in := Tags{text.Draw(t, "tenant"), text.Draw(t, "mesh"), text.Draw(t, "cluster"), text.Draw(t, "node"), rapid.Uint64().Draw(t, "fence"),
+			text.Draw(t, "key")}
 		if out, ok := TagsOf(in.Map()); !ok || out != in {
 			t.Fatalf("%+v became %+v", in, out)
 		}
@@ -50,7 +51,8 @@ func TestName(t *testing.T) {
 	valid := regexp.MustCompile(`^[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
 	seen := map[string]string{}
 	rapid.Check(t, func(t *rapid.T) {
-		mesh, cluster, number := rapid.StringMatching(`[a-z2-7]{0,8}`).Draw(t, "mesh"), rapid.StringMatching(`[A-Za-z0-9_.-]{1,80}`).Draw(t, "cluster"), rapid.IntRange(0, 100000).Draw(t, "number")
+		mesh, cluster, number := rapid.StringMatching(`[a-z2-7]{0,8}`).Draw(t, "mesh"),
+			rapid.StringMatching(`[A-Za-z0-9_.-]{1,80}`).Draw(t, "cluster"), rapid.IntRange(0, 100000).Draw(t, "number")
 		n, key := name(mesh, cluster, number), fmt.Sprintf("%s/%s/%d", mesh, cluster, number)
 		if !valid.MatchString(n) {
 			t.Fatalf("%q", n)
@@ -67,7 +69,8 @@ func TestName(t *testing.T) {
 
 // TestTold: what a failure means for the task.
 func TestTold(t *testing.T) {
-	const retry, fatal, nothing, unknown = proto.Outcome_OUTCOME_RETRYABLE, proto.Outcome_OUTCOME_FATAL, proto.Outcome_OUTCOME_NOTHING_DONE, proto.Outcome_OUTCOME_UNKNOWN
+	const retry, fatal, nothing, unknown = proto.Outcome_OUTCOME_RETRYABLE, proto.Outcome_OUTCOME_FATAL, proto.Outcome_OUTCOME_NOTHING_DONE,
+		proto.Outcome_OUTCOME_UNKNOWN
 	for _, x := range []struct {
 		err         error
 		read, write proto.Outcome
@@ -117,14 +120,16 @@ func TestUserData(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := fmt.Sprint(doc.Users[len(doc.Users)-1])
-		if doc.Hostname != "web-1" || doc.Files[0].Content != script+"\n" || len(doc.Run) != 1 || !strings.Contains(last, k.authorized()) || !strings.Contains(last, user) || (doc.Disable != nil) != (user == "root") {
+		if doc.Hostname != "web-1" || doc.Files[0].Content != script+"\n" || len(doc.Run) != 1 || !strings.Contains(last, k.authorized()) ||
+			!strings.Contains(last, user) || (doc.Disable != nil) != (user == "root") {
 			t.Errorf("%s: %+v", user, doc)
 		}
 	}
 }
 
 func TestFields(t *testing.T) {
-	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3, "boot_script": "echo hi", "ready_within": "soon", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
+	f := &Fields{Values: map[string]any{"ssh_user": "a b", "ssh_port": 0, "ssh_dir": "x", "address": "both", "zones": 3,
+		"boot_script": "echo hi", "ready_within": "soon", "flag": "maybe", "url": "ftp://x", "number": "12", "list": []any{" a ", "b"}}}
 	f.common()
 	f.Bool("flag")
 	f.URL("url", "")

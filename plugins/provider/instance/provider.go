@@ -138,7 +138,8 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &at{in, cloud, common, Tags{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node}, name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
+	return &at{in, cloud, common, Tags{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node},
+		name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
 }
 
 // machines gives the node's, the oldest attempt's first.
@@ -267,7 +268,8 @@ func (c *common) addresses(m *Machine) (access, bind string) {
 
 // output gives what tasks learn of a node.
 func (a *at) output(m *Machine, k *access, hostKeys []gossh.PublicKey) *sdk.Output {
-	r := ssh.Results{User: a.common.user, Identity: k.identity, PrivateKey: k.private, HostKeys: hostKeys, Port: a.common.port, Dir: a.common.dir}
+	r := ssh.Results{User: a.common.user, Identity: k.identity, PrivateKey: k.private, HostKeys: hostKeys, Port: a.common.port,
+		Dir: a.common.dir}
 	out := &sdk.Output{Result: r.Map()}
 	out.Result["providerid"] = m.ID
 	if len(hostKeys) == 0 {

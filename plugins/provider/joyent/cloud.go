@@ -32,8 +32,9 @@ func New(keys ssh.Keys) *instance.Provider {
 			Fields: map[string]model.FieldSchema{
 				"joyent_username": {Label: "Account", Type: "text", Credential: true},
 				"joyent_api_url":  {Label: "CloudAPI", Type: "text", Tip: "https://… of the data center"},
-				"joyent_key":      {Label: "Private key", Type: "password", Tip: "Of type RSA or ECDSA, without passphrase; its public half is among the account's"},
-				"networks":        {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: the account's default ones"},
+				"joyent_key": {Label: "Private key", Type: "password",
+					Tip: "Of type RSA or ECDSA, without passphrase; its public half is among the account's"},
+				"networks": {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: the account's default ones"},
 			},
 			Required: [][]string{{"joyent_username", "joyent_api_url", "joyent_key"}},
 		}},
@@ -49,7 +50,8 @@ type cloud struct {
 func open(f *instance.Fields) instance.Cloud {
 	account := f.Need("joyent_username")
 	f.Need("joyent_api_url")
-	c := &cloud{networks: f.List("networks"), api: &rest.Client{Base: f.URL("joyent_api_url", "") + "/" + url.PathEscape(account), Judge: judge}}
+	c := &cloud{networks: f.List("networks"), api: &rest.Client{Base: f.URL("joyent_api_url", "") + "/" + url.PathEscape(account),
+		Judge: judge}}
 	signer, err := ssh.ParseKey([]byte(f.Need("joyent_key")))
 	if err != nil {
 		f.Faults.Add("joyent_key", err.Error())
@@ -153,7 +155,8 @@ const perPage = 1000
 // List gives the instances with our tags.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	q := url.Values{"limit": {fmt.Sprint(perPage)}}
-	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster, instance.TagNode: filter.Node} {
+	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster,
+		instance.TagNode: filter.Node} {
 		if v != "" {
 			q.Set("tag."+k, mark(v))
 		}

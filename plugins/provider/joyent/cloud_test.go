@@ -25,7 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
 // account plays CloudAPI, as its documentation has it.
@@ -93,7 +94,8 @@ func (a *account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.last++
-		x := &machine{ID: fmt.Sprintf("b6979942-7d5d-4fe6-a2ec-%012x", a.last), Name: in["name"].(string), State: "provisioning", Created: time.Now(), Tags: map[string]any{}}
+		x := &machine{ID: fmt.Sprintf("b6979942-7d5d-4fe6-a2ec-%012x", a.last), Name: in["name"].(string), State: "provisioning",
+			Created: time.Now(), Tags: map[string]any{}}
 		for k, v := range in {
 			if name, isTag := strings.CutPrefix(k, "tag."); isTag {
 				x.Tags[name] = v
@@ -142,12 +144,14 @@ func TestInstances(t *testing.T) {
 	api := providertest.NewTroubled(t, a, func(r *http.Request, _ string) bool { return r.Method == "POST" && r.URL.Path == "/me/machines" })
 	p := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
 	t.Cleanup(p.Close)
-	fields := map[string]any{"joyent_username": "me", "joyent_api_url": api.URL, "joyent_key": text, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir()}
+	fields := map[string]any{"joyent_username": "me", "joyent_api_url": api.URL, "joyent_key": text, "ssh_port": providertest.FleetPort,
+		"ssh_dir": t.TempDir()}
 	(&providertest.Instances{
 		Provider: p, Fields: fields, Flavor: "g4-highcpu-1G", Image: "debian-12", Confirms: true, Troubled: api,
 		Throttled: providertest.Says(429, "Retry-After: 0", `{"code":"RequestThrottled","message":"You have exceeded your request rate"}`),
-		Quota:     providertest.Says(403, "", `{"code":"QuotaExceeded","message":"quota exceeded; to have your limits raised please contact support"}`),
-		Refused:   providertest.Says(403, "", `{"code":"NotAuthorized","message":"account 'me' is disabled"}`),
+		Quota: providertest.Says(403, "", `{"code":"QuotaExceeded","message":"quota exceeded; to have your limits raised please `+
+			`contact support"}`),
+		Refused: providertest.Says(403, "", `{"code":"NotAuthorized","message":"account 'me' is disabled"}`),
 	}).Try(t)
 	_, fields["joyent_key"] = key(t)
 	n := providertest.New(t, fields, "n")

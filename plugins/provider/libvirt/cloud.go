@@ -25,19 +25,23 @@ func New(keys ssh.Keys) *instance.Provider {
 		Base:   model.Base{Name: "libvirt", Label: "libvirt", Description: "Nodes are domains of a libvirt daemon"},
 		Plugin: Version, PerMachine: true,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
-			"uri":         {Label: "URI", Type: "text", Default: defaultURI, Tip: "What the daemon shall connect to: qemu:///system, test:///default"},
-			"socket":      {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "The daemon's, on the agent's machine"},
-			"host":        {Label: "Host", Type: "text", Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; use it in a trusted network only"},
+			"uri": {Label: "URI", Type: "text", Default: defaultURI,
+				Tip: "What the daemon shall connect to: qemu:///system, test:///default"},
+			"socket": {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "The daemon's, on the agent's machine"},
+			"host": {Label: "Host", Type: "text",
+				Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; use it in a trusted network only"},
 			"daemons":     {Label: "Daemons", Type: "text", Tip: "Several of them, as ZONE=HOST:PORT with commas; zones says where nodes may be"},
 			"domain_type": {Label: "Domain type", Type: "select", Options: []string{"kvm", "qemu", "test"}, Default: "kvm"},
 			"pool":        {Label: "Storage pool", Type: "text", Default: "default", Tip: "Where images are, and nodes' disks are made"},
 			"network":     {Label: "Network", Type: "text", Default: "default"},
-			"bridge":      {Label: "Bridge", Type: "text", Tip: "A bridge of the host's instead of a network; addresses are then those that the host has seen (ARP)"},
-			"seed":        {Label: "Seed disk", Type: "select", Options: []string{"disk", "none"}, Default: "disk", Tip: "A small disk from which cloud-init learns who may log in"},
-			"kernel":      {Label: "Kernel", Type: "text", Tip: "Path of a kernel on the daemon's machine, for images without a boot loader"},
-			"initrd":      {Label: "Initial file system", Type: "text"},
-			"cmdline":     {Label: "Kernel's command line", Type: "text", Default: defaultCmdline},
-			"domain":      {Label: "Domain's XML", Type: "text", Tip: "A template instead of the plugin's own"},
+			"bridge": {Label: "Bridge", Type: "text",
+				Tip: "A bridge of the host's instead of a network; addresses are then those that the host has seen (ARP)"},
+			"seed": {Label: "Seed disk", Type: "select", Options: []string{"disk", "none"}, Default: "disk",
+				Tip: "A small disk from which cloud-init learns who may log in"},
+			"kernel":  {Label: "Kernel", Type: "text", Tip: "Path of a kernel on the daemon's machine, for images without a boot loader"},
+			"initrd":  {Label: "Initial file system", Type: "text"},
+			"cmdline": {Label: "Kernel's command line", Type: "text", Default: defaultCmdline},
+			"domain":  {Label: "Domain's XML", Type: "text", Tip: "A template instead of the plugin's own"},
 		}}},
 	}})
 }
@@ -60,8 +64,10 @@ type cloud struct {
 func open(f *instance.Fields) instance.Cloud {
 	c := &cloud{
 		uri: f.Text("uri", defaultURI), daemons: daemonsOf(f),
-		kind: f.OneOf("domain_type", "kvm", "qemu", "test"), pool: f.Text("pool", "default"), network: f.Text("network", "default"), bridge: f.Text("bridge", ""),
-		seeds: f.OneOf("seed", "disk", "none") == "disk", kernel: f.Text("kernel", ""), initrd: f.Text("initrd", ""), cmdline: f.Text("cmdline", defaultCmdline),
+		kind: f.OneOf("domain_type", "kvm", "qemu", "test"), pool: f.Text("pool", "default"), network: f.Text("network", "default"),
+		bridge: f.Text("bridge", ""),
+		seeds:  f.OneOf("seed", "disk", "none") == "disk", kernel: f.Text("kernel", ""), initrd: f.Text("initrd", ""),
+		cmdline: f.Text("cmdline", defaultCmdline),
 	}
 	var err error
 	if c.domain, err = parseTemplate(f.Text("domain", plainDomain)); err != nil {
@@ -92,7 +98,8 @@ func fault(err error) error {
 		return nil
 	case is(err, lv.ErrAuthFailed, lv.ErrAccessDenied, lv.ErrAuthUnavailable):
 		kind = instance.Credentials
-	case is(err, lv.ErrNoNetwork, lv.ErrNoStoragePool, lv.ErrXMLError, lv.ErrXMLDetail, lv.ErrConfigUnsupported, lv.ErrInvalidArg, lv.ErrNoKernel):
+	case is(err, lv.ErrNoNetwork, lv.ErrNoStoragePool, lv.ErrXMLError, lv.ErrXMLDetail, lv.ErrConfigUnsupported, lv.ErrInvalidArg,
+		lv.ErrNoKernel):
 		kind = instance.Invalid
 	case is(err, lv.ErrNoDomain, lv.ErrNoStorageVol):
 		kind = instance.NotFound
@@ -186,7 +193,8 @@ func isGone(err error) bool { return is(err, lv.ErrNoDomain) }
 // address asks the network's leases, then what the host has seen, then the guest's
 // agent, which only some images have.
 func (c *cloud) address(l *lv.Libvirt, d lv.Domain) string {
-	for _, source := range []lv.DomainInterfaceAddressesSource{lv.DomainInterfaceAddressesSrcLease, lv.DomainInterfaceAddressesSrcArp, lv.DomainInterfaceAddressesSrcAgent} {
+	for _, source := range []lv.DomainInterfaceAddressesSource{lv.DomainInterfaceAddressesSrcLease, lv.DomainInterfaceAddressesSrcArp,
+		lv.DomainInterfaceAddressesSrcAgent} {
 		found, err := l.DomainInterfaceAddresses(d, uint32(source), 0)
 		if err != nil {
 			continue
@@ -272,7 +280,8 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 		if err != nil {
 			return err
 		}
-		err = l.DomainSetMetadata(d, int32(lv.DomainMetadataElement), lv.OptString{string(done)}, lv.OptString{"coopr"}, lv.OptString{namespace}, lv.DomainAffectConfig|lv.DomainAffectLive)
+		err = l.DomainSetMetadata(d, int32(lv.DomainMetadataElement), lv.OptString{string(done)}, lv.OptString{"coopr"}, lv.OptString{namespace},
+			lv.DomainAffectConfig|lv.DomainAffectLive)
 		if err != nil {
 			return fault(err)
 		}

@@ -39,7 +39,8 @@ func TestDomains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format type='qcow2'/></target></volume>", 0); err != nil {
+	if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format "+
+		"type='qcow2'/></target></volume>", 0); err != nil {
 		t.Fatal(err)
 	}
 	before, _, err := l.ConnectListAllDomains(1, 0)
@@ -91,9 +92,11 @@ func TestDomains(t *testing.T) {
 	// A domain that was defined and no more, when the plugin was killed.
 	f := &instance.Fields{Values: fields}
 	c := open(f).(*cloud)
-	s := &instance.Spec{Name: "coopr-m-c-1", Flavor: "1x64", Image: "no-such", Tags: instance.Tags{Mesh: "m", Cluster: "c", Node: "n", Fence: 1, Key: "k"}}
-	text, err := fill(c.domain, &values{Name: s.Name, Type: "test", Pool: c.pool, Root: rootOf(s.Name), Network: "default", CPUs: 1, Mebibytes: 64,
-		Metadata: `<node xmlns="` + namespace + `" mesh="m" cluster="c" node="n" fence="1" key="k" pool="default-pool" done="false"/>`})
+	s := &instance.Spec{Name: "coopr-m-c-1", Flavor: "1x64", Image: "no-such",
+		Tags: instance.Tags{Mesh: "m", Cluster: "c", Node: "n", Fence: 1, Key: "k"}}
+	text, err := fill(c.domain, &values{Name: s.Name, Type: "test", Pool: c.pool, Root: rootOf(s.Name), Network: "default", CPUs: 1,
+		Mebibytes: 64,
+		Metadata:  `<node xmlns="` + namespace + `" mesh="m" cluster="c" node="n" fence="1" key="k" pool="default-pool" done="false"/>`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +157,14 @@ func TestHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format type='qcow2'/></target></volume>", 0); err != nil {
+		if _, err := l.StorageVolCreateXML(pool, "<volume><name>debian-12</name><capacity>1000000</capacity><target><format "+
+			"type='qcow2'/></target></volume>", 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f := &instance.Fields{Values: map[string]any{
-		"uri": "test:///default", "daemons": strings.Join(hosts, ", "), "zones": "a, b", "domain_type": "test", "pool": "default-pool", "seed": "none",
+		"uri": "test:///default", "daemons": strings.Join(hosts, ", "), "zones": "a, b", "domain_type": "test", "pool": "default-pool",
+		"seed": "none",
 	}}
 	c := open(f).(*cloud)
 	if err := f.Faults.Err(); err != nil {
@@ -175,7 +180,8 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: %v", zone, err)
 		}
 	}
-	if _, err := c.Create(t.Context(), &instance.Spec{Name: "coopr-2", Flavor: "1x64", Image: "debian-12", Tags: tags, Zone: "c"}); instance.KindOf(err) != instance.Invalid {
+	if _, err := c.Create(t.Context(), &instance.Spec{Name: "coopr-2", Flavor: "1x64", Image: "debian-12", Tags: tags,
+		Zone: "c"}); instance.KindOf(err) != instance.Invalid {
 		t.Errorf("no such zone: %v", err)
 	}
 	ms, err := c.List(t.Context(), tags)

@@ -37,7 +37,8 @@ func daemonFor(t *testing.T) string {
 	}
 	defer log.Close()
 	// In a mount namespace of its own it finds its folders empty, and leaves nothing.
-	script := `for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do mkdir -p $d && mount -t tmpfs none $d; done; exec "$0" -f "$1/conf" -p "$1/pid"`
+	script := `for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do mkdir -p $d && mount -t tmpfs ` +
+		`none $d; done; exec "$0" -f "$1/conf" -p "$1/pid"`
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script, program, dir)
 	// Without modules of drivers only the one for tests is there, which is built in.
 	cmd.Env = append(os.Environ(), "LIBVIRT_DRIVER_DIR="+filepath.Join(dir, "drivers"))

@@ -71,9 +71,11 @@ const plainDomain = `<domain type='{{.Type}}'>
   <on_reboot>restart</on_reboot>
   <on_crash>restart</on_crash>
   <devices>
-    <disk type='volume' device='disk'><driver name='qemu' type='qcow2'/><source pool='{{.Pool | xml}}' volume='{{.Root | xml}}'/><target dev='vda' bus='virtio'/></disk>
+    <disk type='volume' device='disk'><driver name='qemu' type='qcow2'/>
+      <source pool='{{.Pool | xml}}' volume='{{.Root | xml}}'/><target dev='vda' bus='virtio'/></disk>
     {{- if .Seed}}
-    <disk type='volume' device='disk'><driver name='qemu' type='raw'/><source pool='{{.Pool | xml}}' volume='{{.Seed | xml}}'/><target dev='vdb' bus='virtio'/><readonly/></disk>
+    <disk type='volume' device='disk'><driver name='qemu' type='raw'/>
+      <source pool='{{.Pool | xml}}' volume='{{.Seed | xml}}'/><target dev='vdb' bus='virtio'/><readonly/></disk>
     {{- end}}
     {{- if .Bridge}}
     <interface type='bridge'><source bridge='{{.Bridge | xml}}'/><model type='virtio'/></interface>

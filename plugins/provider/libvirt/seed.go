@@ -127,7 +127,8 @@ func longName(f seedFile) []byte {
 // the disk's size.
 func size(flavor string) (cpus, mebibytes, gibibytes int, err error) {
 	n, _ := fmt.Sscanf(flavor+"x0", "%dx%dx%d", &cpus, &mebibytes, &gibibytes)
-	if parts := strings.Count(flavor, "x"); n != 3 || parts < 1 || parts > 2 || cpus < 1 || cpus > 1024 || mebibytes < 1 || mebibytes > 64<<20 || gibibytes < 0 || gibibytes > 1<<20 {
+	if parts := strings.Count(flavor, "x"); n != 3 || parts < 1 || parts > 2 || cpus < 1 || cpus > 1024 || mebibytes < 1 ||
+		mebibytes > 64<<20 || gibibytes < 0 || gibibytes > 1<<20 {
 		return 0, 0, 0, fmt.Errorf("flavor %q is not CPUSxMEBIBYTES, such as 2x2048, or CPUSxMEBIBYTESxGIBIBYTES of disk", flavor)
 	}
 	return cpus, mebibytes, gibibytes, nil

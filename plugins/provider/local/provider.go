@@ -125,7 +125,8 @@ func (at *place) existing(t *sdk.Task) (*sdk.Output, error) {
 		return nil, err
 	}
 	if r.Node != t.Node || r.Mesh != t.Mesh {
-		return nil, sdk.NothingDone(fmt.Errorf("%s is the folder of node %s (operation %s), not of node %s: delete that one first", at.dir(), r.Node, r.Operation, t.Node))
+		return nil, sdk.NothingDone(fmt.Errorf("%s is the folder of node %s (operation %s), not of node %s: delete that one first", at.dir(),
+			r.Node, r.Operation, t.Node))
 	}
 	return r.output(at.dir()), nil
 }

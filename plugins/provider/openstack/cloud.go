@@ -282,7 +282,8 @@ func (c *cloud) Create(ctx context.Context, spec *instance.Spec) (*instance.Mach
 	}
 	drive := true
 	opts := servers.CreateOpts{
-		Name: spec.Name, Metadata: spec.Tags.Map(), UserData: spec.UserData, AvailabilityZone: spec.Zone, ConfigDrive: &drive, SecurityGroups: c.groups,
+		Name: spec.Name, Metadata: spec.Tags.Map(), UserData: spec.UserData, AvailabilityZone: spec.Zone, ConfigDrive: &drive,
+		SecurityGroups: c.groups,
 	}
 	if opts.ImageRef, err = s.imageID(ctx, spec.Image); err != nil {
 		return nil, err

@@ -23,20 +23,24 @@ func New(keys ssh.Keys) *instance.Provider {
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"auth_url":                      {Label: "Keystone", Type: "text", Tip: "https://HOST:5000/v3"},
-				"region":                        {Label: "Region", Type: "text"},
-				"username":                      {Label: "User", Type: "text", Credential: true},
-				"password":                      {Label: "Password", Type: "password"},
-				"project":                       {Label: "Project", Type: "text"},
-				"domain":                        {Label: "Domain", Type: "text", Default: "Default", Tip: "Of user and project"},
-				"application_credential":        {Label: "Application credential", Type: "text", Credential: true, Tip: "Its id, instead of user, password and project"},
+				"auth_url": {Label: "Keystone", Type: "text", Tip: "https://HOST:5000/v3"},
+				"region":   {Label: "Region", Type: "text"},
+				"username": {Label: "User", Type: "text", Credential: true},
+				"password": {Label: "Password", Type: "password"},
+				"project":  {Label: "Project", Type: "text"},
+				"domain":   {Label: "Domain", Type: "text", Default: "Default", Tip: "Of user and project"},
+				"application_credential": {Label: "Application credential", Type: "text", Credential: true,
+					Tip: "Its id, instead of user, password and project"},
 				"application_credential_secret": {Label: "Its secret", Type: "password"},
-				"networks":                      {Label: "Networks", Type: "text", Tip: "Names or ids, with commas; the first is the nodes' own. Empty: the project's only one"},
-				"security_groups":               {Label: "Security groups", Type: "text", Tip: "Names, with commas; empty: default"},
-				"key_name":                      {Label: "Key pair", Type: "text", Tip: "One of the user's, put on machines beside the node's own"},
-				"interface":                     {Label: "Interface", Type: "select", Options: []string{"public", "internal"}, Default: "public", Tip: "Which of the catalogue's addresses the agents use"},
+				"networks": {Label: "Networks", Type: "text",
+					Tip: "Names or ids, with commas; the first is the nodes' own. Empty: the project's only one"},
+				"security_groups": {Label: "Security groups", Type: "text", Tip: "Names, with commas; empty: default"},
+				"key_name":        {Label: "Key pair", Type: "text", Tip: "One of the user's, put on machines beside the node's own"},
+				"interface": {Label: "Interface", Type: "select", Options: []string{"public", "internal"}, Default: "public",
+					Tip: "Which of the catalogue's addresses the agents use"},
 			},
-			Required: [][]string{{"auth_url", "username", "password", "project"}, {"auth_url", "application_credential", "application_credential_secret"}},
+			Required: [][]string{{"auth_url", "username", "password", "project"},
+				{"auth_url", "application_credential", "application_credential_secret"}},
 		}},
 	}})
 }
@@ -45,7 +49,8 @@ func open(f *instance.Fields) instance.Cloud {
 	f.Need("auth_url")
 	domain := f.Text("domain", "Default")
 	auth := gophercloud.AuthOptions{
-		IdentityEndpoint: f.URL("auth_url", ""), Username: f.Text("username", ""), Password: f.Text("password", ""), DomainName: domain, AllowReauth: true,
+		IdentityEndpoint: f.URL("auth_url", ""), Username: f.Text("username", ""), Password: f.Text("password", ""), DomainName: domain,
+		AllowReauth:             true,
 		ApplicationCredentialID: f.Text("application_credential", ""), ApplicationCredentialSecret: f.Text("application_credential_secret", ""),
 	}
 	if auth.ApplicationCredentialID != "" {

@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.Enter()
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
 // account plays Rackspace's identity and servers, as their documentation shows
@@ -56,8 +57,10 @@ func (a *account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(200, map[string]any{"access": map[string]any{
-			"token":          map[string]any{"id": "token", "expires": "2036-11-24T22:05:39.115Z", "tenant": map[string]string{"id": "110011", "name": "110011"}},
-			"serviceCatalog": []any{map[string]any{"name": "cloudServersOpenStack", "type": "compute", "endpoints": []any{map[string]string{"region": "DFW", "tenantId": "110011", "publicURL": a.url + "/v2/110011"}}}},
+			"token": map[string]any{"id": "token", "expires": "2036-11-24T22:05:39.115Z",
+				"tenant": map[string]string{"id": "110011", "name": "110011"}},
+			"serviceCatalog": []any{map[string]any{"name": "cloudServersOpenStack", "type": "compute",
+				"endpoints": []any{map[string]string{"region": "DFW", "tenantId": "110011", "publicURL": a.url + "/v2/110011"}}}},
 		}})
 		return
 	}
@@ -68,14 +71,16 @@ func (a *account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == "GET" && path == "/flavors/detail":
-		answer(200, map[string]any{"flavors": []any{map[string]any{"id": "general1-1", "name": "1 GB General Purpose v1", "ram": 1024, "vcpus": 1, "disk": 20}}})
+		answer(200, map[string]any{"flavors": []any{map[string]any{"id": "general1-1", "name": "1 GB General Purpose v1", "ram": 1024, "vcpus": 1,
+			"disk": 20}}})
 	case r.Method == "GET" && path == "/servers/detail":
 		answer(200, map[string]any{"servers": a.servers})
 		for _, s := range a.servers {
 			if s["status"] == "BUILD" {
 				s["status"] = "ACTIVE"
 				s["accessIPv4"] = a.address[s["id"].(string)]
-				s["addresses"] = map[string]any{"public": []any{map[string]any{"addr": s["accessIPv4"], "version": 4}}, "private": []any{map[string]any{"addr": "10.176.1.2", "version": 4}}}
+				s["addresses"] = map[string]any{"public": []any{map[string]any{"addr": s["accessIPv4"], "version": 4}},
+					"private": []any{map[string]any{"addr": "10.176.1.2", "version": 4}}}
 			}
 		}
 	case r.Method == "POST" && path == "/servers":
@@ -106,7 +111,8 @@ func (a *account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.last++
 		id := fmt.Sprintf("00000000-0000-4000-8000-%012x", a.last)
 		a.address[id] = a.fleet.Boot(d.Users[0].Keys[0])
-		a.servers = append(a.servers, map[string]any{"id": id, "name": in.Server.Name, "status": "BUILD", "metadata": in.Server.Metadata, "created": time.Now().UTC().Format(time.RFC3339), "addresses": map[string]any{}})
+		a.servers = append(a.servers, map[string]any{"id": id, "name": in.Server.Name, "status": "BUILD", "metadata": in.Server.Metadata,
+			"created": time.Now().UTC().Format(time.RFC3339), "addresses": map[string]any{}})
 		answer(202, map[string]any{"server": map[string]any{"id": id, "adminPass": "x"}})
 	case r.Method == "DELETE":
 		i := slices.IndexFunc(a.servers, func(s map[string]any) bool { return "/servers/"+s["id"].(string) == path })
@@ -133,14 +139,18 @@ func TestRackspace(t *testing.T) {
 	a.url = api.URL
 	p := instance.New(instance.Config{Open: openRackspace, Type: NewRackspace(nil).Describe(), Poll: 5 * time.Millisecond})
 	t.Cleanup(p.Close)
-	fields := map[string]any{"rackspace_username": "u", "rackspace_api_key": "right", "rackspace_region": "dfw", "auth_url": api.URL + "/v2.0", "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir()}
+	fields := map[string]any{"rackspace_username": "u", "rackspace_api_key": "right", "rackspace_region": "dfw", "auth_url": api.URL + "/v2.0",
+		"ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir()}
 	(&providertest.Instances{
 		Provider: p, Fields: fields, Flavor: "1 GB General Purpose v1", Image: image, Confirms: true, Troubled: api,
 		Throttled: providertest.Says(429, "Retry-After: 0", `{"overLimit": {"code": 429, "message": "OverLimit Retry..."}}`),
-		Quota:     providertest.Says(413, "", `{"overLimit": {"code": 413, "message": "Quota exceeded for ram: Requested 1024, but already used 131072 of 131072 ram"}}`),
-		Refused:   providertest.Says(403, "", `{"forbidden": {"code": 403, "message": "Policy doesn't allow os_compute_api:servers:create to be performed."}}`),
+		Quota: providertest.Says(413, "", `{"overLimit": {"code": 413, "message": "Quota exceeded for ram: Requested 1024, but already `+
+			`used 131072 of 131072 ram"}}`),
+		Refused: providertest.Says(403, "", `{"forbidden": {"code": 403, "message": "Policy doesn't allow os_compute_api:servers:create to `+
+			`be performed."}}`),
 	}).Try(t)
-	for says, change := range map[string][2]string{"credentials": {"rackspace_api_key", "wrong"}, `there are ["DFW"]`: {"rackspace_region", "ORD"}} {
+	for says, change := range map[string][2]string{"credentials": {"rackspace_api_key", "wrong"},
+		`there are ["DFW"]`: {"rackspace_region", "ORD"}} {
 		bad := map[string]any{}
 		for k, v := range fields {
 			bad[k] = v
@@ -158,7 +168,8 @@ func TestFields(t *testing.T) {
 	for want, values := range map[string]map[string]any{
 		"auth_url password project username":     {},
 		"application_credential_secret auth_url": {"application_credential": "x"},
-		"interface":                              {"auth_url": "https://x/v3", "application_credential": "x", "application_credential_secret": "y", "interface": "both"},
+		"interface": {"auth_url": "https://x/v3", "application_credential": "x",
+			"application_credential_secret": "y", "interface": "both"},
 	} {
 		f := &instance.Fields{Values: values}
 		open(f)

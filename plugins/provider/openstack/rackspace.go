@@ -36,7 +36,8 @@ func NewRackspace(keys ssh.Keys) *instance.Provider {
 }
 
 func openRackspace(f *instance.Fields) instance.Cloud {
-	identity, user, key, region := f.URL("auth_url", rackspaceIdentity), f.Need("rackspace_username"), f.Need("rackspace_api_key"), f.Need("rackspace_region")
+	identity, user, key, region := f.URL("auth_url", rackspaceIdentity), f.Need("rackspace_username"), f.Need("rackspace_api_key"),
+		f.Need("rackspace_region")
 	c := &cloud{networks: f.List("networks"), keyName: f.Text("key_name", "")}
 	c.login = func(ctx context.Context) (*session, error) {
 		token, url, err := rackspaceLogin(ctx, identity, user, key, region)

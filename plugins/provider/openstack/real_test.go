@@ -52,8 +52,9 @@ func TestReal(t *testing.T) {
 	trouble := s.Troubled()
 	who, secret := s.Credential(permissions(t))
 	fields := map[string]any{
-		"auth_url": s.Keystone, "application_credential": who, "application_credential_secret": secret, "region": openstack.Region, "interface": "internal",
-		"networks": openstack.Network, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(), "zones": openstack.Zone,
+		"auth_url": s.Keystone, "application_credential": who, "application_credential_secret": secret, "region": openstack.Region,
+		"interface": "internal",
+		"networks":  openstack.Network, "ssh_port": providertest.FleetPort, "ssh_dir": t.TempDir(), "zones": openstack.Zone,
 	}
 	p := instance.New(instance.Config{Type: New(nil).Describe(), Poll: 200 * time.Millisecond, Open: open})
 	t.Cleanup(p.Close)

@@ -120,7 +120,8 @@ func (c *Instances) life(t *testing.T) {
 	stray := c.node(t, 3)
 	stray.Must("CREATE", c.Create)
 	remove := func(id string) error {
-		return c.Provider.(sdk.Remover).Remove(t.Context(), sdk.ListRequest{Fields: c.Fields, Tenant: "t", Mesh: "mesh7"}, sdk.Resource{Cluster: "c", Node: stray.ID, Fence: 99, ID: id})
+		return c.Provider.(sdk.Remover).Remove(t.Context(), sdk.ListRequest{Fields: c.Fields, Tenant: "t", Mesh: "mesh7"},
+			sdk.Resource{Cluster: "c", Node: stray.ID, Fence: 99, ID: id})
 	}
 	for _, id := range []string{want[nodes[0].ID], stray.ProviderID(), stray.ProviderID()} {
 		if err := remove(id); err != nil {
@@ -178,7 +179,8 @@ func (c *Instances) trouble(t *testing.T) {
 			err := n.Do("CREATE", c.Create)
 			// Some clouds' libraries ask again by themselves, with a token by which it
 			// is done once.
-			if got := sdk.OutcomeOf(err); got != x.outcome && !(x.outcome == proto.Outcome_OUTCOME_UNKNOWN && err == nil) || !strings.Contains(fmt.Sprint(err), x.says) && err != nil {
+			if got := sdk.OutcomeOf(err); got != x.outcome && !(x.outcome == proto.Outcome_OUTCOME_UNKNOWN && err == nil) ||
+				!strings.Contains(fmt.Sprint(err), x.says) && err != nil {
 				t.Errorf("%v: %v", got, err)
 			}
 			if x.outcome != proto.Outcome_OUTCOME_FATAL {

@@ -65,7 +65,8 @@ func (f *Fleet) BootAt(address, authorized string) string {
 		f.t.Error(err)
 		return ""
 	}
-	m := &Machine{conns: map[net.Conn]bool{}, config: &gossh.ServerConfig{PublicKeyCallback: func(_ gossh.ConnMetadata, k gossh.PublicKey) (*gossh.Permissions, error) {
+	m := &Machine{conns: map[net.Conn]bool{}, config: &gossh.ServerConfig{PublicKeyCallback: func(_ gossh.ConnMetadata,
+		k gossh.PublicKey) (*gossh.Permissions, error) {
 		if string(k.Marshal()) != string(key.Marshal()) {
 			return nil, errors.New("not this key")
 		}

@@ -53,23 +53,27 @@ func (n *Node) Task(action string) *sdk.Task {
 		zones := strings.Split(list, ",")
 		n.Zone = strings.TrimSpace(zones[n.Number%len(zones)])
 	}
-	in, err := json.Marshal(model.TaskInput{TaskID: n.Operation + n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action, Config: model.TaskConfig{
-		Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Zone: n.Zone, Results: n.Results, IPAddresses: n.IPs, Saved: n.Saved,
-		Provider: model.TaskProvider{Provisioner: n.Fields},
-	}})
+	in, err := json.Marshal(model.TaskInput{TaskID: n.Operation + n.ID + "/" + action, NodeID: n.ID, Cluster: n.Cluster, TaskName: action,
+		Config: model.TaskConfig{
+			Hostname: n.ID + ".local", NodeNum: model.Int(n.Number), Flavor: n.Flavor, Image: n.Image, Zone: n.Zone, Results: n.Results,
+			IPAddresses: n.IPs, Saved: n.Saved,
+			Provider: model.TaskProvider{Provisioner: n.Fields},
+		}})
 	if err != nil {
 		n.T.Fatal(err)
 	}
-	return sdk.NewTask(&proto.Task{Id: n.Operation + n.ID + "/" + action, Operation: n.Operation, Fence: n.Fence, Attempt: uint32(n.Attempt), Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in, ResourcesDir: n.Resources}, func(line string, _ bool) {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.log = append(n.log, line)
-	}, func(key string, value []byte) {
-		if n.Saved == nil {
-			n.Saved = map[string]json.RawMessage{}
-		}
-		n.Saved[key] = value
-	})
+	return sdk.NewTask(&proto.Task{Id: n.Operation + n.ID + "/" + action, Operation: n.Operation, Fence: n.Fence, Attempt: uint32(n.Attempt),
+		Tenant: "t", Mesh: n.Mesh, Cluster: n.Cluster, Node: n.ID, Action: action, Input: in, ResourcesDir: n.Resources},
+		func(line string, _ bool) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.log = append(n.log, line)
+		}, func(key string, value []byte) {
+			if n.Saved == nil {
+				n.Saved = map[string]json.RawMessage{}
+			}
+			n.Saved[key] = value
+		})
 }
 
 // Verb is a provider's method.

@@ -32,19 +32,22 @@ const Version = "1.0.0"
 // New gives the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
-		Base:   model.Base{Name: "vsphere", Label: "vSphere", Description: "Nodes are virtual machines of a vCenter or ESXi host, clones of a template"},
+		Base: model.Base{Name: "vsphere", Label: "vSphere",
+			Description: "Nodes are virtual machines of a vCenter or ESXi host, clones of a template"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"url":           {Label: "Server", Type: "text", Tip: "https://HOST/sdk"},
-				"username":      {Label: "User", Type: "text", Credential: true},
-				"password":      {Label: "Password", Type: "password"},
-				"insecure":      {Label: "Any certificate", Type: "checkbox", Tip: "Do not verify the server's certificate"},
-				"datacenter":    {Label: "Data center", Type: "text", Tip: "Empty: the only one"},
-				"folder":        {Label: "Folder", Type: "text", Tip: "Path of the folder for machines; give the plugin one of its own. Empty: the data center's"},
-				"resource_pool": {Label: "Resource pool", Type: "text", Tip: "Path, such as CLUSTER/Resources; with the field zones, the zone's takes its place"},
-				"datastore":     {Label: "Data store", Type: "text", Tip: "Empty: the template's"},
-				"linked":        {Label: "Linked clones", Type: "checkbox", Tip: "Disks over the template's current snapshot"},
+				"url":        {Label: "Server", Type: "text", Tip: "https://HOST/sdk"},
+				"username":   {Label: "User", Type: "text", Credential: true},
+				"password":   {Label: "Password", Type: "password"},
+				"insecure":   {Label: "Any certificate", Type: "checkbox", Tip: "Do not verify the server's certificate"},
+				"datacenter": {Label: "Data center", Type: "text", Tip: "Empty: the only one"},
+				"folder": {Label: "Folder", Type: "text",
+					Tip: "Path of the folder for machines; give the plugin one of its own. Empty: the data center's"},
+				"resource_pool": {Label: "Resource pool", Type: "text",
+					Tip: "Path, such as CLUSTER/Resources; with the field zones, the zone's takes its place"},
+				"datastore": {Label: "Data store", Type: "text", Tip: "Empty: the template's"},
+				"linked":    {Label: "Linked clones", Type: "checkbox", Tip: "Disks over the template's current snapshot"},
 			},
 			Required: [][]string{{"url", "username", "password"}},
 		}},
@@ -86,13 +89,15 @@ func fault(err error) error {
 	switch {
 	case of(&types.InvalidLogin{}, &types.NoPermission{}, &types.NotAuthenticated{}, &types.RestrictedVersion{}):
 		kind = instance.Credentials
-	case of(&types.DuplicateName{}, &types.AlreadyExists{}, &types.InvalidPowerState{}, &types.InvalidState{}, &types.TaskInProgress{}, &types.ConcurrentAccess{}):
+	case of(&types.DuplicateName{}, &types.AlreadyExists{}, &types.InvalidPowerState{}, &types.InvalidState{}, &types.TaskInProgress{},
+		&types.ConcurrentAccess{}):
 		kind = instance.Conflict
 	case of(&types.ManagedObjectNotFound{}):
 		kind = instance.NotFound
 	case isCapacity(err):
 		kind = instance.Capacity
-	case errors.As(err, &missing), errors.As(err, &many), of(&types.InvalidArgument{}, &types.InvalidName{}, &types.InvalidFolder{}, &types.CustomizationFault{}):
+	case errors.As(err, &missing), errors.As(err, &many),
+		of(&types.InvalidArgument{}, &types.InvalidName{}, &types.InvalidFolder{}, &types.CustomizationFault{}):
 		kind = instance.Invalid
 	case kind == instance.Other && !soap.IsSoapFault(err) && !soap.IsVimFault(err) && !vfault.Is(err, &types.MethodFault{}):
 		var task interface{ Fault() types.BaseMethodFault }
@@ -155,7 +160,9 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.
 		}
 		defer func() { _ = v.Destroy(context.WithoutCancel(ctx)) }()
 		var vms []mo.VirtualMachine
-		if err := v.Retrieve(ctx, []string{"VirtualMachine"}, []string{"name", "config.extraConfig", "config.template", "config.createDate", "runtime.powerState", "guest.ipAddress", "guest.net"}, &vms); err != nil {
+		if err := v.Retrieve(ctx, []string{"VirtualMachine"},
+			[]string{"name", "config.extraConfig", "config.template", "config.createDate", "runtime.powerState", "guest.ipAddress", "guest.net"},
+			&vms); err != nil {
 			return err
 		}
 		for i := range vms {

@@ -29,7 +29,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"), goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
 var (
@@ -168,7 +169,13 @@ func TestMachines(t *testing.T) {
 	(&providertest.Instances{
 		Provider: p, Fields: fields, Flavor: "1x64", Image: "DC0_H0_VM0", Confirms: true, Troubled: api,
 		Refused: providertest.Says(500, "Content-Type: text/xml", `<?xml version="1.0" encoding="UTF-8"?>
-<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>Permission to perform this operation was denied.</faultstring><detail><NoPermissionFault xmlns="urn:vim25" xsi:type="NoPermission"><object type="VirtualMachine">vm-1</object><privilegeId>VirtualMachine.Provisioning.Clone</privilegeId></NoPermissionFault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`),
+<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
+<soapenv:Body><soapenv:Fault>
+<faultcode>ServerFaultCode</faultcode><faultstring>Permission to perform this operation was denied.</faultstring>
+<detail><NoPermissionFault xmlns="urn:vim25" xsi:type="NoPermission">
+<object type="VirtualMachine">vm-1</object>
+<privilegeId>VirtualMachine.Provisioning.Clone</privilegeId>
+</NoPermissionFault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`),
 	}).Try(t)
 	// A clone that stayed switched off, for want of room say.
 	vcenter.mu.Lock()
@@ -180,7 +187,8 @@ func TestMachines(t *testing.T) {
 	n.Must("CONFIRM", p.Confirm)
 	n.Must("DELETE", p.Delete)
 
-	for says, change := range map[string][2]any{"credentials": {"password", ""}, "resource pool": {"resource_pool", "no/such"}, "datastore": {"datastore", "no-such"}, "folder": {"folder", "no/such"}} {
+	for says, change := range map[string][2]any{"credentials": {"password", ""}, "resource pool": {"resource_pool", "no/such"},
+		"datastore": {"datastore", "no-such"}, "folder": {"folder", "no/such"}} {
 		bad := map[string]any{}
 		for k, v := range fields {
 			bad[k] = v

@@ -71,7 +71,8 @@ func (n *Node) Run(ctx context.Context, c remote.Command) (remote.Exit, error) {
 	if c.Stdin != nil {
 		return remote.Exit{}, errors.New("commands over SSH have no standard input")
 	}
-	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, files, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark, path.Join(n.target.Dir, remote.Record), c.Done)
+	program := watched(c.Args, cmp.Or(c.Dir, n.target.Dir), c.Env, files, cmp.Or(c.Grace, defaultGrace), mark, volatile+mark,
+		path.Join(n.target.Dir, remote.Record), c.Done)
 	var input [][]byte
 	for _, f := range files {
 		input = append(input, f.content)
@@ -176,7 +177,8 @@ func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content [
 	if err != nil {
 		return err
 	}
-	_, err = n.small(ctx, "write "+file, func(mark string) string { return putProgram(mark, file, uint32(mode.Perm()), len(content)) }, content)
+	_, err = n.small(ctx, "write "+file, func(mark string) string { return putProgram(mark, file, uint32(mode.Perm()), len(content)) },
+		content)
 	return err
 }
 
@@ -242,7 +244,8 @@ func (n *Node) Script(_ context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f := file{path: path.Join(n.target.Dir, fmt.Sprintf(".coopr/scripts/%x-%s", sha256.Sum256(content), filepath.Base(name))), content: content, script: true}
+	f := file{path: path.Join(n.target.Dir, fmt.Sprintf(".coopr/scripts/%x-%s", sha256.Sum256(content), filepath.Base(name))),
+		content: content, script: true}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !slices.ContainsFunc(n.files, func(x file) bool { return x.path == f.path }) {

@@ -79,7 +79,8 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 		if f.script {
 			// Whole or not at all: others may be running it.
 			aside := quote(f.path + mark)
-			line("mkdir -p %s && head -c %d <&3 >%s && chmod 755 %s && mv -f %s %s || { %s; exit 126; }", quote(parent(f.path)), len(f.content), aside, aside, aside, quote(f.path), remove)
+			line("mkdir -p %s && head -c %d <&3 >%s && chmod 755 %s && mv -f %s %s || { %s; exit 126; }", quote(parent(f.path)), len(f.content),
+				aside, aside, aside, quote(f.path), remove)
 			continue
 		}
 		line("head -c %d <&3 >%s || { %s; exit 126; }", len(f.content), quote(f.path), remove)
@@ -159,7 +160,8 @@ func putProgram(mark, file string, mode uint32, size int) string {
 
 func appendProgram(mark, file string, size int) string {
 	f, tmp := quote(file), quote(file+"."+mark)
-	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >%s && { %s && cat %s >>%s; __code=$?; rm -f %s; [ $__code -eq 0 ]; } && wc -c <%s",
+	return fmt.Sprintf("printf '%%s\\n' %s; umask 077; mkdir -p %s && head -c %d >%s && { %s && cat %s >>%s; __code=$?; rm -f %s; [ $__code "+
+		"-eq 0 ]; } && wc -c <%s",
 		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), tmp, f, tmp, f)
 }
 
@@ -176,7 +178,8 @@ func renameProgram(mark, from, to string) string {
 
 // prepareProgram checks that a node has what we need, and makes the folder.
 func prepareProgram(mark, dir string) string {
-	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p %s/.coopr && chmod 700 %s/.coopr",
+	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p "+
+		"%s/.coopr && chmod 700 %s/.coopr",
 		quote(mark), quote(dir), quote(dir))
 }
 

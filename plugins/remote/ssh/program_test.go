@@ -74,8 +74,10 @@ func TestNothingEscapes(t *testing.T) {
 		content := rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "secret")
 		name := rapid.SampledFrom([]string{"A", "_x9", "child"}).Draw(t, "name")
 		secretPath := filepath.Join(dir, "secret '$x")
-		program := watched(append([]string{"/bin/sh", "-c", `for a; do printf '%s\000' "$a"; done; cat "$SECRET"; printf '\000'; env -0`, "x"}, args...),
-			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + secretPath, name + "=" + value}, []file{{path: secretPath, content: content}}, time.Second, "MARK", filepath.Join(dir, "state"), filepath.Join(dir, "sub", "record"), value)
+		program := watched(append([]string{"/bin/sh", "-c", `for a; do printf '%s\000' "$a"; done; cat "$SECRET"; printf '\000'; env -0`, "x"},
+			args...),
+			dir, []string{"PATH=/usr/bin:/bin", "SECRET=" + secretPath, name + "=" + value}, []file{{path: secretPath, content: content}},
+			time.Second, "MARK", filepath.Join(dir, "state"), filepath.Join(dir, "sub", "record"), value)
 		out, errs, code, err := onThisMachine(context.Background(), rapid.SampledFrom(login).Draw(t, "shell"), program, content)
 		if err != nil || code != 0 || errs != "" {
 			t.Fatalf("%v %d %s\n%s", err, code, errs, program)
@@ -113,7 +115,8 @@ func TestCutShort(t *testing.T) {
 	content := []byte("0123456789")
 	sent := func(program string, rest ...[]byte) []byte { return append(frame(program), bytes.Join(rest, nil)...) }
 	for what, all := range map[string][]byte{
-		"run":    sent(watched([]string{"/usr/bin/touch", ran}, dir, nil, []file{{path: secretPath, content: content}}, time.Second, "M", filepath.Join(dir, "state"), "", ""), content, []byte(complete)),
+		"run": sent(watched([]string{"/usr/bin/touch", ran}, dir, nil, []file{{path: secretPath, content: content}}, time.Second, "M",
+			filepath.Join(dir, "state"), "", ""), content, []byte(complete)),
 		"put":    sent(putProgram("M", put, 0o600, len(content)), content),
 		"append": sent(appendProgram("M", log, len(content)), content),
 	} {
@@ -145,7 +148,8 @@ func TestWatched(t *testing.T) {
 	state := filepath.Join(dir, "state")
 	run := func(ctx context.Context, script string) (string, string, int) {
 		t.Helper()
-		out, errs, code, err := onThisMachine(ctx, "/bin/sh", watched([]string{"/bin/sh", "-c", script}, dir, []string{"PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", ""))
+		out, errs, code, err := onThisMachine(ctx, "/bin/sh",
+			watched([]string{"/bin/sh", "-c", script}, dir, []string{"PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", ""))
 		if err != nil {
 			t.Error(err)
 		}
@@ -156,7 +160,8 @@ func TestWatched(t *testing.T) {
 	}
 	// Names that no shell can have reach the program all the same.
 	odd := watched([]string{"env"}, dir, []string{"with.dot=it's", "PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", "")
-	if out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", odd); err != nil || code != 0 || !strings.Contains(out, "\nwith.dot=it's\n") {
+	if out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", odd); err != nil || code != 0 ||
+		!strings.Contains(out, "\nwith.dot=it's\n") {
 		t.Errorf("%q %q %d %v", out, errs, code, err)
 	}
 	if _, _, code := run(t.Context(), "kill -KILL $$"); *exitOf(code) != *exitOf(128 + 9) {
@@ -195,12 +200,14 @@ func TestWatched(t *testing.T) {
 		t.Error("the state is left")
 	}
 	for script, says := range map[string]string{"": "there is no program"} {
-		out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"/no/such", script}, dir, nil, nil, time.Second, "M", state, "", ""))
+		out, errs, code, err := onThisMachine(t.Context(), "/bin/sh",
+			watched([]string{"/no/such", script}, dir, nil, nil, time.Second, "M", state, "", ""))
 		if err != nil || code == 0 || strings.Contains(out, "M") || !strings.Contains(errs, says) {
 			t.Errorf("%q %q %d %v", out, errs, code, err)
 		}
 	}
-	if _, errs, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"true"}, "/no/such", nil, nil, time.Second, "M", state, "", "")); err != nil || code == 0 || errs == "" {
+	if _, errs, code, err := onThisMachine(t.Context(), "/bin/sh",
+		watched([]string{"true"}, "/no/such", nil, nil, time.Second, "M", state, "", "")); err != nil || code == 0 || errs == "" {
 		t.Errorf("%q %d %v", errs, code, err)
 	}
 }
@@ -256,7 +263,8 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := func(script, record string) int {
-		_, _, code, err := onThisMachine(t.Context(), "/bin/sh", watched([]string{"/bin/sh", "-c", script}, dir, nil, nil, time.Second, "M", state, record, "line"))
+		_, _, code, err := onThisMachine(t.Context(), "/bin/sh",
+			watched([]string{"/bin/sh", "-c", script}, dir, nil, nil, time.Second, "M", state, record, "line"))
 		if err != nil {
 			t.Fatal(err)
 		}

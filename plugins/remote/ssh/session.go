@@ -183,7 +183,8 @@ func exitOf(status int) *remote.Exit {
 // signals are the ones that end processes, by number.
 var signals = map[int]string{
 	1: "hangup", 2: "interrupt", 3: "quit", 4: "illegal instruction", 6: "aborted", 7: "bus error", 8: "floating point exception", 9: "killed",
-	11: "segmentation fault", 13: "broken pipe", 14: "alarm clock", 15: "terminated", 24: "CPU time limit exceeded", 25: "file size limit exceeded", 31: "bad system call",
+	11: "segmentation fault", 13: "broken pipe", 14: "alarm clock", 15: "terminated", 24: "CPU time limit exceeded",
+	25: "file size limit exceeded", 31: "bad system call",
 }
 
 // finish waits for the rest of the output and frees everything. It gives how

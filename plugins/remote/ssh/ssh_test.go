@@ -45,7 +45,8 @@ func boot(t *testing.T, l *lab.Lab, spec lab.Spec) *lab.Machine {
 
 // target gives the way to a machine as a user.
 func target(l *lab.Lab, m *lab.Machine, user string) *Target {
-	return &Target{Hop: Hop{Address: net.JoinHostPort(m.Addr.String(), "22"), User: user, Signer: l.Signer(), HostKeys: []ssh.PublicKey{m.HostKey}}, Sudo: user != "root"}
+	return &Target{Hop: Hop{Address: net.JoinHostPort(m.Addr.String(), "22"), User: user, Signer: l.Signer(),
+		HostKeys: []ssh.PublicKey{m.HostKey}}, Sudo: user != "root"}
 }
 
 func newPool(t testing.TB, cfg Config) *Pool {
@@ -82,7 +83,8 @@ func TestNode(t *testing.T) {
 			t.Fatalf("%s: %v", user, err)
 		}
 		var out, errs bytes.Buffer
-		exit, err := n.Run(ctx, remote.Command{Args: []string{"sh", "-c", `id -un; pwd; echo "$1 $V" >&2; exit 3`, "sh", "a'b"}, Env: []string{"V=$x", "PATH=" + plainPath}, Stdout: &out, Stderr: &errs})
+		exit, err := n.Run(ctx, remote.Command{Args: []string{"sh", "-c", `id -un; pwd; echo "$1 $V" >&2; exit 3`, "sh", "a'b"},
+			Env: []string{"V=$x", "PATH=" + plainPath}, Stdout: &out, Stderr: &errs})
 		if err != nil || exit != (remote.Exit{Code: 3}) || out.String() != "root\n"+DefaultDir+"\n" || errs.String() != "a'b $x\n" {
 			t.Errorf("%s: %v %v %q %q", user, exit, err, out.String(), errs.String())
 		}
@@ -138,7 +140,8 @@ func TestNode(t *testing.T) {
 	if _, err := m.Run(ctx, "rm", "/etc/sudoers.d/debian"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Node(target(l, m, "debian")).Run(ctx, sh("id")); !errors.Is(err, errNotStarted) || !strings.Contains(err.Error(), "password") {
+	if _, err := p.Node(target(l, m, "debian")).Run(ctx, sh("id")); !errors.Is(err, errNotStarted) ||
+		!strings.Contains(err.Error(), "password") {
 		t.Errorf("without sudo: %v", err)
 	}
 }
@@ -281,7 +284,8 @@ func TestShared(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
-			if got, _ := run(t, p.Node(target(l, m, "root")), fmt.Sprintf("echo %d; echo $SSH_CONNECTION", i)); !strings.HasPrefix(got, fmt.Sprint(i)) {
+			if got, _ := run(t, p.Node(target(l, m, "root")), fmt.Sprintf("echo %d; echo $SSH_CONNECTION", i)); !strings.HasPrefix(got,
+				fmt.Sprint(i)) {
 				t.Errorf("%d: %q", i, got)
 			}
 		})
@@ -424,7 +428,9 @@ func TestResults(t *testing.T) {
 	for _, r := range []Results{
 		{User: "debian", PrivateKey: private, HostKeys: []ssh.PublicKey{host}},
 		{User: "root", Identity: "site", HostKeys: []ssh.PublicKey{host}, Port: 2222, Address: "10.9.9.9", Dir: "/srv/x", Sudo: &no},
-		{User: "u", Password: "p", HostKeys: []ssh.PublicKey{host}, Jumps: []map[string]any{{"address": "gate", "ssh-auth": map[string]any{"user": "j", "password": "q"}, "ssh_host_keys": hostKeyMap([]ssh.PublicKey{host})}}},
+		{User: "u", Password: "p", HostKeys: []ssh.PublicKey{host},
+			Jumps: []map[string]any{{"address": "gate", "ssh-auth": map[string]any{"user": "j", "password": "q"},
+				"ssh_host_keys": hostKeyMap([]ssh.PublicKey{host})}}},
 	} {
 		in := &model.TaskInput{Config: model.TaskConfig{Results: r.Map(), IPAddresses: map[string]string{"access_v4": "10.0.0.1"}}}
 		got, err := TargetOf(in, Keys{dir})
@@ -436,7 +442,8 @@ func TestResults(t *testing.T) {
 		if r.Port != 0 {
 			address = "10.9.9.9:2222"
 		}
-		if got.User != r.User || got.Address != address || got.Sudo != (r.User != "root") || len(got.HostKeys) != 1 || len(got.Jumps) != len(r.Jumps) {
+		if got.User != r.User || got.Address != address || got.Sudo != (r.User != "root") || len(got.HostKeys) != 1 ||
+			len(got.Jumps) != len(r.Jumps) {
 			t.Errorf("%+v", got)
 		}
 	}

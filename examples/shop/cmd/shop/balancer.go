@@ -21,7 +21,8 @@ func (p program) balancer(ctx context.Context, args []string) error {
 	var timeout, interval time.Duration
 	s := p.newSettings("balancer")
 	s.common(&listen, &name, &timeout)
-	s.StringVar(&backends, "backends", "", "`URLs` of the web servers, with commas between; read again from --config when it changes or on SIGHUP")
+	s.StringVar(&backends, "backends", "", "`URLs` of the web servers, with commas between; read again from --config when it "+
+		"changes or on SIGHUP")
 	s.DurationVar(&interval, "interval", time.Second, "how often web servers are checked")
 	if err := s.parse(args); err != nil {
 		return err
@@ -34,7 +35,8 @@ func (p program) balancer(ctx context.Context, args []string) error {
 		return fmt.Errorf("%w: interval: want more than 0, got %s", errUsage, interval)
 	}
 	log := p.logger("balancer", name)
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, ResponseHeaderTimeout: timeout, DialContext: (&net.Dialer{Timeout: timeout}).DialContext}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, ResponseHeaderTimeout: timeout,
+		DialContext: (&net.Dialer{Timeout: timeout}).DialContext}
 	defer transport.CloseIdleConnections()
 	pool := &pool{log: log, client: &http.Client{Transport: transport, Timeout: timeout}}
 	pool.set(urls)
@@ -71,7 +73,8 @@ func backendURLs(list string) ([]string, error) {
 
 // reload gives the pool a new list whenever the file changes or hup says so. A
 // file that cannot be read leaves the list as it is.
-func reload(ctx context.Context, log *slog.Logger, path string, every time.Duration, hup <-chan os.Signal, pool *pool, kick chan<- struct{}) {
+func reload(ctx context.Context, log *slog.Logger, path string, every time.Duration, hup <-chan os.Signal, pool *pool,
+	kick chan<- struct{}) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last := "" // the first look cannot know what was read at start, so it reads once more

@@ -120,7 +120,8 @@ func TestDataRefuses(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"k\":\"a\"}\nnonsense\n{\"k\":\"b\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openData(path); err == nil || !strings.HasSuffix(err.Error(), "line 2: invalid character 'o' in literal null (expecting 'u')") {
+	if _, err := openData(path); err == nil || !strings.HasSuffix(err.Error(),
+		"line 2: invalid character 'o' in literal null (expecting 'u')") {
 		t.Errorf("bad line: %v", err)
 	}
 	if err := os.Remove(path); err != nil { // a failed opening has let go of the lock

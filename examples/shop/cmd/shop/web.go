@@ -108,7 +108,8 @@ func webHandler(name, greeting string, store storeClient) (http.Handler, error) 
 			writeError(w, http.StatusServiceUnavailable, "web %s: %v", name, err)
 			return
 		}
-		p := page{Greeting: greeting, Visits: now.Visits, Items: items(shelf.Keys), Balancer: r.Header.Get(balancerHeader), Web: name, Store: now.Store}
+		p := page{Greeting: greeting, Visits: now.Visits, Items: items(shelf.Keys), Balancer: r.Header.Get(balancerHeader), Web: name,
+			Store: now.Store}
 		var out bytes.Buffer
 		kind := "text/html"
 		if strings.Contains(r.Header.Get("Accept"), "text/plain") {

@@ -74,7 +74,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 
 // Refusal is an error as the API writes it.
 func Refusal(code, message string) string {
-	return fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r-0</RequestID></Response>", code, message)
+	return fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r-0</RequestID></Response>",
+		code, message)
 }
 
 func refuse(w http.ResponseWriter, status int, code, message string) {
@@ -136,7 +137,8 @@ func (s *Server) run(w http.ResponseWriter, f url.Values) {
 		return
 	}
 	s.last++
-	i := &instance{ID: fmt.Sprintf("i-%017x", s.last), Image: s.Image, Type: f.Get("InstanceType"), Launch: time.Now().UTC().Truncate(time.Millisecond), Zone: f.Get("Placement.AvailabilityZone"), Subnet: f.Get("SubnetId"), Token: token}
+	i := &instance{ID: fmt.Sprintf("i-%017x", s.last), Image: s.Image, Type: f.Get("InstanceType"),
+		Launch: time.Now().UTC().Truncate(time.Millisecond), Zone: f.Get("Placement.AvailabilityZone"), Subnet: f.Get("SubnetId"), Token: token}
 	for n := 1; ; n++ {
 		spec := fmt.Sprintf("TagSpecification.%d.", n)
 		if f.Get(spec+"ResourceType") == "" {

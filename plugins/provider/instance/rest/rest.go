@@ -125,7 +125,8 @@ func (p *Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 		}
 		resp, err := next.RoundTrip(req)
-		again := err != nil && reads && r.Context().Err() == nil || err == nil && (resp.StatusCode == http.StatusTooManyRequests || reads && resp.StatusCode >= 500)
+		again := err != nil && reads && r.Context().Err() == nil || err == nil &&
+			(resp.StatusCode == http.StatusTooManyRequests || reads && resp.StatusCode >= 500)
 		if !again || try >= cmp.Or(p.Tries, 6) || r.Body != nil && r.GetBody == nil {
 			return resp, err
 		}

@@ -61,7 +61,8 @@ func TestPatience(t *testing.T) {
 		})
 	}
 	now := time.Unix(1000, 0).UTC()
-	for value, want := range map[string]time.Duration{"7": 7 * time.Second, now.Add(9 * time.Second).Format(http.TimeFormat): 9 * time.Second, "soon": 0} {
+	for value, want := range map[string]time.Duration{"7": 7 * time.Second, now.Add(9 * time.Second).Format(http.TimeFormat): 9 * time.Second,
+		"soon": 0} {
 		if got := after(http.Header{"Retry-After": {value}}, now); got != want {
 			t.Errorf("%s: %v", value, got)
 		}

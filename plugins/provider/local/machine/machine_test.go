@@ -240,8 +240,10 @@ func TestManyStartAtOnce(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"start"}, {"start", "a b", "--", "x"}, {"start", "x"}, {"start", "x", "--env", "novalue", "--", "y"}, {"start", "x", "--env"},
-		{"start", "x", "--restart", "maybe", "--", "y"}, {"start", "x", "--what=ever", "--", "y"}, {"stop", "x", "--grace", "soon"}, {"dance", "x"}, {"config"}} {
+	for _, args := range [][]string{{"start"}, {"start", "a b", "--", "x"}, {"start", "x"}, {"start", "x", "--env", "novalue", "--", "y"},
+		{"start", "x", "--env"},
+		{"start", "x", "--restart", "maybe", "--", "y"}, {"start", "x", "--what=ever", "--", "y"}, {"stop", "x", "--grace", "soon"},
+		{"dance", "x"}, {"config"}} {
 		t.Setenv(NodeDirVar, t.TempDir())
 		if code := Main(args, io.Discard, io.Discard); code != exitUsage {
 			t.Errorf("%v: %d", args, code)
@@ -254,11 +256,13 @@ func TestUsage(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(file, []byte(`{"cluster":{"a":{"b.c":{"d":"deep"},"b":{"c":3},"n":12345678901234567890,"l":["<x>"]},"t":true}}`), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"cluster":{"a":{"b.c":{"d":"deep"},"b":{"c":3},"n":12345678901234567890,"l":["<x>"]},"t":true}}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("COOPR_CONFIG", file)
-	for path, want := range map[string]string{"a.b.c.d": "deep", "a.b.c": `{"d":"deep"}`, "a.n": "12345678901234567890", "a.l": `["<x>"]`, "t": "true", "none": "?", "a.b.x": "?"} {
+	for path, want := range map[string]string{"a.b.c.d": "deep", "a.b.c": `{"d":"deep"}`, "a.n": "12345678901234567890", "a.l": `["<x>"]`,
+		"t": "true", "none": "?", "a.b.x": "?"} {
 		var out bytes.Buffer
 		if code := Main([]string{"config", path, "?"}, &out, io.Discard); code != exitOK || strings.TrimSpace(out.String()) != want {
 			t.Errorf("%s: %d %s", path, code, out.String())

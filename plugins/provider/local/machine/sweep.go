@@ -34,7 +34,8 @@ func Processes(dir string) []int {
 		}
 		p := &proc{parent: parent}
 		procs[pid] = p
-		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && bytes.Contains(append([]byte{0}, env...), append([]byte{0}, mark...)) {
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil &&
+			bytes.Contains(append([]byte{0}, env...), append([]byte{0}, mark...)) {
 			p.mine = true
 		} else if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && tty == 0 {
 			cwd = strings.TrimSuffix(cwd, " (deleted)")
