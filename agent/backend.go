@@ -172,7 +172,7 @@ func (v view) withHealth(n *model.Node, why map[string]string) *model.Node {
 func (v view) waits(tenant, cluster string) map[string]string {
 	out := map[string]string{}
 	if cl, ok := v.Cluster(tenant, cluster); ok {
-		if s, ok := recovery.Standing(v.View, cl, time.Now().UnixMilli()); ok {
+		if s, ok := recovery.Snapshot(v.View, cl, time.Now().UnixMilli()); ok {
 			for _, w := range decide.Decide(s).Waits {
 				out[w.Node] = w.Why
 			}

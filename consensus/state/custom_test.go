@@ -96,7 +96,7 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 		t.Helper()
 		v := c.m.View()
 		cl, _ := v.Cluster("t", "00000001")
-		s, ok := recovery.Standing(v, cl, c.now)
+		s, ok := recovery.Snapshot(v, cl, c.now)
 		if !ok {
 			t.Fatal("nothing fails")
 		}

@@ -151,6 +151,17 @@ func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
 	return best, best != nil
 }
 
+// ClusterByID returns the cluster with an id, whichever tenant it belongs to. Ids are
+// unique in the mesh.
+func (v *View) ClusterByID(id string) (*model.Cluster, bool) {
+	var found *model.Cluster
+	each(v.txn, tTenants, "id", func(t *model.Tenant) bool {
+		found = get[model.Cluster](v.txn, tClusters, "id", t.Name, id)
+		return found == nil
+	})
+	return found, found != nil
+}
+
 // Nodes gives a cluster's nodes by number; of all clusters where it is "".
 // What a running operation did to a node is in the node already.
 func (v *View) Nodes(tenant, cluster string) []*model.Node {

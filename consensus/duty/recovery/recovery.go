@@ -1,0 +1,187 @@
+// Package recovery is the leader's controller that keeps clusters alive. For each
+// cluster with failing nodes it asks engine/recovery what to do, and starts the
+// operations that do it (docs/decisions/023-recovery.md).
+package recovery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/recovery"
+)
+
+// Starter starts operations; the orchestrator implements it.
+type Starter interface {
+	Beside(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error)
+	Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error)
+}
+
+// Config configures a Controller. Machine, Start and Logger are required.
+type Config struct {
+	Machine *state.Machine
+	Start   Starter
+	Logger  *slog.Logger
+	// Gather is how long the controller waits after the first event of a cluster, so
+	// that nodes which fail together are recovered together; 0 means 500 ms.
+	Gather time.Duration
+	// Retry is the pause after a recovery that could not be started; 0 means 5 s.
+	Retry time.Duration
+}
+
+// parallel is how many clusters are decided about at a time. Planning the
+// replacement of nodes may take seconds, and must not delay other clusters.
+const parallel = 4
+
+// Controller recovers clusters, one at a time for each cluster. It is made for one
+// term and keeps no state of its own: its decisions depend on the replicated state
+// and the time alone.
+type Controller struct {
+	cfg   Config
+	queue *loop.Queue[string] // of the ids of clusters
+}
+
+// New returns the controller of one term.
+func New(cfg Config) *Controller {
+	if cfg.Gather == 0 {
+		cfg.Gather = 500 * time.Millisecond
+	}
+	if cfg.Retry == 0 {
+		cfg.Retry = 5 * time.Second
+	}
+	c := &Controller{cfg: cfg}
+	c.queue = loop.New(loop.Config[string]{
+		Reconcile: c.reconcile, Parallel: parallel, Gather: cfg.Gather, Backoff: cfg.Retry, MaxBackoff: cfg.Retry,
+		Failed: func(cluster string, err error, pause time.Duration) {
+			cfg.Logger.Warn("a recovery could not be started", "cluster", cluster, "error", err, "again_in", pause)
+		},
+	})
+	return c
+}
+
+// Name returns the name of the duty.
+func (c *Controller) Name() string { return "recovery" }
+
+// Restore adds all clusters.
+func (c *Controller) Restore(context.Context) error {
+	c.addAll()
+	return nil
+}
+
+func (c *Controller) addAll() {
+	for _, cl := range c.cfg.Machine.View().Clusters("") {
+		c.queue.Add(cl.ID)
+	}
+}
+
+// Run recovers clusters until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	stop := c.cfg.Machine.Watch(c.changed)
+	defer stop()
+	return c.queue.Run(ctx)
+}
+
+// changed adds the clusters that a batch touched.
+func (c *Controller) changed(b state.Batch) {
+	if b.Restored {
+		c.addAll()
+	}
+	c.queue.Add(b.Health...)
+	for op := range b.Operations {
+		c.queue.Add(string(model.OperationID(op).Cluster()))
+	}
+}
+
+// reconcile starts what has to be done now for one cluster. It returns when a wait
+// that recovery imposes is over.
+func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, error) {
+	v, now := c.cfg.Machine.View(), time.Now()
+	cl, ok := v.ClusterByID(cluster)
+	if !ok {
+		return time.Time{}, nil
+	}
+	s, ok := Snapshot(v, cl, now.UnixMilli())
+	if !ok {
+		return time.Time{}, nil
+	}
+	d := recovery.Decide(s)
+	log := c.cfg.Logger.With("cluster", cl.ID)
+	for _, w := range d.Waits {
+		log.Debug("a node is not recovered now", "node", w.Node, "because", w.Why)
+	}
+	who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+	var errs error
+	if len(d.Restart) > 0 {
+		units := make([]operation.Unit, len(d.Restart))
+		for i, u := range d.Restart {
+			units[i] = operation.Unit(u)
+			log.Info("recovery restarts services", "node", u.Node, "services", u.Services)
+		}
+		_, _, err := c.cfg.Start.Beside(ctx, who, cl.ID, model.OpRecover, units)
+		errs = errors.Join(errs, err)
+	}
+	if len(d.Replace) > 0 {
+		log.Info("recovery replaces nodes", "nodes", d.Replace)
+		_, _, err := c.cfg.Start.Operate(ctx, who, cl.ID, operation.Request{
+			Type: model.OpReplaceNode, Victims: d.Replace, OnFailure: "leave", Forced: true, // a failing node may fail to stop, too
+		})
+		errs = errors.Join(errs, err)
+	}
+	if at := d.Wake(); at > 0 {
+		return later(time.UnixMilli(at), now), errs
+	}
+	return time.Time{}, errs
+}
+
+// later returns at, or soon after now if at has passed: a decision never spins.
+func later(at, now time.Time) time.Time {
+	if soon := now.Add(10 * time.Millisecond); at.Before(soon) {
+		return soon
+	}
+	return at
+}
+
+// Snapshot returns what recovery has to know of a cluster. It reports false if nothing
+// fails, or if recovery must not touch the cluster.
+func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Standing, bool) {
+	s := recovery.Standing{Cluster: cl, Now: now}
+	switch cl.Status {
+	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
+	default:
+		return s, false
+	}
+	s.Health = v.ClusterHealth(cl.Tenant, cl.ID)
+	fails := func(h *model.NodeHealth) bool { return h.Machine != "" || len(h.Failing()) > 0 }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(s.Health)), fails) {
+		return s, false
+	}
+	s.Nodes = v.Nodes(cl.Tenant, cl.ID)
+	s.Busy = v.Busy(cl.Tenant, cl.ID)
+	if op, ok := v.Operation(cl.Tenant, cl.Operation); ok && !op.Status.Ended() {
+		s.Main = op.ID
+		if op.Type == model.OpDelete {
+			return s, false
+		}
+	}
+	for _, op := range v.ActiveOperations() {
+		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Beside() && op.Type != model.OpRun && op.Type != model.OpPlan {
+			s.Recovering += len(p.Graph.Nodes)
+			for _, id := range p.Graph.Nodes {
+				s.Busy[id] = op.ID // begun or not
+			}
+		}
+	}
+	for _, h := range s.Health {
+		if op, ok := v.Operation(cl.Tenant, h.Operation); ok && h.Replaced {
+			s.Replaced = max(s.Replaced, op.CreatedAt)
+		}
+	}
+	return s, true
+}
