@@ -10,10 +10,10 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// again gives the operation that follows this one's end where another layout is
-// to be tried (docs/spec/planner.md, "Transactions" 10): after the rollback of the one
-// that failed, or in the place of the deletion of a cluster that never was.
-func again(v *state.View, op *model.Operation) (operation.Request, bool) {
+// retryOf returns the operation that tries another layout after op has ended, if one
+// is to be tried (docs/spec/planner.md, "Transactions" 10): after the rollback of a
+// failed operation, or instead of deleting a cluster whose creation failed.
+func retryOf(v *state.View, op *model.Operation) (operation.Request, bool) {
 	switch {
 	case op.Type == model.OpCreate && op.Status == model.OpFailed && mustDelete(op):
 		return operation.Again(op)
@@ -24,19 +24,20 @@ func again(v *state.View, op *model.Operation) (operation.Request, bool) {
 		}
 		req, ok := operation.Again(failed)
 		if s, found := v.Snapshot(op.Tenant, op.Cluster, failed.Before+1); found && s.Operation == failed.ID {
-			req.Provider = &s.State.Provider // with the fields that were given for it
+			req.Provider = &s.State.Provider // with the fields that its request gave
 		}
 		return req, ok
 	}
 	return operation.Request{}, false
 }
 
-// mustDelete says that a create has ended so that its cluster is to go.
+// mustDelete reports whether a create ended in such a way that its cluster has to be
+// deleted.
 func mustDelete(op *model.Operation) bool {
 	return op.Type == model.OpCreate && !op.Done && op.OnFailure == "delete" && (op.Status == model.OpFailed || op.Status == model.OpAborted)
 }
 
-// hopeless says that planning the same again would fail again.
+// hopeless reports whether planning the same again would fail in the same way.
 func hopeless(err error) bool {
 	return errors.As(err, new(model.Faults)) || errors.As(err, new(*planner.CycleError)) ||
 		errors.As(err, new(*solver.Unsolvable)) || errors.Is(err, solver.ErrBudget)

@@ -10,10 +10,10 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 )
 
-// Custom begins a run of a plan of the cluster's template; it is held back until
-// somebody starts it.
+// Custom creates an operation from a plan of the cluster's template. The operation is
+// held back until somebody starts it.
 func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, name string) (*operation.Prepared, state.Answer, error) {
-	who.Request = "" // the order that follows has it
+	who.Request = "" // the order that starts the operation carries it
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
 		cl, ok := v.Cluster(who.Tenant, cluster)

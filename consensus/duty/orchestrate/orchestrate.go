@@ -1,6 +1,6 @@
-// Package orchestrate is the leader's duty that turns requests into operations:
-// it solves and plans outside the state machine, proposes the result as data,
-// and starts what follows from an operation's end.
+// Package orchestrate is the leader's controller that turns requests into operations.
+// It solves and plans outside the state machine, proposes the result as data, and
+// starts what follows from the end of an operation.
 package orchestrate
 
 import (
@@ -11,102 +11,101 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Config of an Orchestrator.
+// Config configures an Orchestrator. Machine, Propose and Logger are required.
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Logger  *slog.Logger
-	// Rank asks plugins for the comparators that they offer; nil: there are none.
+	// Rank asks plugins for the comparators that they offer; nil if there are none.
 	Rank func(context.Context, model.RankingQuestion) (*model.Ranking, error)
-	// First chooses workers for the first tasks of an operation; nil: leases
-	// come later. See dispatch.Dispatcher.First.
+	// First chooses workers for the first tasks of an operation, so that their leases
+	// are committed with its start; may be nil. See dispatch.Dispatcher.First.
 	First func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error))
 }
 
-// Orchestrator is the duty. It is made for one term.
+// parallel is how many clusters the orchestrator plans follow-up operations for at a
+// time. Solving one layout may take seconds, and must not delay other clusters.
+const parallel = 4
+
+// Orchestrator prepares and starts operations. As a duty of the leader it starts what
+// follows from the end of an operation. It is made for one term.
 type Orchestrator struct {
-	cfg Config
+	cfg   Config
+	queue *loop.Queue[string] // of the ids of clusters
 
 	mu   sync.Mutex
 	last int // number of the latest cluster
-	// ended are operations whose end may ask for another one.
-	ended []string
-	wake  chan struct{}
 }
 
-// New makes the orchestrator of one term.
+// New returns the orchestrator of one term.
 func New(cfg Config) *Orchestrator {
-	return &Orchestrator{cfg: cfg, wake: make(chan struct{}, 1)}
+	o := &Orchestrator{cfg: cfg}
+	o.queue = loop.New(loop.Config[string]{Reconcile: o.reconcile, Parallel: parallel, Failed: func(cluster string, err error, pause time.Duration) {
+		cfg.Logger.Warn("the next operation of a cluster could not be started", "cluster", cluster, "error", err, "again_in", pause)
+	}})
+	return o
 }
 
-// Name names the duty.
+// Name returns the name of the duty.
 func (o *Orchestrator) Name() string { return "orchestrator" }
 
-// Restore learns the numbers that were given away. It runs after the barrier,
-// so that no earlier leader's number is given twice.
+// Restore learns which numbers of clusters are taken, and adds all clusters. It runs
+// after the barrier, so that no number of an earlier leader is used twice.
 func (o *Orchestrator) Restore(context.Context) error {
-	v := o.cfg.Machine.View()
-	for _, c := range v.Clusters("") {
+	for _, c := range o.cfg.Machine.View().Clusters("") {
 		if n, ok := model.ClusterID(c.ID).Number(); ok {
 			o.last = max(o.last, n)
 		}
-		o.ended = append(o.ended, c.Operation)
+		o.queue.Add(c.ID)
 	}
 	return nil
 }
 
-// Run starts what follows from operations' ends.
+// Run starts follow-up and queued operations until ctx ends.
 func (o *Orchestrator) Run(ctx context.Context) error {
 	stop := o.cfg.Machine.Watch(func(b state.Batch) {
-		if len(b.Operations) > 0 {
-			o.mu.Lock()
-			for id := range b.Operations {
-				o.ended = append(o.ended, id)
+		if b.Restored {
+			for _, c := range o.cfg.Machine.View().Clusters("") {
+				o.queue.Add(c.ID)
 			}
-			o.mu.Unlock()
-			o.poke()
+		}
+		for op := range b.Operations {
+			o.queue.Add(string(model.OperationID(op).Cluster()))
 		}
 	})
 	defer stop()
-	o.poke()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-o.wake:
-		}
-		o.mu.Lock()
-		ids := o.ended
-		o.ended = nil
-		o.mu.Unlock()
-		for _, id := range ids {
-			if err := o.follow(ctx, id); err != nil {
-				return fmt.Errorf("what follows operation %s: %w", id, err)
-			}
-			if err := o.dequeue(ctx, id); err != nil {
-				return fmt.Errorf("what waits for operation %s: %w", id, err)
-			}
-		}
-	}
+	return o.queue.Run(ctx)
 }
 
-func (o *Orchestrator) poke() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
+// reconcile starts what follows the last main operation of a cluster, or else the
+// first operation that is queued for the cluster.
+func (o *Orchestrator) reconcile(ctx context.Context, cluster string) (time.Time, error) {
+	cl, ok := o.cfg.Machine.View().ClusterByID(cluster)
+	if !ok {
+		return time.Time{}, nil
 	}
+	if err := o.follow(ctx, cl.Operation); err != nil {
+		return time.Time{}, fmt.Errorf("follow operation %s: %w", cl.Operation, err)
+	}
+	if err := o.dequeue(ctx, cl.Operation); err != nil {
+		return time.Time{}, fmt.Errorf("start the operation that is queued after %s: %w", cl.Operation, err)
+	}
+	return time.Time{}, nil
 }
 
-// follow starts what an operation's end asks for (docs/spec/planner.md,
-// "Transactions" 7): the deletion of what a failed or aborted create left, the
-// rollback of an operation that could not be finished.
+// follow starts what the end of an operation asks for (docs/spec/planner.md,
+// "Transactions" 7): the deletion of what a failed or aborted create left, or the
+// rollback of an operation that could not be finished. It does nothing if the
+// operation is not its cluster's last one any more.
 func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	v := o.cfg.Machine.View()
 	op, ok := v.Operation("", id)
@@ -118,10 +117,10 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		return nil // another operation came since
 	}
 	req := operation.Request{Follows: op.ID}
-	again, retried := again(v, op)
+	next, retried := retryOf(v, op)
 	switch {
 	case retried:
-		req = again
+		req = next
 	case mustDelete(op):
 		req.Type = model.OpDelete
 	case op.Status == model.OpRollingBack:
@@ -133,12 +132,12 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	who := model.Caller{Tenant: op.Tenant, Actor: model.Self, Role: model.RoleAdmin, Request: "follows " + op.ID}
 	_, _, err := o.Operate(ctx, who, cl.ID, req)
 	if retried && hopeless(err) {
-		// There is no other layout, or it cannot be planned: what is left is what
-		// would have been done without it.
+		// There is no other layout, or it cannot be planned. Proceed as if no other
+		// layout had been asked for.
 		o.cfg.Logger.Info("no other layout is tried", "cluster", cl.ID, "operation", op.ID, "error", err)
 		if !mustDelete(op) {
 			_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
-				ControlOperation: &pb.ControlOperation{Operation: again.Follows, Order: "retry no more"},
+				ControlOperation: &pb.ControlOperation{Operation: next.Follows, Order: "retry no more"},
 			}})
 			return err
 		}
@@ -146,10 +145,10 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	}
 	switch {
 	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
-		return nil // somebody else was faster
+		return nil // another operation was faster
 	}
 	if op.Status == model.OpRollingBack && hopeless(err) {
-		// Trying again would not help: a person has to.
+		// Another attempt would fail in the same way: a person has to intervene.
 		_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: who.Actor, Change: &pb.Command_ControlOperation{
 			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "give up", Reason: err.Error()},
 		}})
@@ -170,7 +169,7 @@ func (l lookup) Definition(kind model.Kind, name string) (model.Definition, bool
 	}
 	d, err := model.Restore(kind, row.Body)
 	if err != nil {
-		return model.Definition{}, false // it was decoded before it was stored
+		return model.Definition{}, false // it was decoded before it was stored: this does not happen
 	}
 	d.SetVersion(row.Version)
 	return d, true
@@ -184,8 +183,8 @@ func (l lookup) Names(kind model.Kind) []string {
 	return out
 }
 
-// Lookup reads the definitions of a tenant, and the plugin types that agents
-// offer where the tenant has no definition of its own.
+// Lookup returns the definitions of a tenant. Where the tenant has no definition of a
+// plugin type, it returns the plugin type that agents offer.
 func Lookup(v *state.View, tenant string) model.Lookup {
 	offered := model.Set{}
 	for _, t := range v.PluginTypes() {
@@ -198,7 +197,7 @@ func Lookup(v *state.View, tenant string) model.Lookup {
 	return model.Over(lookup{v, tenant}, offered)
 }
 
-// lookup is Lookup that can ask plugins for comparators, too.
+// lookup is like Lookup, and can ask plugins for comparators.
 func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
 	if o.cfg.Rank == nil {
 		return Lookup(v, tenant)
@@ -206,7 +205,7 @@ func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
 	return model.WithRanker(Lookup(v, tenant), o.cfg.Rank)
 }
 
-// Create prepares and starts a new cluster, or with dryRun only prepares it.
+// Create prepares and starts the creation of a cluster. With dryRun it only prepares it.
 func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared, state.Answer, error) {
 	v := o.cfg.Machine.View()
 	if id, ok := v.Request(who); ok && !dryRun {
@@ -232,7 +231,7 @@ func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster st
 	return o.operate(ctx, who, cluster, req, "")
 }
 
-// operate is Operate with the operation's id, where it has one already.
+// operate is like Operate; id is the operation's id if it has one already, or "".
 func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		if v := o.cfg.Machine.View(); req.Queue {
@@ -257,13 +256,13 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 		}
 		ans, err := o.start(ctx, who, p)
 		if errors.Is(err, state.ErrStale) && try < stale {
-			continue // a recovery began or ended meanwhile
+			continue // a recovery began or ended while this operation was planned
 		}
 		return o.outcome(who, p, ans, err)
 	}
 }
 
-// Prepare prepares an operation on a cluster.
+// Prepare prepares an operation on a cluster without starting it.
 func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, error) {
 	return o.prepare(ctx, who, cluster, req, "")
 }
@@ -296,7 +295,7 @@ func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans stat
 	return p, ans, ans.Err
 }
 
-// repeated answers a request that was done before.
+// repeated returns the outcome of a request that was carried out before.
 func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, state.Answer, error) {
 	op, ok := v.Operation(who.Tenant, id)
 	if !ok {
@@ -315,7 +314,7 @@ func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, 
 	return p, state.Answer{Index: v.Index(), Subject: id, Repeated: true}, nil
 }
 
-// start proposes a prepared operation.
+// start proposes the start of a prepared operation.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared) (state.Answer, error) {
 	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
 	var errs error

@@ -12,8 +12,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// mustWait says whether an operation that may wait has to: another one is under way
-// on its cluster, or waits in front of it.
+// mustWait reports whether an operation that may be queued has to be: another one is
+// under way on its cluster, or is queued in front of it.
 func mustWait(v *state.View, cl *model.Cluster) bool {
 	if len(v.Queued(cl.Tenant, cl.ID)) > 0 {
 		return true
@@ -22,7 +22,7 @@ func mustWait(v *state.View, cl *model.Cluster) bool {
 	return ok && !op.Status.Ended()
 }
 
-// enqueue lets a request wait for its turn (docs/spec/planner.md, "Transactions" 12).
+// enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12).
 func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, state.Answer, error) {
 	op := model.Operation{
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
@@ -45,8 +45,9 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 	return &operation.Prepared{Operation: op, Cluster: *cl}, answers[0], nil
 }
 
-// dequeue starts the operation whose turn has come, where an operation's end makes
-// room for it. One that cannot be planned any more fails, and the next has its turn.
+// dequeue starts the first queued operation of a cluster if the operation with the id
+// ended is the last one there and has ended. A queued operation that cannot be planned
+// any more fails; its end has the next one started.
 func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	v := o.cfg.Machine.View()
 	op, ok := v.Operation("", ended)
@@ -62,8 +63,8 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	if len(waiting) == 0 || !ok || !last.Status.Ended() || mustDelete(last) {
 		return nil
 	}
-	if _, retried := again(v, last); retried {
-		return nil // it goes first
+	if _, retried := retryOf(v, last); retried {
+		return nil // the retry goes first
 	}
 	next := waiting[0].Operation
 	var req operation.Request
@@ -77,7 +78,7 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 	case err == nil, ctx.Err() != nil, errors.Is(err, state.ErrNotFound):
 		return ctx.Err()
 	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale):
-		return nil // another operation was faster: its end asks again
+		return nil // another operation was faster; its end adds the cluster again
 	}
 	_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: next.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
 		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: "give up", Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},

@@ -10,18 +10,19 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 )
 
-// ProvisionPlan and its kin are the names of the plans of a run (docs/spec/profiles.md).
+// ProvisionPlan returns the name of the plan that creates the cluster of a run
+// (docs/spec/profiles.md).
 func ProvisionPlan(run string) string { return "provision:" + run }
 
-// ProgramPlan names the plan of a run's program.
+// ProgramPlan returns the name of the plan of a run's program.
 func ProgramPlan(run string) string { return "program:" + run }
 
-// DeprovisionPlan names the plan that tears a run's cluster down.
+// DeprovisionPlan returns the name of the plan that deletes the cluster of a run.
 func DeprovisionPlan(run string) string { return "deprovision:" + run }
 
-// Provision makes the cluster of a run; own are definitions that count before the
-// tenant's. It is done once for a name: it fails with state.ErrConflict where a
-// living cluster has it.
+// Provision creates the cluster of a run. The definitions in own take precedence over
+// the tenant's. It fails with state.ErrConflict if a cluster that is not terminated has
+// the name already.
 func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	o.mu.Lock()
@@ -32,7 +33,7 @@ func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run stri
 	if own != nil {
 		known = model.Over(own, known)
 	}
-	req.OnFailure = "leave" // the run says what becomes of it
+	req.OnFailure = "leave" // the run decides what happens after a failure
 	p, err := operation.Create(ctx, who, req, known, operation.IDs{Cluster: string(id), Operation: string(id.Operation(1))})
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func (o *Orchestrator) Deprovision(ctx context.Context, who model.Caller, run, c
 	}
 }
 
-// RunProgram begins a run's program on its cluster, once for a request id.
+// RunProgram starts a run's program on its cluster, once for each request id.
 func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cluster string, steps []operation.ProgramStep) (*operation.Prepared, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()

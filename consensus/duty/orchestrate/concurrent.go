@@ -10,11 +10,12 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 )
 
-// stale is how often something is planned anew because its cluster changed while
+// stale is how often an operation is planned again because its cluster changed while
 // it was planned.
 const stale = 5
 
-// Beside prepares and starts an operation that runs beside others of its cluster.
+// Beside prepares and starts an operation that runs concurrently with the cluster's
+// main operation.
 func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
@@ -33,7 +34,8 @@ func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster str
 	}
 }
 
-// PrepareBeside prepares an operation that runs beside others of its cluster.
+// PrepareBeside prepares an operation that runs concurrently with the cluster's main
+// operation.
 func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
