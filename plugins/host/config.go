@@ -35,7 +35,7 @@ type Config struct {
 	// the host. It must not call Close.
 	OnChange func()
 
-	Look         time.Duration // how often new and changed files are looked for; default 2 s
+	ScanEvery    time.Duration // interval between scans for new and changed files; default 2 s
 	IdleTimeout  time.Duration // an unused process is closed after it; default 30 s
 	StartTimeout time.Duration // from start to the first reply; default 15 s
 	CancelGrace  time.Duration // from telling a task to stop to killing its process; default 10 s
@@ -84,7 +84,7 @@ func (c *Config) fill() error {
 			*d = v
 		}
 	}
-	def(&c.Look, 2*time.Second)
+	def(&c.ScanEvery, 2*time.Second)
 	def(&c.IdleTimeout, 30*time.Second)
 	def(&c.StartTimeout, 15*time.Second)
 	def(&c.CancelGrace, 10*time.Second)

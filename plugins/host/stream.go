@@ -35,16 +35,16 @@ type stream struct {
 	failed error
 	// answered says that the plugin has carried a task to its end.
 	answered bool
-	wake     chan struct{} // holds at most one token
+	notify   chan struct{} // holds at most one token
 }
 
 func newStream() *stream {
-	return &stream{calls: map[attempt]*call{}, wake: make(chan struct{}, 1)}
+	return &stream{calls: map[attempt]*call{}, notify: make(chan struct{}, 1)}
 }
 
 func (s *stream) signal() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.notify <- struct{}{}:
 	default:
 	}
 }
@@ -122,7 +122,7 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 			}
 		}
 		select {
-		case <-s.wake:
+		case <-s.notify:
 		case <-dead:
 			return
 		}

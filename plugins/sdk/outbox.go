@@ -18,18 +18,18 @@ type outbox struct {
 	queued int       // bytes of logs and saves in next
 	next   *proto.ExecuteResponse
 	closed bool
-	wake   chan struct{} // holds at most one token
+	notify chan struct{} // holds at most one token
 }
 
 func newOutbox(send func(*proto.ExecuteResponse) error) *outbox {
-	o := &outbox{send: send, next: &proto.ExecuteResponse{}, wake: make(chan struct{}, 1)}
+	o := &outbox{send: send, next: &proto.ExecuteResponse{}, notify: make(chan struct{}, 1)}
 	o.room.L = &o.mu
 	return o
 }
 
 func (o *outbox) signal() {
 	select {
-	case o.wake <- struct{}{}:
+	case o.notify <- struct{}{}:
 	default:
 	}
 }
@@ -103,7 +103,7 @@ func (o *outbox) run(done <-chan struct{}) error {
 			return nil
 		}
 		select {
-		case <-o.wake:
+		case <-o.notify:
 		case <-done:
 			last = true
 		}

@@ -17,13 +17,13 @@ import (
 //go:embed wordcount.yaml
 var wordcount []byte
 
-// badJob fails on one of its nodes.
+// badJob is a script that fails on node 1.
 const badJob = `#!/bin/sh
 echo "node $COOPR_NODE_INDEX has work to do"
 [ "$COOPR_NODE_INDEX" != 1 ] || { echo "and cannot do it" >&2; exit 42; }
 `
 
-// latest is what the tour reads of a run.
+// latest holds the fields of a run that the tour reads.
 type latest struct {
 	ID      string `json:"id"`
 	Status  string `json:"status"`
@@ -69,27 +69,27 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	if err := t.show(ctx, m, "run", "--profile", "three", "--program", "wordcount"); err != nil {
 		return err
 	}
-	r, err := m.settled(ctx, "DEPROVISIONED")
+	r, err := m.awaitRun(ctx, "DEPROVISIONED")
 	if err != nil {
 		return err
 	}
 	t.say("The nodes of run %s are gone: they lived as long as the job.", r.ID)
 
-	t.chapter("A job that fails: its nodes are kept, to be looked at")
+	t.chapter("A job that fails: its nodes are kept for inspection")
 	t.commands("coopr run --profile three -- ./job.sh")
 	var exit *exec.ExitError
 	if err := m.cli(ctx, "run", "--profile", "three", "--", filepath.Join(m.dir, "job.sh")); !errors.As(err, &exit) || exit.ExitCode() != 42 {
 		return fmt.Errorf("the job should end with 42: %w", err)
 	}
 	t.say("The command ended with the job's own exit code, 42.")
-	if r, err = m.settled(ctx, "WAITING"); err != nil {
+	if r, err = m.awaitRun(ctx, "WAITING"); err != nil {
 		return err
 	}
 	if err := t.show(ctx, m, "runs", "get", r.ID); err != nil {
 		return err
 	}
-	t.say("They are still there: what a node of this machine has in its folder.")
-	if err := t.look(m, r); err != nil {
+	t.say("The nodes are still there. A local node is a folder with its files:")
+	if err := t.showNodes(m, r); err != nil {
 		return err
 	}
 
@@ -100,7 +100,7 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	if err := t.show(ctx, m, "runs", "deprovision", r.ID); err != nil {
 		return err
 	}
-	if _, err = m.settled(ctx, "DEPROVISIONED"); err != nil {
+	if _, err = m.awaitRun(ctx, "DEPROVISIONED"); err != nil {
 		return err
 	}
 	if err := t.show(ctx, m, "runs", "list"); err != nil {
@@ -113,8 +113,8 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	return nil
 }
 
-// settled waits until the cluster of the latest run is as it should be.
-func (m *mesh) settled(ctx context.Context, status string) (r latest, err error) {
+// awaitRun waits until the cluster of the latest run has a status, and returns the run.
+func (m *mesh) awaitRun(ctx context.Context, status string) (r latest, err error) {
 	err = m.until(ctx, "run whose cluster is "+status, "", func([]member) bool {
 		var list []latest
 		if m.query(ctx, &list, "runs", "list", "--limit", "1") != nil || len(list) == 0 {
@@ -126,8 +126,8 @@ func (m *mesh) settled(ctx context.Context, status string) (r latest, err error)
 	return r, err
 }
 
-// look shows the folders of a run's nodes.
-func (t *tour) look(m *mesh, r latest) error {
+// showNodes lists the folders of a run's nodes.
+func (t *tour) showNodes(m *mesh, r latest) error {
 	dir := filepath.Join(m.dir, "nodes", r.Cluster.ID)
 	entries, err := os.ReadDir(dir)
 	if err != nil {

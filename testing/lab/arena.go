@@ -69,12 +69,12 @@ func Possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("light machines need root: run the tests as root")
 	}
-	if f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0); err != nil {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
 		return fmt.Errorf("light machines need network devices of their own: %w", err)
-	} else {
-		f.Close()
 	}
-	_, err := findImage()
+	f.Close()
+	_, err = findImage()
 	return err
 }
 

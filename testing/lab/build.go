@@ -79,13 +79,13 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 }
 
 // aside makes a folder and what is in it, or nothing.
-func (b *builder) aside(dir string, make func() error) error {
+func (b *builder) aside(dir string, fill func() error) error {
 	err := os.RemoveAll(dir)
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)
 	}
 	if err == nil {
-		err = make()
+		err = fill()
 	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))

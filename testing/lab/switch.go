@@ -228,7 +228,7 @@ type delayLine struct {
 	mu     sync.Mutex
 	queue  lateFrames
 	seq    uint64
-	wake   chan struct{}
+	notify chan struct{}
 	done   chan struct{}
 	closed chan struct{}
 }
@@ -241,7 +241,7 @@ type lateFrame struct {
 }
 
 func (d *delayLine) start() {
-	d.wake, d.done, d.closed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	d.notify, d.done, d.closed = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go d.run()
 }
 
@@ -258,7 +258,7 @@ func (d *delayLine) add(at time.Time, to io.Writer, frame []byte) {
 	d.mu.Unlock()
 	if first {
 		select {
-		case d.wake <- struct{}{}:
+		case d.notify <- struct{}{}:
 		default:
 		}
 	}
@@ -296,7 +296,7 @@ func (d *delayLine) run() {
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
-		case <-d.wake:
+		case <-d.notify:
 		case <-d.done:
 			return
 		}

@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/plugins/pagetest"
-	"github.com/coopr/coopr/plugins/provider/aws/ec2"
 	"github.com/coopr/coopr/plugins/provider/instance"
 	"github.com/coopr/coopr/plugins/provider/providertest"
 	"github.com/coopr/coopr/plugins/remote/ssh"
+	"github.com/coopr/coopr/testing/doubles/ec2"
 )
 
 func TestMain(m *testing.M) {

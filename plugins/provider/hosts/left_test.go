@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 	// Its replacement: nothing of an attempt of its own is there yet.
 	n.Operation, n.Attempt = "second", 1
-	if err := n.Do("CREATE", s.Observe); err != sdk.ErrNotFound {
+	if err := n.Do("CREATE", s.Observe); !errors.Is(err, sdk.ErrNotFound) {
 		t.Errorf("observed what was left behind: %v", err)
 	}
 	listed := sdk.Resource{}

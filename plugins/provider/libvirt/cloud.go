@@ -435,7 +435,7 @@ func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 		}
 		var of described
 		if err := xml.Unmarshal([]byte(text), &of); err != nil || of.Metadata.Node == nil {
-			return fmt.Errorf("domain %s has lost its mark: %v", m.Name, err)
+			return fmt.Errorf("domain %s has lost its mark: %w", m.Name, err)
 		}
 		if err := l.DomainDestroy(d); err != nil && !is(err, lv.ErrOperationInvalid) {
 			return fault(err)

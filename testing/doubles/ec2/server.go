@@ -55,8 +55,8 @@ type instance struct {
 	Tags   []tag     `xml:"tagSet>item"`
 	Token  string    `xml:"clientToken"`
 
-	address string
-	looks   int
+	address   string
+	describes int
 }
 
 var states = map[string]int{"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopped": 80}
@@ -188,9 +188,9 @@ func (s *Server) describe(w http.ResponseWriter, f url.Values) {
 		Next         string        `xml:"nextToken,omitempty"`
 	}{NS: xmlns, Request: "q-2", Reservations: found[from:to], Next: next})
 	for _, r := range found[from:to] {
-		// It runs from the third look on.
+		// It is running from the third description on.
 		i := r.Instances[0]
-		if i.looks++; i.looks == 2 && i.State.Name == "pending" {
+		if i.describes++; i.describes == 2 && i.State.Name == "pending" {
 			i.be("running")
 			i.IP = i.address
 		}

@@ -12,14 +12,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestFilesComeAndGo: what is put into the folder is on offer without a restart and
-// without a task that asks for it; a new version takes the old one's place; what is
-// taken away is not on offer any more.
+// A plugin that is put into the folder is offered without a restart and without a task
+// that asks for it; a new version replaces the old one; a removed plugin is withdrawn.
 func TestFilesComeAndGo(t *testing.T) {
 	var dir string
 	var changes atomic.Int32
 	h := newHost(t, func(c *Config) {
-		dir, c.Look, c.OnChange = c.Dirs[0], 10*time.Millisecond, func() { changes.Add(1) }
+		dir, c.ScanEvery, c.OnChange = c.Dirs[0], 10*time.Millisecond, func() { changes.Add(1) }
 	})
 	if err := h.Wait(t.Context()); err != nil {
 		t.Fatal(err)
@@ -51,12 +50,12 @@ func TestFilesComeAndGo(t *testing.T) {
 	eventually(t, "what is gone to be off", func() bool { return !offers(model.KindAutomatorType, "late", "1.0.1")() })
 }
 
-// TestProgramOfDescriptor: a descriptor whose program is not there, or not executable, is not
-// on offer, and is as soon as the program is.
+// A descriptor whose program is missing or not executable is offered as soon as the program
+// can be run.
 func TestProgramOfDescriptor(t *testing.T) {
 	var program string
 	h := newHost(t, func(c *Config) {
-		c.Look, program = 10*time.Millisecond, filepath.Join(c.Dirs[0], "mine.run")
+		c.ScanEvery, program = 10*time.Millisecond, filepath.Join(c.Dirs[0], "mine.run")
 		writeExec(t, c.Dirs[0], "mine", "automator", "#!/bin/sh\n", "")
 		if err := os.Chmod(filepath.Join(c.Dirs[0], "mine.run"), 0o644); err != nil {
 			t.Fatal(err)
@@ -74,5 +73,5 @@ func TestProgramOfDescriptor(t *testing.T) {
 	if err := os.Chmod(program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the mended plugin to be on offer", offered)
+	eventually(t, "the complete plugin to be on offer", offered)
 }
