@@ -101,7 +101,7 @@ func (m *Member) duties() []leader.Duty {
 }
 
 // runs returns the duty that carries out runs of programs.
-func (m *Member) runs(l *Leadership) *runs.Driver {
+func (m *Member) runs(l *Leadership) *runs.Controller {
 	c := &runs.Clusters{Machine: m.Machine, Propose: m.Propose, Start: l.Orchestrator}
 	return runs.New(runs.Config{
 		Machine: m.Machine, Propose: m.Propose, Provisioner: c.Provisioner, Programs: c.Programs(), Random: rand.Uint32, Logger: m.cfg.Logger,

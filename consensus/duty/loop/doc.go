@@ -4,7 +4,8 @@
 // A controller is level-triggered. An event only adds the key of the thing that may
 // have changed; the controller's reconcile function then reads the current state of
 // that thing and does what is missing. Events may therefore be merged, repeated or
-// early without harm, and a controller restores itself by adding every key once.
+// early without harm. A new controller subscribes to events first and then adds every
+// key once, so that no change falls between.
 //
 // [Queue] decides when keys are reconciled. [Mailbox] carries what is not a level:
 // calls that one owner has to carry out in order.

@@ -58,14 +58,13 @@ func New(cfg Config) *Orchestrator {
 // Name returns the name of the duty.
 func (o *Orchestrator) Name() string { return "orchestrator" }
 
-// Restore learns which numbers of clusters are taken, and adds all clusters. It runs
-// after the barrier, so that no number of an earlier leader is used twice.
+// Restore learns which numbers of clusters are taken. It runs after the barrier, so that
+// no number of an earlier leader is used twice.
 func (o *Orchestrator) Restore(context.Context) error {
 	for _, c := range o.cfg.Machine.View().Clusters("") {
 		if n, ok := model.ClusterID(c.ID).Number(); ok {
 			o.last = max(o.last, n)
 		}
-		o.queue.Add(c.ID)
 	}
 	return nil
 }
@@ -74,16 +73,21 @@ func (o *Orchestrator) Restore(context.Context) error {
 func (o *Orchestrator) Run(ctx context.Context) error {
 	stop := o.cfg.Machine.Watch(func(b state.Batch) {
 		if b.Restored {
-			for _, c := range o.cfg.Machine.View().Clusters("") {
-				o.queue.Add(c.ID)
-			}
+			o.addAll()
 		}
 		for op := range b.Operations {
 			o.queue.Add(string(model.OperationID(op).Cluster()))
 		}
 	})
 	defer stop()
+	o.addAll() // after Watch, so that no change falls between
 	return o.queue.Run(ctx)
+}
+
+func (o *Orchestrator) addAll() {
+	for _, c := range o.cfg.Machine.View().Clusters("") {
+		o.queue.Add(c.ID)
+	}
 }
 
 // reconcile starts what follows the last main operation of a cluster, or else the

@@ -69,11 +69,8 @@ func New(cfg Config) *Controller {
 // Name returns the name of the duty.
 func (c *Controller) Name() string { return "recovery" }
 
-// Restore adds all clusters.
-func (c *Controller) Restore(context.Context) error {
-	c.addAll()
-	return nil
-}
+// Restore does nothing: Run adds all clusters.
+func (c *Controller) Restore(context.Context) error { return nil }
 
 func (c *Controller) addAll() {
 	for _, cl := range c.cfg.Machine.View().Clusters("") {
@@ -85,6 +82,7 @@ func (c *Controller) addAll() {
 func (c *Controller) Run(ctx context.Context) error {
 	stop := c.cfg.Machine.Watch(c.changed)
 	defer stop()
+	c.addAll() // after Watch, so that no change falls between
 	return c.queue.Run(ctx)
 }
 

@@ -18,22 +18,24 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Starter makes and deletes clusters, and runs programs on them; the orchestrator does.
+// Starter creates and deletes clusters and runs programs on them; the orchestrator
+// implements it.
 type Starter interface {
 	Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error)
 	Deprovision(ctx context.Context, who model.Caller, run, cluster string) (*operation.Prepared, error)
 	RunProgram(ctx context.Context, who model.Caller, run, cluster string, steps []operation.ProgramStep) (*operation.Prepared, error)
 }
 
-// Clusters makes clusters of this mesh for runs, through the solver, the planner and the
-// provider plugins, and runs programs on them.
+// Clusters is the Provisioner that creates clusters of this mesh, through the solver, the
+// planner and the provider plugins. It also runs programs on them.
 type Clusters struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Start   Starter
 }
 
-// Provisioner gives the provisioner of a run: "native", "cluster", or a provider plugin.
+// Provisioner returns the provisioner of a run: "native", "cluster", or a provider
+// plugin.
 func (c *Clusters) Provisioner(v *state.View, r *profile.Run) (Provisioner, profile.Spec, bool) {
 	for _, s := range v.Provisioners(r.Tenant) {
 		if s.Name == r.Provisioner {
@@ -43,12 +45,13 @@ func (c *Clusters) Provisioner(v *state.View, r *profile.Run) (Provisioner, prof
 	return nil, profile.Spec{}, false
 }
 
-// who is the run's own user: what is done for it is done in his name.
+// who returns the user who started the run. Everything for the run is done in that
+// user's name.
 func who(r *profile.Run) model.Caller {
 	return model.Caller{Tenant: r.Tenant, Actor: r.Actor, Role: model.RoleAdmin}
 }
 
-// find gives the run's cluster, alive or not, or nil.
+// find returns the run's cluster, terminated or not, or nil.
 func (c *Clusters) find(r *profile.Run) *model.Cluster {
 	v := c.Machine.View()
 	// By its name first: the latest try may not have been noted yet.
@@ -58,7 +61,7 @@ func (c *Clusters) find(r *profile.Run) *model.Cluster {
 	return nil
 }
 
-// Create asks for the run's cluster, if it is not there.
+// Create begins to create the run's cluster, unless it exists.
 func (c *Clusters) Create(ctx context.Context, in Request) (Made, error) {
 	r := in.Run
 	made := func(cl *model.Cluster) Made {
@@ -81,7 +84,7 @@ func (c *Clusters) Create(ctx context.Context, in Request) (Made, error) {
 	return made(&p.Cluster), nil
 }
 
-// sorted marks the errors after which another try may succeed.
+// sorted marks an error by Again if another attempt may succeed.
 func sorted(err error) error {
 	var faults model.Faults
 	var unsolvable *solver.Unsolvable
@@ -92,7 +95,8 @@ func sorted(err error) error {
 	return Again(err)
 }
 
-// request makes the request for a run's cluster; own are definitions that no tenant has.
+// request returns the request for a run's cluster. The definitions in own exist for this
+// request only.
 func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Set, error) {
 	n := 1
 	if s := p[profile.PropNodes]; s != "" {
@@ -128,13 +132,13 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 		}
 		return req, nil, nil
 	}
-	// A cluster of plain nodes: what it is made from is no tenant's.
+	// A cluster of plain nodes: its definitions belong to no tenant.
 	provider, _ := profile.Plain(r.Provisioner, p)
 	req.ClusterTemplate, req.InitialLeaseDuration = profile.PlainNodes, &forever
 	return req, plainSet(provider, p), nil
 }
 
-// plainSet are the definitions that a cluster of plain nodes is made from.
+// plainSet returns the definitions of a cluster of plain nodes.
 func plainSet(provider model.Provider, p map[string]string) model.Set {
 	const plain = profile.PlainNodes
 	entry := func(keys ...string) map[string]map[string]any {
@@ -160,7 +164,7 @@ func plainSet(provider model.Provider, p map[string]string) model.Set {
 	)
 }
 
-// Status tells what the records say of the run's cluster.
+// Status returns the status of the run's cluster according to the replicated state.
 func (c *Clusters) Status(_ context.Context, in Request) (profile.Seen, string, error) {
 	cl := c.find(in.Run)
 	if cl == nil || cl.Status == model.ClusterTerminated {
@@ -183,7 +187,7 @@ func (c *Clusters) Status(_ context.Context, in Request) (profile.Seen, string, 
 	return profile.SeenRunning, "", nil
 }
 
-// Initialize tells the nodes. What their services need was done when they were made.
+// Initialize returns the nodes. Their services were set up when they were created.
 func (c *Clusters) Initialize(_ context.Context, in Request) (*profile.RunCluster, error) {
 	cl := c.find(in.Run)
 	if cl == nil || cl.Status == model.ClusterTerminated {
@@ -200,7 +204,7 @@ func (c *Clusters) Initialize(_ context.Context, in Request) (*profile.RunCluste
 	return out, nil
 }
 
-// Delete begins to delete the run's cluster, once what else is done to it has ended.
+// Delete begins to delete the run's cluster, once no other operation is under way on it.
 func (c *Clusters) Delete(ctx context.Context, in Request) (string, error) {
 	cl := c.find(in.Run)
 	if cl == nil || cl.Status == model.ClusterTerminated {
@@ -223,17 +227,17 @@ func (c *Clusters) Delete(ctx context.Context, in Request) (string, error) {
 	return p.Operation.ID, nil
 }
 
-// deletePause is how long a deletion that failed is left alone.
+// deletePause is the pause after a failed deletion.
 const deletePause = 10 * time.Second
 
-// abort ends an operation that stands in the way.
+// abort aborts an operation that is under way on the cluster.
 func (c *Clusters) abort(ctx context.Context, r *profile.Run, op *model.Operation) error {
 	if op.Status == model.OpAborting || op.Status == model.OpRollingBack {
 		return ErrLater
 	}
 	w := who(r)
 	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: w.Actor, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "abort", Reason: "run " + r.ID + " is torn down"},
+		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "abort", Reason: "run " + r.ID + " is being deprovisioned"},
 	}})
 	if err == nil {
 		err = answers[0].Err
@@ -244,10 +248,10 @@ func (c *Clusters) abort(ctx context.Context, r *profile.Run, op *model.Operatio
 	return ErrLater
 }
 
-// Poll is long: changes of operations have runs looked at.
+// Poll returns a long pause, as changes of operations add their runs.
 func (c *Clusters) Poll() time.Duration { return followPause }
 
-// Begin begins a run's program.
+// Begin starts a run's program.
 func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
 	cl := c.find(r)
 	if cl == nil {
@@ -273,7 +277,7 @@ func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
 	return "", Again(err)
 }
 
-// Status tells where the program's plan stands.
+// ProgramStatus returns the status of the program's plan.
 func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status, string, bool) {
 	op, ok := v.Operation(r.Tenant, r.Operation)
 	if !ok {
@@ -295,7 +299,7 @@ func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status,
 	return profile.Running, "", true
 }
 
-// Abort ends a run's program.
+// Abort aborts a run's program.
 func (c *Clusters) Abort(ctx context.Context, r *profile.Run) error {
 	w := who(r)
 	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: r.Halt.Actor, Change: &pb.Command_ControlOperation{
@@ -305,20 +309,20 @@ func (c *Clusters) Abort(ctx context.Context, r *profile.Run) error {
 		err = answers[0].Err
 	}
 	if errors.Is(err, state.ErrConflict) {
-		return nil // it has ended meanwhile
+		return nil // it has ended since
 	}
 	return err
 }
 
-// programs is Clusters as Programs.
+// programs implements Programs by Clusters.
 type programs struct{ *Clusters }
 
-// Status tells where the program's plan stands.
+// Status returns the status of the program's plan.
 func (p programs) Status(v *state.View, r *profile.Run) (profile.Status, string, bool) {
 	return p.ProgramStatus(v, r)
 }
 
-// Programs gives what runs programs on clusters of this mesh.
+// Programs returns what runs programs on clusters of this mesh.
 func (c *Clusters) Programs() Programs { return programs{c} }
 
 var _ Starter = (*orchestrate.Orchestrator)(nil)

@@ -9,52 +9,54 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// Provisioner makes and removes clusters for runs (docs/spec/profiles.md §1). A call may be
-// made again, by another leader, at any moment: it must look for what is there first.
-// What may be tried again fails with an error marked by Again, what has to wait for
-// something that is under way with ErrLater; every other error is final.
+// Provisioner creates and deletes clusters for runs (docs/spec/profiles.md §1). Another
+// leader may make the same call again at any time, so that each call must first find out
+// what exists. An error marked by Again means that the call may be tried again, ErrLater
+// that it has to wait for something that is under way. Every other error is final.
 type Provisioner interface {
-	// Create asks for the cluster of the run's name. It need not be up on return.
+	// Create begins to create the cluster of the run's name. The cluster need not be up on
+	// return.
 	Create(ctx context.Context, r Request) (Made, error)
-	// Status tells what is known of it, by the run's name for it, and why where it failed.
+	// Status returns the status of the run's cluster, and the reason if it failed.
 	Status(ctx context.Context, r Request) (profile.Seen, string, error)
-	// Initialize makes a cluster that is up ready for use, and tells its nodes.
+	// Initialize prepares a cluster that is up for use, and returns it with its nodes.
 	Initialize(ctx context.Context, r Request) (*profile.RunCluster, error)
-	// Delete asks for the end of whatever is there, whether or not a Create was ever
-	// answered. It gives the id of the plan, where there is one.
+	// Delete begins to delete whatever exists of the cluster, whether or not a Create
+	// ever returned. It returns the id of the plan, or "".
 	Delete(ctx context.Context, r Request) (operation string, err error)
-	// Poll is the pause between two looks.
+	// Poll returns the pause between two calls of Status.
 	Poll() time.Duration
 }
 
-// Request is what a provisioner is told.
+// Request is the input of a call to a provisioner.
 type Request struct {
 	Run *profile.Run
-	// Properties are the final ones, with secrets in them.
+	// Properties are the effective properties, with their secrets revealed.
 	Properties map[string]string
-	// Deprovision says that the cluster is being torn down for good.
+	// Deprovision reports whether the cluster is being deleted for good.
 	Deprovision bool
 }
 
-// Made is what a Create gave. A Cluster of nil breaks the contract.
+// Made is the result of Create. Cluster must not be nil.
 type Made struct {
 	Cluster *profile.RunCluster
-	// ID is the cluster's in this mesh, Operation its plan; "" where it is none of ours.
+	// ID is the id of the cluster in this mesh, and Operation that of its plan. Both are ""
+	// for a cluster outside the mesh.
 	ID, Operation string
 }
 
-// ErrLater says that a call has to wait for something that is under way.
+// ErrLater means that a call has to wait for something that is under way.
 var ErrLater = errors.New("something else has to end first")
 
 type again struct{ error }
 
 func (a again) Unwrap() error { return a.error }
 
-// Again marks an error of something that may be tried again.
+// Again marks an error after which the call may be tried again.
 func Again(err error) error { return again{err} }
 
-// Againf is Again of a formatted error.
+// Againf returns a formatted error that is marked by Again.
 func Againf(format string, args ...any) error { return again{fmt.Errorf(format, args...)} }
 
-// Retryable says whether an error is marked by Again.
+// Retryable reports whether an error is marked by Again.
 func Retryable(err error) bool { return errors.As(err, new(again)) }

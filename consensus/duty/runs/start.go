@@ -15,15 +15,15 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Start asks for a run.
+// Start is a request for a run.
 type Start struct {
-	// Program is the name of a program, Version the version (0: the latest); or Inline is a
-	// program that is not kept.
+	// Program is the name of a program and Version its version (0: the latest). Instead of
+	// both, Inline may be a program that is not stored.
 	Program string
 	Version int
 	Inline  *profile.Program
-	// Profile chooses a profile, Nodes overrides how many nodes it has; both stand for
-	// runtime arguments, and are "" and 0 where there are none.
+	// Profile chooses a profile, and Nodes overrides its number of nodes. Both are short
+	// for runtime arguments; "" and 0 mean that there is none.
 	Profile string
 	Nodes   int
 	// Runtime are the runtime arguments.
@@ -31,16 +31,16 @@ type Start struct {
 	Arguments []string
 }
 
-// Prepared is a run that could begin.
+// Prepared is a run that can be started.
 type Prepared struct {
 	Run *profile.Run
-	// Version is that of the profile that it was made from.
+	// Version is the version of the profile that the run was made from.
 	Version uint64
 	Levels  profile.Levels
 }
 
-// Prepare makes a run of a request at a time. It fails with state.ErrNotFound,
-// state.ErrConflict (a disabled profile) and model.Faults.
+// Prepare returns the run that a request asks for, created at now. It fails with
+// state.ErrNotFound, state.ErrConflict (the profile is disabled) or model.Faults.
 func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uint32) (*Prepared, error) {
 	prog, err := program(v, who, s)
 	if err != nil {
@@ -86,7 +86,7 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	return &Prepared{Run: r, Version: p.Version, Levels: levels}, nil
 }
 
-// program finds what is to run.
+// program returns the program that a request names or contains.
 func program(v *state.View, who model.Caller, s Start) (*profile.Program, error) {
 	if s.Inline != nil {
 		p := *s.Inline
@@ -110,8 +110,8 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 	return &p, nil
 }
 
-// Command gives the command that begins a prepared run; sched, at its version, is the
-// schedule as it will be, or nil.
+// Command returns the command that starts a prepared run. If the run is a schedule's,
+// sched is the schedule as it will be, and version the one that it replaces.
 func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version uint64) (*pb.Command, error) {
 	s := &pb.StartRun{ScheduleVersion: version}
 	var errs [3]error
@@ -128,8 +128,9 @@ func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version ui
 	}}}, errors.Join(errs[:]...)
 }
 
-// fireAll starts what schedules have due, and gives when to look again.
-func (d *Driver) fireAll(ctx context.Context, v *state.View, now time.Time) time.Time {
+// fireAll starts the runs of schedules that are due. It returns when the next one is
+// due, or the zero time.
+func (c *Controller) fireAll(ctx context.Context, v *state.View, now time.Time) time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {
 		if next.IsZero() || at.Before(next) {
@@ -147,21 +148,21 @@ func (d *Driver) fireAll(ctx context.Context, v *state.View, now time.Time) time
 		if len(start) == 0 && missed == 0 {
 			continue
 		}
-		if err := d.fireOne(ctx, s, start, missed); err != nil && ctx.Err() == nil {
-			d.cfg.Logger.Warn("a schedule could not be carried out", "tenant", s.Tenant, "schedule", s.Name, "error", err)
+		if err := c.fireOne(ctx, s, start, missed); err != nil && ctx.Err() == nil {
+			c.cfg.Logger.Warn("a schedule could not be carried out", "tenant", s.Tenant, "schedule", s.Name, "error", err)
 			sooner(now.Add(10 * time.Second))
 		}
 	}
 	return next
 }
 
-// fireOne starts the runs of one schedule that are due.
-func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64, missed int) error {
+// fireOne starts the due runs of one schedule.
+func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []int64, missed int) error {
 	for i, at := range start {
-		v := d.cfg.Machine.View()
+		v := c.cfg.Machine.View()
 		have, ok := v.Schedule(s.Tenant, s.Name)
 		if !ok || have.Version != s.Version {
-			return nil // it has changed: it is looked at again
+			return nil // the schedule has changed: that change adds the chore again
 		}
 		next := have
 		next.Last, next.Message, next.Waits = max(next.Last, at), "", 0
@@ -174,12 +175,12 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 			switch have.Concurrency {
 			case profile.Queue, profile.Replace:
 				if have.Concurrency == profile.Replace {
-					if err := d.replace(ctx, have, running); err != nil {
+					if err := c.replace(ctx, have, running); err != nil {
 						return err
 					}
 				}
 				if at == have.Waits {
-					continue // there is no room yet
+					continue // the run waits already
 				}
 				if next.Waits = at; have.Waits > 0 {
 					next.Skipped++
@@ -193,7 +194,7 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 		who := model.Caller{Tenant: s.Tenant, Actor: have.Actor, Role: model.RoleAdmin}
 		if next.Waits == 0 && next.Message == "" {
 			var err error
-			p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), d.cfg.Random())
+			p, err = Prepare(v, who, Start{Program: have.Program, Runtime: have.Properties, Arguments: have.Arguments}, time.Now(), c.cfg.Random())
 			if err != nil {
 				p = &Prepared{}
 				next.Skipped++
@@ -202,11 +203,11 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 				p.Run.Schedule, p.Run.Due = s.Name, at
 			}
 		}
-		c, err := p.Command(who, &next, have.Version)
+		command, err := p.Command(who, &next, have.Version)
 		if err != nil {
 			return err
 		}
-		answers, err := d.cfg.Propose(ctx, c)
+		answers, err := c.cfg.Propose(ctx, command)
 		if err == nil && !errors.Is(answers[0].Err, state.ErrLimit) {
 			err = answers[0].Err
 		}
@@ -221,21 +222,21 @@ func (d *Driver) fireOne(ctx context.Context, s profile.Schedule, start []int64,
 	next := s
 	next.Skipped += int64(missed)
 	next.Last = time.Now().UnixMilli()
-	c, err := (&Prepared{}).Command(model.Caller{Tenant: s.Tenant, Actor: model.Self}, &next, s.Version)
+	command, err := (&Prepared{}).Command(model.Caller{Tenant: s.Tenant, Actor: model.Self}, &next, s.Version)
 	if err != nil {
 		return err
 	}
-	_, err = d.cfg.Propose(ctx, c)
+	_, err = c.cfg.Propose(ctx, command)
 	return err
 }
 
-// replace stops the oldest runs of a schedule, as many as stand in the way of another.
-func (d *Driver) replace(ctx context.Context, s profile.Schedule, running []*profile.Run) error {
+// replace stops the oldest runs of a schedule, so many that another one may begin.
+func (c *Controller) replace(ctx context.Context, s profile.Schedule, running []*profile.Run) error {
 	for _, r := range running[:len(running)-s.MaxRuns+1] {
 		if r.Halt != nil {
-			continue // its end is under way
+			continue // it is being stopped
 		}
-		if err := d.order(ctx, r, profile.Event{Kind: profile.Stop, Reason: "replaced by the next run of schedule " + s.Name}); err != nil {
+		if err := c.order(ctx, r, profile.Event{Kind: profile.Stop, Reason: "replaced by the next run of schedule " + s.Name}); err != nil {
 			return err
 		}
 	}
@@ -244,13 +245,13 @@ func (d *Driver) replace(ctx context.Context, s profile.Schedule, running []*pro
 
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02 15:04Z") }
 
-// order gives an order about a run by itself.
-func (d *Driver) order(ctx context.Context, r *profile.Run, e profile.Event) error {
+// order proposes an order about a run, whatever the version of its record is.
+func (c *Controller) order(ctx context.Context, r *profile.Run, e profile.Event) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	answers, err := d.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
 		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: r.ID, Event: body}},
 	}}})
 	if err == nil && !errors.Is(answers[0].Err, state.ErrConflict) {
