@@ -33,4 +33,7 @@ var testRooms = []string{
 	"engine/change/search", "engine/change/sim", "engine/change/storage",
 }
 
-var allowedDead = map[string]string{}
+var allowedDead = map[string]string{
+	"plugins/sdk.OutcomeOf": "part of the kit: tests of plugins read the mark of an error with it",
+	"plugins/sdk.Retryable": "part of the kit: plugins mark errors with it",
+}

@@ -279,8 +279,6 @@ var until = map[string]bool{
 	"engine/solver: look":                                 true,
 	"engine/solver: settle":                               true,
 	"engine/solver: standing":                             true,
-	"plugins/sdk.OutcomeOf":                               true,
-	"plugins/sdk.Retryable":                               true,
 	"rpc/client.WithRequestID":                            true,
 	"rpc/client/Client":                                   true,
 	"rpc/client: look":                                    true,
