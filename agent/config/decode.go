@@ -8,8 +8,10 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/coopr/coopr/engine/model"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // place is where a value was set.
@@ -129,7 +131,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string, depth int)
 		seen[key.Value] = key.Line
 		index, ok := fields[key.Value]
 		if !ok || key.Kind != yaml.ScalarNode {
-			if guess := nearest(key.Value, known); guess != "" {
+			if guess := words.Nearest(key.Value, known); guess != "" {
 				d.fault(at, key.Line, "unknown name, did you mean %s?", guess)
 			} else {
 				d.fault(at, key.Line, "unknown name: known here are %s", strings.Join(known, ", "))

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/agnivade/levenshtein"
 )
 
 // Field is one value an operator can set.
@@ -112,15 +110,4 @@ func setText(v reflect.Value, text string) error {
 		return fmt.Errorf("this can only be set in a file")
 	}
 	return nil
-}
-
-// nearest gives the known name that a misspelt one most likely means; "" where none is close.
-func nearest(name string, known []string) string {
-	best, distance := "", max(2, len(name)/3)+1
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
 }

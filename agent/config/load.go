@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Faults are all the things wrong with a configuration, one a line when printed: place, path and what to do.
@@ -136,7 +136,7 @@ func (l *loader) env(env []string, c *Config) {
 		field, ok := known[name]
 		if !ok {
 			// Other programs of Coopr have variables of their own; a near miss is a mistake, though.
-			if guess := nearest(name, names); guess != "" && closeTo(name, guess) {
+			if guess := words.Nearest(name, names); guess != "" && words.Near(name, guess, 2) {
 				l.faults = append(l.faults, &model.Fault{Subject: name, Message: fmt.Sprintf("unknown variable, did you mean %s?", guess)})
 			}
 			continue
@@ -156,7 +156,7 @@ func (l *loader) flags(flags map[string]string, c *Config) {
 		field, ok := fields[path]
 		if !ok {
 			message := "unknown flag"
-			if guess := nearest(path, known); guess != "" {
+			if guess := words.Nearest(path, known); guess != "" {
 				message += ", did you mean " + guess + "?"
 			}
 			l.faults = append(l.faults, &model.Fault{Subject: "flag " + path, Message: message})
@@ -202,6 +202,3 @@ func (l *loader) checkModes(c Config) (faults model.Faults) {
 	}
 	return faults
 }
-
-// closeTo says that two names are at most two letters apart.
-func closeTo(a, b string) bool { return levenshtein.ComputeDistance(a, b) <= 2 }

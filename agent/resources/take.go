@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // ErrNoType says that no plugin takes a resource like that.
@@ -20,7 +21,7 @@ func typeOf(known model.Lookup, k model.ResourceKey) (model.ResourceType, error)
 	d, ok := known.Definition(k.Kind, k.Plugin)
 	if !ok {
 		near := ""
-		if name := model.Nearest(k.Plugin, known.Names(k.Kind)); name != "" {
+		if name := words.Nearest(k.Plugin, known.Names(k.Kind)); name != "" {
 			near = fmt.Sprintf(" (did you mean %q?)", name)
 		}
 		return model.ResourceType{}, fmt.Errorf("%w: there is no %s %q%s: an agent has to offer it", ErrNoType, kind, k.Plugin, near)

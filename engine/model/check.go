@@ -301,15 +301,6 @@ func containsAll(list, names []string) bool {
 	return true
 }
 
-// list joins names as one says them: "a, b and c".
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
-}
-
 // sameSet says whether two lists hold the same names.
 func sameSet(a, b []string) bool {
 	a, b = unique(a), unique(b)

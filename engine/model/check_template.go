@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // checkTemplate gives what is wrong with a cluster or partial template by
@@ -172,7 +174,7 @@ func checkLayout(fs *Faults, c Constraints) {
 		}
 		for j, must := range c.Layout.MustCoexist {
 			if containsAll(must, set) {
-				fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "%s may not share a node, but constraints.layout.mustcoexist[%d] says that they must: remove one of the two", list(set), j)
+				fs.addf(fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), "%s may not share a node, but constraints.layout.mustcoexist[%d] says that they must: remove one of the two", words.And(set), j)
 			}
 		}
 	}

@@ -295,15 +295,6 @@ func TestDecodeStrict(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"hadoop-hdfs-namenode", "hadoop-hdfs-datanode", "mysql-server", "base"}
-	for name, want := range map[string]string{"mysql-serve": "mysql-server", "Base": "base", "bas": "base", "nginx": "", "hadoop-hdfs-namnode": "hadoop-hdfs-namenode", "x": ""} {
-		if got := Nearest(name, known); got != want {
-			t.Errorf("%q: got %q, want %q", name, got, want)
-		}
-	}
-}
-
 // Input made to be slow is refused, not worked on. (No time is asserted: a
 // quadratic rule would run for minutes here and end the test run.)
 func TestHostileSizesAreRefused(t *testing.T) {

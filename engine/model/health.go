@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Probe says how a service's check action is used: to see whether it is healthy,
@@ -278,7 +280,7 @@ func checkProbes(fs *Faults, s *Service) {
 		fs.addf("exclusive", "must be \"node\" or \"service\", but is %q", shorten(s.Exclusive))
 	}
 	if s.Goal != "" && !slices.Contains(Goals, s.Goal) {
-		fs.addf("goal", "must be one of %s, but is %q", list(Goals), shorten(s.Goal))
+		fs.addf("goal", "must be one of %s, but is %q", words.And(Goals), shorten(s.Goal))
 	}
 }
 

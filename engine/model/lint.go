@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Linter judges definitions that are about to be written against all others.
@@ -270,7 +272,7 @@ func (j *judge) pluginTypes() {
 		if len(users) > 1 {
 			noun += "s"
 		}
-		shown := list(users)
+		shown := words.And(users)
 		if len(users) > 4 {
 			shown = fmt.Sprintf("%s and %d others", strings.Join(users[:3], ", "), len(users)-3)
 		}

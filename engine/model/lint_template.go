@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"slices"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // template judges a cluster template as it is when merged.
@@ -93,9 +95,9 @@ func (j *judge) entries(kind Kind, name string) (map[string]map[string]any, bool
 func oneOf(names []string) string {
 	const show = 6
 	if len(names) > show {
-		return fmt.Sprintf(" (%s, …)", list(names[:show]))
+		return fmt.Sprintf(" (%s, …)", words.And(names[:show]))
 	}
-	return fmt.Sprintf(" (%s)", list(names))
+	return fmt.Sprintf(" (%s)", words.And(names))
 }
 
 // defaultServices judges the set of services a cluster gets without asking.
@@ -129,7 +131,7 @@ func (j *judge) defaultServices(t *ClusterTemplate) {
 		d := on[s.Name].Dependencies
 		lacks := slices.DeleteFunc(unique(slices.Concat(d.Install.Requires, d.Runtime.Requires)), func(n string) bool { return provided[n] })
 		if len(lacks) > 0 {
-			j.warn(path(i), "%s requires %s, which no default service is or provides: clusters must choose other services than the default ones, or defaults.services needs more", s.Name, list(lacks))
+			j.warn(path(i), "%s requires %s, which no default service is or provides: clusters must choose other services than the default ones, or defaults.services needs more", s.Name, words.And(lacks))
 		}
 		for _, c := range unique(d.Conflicts) {
 			if _, both := on[c]; both && c != s.Name {
@@ -233,9 +235,9 @@ func (j *judge) types(path, service string, kind Kind, names, compatible []strin
 	switch {
 	case len(names) == 0:
 	case usable == 0:
-		say(path, "none of %s can be used: %s could be placed nowhere", list(names), service)
+		say(path, "none of %s can be used: %s could be placed nowhere", words.And(names), service)
 	case standard != "" && !slices.Contains(names, standard):
-		j.warn(path, "the default %s %s is not among %s: with it %s could be placed nowhere", singular(kind), standard, list(names), service)
+		j.warn(path, "the default %s %s is not among %s: with it %s could be placed nowhere", singular(kind), standard, words.And(names), service)
 	}
 }
 

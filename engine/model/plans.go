@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Plan is one of a template's plans: "deploy", which orders what creates and
@@ -148,7 +150,7 @@ func checkPlans(fs *Faults, plans []Plan) {
 		path := fmt.Sprintf("plans[%d]", i)
 		unique(path, first, p.Name, i)
 		if p.Strategy != "" && !slices.Contains(PlanStrategies, p.Strategy) {
-			fs.addf(path+".strategy", "Unsupported plan strategy %q: it must be one of %s", shorten(p.Strategy), list(PlanStrategies))
+			fs.addf(path+".strategy", "Unsupported plan strategy %q: it must be one of %s", shorten(p.Strategy), words.And(PlanStrategies))
 		}
 		if len(p.Phases) == 0 {
 			fs.Add(path+".phases", "is missing: a plan has a phase at least")
@@ -172,7 +174,7 @@ func checkPhase(fs *Faults, path string, p PlanPhase) {
 	batch := p.Strategy == "batch" || p.Strategy == "" && p.Batch != ""
 	switch {
 	case p.Strategy != "" && !slices.Contains(PhaseStrategies, p.Strategy):
-		fs.addf(path+".strategy", "Unsupported phase strategy %q: it must be one of %s", shorten(p.Strategy), list(PhaseStrategies))
+		fs.addf(path+".strategy", "Unsupported phase strategy %q: it must be one of %s", shorten(p.Strategy), words.And(PhaseStrategies))
 	case batch && !batchSize(p.Batch):
 		fs.addf(path+".batch", "must be a number of nodes from 1 on, or 1%% to 100%% of them, but is %q", shorten(p.Batch))
 	case !batch && p.Batch != "":

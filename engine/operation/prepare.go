@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Prepared is an operation that could start: nothing has been written yet.
@@ -411,7 +412,7 @@ func lookupAll[T any](known model.Lookup, kind model.Kind) map[string]T {
 
 // near suggests the nearest known name.
 func near(name string, known []string) string {
-	if n := model.Nearest(name, known); n != "" {
+	if n := words.Nearest(name, known); n != "" {
 		return fmt.Sprintf(": did you mean %q?", n)
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // The scopes of a profile, as they stand before its name: "SYSTEM:small".
@@ -145,7 +146,7 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 		fs.Add("provisioner.name", "is missing: it must be one of "+strings.Join(known, ", "))
 	case spec == nil:
 		hint := ""
-		if near := model.Nearest(p.Provisioner.Name, known); near != "" {
+		if near := words.Nearest(p.Provisioner.Name, known); near != "" {
 			hint = fmt.Sprintf(": did you mean %q?", near)
 		}
 		fs.Add("provisioner.name", fmt.Sprintf("there is no provisioner %q%s", p.Provisioner.Name, hint))

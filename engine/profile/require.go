@@ -44,8 +44,8 @@ func ByCapability(unmet []ProgramNeeds) map[Capability][]string {
 	return out
 }
 
-// words tells what is missing.
-func words(unmet []ProgramNeeds) string {
+// missing lists the unmet needs of each plugin, for an error.
+func missing(unmet []ProgramNeeds) string {
 	var out []string
 	for _, r := range unmet {
 		var names []string

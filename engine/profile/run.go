@@ -309,7 +309,7 @@ func (r *Run) Fits(spec Spec, values map[string]string) error {
 		return fs
 	}
 	if unmet := Unmet(spec.Capabilities, r.Program.Requires); len(unmet) > 0 {
-		return errors.New("the provisioner " + spec.Name + " does not have what the program requires: " + words(unmet))
+		return errors.New("the provisioner " + spec.Name + " does not have what the program requires: " + missing(unmet))
 	}
 	return nil
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // rule is one named constraint that a problem is built from. An explanation
@@ -49,8 +49,8 @@ const (
 // collect lists every rule that bears on the cluster's services, in a fixed order.
 func (w *world) collect() {
 	t := &w.in.Template
-	add := func(kind ruleKind, path, words string, r rule) {
-		r.kind, r.Path, r.Words = kind, path, words
+	add := func(kind ruleKind, path, text string, r rule) {
+		r.kind, r.Path, r.Words = kind, path, text
 		w.rules = append(w.rules, r)
 	}
 	if s := t.Constraints.Size; s != nil {
@@ -62,10 +62,10 @@ func (w *world) collect() {
 		}
 	}
 	if c := t.Compatibility.HardwareTypes; len(c) > 0 {
-		add(ruleCompatHardware, "compatibility.hardwaretypes", "nodes must have hardware type "+either(c), rule{set: c})
+		add(ruleCompatHardware, "compatibility.hardwaretypes", "nodes must have hardware type "+words.Or(c), rule{set: c})
 	}
 	if c := t.Compatibility.ImageTypes; len(c) > 0 {
-		add(ruleCompatImage, "compatibility.imagetypes", "nodes must have image type "+either(c), rule{set: c})
+		add(ruleCompatImage, "compatibility.imagetypes", "nodes must have image type "+words.Or(c), rule{set: c})
 	}
 	if h := w.wantedHW; h != "" && w.fresh > 0 {
 		add(ruleTypeHardware, orDefault(w.in.HardwareType, "hardwaretype"), "new nodes must have hardware type "+h, rule{set: []string{h}})
@@ -75,19 +75,19 @@ func (w *world) collect() {
 	}
 	for i, set := range t.Constraints.Layout.MustCoexist {
 		if here := w.present(set); len(here) > 1 {
-			add(ruleMust, fmt.Sprintf("constraints.layout.mustcoexist[%d]", i), "nodes with one of "+list(here)+" must have all of them", rule{set: here})
+			add(ruleMust, fmt.Sprintf("constraints.layout.mustcoexist[%d]", i), "nodes with one of "+words.And(here)+" must have all of them", rule{set: here})
 		}
 	}
 	for i, set := range t.Constraints.Layout.CantCoexist {
 		set = sortedUnique(set)
 		if here := w.present(set); len(set) > 0 && len(here) == len(set) {
-			words := "no node may have all of " + list(set)
+			text := "no node may have all of " + words.And(set)
 			if len(set) == 1 {
-				words = "no node may have " + set[0]
+				text = "no node may have " + set[0]
 			} else if len(set) == 2 {
-				words = set[0] + " and " + set[1] + " may not share a node"
+				text = set[0] + " and " + set[1] + " may not share a node"
 			}
-			add(ruleCant, fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), words, rule{set: set})
+			add(ruleCant, fmt.Sprintf("constraints.layout.cantcoexist[%d]", i), text, rule{set: set})
 		}
 	}
 	for _, s := range w.services {
@@ -116,10 +116,10 @@ func (w *world) collect() {
 func (w *world) collectService(s string, c *model.ServiceConstraint, add func(ruleKind, string, string, rule)) {
 	at := "constraints.services." + s
 	if len(c.HardwareTypes) > 0 {
-		add(ruleHardware, at+".hardwaretypes", s+" needs hardware type "+either(c.HardwareTypes), rule{service: s, set: c.HardwareTypes})
+		add(ruleHardware, at+".hardwaretypes", s+" needs hardware type "+words.Or(c.HardwareTypes), rule{service: s, set: c.HardwareTypes})
 	}
 	if len(c.ImageTypes) > 0 {
-		add(ruleImage, at+".imagetypes", s+" needs image type "+either(c.ImageTypes), rule{service: s, set: c.ImageTypes})
+		add(ruleImage, at+".imagetypes", s+" needs image type "+words.Or(c.ImageTypes), rule{service: s, set: c.ImageTypes})
 	}
 	q := &c.Quantities
 	if q.Min != nil && *q.Min > 0 {
@@ -203,18 +203,5 @@ func amounts(r *model.Resources) string {
 			parts = append(parts, fmt.Sprintf("%v %s", a.v, a.name))
 		}
 	}
-	return list(parts)
-}
-
-// list joins names as a sentence does: "a, b and c".
-func list(names []string) string { return joined(names, " and ") }
-
-func either(names []string) string { return joined(names, " or ") }
-
-func joined(names []string, last string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	n := len(names) - 1
-	return strings.Join(names[:n], ", ") + last + names[n]
+	return words.And(parts)
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 	"github.com/coopr/coopr/rpc/proto"
 )
@@ -214,7 +215,7 @@ func (h *Host) lookup(ctx context.Context, key typeKey) (*plug, error) {
 		}
 	}
 	if p == nil {
-		msg := fmt.Sprintf("no plugin here offers %s: put one into %s", key, strings.Join(h.cfg.Dirs, " or "))
+		msg := fmt.Sprintf("no plugin here offers %s: put one into %s", key, words.Or(h.cfg.Dirs))
 		if err := h.Faults(); err != nil {
 			msg += "; plugins that cannot be used: " + err.Error()
 		}

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/proto"
 )
 
@@ -30,7 +30,7 @@ func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Rankin
 	if !ok {
 		var faults model.Faults
 		faults.Add("comparator", fmt.Sprintf("no plugin here offers the comparator %q: use \"original\" or \"cost\", or put "+
-			"one that does into %s", q.Comparator, strings.Join(h.cfg.Dirs, " or ")))
+			"one that does into %s", q.Comparator, words.Or(h.cfg.Dirs)))
 		return nil, faults
 	}
 	var r model.Ranking

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -200,7 +201,7 @@ func (s *server) operate(ctx context.Context, c *call, idOrName string, req api.
 	for _, name := range req.Services {
 		if req.Type != model.OpAddServices && !slices.Contains(cl.Services, name) {
 			hint := ""
-			if near := model.Nearest(name, cl.Services); near != "" {
+			if near := words.Nearest(name, cl.Services); near != "" {
 				hint = ": did you mean " + near + "?"
 			}
 			faults.Add("services", "cluster "+cl.Name+" has no service "+name+hint)

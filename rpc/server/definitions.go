@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -161,7 +162,7 @@ func noDefinition(v View, tenant string, kind model.Kind, word, name string) err
 		names[i] = d.Name
 	}
 	hint := ""
-	if near := model.Nearest(name, names); near != "" {
+	if near := words.Nearest(name, names); near != "" {
 		hint = fmt.Sprintf(": did you mean %q?", near)
 	}
 	return notFound("there is no %s %q in tenant %s%s", word, name, tenant, hint)

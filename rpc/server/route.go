@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -402,7 +403,7 @@ func (c *call) parse(op *huma.Operation, query url.Values) model.Faults {
 	for name := range query {
 		if !slices.Contains(known, name) {
 			hint := ""
-			if near := model.Nearest(name, known); near != "" {
+			if near := words.Nearest(name, known); near != "" {
 				hint = fmt.Sprintf(": did you mean %q?", near)
 			}
 			faults.Add("query."+name, "unknown parameter"+hint)

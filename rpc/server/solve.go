@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -212,7 +213,7 @@ func (s *server) solve(ctx context.Context, c *call, v View, req api.SolveReques
 	}
 	if _, ok := known.Definition(model.KindProvider, in.Provider); !ok && in.Provider != "" {
 		hint := ""
-		if near := model.Nearest(in.Provider, known.Names(model.KindProvider)); near != "" {
+		if near := words.Nearest(in.Provider, known.Names(model.KindProvider)); near != "" {
 			hint = fmt.Sprintf(": did you mean %q?", near)
 		}
 		faults.Add("provider", fmt.Sprintf("there is no provider %q%s", in.Provider, hint))

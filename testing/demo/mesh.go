@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coopr/coopr/internal/words"
 )
 
 // mesh is the demo's agents, and the ways to talk to them.
@@ -233,7 +235,7 @@ func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agen
 
 // ready waits until the mesh has agents with plugins of these names.
 func (m *mesh) ready(ctx context.Context, plugins ...string) error {
-	return m.until(ctx, "agent that offers "+strings.Join(plugins, " and "), "", func([]member) bool {
+	return m.until(ctx, "agent that offers "+words.And(plugins), "", func([]member) bool {
 		var offered []struct{ Name string }
 		if err := m.query(ctx, &offered, "plugin", "list"); err != nil {
 			return false

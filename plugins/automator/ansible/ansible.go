@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/plugins/automator/kit"
 	"github.com/coopr/coopr/plugins/remote"
 	"github.com/coopr/coopr/plugins/remote/ssh"
@@ -226,7 +227,7 @@ func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, erro
 			"automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or give the playbook itself",
 			act.playbook))
 	}
-	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, strings.Join(folders, " or ")))
+	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, words.Or(folders)))
 }
 
 // variables gives a playbook's extra variables: the action's own, and "coopr" with

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/plugins/automator/kit"
 	"github.com/coopr/coopr/plugins/remote"
 	"github.com/coopr/coopr/plugins/sdk"
@@ -259,7 +260,7 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 		return append([]string{path}, act.args...), func() {}, nil
 	}
 	if t.Resources == "" {
-		return nil, nil, fmt.Errorf("script %q is not in %s", act.script, strings.Join(folders, " or "))
+		return nil, nil, fmt.Errorf("script %q is not in %s", act.script, words.Or(folders))
 	}
 	return nil, nil, fmt.Errorf("script %q is not among the scripts that were in force for the tenant when this was planned%s", act.script,
 		orIn(a.cfg.Scripts))
@@ -269,7 +270,7 @@ func orIn(folders []string) string {
 	if len(folders) == 0 {
 		return ""
 	}
-	return ", nor in " + strings.Join(folders, " or ")
+	return ", nor in " + words.Or(folders)
 }
 
 // archiveType is the type of the resources that are unpacked on nodes.

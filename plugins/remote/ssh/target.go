@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Transport is the value of a node's result "transport" that stands for SSH.
@@ -111,7 +112,7 @@ func (k Keys) read(name string) ([]byte, error) {
 	if len(k) == 0 {
 		return nil, fmt.Errorf("key file %q: this plugin's settings name no folder of keys (keys: [folder, …])", name)
 	}
-	return nil, fmt.Errorf("key file %q is not in %s", name, strings.Join(k, " or "))
+	return nil, fmt.Errorf("key file %q is not in %s", name, words.Or(k))
 }
 
 // ParseKey reads a private key without a passphrase.

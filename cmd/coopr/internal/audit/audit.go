@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -356,9 +357,9 @@ func verdict(out *output.Printer, name string, rep audit.Verification) error {
 		}
 		return fmt.Errorf("%s is not whole: record %d%s: %s", name, b.Seq, line, b.Reason)
 	}
-	out.Printf("%s is whole: %s, up to number %d.\n", name, output.Count(int(rep.Records), "record"), rep.Head.Seq)
+	out.Printf("%s is whole: %s, up to number %d.\n", name, words.Count(int(rep.Records), "record"), rep.Head.Seq)
 	if rep.Hidden > 0 {
-		out.Printf("Besides, as digests: %s of other tenants.\n", output.Count(int(rep.Hidden), "record"))
+		out.Printf("Besides, as digests: %s of other tenants.\n", words.Count(int(rep.Hidden), "record"))
 	}
 	if rep.Anchor.Seq > 0 {
 		out.Printf("It begins behind number %d.\n", rep.Anchor.Seq)

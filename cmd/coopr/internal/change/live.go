@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -170,7 +171,7 @@ func (v *siteView) lines(width, height int) []string {
 	paint := func(c output.Colour, text string) string { return v.out.Paint(c, text) }
 	said := fmt.Sprintf("%d of %d objects are where they should be", s.Settled, s.Objects)
 	if s.Converged {
-		said = paint(output.Green, "all "+output.Count(s.Objects, "object")+" are where they should be")
+		said = paint(output.Green, "all "+words.Count(s.Objects, "object")+" are where they should be")
 	}
 	generation := fmt.Sprintf("generation %d is in force", s.Generation)
 	if s.Next != 0 {

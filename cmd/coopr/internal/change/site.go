@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -121,7 +122,7 @@ func showPreview(out *output.Printer, p *site.ChangePreview) {
 		}
 	}
 	if p.Same > 0 {
-		out.Printf("  %s stay as they are\n", output.Count(p.Same, "object"))
+		out.Printf("  %s stay as they are\n", words.Count(p.Same, "object"))
 	}
 	if len(p.Rounds) > 0 {
 		out.Println("A possible order; what shares a number can happen at the same time:")
@@ -271,7 +272,7 @@ func showSite(out *output.Printer, s *site.Standing) {
 	if s.Settled < s.Objects {
 		settled = out.Paint(output.Yellow, fmt.Sprintf("%d of %d settled", s.Settled, s.Objects))
 	}
-	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), output.Count(s.Objects, "object"), settled)
+	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), words.Count(s.Objects, "object"), settled)
 	if len(s.Switching) > 0 {
 		out.Printf("Not switched yet: %s\n", output.Clip(strings.Join(s.Switching, ", "), 120))
 	}
@@ -408,10 +409,10 @@ func checkCmd(app cli.App) *cobra.Command {
 			err = out.Encode(found)
 		} else {
 			out.Show(t)
-			out.Printf("%s checked, %d drifted.\n", output.Count(len(found), "object"), drifted)
+			out.Printf("%s checked, %d drifted.\n", words.Count(len(found), "object"), drifted)
 		}
 		if err == nil && drifted > 0 {
-			return &client.Error{Status: 409, Title: "Drift", Detail: fmt.Sprintf("%s of site %s drifted; with check_interval it is repaired", output.Count(drifted, "object"), args[0])}
+			return &client.Error{Status: 409, Title: "Drift", Detail: fmt.Sprintf("%s of site %s drifted; with check_interval it is repaired", words.Count(drifted, "object"), args[0])}
 		}
 		return err
 	})

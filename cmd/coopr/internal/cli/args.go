@@ -7,9 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coopr/coopr/engine/model"
-
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
+	"github.com/coopr/coopr/internal/words"
 )
 
 // Group returns a command that only has other commands below it.
@@ -32,7 +31,7 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 		names = append(names, c.Name())
 	}
 	hint := ""
-	if near := model.Nearest(args[0], names); near != "" {
+	if near := words.Nearest(args[0], names); near != "" {
 		hint = fmt.Sprintf(": did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return Usage(cmd, "there is no command %q%s", cmd.CommandPath()+" "+args[0], hint)

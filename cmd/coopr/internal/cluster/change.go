@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -119,7 +120,7 @@ func nodesOf(n int, names []string) string {
 	if len(names) > 0 {
 		return strings.Join(names, ", ")
 	}
-	return output.Count(n, "node")
+	return words.Count(n, "node")
 }
 
 func addServicesCmd(app cli.App) *cobra.Command {

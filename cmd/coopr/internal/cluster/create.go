@@ -11,11 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
-	"github.com/coopr/coopr/cmd/coopr/internal/output"
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
@@ -90,7 +90,7 @@ running.`,
 		}
 		return r.Run(app, cmd, progress.Request{
 			Creates: true, Question: fmt.Sprintf("Create cluster %s?", req.Name),
-			Title: fmt.Sprintf("Cluster %s of template %s, %s", req.Name, req.ClusterTemplate, output.Count(nodes, "node")),
+			Title: fmt.Sprintf("Cluster %s of template %s, %s", req.Name, req.ClusterTemplate, words.Count(nodes, "node")),
 			Send: func(ctx context.Context, c *client.Client, dry bool) (api.StartedBody, error) {
 				st, _, err := c.CreateCluster(ctx, req, dry)
 				return st, err

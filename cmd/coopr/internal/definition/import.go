@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -76,7 +77,7 @@ as they are.`,
 			if len(faults) > 0 {
 				return leftOut(out, faults)
 			}
-			out.Printf("%s, nothing wrong.\n", output.Count(len(kept), "definition"))
+			out.Printf("%s, nothing wrong.\n", words.Count(len(kept), "definition"))
 			return nil
 		}
 		c, err := app.Client()
@@ -285,7 +286,7 @@ func ExportCommand(app cli.App) *cobra.Command {
 				n++
 			}
 		}
-		out.Printf("%s in %s.\n", output.Count(n, "definition"), dir)
+		out.Printf("%s in %s.\n", words.Count(n, "definition"), dir)
 		return nil
 	})
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -109,10 +110,10 @@ func showLinted(out *output.Printer, found api.Linted) {
 	}
 	for _, t := range found.Templates {
 		if t.Smallest > 0 {
-			out.Printf("The smallest cluster of template %s has %s.\n", t.Name, output.Count(t.Smallest, "node"))
+			out.Printf("The smallest cluster of template %s has %s.\n", t.Name, words.Count(t.Smallest, "node"))
 		}
 	}
-	out.Printf("%s, %s.\n", output.Count(len(found.Faults), "fault"), output.Count(len(found.Warnings), "warning"))
+	out.Printf("%s, %s.\n", words.Count(len(found.Faults), "fault"), words.Count(len(found.Warnings), "warning"))
 }
 
 // templateSolveCmd shows what each size of a cluster would look like.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -32,7 +33,7 @@ func JoinCommand(app cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out.Printf("%s reached. See them: coopr members\n", output.Count(n, "agent"))
+		out.Printf("%s reached. See them: coopr members\n", words.Count(n, "agent"))
 		return nil
 	})
 	return cmd

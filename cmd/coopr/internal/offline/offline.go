@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/identity"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -135,7 +136,7 @@ lost; a lost voter that comes back must not be started with its old data.`,
 			return fmt.Errorf("the agent must be stopped first: %w", err)
 		}
 		defer func() { _ = lock.Release() }()
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Give the agent in %s a Raft group of %s?", dir, output.Count(len(entries), "voter"))); err != nil {
+		if err := cli.Confirm(app, cmd, fmt.Sprintf("Give the agent in %s a Raft group of %s?", dir, words.Count(len(entries), "voter"))); err != nil {
 			return err
 		}
 		body, err := json.MarshalIndent(entries, "", "  ")

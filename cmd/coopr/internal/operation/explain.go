@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -39,7 +40,7 @@ func explainCmd(app cli.App) *cobra.Command {
 			waiting += e.Waiting[k]
 			kinds = append(kinds, fmt.Sprintf("%d for %s", e.Waiting[k], waitsFor[k]))
 		}
-		out.Printf("Plan %s is %s: %s done, %d at work, %d waiting.\n", e.Plan, out.Status(e.Status), output.Count(e.Done, "step"), e.Running, waiting)
+		out.Printf("Plan %s is %s: %s done, %d at work, %d waiting.\n", e.Plan, out.Status(e.Status), words.Count(e.Done, "step"), e.Running, waiting)
 		for _, w := range e.Waits {
 			out.Printf("It waits: %s\n", w.Text)
 		}

@@ -46,11 +46,3 @@ func YesNo(b bool) string {
 	}
 	return "no"
 }
-
-// Count returns a number with a noun: "1 fault", "2 faults".
-func Count(n int, word string) string {
-	if n == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", n, word)
-}

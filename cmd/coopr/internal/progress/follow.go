@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -223,7 +224,7 @@ func succeeded(out *output.Printer, w io.Writer, op api.OperationDetails, cluste
 		if op.Message != "" {
 			fmt.Fprintf(w, "%s%s.\n", strings.ToUpper(op.Message[:1]), op.Message[1:])
 		}
-		fmt.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", done, name, cluster.Status, output.Count(len(cluster.Nodes), "node"), took)
+		fmt.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", done, name, cluster.Status, words.Count(len(cluster.Nodes), "node"), took)
 		if !out.Structured() {
 			ShowLinks(out, cluster.Links)
 			out.Printf("More: coopr cluster get %s\n", name)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
@@ -84,7 +85,7 @@ func preview(out *output.Printer, title string, st api.StartedBody, isNew bool) 
 		out.Show(t)
 		out.Println()
 	}
-	out.Printf("%s in %s", output.Count(p.Tasks, "task"), output.Count(len(p.Stages), "stage"))
+	out.Printf("%s in %s", words.Count(p.Tasks, "task"), words.Count(len(p.Stages), "stage"))
 	if p.Cost != nil {
 		out.Printf(", at a cost of %s an hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
@@ -72,7 +73,7 @@ func (l *lines) draw(s snapshot) {
 	if op.Status != l.status && !op.Status.Ended() {
 		text := fmt.Sprintf("%s %s: %s", op.Type, op.ID, op.Status)
 		if op.Progress.Total > 0 {
-			text += fmt.Sprintf(", %s", output.Count(op.Progress.Total, "task"))
+			text += fmt.Sprintf(", %s", words.Count(op.Progress.Total, "task"))
 		}
 		if op.Status == model.OpPaused {
 			text += "; go on with: coopr operation resume " + op.ID + ", or end it: coopr operation rollback " + op.ID

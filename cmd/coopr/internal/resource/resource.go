@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
@@ -284,7 +285,7 @@ func syncCmd(app cli.App) *cobra.Command {
 		if out.Structured() {
 			return out.Encode(s)
 		}
-		out.Printf("In force: %s.\n", output.Count(len(s.Active), "resource"))
+		out.Printf("In force: %s.\n", words.Count(len(s.Active), "resource"))
 		return nil
 	})
 	return cmd

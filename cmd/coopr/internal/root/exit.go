@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/client"
 
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
-	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
 // The exit codes, the same for every command.
@@ -65,7 +65,7 @@ func (a *app) exit(err error) int {
 		for _, f := range faults {
 			out.Noteln(f)
 		}
-		out.Error(fmt.Sprintf("%s: nothing is done", output.Count(len(faults), "fault")))
+		out.Error(fmt.Sprintf("%s: nothing is done", words.Count(len(faults), "fault")))
 		return ExitFailed
 	}
 	var problem *client.Error

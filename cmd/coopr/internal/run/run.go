@@ -15,6 +15,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
+	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 
@@ -168,7 +169,7 @@ func followRun(ctx context.Context, out *output.Printer, c *client.Client, run a
 		return left(err)
 	}
 	if n := run.Cluster.NumNodes; n != nil && run.Cluster.Up > 0 {
-		say("%s after %s", output.Count(*n, "node"), time.Duration(run.ProvisioningMillis)*time.Millisecond)
+		say("%s after %s", words.Count(*n, "node"), time.Duration(run.ProvisioningMillis)*time.Millisecond)
 	}
 	if run.Operation != "" {
 		if err := c.RunLog(ctx, run.ID, true, showLine(out, run)); err != nil {
@@ -340,7 +341,7 @@ func showRun(out *output.Printer, r api.RunDetails) {
 	if t := r.Current(); t != nil {
 		out.Printf("Under way: %s, %s", t.Type, t.Status)
 		if t.Error != "" {
-			out.Printf("; tried %s: %s", output.Count(t.Failures, "time"), t.Error)
+			out.Printf("; tried %s: %s", words.Count(t.Failures, "time"), t.Error)
 		}
 		out.Println()
 	}
