@@ -13,14 +13,12 @@ import (
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/recovery"
-	"github.com/coopr/coopr/consensus/duty/sites"
-	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	decide "github.com/coopr/coopr/engine/recovery"
-	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 )
@@ -50,11 +48,11 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 	defer cancel()
 	id, addr, err := t.a.locator.AwaitLeader(find)
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("%w: %w", api.ErrNoLeader, err)
+		return 0, nil, nil, problem.Wrap(problem.NoLeader, err)
 	}
 	if id == t.a.id {
 		// We have just been elected: our own duties may not run yet.
-		return 0, nil, nil, fmt.Errorf("%w: this agent is becoming it", api.ErrNoLeader)
+		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming it")
 	}
 	under, cancel := t.a.locator.WhileLeads(ctx, id)
 	req, err := http.NewRequestWithContext(under, method, "http://"+addr+uri, body)
@@ -71,7 +69,7 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 		case ctx.Err() != nil:
 			return 0, nil, nil, ctx.Err()
 		case errors.Is(err, errNotReached):
-			return 0, nil, nil, fmt.Errorf("%w: agent %s at %s: %w", api.ErrNoLeader, id, addr, err)
+			return 0, nil, nil, problem.New(problem.NoLeader, "agent %s at %s: %w", id, addr, err)
 		case moved:
 			err = member.ErrMoved
 		}
@@ -108,18 +106,18 @@ func (b *backend) Authenticate(_ context.Context, token string) (model.Caller, e
 			return model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}, nil
 		}
 	}
-	return model.Caller{}, api.ErrUnauthorized
+	return model.Caller{}, problem.Unauthorized
 }
 
 // View reads the state.
 func (b *backend) View(ctx context.Context, c api.Consistency, after uint64) (server.View, error) {
 	m := b.supervisor.Member()
 	if m == nil {
-		return nil, api.ErrNoLeader
+		return nil, problem.NoLeader
 	}
 	if c != api.Stale {
 		if err := m.Fresh(ctx, c == api.Default); err != nil {
-			return nil, mapError(err)
+			return nil, err
 		}
 	}
 	if after > 0 {
@@ -215,39 +213,11 @@ func (v view) PlanTree(tenant, operation string) (*tree.View, bool) {
 	return v.View.PlanTree(tenant, operation, time.Now().UnixMilli())
 }
 
-// mapError gives the API's error for one of the house.
-func mapError(err error) error {
-	var faults model.Faults
-	var unsolvable *solver.Unsolvable
-	var refusal *state.PlanRefusal
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &refusal):
-		return &api.Refusal{Code: refusal.Code, Message: refusal.Message}
-	case errors.As(err, &faults), errors.As(err, &unsolvable):
-		return err
-	case errors.Is(err, state.ErrNotFound):
-		return fmt.Errorf("%w: %w", api.ErrNotFound, err)
-	case errors.Is(err, state.ErrQuota):
-		return fmt.Errorf("%w: %w", api.ErrQuota, err)
-	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, operation.ErrState), errors.Is(err, state.ErrGone):
-		return fmt.Errorf("%w: %w", api.ErrConflict, err)
-	case errors.Is(err, raftgroup.ErrNoPeer), errors.Is(err, raftgroup.ErrNotHandedOver):
-		return fmt.Errorf("%w: %w", api.ErrConflict, err)
-	case errors.Is(err, raftgroup.ErrUnknownOutcome):
-		return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)
-	case errors.Is(err, raftgroup.ErrNotLeader), errors.Is(err, raftgroup.ErrShutdown), errors.Is(err, sites.ErrOver):
-		return fmt.Errorf("%w: %w", api.ErrNoLeader, err)
-	}
-	return err
-}
-
 // Events gives the changes after an index.
 func (b *backend) Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
 	m := b.supervisor.Member()
 	if m == nil {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	if err := fn(nil); err != nil { // the reader is connected
 		return err
@@ -262,5 +232,5 @@ func (b *backend) Events(ctx context.Context, tenant string, after uint64, fn fu
 		case <-ctx.Done():
 		}
 	}()
-	return mapError(m.Machine.Follow(ctx, tenant, after, fn))
+	return m.Machine.Follow(ctx, tenant, after, fn)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/consensus/archive"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -90,7 +91,7 @@ func (b *backend) Join(ctx context.Context, addrs []string) (int, error) {
 func (b *backend) RaftPeers(context.Context) ([]api.RaftPeer, error) {
 	m := b.supervisor.Member()
 	if m == nil {
-		return nil, api.ErrNoLeader
+		return nil, problem.NoLeader
 	}
 	leader, _ := m.Group.Leader()
 	var out []api.RaftPeer
@@ -118,7 +119,7 @@ func (b *backend) peerID(name string) string {
 func (b *backend) RaftTransfer(ctx context.Context, to string) error {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	id := ""
 	if to != "" {
@@ -128,35 +129,35 @@ func (b *backend) RaftTransfer(ctx context.Context, to string) error {
 			known = known || (s.ID == id && s.Voter)
 		}
 		if !known {
-			return fmt.Errorf("%w: %q is not a voter", api.ErrNotFound, to)
+			return problem.New(problem.NotFound, "%q is not a voter", to)
 		}
 	}
-	return mapError(m.Group.Transfer(ctx, id))
+	return m.Group.Transfer(ctx, id)
 }
 
 // RaftRemove takes a member out of the Raft group.
 func (b *backend) RaftRemove(ctx context.Context, id string) error {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	id = b.peerID(id)
 	for _, s := range m.Group.Servers() {
 		if s.ID == id {
-			return mapError(m.Group.Remove(ctx, id))
+			return m.Group.Remove(ctx, id)
 		}
 	}
-	return fmt.Errorf("%w: %q is not in the Raft group", api.ErrNotFound, id)
+	return problem.New(problem.NotFound, "%q is not in the Raft group", id)
 }
 
 // SnapshotSave writes an archive of the whole state.
 func (b *backend) SnapshotSave(ctx context.Context, w io.Writer) error {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	if err := m.Fresh(ctx, false); err != nil {
-		return mapError(err)
+		return err
 	}
 	var buf bytes.Buffer
 	index, err := m.Save(&buf)
@@ -178,7 +179,7 @@ const maxSnapshot = 4 << 30
 func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	var buf bytes.Buffer
 	if _, err := archive.Read(r, &buf, maxSnapshot); err != nil {
@@ -198,14 +199,14 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 		here[r.ID] = true
 	}
 	if err := m.Restore(ctx, index, int64(len(data)), bytes.NewReader(data)); err != nil {
-		return mapError(err)
+		return err
 	}
 	for _, r := range m.Machine.View().Agents() {
 		if here[r.ID] {
 			continue
 		}
 		if _, err := m.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: r.ID}}}); err != nil {
-			return fmt.Errorf("the snapshot is restored, but agents of its time are still listed; take them away with coopr leave: %w", mapError(err))
+			return fmt.Errorf("the snapshot is restored, but agents of its time are still listed; take them away with coopr leave: %w", err)
 		}
 	}
 	return nil
@@ -215,12 +216,12 @@ func (b *backend) SnapshotRestore(ctx context.Context, r io.Reader) error {
 func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
 	m := b.supervisor.Member()
 	if m == nil {
-		return api.ErrNoLeader
+		return problem.NoLeader
 	}
 	v := m.Machine.View()
 	t, ok := v.Task(who.Tenant, task)
 	if !ok {
-		return fmt.Errorf("%w: there is no task %q", api.ErrNotFound, task)
+		return problem.New(problem.NotFound, "there is no task %q", task)
 	}
 	var at *model.TaskAttempt
 	for i := range t.Attempts {
@@ -229,7 +230,7 @@ func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, at
 		}
 	}
 	if at == nil {
-		return fmt.Errorf("%w: task %s has had no attempt %s yet", api.ErrNotFound, task, strconv.Itoa(attempt))
+		return problem.New(problem.NotFound, "task %s has had no attempt %s yet", task, strconv.Itoa(attempt))
 	}
 	for _, r := range v.Agents() {
 		if r.Name != at.Agent {

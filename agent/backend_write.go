@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -26,7 +26,7 @@ import (
 func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) (api.Written, error) {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Written{}, api.ErrNoLeader
+		return api.Written{}, problem.NoLeader
 	}
 	c.Tenant, c.Actor, c.RequestId = who.Tenant, who.Actor, who.Request
 	answers, err := m.Propose(ctx, c)
@@ -34,7 +34,7 @@ func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) 
 		err = answers[0].Err
 	}
 	if err != nil {
-		return api.Written{}, mapError(err)
+		return api.Written{}, err
 	}
 	return api.Written{Index: answers[0].Index, Repeated: answers[0].Repeated}, nil
 }
@@ -43,7 +43,7 @@ func (b *backend) propose(ctx context.Context, who model.Caller, c *pb.Command) 
 func (b *backend) PutDefinitions(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Written{}, api.ErrNoLeader
+		return api.Written{}, problem.NoLeader
 	}
 	list := make([]model.Definition, len(defs))
 	put := &pb.PutDefinitions{CreateOnly: createOnly}
@@ -100,7 +100,7 @@ func (b *backend) CreateToken(ctx context.Context, who model.Caller, t model.Tok
 		Hash: sum[:], Actor: t.Actor, Tenant: t.Tenant, Role: string(t.Role), Id: t.ID,
 	}}})
 	if w.Repeated {
-		return "", w, fmt.Errorf("%w: this request was done before, and a token is shown only once: revoke it and make another", api.ErrConflict)
+		return "", w, problem.New(problem.Conflict, "this request was done before, and a token is shown only once: revoke it and make another")
 	}
 	return secret, w, err
 }
@@ -114,11 +114,11 @@ func (b *backend) DeleteToken(ctx context.Context, who model.Caller, id string) 
 func (b *backend) CreateCluster(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Started{}, api.ErrNoLeader
+		return api.Started{}, problem.NoLeader
 	}
 	p, ans, err := l.Orchestrator.Create(ctx, who, req, dryRun)
 	if err != nil {
-		return api.Started{}, mapError(err)
+		return api.Started{}, err
 	}
 	return started(p, ans), nil
 }
@@ -127,7 +127,7 @@ func (b *backend) CreateCluster(ctx context.Context, who model.Caller, req model
 func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Started{}, api.ErrNoLeader
+		return api.Started{}, problem.NoLeader
 	}
 	r := operation.Request{
 		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
@@ -142,13 +142,13 @@ func (b *backend) Operate(ctx context.Context, who model.Caller, cluster string,
 	if req.DryRun {
 		p, err := l.Orchestrator.Prepare(ctx, who, cluster, r)
 		if err != nil {
-			return api.Started{}, mapError(err)
+			return api.Started{}, err
 		}
 		return started(p, state.Answer{}), nil
 	}
 	p, ans, err := l.Orchestrator.Operate(ctx, who, cluster, r)
 	if err != nil {
-		return api.Started{}, mapError(err)
+		return api.Started{}, err
 	}
 	return started(p, ans), nil
 }

@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -15,16 +15,16 @@ import (
 func (b *backend) beside(ctx context.Context, l *member.Leadership, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Started{}, api.ErrNoLeader
+		return api.Started{}, problem.NoLeader
 	}
 	v := m.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
-		return api.Started{}, fmt.Errorf("%w: there is no cluster %q", api.ErrNotFound, cluster)
+		return api.Started{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
 	units, err := operation.Units(req.Type, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
 	if err != nil {
-		return api.Started{}, mapError(err)
+		return api.Started{}, err
 	}
 	var p *operation.Prepared
 	var ans state.Answer
@@ -34,7 +34,7 @@ func (b *backend) beside(ctx context.Context, l *member.Leadership, who model.Ca
 		p, ans, err = l.Orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
 	}
 	if err != nil {
-		return api.Started{}, mapError(err)
+		return api.Started{}, err
 	}
 	return started(p, ans), nil
 }

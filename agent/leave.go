@@ -12,6 +12,7 @@ import (
 
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -49,7 +50,7 @@ func (b *backend) Leave(ctx context.Context, agent string) error {
 	for _, m := range b.mesh.Members() {
 		if m.Name == agent || m.ID == agent {
 			if id = m.ID; m.Gossip.Alive() || m.Alive() && m.Gossip != mesh.StatusNone {
-				return fmt.Errorf("%w: agent %s is alive: let it leave itself, with coopr leave at its own address", api.ErrConflict, agent)
+				return problem.New(problem.Conflict, "agent %s is alive: let it leave itself, with coopr leave at its own address", agent)
 			}
 		}
 	}
@@ -62,7 +63,7 @@ func (b *backend) Leave(ctx context.Context, agent string) error {
 		// votes. It goes first, so that the command can be given again.
 		if s.ID == id && !s.Voter {
 			if err := m.Group.Remove(ctx, id); err != nil {
-				return mapError(err)
+				return err
 			}
 		}
 	}
@@ -71,7 +72,7 @@ func (b *backend) Leave(ctx context.Context, agent string) error {
 		err = answers[0].Err
 	}
 	if err != nil {
-		return mapError(err)
+		return err
 	}
 	_ = b.mesh.Remove(ctx, id) // gossip may not know it at all
 	return nil

@@ -2,15 +2,13 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -71,7 +69,7 @@ func (p *peerServer) RemoveResource(ctx context.Context, req *pb.RemoveResourceR
 func (b *backend) Orphans(ctx context.Context, look bool) (model.OrphanReport, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return model.OrphanReport{}, api.ErrNoLeader
+		return model.OrphanReport{}, problem.NoLeader
 	}
 	if !look {
 		return l.Orphans.Report(), nil
@@ -83,14 +81,8 @@ func (b *backend) Orphans(ctx context.Context, look bool) (model.OrphanReport, e
 func (b *backend) RemoveOrphan(ctx context.Context, who model.Caller, id string) (api.Written, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return api.Written{}, api.ErrNoLeader
+		return api.Written{}, problem.NoLeader
 	}
 	index, err := l.Orphans.Remove(ctx, who, id, "asked for")
-	switch {
-	case errors.Is(err, janitor.ErrNoOrphan):
-		return api.Written{}, fmt.Errorf("%w: %w", api.ErrNotFound, err)
-	case errors.Is(err, janitor.ErrNotRemoved):
-		return api.Written{}, fmt.Errorf("%w: %w", api.ErrConflict, err)
-	}
-	return api.Written{Index: index}, mapError(err)
+	return api.Written{Index: index}, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -14,11 +15,11 @@ import (
 func (b *backend) BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (string, api.Written, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return "", api.Written{}, api.ErrNoLeader
+		return "", api.Written{}, problem.NoLeader
 	}
 	p, ans, err := l.Orchestrator.Custom(ctx, who, cluster, plan)
 	if err != nil {
-		return "", api.Written{}, mapError(err)
+		return "", api.Written{}, err
 	}
 	return p.Operation.ID, api.Written{Index: ans.Index}, nil
 }
@@ -28,14 +29,14 @@ func (b *backend) BeginPlan(ctx context.Context, who model.Caller, cluster, plan
 func (b *backend) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
 	m := b.supervisor.Member()
 	if m == nil {
-		return nil, api.ErrNoLeader
+		return nil, problem.NoLeader
 	}
 	v, now := m.Machine.View(), time.Now().UnixMilli()
 	op, ok := v.Operation(tenant, operation)
 	t, has := v.PlanTree(tenant, operation, now)
 	s, kept := v.Plan(operation)
 	if !ok || !has || !kept {
-		return nil, fmt.Errorf("%w: the plan of operation %s is not kept any more", api.ErrNotFound, operation)
+		return nil, problem.New(problem.NotFound, "the plan of operation %s is not kept any more", operation)
 	}
 	return t.Explain(s, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
 		out := map[uint32]tree.Wait{}

@@ -3,14 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/coopr/coopr/agent/member"
-	"github.com/coopr/coopr/agent/resources"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server"
@@ -20,7 +18,7 @@ import (
 func (b *backend) Resources() (server.Resources, error) {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return nil, api.ErrNoLeader
+		return nil, problem.NoLeader
 	}
 	return resourceBackend{b, m}, nil
 }
@@ -46,19 +44,14 @@ func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.New
 		return model.ResourceVersion{}, api.Written{}, err
 	}
 	if r.shelf.blobs == nil {
-		return fail(fmt.Errorf("%w: %w", api.ErrNoMajority, errNoShelf))
+		return fail(problem.New(problem.NoMajority, "%w", errNoShelf))
 	}
 	pin, err := r.shelf.blobs.Take(content, orchestrate.Lookup(r.m.Machine.View(), who.Tenant), n.ResourceKey, int64(r.cfg.Limits.Resource), n.SHA256)
-	switch {
-	case errors.Is(err, resources.ErrNoType):
-		return fail(fmt.Errorf("%w: %w", api.ErrNotFound, err))
-	case errors.Is(err, resources.ErrTooLarge):
-		return fail(fmt.Errorf("%w: %w", api.ErrTooLarge, err))
-	case err != nil:
+	if err != nil {
 		return fail(err)
 	}
 	if err := r.shelf.spread(ctx, r.m, pin.SHA256, pin.Size); err != nil {
-		return fail(fmt.Errorf("%w: %w", api.ErrNoMajority, err))
+		return fail(problem.Wrap(problem.NoMajority, err))
 	}
 	body, err := json.Marshal(model.ResourceVersion{ResourcePin: pin})
 	if err != nil {
@@ -75,7 +68,7 @@ func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.New
 			}
 		}
 	}
-	return fail(fmt.Errorf("%w: resource %s was uploaded, and is gone again", api.ErrConflict, subject))
+	return fail(problem.New(problem.Conflict, "resource %s was uploaded, and is gone again", subject))
 }
 
 // change commits a command and gives its subject.
@@ -85,7 +78,7 @@ func (r resourceBackend) change(ctx context.Context, who model.Caller, ch *pb.Ch
 		err = answers[0].Err
 	}
 	if err != nil {
-		return "", api.Written{}, mapError(err)
+		return "", api.Written{}, err
 	}
 	return answers[0].Subject, api.Written{Index: answers[0].Index, Repeated: answers[0].Repeated}, nil
 }
@@ -103,7 +96,7 @@ func (r resourceBackend) Content(ctx context.Context, p model.ResourcePin) (io.R
 	}
 	f, err := r.shelf.open(ctx, p)
 	if err != nil {
-		return nil, fmt.Errorf("%w: resource %s: %w", api.ErrConflict, p, err)
+		return nil, problem.New(problem.Conflict, "resource %s: %w", p, err)
 	}
 	return f, nil
 }

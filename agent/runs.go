@@ -4,14 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/runs"
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -35,7 +33,7 @@ func (b *backend) ChangeSetting(ctx context.Context, who model.Caller, s api.Set
 func (b *backend) StartRun(ctx context.Context, who model.Caller, req api.StartRun) (string, api.Written, error) {
 	m, _, ok := b.supervisor.Leader()
 	if !ok {
-		return "", api.Written{}, api.ErrNoLeader
+		return "", api.Written{}, problem.NoLeader
 	}
 	const tries = 5
 	for try := 1; ; try++ {
@@ -47,7 +45,7 @@ func (b *backend) StartRun(ctx context.Context, who model.Caller, req api.StartR
 			if id, ok := v.Request(who); ok {
 				return id, api.Written{Index: v.Index(), Repeated: true}, nil
 			}
-			return "", api.Written{}, mapError(err)
+			return "", api.Written{}, err
 		}
 		c, err := p.Command(who, nil, 0)
 		if err != nil {
@@ -55,16 +53,16 @@ func (b *backend) StartRun(ctx context.Context, who model.Caller, req api.StartR
 		}
 		answers, err := m.Propose(ctx, c)
 		if err != nil {
-			return "", api.Written{}, mapError(err)
+			return "", api.Written{}, err
 		}
 		a := answers[0]
 		switch w := (api.Written{Index: a.Index, Repeated: a.Repeated}); {
-		case errors.Is(a.Err, state.ErrStale) && try < tries:
+		case errors.Is(a.Err, problem.Stale) && try < tries:
 			continue
-		case errors.Is(a.Err, state.ErrLimit):
-			return a.Subject, w, fmt.Errorf("%w: %s", api.ErrTooMany, strings.TrimPrefix(a.Err.Error(), state.ErrLimit.Error()+": "))
+		case errors.Is(a.Err, problem.TooMany):
+			return a.Subject, w, a.Err
 		case a.Err != nil:
-			return "", w, mapError(a.Err)
+			return "", w, a.Err
 		default:
 			return a.Subject, w, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/sites"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 )
@@ -14,7 +15,7 @@ import (
 func (b *backend) Sites() (server.Sites, error) {
 	_, l, ok := b.supervisor.Leader()
 	if !ok {
-		return nil, api.ErrNoLeader
+		return nil, problem.NoLeader
 	}
 	return siteBackend{l.Sites}, nil
 }
@@ -24,37 +25,37 @@ type siteBackend struct{ k *sites.Keeper }
 
 func (s siteBackend) List(ctx context.Context, tenant string) ([]site.Overview, error) {
 	out, err := s.k.List(ctx, tenant)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
 	out, err := s.k.Status(ctx, tenant, name, after)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Document(tenant, name string, generation uint64) (*site.Document, error) {
 	out, err := s.k.Document(tenant, name, generation)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) History(tenant, name string) ([]site.PastGeneration, error) {
 	out, err := s.k.History(tenant, name)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Graph(tenant, name string) (*site.Graph, error) {
 	out, err := s.k.Graph(tenant, name)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Explain(tenant, name, object string) ([]site.Reason, error) {
 	out, err := s.k.Explain(tenant, name, object)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
 	out, err := s.k.Preview(tenant, doc)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Apply(ctx context.Context, who model.Caller, doc *site.Document) (site.ChangePreview, bool, api.Written, error) {
@@ -71,15 +72,15 @@ func (s siteBackend) Delete(ctx context.Context, who model.Caller, name string) 
 }
 
 func applied(a sites.Applied, err error) (site.ChangePreview, bool, api.Written, error) {
-	return a.Preview, a.Unchanged, api.Written{Index: a.Answer.Index, Repeated: a.Answer.Repeated}, mapError(err)
+	return a.Preview, a.Unchanged, api.Written{Index: a.Answer.Index, Repeated: a.Answer.Repeated}, err
 }
 
 func (s siteBackend) Look(ctx context.Context, tenant, name string) ([]site.Finding, error) {
 	out, err := s.k.Look(ctx, tenant, name)
-	return out, mapError(err)
+	return out, err
 }
 
 func (s siteBackend) Release(ctx context.Context, who model.Caller, name, object, reason string) (api.Written, error) {
 	a, err := s.k.Release(ctx, who, name, object, reason)
-	return api.Written{Index: a.Index, Repeated: a.Repeated}, mapError(err)
+	return api.Written{Index: a.Index, Repeated: a.Repeated}, err
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // The refusals of Blobs.
@@ -20,7 +22,7 @@ var (
 	// ErrSpoilt says that what is on the disk is not what was put there.
 	ErrSpoilt = errors.New("the content on the disk is spoilt")
 	// ErrTooLarge says that there is more of it than may be.
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = problem.New(problem.TooLarge, "too large")
 	// ErrOther says that what came is not what was promised.
 	ErrOther = errors.New("the checksum is another")
 )

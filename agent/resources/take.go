@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/internal/words"
 )
 
 // ErrNoType says that no plugin takes a resource like that.
-var ErrNoType = errors.New("no such type of resources")
+var ErrNoType = problem.New(problem.NotFound, "no such type of resources")
 
 // typeOf finds what a plugin says of the type of a resource; ErrNoType: there is none.
 func typeOf(known model.Lookup, k model.ResourceKey) (model.ResourceType, error) {

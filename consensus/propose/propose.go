@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/coopr/coopr/consensus/raftgroup"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Defaults of Config.
@@ -26,11 +27,11 @@ const (
 // Errors of Propose beside those of raftgroup.
 var (
 	// ErrTooLarge: the command does not fit into an entry; nothing was done.
-	ErrTooLarge = errors.New("the command is larger than a log entry may be")
+	ErrTooLarge = problem.New(problem.TooLarge, "the command is larger than a log entry may be")
 	// ErrBusy: too many commands are waiting; nothing was done.
-	ErrBusy = errors.New("too many commands are waiting for the log")
+	ErrBusy = problem.New(problem.Busy, "too many commands are waiting for the log")
 	// ErrClosed: the proposer is closed; nothing was done.
-	ErrClosed = fmt.Errorf("the proposer is closed: %w", raftgroup.ErrShutdown)
+	ErrClosed = problem.New(problem.NoLeader, "the proposer is closed: %w", raftgroup.ErrShutdown)
 )
 
 // Config is what a Proposer is made of. Encode, Apply are required.

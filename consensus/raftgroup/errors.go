@@ -5,20 +5,22 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Outcomes. Every error of a Future and of the methods that write wraps one of
 // the first three, or is the caller's context's.
 var (
 	// ErrNotLeader: nothing was done; ask the leader (see NotLeaderError).
-	ErrNotLeader = errors.New("this agent is not the leader")
+	ErrNotLeader = problem.New(problem.NoLeader, "this agent is not the leader")
 	// ErrUnknownOutcome: the entry may be committed, now or later, or never.
 	// Only a retry that is recognised by its request id is safe.
-	ErrUnknownOutcome = errors.New("leadership was lost while the entry was on its way: its outcome is unknown")
+	ErrUnknownOutcome = problem.New(problem.UnknownOutcome, "leadership was lost before the log entry was committed, so its outcome is unknown")
 	// ErrShutdown: the member is stopping or stopped.
-	ErrShutdown = errors.New("this agent's Raft member is shut down")
+	ErrShutdown = problem.New(problem.NoLeader, "this agent's Raft member is shut down")
 	// ErrTransferring: nothing was done; the leader is handing over. It is also an ErrNotLeader.
-	ErrTransferring = fmt.Errorf("%w: it is handing its leadership over", ErrNotLeader)
+	ErrTransferring = problem.New(problem.NoLeader, "%w: it is transferring its leadership", ErrNotLeader)
 
 	// ErrTransferStuck: the member refuses all entries because a transfer of
 	// leadership never ended (raft issue 696). Passed to Config.OnSick; only a
@@ -29,9 +31,9 @@ var (
 	// replace it, and let the agent join anew with an empty directory.
 	ErrUnusable = errors.New("the Raft member's store cannot be used")
 	// ErrNoPeer: there is no voter to hand the leadership to.
-	ErrNoPeer = errors.New("no other voter can take the leadership")
+	ErrNoPeer = problem.New(problem.Conflict, "no other voter can take the leadership")
 	// ErrNotHandedOver: no other voter took the leadership in time; it may be tried again.
-	ErrNotHandedOver = errors.New("the leadership was not handed over")
+	ErrNotHandedOver = problem.New(problem.Conflict, "the leadership was not transferred in time")
 	// ErrChanged: the group's configuration is not the one that the change was made for.
 	ErrChanged = errors.New("the group's configuration has changed meanwhile")
 )
@@ -49,8 +51,13 @@ func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("%v; the leader is %s at %s", ErrNotLeader, e.LeaderID, e.LeaderAddr)
 }
 
-// Is makes errors.Is(err, ErrNotLeader) true.
-func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
+// Is reports whether target is ErrNotLeader or its code.
+func (e *NotLeaderError) Is(target error) bool {
+	return target == ErrNotLeader || target == problem.NoLeader
+}
+
+// ProblemCode returns problem.NoLeader.
+func (e *NotLeaderError) ProblemCode() problem.Code { return problem.NoLeader }
 
 // outcome translates what the library answered to an entry.
 func (g *Group) outcome(err error) error {

@@ -9,19 +9,21 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-func refuse(kind error, format string, args ...any) Answer {
-	return Answer{Err: fmt.Errorf("%w: "+format, append([]any{kind}, args...)...)}
+// refuse returns the answer to a command that is not carried out.
+func refuse(code problem.Code, format string, args ...any) Answer {
+	return Answer{Err: problem.New(code, format, args...)}
 }
 
 // tenant checks that a command's tenant exists. Writes of the mesh itself have
 // none.
 func (a *applier) tenant(name string) error {
 	if get[model.Tenant](a.txn, tTenants, "id", name) == nil {
-		return fmt.Errorf("%w: there is no tenant %q", ErrNotFound, name)
+		return problem.New(problem.NotFound, "there is no tenant %q", name)
 	}
 	return nil
 }
@@ -41,10 +43,10 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	for _, d := range p.Definitions {
 		last := a.latest(c.Tenant, d.Kind, d.Name)
 		if len(d.Body) > 0 && p.CreateOnly && last != nil {
-			return refuse(ErrConflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
+			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
 		}
 		if len(d.Body) == 0 && last == nil {
-			return refuse(ErrNotFound, "there is no %s %q", d.Kind, d.Name)
+			return refuse(problem.NotFound, "there is no %s %q", d.Kind, d.Name)
 		}
 	}
 	subject := ""
@@ -80,10 +82,10 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 func (a *applier) putTenant(c *pb.Command, p *pb.PutTenant) Answer {
 	t := &model.Tenant{}
 	if err := json.Unmarshal(p.Tenant, t); err != nil {
-		return refuse(ErrUnknown, "tenant: %v", err)
+		return refuse(problem.Unsupported, "tenant: %v", err)
 	}
 	if p.CreateOnly && a.tenant(t.Name) == nil {
-		return refuse(ErrConflict, "tenant %q exists", t.Name)
+		return refuse(problem.Conflict, "tenant %q exists", t.Name)
 	}
 	a.put(tTenants, t)
 	a.event(model.Event{Type: "tenant.changed", Tenant: t.Name, Subject: t.Name, Actor: c.Actor})
@@ -102,10 +104,10 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 		return living == ""
 	}, name)
 	if living != "" {
-		return refuse(ErrConflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
+		return refuse(problem.Conflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
 	}
 	if runs := list[profile.Run](a.txn, tRuns, "tenantup", name); len(runs) > 0 {
-		return refuse(ErrConflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
+		return refuse(problem.Conflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
 	}
 	a.removeTenantRows(name)
 	a.removeTenantRuns(name)
@@ -145,7 +147,7 @@ func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {
 		return Answer{Err: err}
 	}
 	if get[tokenRow](a.txn, tTokens, "id", p.Id) != nil {
-		return refuse(ErrConflict, "token %q exists", p.Id)
+		return refuse(problem.Conflict, "token %q exists", p.Id)
 	}
 	a.put(tTokens, &tokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
 	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
@@ -155,7 +157,7 @@ func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {
 func (a *applier) deleteToken(c *pb.Command, id string) Answer {
 	t := get[tokenRow](a.txn, tTokens, "id", id)
 	if t == nil {
-		return refuse(ErrNotFound, "there is no token %q", id)
+		return refuse(problem.NotFound, "there is no token %q", id)
 	}
 	a.remove(tTokens, t)
 	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: id, Actor: c.Actor})
@@ -165,10 +167,10 @@ func (a *applier) deleteToken(c *pb.Command, id string) Answer {
 func (a *applier) saveValue(s *pb.SaveValue) Answer {
 	e := a.edit(s.Operation)
 	if e == nil || int(s.Task) >= e.State().Graph.Len() {
-		return refuse(ErrNotFound, "there is no task %s/%d", s.Operation, s.Task)
+		return refuse(problem.NotFound, "there is no task %s/%d", s.Operation, s.Task)
 	}
 	if !e.State().Status(s.Task).Held() || e.State().Fence(s.Task) != s.Fence {
-		return refuse(ErrStale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
+		return refuse(problem.Stale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
 	}
 	a.put(tValues, &valueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
 	return Answer{}
@@ -188,11 +190,11 @@ func (a *applier) part(p *pb.Part) Answer {
 		a.remove(tParts, r)
 	}
 	if len(rows) != int(p.Total) {
-		return refuse(ErrStale, "a part of a large command is missing: send it again")
+		return refuse(problem.Stale, "a part of a large command is missing: send it again")
 	}
 	var c pb.Command
 	if err := proto.Unmarshal(data, &c); err != nil || c.Change == nil {
-		return refuse(ErrUnknown, "a large command is damaged: %v", err)
+		return refuse(problem.Unsupported, "a large command is damaged: %v", err)
 	}
 	return a.command(&c)
 }
@@ -203,7 +205,7 @@ func (a *applier) raise(level uint32, mesh string) Answer {
 		m = *old
 	}
 	if level > FeatureLevel {
-		return Answer{Err: a.halt(fmt.Errorf("%w: the mesh's feature level is %d, this build's %d: upgrade this agent", ErrUnknown, level, FeatureLevel))}
+		return Answer{Err: a.halt(problem.New(problem.Unsupported, "the mesh's feature level is %d, this build's %d: upgrade this agent", level, FeatureLevel))}
 	}
 	m.FeatureLevel = max(m.FeatureLevel, level)
 	m.Mesh = cmp.Or(m.Mesh, mesh)

@@ -2,11 +2,11 @@ package state
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -15,26 +15,26 @@ import (
 func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	op, cl := &model.Operation{}, &model.Cluster{}
 	if err := json.Unmarshal(s.Operation, op); err != nil {
-		return refuse(ErrUnknown, "operation: %v", err)
+		return refuse(problem.Unsupported, "operation: %v", err)
 	}
 	if err := json.Unmarshal(s.Cluster, cl); err != nil {
-		return refuse(ErrUnknown, "cluster: %v", err)
+		return refuse(problem.Unsupported, "cluster: %v", err)
 	}
 	nodes := make([]*model.Node, len(s.Nodes))
 	for i, b := range s.Nodes {
 		nodes[i] = &model.Node{}
 		if err := json.Unmarshal(b, nodes[i]); err != nil {
-			return refuse(ErrUnknown, "node %d: %v", i, err)
+			return refuse(problem.Unsupported, "node %d: %v", i, err)
 		}
 	}
 	graph, err := plan.DecodeGraph(s.Graph)
 	if err != nil {
-		return refuse(ErrUnknown, "plan: %v", err)
+		return refuse(problem.Unsupported, "plan: %v", err)
 	}
 	var phases *tree.Tree
 	if len(s.Tree) > 0 {
 		if phases, err = tree.Decode(graph, s.Tree); err != nil {
-			return refuse(ErrUnknown, "plan: %v", err)
+			return refuse(problem.Unsupported, "plan: %v", err)
 		}
 	}
 	if op.Type.Beside() {
@@ -86,21 +86,21 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 		return err
 	}
 	if was := get[model.Operation](a.txn, tOperations, "id", op.ID); was != nil && was.Status != model.OpAccepted {
-		return fmt.Errorf("%w: operation %s exists", ErrConflict, op.ID)
+		return problem.New(problem.Conflict, "operation %s exists", op.ID)
 	}
 	have := get[model.Cluster](a.txn, tClusters, "id", tenant, cl.ID)
 	switch {
 	case have == nil && version != 0:
-		return fmt.Errorf("%w: there is no cluster %s", ErrNotFound, cl.ID)
+		return problem.New(problem.NotFound, "there is no cluster %s", cl.ID)
 	case have != nil && version == 0:
-		return fmt.Errorf("%w: cluster %s exists", ErrConflict, cl.ID)
+		return problem.New(problem.Conflict, "cluster %s exists", cl.ID)
 	case have == nil:
 		return a.quota(tenant, cl, len(nodes))
 	case have.Version != version:
-		return fmt.Errorf("%w: cluster %s, since this was planned: ask again", ErrStale, cl.ID)
+		return problem.New(problem.Stale, "cluster %s changed while the operation was planned; run the command again", cl.ID)
 	}
 	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() && !undoes(op, last) {
-		return fmt.Errorf("%w: operation %s (%s) of cluster %s is %s: wait for it, or abort it", ErrConflict, last.ID, last.Type, have.Name, last.Status)
+		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, or abort it", last.ID, last.Type, have.Name, last.Status)
 	}
 	if op.Type == model.OpRollback {
 		return nil // it comes back to what there was
@@ -138,10 +138,10 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 		return true
 	}, tenant)
 	if same != nil {
-		return fmt.Errorf("%w: cluster %s has the name %q already: choose another, or delete that one first", ErrConflict, same.ID, cl.Name)
+		return problem.New(problem.Conflict, "cluster %s has the name %q already: choose another, or delete that one first", same.ID, cl.Name)
 	}
 	if t.MaxClusters > 0 && clusters >= t.MaxClusters {
-		return fmt.Errorf("%w: tenant %s may have %d clusters and has them", ErrQuota, tenant, t.MaxClusters)
+		return problem.New(problem.Quota, "tenant %s may have %d clusters and has them", tenant, t.MaxClusters)
 	}
 	return a.nodeQuota(tenant, nodes)
 }
@@ -154,7 +154,7 @@ func (a *applier) nodeQuota(tenant string, more int) error {
 	}
 	each(a.txn, tNodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
 	if total+more > t.MaxNodes {
-		return fmt.Errorf("%w: tenant %s may have %d nodes, has %d, and this needs %d more", ErrQuota, tenant, t.MaxNodes, total, more)
+		return problem.New(problem.Quota, "tenant %s may have %d nodes, has %d, and this needs %d more", tenant, t.MaxNodes, total, more)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	}
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
-		return refuse(ErrNotFound, "there is no operation %q", o.Operation)
+		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
 	}
 	if o.Order == "retry no more" { // the leader's own: there is no other layout
 		op := *have
@@ -179,7 +179,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		return Answer{Subject: op.ID}
 	}
 	if have.Status.Ended() {
-		return refuse(ErrConflict, "operation %s has ended: it is %s", have.ID, have.Status)
+		return refuse(problem.Conflict, "operation %s has ended: it is %s", have.ID, have.Status)
 	}
 	if have.Status == model.OpAccepted {
 		return a.controlQueued(c, o, have)
@@ -189,24 +189,24 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	switch o.Order {
 	case "pause":
 		if op.Status != model.OpRunning {
-			return refuse(ErrConflict, "operation %s is %s, and only a running one can be paused", op.ID, op.Status)
+			return refuse(problem.Conflict, "operation %s is %s, and only a running one can be paused", op.ID, op.Status)
 		}
 		op.Status, op.Message = model.OpPaused, o.Reason
 	case "resume":
 		if op.Status != model.OpPaused {
-			return refuse(ErrConflict, "operation %s is %s, and only a paused one can be resumed", op.ID, op.Status)
+			return refuse(problem.Conflict, "operation %s is %s, and only a paused one can be resumed", op.ID, op.Status)
 		}
 		a.resume(&op, e)
 	case "abort", "rollback":
 		if op.Status == model.OpRollingBack {
-			return refuse(ErrConflict, "operation %s is being rolled back: give orders to its rollback", op.ID)
+			return refuse(problem.Conflict, "operation %s is being rolled back: give orders to its rollback", op.ID)
 		}
 		undo := o.Order == "rollback"
 		if undo && op.Type == model.OpRollback {
-			return refuse(ErrConflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
+			return refuse(problem.Conflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
 		}
 		if undo && (op.Before == 0 || op.Type == model.OpCreate) {
-			return refuse(ErrConflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
+			return refuse(problem.Conflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
 		}
 		if op.Status == model.OpAborting && op.Undo == undo {
 			return Answer{Subject: op.ID}
@@ -231,7 +231,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		a.touch(op.ID)
 		return Answer{Subject: op.ID}
 	default:
-		return refuse(ErrUnknown, "order %q: it must be pause, resume, abort or rollback", o.Order)
+		return refuse(problem.Unsupported, "order %q: it must be pause, resume, abort or rollback", o.Order)
 	}
 	op.Version = a.index
 	a.put(tOperations, &op)
@@ -247,15 +247,15 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 func (a *applier) resolve(c *pb.Command, o *pb.ControlOperation) Answer {
 	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
 	if have == nil {
-		return refuse(ErrNotFound, "there is no cluster %q", o.Operation)
+		return refuse(problem.NotFound, "there is no cluster %q", o.Operation)
 	}
 	switch have.Status {
 	case model.ClusterFailed, model.ClusterInconsistent, model.ClusterIncomplete:
 	default:
-		return refuse(ErrConflict, "cluster %s is %s: there is nothing to resolve", have.Name, have.Status)
+		return refuse(problem.Conflict, "cluster %s is %s: there is nothing to resolve", have.Name, have.Status)
 	}
 	if o.Reason == "" {
-		return refuse(ErrConflict, "cluster %s: say what was done, as the reason", have.Name)
+		return refuse(problem.Conflict, "cluster %s: say what was done, as the reason", have.Name)
 	}
 	for _, n := range list[model.Node](a.txn, tNodes, "cluster", have.Tenant, have.ID) {
 		if n.Leaves || len(n.Leaving) > 0 { // as a rollback that failed left it

@@ -13,19 +13,9 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
-
-// PlanRefusal is an order about a plan that changes nothing: there is no such
-// part, it has been given already, or it cannot be.
-type PlanRefusal struct {
-	// Code is one of tree's codes; Message goes to whoever gave the order.
-	Code    int
-	Message string
-}
-
-// Error gives the message.
-func (r *PlanRefusal) Error() string { return r.Message }
 
 // Plan is one plan of a cluster.
 type Plan struct {
@@ -165,11 +155,11 @@ func (a *applier) arm(op *model.Operation, e *plan.Edit) {
 func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
-		return refuse(ErrNotFound, "there is no operation %q", o.Operation)
+		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
 	}
 	e := a.edit(have.ID)
 	if e == nil {
-		return refuse(ErrNotFound, "the plan of operation %s is not kept any more", have.ID)
+		return refuse(problem.NotFound, "the plan of operation %s is not kept any more", have.ID)
 	}
 	held := a.holdsRecovery(c, have, o)
 	v := a.look(have, e)
@@ -181,7 +171,7 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		return Answer{Subject: have.ID}
 	}
 	if r.Code != tree.CodeOK {
-		return Answer{Err: &PlanRefusal{r.Code, r.Message}}
+		return Answer{Err: &tree.Refusal{Code: r.Code, Message: r.Message}}
 	}
 	op := *have
 	if err := a.mayOrder(&op, r); err != nil {
@@ -191,7 +181,7 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		a.reopenOperation(&op)
 	}
 	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: o.Order + " by " + c.Actor}, Look: looksAgain, Now: a.now}); err != nil {
-		return refuse(ErrConflict, "operation %s: %v", op.ID, err)
+		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
 	if len(o.Parameters) > 0 || r.Start {
 		op.Parameters = maps.Clone(o.Parameters)
@@ -250,12 +240,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	case model.OpRunning, model.OpPaused:
 		return nil
 	case model.OpAborting, model.OpRollingBack:
-		return fmt.Errorf("%w: operation %s is %s: its plan takes no orders any more", ErrConflict, op.ID, op.Status)
+		return problem.New(problem.Conflict, "operation %s is %s: its plan takes no orders any more", op.ID, op.Status)
 	}
 	if len(r.Restart) == 0 {
-		return fmt.Errorf("%w: operation %s has ended, it is %s: its plan takes no orders any more", ErrConflict, op.ID, op.Status)
+		return problem.New(problem.Conflict, "operation %s has ended, it is %s: its plan takes no orders any more", op.ID, op.Status)
 	}
-	again := fmt.Errorf("%w: operation %s has ended, it is %s, and what it did cannot be done again: start another operation", ErrConflict, op.ID, op.Status)
+	again := problem.New(problem.Conflict, "operation %s has ended, it is %s, and what it did cannot be done again: start another operation", op.ID, op.Status)
 	switch op.Type {
 	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
 		return again // what it took away is not in the records any more

@@ -2,11 +2,11 @@ package state
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -14,12 +14,12 @@ import (
 func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 	n := &model.Agent{}
 	if err := json.Unmarshal(s.Record, n); err != nil || n.ID != s.Agent || n.ID == "" {
-		return nil, fmt.Errorf("%w: the record of agent %q: %w", ErrUnknown, s.Agent, err)
+		return nil, problem.New(problem.Unsupported, "the record of agent %q: %w", s.Agent, err)
 	}
 	types := make([]model.PluginType, len(s.Types))
 	for i, b := range s.Types {
 		if err := json.Unmarshal(b, &types[i]); err != nil {
-			return nil, fmt.Errorf("%w: a plugin type of agent %s: %w", ErrUnknown, n.Name, err)
+			return nil, problem.New(problem.Unsupported, "a plugin type of agent %s: %w", n.Name, err)
 		}
 	}
 	n.Session, n.Epoch, n.Alive, n.Since = "", 0, false, a.now
@@ -37,7 +37,7 @@ func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 func (a *applier) removeAgent(id string) Answer {
 	n := get[model.Agent](a.txn, tAgents, "id", id)
 	if n == nil {
-		return refuse(ErrNotFound, "there is no agent %q", id)
+		return refuse(problem.NotFound, "there is no agent %q", id)
 	}
 	if n.Session != "" {
 		a.endSession(n.Session, "the agent left")
@@ -52,7 +52,7 @@ func (a *applier) removeAgent(id string) Answer {
 // all others it held are lost.
 func (a *applier) openSession(s *pb.OpenSession) Answer {
 	if get[sessionRow](a.txn, tSessions, "id", s.Session) != nil {
-		return refuse(ErrConflict, "session %s is open", s.Session)
+		return refuse(problem.Conflict, "session %s is open", s.Session)
 	}
 	old, err := a.record(s)
 	if err != nil {

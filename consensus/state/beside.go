@@ -7,6 +7,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -140,7 +141,7 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 		return nil, err
 	}
 	if get[model.Operation](a.txn, tOperations, "id", op.ID) != nil {
-		return nil, fmt.Errorf("%w: operation %s exists: ask again", ErrStale, op.ID)
+		return nil, problem.New(problem.Stale, "operation %s exists already; run the command again", op.ID)
 	}
 	return a.room(tenant, op, g)
 }
@@ -149,33 +150,33 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
 	cl := get[model.Cluster](a.txn, tClusters, "id", tenant, op.Cluster)
 	if cl == nil || cl.Status == model.ClusterTerminated {
-		return nil, fmt.Errorf("%w: there is no cluster %s", ErrNotFound, op.Cluster)
+		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
 	}
 	for _, other := range a.besides(op) {
 		s := a.plan(other.ID)
 		switch {
 		case s == nil:
 		case other.Type == model.OpDelete:
-			return nil, fmt.Errorf("%w: operation %s deletes cluster %s", ErrConflict, other.ID, cl.Name)
+			return nil, problem.New(problem.Conflict, "operation %s deletes cluster %s", other.ID, cl.Name)
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
 		case other.Type == model.OpRun:
 		case other.Type.Beside() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
-					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID, other.Type, id)
 				}
 			}
 		default:
 			for _, n := range holds(other, s) {
 				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
-					return nil, fmt.Errorf("%w: operation %s (%s) is at work on node %s: wait for it, or abort it", ErrConflict, other.ID, other.Type, id)
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID, other.Type, id)
 				}
 			}
 		}
 	}
 	for _, id := range g.Nodes {
 		if n := get[model.Node](a.txn, tNodes, "id", tenant, id); n == nil || n.Leaves {
-			return nil, fmt.Errorf("%w: node %s of cluster %s", ErrStale, id, cl.Name)
+			return nil, problem.New(problem.Stale, "node %s of cluster %s changed while the operation was planned; run the command again", id, cl.Name)
 		}
 	}
 	return cl, nil

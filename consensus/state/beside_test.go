@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -161,7 +162,7 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 	if h := c.health(app); h.Attempts != 1 || h.Operation != "00000001-002" {
 		t.Errorf("%+v", h)
 	}
-	if a := c.do(c.beside("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"})); !errors.Is(a.Err, state.ErrConflict) {
+	if a := c.do(c.beside("00000001-003", model.OpRecover, model.Self, map[string]string{app: "app"})); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("two recoveries of one node: %v", a.Err)
 	}
 	c.run("00000001-002", func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
@@ -212,7 +213,7 @@ func TestRecoveryAgain(t *testing.T) {
 	recover("00000001-002")
 	c.run("00000001-002", nil)
 	recover("00000001-003")
-	if err := restart("00000001-002"); !errors.Is(err, state.ErrConflict) {
+	if err := restart("00000001-002"); !errors.Is(err, problem.Conflict) {
 		t.Fatalf("while another is at work there: %v", err)
 	}
 	c.run("00000001-003", nil)
@@ -262,7 +263,7 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	if a := c.do(lease("00000001-003", "s", 0)); len(a.Refused) != 1 {
 		t.Fatal("between two tasks of the other the node is free")
 	}
-	if a := c.do(c.beside("00000001-004", model.OpRecover, model.Self, map[string]string{app: "app"})); !errors.Is(a.Err, state.ErrConflict) {
+	if a := c.do(c.beside("00000001-004", model.OpRecover, model.Self, map[string]string{app: "app"})); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("recovery where another has begun: %v", a.Err)
 	}
 	c.run("00000001-002", nil)

@@ -2,17 +2,12 @@ package state
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 )
-
-// ErrGone says that events after the asked index are not kept any more (or the
-// reader was too slow): read the state again and go on from its index.
-var ErrGone = errors.New("the events asked for are not kept any more")
 
 // group is one event, or many of tasks that came to the same status, kept
 // small until somebody reads them.
@@ -95,7 +90,7 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if index < e.floor {
-		return nil, 0, nil, fmt.Errorf("%w: they begin after index %d, asked for those after %d", ErrGone, e.floor, index)
+		return nil, 0, nil, problem.New(problem.Conflict, "the events after index %d are not kept any more, only those after index %d: read the state again and go on from its index", index, e.floor)
 	}
 	size := uint64(len(e.ring))
 	first := e.next - min(e.next, size)

@@ -14,6 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -22,15 +23,6 @@ import (
 const (
 	FeatureLevel = 1
 	Format       = 1
-)
-
-// The refusals of the machine. They come back in Answer.Err, wrapped.
-var (
-	ErrNotFound = errors.New("not found")
-	ErrConflict = errors.New("conflict")
-	ErrQuota    = errors.New("quota exceeded")
-	ErrStale    = errors.New("changed meanwhile")
-	ErrUnknown  = errors.New("not understood")
 )
 
 // Answer is what applying one command gave.
@@ -202,19 +194,19 @@ type applier struct {
 func (a *applier) entry(data []byte) any {
 	var e pb.Entry
 	if err := proto.Unmarshal(data, &e); err != nil {
-		return a.halt(fmt.Errorf("%w: log entry %d is damaged: %w", ErrUnknown, a.index, err))
+		return a.halt(problem.New(problem.Unsupported, "log entry %d is damaged: %w", a.index, err))
 	}
 	if (e.Format != Format || e.FeatureLevel > FeatureLevel) && e.MustUnderstand {
-		return a.halt(fmt.Errorf("%w: log entry %d has format %d and feature level %d, this build reads format %d and level %d: upgrade this agent", ErrUnknown, a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
+		return a.halt(problem.New(problem.Unsupported, "log entry %d has format %d and feature level %d, this build reads format %d and level %d: upgrade this agent", a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
 	}
 	if e.MustUnderstand && slices.ContainsFunc(e.Commands, func(c *pb.Command) bool { return c.Change == nil }) {
-		return a.halt(fmt.Errorf("%w: log entry %d has a command that this build does not know: upgrade this agent", ErrUnknown, a.index))
+		return a.halt(problem.New(problem.Unsupported, "log entry %d has a command that this build does not know: upgrade this agent", a.index))
 	}
 	a.now = e.NowMs
 	flat := make([]Answer, len(e.Commands))
 	for i, c := range e.Commands {
 		if c.Change == nil {
-			flat[i] = Answer{Index: a.index, Err: fmt.Errorf("%w: command skipped", ErrUnknown)}
+			flat[i] = Answer{Index: a.index, Err: problem.New(problem.Unsupported, "command skipped")}
 			continue
 		}
 		flat[i] = a.command(c)
@@ -314,7 +306,7 @@ func (a *applier) change(c *pb.Command) Answer {
 	case *pb.Command_ChangeResource:
 		return a.changeResource(c, ch.ChangeResource)
 	}
-	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, c.Change)}
+	return Answer{Err: problem.New(problem.Unsupported, "%T", c.Change)}
 }
 
 // put inserts a row. The schema is ours and every row has its keys: an error

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -120,7 +121,7 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlOperation) Answer {
 	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
 	if have == nil {
-		return refuse(ErrNotFound, "there is no cluster %q", o.Operation)
+		return refuse(problem.NotFound, "there is no cluster %q", o.Operation)
 	}
 	cl := *have
 	switch pause := o.Order == "pause-recovery"; {

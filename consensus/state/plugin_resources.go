@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -51,7 +52,7 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	k := model.ResourceKey{Kind: model.Kind(ch.Kind), Plugin: ch.Plugin, Type: ch.Type, Name: ch.Name}
 	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, k)...)
 	if have == nil {
-		return refuse(ErrNotFound, "there is no resource %s", k)
+		return refuse(problem.NotFound, "there is no resource %s", k)
 	}
 	r, subject := have.Clone(), fmt.Sprintf("%s@%d", k, ch.Version)
 	var err error
@@ -65,9 +66,9 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	}
 	switch {
 	case errors.Is(err, model.ErrNoResourceVersion):
-		return Answer{Err: fmt.Errorf("%w: %w", ErrNotFound, err)}
+		return Answer{Err: problem.Wrap(problem.NotFound, err)}
 	case err != nil:
-		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+		return Answer{Err: problem.Wrap(problem.Conflict, err)}
 	}
 	status := "deleted"
 	if v := r.Find(int(ch.Version)); v != nil {
@@ -83,7 +84,7 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 func (a *applier) addResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	var v model.ResourceVersion
 	if err := json.Unmarshal(ch.Add, &v); err != nil {
-		return refuse(ErrUnknown, "resource: %v", err)
+		return refuse(problem.Unsupported, "resource: %v", err)
 	}
 	var bytes int64
 	names := 0
@@ -100,19 +101,19 @@ func (a *applier) addResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	case have != nil:
 		r = have.Clone()
 	case names >= model.MostResources:
-		return refuse(ErrQuota, "tenant %s has %d resources, and may have no more: delete some", c.Tenant, names)
+		return refuse(problem.Quota, "tenant %s has %d resources, and may have no more: delete some", c.Tenant, names)
 	}
 	if len(r.Versions) >= model.MostResourceVersions {
-		return refuse(ErrQuota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
+		return refuse(problem.Quota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
 	}
 	if ch.MostBytes > 0 && bytes+v.Size > ch.MostBytes {
-		return refuse(ErrQuota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, ch.MostBytes, v.Size)
+		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, ch.MostBytes, v.Size)
 	}
 	v.Time, v.Actor = a.now, c.Actor
 	n := r.Add(v)
 	if ch.Order != "" {
 		if err := r.Order(ch.Order, n); err != nil {
-			return Answer{Err: fmt.Errorf("%w: %w", ErrUnknown, err)}
+			return Answer{Err: problem.Wrap(problem.Unsupported, err)}
 		}
 	}
 	a.putResource(r)

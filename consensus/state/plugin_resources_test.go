@@ -13,6 +13,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -88,13 +89,13 @@ func TestPlansKeepTheirResources(t *testing.T) {
 	if b := m.View().Blobs(); len(b) != 3 || b["a1"] != 10 {
 		t.Errorf("contents that plans need are gone: %v", b)
 	}
-	if a := one(orderResource("t", "b", "delete", 1)); !errors.Is(a.Err, state.ErrConflict) {
+	if a := one(orderResource("t", "b", "delete", 1)); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("what is in force was deleted: %v", a.Err)
 	}
-	if a := one(orderResource("t", "b", "stage", 7)); !errors.Is(a.Err, state.ErrNotFound) {
+	if a := one(orderResource("t", "b", "stage", 7)); !errors.Is(a.Err, problem.NotFound) {
 		t.Error(a.Err)
 	}
-	if a := one(addResource("t", "c", "c1", 991, "")); !errors.Is(a.Err, state.ErrQuota) {
+	if a := one(addResource("t", "c", "c1", 991, "")); !errors.Is(a.Err, problem.Quota) {
 		t.Errorf("990 bytes were left: %v", a.Err)
 	}
 	for i := range model.MostResourceVersions {
@@ -102,7 +103,7 @@ func TestPlansKeepTheirResources(t *testing.T) {
 			t.Fatal(i, a.Err)
 		}
 	}
-	if a := one(addResource("t", "d", "d", 0, "")); !errors.Is(a.Err, state.ErrQuota) {
+	if a := one(addResource("t", "d", "d", 0, "")); !errors.Is(a.Err, problem.Quota) {
 		t.Error(a.Err)
 	}
 }

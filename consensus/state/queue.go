@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -46,16 +47,16 @@ func (a *applier) queued(tenant, cluster string) []*model.Operation {
 func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	op := &model.Operation{}
 	if err := json.Unmarshal(q.Operation, op); err != nil {
-		return refuse(ErrUnknown, "operation: %v", err)
+		return refuse(problem.Unsupported, "operation: %v", err)
 	}
 	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, op.Cluster)
 	switch {
 	case have == nil || have.Status == model.ClusterTerminated:
-		return refuse(ErrNotFound, "there is no cluster %s", op.Cluster)
+		return refuse(problem.NotFound, "there is no cluster %s", op.Cluster)
 	case have.Version != q.ClusterVersion || get[model.Operation](a.txn, tOperations, "id", op.ID) != nil:
-		return refuse(ErrStale, "cluster %s, since this was asked for: ask again", op.Cluster)
+		return refuse(problem.Stale, "cluster %s changed after the operation was requested; run the command again", op.Cluster)
 	case len(a.queued(c.Tenant, op.Cluster)) >= maxQueue:
-		return refuse(ErrConflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
+		return refuse(problem.Conflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
 	}
 	cl := *have
 	cl.Operations++
@@ -84,7 +85,7 @@ func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *mod
 	case "give up": // the leader's own: its turn came, and it could not be planned
 		status = model.OpFailed
 	default:
-		return refuse(ErrConflict, "operation %s waits for its turn: it can only be aborted", have.ID)
+		return refuse(problem.Conflict, "operation %s waits for its turn: it can only be aborted", have.ID)
 	}
 	message := o.Reason
 	if status == model.OpAborted {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -35,9 +35,6 @@ const (
 	SetPreferences = "preferences"
 	SetSecret      = "secret"
 )
-
-// ErrLimit says that a run was refused for want of room; it is kept as rejected.
-var ErrLimit = fmt.Errorf("%w: too many runs", ErrQuota)
 
 type profileRow struct {
 	Tenant string
@@ -166,7 +163,7 @@ func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
 	case *pb.ChangeRuns_Prune:
 		return a.pruneRuns(x.Prune.Runs)
 	}
-	return Answer{Err: fmt.Errorf("%w: %T", ErrUnknown, ch.Change)}
+	return Answer{Err: problem.New(problem.Unsupported, "%T", ch.Change)}
 }
 
 // startRun begins a run, if there is room for it.
@@ -182,14 +179,14 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	}{{s.Run, r}, {s.Schedule, sched}, {s.Levels, &levels}} {
 		if len(in.body) > 0 {
 			if err := json.Unmarshal(in.body, in.into); err != nil {
-				return refuse(ErrUnknown, "run: %v", err)
+				return refuse(problem.Unsupported, "run: %v", err)
 			}
 		}
 	}
 	if len(s.Schedule) > 0 {
 		have := get[profile.Schedule](a.txn, tSchedules, "id", c.Tenant, sched.Name)
 		if have == nil || have.Version != s.ScheduleVersion {
-			return refuse(ErrStale, "schedule %s, since this was due", sched.Name)
+			return refuse(problem.Stale, "schedule %s changed after this run was due", sched.Name)
 		}
 	}
 	ans := Answer{}
@@ -211,20 +208,20 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 
 func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels profile.Levels) Answer {
 	if get[profile.Run](a.txn, tRuns, "id", c.Tenant, r.ID) != nil {
-		return refuse(ErrStale, "run %s exists: ask again", r.ID)
+		return refuse(problem.Stale, "run %s exists already; run the command again", r.ID)
 	}
 	ref, err := profile.ParseRef(r.Profile)
 	if err != nil {
-		return refuse(ErrUnknown, "run: %v", err)
+		return refuse(problem.Unsupported, "run: %v", err)
 	}
 	p := a.profile(ref, c.Tenant)
 	switch {
 	case p == nil:
-		return refuse(ErrNotFound, "there is no profile %s", ref)
+		return refuse(problem.NotFound, "there is no profile %s", ref)
 	case p.Version != version:
-		return refuse(ErrStale, "profile %s, since this was asked for: ask again", ref)
+		return refuse(problem.Stale, "profile %s changed after the run was requested; run the command again", ref)
 	case p.Status == profile.Disabled:
-		return refuse(ErrConflict, "profile %s is disabled: enable it, or choose another", ref)
+		return refuse(problem.Conflict, "profile %s is disabled: enable it, or choose another", ref)
 	}
 	r.Tenant, r.Version = c.Tenant, a.index
 	full := a.full(c.Tenant, ref, p, levels)
@@ -235,7 +232,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 	a.runChanged(r, c.Actor)
 	ans := Answer{Subject: r.ID}
 	if full != "" {
-		ans.Err = fmt.Errorf("%w: %s; run %s is rejected", ErrLimit, full, r.ID)
+		ans.Err = problem.New(problem.TooMany, "%s; run %s is rejected", full, r.ID)
 	}
 	return ans
 }
@@ -283,21 +280,21 @@ func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile 
 func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 	have := get[profile.Run](a.txn, tRuns, "id", c.Tenant, e.Run)
 	if have == nil {
-		return refuse(ErrNotFound, "there is no run %q", e.Run)
+		return refuse(problem.NotFound, "there is no run %q", e.Run)
 	}
 	if e.Version != 0 && e.Version != have.Version {
-		return refuse(ErrStale, "run %s: an older record's event is ignored", e.Run)
+		return refuse(problem.Stale, "run %s: an older record's event is ignored", e.Run)
 	}
 	var ev profile.Event
 	if err := json.Unmarshal(e.Event, &ev); err != nil {
-		return refuse(ErrUnknown, "run %s: event: %v", e.Run, err)
+		return refuse(problem.Unsupported, "run %s: event: %v", e.Run, err)
 	}
 	if slices.Contains(profile.Orders, ev.Kind) {
 		ev.Actor = c.Actor
 	}
 	next, err := have.Apply(ev, a.now)
 	if err != nil {
-		return refuse(ErrConflict, "%v", err)
+		return refuse(problem.Conflict, "%v", err)
 	}
 	a.putRun(next, c.Actor)
 	return Answer{Subject: next.ID}

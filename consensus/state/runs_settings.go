@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -30,7 +31,7 @@ func (a *applier) putSetting(c *pb.Command, p *pb.PutSetting) Answer {
 	case SetSecret:
 		err = a.setSecret(tenant, p)
 	default:
-		err = fmt.Errorf("%w: there is no setting called %q", ErrUnknown, p.Kind)
+		err = problem.New(problem.Unsupported, "there is no setting called %q", p.Kind)
 	}
 	if err != nil {
 		return Answer{Err: err}
@@ -40,11 +41,11 @@ func (a *applier) putSetting(c *pb.Command, p *pb.PutSetting) Answer {
 }
 
 func conflict(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
+	return problem.New(problem.Conflict, format, args...)
 }
 
 func absent(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrNotFound}, args...)...)
+	return problem.New(problem.NotFound, format, args...)
 }
 
 func refOf(tenant, name string) profile.Ref {
@@ -70,7 +71,7 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 			return conflict("profile %s exists", ref)
 		}
 		if err := json.Unmarshal(p.Body, &next.Profile); err != nil {
-			return fmt.Errorf("%w: profile: %w", ErrUnknown, err)
+			return problem.New(problem.Unsupported, "profile: %w", err)
 		}
 		next.Name, next.Status, next.Created = p.Name, profile.Enabled, a.now/1000
 		if have != nil {
@@ -93,7 +94,7 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 		a.remove(tProfiles, have)
 		return nil
 	default:
-		return fmt.Errorf("%w: order %q", ErrUnknown, p.Order)
+		return problem.New(problem.Unsupported, "order %q", p.Order)
 	}
 	next.Scope, next.Version = ref.Scope, a.index
 	a.put(tProfiles, next)
@@ -130,7 +131,7 @@ func (a *applier) mayAssign(tenant string, properties map[string]string) error {
 	}
 	ref, err := profile.ParseRef(s)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
+		return problem.Wrap(problem.Unsupported, err)
 	}
 	switch p := a.profile(ref, tenant); {
 	case p == nil:
@@ -154,13 +155,13 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 	have := a.program(tenant, p.Name)
 	switch {
 	case tenant == "":
-		return fmt.Errorf("%w: programs belong to tenants", ErrUnknown)
+		return problem.New(problem.Unsupported, "programs belong to tenants")
 	case p.Order == "create" && have != nil:
 		return conflict("program %s exists, at version %d", p.Name, have.Version)
 	case p.Order == "put" || p.Order == "create":
 		next := &programRow{Tenant: tenant}
 		if err := json.Unmarshal(p.Body, &next.Program); err != nil {
-			return fmt.Errorf("%w: program: %w", ErrUnknown, err)
+			return problem.New(problem.Unsupported, "program: %w", err)
 		}
 		if next.Name, next.Version = p.Name, 1; have != nil {
 			next.Version = have.Version + 1
@@ -172,7 +173,7 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 		}
 		return nil
 	case p.Order != "delete":
-		return fmt.Errorf("%w: order %q", ErrUnknown, p.Order)
+		return problem.New(problem.Unsupported, "order %q", p.Order)
 	case have == nil:
 		return absent("there is no program %q", p.Name)
 	}
@@ -203,7 +204,7 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 			return conflict("schedule %s exists", p.Name)
 		}
 		if err := json.Unmarshal(p.Body, next); err != nil {
-			return fmt.Errorf("%w: schedule: %w", ErrUnknown, err)
+			return problem.New(problem.Unsupported, "schedule: %w", err)
 		}
 		if a.program(tenant, next.Program) == nil {
 			return absent("there is no program %q", next.Program)
@@ -234,7 +235,7 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		a.batch.Schedules = true
 		return nil
 	default:
-		return fmt.Errorf("%w: order %q", ErrUnknown, p.Order)
+		return problem.New(problem.Unsupported, "order %q", p.Order)
 	}
 	next.Tenant, next.Version = tenant, a.index
 	a.put(tSchedules, next)
@@ -253,7 +254,7 @@ func (a *applier) setPreferences(tenant string, p *pb.PutSetting) error {
 	}
 	next := &profile.Settings{Tenant: tenant, Program: p.Name, Version: a.index}
 	if err := json.Unmarshal(p.Body, &next.Properties); err != nil {
-		return fmt.Errorf("%w: preferences: %w", ErrUnknown, err)
+		return problem.New(problem.Unsupported, "preferences: %w", err)
 	}
 	if p.Name != "" && a.program(tenant, p.Name) == nil {
 		return absent("there is no program %q", p.Name)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -150,7 +151,7 @@ func TestAssignments(t *testing.T) {
 				if tenant != "" {
 					k := owned{tenant, name}
 					_, have := schedules[k]
-					if err := s.put(t, tenant, SetSchedule, name, "delete", nil); (err == nil) != have || err != nil && !errors.Is(err, ErrNotFound) {
+					if err := s.put(t, tenant, SetSchedule, name, "delete", nil); (err == nil) != have || err != nil && !errors.Is(err, problem.NotFound) {
 						t.Fatalf("unschedule %v: %v", k, err)
 					}
 					delete(schedules, k)

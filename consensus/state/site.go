@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -47,7 +48,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		return a.nextGeneration(c, ch.Site, old, ch.Next)
 	}
 	if old == nil {
-		return refuse(ErrNotFound, "there is no site %q", ch.Site)
+		return refuse(problem.NotFound, "there is no site %q", ch.Site)
 	}
 	if ch.Events != nil {
 		for _, e := range ch.Events.Events {
@@ -68,7 +69,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 	case ch.Assign != nil:
 		var hosts []site.Host
 		if err = json.Unmarshal(ch.Assign.Hosts, &hosts); err != nil || ch.Assign.Epoch != r.Epoch {
-			return refuse(ErrStale, "hosts of site %s: %v", ch.Site, err)
+			return refuse(problem.Stale, "hosts of site %s: %v", ch.Site, err)
 		}
 		err = r.Assign(hosts, func(id string) bool {
 			n := get[model.Agent](a.txn, tAgents, "id", id)
@@ -76,7 +77,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		})
 	case ch.Switch != nil:
 		if r.Next != ch.Switch.Generation {
-			return refuse(ErrStale, "generation %d of site %s is not on its way", ch.Switch.Generation, ch.Site)
+			return refuse(problem.Stale, "generation %d of site %s is not on its way", ch.Switch.Generation, ch.Site)
 		}
 		groups := make([]int, len(ch.Switch.Groups))
 		for i, g := range ch.Switch.Groups {
@@ -94,13 +95,13 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 				audit.Document{}, a.audit.document(map[string]any{"object": ch.Release.Name, "reason": ch.Release.Reason}))
 		}
 	default:
-		return refuse(ErrUnknown, "a change of site %s that says nothing", ch.Site)
+		return refuse(problem.Unsupported, "a change of site %s that says nothing", ch.Site)
 	}
 	switch {
 	case errors.Is(err, site.ErrHeld), errors.Is(err, site.ErrOnItsWay):
-		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+		return Answer{Err: problem.Wrap(problem.Conflict, err)}
 	case err != nil:
-		return Answer{Err: fmt.Errorf("%w: %w", ErrStale, err)}
+		return Answer{Err: problem.Wrap(problem.Stale, err)}
 	}
 	a.putSite(r, c.Actor, status, message)
 	return Answer{Subject: ch.Site}
@@ -114,18 +115,18 @@ func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n
 	g := &site.Generation{}
 	var switches []site.Switch
 	if err := errors.Join(json.Unmarshal(n.Generation, g), json.Unmarshal(n.Switches, &switches)); err != nil || g.Tenant != c.Tenant || g.Site != name {
-		return refuse(ErrUnknown, "generation of site %q: %v", name, err)
+		return refuse(problem.Unsupported, "generation of site %q: %v", name, err)
 	}
 	r := &site.Record{Tenant: c.Tenant, Name: name, Epoch: a.index}
 	if old != nil {
 		r = old.Clone()
 	}
 	if r.Version != n.Version {
-		return refuse(ErrStale, "site %s was changed meanwhile: plan again", name)
+		return refuse(problem.Stale, "site %s changed while its new generation was planned; run the command again", name)
 	}
 	g.Time, g.Actor = a.now, c.Actor
 	if err := r.Begin(g.Number, switches, n.Deleting); err != nil {
-		return Answer{Err: fmt.Errorf("%w: %w", ErrConflict, err)}
+		return Answer{Err: problem.Wrap(problem.Conflict, err)}
 	}
 	a.put(tGenerations, g)
 	status := fmt.Sprintf("generation %d is on its way", g.Number)

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/change/compile"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -80,10 +81,10 @@ func TestSites(t *testing.T) {
 	if r := record(); r.Lives[0].Inc != 1 || r.Lives[1].Inc != 1 {
 		t.Errorf("%+v", r.Lives)
 	}
-	if a := assign("two", "p1", "agent:y"); !errors.Is(a.Err, state.ErrConflict) {
+	if a := assign("two", "p1", "agent:y"); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("a host was given away whose agent is alive: %v", a.Err)
 	}
-	if a := apply(doc, 2, 1, false); !errors.Is(a.Err, state.ErrStale) {
+	if a := apply(doc, 2, 1, false); !errors.Is(a.Err, problem.Stale) {
 		t.Errorf("a plan of yesterday was taken: %v", a.Err)
 	}
 	must(run(endSession("s1")))
@@ -97,7 +98,7 @@ func TestSites(t *testing.T) {
 	if r := record(); r.Next != 2 {
 		t.Fatalf("%+v", r)
 	}
-	if a := apply(less, 3, record().Version, false); !errors.Is(a.Err, state.ErrConflict) {
+	if a := apply(less, 3, record().Version, false); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("two generations were on their way: %v", a.Err)
 	}
 	must(order(&pb.ChangeSite{Release: &pb.ReleaseObject{Id: 0, Name: "a", Reason: "scrapped"}}))

@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -207,7 +208,7 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		return nil, 0, fmt.Errorf("%w: no header: %w", ErrDamaged, err)
 	}
 	if h.Format != snapshotFormat || h.FeatureLevel > FeatureLevel {
-		return nil, 0, fmt.Errorf("%w: the snapshot has format %d and feature level %d, this build reads format %d and level %d", ErrUnknown, h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
+		return nil, 0, problem.New(problem.Unsupported, "the snapshot has format %d and feature level %d, this build reads format %d and level %d", h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
 	}
 	txn := db.Txn(true)
 	var history historyReader

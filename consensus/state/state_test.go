@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -291,7 +292,7 @@ func TestRequestsAreDoneOnce(t *testing.T) {
 		t.Errorf("%d clusters", n)
 	}
 	// What was refused may be asked again.
-	if a := do(t, m, entry(5, 5, start("one", "00000004", "a", 1, "", "q")))[0]; !errors.Is(a.Err, state.ErrConflict) {
+	if a := do(t, m, entry(5, 5, start("one", "00000004", "a", 1, "", "q")))[0]; !errors.Is(a.Err, problem.Conflict) {
 		t.Fatal(a)
 	}
 	if a := do(t, m, entry(6, 6, start("one", "00000004", "d", 1, "", "q")))[0]; a.Err != nil || a.Repeated {
@@ -359,7 +360,7 @@ func TestUnknownEntriesHalt(t *testing.T) {
 	}
 	m := fresh(t)
 	do(t, m, entry(1, 1, tenant("one", 0, 0)))
-	if a := do(t, m, unknown(false)); !errors.Is(a[0].Err, state.ErrUnknown) || m.Halted() != nil {
+	if a := do(t, m, unknown(false)); !errors.Is(a[0].Err, problem.Unsupported) || m.Halted() != nil {
 		t.Fatal(a, m.Halted())
 	}
 	halted := make(chan error, 1)
@@ -370,15 +371,15 @@ func TestUnknownEntriesHalt(t *testing.T) {
 	do(t, m, entry(1, 1, tenant("one", 0, 0)))
 	for name, l := range map[string]*raft.Log{"level": unknown(true), "damaged": {Type: raft.LogCommand, Index: 3, Data: []byte{0xff}}, "later": entry(4, 4, tenant("two", 0, 0))} {
 		if l.Index == 2 {
-			if err, ok := m.Apply(l).(error); !ok || !errors.Is(err, state.ErrUnknown) {
+			if err, ok := m.Apply(l).(error); !ok || !errors.Is(err, problem.Unsupported) {
 				t.Fatal(name, err)
 			}
 		}
 	}
-	if err, ok := m.Apply(entry(4, 4, tenant("two", 0, 0))).(error); !ok || !errors.Is(err, state.ErrUnknown) {
+	if err, ok := m.Apply(entry(4, 4, tenant("two", 0, 0))).(error); !ok || !errors.Is(err, problem.Unsupported) {
 		t.Error("an entry was applied after the halt:", err)
 	}
-	if err := <-halted; !errors.Is(err, state.ErrUnknown) || m.Halted() == nil {
+	if err := <-halted; !errors.Is(err, problem.Unsupported) || m.Halted() == nil {
 		t.Error(err, m.Halted())
 	}
 	if _, ok := m.View().Tenant("two"); ok {
@@ -429,14 +430,14 @@ func TestTenantsAndQuotas(t *testing.T) {
 		}
 	}
 	expect(2, start("one", "00000001", "a", 2, "", ""), nil)
-	expect(3, start("one", "00000002", "b", 2, "", ""), state.ErrQuota) // nodes
+	expect(3, start("one", "00000002", "b", 2, "", ""), problem.Quota) // nodes
 	expect(4, start("one", "00000002", "b", 1, "", ""), nil)
-	expect(5, start("one", "00000003", "c", 0, "", ""), state.ErrQuota) // clusters
+	expect(5, start("one", "00000003", "c", 0, "", ""), problem.Quota) // clusters
 	expect(6, start("two", "00000004", "a", 9, "", ""), nil)
-	expect(7, start("nobody", "00000005", "a", 1, "", ""), state.ErrNotFound)
+	expect(7, start("nobody", "00000005", "a", 1, "", ""), problem.NotFound)
 	abort := order("00000001-001", "abort")
 	abort.Tenant = "two"
-	expect(8, abort, state.ErrNotFound)
+	expect(8, abort, problem.NotFound)
 	v := m.View()
 	if _, ok := v.Cluster("two", "00000001"); ok {
 		t.Error("a tenant sees another's cluster")
@@ -447,7 +448,7 @@ func TestTenantsAndQuotas(t *testing.T) {
 	if n := len(v.Nodes("one", "")); n != 3 {
 		t.Errorf("tenant one has %d nodes", n)
 	}
-	expect(9, &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "one"}}}, state.ErrConflict)
+	expect(9, &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "one"}}}, problem.Conflict)
 }
 
 // Events of one tenant go to no other.

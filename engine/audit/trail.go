@@ -2,13 +2,14 @@ package audit
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // ErrPruned says that the retention of records that are asked for is over.
-var ErrPruned = errors.New("their retention is over")
+var ErrPruned = problem.New(problem.Conflict, "their retention is over")
 
 // Trail is the log at one moment. It is never changed: a Writer makes the next
 // one and shares all full chunks with it, so that a snapshot or a reader keeps

@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"strings"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Fault is one thing wrong with an input, at a path such as
@@ -38,6 +40,9 @@ func (f *Fault) Error() string {
 	return b.String()
 }
 
+// ProblemCode returns problem.Invalid.
+func (f *Fault) ProblemCode() problem.Code { return problem.Invalid }
+
 // Faults are all the things wrong with one input.
 type Faults []*Fault
 
@@ -49,6 +54,9 @@ func (fs Faults) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// ProblemCode returns problem.Invalid.
+func (fs Faults) ProblemCode() problem.Code { return problem.Invalid }
 
 // Err gives nil when there is no fault.
 func (fs Faults) Err() error {

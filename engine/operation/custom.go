@@ -2,16 +2,16 @@ package operation
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // ErrNoPlan says that a cluster's template has no such plan of its own.
-var ErrNoPlan = errors.New("the cluster's template has no such plan")
+var ErrNoPlan = problem.New(problem.NotFound, "the cluster's template has no such plan")
 
 // CustomPlans gives the names of the plans of a cluster's template that wait for an
 // operator to start them, in the order of the template.

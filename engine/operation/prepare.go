@@ -3,7 +3,6 @@ package operation
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/internal/words"
 )
@@ -41,7 +41,7 @@ type Prepared struct {
 }
 
 // ErrState says that the cluster's status does not allow the operation.
-var ErrState = errors.New("the cluster's status does not allow it")
+var ErrState = problem.New(problem.Conflict, "the cluster's status does not allow it")
 
 // IDs are what the caller chose for a new cluster or operation.
 type IDs struct {

@@ -1,14 +1,15 @@
 package solver
 
 import (
-	"errors"
 	"strings"
+
+	codes "github.com/coopr/coopr/engine/problem"
 )
 
 // ErrBudget says that the search ended before it knew: neither a layout nor
 // the proof that there is none (docs/spec/solver.md rule 12). A context that ends is
 // wrapped together with it.
-var ErrBudget = errors.New("the search for a layout ran out of its budget")
+var ErrBudget = codes.New(codes.Unsolvable, "the search for a layout ran out of its budget")
 
 // Constraint names one constraint by its place in the input and in words.
 type Constraint struct {
@@ -32,7 +33,10 @@ type Unsolvable struct {
 	Nodes int `json:"nodes"`
 }
 
-// Error tells the whole explanation in one line.
+// ProblemCode returns problem.Unsolvable.
+func (u *Unsolvable) ProblemCode() codes.Code { return codes.Unsolvable }
+
+// Error returns the whole explanation in one line.
 func (u *Unsolvable) Error() string {
 	words := make([]string, len(u.Conflict))
 	for i, c := range u.Conflict {

@@ -2,25 +2,8 @@ package api
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/coopr/coopr/engine/model"
-)
-
-// The errors by which a Backend tells the API what to answer. They are
-// wrapped with what happened and to what; model.Faults stands for bad input.
-var (
-	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("conflict")
-	ErrForbidden    = errors.New("forbidden")
-	ErrUnauthorized = errors.New("unauthorized")
-	// ErrNoLeader: the mesh has no leader that could be reached in time.
-	ErrNoLeader = errors.New("no leader")
-	// ErrUnknownOutcome: the write may or may not be done. Repeating it with
-	// the same request id is safe.
-	ErrUnknownOutcome = errors.New("unknown outcome")
-	// ErrQuota: the tenant has no room for it.
-	ErrQuota = errors.New("quota")
 )
 
 // Consistency says how fresh a read must be.

@@ -15,16 +15,6 @@ type Plan struct {
 	Custom, Over bool
 }
 
-// Refusal is an order about a plan that changes nothing: there is no such part,
-// it has been given already, or it cannot be. Code is the status to answer with.
-type Refusal struct {
-	Code    int
-	Message string
-}
-
-// Error gives the message.
-func (r *Refusal) Error() string { return r.Message }
-
 // Said is the answer to an order about a plan or a pod.
 type Said struct {
 	Message string `json:"message" doc:"How the order was taken"`

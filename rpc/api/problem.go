@@ -1,7 +1,10 @@
 package api
 
 import (
+	"strings"
+
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // The types of problems, stable for programs to decide by.
@@ -25,6 +28,15 @@ const (
 	ProblemInternal       = "urn:coopr:problem:internal"
 )
 
+// typePrefix comes before the code in the type of a problem document.
+const typePrefix = "urn:coopr:problem:"
+
+// CodeOf returns the code in the type of a problem document; false where it is none of ours.
+func CodeOf(typ string) (problem.Code, bool) {
+	code, ok := strings.CutPrefix(typ, typePrefix)
+	return problem.Code(code), ok
+}
+
 // ProblemContentType is the media type of problem documents.
 const ProblemContentType = "application/problem+json"
 
@@ -38,7 +50,7 @@ type Problem struct {
 	Hints  []string     `json:"hints,omitempty" doc:"Where no layout exists: what would help, as far as that was cheap to find"`
 }
 
-// Error gives the detail.
+// Error returns the detail, or the title where there is none.
 func (p *Problem) Error() string {
 	if p.Detail == "" {
 		return p.Title
@@ -46,8 +58,19 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
-// GetStatus gives the HTTP status.
+// ProblemCode returns the code in the document's type.
+func (p *Problem) ProblemCode() problem.Code {
+	if code, ok := CodeOf(p.Type); ok {
+		return code
+	}
+	return problem.Internal
+}
+
+// Is reports whether target is the document's code.
+func (p *Problem) Is(target error) bool { return target == p.ProblemCode() }
+
+// GetStatus returns the HTTP status.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// ContentType gives the media type of problem documents.
+// ContentType returns the media type of problem documents.
 func (p *Problem) ContentType(string) string { return ProblemContentType }

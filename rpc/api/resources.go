@@ -1,17 +1,7 @@
 package api
 
 import (
-	"errors"
-
 	"github.com/coopr/coopr/engine/model"
-)
-
-// Errors of Resources beside those of Backend.
-var (
-	// ErrTooLarge: a content is larger than allowed.
-	ErrTooLarge = errors.New("too large")
-	// ErrNoMajority: a content could not be put on a majority of the voters; nothing was changed.
-	ErrNoMajority = errors.New("no majority of the voters")
 )
 
 // NewResource says what an upload is.

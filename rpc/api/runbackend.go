@@ -1,13 +1,8 @@
 package api
 
 import (
-	"errors"
-
 	"github.com/coopr/coopr/engine/profile"
 )
-
-// ErrTooMany says that a run was refused for want of room; it is kept as rejected.
-var ErrTooMany = errors.New("too many runs")
 
 // Setting is what is done to a profile, a program, a schedule, preferences or a secret.
 type Setting struct {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/client"
 	"github.com/coopr/coopr/rpc/server"
@@ -227,9 +228,9 @@ func TestWritesAreDoneOnce(t *testing.T) {
 	c := newClient(t, apitest.Admin, m.URL)
 	for name, trouble := range map[string]func(){
 		"a lost answer":       func() { m.lose.Store(2) },
-		"no leader":           func() { m.Fail(api.ErrNoLeader, api.ErrNoLeader) },
-		"an unknown outcome":  func() { m.Fail(api.ErrUnknownOutcome) },
-		"an outcome and loss": func() { m.Fail(fmt.Errorf("x: %w", api.ErrUnknownOutcome)); m.lose.Store(1) },
+		"no leader":           func() { m.Fail(problem.NoLeader, problem.NoLeader) },
+		"an unknown outcome":  func() { m.Fail(problem.UnknownOutcome) },
+		"an outcome and loss": func() { m.Fail(fmt.Errorf("x: %w", problem.UnknownOutcome)); m.lose.Store(1) },
 	} {
 		trouble()
 		if _, _, err := c.PutDefinition(ctx, model.KindService, "s", json.RawMessage(`{"name":"s"}`)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -56,16 +57,26 @@ func (e *Error) what() string {
 // leader, for as long as the client tried.
 var ErrUnreachable = errors.New("the mesh cannot be reached")
 
-// ErrUnauthorized and the others stand for their sort of Error with errors.Is.
-var (
-	ErrUnauthorized = errors.New("unauthorized")
-	ErrForbidden    = errors.New("forbidden")
-	ErrNotFound     = errors.New("not found")
-	ErrConflict     = errors.New("conflict")
-	ErrInvalid      = errors.New("invalid")
+// The codes that callers decide by most often, for errors.Is. An Error also matches the
+// other codes of engine/problem. ErrConflict matches every answer with status 409, and
+// ErrInvalid every answer that rejects the input.
+const (
+	ErrUnauthorized = problem.Unauthorized
+	ErrForbidden    = problem.Forbidden
+	ErrNotFound     = problem.NotFound
+	ErrConflict     = problem.Conflict
+	ErrInvalid      = problem.Invalid
 )
 
-// Is tells the sort of the problem.
+// ProblemCode returns the code in the problem document, and Internal where there was none.
+func (e *Error) ProblemCode() problem.Code {
+	if code, ok := api.CodeOf(e.Type); ok {
+		return code
+	}
+	return problem.Internal
+}
+
+// Is reports whether target is the error's code, or a group of codes that it belongs to.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case ErrUnauthorized:
@@ -79,12 +90,16 @@ func (e *Error) Is(target error) bool {
 	case ErrInvalid:
 		return e.Status == 400 || e.Status == 413 || e.Status == 415 || e.Status == 422
 	case ErrUnreachable:
-		return e.Type == api.ProblemNoLeader
+		return e.ProblemCode() == problem.NoLeader
 	}
-	return false
+	return target == e.ProblemCode()
 }
 
-// passing says whether the same request may succeed a moment later.
+// passing reports whether the same request may succeed a moment later.
 func (e *Error) passing() bool {
-	return e.Type == api.ProblemNoLeader || e.Type == api.ProblemUnknownOutcome || e.Type == api.ProblemBusy || e.Type == "" && (e.Status == 502 || e.Status == 503 || e.Status == 504)
+	switch e.ProblemCode() {
+	case problem.NoLeader, problem.UnknownOutcome, problem.Busy:
+		return true
+	}
+	return e.Type == "" && (e.Status == 502 || e.Status == 503 || e.Status == 504)
 }

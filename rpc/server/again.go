@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -57,7 +58,7 @@ func (s *server) again(next http.Handler) http.Handler {
 
 // mayPass says whether the next leader may be asked what this one could not do.
 func (ru rule) mayPass(err error) bool {
-	return !ru.local && errors.Is(err, api.ErrNoLeader) || ru.once && errors.Is(err, api.ErrUnknownOutcome)
+	return !ru.local && errors.Is(err, problem.NoLeader) || ru.once && errors.Is(err, problem.UnknownOutcome)
 }
 
 // heldWriter holds an answer back that need not be the last word (note.again),

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -38,14 +36,6 @@ func (f *AuditFilter) filter(c *call, v View) audit.Filter {
 	return out
 }
 
-// auditError tells of records that are asked for too late.
-func auditError(err error) error {
-	if errors.Is(err, audit.ErrPruned) {
-		return fmt.Errorf("%w: %w", api.ErrConflict, err)
-	}
-	return err
-}
-
 func (s *server) auditRoutes() {
 	const tag, path = "audit", "/v1/audit"
 	reads := rule{need: model.RoleAdmin, allTenants: true}
@@ -75,7 +65,7 @@ func (s *server) auditRoutes() {
 				out.Records = append(out.Records, r)
 				return true
 			})
-			return out, auditError(err)
+			return out, err
 		})
 	read(s, route{id: "verifyAudit", path: path + "/verify", tag: tag, rule: reads, summary: "Compute the audit log's chain of hashes again and compare",
 		description: "The whole log is looked at, whosever the records. With consistency=stale a voter looks at its own copy."},
@@ -93,6 +83,6 @@ func (s *server) auditRoutes() {
 			if err != nil {
 				return err
 			}
-			return auditError(v.Audit().Export(w, in.filter(c, v), in.After))
+			return v.Audit().Export(w, in.filter(c, v), in.After)
 		})
 }

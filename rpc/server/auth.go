@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -70,7 +71,7 @@ func callOf(ctx context.Context) *call {
 func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Values, ru rule, c *call) error {
 	token := tokenOf(r, query)
 	if token == "" {
-		return fmt.Errorf("%w: send a token, as \"Authorization: Bearer TOKEN\"", api.ErrUnauthorized)
+		return problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
 	}
 	who, err := s.backend.Authenticate(ctx, token)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -186,7 +187,7 @@ func putDefinition[T any](ctx context.Context, s *server, c *call, kind model.Ki
 	}
 	v, err := s.now(ctx)
 	if err != nil {
-		return nil, w, fmt.Errorf("%w: written, but not read back: %w", api.ErrUnknownOutcome, err)
+		return nil, w, problem.New(problem.UnknownOutcome, "written, but not read back: %w", err)
 	}
 	t, err := getDefinition[T](v, c.who.Tenant, kind, word, def.Name, 0)
 	return t, w, err

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
@@ -134,13 +135,13 @@ func TestStatusesOfTheBackend(t *testing.T) {
 		status int
 		typ    string
 	}{
-		fmt.Errorf("%w: gone", api.ErrNotFound):       {404, api.ProblemNotFound},
-		fmt.Errorf("%w: busy", api.ErrConflict):       {409, api.ProblemConflict},
-		fmt.Errorf("%w: no", api.ErrForbidden):        {403, api.ProblemForbidden},
-		fmt.Errorf("%w: full", api.ErrQuota):          {409, api.ProblemQuota},
-		fmt.Errorf("%w", api.ErrNoLeader):             {503, api.ProblemNoLeader},
-		fmt.Errorf("%w: lost", api.ErrUnknownOutcome): {503, api.ProblemUnknownOutcome},
-		fmt.Errorf("disk on fire"):                    {500, api.ProblemInternal},
+		problem.New(problem.NotFound, "gone"):       {404, api.ProblemNotFound},
+		problem.New(problem.Conflict, "busy"):       {409, api.ProblemConflict},
+		problem.New(problem.Forbidden, "no"):        {403, api.ProblemForbidden},
+		problem.New(problem.Quota, "full"):          {409, api.ProblemQuota},
+		fmt.Errorf("%w", problem.NoLeader):          {503, api.ProblemNoLeader},
+		problem.New(problem.UnknownOutcome, "lost"): {503, api.ProblemUnknownOutcome},
+		fmt.Errorf("disk on fire"):                  {500, api.ProblemInternal},
 	} {
 		w := newWorld(t)
 		w.template()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -96,7 +97,7 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%w: the event stream ended", api.ErrNoLeader)
+		err = problem.New(problem.NoLeader, "the event stream ended")
 	}
 	if !out.begun {
 		return err

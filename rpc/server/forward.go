@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -56,15 +57,15 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 			stream.Close()
 		}
 		if notLeader {
-			err = api.ErrNoLeader
+			err = problem.NoLeader
 		}
 		if ctx.Err() != nil {
 			return true // nobody is there to read an answer
 		}
 		note.err = err
-		again := errors.Is(err, api.ErrNoLeader) || r.Method == http.MethodGet || ru.once && header.Get(api.HeaderRequest) != ""
-		if !errors.Is(err, api.ErrNoLeader) && !errors.Is(err, api.ErrUnknownOutcome) && r.Method != http.MethodGet {
-			err = errors.Join(api.ErrUnknownOutcome, err)
+		again := errors.Is(err, problem.NoLeader) || r.Method == http.MethodGet || ru.once && header.Get(api.HeaderRequest) != ""
+		if !errors.Is(err, problem.NoLeader) && !errors.Is(err, problem.UnknownOutcome) && r.Method != http.MethodGet {
+			err = problem.Wrap(problem.UnknownOutcome, err)
 		}
 		if note.body != nil {
 			// It was the client's side that failed, not the leader's.
@@ -86,10 +87,10 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 				timer.Stop()
 			}
 		}
-		if errors.Is(err, api.ErrUnknownOutcome) {
-			writeProblem(w, problem(http.StatusServiceUnavailable, api.ProblemUnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
+		if errors.Is(err, problem.UnknownOutcome) {
+			writeProblem(w, newProblem(problem.UnknownOutcome, "the connection to the leader broke: "+unknownOutcomeAdvice))
 		} else {
-			writeProblem(w, problem(http.StatusServiceUnavailable, api.ProblemNoLeader, noLeaderAdvice))
+			writeProblem(w, newProblem(problem.NoLeader, noLeaderAdvice))
 		}
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -67,7 +68,7 @@ func (s *server) importDefinitions(ctx context.Context, c *call, in *importBody)
 	done.Warnings = append(done.Warnings, w.Warnings...)
 	v, err := s.now(ctx)
 	if err != nil {
-		return done, w, fmt.Errorf("%w: written, but not read back: %w", api.ErrUnknownOutcome, err)
+		return done, w, problem.New(problem.UnknownOutcome, "written, but not read back: %w", err)
 	}
 	for _, d := range stored {
 		ref := api.DefinitionRef{Kind: d.Kind, Name: d.Name}

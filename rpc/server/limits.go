@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -49,11 +50,13 @@ func bodyProblem(err error) *api.Problem {
 	var slow net.Error
 	switch {
 	case errors.As(err, &large):
-		return problem(http.StatusRequestEntityTooLarge, api.ProblemTooLarge, large.Error()+": send it in several requests")
+		return newProblem(problem.TooLarge, large.Error()+": send it in several requests")
 	case errors.As(err, &slow) && slow.Timeout():
-		return problem(http.StatusRequestTimeout, api.ProblemTimeout, "the body did not arrive in time: send it faster or in pieces")
+		p := newProblem(problem.Timeout, "the body did not arrive in time: send it faster or in pieces")
+		p.Status = http.StatusRequestTimeout
+		return p
 	}
-	return problem(http.StatusBadRequest, api.ProblemMalformed, "the body ended early: send the request again")
+	return newProblem(problem.Malformed, "the body ended early: send the request again")
 }
 
 // limitedBody bounds a request's body in size and in time. The deadline is

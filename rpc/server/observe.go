@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coopr/coopr/rpc/api"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // metrics of the API. Labels are routes and statuses, never names of things.
@@ -114,7 +115,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 				} else {
 					s.log.Error("panic in a request", "route", n.route, "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 					if rec.status == 0 {
-						writeProblem(rec, problem(http.StatusInternalServerError, api.ProblemInternal, "an internal error: the agent's log has its cause"))
+						writeProblem(rec, newProblem(problem.Internal, "an internal error: the agent's log has its cause"))
 					} else {
 						defer panic(http.ErrAbortHandler) // the answer is broken: let the client see it
 					}

@@ -39,7 +39,7 @@ type sdkAnswer struct {
 func sdk[I any](s *server, r route, answers []sdkAnswer, h func(context.Context, *call, *I) (status int, body any, index uint64, err error)) {
 	stream(s, r, "application/json", answers[0].what, func(ctx context.Context, c *call, in *I, w http.ResponseWriter, _ *http.Request) error {
 		status, body, index, err := h(ctx, c, in)
-		var no *api.Refusal
+		var no *tree.Refusal
 		switch {
 		case errors.As(err, &no):
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -83,7 +83,7 @@ func sdk[I any](s *server, r route, answers []sdkAnswer, h func(context.Context,
 func (c *call) service(v View, idOrName string) (*model.Cluster, error) {
 	cl, err := c.cluster(v, idOrName)
 	if err != nil {
-		return nil, &api.Refusal{Code: http.StatusNotFound, Message: "Service " + idOrName + " not found"}
+		return nil, &tree.Refusal{Code: http.StatusNotFound, Message: "Service " + idOrName + " not found"}
 	}
 	return cl, nil
 }
@@ -103,7 +103,7 @@ func (c *call) planOf(v View, cl *model.Cluster, name string) (api.Plan, error) 
 	plans := v.Plans(c.who.Tenant, cl.ID)
 	i := slices.IndexFunc(plans, func(p api.Plan) bool { return p.Name == name })
 	if i < 0 {
-		return api.Plan{}, &api.Refusal{Code: http.StatusNotFound, Message: "Plan " + name + " not found"}
+		return api.Plan{}, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + name + " not found"}
 	}
 	return plans[i], nil
 }
@@ -163,7 +163,7 @@ func (s *server) planRoutes() {
 			}
 			t, ok := c.tree(v, cl, p)
 			if !ok {
-				return 0, nil, 0, &api.Refusal{Code: http.StatusNotFound, Message: "Plan " + in.Plan + " not found"}
+				return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + in.Plan + " not found"}
 			}
 			out := t.Info()
 			return out.Code(), out, v.Index(), nil
@@ -176,10 +176,10 @@ func (s *server) planRoutes() {
 		}) (int, any, uint64, error) {
 			o := tree.Order{Command: "start", Plan: in.Plan}
 			if err := json.Unmarshal(in.Body.data, &o.Params); err != nil {
-				return 0, nil, 0, &api.Refusal{Code: http.StatusBadRequest, Message: "Couldn't parse parameters: " + err.Error()}
+				return 0, nil, 0, &tree.Refusal{Code: http.StatusBadRequest, Message: "Couldn't parse parameters: " + err.Error()}
 			}
 			if r, ok := tree.CheckParams(o.Params); !ok {
-				return 0, nil, 0, &api.Refusal{Code: r.Code, Message: r.Message}
+				return 0, nil, 0, &tree.Refusal{Code: r.Code, Message: r.Message}
 			}
 			return s.orderPlan(ctx, c, in.ID, o)
 		})
@@ -275,10 +275,10 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 		// A run of its own, unless the order would change nothing of what is there.
 		t, ok := c.tree(v, cl, p)
 		if !ok {
-			return 0, nil, 0, &api.Refusal{Code: http.StatusNotFound, Message: "Plan " + o.Plan + " not found"}
+			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + o.Plan + " not found"}
 		}
 		if r := tree.Give([]*tree.View{t}, o); r.Code != tree.CodeOK {
-			return 0, nil, 0, &api.Refusal{Code: r.Code, Message: r.Message}
+			return 0, nil, 0, &tree.Refusal{Code: r.Code, Message: r.Message}
 		}
 		if p.Operation, _, err = s.backend.BeginPlan(ctx, c.who, cl.ID, p.Name); err != nil {
 			return 0, nil, 0, err
@@ -286,7 +286,7 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 	}
 	if p.Operation == "" { // and has nothing to do
 		if r := tree.Give([]*tree.View{tree.Idle(p.Name, cl.ID)}, o); r.Code != tree.CodeOK {
-			return 0, nil, 0, &api.Refusal{Code: r.Code, Message: r.Message}
+			return 0, nil, 0, &tree.Refusal{Code: r.Code, Message: r.Message}
 		}
 		return http.StatusOK, api.Said{Message: o.Received()}, v.Index(), nil
 	}

@@ -88,7 +88,7 @@ func (c *call) podOf(v View, cl *model.Cluster, name string) (*model.Node, error
 			return n, nil
 		}
 	}
-	return nil, &api.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
+	return nil, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + name + " not found"}
 }
 
 func (s *server) podRoutes() {

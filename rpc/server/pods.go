@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -42,7 +43,7 @@ func (s *server) recoveryRoutes() {
 			var names []string
 			if len(strings.TrimSpace(string(in.Body.data))) > 0 {
 				if err := json.Unmarshal(in.Body.data, &names); err != nil {
-					return 0, nil, 0, &api.Refusal{Code: http.StatusBadRequest, Message: "Couldn't parse the names of tasks: " + err.Error()}
+					return 0, nil, 0, &tree.Refusal{Code: http.StatusBadRequest, Message: "Couldn't parse the names of tasks: " + err.Error()}
 				}
 			}
 			return s.orderPod(ctx, c, &in.ByPod, o.op, names)
@@ -110,7 +111,7 @@ func (s *server) orderPod(ctx context.Context, c *call, in *ByPod, op model.Oper
 	for _, name := range names {
 		service := strings.TrimPrefix(name, podName(n)+"-")
 		if !slices.Contains(n.Services, service) {
-			return 0, nil, 0, &api.Refusal{Code: http.StatusNotFound, Message: "Pod " + in.Pod + " has no task " + name}
+			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Pod " + in.Pod + " has no task " + name}
 		}
 		req.Services = append(req.Services, service)
 	}
@@ -124,7 +125,7 @@ func (s *server) orderPod(ctx context.Context, c *call, in *ByPod, op model.Oper
 	st, err := s.backend.Operate(ctx, c.who, cl.ID, req)
 	var faults model.Faults
 	if errors.As(err, &faults) {
-		return 0, nil, 0, &api.Refusal{Code: http.StatusConflict, Message: faults.Error()} // there is nothing to do it with
+		return 0, nil, 0, &tree.Refusal{Code: http.StatusConflict, Message: faults.Error()} // there is nothing to do it with
 	}
 	return http.StatusOK, out, st.Written.Index, err
 }

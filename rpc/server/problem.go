@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -22,40 +23,54 @@ const (
 	maxFaultsInOneDocument = 1000
 )
 
-var problemTitles = map[string]string{
-	api.ProblemMalformed:      "The body cannot be read",
-	api.ProblemInvalid:        "The input has faults",
-	api.ProblemUnauthorized:   "No valid token",
-	api.ProblemForbidden:      "Not allowed",
-	api.ProblemNotFound:       "Not found",
-	api.ProblemMethod:         "Method not allowed",
-	api.ProblemConflict:       "Conflict with the present state",
-	api.ProblemQuota:          "The tenant has no room for it",
-	api.ProblemUnsolvable:     "No layout exists",
-	api.ProblemTooLarge:       "The body is too large",
-	api.ProblemTimeout:        "It took too long",
-	api.ProblemNoLeader:       "The mesh has no leader",
-	api.ProblemUnknownOutcome: "The outcome is unknown",
-	api.ProblemBusy:           "Too many wait already",
-	api.ProblemTooMany:        "Too many runs",
-	api.ProblemNoMajority:     "Too few voters have it",
-	api.ProblemInternal:       "Something went wrong inside",
+// kind is what every problem document with a code has in common.
+type kind struct {
+	status int
+	typ    string
+	title  string
 }
 
-func problem(status int, typ, detail string) *api.Problem {
-	return &api.Problem{Type: typ, Title: problemTitles[typ], Status: status, Detail: detail}
+// kinds has the HTTP status and the problem type of every code. Stale and refused requests
+// are conflicts to users, and what this build does not understand is an internal error.
+var kinds = map[problem.Code]kind{
+	problem.Malformed:      {http.StatusBadRequest, api.ProblemMalformed, "The body cannot be read"},
+	problem.Invalid:        {http.StatusUnprocessableEntity, api.ProblemInvalid, "The input has faults"},
+	problem.Unauthorized:   {http.StatusUnauthorized, api.ProblemUnauthorized, "No valid token"},
+	problem.Forbidden:      {http.StatusForbidden, api.ProblemForbidden, "Not allowed"},
+	problem.NotFound:       {http.StatusNotFound, api.ProblemNotFound, "Not found"},
+	problem.Method:         {http.StatusMethodNotAllowed, api.ProblemMethod, "Method not allowed"},
+	problem.Conflict:       {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
+	problem.Stale:          {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
+	problem.Refused:        {http.StatusConflict, api.ProblemConflict, "Conflict with the present state"},
+	problem.Quota:          {http.StatusConflict, api.ProblemQuota, "The tenant has no room for it"},
+	problem.TooMany:        {http.StatusTooManyRequests, api.ProblemTooMany, "Too many runs"},
+	problem.Unsolvable:     {http.StatusUnprocessableEntity, api.ProblemUnsolvable, "No layout exists"},
+	problem.TooLarge:       {http.StatusRequestEntityTooLarge, api.ProblemTooLarge, "The body is too large"},
+	problem.Timeout:        {http.StatusServiceUnavailable, api.ProblemTimeout, "It took too long"},
+	problem.NoLeader:       {http.StatusServiceUnavailable, api.ProblemNoLeader, "The mesh has no leader"},
+	problem.UnknownOutcome: {http.StatusServiceUnavailable, api.ProblemUnknownOutcome, "The outcome is unknown"},
+	problem.NoMajority:     {http.StatusServiceUnavailable, api.ProblemNoMajority, "Too few voters have it"},
+	problem.Busy:           {http.StatusServiceUnavailable, api.ProblemBusy, "Too many wait already"},
+	problem.Unsupported:    {http.StatusInternalServerError, api.ProblemInternal, "Something went wrong inside"},
+	problem.Internal:       {http.StatusInternalServerError, api.ProblemInternal, "Something went wrong inside"},
+}
+
+// newProblem returns the problem document of a code.
+func newProblem(code problem.Code, detail string) *api.Problem {
+	k := kinds[code]
+	return &api.Problem{Type: k.typ, Title: k.title, Status: k.status, Detail: detail}
 }
 
 func notFound(format string, args ...any) *api.Problem {
-	return problem(http.StatusNotFound, api.ProblemNotFound, fmt.Sprintf(format, args...))
+	return newProblem(problem.NotFound, fmt.Sprintf(format, args...))
 }
 
 func forbidden(format string, args ...any) *api.Problem {
-	return problem(http.StatusForbidden, api.ProblemForbidden, fmt.Sprintf(format, args...))
+	return newProblem(problem.Forbidden, fmt.Sprintf(format, args...))
 }
 
 func invalid(faults model.Faults) *api.Problem {
-	p := problem(http.StatusUnprocessableEntity, api.ProblemInvalid, "")
+	p := newProblem(problem.Invalid, "")
 	if len(faults) > maxFaultsInOneDocument {
 		faults = faults[:maxFaultsInOneDocument:maxFaultsInOneDocument]
 	}
@@ -71,13 +86,18 @@ func invalid(faults model.Faults) *api.Problem {
 }
 
 func malformed(faults model.Faults) *api.Problem {
-	p := invalid(faults)
-	p.Type, p.Title, p.Status = api.ProblemMalformed, problemTitles[api.ProblemMalformed], http.StatusBadRequest
+	return as(problem.Malformed, invalid(faults))
+}
+
+// as returns p with the type, the title and the status of a code.
+func as(code problem.Code, p *api.Problem) *api.Problem {
+	k := kinds[code]
+	p.Type, p.Title, p.Status = k.typ, k.title, k.status
 	return p
 }
 
-// problemOf says what to answer to an error. Errors that are nobody's fault
-// but ours keep their text for the log: the answer does not have it.
+// problemOf returns the problem document for an error. The text of an internal error goes
+// to the log only.
 func problemOf(err error) *api.Problem {
 	var p *api.Problem
 	var faults model.Faults
@@ -91,54 +111,40 @@ func problemOf(err error) *api.Problem {
 	case errors.As(err, &fault):
 		return invalid(model.Faults{fault})
 	case errors.As(err, &unsolvable):
-		p := problem(http.StatusUnprocessableEntity, api.ProblemUnsolvable, err.Error())
+		p := newProblem(problem.Unsolvable, err.Error())
 		for _, c := range unsolvable.Conflict {
 			p.Errors.Add(c.Path, c.Words)
 		}
 		p.Hints = unsolvable.Hints
 		return p
-	case errors.Is(err, api.ErrUnknownOutcome):
-		return problem(http.StatusServiceUnavailable, api.ProblemUnknownOutcome, join(err, api.ErrUnknownOutcome, unknownOutcomeAdvice))
-	case errors.Is(err, api.ErrNoLeader):
-		return problem(http.StatusServiceUnavailable, api.ProblemNoLeader, join(err, api.ErrNoLeader, noLeaderAdvice))
-	case errors.Is(err, api.ErrNoMajority):
-		return problem(http.StatusServiceUnavailable, api.ProblemNoMajority, told(err, api.ErrNoMajority)+": nothing was changed; try again when they are back")
-	case errors.Is(err, api.ErrTooLarge):
-		return problem(http.StatusRequestEntityTooLarge, api.ProblemTooLarge, told(err, api.ErrTooLarge))
-	case errors.Is(err, api.ErrNotFound):
-		return problem(http.StatusNotFound, api.ProblemNotFound, told(err, api.ErrNotFound))
-	case errors.Is(err, api.ErrQuota):
-		return problem(http.StatusConflict, api.ProblemQuota, told(err, api.ErrQuota))
-	case errors.Is(err, api.ErrConflict):
-		return problem(http.StatusConflict, api.ProblemConflict, told(err, api.ErrConflict))
-	case errors.Is(err, api.ErrForbidden):
-		return problem(http.StatusForbidden, api.ProblemForbidden, told(err, api.ErrForbidden))
-	case errors.Is(err, api.ErrUnauthorized):
-		return problem(http.StatusUnauthorized, api.ProblemUnauthorized, told(err, api.ErrUnauthorized))
-	case errors.Is(err, solver.ErrBudget):
-		return problem(http.StatusUnprocessableEntity, api.ProblemUnsolvable, err.Error())
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return problem(http.StatusServiceUnavailable, api.ProblemTimeout, "the request ended before there was an answer: try again")
 	}
-	return problem(http.StatusInternalServerError, api.ProblemInternal, "an internal error: the agent's log has its cause")
+	switch code := problem.CodeOf(err); code {
+	case problem.UnknownOutcome:
+		return newProblem(code, advise(err, unknownOutcomeAdvice))
+	case problem.NoLeader:
+		return newProblem(code, advise(err, noLeaderAdvice))
+	case problem.NoMajority:
+		return newProblem(code, err.Error()+": nothing was changed; try again when they are back")
+	case problem.Internal, problem.Unsupported:
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return newProblem(problem.Timeout, "the request ended before there was an answer: try again")
+		}
+		return newProblem(problem.Internal, "an internal error: the agent's log has its cause")
+	default:
+		return newProblem(code, advise(err, ""))
+	}
 }
 
-// told gives an error's text without the sentinel before it: the problem's
-// type and title say that already.
-func told(err, sentinel error) string {
-	text, found := err.Error(), true
-	for found { // the state's sentinel may say the same word
-		text, found = strings.CutPrefix(text, sentinel.Error()+": ")
-	}
-	return text
-}
-
-// join gives what the error says beyond its sentinel, and the advice.
-func join(err, sentinel error, advice string) string {
-	if err == sentinel {
+// advise returns the text of an error with advice. A code alone has no text.
+func advise(err error, advice string) string {
+	_, bare := err.(problem.Code)
+	switch {
+	case bare:
 		return advice
+	case advice == "":
+		return err.Error()
 	}
-	return told(err, sentinel) + ": " + advice
+	return err.Error() + ": " + advice
 }
 
 // writeProblem answers outside of huma's handlers.
@@ -185,12 +191,14 @@ func transformProblem(ctx huma.Context, _ string, v any) (any, error) {
 }
 
 func problemOfModel(e *huma.ErrorModel) *api.Problem {
-	typ := api.ProblemInvalid
+	code := problem.Invalid
 	switch {
 	case e.Status == http.StatusBadRequest:
-		typ = api.ProblemMalformed
+		code = problem.Malformed
 	case e.Status >= 500:
-		return problem(e.Status, api.ProblemInternal, "an internal error: the agent's log has its cause")
+		p := newProblem(problem.Internal, "an internal error: the agent's log has its cause")
+		p.Status = e.Status
+		return p
 	}
 	var faults model.Faults
 	for _, d := range e.Errors {
@@ -198,8 +206,8 @@ func problemOfModel(e *huma.ErrorModel) *api.Problem {
 			faults.Add(strings.TrimPrefix(d.Location, "body."), d.Message)
 		}
 	}
-	p := invalid(faults)
-	p.Type, p.Title, p.Status = typ, problemTitles[typ], e.Status
+	p := as(code, invalid(faults))
+	p.Status = e.Status
 	if p.Detail == "" {
 		p.Detail = e.Detail
 	}

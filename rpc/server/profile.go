@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -49,7 +50,7 @@ func (c *call) ownProfile(name string) (profile.Ref, error) {
 	case err != nil:
 		return ref, err
 	case ref == profile.NativeRef:
-		return ref, problem(http.StatusMethodNotAllowed, api.ProblemMethod, fmt.Sprintf("profile %s is always there and cannot be changed", ref))
+		return ref, newProblem(problem.Method, fmt.Sprintf("profile %s is always there and cannot be changed", ref))
 	case ref.Scope == profile.System && c.who.Role != model.RoleSuperadmin:
 		return ref, forbidden("profiles of the system are a superadmin's to change")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
@@ -160,7 +161,7 @@ func TestResourceRoutes(t *testing.T) {
 		}
 	}
 	// What does not come to a majority of the voters is not there.
-	w.Fail(api.ErrNoMajority)
+	w.Fail(problem.NoMajority)
 	if a := w.ask(admin, "POST", goSh, "#!/bin/sh\n"); a.status != 503 || a.problem(t).Type != api.ProblemNoMajority {
 		t.Errorf("without a majority: %d %s", a.status, a.body)
 	}

@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/internal/words"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -320,7 +321,7 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 	if !ru.local && !s.backend.Serves(stale) {
 		if r.Header.Get(api.HeaderForwarded) != "" {
 			w.Header().Set(api.HeaderNotLeader, s.name)
-			refuse(fmt.Errorf("%w: agent %s is not the leader", api.ErrNoLeader, s.name))
+			refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
 			return
 		}
 		if s.forward(w, r, stale, ru) {
@@ -351,7 +352,7 @@ func (s *server) watch() (leave func(), err error) {
 	case s.watches <- struct{}{}:
 		return func() { <-s.watches }, nil
 	default:
-		return nil, problem(http.StatusServiceUnavailable, api.ProblemBusy, fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)))
+		return nil, newProblem(problem.Busy, fmt.Sprintf("this agent has %d readers that wait already: try again later, or ask another agent", cap(s.watches)))
 	}
 }
 
@@ -379,7 +380,9 @@ func (s *server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	if err == nil && slices.Contains([]string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}, kind) {
 		return nil
 	}
-	return problem(http.StatusUnsupportedMediaType, api.ProblemMalformed, fmt.Sprintf("the body is said to be %q: send JSON or YAML, with Content-Type: application/json or application/yaml", given))
+	p := newProblem(problem.Malformed, fmt.Sprintf("the body has Content-Type %q: send JSON or YAML, with Content-Type: application/json or application/yaml", given))
+	p.Status = http.StatusUnsupportedMediaType
+	return p
 }
 
 // The bounds of waiting for something newer.

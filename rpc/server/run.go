@@ -2,13 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -112,9 +111,6 @@ func (s *server) startRoute(r route) {
 		}
 		id, w, err := s.backend.StartRun(ctx, c.who, req)
 		if err != nil {
-			if errors.Is(err, api.ErrTooMany) {
-				err = problem(http.StatusTooManyRequests, api.ProblemTooMany, told(err, api.ErrTooMany))
-			}
 			return api.RunDetails{}, w, err
 		}
 		v, err := s.now(ctx)
@@ -190,7 +186,7 @@ func runOrder[B any](s *server, tag, one, verb string, need model.Role, summary 
 			}
 			r, err := c.run(v, in.ID)
 			if err != nil {
-				return api.RunDetails{}, w, fmt.Errorf("%w: run %s", api.ErrNotFound, in.ID)
+				return api.RunDetails{}, w, problem.New(problem.NotFound, "run %s", in.ID)
 			}
 			return s.details(r), w, nil
 		})

@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/coopr/coopr/rpc/api"
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Config is what New needs. Backend is required.
@@ -137,7 +138,7 @@ func (s *server) routed() http.Handler {
 			s.mux.ServeHTTP(probe, r)
 			if allow := probe.header.Get("Allow"); allow != "" {
 				w.Header().Set("Allow", allow)
-				writeProblem(w, problem(http.StatusMethodNotAllowed, api.ProblemMethod, fmt.Sprintf("%s does not go with %s: use %s", r.Method, r.URL.Path, allow)))
+				writeProblem(w, newProblem(problem.Method, fmt.Sprintf("%s does not go with %s: use %s", r.Method, r.URL.Path, allow)))
 				return
 			}
 			writeProblem(w, notFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 	"github.com/coopr/coopr/rpc/server/apitest"
@@ -146,7 +147,7 @@ func TestRepeatedRequests(t *testing.T) {
 	}
 	// Unknown outcome: the write was done, the same id finds it, and the client
 	// notices nothing.
-	w.Fail(fmt.Errorf("%w: lost the leader", api.ErrUnknownOutcome))
+	w.Fail(problem.New(problem.UnknownOutcome, "lost the leader"))
 	found := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
 	if found.header.Get("Coopr-Repeated") != "true" {
 		t.Error("it was not repeated")

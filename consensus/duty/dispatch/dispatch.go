@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -81,7 +81,7 @@ type Dispatcher struct {
 }
 
 // ErrOver says that the term of this dispatcher has ended.
-var ErrOver = errors.New("dispatch: this agent does not lead any more")
+var ErrOver = problem.New(problem.NoLeader, "this agent does not lead any more")
 
 // New makes the dispatcher of one term.
 func New(cfg Config) *Dispatcher {

@@ -22,6 +22,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -445,8 +446,8 @@ func (p *play) order() {
 
 func (p *play) give(c *pb.Command) {
 	answers, err := p.propose(p.t.Context(), c)
-	var no *state.PlanRefusal
-	if err == nil && answers[0].Err != nil && !errors.As(answers[0].Err, &no) && !errors.Is(answers[0].Err, state.ErrConflict) {
+	var no *tree.Refusal
+	if err == nil && answers[0].Err != nil && !errors.As(answers[0].Err, &no) && !errors.Is(answers[0].Err, problem.Conflict) {
 		p.t.Errorf("%v: %v", c, answers[0].Err)
 	}
 	if err == nil && answers[0].Err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -64,11 +65,11 @@ type orphan struct {
 
 // ErrNoOrphan says that a machine was not among the orphans when they were
 // looked for last.
-var ErrNoOrphan = errors.New("it is not among the orphans that were found last")
+var ErrNoOrphan = problem.New(problem.NotFound, "it is not among the orphans that were found last")
 
 // ErrNotRemoved says that an orphan could be removed as far as the records go, and its
 // provider did not.
-var ErrNotRemoved = errors.New("its provider has not removed it")
+var ErrNotRemoved = problem.New(problem.Conflict, "its provider has not removed it")
 
 // NewOrphans makes the duty of one term.
 func NewOrphans(cfg OrphansConfig) *Orphans {

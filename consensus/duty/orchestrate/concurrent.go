@@ -3,11 +3,11 @@ package orchestrate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // stale is how often an operation is planned again because its cluster changed while
@@ -27,7 +27,7 @@ func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster str
 			return nil, state.Answer{}, err
 		}
 		ans, err := o.start(ctx, who, p)
-		if errors.Is(err, state.ErrStale) && try < stale {
+		if errors.Is(err, problem.Stale) && try < stale {
 			continue
 		}
 		return o.outcome(who, p, ans, err)
@@ -40,7 +40,7 @@ func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
 	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, nextID(cl))
 }

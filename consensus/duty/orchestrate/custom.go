@@ -3,11 +3,11 @@ package orchestrate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // Custom creates an operation from a plan of the cluster's template. The operation is
@@ -18,14 +18,14 @@ func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, na
 		v := o.cfg.Machine.View()
 		cl, ok := v.Cluster(who.Tenant, cluster)
 		if !ok {
-			return nil, state.Answer{}, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+			return nil, state.Answer{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 		}
 		p, err := operation.Custom(who, name, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
 		if err != nil {
 			return nil, state.Answer{}, err
 		}
 		ans, err := o.start(ctx, who, p)
-		if errors.Is(err, state.ErrStale) && try < stale {
+		if errors.Is(err, problem.Stale) && try < stale {
 			continue
 		}
 		return o.outcome(who, p, ans, err)

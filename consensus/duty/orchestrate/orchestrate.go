@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -148,7 +149,7 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		_, _, err = o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
 	}
 	switch {
-	case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale), errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
+	case err == nil, errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale), errors.Is(err, problem.NotFound), errors.Is(err, operation.ErrState):
 		return nil // another operation was faster
 	}
 	if op.Status == model.OpRollingBack && hopeless(err) {
@@ -244,7 +245,7 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 			}
 			if cl, ok := v.Cluster(who.Tenant, cluster); ok && mustWait(v, cl) {
 				p, ans, err := o.enqueue(ctx, who, cl, req)
-				if errors.Is(err, state.ErrStale) && try < stale {
+				if errors.Is(err, problem.Stale) && try < stale {
 					continue
 				}
 				return o.outcome(who, p, ans, err)
@@ -259,7 +260,7 @@ func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster st
 			return nil, state.Answer{}, err
 		}
 		ans, err := o.start(ctx, who, p)
-		if errors.Is(err, state.ErrStale) && try < stale {
+		if errors.Is(err, problem.Stale) && try < stale {
 			continue // a recovery began or ended while this operation was planned
 		}
 		return o.outcome(who, p, ans, err)
@@ -275,7 +276,7 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
 	gone := map[string]bool{}
 	for id, h := range v.ClusterHealth(cl.Tenant, cl.ID) {
@@ -303,7 +304,7 @@ func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans stat
 func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, state.Answer, error) {
 	op, ok := v.Operation(who.Tenant, id)
 	if !ok {
-		return nil, state.Answer{}, fmt.Errorf("%w: request %q was used for something else", state.ErrConflict, who.Request)
+		return nil, state.Answer{}, problem.New(problem.Conflict, "request %q was used for something else", who.Request)
 	}
 	p := &operation.Prepared{Operation: *op}
 	if cl, ok := v.Cluster(op.Tenant, op.Cluster); ok {

@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -75,9 +76,10 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 		_, _, err = o.operate(ctx, who, cl.ID, req, next.ID)
 	}
 	switch {
-	case err == nil, ctx.Err() != nil, errors.Is(err, state.ErrNotFound):
+	case err == nil, ctx.Err() != nil, errors.Is(err, problem.NotFound):
 		return ctx.Err()
-	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale):
+	case errors.Is(err, operation.ErrState): // the cluster does not allow it any more
+	case errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale):
 		return nil // another operation was faster; its end adds the cluster again
 	}
 	_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: next.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{

@@ -10,6 +10,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -28,7 +29,7 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		cluster, first := p.Cluster.ID, p.Operation.ID
-		if _, _, err := l.o.Operate(ctx, who, cluster, operation.Request{Type: model.OpRestart}); !errors.Is(err, operation.ErrState) && !errors.Is(err, state.ErrConflict) {
+		if _, _, err := l.o.Operate(ctx, who, cluster, operation.Request{Type: model.OpRestart}); !errors.Is(err, operation.ErrState) && !errors.Is(err, problem.Conflict) {
 			t.Fatalf("without a wish to wait: %v", err)
 		}
 		ask := func(req operation.Request) string {
@@ -56,7 +57,7 @@ func TestQueue(t *testing.T) {
 			}
 			return answers[0]
 		}
-		if a := order(grow, "pause"); !errors.Is(a.Err, state.ErrConflict) {
+		if a := order(grow, "pause"); !errors.Is(a.Err, problem.Conflict) {
 			t.Fatalf("a pause of what waits: %v", a.Err)
 		}
 		if a := order(back, "abort"); a.Err != nil {

@@ -3,11 +3,10 @@ package orchestrate
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 )
 
 // ProvisionPlan returns the name of the plan that creates the cluster of a run
@@ -21,7 +20,7 @@ func ProgramPlan(run string) string { return "program:" + run }
 func DeprovisionPlan(run string) string { return "deprovision:" + run }
 
 // Provision creates the cluster of a run. The definitions in own take precedence over
-// the tenant's. It fails with state.ErrConflict if a cluster that is not terminated has
+// the tenant's. It fails with problem.Conflict if a cluster that is not terminated has
 // the name already.
 func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
@@ -53,7 +52,7 @@ func (o *Orchestrator) Deprovision(ctx context.Context, who model.Caller, run, c
 		}
 		p.Named(DeprovisionPlan(run))
 		ans, err := o.start(ctx, who, p)
-		if errors.Is(err, state.ErrStale) && try < stale {
+		if errors.Is(err, problem.Stale) && try < stale {
 			continue
 		}
 		p, _, err = o.outcome(who, p, ans, err)
@@ -71,14 +70,14 @@ func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cl
 		}
 		cl, ok := v.Cluster(who.Tenant, cluster)
 		if !ok {
-			return nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+			return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 		}
 		p, err := operation.Program(who, ProgramPlan(run), steps, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
 		if err != nil {
 			return nil, err
 		}
 		ans, err := o.start(ctx, who, p)
-		if errors.Is(err, state.ErrStale) && try < stale {
+		if errors.Is(err, problem.Stale) && try < stale {
 			continue
 		}
 		p, _, err = o.outcome(who, p, ans, err)

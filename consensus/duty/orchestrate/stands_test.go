@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -173,7 +173,7 @@ func TestQuotaOfGrowth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, id := shop(t, 3)
 		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t", MaxNodes: 4})}}})
-		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err, state.ErrQuota) {
+		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err, problem.Quota) {
 			t.Fatalf("two more than there may be: %v", err)
 		}
 		l.run(l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1}), never, never)

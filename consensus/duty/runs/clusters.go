@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/engine/solver"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -76,7 +77,7 @@ func (c *Clusters) Create(ctx context.Context, in Request) (Made, error) {
 	}
 	p, err := c.Start.Provision(ctx, who(r), r.ID, req, own)
 	if err != nil {
-		if cl := c.find(r); errors.Is(err, state.ErrConflict) && cl != nil && cl.Status != model.ClusterTerminated {
+		if cl := c.find(r); errors.Is(err, problem.Conflict) && cl != nil && cl.Status != model.ClusterTerminated {
 			return made(cl), nil
 		}
 		return Made{}, sorted(err)
@@ -271,7 +272,7 @@ func (c *Clusters) Begin(ctx context.Context, r *profile.Run) (string, error) {
 	switch {
 	case err == nil:
 		return p.Operation.ID, nil
-	case errors.Is(err, state.ErrNotFound), errors.Is(err, operation.ErrState):
+	case errors.Is(err, problem.NotFound), errors.Is(err, operation.ErrState):
 		return "", err
 	}
 	return "", Again(err)
@@ -308,7 +309,7 @@ func (c *Clusters) Abort(ctx context.Context, r *profile.Run) error {
 	if err == nil {
 		err = answers[0].Err
 	}
-	if errors.Is(err, state.ErrConflict) {
+	if errors.Is(err, problem.Conflict) {
 		return nil // it has ended since
 	}
 	return err

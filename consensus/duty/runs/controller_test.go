@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 )
 
@@ -203,7 +204,7 @@ func TestLimits(t *testing.T) {
 		// The tenant has a limit of its own; the profile's was not reached.
 		l.put(state.SetPreferences, "", map[string]string{profile.RunsKey: "2"})
 		l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, KeepAlive: p.KeepAlive})
-		if a := l.tryStart(); !errors.Is(a.Err, state.ErrLimit) {
+		if a := l.tryStart(); !errors.Is(a.Err, problem.TooMany) {
 			t.Error(a.Err)
 		}
 		u := l.m.View().ProfileUsage("t", profile.Ref{Scope: profile.User, Name: "p"}, time.Now().UnixMilli())

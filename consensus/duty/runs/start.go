@@ -11,6 +11,7 @@ import (
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -40,7 +41,7 @@ type Prepared struct {
 }
 
 // Prepare returns the run that a request asks for, created at now. It fails with
-// state.ErrNotFound, state.ErrConflict (the profile is disabled) or model.Faults.
+// problem.NotFound, problem.Conflict (the profile is disabled) or model.Faults.
 func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uint32) (*Prepared, error) {
 	prog, err := program(v, who, s)
 	if err != nil {
@@ -69,9 +70,9 @@ func Prepare(v *state.View, who model.Caller, s Start, now time.Time, random uin
 	p, ok := v.Profile(who.Tenant, ref)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%w: there is no profile %s", state.ErrNotFound, ref)
+		return nil, problem.New(problem.NotFound, "there is no profile %s", ref)
 	case p.Status == profile.Disabled:
-		return nil, fmt.Errorf("%w: profile %s is disabled: enable it, or choose another", state.ErrConflict, ref)
+		return nil, problem.New(problem.Conflict, "profile %s is disabled: enable it, or choose another", ref)
 	}
 	r := profile.New(profile.NewID(now.UnixMilli(), random), who.Tenant, *prog, now.UnixMilli())
 	r.Of(&p, levels)
@@ -105,7 +106,7 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 		if s.Version > 0 {
 			what += fmt.Sprintf(" of version %d", s.Version)
 		}
-		return nil, fmt.Errorf("%w: there is no %s", state.ErrNotFound, what)
+		return nil, problem.New(problem.NotFound, "there is no %s", what)
 	}
 	return &p, nil
 }
@@ -208,7 +209,7 @@ func (c *Controller) fireOne(ctx context.Context, s profile.Schedule, start []in
 			return err
 		}
 		answers, err := c.cfg.Propose(ctx, command)
-		if err == nil && !errors.Is(answers[0].Err, state.ErrLimit) {
+		if err == nil && !errors.Is(answers[0].Err, problem.TooMany) {
 			err = answers[0].Err
 		}
 		if err != nil {
@@ -254,7 +255,7 @@ func (c *Controller) order(ctx context.Context, r *profile.Run, e profile.Event)
 	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
 		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: r.ID, Event: body}},
 	}}})
-	if err == nil && !errors.Is(answers[0].Err, state.ErrConflict) {
+	if err == nil && !errors.Is(answers[0].Err, problem.Conflict) {
 		err = answers[0].Err
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/engine/change/sim"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -45,7 +46,7 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 	if ok {
 		d.version = r.Version
 		if r.Next != 0 {
-			return nil, fmt.Errorf("%w: generation %d of site %s is on its way: wait until it is in force; `coopr change status %s` shows what it waits for", state.ErrConflict, r.Next, doc.Name, doc.Name)
+			return nil, problem.New(problem.Conflict, "generation %d of site %s is on its way: wait until it is in force; `coopr change status %s` shows what it waits for", r.Next, doc.Name, doc.Name)
 		}
 		k.mu.Lock()
 		g, err := k.known(state.SiteKey{Tenant: tenant, Name: doc.Name}, r).generation(v, r, r.Generation)
@@ -190,7 +191,7 @@ func (k *Keeper) Revert(ctx context.Context, who model.Caller, name string, to u
 	}
 	g, ok := v.Generation(who.Tenant, name, to)
 	if !ok {
-		return Applied{}, fmt.Errorf("%w: site %s has no generation %d to go back to: `coopr change history %s` shows those that are kept", state.ErrNotFound, name, to, name)
+		return Applied{}, problem.New(problem.NotFound, "site %s has no generation %d to go back to: `coopr change history %s` shows those that are kept", name, to, name)
 	}
 	doc := &site.Document{}
 	if err := json.Unmarshal(g.Document, doc); err != nil {
@@ -200,7 +201,7 @@ func (k *Keeper) Revert(ctx context.Context, who model.Caller, name string, to u
 }
 
 func noSite(name string) error {
-	return fmt.Errorf("%w: there is no site %q: `coopr change list` shows those there are", state.ErrNotFound, name)
+	return problem.New(problem.NotFound, "there is no site %q: `coopr change list` shows those there are", name)
 }
 
 // again is how often an apply is tried when a home has changed meanwhile.
@@ -231,7 +232,7 @@ func (k *Keeper) apply(ctx context.Context, who model.Caller, doc *site.Document
 		if err != nil {
 			return out, err
 		}
-		if out.Answer = answers[0]; errors.Is(out.Answer.Err, state.ErrStale) && try < again {
+		if out.Answer = answers[0]; errors.Is(out.Answer.Err, problem.Stale) && try < again {
 			continue // a home has changed; the content has not
 		}
 		return out, out.Answer.Err
@@ -258,5 +259,5 @@ func (k *Keeper) Release(ctx context.Context, who model.Caller, name, object, re
 }
 
 func noObject(name, object string) error {
-	return fmt.Errorf("%w: site %s has no object %q: `coopr change status %s` shows those it has", state.ErrNotFound, name, object, name)
+	return problem.New(problem.NotFound, "site %s has no object %q: `coopr change status %s` shows those it has", name, object, name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -59,7 +59,7 @@ func (k *Keeper) followClusters(ctx context.Context) error {
 		case err == nil:
 		case errors.As(err, &faults):
 			k.cfg.Logger.Warn("the change objects of a cluster's services contradict each other", "cluster", cl.ID, "error", err)
-		case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrStale):
+		case errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale):
 			k.mu.Lock()
 			k.clusters = true // when the one on its way is in force
 			k.mu.Unlock()
@@ -78,7 +78,7 @@ func (k *Keeper) forget(ctx context.Context, r *site.Record) error {
 	if err == nil {
 		err = answers[0].Err
 	}
-	if errors.Is(err, state.ErrNotFound) {
+	if errors.Is(err, problem.NotFound) {
 		return nil
 	}
 	return err
@@ -115,18 +115,18 @@ func cutHost(host string) (cluster, node string, ok bool) {
 func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, error) {
 	cluster, node, ok := cutHost(host)
 	if !ok {
-		return nil, nil, fmt.Errorf("%w: %q is no node", state.ErrNotFound, host)
+		return nil, nil, problem.New(problem.NotFound, "%q is no node", host)
 	}
 	cl, ok := v.Cluster(tenant, cluster)
 	if !ok {
-		return nil, nil, fmt.Errorf("%w: there is no cluster %q", state.ErrNotFound, cluster)
+		return nil, nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
 	for _, n := range v.Nodes(tenant, cl.ID) {
 		if n.ID == node || n.Hostname == node || n.ShortName() == node || strconv.Itoa(n.Number) == node {
 			return cl, n, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("%w: cluster %s has no node %q", state.ErrNotFound, cl.Name, node)
+	return nil, nil, problem.New(problem.NotFound, "cluster %s has no node %q", cl.Name, node)
 }
 
 // NodeConfig returns how a node of a cluster is reached, as JSON of model.TaskConfig,

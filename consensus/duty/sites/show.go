@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -208,7 +208,7 @@ func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error)
 	out := []site.Overview{}
 	for _, r := range v.Sites(tenant) {
 		_, s, r, err := k.read(tenant, r.Name)
-		if errors.Is(err, state.ErrNotFound) {
+		if errors.Is(err, problem.NotFound) {
 			continue // deleted just now
 		}
 		if err != nil {
@@ -356,7 +356,7 @@ func (k *Keeper) Document(tenant, name string, number uint64) (*site.Document, e
 	}
 	g, ok := v.Generation(tenant, name, number)
 	if !ok {
-		return nil, fmt.Errorf("%w: site %s has no generation %d that is kept", state.ErrNotFound, name, number)
+		return nil, problem.New(problem.NotFound, "site %s has no generation %d that is kept", name, number)
 	}
 	d := &site.Document{}
 	return d, json.Unmarshal(g.Document, d)

@@ -7,7 +7,6 @@ package sites
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -23,6 +22,7 @@ import (
 	"github.com/coopr/coopr/engine/change/host"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -74,7 +74,7 @@ type Keeper struct {
 
 // ErrOver says that the term is over for which a Keeper was made: who waits asks the
 // next leader.
-var ErrOver = errors.New("this leader's term is over")
+var ErrOver = problem.New(problem.NoLeader, "this leader's term is over")
 
 // homeEnd is a Home and what it was told.
 type homeEnd struct {
@@ -218,7 +218,7 @@ func (s *known) generation(v *state.View, r *site.Record, number uint64) (*gener
 	}
 	stored, ok := v.Generation(r.Tenant, r.Name, number)
 	if !ok {
-		return nil, fmt.Errorf("%w: generation %d of site %s is not kept", state.ErrNotFound, number, r.Name)
+		return nil, problem.New(problem.NotFound, "generation %d of site %s is not kept", number, r.Name)
 	}
 	g := &generation{Generation: stored, doc: &site.Document{}}
 	if err := json.Unmarshal(stored.Document, g.doc); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
@@ -122,7 +123,7 @@ func TestKeeper(t *testing.T) {
 	if o := last(); o.Next != 2 || len(o.Removing) != 1 || o.Removing[0] != 1 {
 		t.Fatalf("%+v", o)
 	}
-	if _, err := k.Apply(t.Context(), who, doc, 0); !errors.Is(err, state.ErrConflict) {
+	if _, err := k.Apply(t.Context(), who, doc, 0); !errors.Is(err, problem.Conflict) {
 		t.Errorf("a third generation was taken: %v", err)
 	}
 	report(1, &pb.ObjectReport{Id: 1, Removing: true})
@@ -157,7 +158,7 @@ func TestKeeper(t *testing.T) {
 	if o := last(); !o.Gone {
 		t.Errorf("%+v", o)
 	}
-	if _, err := k.Status(t.Context(), "t", "s", 0); !errors.Is(err, state.ErrNotFound) {
+	if _, err := k.Status(t.Context(), "t", "s", 0); !errors.Is(err, problem.NotFound) {
 		t.Error(err)
 	}
 }

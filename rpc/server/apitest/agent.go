@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	"github.com/coopr/coopr/rpc/server"
 )
@@ -64,7 +65,7 @@ func (a *Agent) Fail(errs ...error) {
 // write is Store.change with the failures that were ordered.
 func (a *Agent) write(who model.Caller, fn func(*state) ([]model.Event, error)) (api.Written, error) {
 	err := a.failure()
-	if err != nil && !errors.Is(err, api.ErrUnknownOutcome) {
+	if err != nil && !errors.Is(err, problem.UnknownOutcome) {
 		return api.Written{}, err
 	}
 	w, werr := a.change(who, fn)
@@ -97,7 +98,7 @@ func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, heade
 	leader, transport := a.leader, a.transport
 	a.mu.Unlock()
 	if leader == "" {
-		return 0, nil, nil, api.ErrNoLeader
+		return 0, nil, nil, problem.NoLeader
 	}
 	req, err := http.NewRequestWithContext(ctx, method, leader+uri, body)
 	if err != nil {
@@ -117,7 +118,7 @@ func (a *Agent) Authenticate(_ context.Context, token string) (model.Caller, err
 	defer a.Store.mu.Unlock()
 	t, ok := a.now.Tokens[a.secrets[token]]
 	if !ok {
-		return model.Caller{}, fmt.Errorf("%w: the token is nobody's", api.ErrUnauthorized)
+		return model.Caller{}, problem.New(problem.Unauthorized, "the token is nobody's")
 	}
 	return model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}, nil
 }
@@ -148,7 +149,7 @@ func (a *Agent) PutDefinitions(_ context.Context, who model.Caller, defs []model
 			key := defKey(who.Tenant, d.Kind, d.Name)
 			versions := st.Defs[key]
 			if createOnly && len(versions) > 0 {
-				return nil, fmt.Errorf("%w: %s/%s exists: PUT writes a new version of it", api.ErrConflict, d.Kind, d.Name)
+				return nil, problem.New(problem.Conflict, "%s/%s exists: PUT writes a new version of it", d.Kind, d.Name)
 			}
 			d.Version, d.Index = len(versions)+1, st.Index
 			st.Defs[key] = append(slices.Clone(versions), d)
@@ -169,7 +170,7 @@ func (a *Agent) DeleteDefinition(_ context.Context, who model.Caller, kind model
 		key := defKey(who.Tenant, kind, name)
 		left := slices.DeleteFunc(slices.Clone(st.Defs[key]), func(d model.StoredDefinition) bool { return version == 0 || d.Version == version })
 		if len(left) == len(st.Defs[key]) {
-			return nil, fmt.Errorf("%w: there is no %s/%s", api.ErrNotFound, kind, name)
+			return nil, problem.New(problem.NotFound, "there is no %s/%s", kind, name)
 		}
 		st.Defs[key] = left
 		if len(left) == 0 {
@@ -183,7 +184,7 @@ func (a *Agent) DeleteDefinition(_ context.Context, who model.Caller, kind model
 func (a *Agent) PutTenant(_ context.Context, who model.Caller, t model.Tenant, createOnly bool) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		if _, ok := st.Tenants[t.Name]; ok && createOnly {
-			return nil, fmt.Errorf("%w: tenant %s exists", api.ErrConflict, t.Name)
+			return nil, problem.New(problem.Conflict, "tenant %s exists", t.Name)
 		}
 		st.Tenants[t.Name] = t
 		return []model.Event{{Type: "tenant.changed", Subject: t.Name}}, nil
@@ -194,11 +195,11 @@ func (a *Agent) PutTenant(_ context.Context, who model.Caller, t model.Tenant, c
 func (a *Agent) DeleteTenant(_ context.Context, who model.Caller, name string) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		if _, ok := st.Tenants[name]; !ok {
-			return nil, fmt.Errorf("%w: there is no tenant %s", api.ErrNotFound, name)
+			return nil, problem.New(problem.NotFound, "there is no tenant %s", name)
 		}
 		for _, c := range st.Clusters {
 			if c.Tenant == name && c.Status != model.ClusterTerminated {
-				return nil, fmt.Errorf("%w: tenant %s has clusters: delete them first", api.ErrConflict, name)
+				return nil, problem.New(problem.Conflict, "tenant %s has clusters: delete them first", name)
 			}
 		}
 		delete(st.Tenants, name)
@@ -269,9 +270,9 @@ func (a *Agent) RaftPeers(context.Context) ([]api.RaftPeer, error) {
 // RaftTransfer knows no other voter.
 func (a *Agent) RaftTransfer(_ context.Context, to string) error {
 	if to != "" {
-		return fmt.Errorf("%w: there is no voter %s", api.ErrNotFound, to)
+		return problem.New(problem.NotFound, "there is no voter %s", to)
 	}
-	return fmt.Errorf("%w: there is no other voter", api.ErrConflict)
+	return problem.New(problem.Conflict, "there is no other voter")
 }
 
 // RaftRemove remembers the id.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -23,7 +24,7 @@ func (a *Agent) Orphans(_ context.Context, look bool) (model.OrphanReport, error
 // RemoveOrphan removes the one.
 func (a *Agent) RemoveOrphan(_ context.Context, _ model.Caller, id string) (api.Written, error) {
 	if id != orphan.ID {
-		return api.Written{}, fmt.Errorf("machine %s: %w", id, api.ErrNotFound)
+		return api.Written{}, fmt.Errorf("machine %s: %w", id, problem.NotFound)
 	}
 	return api.Written{}, nil
 }

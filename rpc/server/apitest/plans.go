@@ -8,6 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 )
 
@@ -135,14 +136,14 @@ func (a *Agent) Explain(ctx context.Context, tenant, operation string, steps int
 	}
 	t, ok := v.PlanTree(tenant, operation)
 	if !ok {
-		return nil, fmt.Errorf("%w: operation %s has no plan", api.ErrNotFound, operation)
+		return nil, problem.New(problem.NotFound, "operation %s has no plan", operation)
 	}
 	return t.Explain(nil, steps, Epoch, nil), nil
 }
 
 // BeginPlan begins nothing: tests put their plans in place.
 func (a *Agent) BeginPlan(_ context.Context, _ model.Caller, cluster, plan string) (string, api.Written, error) {
-	return "", api.Written{}, fmt.Errorf("%w: cluster %s has no plan %s", api.ErrNotFound, cluster, plan)
+	return "", api.Written{}, problem.New(problem.NotFound, "cluster %s has no plan %s", cluster, plan)
 }
 
 // OrderPlan takes an order and does what it comes to.
@@ -150,12 +151,12 @@ func (a *Agent) OrderPlan(_ context.Context, who model.Caller, operation string,
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		i := slices.IndexFunc(st.plans, func(p planned) bool { return p.view.Scope == operation })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: operation %s has no plan", api.ErrNotFound, operation)
+			return nil, problem.New(problem.NotFound, "operation %s has no plan", operation)
 		}
 		p := st.plans[i]
 		r := tree.Give([]*tree.View{p.view}, o)
 		if r.Code != tree.CodeOK {
-			return nil, &api.Refusal{Code: r.Code, Message: r.Message}
+			return nil, &tree.Refusal{Code: r.Code, Message: r.Message}
 		}
 		st.setPlan(planned{p.cluster, apply(*p.view, r)})
 		return []model.Event{{Type: "operation.order", Cluster: p.cluster, Operation: operation, Status: o.Command}}, nil

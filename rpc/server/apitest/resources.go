@@ -3,14 +3,13 @@ package apitest
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 
 	"github.com/coopr/coopr/agent/resources"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/server"
@@ -45,7 +44,7 @@ func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) e
 // Resources gives what was shelved.
 func (a *Agent) Resources() (server.Resources, error) {
 	if a.shelf == nil {
-		return nil, fmt.Errorf("%w: the test mesh has no plugin resources", api.ErrNotFound)
+		return nil, problem.New(problem.NotFound, "the test mesh has no plugin resources")
 	}
 	return shelved{a}, nil
 }
@@ -67,12 +66,6 @@ func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 // Upload keeps a content as the next version of a resource.
 func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
 	if v.ResourcePin, err = s.shelf.blobs.Take(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
-		switch {
-		case errors.Is(err, resources.ErrNoType):
-			err = fmt.Errorf("%w: %w", api.ErrNotFound, err)
-		case errors.Is(err, resources.ErrTooLarge):
-			err = fmt.Errorf("%w: %w", api.ErrTooLarge, err)
-		}
 		return v, w, err
 	}
 	body, err := json.Marshal(v)
@@ -89,7 +82,7 @@ func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, 
 			return v, w, nil
 		}
 	}
-	return v, w, fmt.Errorf("%w: resource %s is gone again", api.ErrConflict, subject)
+	return v, w, problem.New(problem.Conflict, "resource %s is gone again", subject)
 }
 
 // Order carries out an order.
@@ -108,7 +101,7 @@ func (s shelved) change(who model.Caller, ch *pb.ChangeResource) (string, api.Wr
 func (s shelved) Content(_ context.Context, p model.ResourcePin) (io.ReadCloser, error) {
 	f, err := s.shelf.blobs.Open(p.SHA256)
 	if err != nil {
-		return nil, fmt.Errorf("%w: resource %s: %w", api.ErrConflict, p, err)
+		return nil, problem.New(problem.Conflict, "resource %s: %w", p, err)
 	}
 	return f, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -14,6 +13,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/runs"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -72,19 +72,6 @@ func (t *runTables) apply(now int64, c *pb.Command) replicated.Answer {
 	return out[0][0]
 }
 
-// refusal gives a refusal of the tables as agents pass it on.
-func refusal(err error) error {
-	switch {
-	case errors.Is(err, replicated.ErrNotFound):
-		return fmt.Errorf("%w: %w", api.ErrNotFound, err)
-	case errors.Is(err, replicated.ErrQuota):
-		return fmt.Errorf("%w: %w", api.ErrQuota, err)
-	case errors.Is(err, replicated.ErrConflict), errors.Is(err, replicated.ErrStale):
-		return fmt.Errorf("%w: %w", api.ErrConflict, err)
-	}
-	return err
-}
-
 // changeRuns writes to the tables about profiles and runs.
 func (a *Agent) changeRuns(who model.Caller, command func(now int64) (*pb.Command, error)) (subject string, w api.Written, err error) {
 	return a.changeTables(who, "run.changed", command)
@@ -101,10 +88,10 @@ func (a *Agent) changeTables(who model.Caller, event string, command func(now in
 		c.Tenant, c.Actor = who.Tenant, who.Actor
 		ans := a.runs.apply(a.clock, c)
 		switch {
-		case errors.Is(ans.Err, replicated.ErrLimit):
-			full = fmt.Errorf("%w: %s", api.ErrTooMany, strings.TrimPrefix(ans.Err.Error(), replicated.ErrLimit.Error()+": "))
+		case errors.Is(ans.Err, problem.TooMany):
+			full = ans.Err
 		case ans.Err != nil:
-			return nil, refusal(ans.Err)
+			return nil, ans.Err
 		}
 		subject, st.runView = ans.Subject, a.runs.machine.View()
 		return []model.Event{{Type: event, Subject: subject}}, nil
@@ -144,7 +131,7 @@ func (a *Agent) StartRun(_ context.Context, who model.Caller, req api.StartRun) 
 			Program: req.Program, Version: req.Version, Inline: req.Inline, Profile: req.Profile, Nodes: req.Nodes, Runtime: req.Runtime, Arguments: req.Arguments,
 		}, time.UnixMilli(now), 0)
 		if err != nil {
-			return nil, refusal(err)
+			return nil, err
 		}
 		return p.Command(who, nil, 0)
 	})

@@ -1,13 +1,11 @@
 package apitest
 
 import (
-	"fmt"
-
-	"github.com/coopr/coopr/rpc/api"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/server"
 )
 
 // Sites says that the test mesh has none.
 func (a *Agent) Sites() (server.Sites, error) {
-	return nil, fmt.Errorf("%w: the test mesh has no sites", api.ErrNotFound)
+	return nil, problem.New(problem.NotFound, "the test mesh has no sites")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/solver"
 	"github.com/coopr/coopr/rpc/api"
 )
@@ -27,7 +28,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	}
 	stored, ok := view{a.now}.Definition(who.Tenant, model.KindClusterTemplate, req.ClusterTemplate, 0)
 	if !ok {
-		return st, fmt.Errorf("%w: there is no cluster template %q", api.ErrNotFound, req.ClusterTemplate)
+		return st, problem.New(problem.NotFound, "there is no cluster template %q", req.ClusterTemplate)
 	}
 	def, err := model.Restore(stored.Kind, stored.Body)
 	if err != nil {
@@ -40,7 +41,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 			Hints: []string{fmt.Sprintf("with %d nodes instead of %d it has a solution", *size.Max, n)}}
 	}
 	if quota := a.now.Tenants[who.Tenant].MaxClusters; quota > 0 && len(view{a.now}.Clusters(who.Tenant)) >= quota {
-		return st, fmt.Errorf("%w: tenant %s may have %d clusters and has them", api.ErrQuota, who.Tenant, quota)
+		return st, problem.New(problem.Quota, "tenant %s may have %d clusters and has them", who.Tenant, quota)
 	}
 	services := req.Services
 	if len(services) == 0 {
@@ -160,10 +161,10 @@ func (a *Agent) Operate(_ context.Context, who model.Caller, cluster string, req
 	}
 	cl, ok := (view{a.now}).Cluster(who.Tenant, cluster)
 	if !ok {
-		return st, fmt.Errorf("%w: there is no cluster %s", api.ErrNotFound, cluster)
+		return st, problem.New(problem.NotFound, "there is no cluster %s", cluster)
 	}
 	if op, ok := (view{a.now}).Operation(who.Tenant, cl.Operation); ok && !op.Status.Ended() {
-		return st, fmt.Errorf("%w: operation %s is still under way for cluster %s: wait for it or abort it", api.ErrConflict, op.ID, cl.Name)
+		return st, problem.New(problem.Conflict, "operation %s is still under way for cluster %s: wait for it or abort it", op.ID, cl.Name)
 	}
 	services := req.Services
 	if len(services) == 0 {
@@ -193,14 +194,14 @@ func (a *Agent) Resolve(_ context.Context, who model.Caller, cluster, reason str
 				continue
 			}
 			if cl.Status == model.ClusterActive {
-				return nil, fmt.Errorf("%w: cluster %s is active: there is nothing to resolve", api.ErrConflict, cl.Name)
+				return nil, problem.New(problem.Conflict, "cluster %s is active: there is nothing to resolve", cl.Name)
 			}
 			next := *cl
 			next.Status, next.Message = model.ClusterActive, reason
 			st.Clusters[i] = &next
 			return []model.Event{{Type: "cluster.changed", Cluster: cl.ID, Status: string(next.Status)}}, nil
 		}
-		return nil, fmt.Errorf("%w: there is no cluster %s", api.ErrNotFound, cluster)
+		return nil, problem.New(problem.NotFound, "there is no cluster %s", cluster)
 	})
 }
 
@@ -209,12 +210,12 @@ func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, rea
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		i := slices.IndexFunc(st.Ops, func(o *model.Operation) bool { return o.ID == operation && o.Tenant == who.Tenant })
 		if i < 0 {
-			return nil, fmt.Errorf("%w: there is no operation %s", api.ErrNotFound, operation)
+			return nil, problem.New(problem.NotFound, "there is no operation %s", operation)
 		}
 		op := *st.Ops[i]
 		next := map[string]model.OperationStatus{"pause": model.OpPaused, "resume": model.OpRunning, "abort": model.OpAborted, "rollback": model.OpRolledBack}[order]
 		if op.Status.Ended() || order == "resume" && op.Status != model.OpPaused {
-			return nil, fmt.Errorf("%w: operation %s is %s", api.ErrConflict, op.ID, op.Status)
+			return nil, problem.New(problem.Conflict, "operation %s is %s", op.ID, op.Status)
 		}
 		op.Status, op.Message = next, reason
 		if next.Ended() {
@@ -235,7 +236,7 @@ func (a *Agent) TaskLog(ctx context.Context, who model.Caller, task string, atte
 		a.Store.mu.Unlock()
 		switch {
 		case !ok || attempt > t.Attempt:
-			return fmt.Errorf("%w: there is no log of %s", api.ErrNotFound, task)
+			return problem.New(problem.NotFound, "there is no log of %s", task)
 		case sent < len(text):
 			if _, err := w.Write(text[sent:]); err != nil {
 				return err
@@ -269,7 +270,7 @@ func (a *Agent) Events(ctx context.Context, tenant string, after uint64, fn func
 		}
 		a.Store.mu.Unlock()
 		if after < floor {
-			return fmt.Errorf("%w: events after %d are not kept any more: read the state again and go on from its index", api.ErrConflict, after)
+			return problem.New(problem.Conflict, "events after %d are not kept any more: read the state again and go on from its index", after)
 		}
 		if len(batch) > 0 {
 			if err := fn(batch); err != nil {
