@@ -29,7 +29,7 @@ var allowedCitations = map[string]string{
 
 // testRooms are the packages that exist for tests.
 var testRooms = []string{
-	"testing", "plugins/pagetest", "plugins/automator/automatortest", "plugins/provider/providertest", "rpc/server/apitest",
+	"testing", "cmd/coopr/internal/clitest", "plugins/pagetest", "plugins/automator/automatortest", "plugins/provider/providertest", "rpc/server/apitest",
 	"engine/change/search", "engine/change/sim", "engine/change/storage",
 }
 
