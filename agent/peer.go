@@ -86,7 +86,7 @@ func (p *peerServer) session(end leaderEnd, caller string) error {
 	defer l.Dispatcher.Gone(id, c)
 	l.Watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: offers(h), Send: c.Send})
 	defer l.Watcher.Leave(id)
-	l.Sites.Join(id, sites.Home{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: c.Send})
+	l.Sites.Join(id, sites.Runtime{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: c.Send})
 	defer l.Sites.Leave(id)
 	// The newcomer learns the list of record with its welcome.
 	p.agent.sendRecords(m, c)

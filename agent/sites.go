@@ -21,7 +21,7 @@ func (b *backend) Sites() (server.Sites, error) {
 }
 
 // siteBackend is the keeper of sites as the API sees it.
-type siteBackend struct{ k *sites.Keeper }
+type siteBackend struct{ k *sites.Controller }
 
 func (s siteBackend) List(ctx context.Context, tenant string) ([]site.Overview, error) {
 	out, err := s.k.List(ctx, tenant)
@@ -76,7 +76,7 @@ func applied(a sites.Applied, err error) (site.ChangePreview, bool, api.Written,
 }
 
 func (s siteBackend) Look(ctx context.Context, tenant, name string) ([]site.Finding, error) {
-	out, err := s.k.Look(ctx, tenant, name)
+	out, err := s.k.Probe(ctx, tenant, name)
 	return out, err
 }
 

@@ -45,7 +45,7 @@ type Leadership struct {
 	Dispatcher   *dispatch.Dispatcher
 	Orchestrator *orchestrate.Orchestrator
 	Watcher      *watch.Watcher
-	Sites        *sites.Keeper
+	Sites        *sites.Controller
 	Orphans      *janitor.Orphans
 	broken       chan brokenSession
 }

@@ -17,15 +17,15 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Applied says what became of a document.
+// Applied is the outcome of applying a document.
 type Applied struct {
 	Preview site.ChangePreview
 	Answer  state.Answer
-	// Unchanged says that it is in force already, so that nothing was done.
+	// Unchanged reports whether the document is in force already, so that nothing was done.
 	Unchanged bool
 }
 
-// draft is a document that was compiled against what is in force.
+// draft is a document, compiled against the generation that is in force.
 type draft struct {
 	doc     *site.Document
 	version uint64
@@ -36,10 +36,9 @@ type draft struct {
 	same    bool
 }
 
-// prepare compiles a document. The error is model.Faults where the document is
-// at fault.
-func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
-	v := k.cfg.Machine.View()
+// prepare compiles a document. The error is model.Faults if the document is at fault.
+func (c *Controller) prepare(tenant string, doc *site.Document) (*draft, error) {
+	v := c.cfg.Machine.View()
 	d := &draft{doc: doc}
 	opt := compile.Options{}
 	r, ok := v.Site(tenant, doc.Name)
@@ -48,9 +47,9 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 		if r.Next != 0 {
 			return nil, problem.New(problem.Conflict, "generation %d of site %s is on its way: wait until it is in force; `coopr change status %s` shows what it waits for", r.Next, doc.Name, doc.Name)
 		}
-		k.mu.Lock()
-		g, err := k.known(state.SiteKey{Tenant: tenant, Name: doc.Name}, r).generation(v, r, r.Generation)
-		k.mu.Unlock()
+		c.mu.Lock()
+		g, err := c.known(state.SiteKey{Tenant: tenant, Name: doc.Name}, r).generation(v, r, r.Generation)
+		c.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
@@ -82,9 +81,10 @@ func (k *Keeper) prepare(tenant string, doc *site.Document) (*draft, error) {
 	return d, err
 }
 
-// unoffered gives the types of automators that no agent of this mesh has ever offered.
+// unoffered returns a fault for each automator type that no agent of this mesh has ever
+// offered.
 func unoffered(v *state.View, doc *site.Document) (faults model.Faults) {
-	var known map[string]bool // made where it is needed
+	var known map[string]bool // built on first use
 	for i := range doc.Objects {
 		name, ok := builtin.Automator(doc.Objects[i].Type)
 		if !ok {
@@ -103,8 +103,8 @@ func unoffered(v *state.View, doc *site.Document) (faults model.Faults) {
 	return faults
 }
 
-// preview tells what a draft would do.
-func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
+// preview returns what applying a draft would do.
+func (c *Controller) preview(tenant string, d *draft) site.ChangePreview {
 	p := site.ChangePreview{Site: d.doc.Name, Generation: d.next.Generation, Same: len(d.plan.Same), Rounds: [][]site.TransitionStep{}}
 	name := func(s *object.Site, ids []object.ID) []string {
 		out := make([]string, len(ids))
@@ -122,7 +122,7 @@ func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
 	for _, g := range d.plan.Groups {
 		p.Hosts = append(p.Hosts, g.Hosts)
 	}
-	r := sim.Rehearse(d.old, d.next, k.states(tenant, d.doc.Name))
+	r := sim.Rehearse(d.old, d.next, c.states(tenant, d.doc.Name))
 	def := func(id object.ID) *object.Def {
 		if int(id) < len(d.next.Defs) && d.next.Defs[id].Name != "" {
 			return &d.next.Defs[id]
@@ -142,12 +142,12 @@ func (k *Keeper) preview(tenant string, d *draft) site.ChangePreview {
 	return p
 }
 
-// states gives what is known of a site's objects.
-func (k *Keeper) states(tenant, name string) func(object.ID) (object.State, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// states returns a function that returns the known state of an object of a site.
+func (c *Controller) states(tenant, name string) func(object.ID) (object.State, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	known := map[object.ID]object.State{}
-	if s := k.sites[state.SiteKey{Tenant: tenant, Name: name}]; s != nil {
+	if s := c.sites[state.SiteKey{Tenant: tenant, Name: name}]; s != nil {
 		for id, o := range s.reports {
 			known[id] = object.State(o.State)
 		}
@@ -155,33 +155,33 @@ func (k *Keeper) states(tenant, name string) func(object.ID) (object.State, bool
 	return func(id object.ID) (object.State, bool) { st, ok := known[id]; return st, ok }
 }
 
-// Preview says what applying a document would do.
-func (k *Keeper) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
-	d, err := k.prepare(tenant, doc)
+// Preview returns what applying a document would do.
+func (c *Controller) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
+	d, err := c.prepare(tenant, doc)
 	if err != nil {
 		return site.ChangePreview{}, err
 	}
-	return k.preview(tenant, d), nil
+	return c.preview(tenant, d), nil
 }
 
-// Apply puts a document on its way. Reverts is the generation that it was taken
-// from, 0 for none.
-func (k *Keeper) Apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64) (Applied, error) {
-	return k.apply(ctx, who, doc, reverts, false)
+// Apply begins a generation with a document. reverts is the generation that the document
+// was taken from, 0 for none.
+func (c *Controller) Apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64) (Applied, error) {
+	return c.apply(ctx, who, doc, reverts, false)
 }
 
 // Delete drives all objects of a site to their preRemove states and then forgets it.
-func (k *Keeper) Delete(ctx context.Context, who model.Caller, name string) (Applied, error) {
-	if _, ok := k.cfg.Machine.View().Site(who.Tenant, name); !ok {
+func (c *Controller) Delete(ctx context.Context, who model.Caller, name string) (Applied, error) {
+	if _, ok := c.cfg.Machine.View().Site(who.Tenant, name); !ok {
 		return Applied{}, noSite(name)
 	}
-	return k.apply(ctx, who, &site.Document{Name: name}, 0, true)
+	return c.apply(ctx, who, &site.Document{Name: name}, 0, true)
 }
 
-// Revert puts the content of an earlier generation on its way again (rule 6); 0
-// means the one before that in force.
-func (k *Keeper) Revert(ctx context.Context, who model.Caller, name string, to uint64) (Applied, error) {
-	v := k.cfg.Machine.View()
+// Revert begins a generation with the content of an earlier one (rule 6); 0 means the one
+// before the generation in force.
+func (c *Controller) Revert(ctx context.Context, who model.Caller, name string, to uint64) (Applied, error) {
+	v := c.cfg.Machine.View()
 	r, ok := v.Site(who.Tenant, name)
 	if !ok {
 		return Applied{}, noSite(name)
@@ -197,23 +197,23 @@ func (k *Keeper) Revert(ctx context.Context, who model.Caller, name string, to u
 	if err := json.Unmarshal(g.Document, doc); err != nil {
 		return Applied{}, err
 	}
-	return k.apply(ctx, who, doc, to, false)
+	return c.apply(ctx, who, doc, to, false)
 }
 
 func noSite(name string) error {
 	return problem.New(problem.NotFound, "there is no site %q: `coopr change list` shows those there are", name)
 }
 
-// again is how often an apply is tried when a home has changed meanwhile.
+// again is how often an apply is tried again because a host was assigned meanwhile.
 const again = 20
 
-func (k *Keeper) apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64, deleting bool) (Applied, error) {
+func (c *Controller) apply(ctx context.Context, who model.Caller, doc *site.Document, reverts uint64, deleting bool) (Applied, error) {
 	for try := 0; ; try++ {
-		d, err := k.prepare(who.Tenant, doc)
+		d, err := c.prepare(who.Tenant, doc)
 		if err != nil {
 			return Applied{}, err
 		}
-		out := Applied{Preview: k.preview(who.Tenant, d)}
+		out := Applied{Preview: c.preview(who.Tenant, d)}
 		if d.same && !deleting {
 			out.Unchanged, out.Preview.Generation = true, d.old.Generation
 			return out, nil
@@ -224,24 +224,24 @@ func (k *Keeper) apply(ctx context.Context, who model.Caller, doc *site.Document
 		if err := errors.Join(err1, err2); err != nil {
 			return out, err
 		}
-		c := command(state.SiteKey{Tenant: who.Tenant, Name: doc.Name}, &pb.ChangeSite{Site: doc.Name, Next: &pb.NextGeneration{
+		cmd := command(state.SiteKey{Tenant: who.Tenant, Name: doc.Name}, &pb.ChangeSite{Site: doc.Name, Next: &pb.NextGeneration{
 			Generation: gen, Switches: switches, Version: d.version, Deleting: deleting,
 		}})
-		c.Actor, c.RequestId = who.Actor, who.Request
-		answers, err := k.cfg.Propose(ctx, c)
+		cmd.Actor, cmd.RequestId = who.Actor, who.Request
+		answers, err := c.cfg.Propose(ctx, cmd)
 		if err != nil {
 			return out, err
 		}
 		if out.Answer = answers[0]; errors.Is(out.Answer.Err, problem.Stale) && try < again {
-			continue // a home has changed; the content has not
+			continue // a host was assigned; the content is the same
 		}
 		return out, out.Answer.Err
 	}
 }
 
-// Release takes an operator's word that an object holds nothing (rule 20).
-func (k *Keeper) Release(ctx context.Context, who model.Caller, name, object, reason string) (state.Answer, error) {
-	_, s, r, err := k.read(who.Tenant, name)
+// Release records an operator's statement that an object holds nothing (rule 20).
+func (c *Controller) Release(ctx context.Context, who model.Caller, name, object, reason string) (state.Answer, error) {
+	_, s, r, err := c.read(who.Tenant, name)
 	if err != nil {
 		return state.Answer{}, err
 	}
@@ -249,9 +249,9 @@ func (k *Keeper) Release(ctx context.Context, who model.Caller, name, object, re
 	if !ok {
 		return state.Answer{}, noObject(name, object)
 	}
-	c := command(state.SiteKey{Tenant: who.Tenant, Name: name}, &pb.ChangeSite{Site: name, Release: &pb.ReleaseObject{Id: uint32(def.ID), Name: object, Reason: reason}})
-	c.Actor, c.RequestId = who.Actor, who.Request
-	answers, err := k.cfg.Propose(ctx, c)
+	cmd := command(state.SiteKey{Tenant: who.Tenant, Name: name}, &pb.ChangeSite{Site: name, Release: &pb.ReleaseObject{Id: uint32(def.ID), Name: object, Reason: reason}})
+	cmd.Actor, cmd.RequestId = who.Actor, who.Request
+	answers, err := c.cfg.Propose(ctx, cmd)
 	if err != nil {
 		return state.Answer{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/site"
@@ -15,66 +16,91 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// ClusterSite is the name of the site that holds a cluster in shape: its
-// services' change objects.
-func ClusterSite(cluster string) string { return "cluster-" + cluster }
+// clusterPrefix begins the name of the site of a cluster.
+const clusterPrefix = "cluster-"
 
-// followClusters brings the sites of clusters to what their services and nodes
-// are now. What cannot be is logged: a service's author has to mend it.
-func (k *Keeper) followClusters(ctx context.Context) error {
-	k.mu.Lock()
-	changed := k.clusters
-	k.clusters = false
-	k.mu.Unlock()
-	if !changed {
-		return nil
+// ClusterSite returns the name of the site that keeps a cluster in shape. It consists of
+// the change objects of the cluster's services.
+func ClusterSite(cluster string) string { return clusterPrefix + cluster }
+
+// followCluster brings the site of a cluster up to the cluster's services and nodes, and
+// adds the sites that have hosts in the cluster. Faults are logged: the author of a
+// service has to correct them.
+func (c *Controller) followCluster(ctx context.Context, id string) (time.Time, error) {
+	v := c.cfg.Machine.View()
+	cl, ok := v.ClusterByID(id)
+	if !ok {
+		return time.Time{}, nil
 	}
-	v := k.cfg.Machine.View()
-	for _, cl := range v.Clusters("") {
-		name := ClusterSite(cl.ID)
-		r, has := v.Site(cl.Tenant, name)
-		if cl.Status == model.ClusterTerminated {
-			if has { // its nodes are gone, and all that was on them
-				if err := k.forget(ctx, r); err != nil {
-					return err
-				}
-			}
-			continue
+	c.addSitesOn(v, cl)
+	name := ClusterSite(cl.ID)
+	r, has := v.Site(cl.Tenant, name)
+	if cl.Status == model.ClusterTerminated {
+		if has { // its nodes are gone with everything on them
+			return time.Time{}, c.forget(ctx, r)
 		}
-		if cl.Status == model.ClusterPending || !has && !site.Carries(cl) || busy(v, cl) {
-			continue // its end brings us here again
-		}
-		doc, err := site.OfCluster(name, cl, v.Nodes(cl.Tenant, cl.ID))
-		if err != nil {
-			k.cfg.Logger.Warn("the change objects of a cluster's services have macros that cannot be filled in", "cluster", cl.ID, "error", err)
-			continue
-		}
-		if len(doc.Objects) == 0 && !has {
-			continue
-		}
-		who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
-		_, err = k.apply(ctx, who, doc, 0, false)
-		var faults model.Faults
-		switch {
-		case err == nil:
-		case errors.As(err, &faults):
-			k.cfg.Logger.Warn("the change objects of a cluster's services contradict each other", "cluster", cl.ID, "error", err)
-		case errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale):
-			k.mu.Lock()
-			k.clusters = true // when the one on its way is in force
-			k.mu.Unlock()
-		default:
-			return err
-		}
+		return time.Time{}, nil
 	}
-	return nil
+	if cl.Status == model.ClusterPending || !has && !site.Carries(cl) || busy(v, cl) {
+		return time.Time{}, nil // the end of the operation adds the cluster again
+	}
+	doc, err := site.OfCluster(name, cl, v.Nodes(cl.Tenant, cl.ID))
+	if err != nil {
+		c.cfg.Logger.Warn("the change objects of a cluster's services have macros that cannot be expanded", "cluster", cl.ID, "error", err)
+		return time.Time{}, nil
+	}
+	if len(doc.Objects) == 0 && !has {
+		return time.Time{}, nil
+	}
+	// Before the attempt, so that a generation that comes into force meanwhile adds the
+	// cluster again.
+	c.block(cl.ID, true)
+	who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
+	_, err = c.apply(ctx, who, doc, 0, false)
+	var faults model.Faults
+	switch {
+	case errors.Is(err, problem.Conflict):
+		return time.Time{}, nil // another generation is on its way
+	case errors.Is(err, problem.Stale):
+		return time.Now().Add(retryPause), nil
+	case errors.As(err, &faults):
+		c.cfg.Logger.Warn("the change objects of a cluster's services contradict each other", "cluster", cl.ID, "error", err)
+		err = nil
+	}
+	c.block(cl.ID, false)
+	return time.Time{}, err
 }
 
-// forget removes a site as it is: nothing is driven anywhere.
-func (k *Keeper) forget(ctx context.Context, r *site.Record) error {
-	c := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Forget: true})
-	c.Actor = model.Self
-	answers, err := k.cfg.Propose(ctx, c)
+// block notes whether a cluster's site has to follow the cluster once the generation that
+// is on its way is in force.
+func (c *Controller) block(cluster string, blocked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if blocked {
+		c.blocked[cluster] = true
+	} else {
+		delete(c.blocked, cluster)
+	}
+}
+
+// addSitesOn adds the sites that have nodes of a cluster as hosts: the way to the nodes,
+// and whether the sites are paused, may have changed.
+func (c *Controller) addSitesOn(v *state.View, cl *model.Cluster) {
+	for _, r := range v.Sites(cl.Tenant) {
+		if r.Name == ClusterSite(cl.ID) || slices.ContainsFunc(r.Hosts, func(h site.Host) bool {
+			name, _, ok := cutHost(h.Name)
+			return ok && (name == cl.ID || name == cl.Name)
+		}) {
+			c.queue.Add(key{site: state.SiteKey{Tenant: r.Tenant, Name: r.Name}})
+		}
+	}
+}
+
+// forget removes a site without driving its objects to any state.
+func (c *Controller) forget(ctx context.Context, r *site.Record) error {
+	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Forget: true})
+	cmd.Actor = model.Self
+	answers, err := c.cfg.Propose(ctx, cmd)
 	if err == nil {
 		err = answers[0].Err
 	}
@@ -84,15 +110,16 @@ func (k *Keeper) forget(ctx context.Context, r *site.Record) error {
 	return err
 }
 
-// Resting says that a plan is at work on the cluster whose site it is, so that the
-// site's objects leave it alone.
+// Resting reports whether an operation works on the cluster whose site this is. The
+// site's objects must not act then.
 func Resting(v *state.View, tenant, name string) bool {
 	return slices.ContainsFunc(v.Clusters(tenant), func(cl *model.Cluster) bool {
 		return ClusterSite(cl.ID) == name && busy(v, cl)
 	})
 }
 
-// busy says whether an operation is under way on a cluster, or runs beside others.
+// busy reports whether an operation is under way on a cluster, be it the main one or a
+// concurrent one.
 func busy(v *state.View, cl *model.Cluster) bool {
 	if op, ok := v.Operation(cl.Tenant, cl.Operation); ok && !op.Status.Ended() {
 		return true
@@ -102,6 +129,7 @@ func busy(v *state.View, cl *model.Cluster) bool {
 	})
 }
 
+// cutHost splits the name of a host "node:CLUSTER/NODE".
 func cutHost(host string) (cluster, node string, ok bool) {
 	rest, ok := strings.CutPrefix(host, "node:")
 	if !ok {
@@ -110,8 +138,8 @@ func cutHost(host string) (cluster, node string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// NodeOf finds the node of a host "node:CLUSTER/NODE": by the cluster's name or id,
-// and the node's id, hostname or number.
+// NodeOf returns the node of a host "node:CLUSTER/NODE". CLUSTER is the cluster's name or
+// id, NODE the node's id, hostname or number.
 func NodeOf(v *state.View, tenant, host string) (*model.Cluster, *model.Node, error) {
 	cluster, node, ok := cutHost(host)
 	if !ok {

@@ -14,28 +14,28 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// snapshot is a site at one moment, to be read without the lock.
+// snapshot is a copy of what is known of a site, to be read without the lock.
 type snapshot struct {
 	now, next *object.Site // next, or now, may be nil
 	reports   map[object.ID]*pb.ObjectReport
-	looked    map[object.ID]*pb.Looked
-	alive     map[string]bool   // agents that are here
+	probed    map[object.ID]*pb.Looked
+	alive     map[string]bool   // agents whose runtimes have joined
 	names     map[string]string // of agents
 	turned    map[string]bool
 	converged bool
 }
 
 // read takes a snapshot.
-func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record, error) {
-	v := k.cfg.Machine.View()
+func (c *Controller) read(tenant, name string) (*state.View, *snapshot, *site.Record, error) {
+	v := c.cfg.Machine.View()
 	r, ok := v.Site(tenant, name)
 	if !ok {
 		return v, nil, nil, noSite(name)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.known(state.SiteKey{Tenant: tenant, Name: name}, r)
-	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, looked: map[object.ID]*pb.Looked{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.known(state.SiteKey{Tenant: tenant, Name: name}, r)
+	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Looked{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
 	for _, n := range []struct {
 		number uint64
 		into   **object.Site
@@ -52,11 +52,11 @@ func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record
 	for id, o := range s.reports {
 		out.reports[id] = o
 	}
-	for id, l := range s.looked {
-		out.looked[id] = l
+	for id, l := range s.probed {
+		out.probed[id] = l
 	}
 	out.converged = s.converged == r.Version
-	for _, h := range k.homes {
+	for _, h := range c.sessions {
 		out.alive[h.Agent] = true
 	}
 	for _, a := range v.Agents() {
@@ -65,8 +65,8 @@ func (k *Keeper) read(tenant, name string) (*state.View, *snapshot, *site.Record
 	return v, out, r, nil
 }
 
-// def gives the definition that an object has now: the next one's on hosts that
-// have switched.
+// def returns the definition that an object has now: that of the next generation on
+// hosts that have switched to it.
 func (s *snapshot) def(r *site.Record, id object.ID) *object.Def {
 	at := func(x *object.Site) *object.Def {
 		if x != nil && int(id) < len(x.Defs) && x.Defs[id].Name != "" {
@@ -83,8 +83,8 @@ func (s *snapshot) def(r *site.Record, id object.ID) *object.Def {
 	return at(s.next)
 }
 
-// follows gives the generation that a host should follow: what was reported
-// under another one is news of yesterday.
+// follows returns the generation that a host should follow. Reports under another
+// generation are out of date.
 func (s *snapshot) follows(r *site.Record, host string) uint64 {
 	if r.Generation == 0 || s.turned[host] {
 		return r.Next
@@ -92,8 +92,8 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 	return r.Generation
 }
 
-// settled says whether an object is where it should be, under the generation that
-// its host should follow.
+// settled reports whether an object is settled in the generation that its host should
+// follow.
 func (s *snapshot) settled(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
 	return o.Settled && o.Generation == s.follows(r, d.Host)
 }
@@ -107,7 +107,7 @@ func (s *snapshot) find(r *site.Record, name string) (*object.Def, bool) {
 	return nil, false
 }
 
-// report gives what the home of an object says, nil where nobody does.
+// report returns the last report of an object's runtime, or nil.
 func (s *snapshot) report(r *site.Record, id object.ID) *pb.ObjectReport {
 	if int(id) >= len(r.Lives) {
 		return nil
@@ -120,7 +120,7 @@ func (s *snapshot) report(r *site.Record, id object.ID) *pb.ObjectReport {
 	return o
 }
 
-// status gives an object's status in the core's own words.
+// status returns the status of an object as the object itself keeps it.
 func (s *snapshot) status(r *site.Record, id object.ID) (object.Status, bool) {
 	o, d := s.report(r, id), s.def(r, id)
 	if o == nil || d == nil || max(int(o.State), int(o.Target), int(o.To)) >= len(d.Type.States) {
@@ -139,29 +139,29 @@ func (s *snapshot) status(r *site.Record, id object.ID) (object.Status, bool) {
 		Waits: waits(o.Waits), Asked: waits(o.Asked)}, true
 }
 
-// Status tells how a site's objects are, as their homes report it. It waits for
-// another revision than after, for as long as ctx allows.
-func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
+// Status returns the status of a site's objects as their runtimes report it. If after is
+// not 0, it waits for another revision than after until ctx ends.
+func (c *Controller) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
 	for after != 0 {
-		k.mu.Lock()
-		now, heard, over := k.revision, k.heard, k.over
-		k.mu.Unlock()
+		c.mu.Lock()
+		now, changed, over := c.revision, c.changed, c.over
+		c.mu.Unlock()
 		if over {
 			return site.Standing{}, ErrOver
 		}
 		if now == after {
 			select {
-			case <-heard:
+			case <-changed:
 				continue
 			case <-ctx.Done():
 			}
 		}
 		break
 	}
-	k.mu.Lock()
-	revision := k.revision
-	k.mu.Unlock()
-	_, s, r, err := k.read(tenant, name)
+	c.mu.Lock()
+	revision := c.revision
+	c.mu.Unlock()
+	_, s, r, err := c.read(tenant, name)
 	if err != nil {
 		return site.Standing{}, err
 	}
@@ -202,12 +202,12 @@ func (k *Keeper) Status(ctx context.Context, tenant, name string, after uint64) 
 	return out, nil
 }
 
-// List tells of all sites of a tenant.
-func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error) {
-	v := k.cfg.Machine.View()
+// List returns an overview of all sites of a tenant.
+func (c *Controller) List(_ context.Context, tenant string) ([]site.Overview, error) {
+	v := c.cfg.Machine.View()
 	out := []site.Overview{}
 	for _, r := range v.Sites(tenant) {
-		_, s, r, err := k.read(tenant, r.Name)
+		_, s, r, err := c.read(tenant, r.Name)
 		if errors.Is(err, problem.NotFound) {
 			continue // deleted just now
 		}
@@ -230,9 +230,10 @@ func (k *Keeper) List(_ context.Context, tenant string) ([]site.Overview, error)
 	return out, nil
 }
 
-// Explain follows what an object waits for to the root; empty where it is settled.
-func (k *Keeper) Explain(tenant, name, objectName string) ([]site.Reason, error) {
-	_, s, r, err := k.read(tenant, name)
+// Explain returns the chain of what an object waits for, down to its root. It is empty
+// for a settled object.
+func (c *Controller) Explain(tenant, name, objectName string) ([]site.Reason, error) {
+	_, s, r, err := c.read(tenant, name)
 	if err != nil {
 		return nil, err
 	}
@@ -247,9 +248,9 @@ func (k *Keeper) Explain(tenant, name, objectName string) ([]site.Reason, error)
 	return out, nil
 }
 
-// Graph draws a site, with what is known of its objects.
-func (k *Keeper) Graph(tenant, name string) (*site.Graph, error) {
-	_, s, r, err := k.read(tenant, name)
+// Graph returns the graph of a site, with the known status of its objects.
+func (c *Controller) Graph(tenant, name string) (*site.Graph, error) {
+	_, s, r, err := c.read(tenant, name)
 	if err != nil {
 		return nil, err
 	}
@@ -260,21 +261,20 @@ func (k *Keeper) Graph(tenant, name string) (*site.Graph, error) {
 	return site.NewGraph(of, func(id object.ID) (object.Status, bool) { return s.status(r, id) }), nil
 }
 
-// Look checks everything of a site, changing nothing, and waits for what homes
-// found until ctx ends. Objects that nobody answered for are found "unknown".
-func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding, error) {
-	_, s, r, err := k.read(tenant, name)
+// Probe checks all objects of a site without changing anything, and waits for the
+// findings until ctx ends. An object whose runtime did not answer is found "unknown".
+func (c *Controller) Probe(ctx context.Context, tenant, name string) ([]site.Finding, error) {
+	_, s, r, err := c.read(tenant, name)
 	if err != nil {
 		return nil, err
 	}
-	key := state.SiteKey{Tenant: tenant, Name: name}
-	k.mu.Lock()
-	known := k.known(key, r)
-	k.looks++
-	known.look, known.looked = k.looks, map[object.ID]*pb.Looked{}
-	k.dirty[key] = true
-	k.mu.Unlock()
-	k.poke()
+	at := state.SiteKey{Tenant: tenant, Name: name}
+	c.mu.Lock()
+	known := c.known(at, r)
+
+	known.probe, known.probed = c.number(), map[object.ID]*pb.Looked{}
+	c.mu.Unlock()
+	c.queue.Add(key{site: at})
 	want := 0
 	for i := range r.Lives {
 		if s.report(r, object.ID(i)) != nil {
@@ -282,9 +282,9 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 		}
 	}
 	for {
-		k.mu.Lock()
-		heard, n, over := k.heard, len(known.looked), k.over
-		k.mu.Unlock()
+		c.mu.Lock()
+		changed, n, over := c.changed, len(known.probed), c.over
+		c.mu.Unlock()
 		if over {
 			return nil, ErrOver
 		}
@@ -293,12 +293,12 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 		}
 		select {
 		case <-ctx.Done():
-		case <-heard:
+		case <-changed:
 			continue
 		}
 		break
 	}
-	if _, s, r, err = k.read(tenant, name); err != nil {
+	if _, s, r, err = c.read(tenant, name); err != nil {
 		return nil, err
 	}
 	out := []site.Finding{}
@@ -311,11 +311,11 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 		if st, ok := s.status(r, object.ID(i)); ok {
 			f.Known = d.Type.States[st.State]
 		}
-		if x := s.looked[object.ID(i)]; x != nil && int(x.State) < len(d.Type.States) {
+		if x := s.probed[object.ID(i)]; x != nil && int(x.State) < len(d.Type.States) {
 			f.Found, f.Message = d.Type.States[x.State], x.Message
 			f.Drifted = f.Found != f.Known
 		} else {
-			f.Message = "nobody answered for it"
+			f.Message = "no agent answered for it"
 		}
 		out = append(out, f)
 	}
@@ -323,9 +323,9 @@ func (k *Keeper) Look(ctx context.Context, tenant, name string) ([]site.Finding,
 	return out, nil
 }
 
-// History lists the generations of a site that are kept, the newest first.
-func (k *Keeper) History(tenant, name string) ([]site.PastGeneration, error) {
-	v := k.cfg.Machine.View()
+// History returns the generations of a site that are kept, the newest first.
+func (c *Controller) History(tenant, name string) ([]site.PastGeneration, error) {
+	v := c.cfg.Machine.View()
 	r, ok := v.Site(tenant, name)
 	if !ok {
 		return nil, noSite(name)
@@ -344,9 +344,9 @@ func (k *Keeper) History(tenant, name string) ([]site.PastGeneration, error) {
 	return out, nil
 }
 
-// Document gives the document of a generation; 0 means the newest.
-func (k *Keeper) Document(tenant, name string, number uint64) (*site.Document, error) {
-	v := k.cfg.Machine.View()
+// Document returns the document of a generation; 0 means the newest.
+func (c *Controller) Document(tenant, name string, number uint64) (*site.Document, error) {
+	v := c.cfg.Machine.View()
 	r, ok := v.Site(tenant, name)
 	if !ok {
 		return nil, noSite(name)

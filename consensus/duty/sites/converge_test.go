@@ -16,24 +16,24 @@ func TestConverged(t *testing.T) {
 		Lives: []site.Life{{Host: 0, Inc: 1}, {Host: -1, Inc: 3}, {Host: 1, Inc: 2}}}
 	s := &known{reports: map[object.ID]*pb.ObjectReport{}}
 	calls := uint64(100)
-	settle := func() bool { return s.settle(r, func() uint64 { calls++; return calls }) }
+	converge := func() bool { return s.converge(r, func() uint64 { calls++; return calls }) }
 	report := func(id, inc uint32, generation uint64, settled bool) {
 		o := &pb.ObjectReport{Id: id, Inc: inc, Generation: generation, Settled: settled}
 		s.recount(r, s.reports[object.ID(id)], o)
 		s.reports[object.ID(id)] = o
 	}
 	answer := func(agent string, call uint64, settled bool, stirs uint64) bool {
-		return s.heard(agent, &pb.Calm{Call: call, Settled: settled, Stirs: stirs})
+		return s.answer(agent, &pb.Calm{Call: call, Settled: settled, Stirs: stirs})
 	}
 	quiet := func(why string) {
 		t.Helper()
-		if settle() || s.call != 0 || s.converged != 0 {
+		if converge() || s.call != 0 || s.converged != 0 {
 			t.Fatalf("%s: call %d, converged %d", why, s.call, s.converged)
 		}
 	}
 	calling := func(why string, number uint64) {
 		t.Helper()
-		if settle() || s.call != number || s.converged != 0 {
+		if converge() || s.call != number || s.converged != 0 {
 			t.Fatalf("%s: call %d, not %d; converged %d", why, s.call, number, s.converged)
 		}
 	}
@@ -68,17 +68,17 @@ func TestConverged(t *testing.T) {
 		if !answer("B", call, true, 10) {
 			t.Error("an answer is nothing to do")
 		}
-		if done := settle(); done != (call == 106) {
+		if done := converge(); done != (call == 106) {
 			t.Fatalf("call %d: converged %t", call, done)
 		}
 	}
-	if s.converged != 7 || settle() || s.heard("A", nil) {
+	if s.converged != 7 || converge() || s.answer("A", nil) {
 		t.Errorf("converged at %d", s.converged)
 	}
 	report(0, 1, 2, false)
 	quiet("it was, and is not any more")
 	report(0, 1, 2, true)
-	if !s.heard("A", nil) {
+	if !s.answer("A", nil) {
 		t.Error("there is something to do")
 	}
 	calling("it may be again", 107)
@@ -86,16 +86,16 @@ func TestConverged(t *testing.T) {
 	quiet("another generation is on its way")
 }
 
-// Who waits for news of a leader whose term ends is sent away.
+// The end of a term ends the calls that wait for news of it.
 func TestOver(t *testing.T) {
-	k := New(Config{})
-	k.revision = 5
+	c := New(Config{})
+	c.revision = 5
 	ended := make(chan error)
 	go func() {
-		_, err := k.Status(t.Context(), "t", "s", 5)
+		_, err := c.Status(t.Context(), "t", "s", 5)
 		ended <- err
 	}()
-	k.end()
+	c.end()
 	if err := <-ended; !errors.Is(err, ErrOver) {
 		t.Error(err)
 	}

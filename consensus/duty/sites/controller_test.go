@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -23,15 +25,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A site's way through the leader: applied, given to a home, told, reported,
-// another generation held back until the removed object is away, reverted, deleted.
-func TestKeeper(t *testing.T) {
+// The life of a site at the leader: it is applied, assigned and told to a runtime, and
+// reported. Another generation waits until the removed object is away. The site is
+// reverted, and deleted.
+func TestController(t *testing.T) { synctest.Test(t, controller) }
+
+func controller(t *testing.T) {
 	m, err := state.New(state.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := uint64(0)
+	var log sync.Mutex
 	propose := func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+		log.Lock()
+		defer log.Unlock()
 		index++
 		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: cs})
 		if err != nil {
@@ -52,9 +60,9 @@ func TestKeeper(t *testing.T) {
 			t.Fatal(a, err)
 		}
 	}
-	k := New(Config{Machine: m, Propose: propose, Logger: slog.New(slog.DiscardHandler), Node: func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false }})
+	c := New(Config{Machine: m, Propose: propose, Logger: slog.New(slog.DiscardHandler), Node: func(*state.View, string, string) (json.RawMessage, string, bool) { return nil, "", false }})
 	var told []*site.Orders
-	k.Join("s1", Home{Agent: "one", Name: "x", Process: "p", Send: func(msg *pb.LeaderMessage) bool {
+	c.Join("s1", Runtime{Agent: "one", Name: "x", Process: "p", Send: func(msg *pb.LeaderMessage) bool {
 		var list []*site.Orders
 		if err := json.Unmarshal(msg.Sites, &list); err != nil {
 			t.Error(err)
@@ -62,16 +70,13 @@ func TestKeeper(t *testing.T) {
 		told = append(told, list...)
 		return true
 	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = c.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
 	rounds := func() {
-		t.Helper()
-		for range 5 {
-			if err := k.round(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			k.mu.Lock()
-			k.all = true
-			k.mu.Unlock()
-		}
+		time.Sleep(time.Second)
+		synctest.Wait()
 	}
 	last := func() *site.Orders {
 		for i := len(told) - 1; i >= 0; i-- {
@@ -79,17 +84,17 @@ func TestKeeper(t *testing.T) {
 				return told[i]
 			}
 		}
-		t.Fatal("the home was told nothing")
+		t.Fatal("the runtime was told nothing")
 		return nil
 	}
 	who := model.Caller{Tenant: "t", Actor: "alice"}
 	a, b := site.Object{Name: "a", Host: "agent:x", Type: "script"}, site.Object{Name: "b", Host: "agent:x", Type: "script", Requires: []site.Requirement{{To: "up", Object: "a"}}}
 	doc := &site.Document{Name: "s", Objects: []site.Object{a, b}}
-	p, err := k.Preview("t", doc)
+	p, err := c.Preview("t", doc)
 	if err != nil || len(p.Added) != 2 || len(p.Rounds) != 2 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if _, err := k.Apply(t.Context(), who, doc, 0); err != nil {
+	if _, err := c.Apply(t.Context(), who, doc, 0); err != nil {
 		t.Fatal(err)
 	}
 	rounds()
@@ -97,33 +102,33 @@ func TestKeeper(t *testing.T) {
 	if o.Generation != 1 || len(o.Lives) != 2 || o.Lives[0].Inc != 1 || o.Homes["agent:x"] != "one" {
 		t.Fatalf("%+v", o)
 	}
-	if s, err := k.Status(t.Context(), "t", "s", 0); err != nil || s.Settled != 0 || s.Items[0].Phase != "unheard" {
+	if s, err := c.Status(t.Context(), "t", "s", 0); err != nil || s.Settled != 0 || s.Items[0].Phase != "unheard" {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	report := func(generation uint64, objects ...*pb.ObjectReport) {
 		for _, x := range objects {
 			x.Inc, x.State, x.Target, x.Settled, x.Generation = 1, 2, 2, true, generation
 		}
-		k.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: objects}})
+		c.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: objects}})
 	}
 	report(1, &pb.ObjectReport{Id: 0}, &pb.ObjectReport{Id: 1})
-	s, err := k.Status(t.Context(), "t", "s", 0)
+	s, err := c.Status(t.Context(), "t", "s", 0)
 	if err != nil || s.Settled != 2 || s.Items[0].State != "up" || s.Items[0].Agent != "x" {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if c, err := k.Explain("t", "s", "b"); err != nil || len(c) != 0 {
-		t.Errorf("%v, %v", c, err)
+	if chain, err := c.Explain("t", "s", "b"); err != nil || len(chain) != 0 {
+		t.Errorf("%v, %v", chain, err)
 	}
 
 	// Without b: nothing switches before it is away.
-	if _, err := k.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil {
+	if _, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	rounds()
 	if o := last(); o.Next != 2 || len(o.Removing) != 1 || o.Removing[0] != 1 {
 		t.Fatalf("%+v", o)
 	}
-	if _, err := k.Apply(t.Context(), who, doc, 0); !errors.Is(err, problem.Conflict) {
+	if _, err := c.Apply(t.Context(), who, doc, 0); !errors.Is(err, problem.Conflict) {
 		t.Errorf("a third generation was taken: %v", err)
 	}
 	report(1, &pb.ObjectReport{Id: 1, Removing: true})
@@ -131,10 +136,10 @@ func TestKeeper(t *testing.T) {
 	if o := last(); o.Generation != 2 || o.Next != 0 || len(o.Lives) != 1 {
 		t.Fatalf("%+v", o)
 	}
-	if again, err := k.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil || !again.Unchanged {
+	if again, err := c.Apply(t.Context(), who, &site.Document{Name: "s", Objects: []site.Object{a}}, 0); err != nil || !again.Unchanged {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if back, err := k.Revert(t.Context(), who, "s", 0); err != nil || back.Preview.Generation != 3 || len(back.Preview.Added) != 1 {
+	if back, err := c.Revert(t.Context(), who, "s", 0); err != nil || back.Preview.Generation != 3 || len(back.Preview.Added) != 1 {
 		t.Fatalf("%+v, %v", back, err)
 	}
 	rounds()
@@ -142,23 +147,23 @@ func TestKeeper(t *testing.T) {
 		t.Fatalf("b begins another life: %+v", o)
 	}
 
-	// A home that does not answer finds nothing; the look does not wait for it.
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if f, err := k.Look(ctx, "t", "s"); err != nil || len(f) != 2 || f[0].Found != "unknown" {
+	// A runtime that does not answer finds nothing; the probe ends without it.
+	soon, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if f, err := c.Probe(soon, "t", "s"); err != nil || len(f) != 2 || f[0].Found != "unknown" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if _, err := k.Delete(t.Context(), who, "s"); err != nil {
+	if _, err := c.Delete(t.Context(), who, "s"); err != nil {
 		t.Fatal(err)
 	}
 	rounds()
 	report(3, &pb.ObjectReport{Id: 0, Removing: true})
-	k.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, Settled: true}}}})
+	c.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, Settled: true}}}})
 	rounds()
 	if o := last(); !o.Gone {
 		t.Errorf("%+v", o)
 	}
-	if _, err := k.Status(t.Context(), "t", "s", 0); !errors.Is(err, problem.NotFound) {
+	if _, err := c.Status(t.Context(), "t", "s", 0); !errors.Is(err, problem.NotFound) {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,403 @@
+// Package sites is the leader's controller for sites of change objects. It assigns the
+// hosts of a site to the host runtimes of agents, sends the runtimes their orders, lets
+// hosts follow a new generation once the objects that it removes are away, and keeps
+// what runtimes report (docs/spec/changes.md rules 18 to 25). Objects decide without it.
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Config configures a Controller. Everything is required but Paused and Gather.
+type Config struct {
+	Machine *state.Machine
+	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
+	Logger  *slog.Logger
+	// Node returns how a node of a cluster is reached, as JSON of model.TaskConfig, and
+	// the machine that an agent must be on to reach it ("" for any). It reports false if
+	// there is no such node.
+	Node func(v *state.View, tenant, host string) (config json.RawMessage, machine string, ok bool)
+	// Paused reports whether the objects of a site must not act, as an operation works on
+	// their cluster; may be nil.
+	Paused func(v *state.View, tenant, site string) bool
+	// Gather is how long changes of a site are gathered; 0 means 5 ms.
+	Gather time.Duration
+}
+
+// parallel is how many keys are reconciled at a time. It bounds how many commits are
+// under way; everything else happens under Controller.mu.
+const parallel = 8
+
+// retryPause is the pause after a commit that failed.
+const retryPause = time.Second
+
+// Runtime is the host runtime of an agent, as its session began.
+type Runtime struct {
+	Agent, Name, Machine string
+	// Process names the process of the agent. Another process of the same agent knows
+	// nothing of the objects that this one ran.
+	Process string
+	// Send sends a message to the agent. It never blocks, and reports false once the
+	// session is over.
+	Send func(*pb.LeaderMessage) bool
+}
+
+// Controller looks after sites. It is made for one term. What it knows beyond the
+// replicated state comes from the runtimes, which send it again to a new leader.
+type Controller struct {
+	cfg   Config
+	queue *loop.Queue[key]
+
+	mu       sync.Mutex
+	sessions map[string]*session // by id
+	sites    map[state.SiteKey]*known
+	events   map[state.SiteKey][]*pb.ObjectEvent
+	// blocked are the clusters whose sites have to follow them once the generation that
+	// is on its way is in force, by id.
+	blocked map[string]bool
+	numbers uint64 // the last number of a probe or a call
+	// revision counts changes of what Status returns. changed is closed, and replaced,
+	// with each of them.
+	revision uint64
+	changed  chan struct{}
+	over     bool
+}
+
+// key names what is reconciled: the field that is set.
+type key struct {
+	site    state.SiteKey
+	session string // a runtime that has to be welcomed
+	cluster string // the id of a cluster that changed
+	all     bool   // every site
+}
+
+// ErrOver means that the term of this Controller has ended. The next leader has the
+// answer.
+var ErrOver = problem.New(problem.NoLeader, "this leader's term is over")
+
+// session is a Runtime and what it was told.
+type session struct {
+	Runtime
+	told map[state.SiteKey]*told
+	// welcomed is set once the runtime was told of all its sites. Until then it is told
+	// of none.
+	welcomed bool
+}
+
+// told is what a runtime was told of a site.
+type told struct {
+	version, epoch, probe uint64
+	call                  uint64
+	around                string            // the ways to nodes, and whether the site is paused
+	parts                 map[uint64]string // the hosts of the slices, by generation
+	concerns              map[uint64][]object.ID
+}
+
+// New returns the controller of one term.
+func New(cfg Config) *Controller {
+	if cfg.Gather == 0 {
+		cfg.Gather = 5 * time.Millisecond
+	}
+	c := &Controller{cfg: cfg, sessions: map[string]*session{}, sites: map[state.SiteKey]*known{}, events: map[state.SiteKey][]*pb.ObjectEvent{},
+		blocked: map[string]bool{}, changed: make(chan struct{})}
+	c.queue = loop.New(loop.Config[key]{Reconcile: c.reconcile, Parallel: parallel, Gather: cfg.Gather, Backoff: retryPause, MaxBackoff: retryPause,
+		Failed: func(k key, err error, pause time.Duration) {
+			cfg.Logger.Warn("a change of a site could not be committed", "site", k.site.Name, "cluster", k.cluster, "error", err, "again_in", pause)
+		}})
+	return c
+}
+
+// Name returns the name of the duty.
+func (c *Controller) Name() string { return "sites" }
+
+// Restore chooses where this term's numbers begin. They must differ from those of
+// earlier leaders, as answers to these may still arrive.
+func (c *Controller) Restore(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.numbers = c.cfg.Machine.View().Index() << 16
+	c.revision = c.numbers + 1
+	return nil
+}
+
+// Run looks after sites until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	stop := c.cfg.Machine.Watch(c.batch)
+	defer stop()
+	defer c.end()
+	c.addAll() // after Watch, so that no change falls between
+	return c.queue.Run(ctx)
+}
+
+// end sends everybody away who waits for news.
+func (c *Controller) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.news()
+}
+
+// addAll adds all sites and clusters.
+func (c *Controller) addAll() {
+	c.queue.Add(key{all: true})
+	for _, cl := range c.cfg.Machine.View().Clusters("") {
+		c.queue.Add(key{cluster: cl.ID})
+	}
+}
+
+// batch adds what a batch of the log changed.
+func (c *Controller) batch(b state.Batch) {
+	if b.Restored {
+		c.addAll()
+	}
+	if b.Agents {
+		c.queue.Add(key{all: true})
+	}
+	for _, k := range b.Sites {
+		c.queue.Add(key{site: k})
+	}
+	for op := range b.Operations {
+		c.queue.Add(key{cluster: string(model.OperationID(op).Cluster())})
+	}
+}
+
+// Join begins a session with a runtime.
+func (c *Controller) Join(id string, r Runtime) {
+	c.mu.Lock()
+	c.sessions[id] = &session{Runtime: r, told: map[state.SiteKey]*told{}}
+	c.mu.Unlock()
+	c.queue.Add(key{session: id}, key{all: true})
+}
+
+// Leave ends a session. The runtime's objects may still act: their hosts are assigned to
+// other runtimes once the state has the session ended.
+func (c *Controller) Leave(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sessions, id)
+}
+
+// Hear takes the reports of a runtime.
+func (c *Controller) Hear(id string, reports []*pb.HomeReport) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[id] == nil {
+		return
+	}
+	v := c.cfg.Machine.View()
+	for _, r := range reports {
+		k := state.SiteKey{Tenant: r.Tenant, Name: r.Site}
+		rec, ok := v.Site(r.Tenant, r.Site)
+		if !ok || rec.Epoch != r.Epoch {
+			continue
+		}
+		s := c.known(k, rec)
+		due := len(r.Events) > 0
+		for _, o := range r.Objects {
+			if old := s.reports[object.ID(o.Id)]; old == nil || old.Inc <= o.Inc {
+				s.recount(rec, old, o)
+				s.reports[object.ID(o.Id)] = o
+			}
+			due = due || o.Removing && o.Settled
+		}
+		for _, l := range r.Looked {
+			if l.Look == s.probe {
+				s.probed[object.ID(l.Id)] = l
+			}
+		}
+		due = s.answer(c.sessions[id].Agent, r.Calm) || due
+		c.events[k] = append(c.events[k], r.Events...)
+		if due {
+			c.queue.Add(key{site: k})
+		}
+	}
+	c.news()
+}
+
+// news notifies those who wait for another revision. The caller holds c.mu.
+func (c *Controller) news() {
+	c.revision++
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// reconcile brings what a key names up to date.
+func (c *Controller) reconcile(ctx context.Context, k key) (time.Time, error) {
+	switch {
+	case k.all:
+		c.addSites()
+	case k.session != "":
+		c.welcome(k.session)
+	case k.cluster != "":
+		return c.followCluster(ctx, k.cluster)
+	default:
+		return c.reconcileSite(ctx, k.site)
+	}
+	return time.Time{}, nil
+}
+
+// addSites adds all sites that exist, and those that a runtime was told of.
+func (c *Controller) addSites() {
+	for _, r := range c.cfg.Machine.View().Sites("") {
+		c.queue.Add(key{site: state.SiteKey{Tenant: r.Tenant, Name: r.Name}})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k := range c.sites {
+		c.queue.Add(key{site: k})
+	}
+	for _, h := range c.sessions {
+		for k := range h.told {
+			c.queue.Add(key{site: k})
+		}
+	}
+}
+
+// welcome tells a runtime of all its sites. The empty orders at the end have it drop the
+// objects of all other sites.
+func (c *Controller) welcome(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.sessions[id]
+	if h == nil || h.welcomed {
+		return
+	}
+	h.welcomed = true
+	v := c.cfg.Machine.View()
+	var list []*site.Orders
+	for _, r := range v.Sites("") {
+		k := state.SiteKey{Tenant: r.Tenant, Name: r.Name}
+		o, err := c.orders(v, k, r, c.known(k, r), h, hostsByAgent(r)[h.Agent])
+		if err != nil {
+			c.cfg.Logger.Error("orders for a site cannot be made", "site", r.Name, "agent", h.Agent, "error", err)
+			continue
+		}
+		list = append(list, o...)
+	}
+	h.send(append(list, &site.Orders{}))
+}
+
+// send sends orders to a runtime.
+func (h *session) send(list []*site.Orders) {
+	if len(list) == 0 {
+		return
+	}
+	if b, err := json.Marshal(list); err == nil { // it has no values that cannot be written
+		h.Send(&pb.LeaderMessage{Sites: b})
+	}
+}
+
+// reconcileSite tells runtimes of a site, and commits what follows from their reports.
+func (c *Controller) reconcileSite(ctx context.Context, k state.SiteKey) (time.Time, error) {
+	commands := c.advance(k)
+	if len(commands) == 0 {
+		return time.Time{}, nil
+	}
+	answers, err := c.cfg.Propose(ctx, commands...)
+	if err != nil {
+		return time.Time{}, err
+	}
+	for _, a := range answers {
+		if a.Err != nil { // the state has changed since
+			c.cfg.Logger.Debug("sites: not committed", "error", a.Err)
+			return time.Now().Add(c.cfg.Gather), nil
+		}
+	}
+	return time.Time{}, nil
+}
+
+// advance tells runtimes of a site, and returns the commands that have to be committed
+// for it.
+func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.news()
+	v := c.cfg.Machine.View()
+	r, ok := v.Site(k.Tenant, k.Name)
+	if !ok {
+		c.gone(k)
+		return nil
+	}
+	if id, ok := strings.CutPrefix(k.Name, clusterPrefix); ok && r.Next == 0 && c.blocked[id] {
+		delete(c.blocked, id)
+		c.queue.Add(key{cluster: id})
+	}
+	// Events first: what follows from them may be the end of the site.
+	if events := c.events[k]; len(events) > 0 {
+		delete(c.events, k)
+		for _, some := range portions(events) {
+			out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Events: &pb.ObjectEvents{Events: some}}))
+		}
+	}
+	s := c.known(k, r)
+	if s.converge(r, c.number) {
+		c.news()
+	}
+	hosts := hostsByAgent(r)
+	for _, h := range c.sessions {
+		if !h.welcomed {
+			continue
+		}
+		list, err := c.orders(v, k, r, s, h, hosts[h.Agent])
+		if err != nil {
+			c.cfg.Logger.Error("orders for a site cannot be made", "site", k.Name, "agent", h.Agent, "error", err)
+			return out
+		}
+		h.send(list)
+	}
+	if hosts := c.assign(v, r); len(hosts) > 0 {
+		b, _ := json.Marshal(hosts)                                                                                     // strings only
+		return append(out, command(k, &pb.ChangeSite{Site: k.Name, Assign: &pb.AssignHosts{Hosts: b, Epoch: r.Epoch}})) // the commit adds the site again
+	}
+	if groups := r.Ready(func(id object.ID) bool { return s.away(r, id) }); r.Next != 0 && len(groups) > 0 {
+		sw := &pb.SwitchGroups{Generation: r.Next}
+		for _, g := range groups {
+			sw.Groups = append(sw.Groups, uint32(g))
+		}
+		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Switch: sw}))
+	}
+	return out
+}
+
+// number returns the next number of a probe or a call. The caller holds c.mu.
+func (c *Controller) number() uint64 {
+	c.numbers++
+	return c.numbers
+}
+
+// portion is how many bytes of events go into one command, as the size of a log entry is
+// bounded.
+const portion = 256 << 10
+
+// portions splits events into lists that fit into a command each.
+func portions(events []*pb.ObjectEvent) (out [][]*pb.ObjectEvent) {
+	begin, size := 0, 0
+	for i, e := range events {
+		n := proto.Size(e)
+		if i > begin && size+n > portion {
+			out, begin, size = append(out, events[begin:i]), i, 0
+		}
+		size += n
+	}
+	return append(out, events[begin:])
+}
+
+// command returns the command that changes a site.
+func command(key state.SiteKey, ch *pb.ChangeSite) *pb.Command {
+	return &pb.Command{Tenant: key.Tenant, Change: &pb.Command_ChangeSite{ChangeSite: ch}}
+}

@@ -1,0 +1,156 @@
+package sites
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/change/host"
+	"github.com/coopr/coopr/engine/change/object"
+	"github.com/coopr/coopr/engine/change/site"
+)
+
+// hostsByAgent returns the hosts of a site that are assigned, by agent and name.
+func hostsByAgent(r *site.Record) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, h := range r.Hosts {
+		if h.Agent == "" {
+			continue
+		}
+		if out[h.Agent] == nil {
+			out[h.Agent] = map[string]bool{}
+		}
+		out[h.Agent][h.Name] = true
+	}
+	return out
+}
+
+// orders returns the orders of a site that a runtime with these hosts has not been told
+// yet: none, or one. The caller holds c.mu and sends them.
+func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *known, h *session, hosts map[string]bool) ([]*site.Orders, error) {
+	t := h.told[k]
+	if len(hosts) == 0 {
+		if t == nil {
+			return nil, nil
+		}
+		delete(h.told, k)
+		return []*site.Orders{{Tenant: k.Tenant, Site: k.Name, Epoch: t.epoch, Gone: true}}, nil
+	}
+	if !current(r, h, hosts) {
+		return nil, nil // its objects begin new lives first, which have to be committed
+	}
+	if t == nil || t.epoch != r.Epoch {
+		t = &told{epoch: r.Epoch, parts: map[uint64]string{}, concerns: map[uint64][]object.ID{}}
+		h.told[k] = t
+	}
+	nodes, paused := map[string]json.RawMessage{}, c.cfg.Paused != nil && c.cfg.Paused(v, r.Tenant, r.Name)
+	for name := range hosts {
+		if strings.HasPrefix(name, "node:") {
+			if b, _, ok := c.cfg.Node(v, r.Tenant, name); ok {
+				nodes[name] = b
+			}
+		}
+	}
+	around := fmt.Sprintf("%s%t", nodes, paused)
+	if t.version == r.Version && t.probe == s.probe && t.call == s.call && t.around == around {
+		return nil, nil
+	}
+	var parts []site.Part
+	concerns := map[object.ID]bool{}
+	slice := strings.Join(slices.Sorted(maps.Keys(hosts)), "\x00")
+	for _, n := range []uint64{r.Generation, r.Next} {
+		if n == 0 {
+			continue
+		}
+		if t.parts[n] != slice {
+			g, err := s.generation(v, r, n)
+			if err != nil {
+				return nil, err
+			}
+			p := g.Part(g.doc, hosts)
+			parts, t.parts[n], t.concerns[n] = append(parts, p), slice, p.IDs
+		}
+		for _, id := range t.concerns[n] {
+			concerns[id] = true
+		}
+	}
+	for n := range t.parts {
+		if n != r.Generation && n != r.Next {
+			delete(t.parts, n)
+			delete(t.concerns, n)
+		}
+	}
+	o := r.Orders(hosts, concerns)
+	o.Parts, o.Look, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
+	t.version, t.probe, t.call, t.around = r.Version, s.probe, s.call, around
+	return []*site.Orders{o}, nil
+}
+
+// current reports whether the hosts are assigned to this process of the agent.
+func current(r *site.Record, h *session, hosts map[string]bool) bool {
+	for _, x := range r.Hosts {
+		if hosts[x.Name] && x.Process != h.Process {
+			return false
+		}
+	}
+	return true
+}
+
+// gone forgets a site that does not exist any more, and tells the runtimes. The caller
+// holds c.mu.
+func (c *Controller) gone(k state.SiteKey) {
+	delete(c.sites, k)
+	delete(c.events, k)
+	for _, h := range c.sessions {
+		if t := h.told[k]; t != nil {
+			delete(h.told, k)
+			h.send([]*site.Orders{{Tenant: k.Tenant, Site: k.Name, Epoch: t.epoch, Gone: true}})
+		}
+	}
+}
+
+// assign returns the hosts of a site that have to be assigned to other runtimes. The
+// caller holds c.mu.
+func (c *Controller) assign(v *state.View, r *site.Record) []site.Host {
+	byAgent := map[string]*session{}
+	for _, h := range c.sessions {
+		if n, ok := v.Agent(h.Agent); ok && c.sessions[n.Session] == h {
+			byAgent[h.Agent] = h
+		}
+	}
+	agents := slices.Sorted(maps.Keys(byAgent))
+	var out []site.Host
+	for _, at := range r.Hosts {
+		var h *session
+		if name, ok := strings.CutPrefix(at.Name, "agent:"); ok {
+			for _, id := range agents {
+				if byAgent[id].Name == name && (h == nil || id == at.Agent) {
+					h = byAgent[id]
+				}
+			}
+		} else if h = byAgent[at.Agent]; h == nil {
+			if n, ok := v.Agent(at.Agent); ok && n.Session != "" {
+				continue // its runtime has not joined this leader yet
+			}
+			var fit []string
+			_, machine, there := c.cfg.Node(v, r.Tenant, at.Name)
+			for _, id := range agents {
+				if there && (machine == "" || machine == byAgent[id].Machine) {
+					fit = append(fit, id)
+				}
+			}
+			h = byAgent[host.Choose(at.Name, fit)]
+		}
+		if h == nil || h.Agent == at.Agent && h.Process == at.Process {
+			continue
+		}
+		if n, ok := v.Agent(at.Agent); ok && n.Session != "" && at.Agent != h.Agent {
+			continue // another agent of that name still has a lease
+		}
+		out = append(out, site.Host{Name: at.Name, Agent: h.Agent, Process: h.Process})
+	}
+	return out
+}
