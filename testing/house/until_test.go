@@ -166,8 +166,6 @@ var until = map[string]bool{
 	"docs/architecture.md: agent/executor":                true,
 	"docs/architecture.md: agent/service":                 true,
 	"docs/architecture.md: engine/access":                 true,
-	"docs/benchmarks.md":                                  true,
-	"docs/benchmarks.md: agent/telling.go":                true,
 	"engine/access":                                       true,
 	"engine/change/host: Settled":                         true,
 	"engine/change/host: wake":                            true,
