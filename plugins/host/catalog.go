@@ -24,7 +24,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// plug is what serves one type: a supervised binary, or an "exec" descriptor.
+// plug is the server of one type: a supervised binary, or an "exec" descriptor.
 type plug struct {
 	Type
 	file *file
@@ -32,22 +32,23 @@ type plug struct {
 	exec *execPlugin
 }
 
-// file is a plugin's file as it was when last looked at.
+// file is a plugin's file as it was at the last scan.
 type file struct {
 	path  string
-	id    string // identity; a change means new content
+	id    string // identity; a change means that the content may have changed
 	sum   string
 	types []Type
 	sup   *supervisor
 	exec  *execPlugin
-	// program is the path of a descriptor's command, where it is one.
+	// program is the absolute path of a descriptor's command, or "" if the command is found on the
+	// PATH.
 	program string
 	err     error
 	checked atomic.Int64 // Unix nanoseconds
 }
 
-// cacheFile is what is known of plugins' files from earlier runs, so that an agent
-// starts without starting them.
+// cacheFile is the content of plugins.json: checksums and descriptors of plugins' files from
+// earlier runs, so that a starting agent need not start every plugin to learn its types.
 type cacheFile struct {
 	// Sums are the checksums of files by path and identity.
 	Sums map[string]cachedSum `json:"sums"`
@@ -72,8 +73,8 @@ func identity(fi fs.FileInfo) string {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
-// scan looks at all files. Without ask it starts no plugin and says whether
-// some file must be asked what it is.
+// scan reads all plugins' files. Without ask it starts no plugin and reports whether some file has
+// to be started to learn its types.
 func (h *Host) scan(ask bool) (more bool) {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
@@ -103,7 +104,7 @@ func (h *Host) scan(ask bool) (more bool) {
 			continue
 		}
 		if !ask && cache.Sums[path].ID != id {
-			unknown = append(unknown, f) // hashing takes time
+			unknown = append(unknown, f) // hashing takes time, so it is left to a scan with ask
 			continue
 		}
 		if f.err = h.checksum(f, want[path], cache); f.err != nil {
@@ -135,8 +136,8 @@ func (h *Host) scan(ask bool) (more bool) {
 	return !ask && len(unknown) > 0
 }
 
-// candidates gives the plugins' paths, the most wanted first, and the
-// checksums that were configured.
+// candidates returns the plugins' paths, in order of preference, and the configured checksums by
+// path.
 func (h *Host) candidates() (paths []string, want map[string]string, faults []error) {
 	want = map[string]string{}
 	for _, b := range h.cfg.Plugins {
@@ -207,7 +208,7 @@ func (h *Host) checksum(f *file, want string, cache *cacheFile) error {
 		}
 	}
 	if want != "" && f.sum != want {
-		return fmt.Errorf("its SHA-256 is %s, not %s as configured: install the right file or correct the configuration", f.sum, want)
+		return fmt.Errorf("its SHA-256 is %s, but %s is configured: install the right file or correct the configuration", f.sum, want)
 	}
 	return nil
 }
@@ -218,8 +219,7 @@ func (f *file) setTypes(known []cachedType) {
 	}
 }
 
-// askAll asks binaries what they are, two at a time, and puts the answers into
-// the cache.
+// askAll starts each binary to learn its types, two at a time, and adds the answers to the cache.
 func (h *Host) askAll(files []*file, cache *cacheFile) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 2)
@@ -247,7 +247,7 @@ func (h *Host) askAll(files []*file, cache *cacheFile) {
 	}
 }
 
-// ask starts a binary, gets its descriptors and closes it.
+// ask starts a binary, reads its descriptors and closes it.
 func (h *Host) ask(f *file) ([]cachedType, error) {
 	p, err := f.sup.launch()
 	if err != nil {
@@ -275,17 +275,17 @@ func (h *Host) ask(f *file) ([]cachedType, error) {
 			err = CheckDescriptor(kind, &t.Descriptor).Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("its descriptor among %s: %w", kind, err)
+			return nil, fmt.Errorf("its descriptor as one of %s: %w", kind, err)
 		}
 		types = append(types, t)
 	}
 	if len(types) == 0 {
-		return nil, errors.New("it serves neither a provider nor an automator")
+		return nil, errors.New("it is neither a provider nor an automator")
 	}
 	return types, nil
 }
 
-// install puts the types of the files in place and retires what they replace.
+// install publishes the types of the files and retires the processes of replaced files.
 func (h *Host) install(order []string, seen map[string]*file, faults []error, explicit map[string]string) {
 	plugs := map[typeKey]*plug{}
 	for _, path := range order {
@@ -310,7 +310,7 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 	for path, f := range h.files {
 		if now := seen[path]; now != f && f.sup != nil {
 			if now != nil && now.sup != nil && now.sum == f.sum && now.err == nil {
-				// Touched, not changed: the process stays.
+				// The file was touched, but has the same content: its process stays.
 				now.sup = f.sup
 				for _, p := range plugs {
 					if p.file == now {
@@ -347,12 +347,12 @@ func (h *Host) install(order []string, seen map[string]*file, faults []error, ex
 
 func (h *Host) cachePath() string { return filepath.Join(h.cfg.DataDir, "plugins.json") }
 
-// readCache gives what is known; a cache that cannot be read is no cache.
+// readCache returns the cache, or an empty one if the file is missing or unreadable.
 func (h *Host) readCache() *cacheFile {
 	c := &cacheFile{}
 	if b, err := os.ReadFile(h.cachePath()); err == nil {
 		if err := json.Unmarshal(b, c); err != nil {
-			h.cfg.Logger.Warn("the plugins' cache cannot be read and is made anew", "error", err)
+			h.cfg.Logger.Warn("the plugins' cache cannot be read, so every plugin is asked again", "error", err)
 			c = &cacheFile{}
 		}
 	}
@@ -365,7 +365,7 @@ func (h *Host) readCache() *cacheFile {
 	return c
 }
 
-// writeCache keeps what is known of the files there are.
+// writeCache saves what is known about the present files, if that differs from the saved content.
 func (h *Host) writeCache(old *cacheFile, seen map[string]*file) {
 	c := &cacheFile{Sums: map[string]cachedSum{}, Types: map[string][]cachedType{}}
 	for _, path := range slices.Sorted(maps.Keys(seen)) {

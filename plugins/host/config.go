@@ -10,53 +10,52 @@ import (
 	"time"
 )
 
-// Config says where plugins are and how their processes are kept.
+// Config holds the folders of plugins and the limits of their processes.
 type Config struct {
-	// Dirs are looked through for plugins: executables named coopr-provider-*,
-	// coopr-automator-* or coopr-plugin-*, and descriptors *.json, *.yaml and
-	// *.yml of protocol "exec". Folders that do not exist are left out.
+	// Dirs are the folders of plugins: executables named coopr-provider-*, coopr-automator-* or
+	// coopr-plugin-*, and descriptors *.json, *.yaml and *.yml of protocol "exec". Missing folders
+	// are skipped.
 	Dirs []string
-	// Plugins are files named one by one; they win over Dirs for their types.
+	// Plugins are single files; for their types they take precedence over Dirs.
 	Plugins []Binary
-	// DataDir is the agent's own folder for what is known of plugins and of
-	// their running processes. Required; two hosts never share one.
+	// DataDir is the agent's folder for the plugins' cache and the records of running processes. It
+	// is required, and belongs to one host.
 	DataDir string
-	// SocketDir is where a folder for the sockets of plugin processes is made; it
-	// may be used by others, and by other hosts. Its path is short: a
-	// socket's path has at most 107 bytes. Default: os.TempDir().
+	// SocketDir is where a folder for the sockets of plugin processes is created. It may be shared
+	// with other programs and other hosts. Its path has to be short, because the path of a socket
+	// has at most 107 bytes. Default: os.TempDir().
 	SocketDir string
-	// Env is the whole environment of plugin processes, as "KEY=value". The
-	// agent's own is not passed on: it may hold secrets. PATH and HOME are
-	// added when absent.
+	// Env is the complete environment of plugin processes, as "KEY=value". The agent's own
+	// environment is not inherited, because it may hold secrets. PATH and HOME are added when
+	// absent.
 	Env []string
-	// Logger takes the host's and the plugins' own log. Default: none.
+	// Logger receives the log of the host and of the plugins. Default: none.
 	Logger *slog.Logger
 	// OnChange is called after the set of types changed, from a goroutine of
 	// the host. It must not call Close.
 	OnChange func()
 
 	ScanEvery    time.Duration // interval between scans for new and changed files; default 2 s
-	IdleTimeout  time.Duration // an unused process is closed after it; default 30 s
-	StartTimeout time.Duration // from start to the first reply; default 15 s
-	CancelGrace  time.Duration // from telling a task to stop to killing its process; default 10 s
-	// HealthEvery is how long a process with work may be silent before it is
-	// asked whether it lives; two questions without an answer within as long
-	// kill it. Default 10 s.
+	IdleTimeout  time.Duration // how long an unused process is kept; default 30 s
+	StartTimeout time.Duration // from the start of a process to its first reply; default 15 s
+	CancelGrace  time.Duration // from a task's cancellation to killing its process; default 10 s
+	// HealthEvery is how long a process with tasks may be silent before it is probed. A process
+	// that misses two probes, each of which waits as long, is killed. Default 10 s.
 	HealthEvery time.Duration
-	// Backoff is the wait after the first crash, doubled with each further one
-	// up to BackoffMax. After BreakAfter crashes in a row tasks are refused
-	// while the wait lasts instead of waiting for it. Defaults 100 ms, 30 s, 5.
+	// Backoff is the delay after the first crash; it doubles with each further crash, up to
+	// BackoffMax. After BreakAfter crashes in a row, tasks are refused during the delay instead of
+	// waiting for its end. Defaults: 100 ms, 30 s, 5.
 	Backoff, BackoffMax time.Duration
 	BreakAfter          int
 }
 
-// Binary is a plugin's file. SHA256, where set, is what the file must hash to,
-// in hex; otherwise the hash is pinned when the file is first seen and a
-// change on disk is taken for a new version.
+// Binary is a plugin's file. SHA256, if set, is the required checksum of the file, in hex.
+// Otherwise the checksum is recorded when the file is first seen, and a changed file counts as a
+// new version.
 type Binary struct {
 	Path   string
 	SHA256 string
-	// Env is added to Config.Env for this plugin alone.
+	// Env is added to Config.Env for this plugin.
 	Env []string
 }
 
@@ -71,9 +70,10 @@ func (c *Config) fill() error {
 	if c.SocketDir == "" {
 		c.SocketDir = os.TempDir()
 	}
-	// The host adds "/coopr-<8 letters>", go-plugin "/plugin-dir<10 digits>/plugin<10 digits>".
+	// The host appends "/coopr-<8 letters>", go-plugin "/plugin-dir<10 digits>/plugin<10 digits>".
 	if len(c.SocketDir) > 107-15-40 {
-		return fmt.Errorf("plugins: the path of the socket folder %s is too long: a socket's path has at most 107 bytes; name a shorter one",
+		return fmt.Errorf("plugins: the path of the socket folder %s is too long, because a socket's path has at most 107 bytes: "+
+			"configure a shorter one",
 			c.SocketDir)
 	}
 	if c.Logger == nil {
@@ -103,7 +103,7 @@ func (c *Config) fill() error {
 	return nil
 }
 
-// env gives the environment of the plugin of a file.
+// env returns the environment of the plugin at a path.
 func (c *Config) env(path string) []string {
 	env := slices.Clone(c.Env)
 	for _, b := range c.Plugins {

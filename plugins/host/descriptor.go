@@ -11,11 +11,11 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// How a verb may be repeated when the end of an attempt is unknown
+// The ways in which an action is repeated when the end of an earlier attempt is unknown
 // (docs/architecture.md, "A task").
 const (
-	Idempotent = "idempotent" // doing it twice is as doing it once
-	Observe    = "observe"    // look first whether it is done
+	Idempotent = "idempotent" // it can be repeated without harm
+	Observe    = "observe"    // its effect is observed first, to see whether it is done
 )
 
 var (
@@ -25,17 +25,16 @@ var (
 	fieldTypes = []string{"text", "password", "select", "checkbox"}
 )
 
-// CheckDescriptor gives everything that is wrong with the descriptor of a
-// provider type or automator type, and fills in the rules of repetition that it
-// leaves out: create is observed, everything else is idempotent but run, which
-// is observed (the automator's Check says whether it is done).
+// CheckDescriptor returns all faults of the descriptor of a provider type or automator type. If
+// there are none, it fills in the missing rules of repetition: create and run are observed (run by
+// the automator's Check), everything else is idempotent.
 func CheckDescriptor(kind model.Kind, d *model.PluginType) model.Faults {
 	var faults model.Faults
 	if !typeName.MatchString(d.Name) {
 		faults.Add("name", fmt.Sprintf("%q must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit", d.Name))
 	}
 	if d.Plugin == "" {
-		faults.Add("plugin", "the plugin's version is missing, such as \"1.0.0\"")
+		faults.Add("plugin", "the plugin's version is missing; it looks like \"1.0.0\"")
 	}
 	checkFields(&faults, "parameters.admin", d.Parameters.Admin)
 	checkFields(&faults, "parameters.user", d.Parameters.User)
@@ -56,9 +55,9 @@ func CheckDescriptor(kind model.Kind, d *model.PluginType) model.Faults {
 		case !typeName.MatchString(name):
 			faults.Add(path, fmt.Sprintf("%q must be 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or digit", name))
 		case name == "original" || name == "cost":
-			faults.Add(path, fmt.Sprintf("%q is built in: give yours another name", name))
+			faults.Add(path, fmt.Sprintf("%q is built in: choose another name", name))
 		case slices.Contains(d.Comparators[:i], name):
-			faults.Add(path, fmt.Sprintf("%q stands here twice", name))
+			faults.Add(path, fmt.Sprintf("%q is listed twice", name))
 		}
 	}
 	verbs, known := verbsOf[kind]
@@ -70,7 +69,7 @@ func CheckDescriptor(kind model.Kind, d *model.PluginType) model.Faults {
 			faults.Add("actions."+verb, fmt.Sprintf("%q is not one of %s, %s", rule, Idempotent, Observe))
 		}
 		if known && !slices.Contains(verbs, verb) && !(kind == model.KindAutomatorType && isServiceAction(verb)) {
-			faults.Add("actions."+verb, "is not a verb of this kind of plugin: "+strings.Join(verbs, ", "))
+			faults.Add("actions."+verb, "is not an action of this kind of plugin, which has "+strings.Join(verbs, ", "))
 		}
 	}
 	if len(faults) > 0 {
@@ -116,8 +115,7 @@ func checkFields(faults *model.Faults, path string, set model.PluginFields) {
 	}
 }
 
-// Repeat gives the rule of repetition for an action of a type: "idempotent" or
-// "observe".
+// Repeat returns the rule of repetition for an action of a type: "idempotent" or "observe".
 func (t *Type) Repeat(action string) string {
 	verb := strings.ToLower(action)
 	if rule := t.Actions[verb]; rule != "" {
@@ -129,7 +127,7 @@ func (t *Type) Repeat(action string) string {
 	return Observe
 }
 
-// compareVersions compares dotted numbers; parts that are not numbers compare as text.
+// compareVersions compares dotted numbers; parts that are not numbers are compared as text.
 func compareVersions(a, b string) int {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(as), len(bs)) {

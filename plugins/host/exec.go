@@ -25,15 +25,14 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// execPlugin is a plugin of protocol "exec": an executable in any language
-// that is started once for each task, with the request as JSON on its standard
-// input; it answers as JSON on its standard output and logs on its standard
-// error (docs/plugins.md).
+// execPlugin is a plugin of protocol "exec": an executable in any language that is started once per
+// task. It reads the request as JSON from standard input, writes its answer as JSON to standard
+// output, and logs to standard error (docs/plugins.md).
 type execPlugin struct {
 	host    *Host
 	path    string // of its descriptor
 	command []string
-	verbs   []string // of "validate", "list" and "remove", those that the command knows
+	verbs   []string // those of "validate", "list" and "remove" that the command implements
 }
 
 // execDescriptor is the part of an "exec" descriptor that is not model.PluginType.
@@ -44,8 +43,8 @@ type execDescriptor struct {
 	Verbs    []string        `json:"verbs"`
 }
 
-// execRequest is what the command reads. The fields of model.TaskInput stand
-// beside these.
+// execRequest is the input of the command. The fields of model.TaskInput are added to the same JSON
+// object.
 type execRequest struct {
 	Verb      string         `json:"verb"`
 	Plugin    string         `json:"plugin"`
@@ -57,18 +56,18 @@ type execRequest struct {
 	Observe   bool           `json:"observe,omitempty"`
 	Timeout   float64        `json:"timeout,omitempty"` // seconds
 	Scope     string         `json:"scope,omitempty"`
-	Cluster   string         `json:"cluster,omitempty"` // of list
+	Cluster   string         `json:"cluster,omitempty"` // for list
 	Fields    map[string]any `json:"fields,omitempty"`
-	Question  any            `json:"question,omitempty"` // of rank: model.RankingQuestion
-	Resource  *execResource  `json:"resource,omitempty"` // of remove
+	Question  any            `json:"question,omitempty"` // for rank: model.RankingQuestion
+	Resource  *execResource  `json:"resource,omitempty"` // for remove
 	// Resources is the folder with the task's plugin resources.
 	Resources string `json:"resources,omitempty"`
 }
 
-// execAnswer is what the command writes.
+// execAnswer is the output of the command.
 type execAnswer struct {
 	Outcome string `json:"outcome"` // "succeeded" (the default), "retryable", "fatal", "nothing-done", "cancelled", "unknown"
-	// Status is the original's way to say it: 0 is success.
+	// Status is the original Coopr's form of the outcome: 0 is success.
 	Status  json.Number                `json:"status"`
 	Message string                     `json:"message"`
 	Adopted bool                       `json:"adopted"`
@@ -98,16 +97,16 @@ var execOutcomes = map[string]proto.Outcome{
 }
 
 const (
-	// Exit codes of a command that gives no answer; the shell automator's
-	// scripts use the same.
+	// Exit codes of a command that writes no answer; scripts of the shell automator use the same
+	// codes.
 	exitFatal       = 100
 	exitNothingDone = 101
 	// maxAnswer bounds a command's standard output, in bytes.
 	maxAnswer = 16 << 20
 )
 
-// readDescriptor fills in a file that holds a descriptor. Other descriptors
-// than those of protocol "exec" are left alone: the file has no types.
+// readDescriptor fills in a file that holds a descriptor. A file whose protocol is not "exec" gets
+// no types and no error.
 func (h *Host) readDescriptor(f *file) {
 	b, err := os.ReadFile(f.path)
 	if err != nil {
@@ -148,7 +147,7 @@ func (h *Host) readDescriptor(f *file) {
 	}
 	for i, v := range d.Verbs {
 		if v != "validate" && v != "list" && v != "remove" {
-			faults.Add(fmt.Sprintf("verbs[%d]", i), fmt.Sprintf("%q is not one of validate, list, remove; the other verbs go without saying", v))
+			faults.Add(fmt.Sprintf("verbs[%d]", i), fmt.Sprintf("%q is not one of validate, list, remove; every plugin has the other actions", v))
 		}
 	}
 	var command []string
@@ -159,7 +158,7 @@ func (h *Host) readDescriptor(f *file) {
 		command = nil
 	}
 	if len(command) == 0 {
-		faults.Add("command", "must be the command to start, as text or as a list of texts")
+		faults.Add("command", "must be the command to start: a text, or a list of texts")
 	}
 	if err := faults.Err(); err != nil {
 		f.err = err
@@ -169,9 +168,10 @@ func (h *Host) readDescriptor(f *file) {
 		command[0] = filepath.Join(filepath.Dir(f.path), command[0])
 	}
 	if filepath.IsAbs(command[0]) {
-		// Offered, it would only fail its tasks. Others are looked for on the PATH of the plugin.
+		// Without its program the plugin would fail every task, so it is not offered. A command
+		// without a path is found on the plugin's PATH when it is started.
 		if f.program = command[0]; !isProgram(f.program) {
-			f.err = fmt.Errorf("command: %s is no program, or not executable (chmod +x)", f.program)
+			f.err = fmt.Errorf("command: %s is not an executable program: install it, or run chmod +x", f.program)
 			return
 		}
 	}
@@ -190,13 +190,13 @@ func isProgram(path string) bool {
 // execEnd is how a command ended.
 type execEnd struct {
 	stdout  []byte
-	code    int    // exit code; -1: killed by a signal
+	code    int    // exit code; -1 if a signal killed the command
 	status  string // for people
-	stopped string // why we stopped it; "" if we did not
-	tail    string // end of standard error
+	stopped string // why the host stopped the command; "" if it ended by itself
+	tail    string // the last part of standard error
 }
 
-// call runs the command with a request. An error means that it did not start.
+// call runs the command with a request. An error means that the command did not start.
 func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log *tasklog.Log) (*execEnd, error) {
 	cmd := exec.Command(x.command[0], x.command[1:]...)
 	if cmd.Err != nil {
@@ -206,7 +206,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 	cmd.Env = append(x.host.cfg.env(x.path), env...)
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), stdout, log.Writer(true)
-	cmd.WaitDelay = pipeDrain // what it started may hold its pipes for ever
+	cmd.WaitDelay = pipeDrain // a child of the command may hold its pipes open for ever
 	if err := x.host.spawn.Start(cmd, syscall.SIGKILL); err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 		defer grace.Stop()
 		select {
 		case err = <-ended:
-			// What is left of its group has had its chance too.
+			// The rest of the process group has had its grace as well.
 			_ = syscall.Kill(-pid, syscall.SIGKILL)
 		case <-grace.C:
 			_ = syscall.Kill(-pid, syscall.SIGKILL)
@@ -247,7 +247,7 @@ func (x *execPlugin) call(ctx context.Context, request []byte, env []string, log
 	return end, nil
 }
 
-// limited keeps what is written, up to a bound.
+// limited is a buffer that stops growing at a bound.
 type limited struct {
 	bytes.Buffer
 	max int
@@ -262,7 +262,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// execute carries one task out.
+// execute carries out one task.
 func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink Sink) *proto.Result {
 	verb := strings.ToLower(t.Action)
 	if !t.Automator && verb == "check" {
@@ -280,7 +280,7 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	}
 	request := head
 	if in := bytes.TrimSpace(t.Input); len(in) > 2 && in[0] == '{' {
-		// {"verb":…} and {"taskId":…} become one object.
+		// {"verb":…} and {"taskId":…} are joined into one object.
 		request = append(append(head[:len(head)-1], ','), in[1:]...)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -320,8 +320,8 @@ func (x *execPlugin) execute(ctx context.Context, p *plug, t *proto.Task, sink S
 	return r
 }
 
-// there asks a provider that can list whether a task's machine is there: a success
-// is an answer, and adopted says that it is.
+// there asks a provider that can list whether the task's machine exists. The result is a success in
+// both cases; adopted reports that the machine exists.
 func (x *execPlugin) there(ctx context.Context, p *plug, t *proto.Task) *proto.Result {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(t.TimeoutMs)*time.Millisecond)
 	defer cancel()
@@ -348,7 +348,7 @@ type errTimeout struct{ after time.Duration }
 
 func (e errTimeout) Error() string { return fmt.Sprintf("timed out after %s", e.after) }
 
-// judge turns a command's end into a result.
+// judge derives a task's result from the end of its command.
 func (x *execPlugin) judge(p *plug, t *proto.Task, sink Sink, end *execEnd) *proto.Result {
 	a, err := parseAnswer(end.stdout)
 	unclear := proto.Outcome_OUTCOME_RETRYABLE
@@ -370,7 +370,7 @@ func (x *execPlugin) judge(p *plug, t *proto.Task, sink Sink, end *execEnd) *pro
 		r.Message = fmt.Sprintf("plugin %s: its standard output must be one JSON object and nothing else (logs go to standard error): %v",
 			p.Name, err)
 	case !known:
-		r.Message = fmt.Sprintf("plugin %s gave the outcome %q, which is none: %s", p.Name, a.Outcome, a.Message)
+		r.Message = fmt.Sprintf("plugin %s returned the unknown outcome %q: %s", p.Name, a.Outcome, a.Message)
 	case end.code != 0 && (err != nil || succeeded):
 		switch end.code {
 		case exitFatal:
@@ -397,14 +397,14 @@ func (x *execPlugin) judge(p *plug, t *proto.Task, sink Sink, end *execEnd) *pro
 	if r.Outcome == proto.Outcome_OUTCOME_SUCCEEDED {
 		r.LogTail = ""
 		if o := a.TaskOutput; o.Hostname != "" || len(o.IPAddresses) > 0 || len(o.Result) > 0 {
-			// It was JSON a moment ago.
+			// This cannot fail: the output has just been decoded from JSON.
 			r.Output, _ = json.Marshal(o)
 		}
 	}
 	return r
 }
 
-// parseAnswer reads a command's standard output; nothing is an answer too.
+// parseAnswer decodes a command's standard output. Empty output is an empty answer.
 func parseAnswer(b []byte) (execAnswer, error) {
 	var a execAnswer
 	b = bytes.TrimSpace(b)
@@ -416,12 +416,12 @@ func parseAnswer(b []byte) (execAnswer, error) {
 		return execAnswer{}, err
 	}
 	if dec.More() {
-		return execAnswer{}, errors.New("there is more after it")
+		return execAnswer{}, errors.New("there is more text after it")
 	}
 	return a, nil
 }
 
-// ask runs the command for a verb that is no task.
+// ask runs the command for an action that is not a task.
 func (x *execPlugin) ask(ctx context.Context, p *plug, req execRequest) (execAnswer, error) {
 	b, err := json.Marshal(req)
 	if err != nil {
@@ -442,7 +442,7 @@ func (x *execPlugin) ask(ctx context.Context, p *plug, req execRequest) (execAns
 	case end.code != 0:
 		return a, fmt.Errorf("plugin %s ended with %s: %s%s", p.Name, end.status, a.Message, end.tail)
 	case err != nil:
-		return a, fmt.Errorf("plugin %s gave no JSON: %w", p.Name, err)
+		return a, fmt.Errorf("plugin %s did not answer with JSON: %w", p.Name, err)
 	}
 	return a, nil
 }
@@ -461,7 +461,7 @@ func (x *execPlugin) validate(ctx context.Context, p *plug, scope string, fields
 
 func (x *execPlugin) list(ctx context.Context, p *plug, req *proto.ListRequest, found func(*proto.Resource) error) error {
 	if !slices.Contains(x.verbs, "list") {
-		return fmt.Errorf("plugin %s cannot list: its descriptor does not name the verb", p.Name)
+		return fmt.Errorf("plugin %s cannot list machines: its descriptor lacks the verb list", p.Name)
 	}
 	er := execRequest{Verb: "list", Plugin: p.Name, Tenant: req.Tenant, Mesh: req.Mesh, Cluster: req.Cluster}
 	if len(req.Fields) > 0 {
@@ -487,7 +487,7 @@ func (x *execPlugin) list(ctx context.Context, p *plug, req *proto.ListRequest, 
 
 func (x *execPlugin) remove(ctx context.Context, p *plug, req *proto.RemoveRequest) error {
 	if !slices.Contains(x.verbs, "remove") {
-		return fmt.Errorf("plugin %s cannot remove a machine by its id: its descriptor does not name the verb", p.Name)
+		return fmt.Errorf("plugin %s cannot remove a machine by its id: its descriptor lacks the verb remove", p.Name)
 	}
 	r := req.GetResource()
 	er := execRequest{

@@ -7,28 +7,27 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Executor carries out tasks. Host does it with plugin processes; simulations
-// bring one that stays in the process.
+// Executor carries out tasks. Host does it with plugin processes, simulations within the test's
+// process.
 type Executor interface {
-	// Execute carries out one attempt at a task and blocks until it has ended,
-	// whatever happens to the plugin. Cancelling the context stops the attempt;
-	// Execute still waits for its end, for a bounded time. The result names
-	// the task and fence it was given and its outcome is never unspecified.
-	// It may be called from any number of goroutines.
+	// Execute carries out one attempt at a task and returns when it has ended, even if the plugin
+	// dies. Cancelling the context stops the attempt; Execute still waits for its end, for a
+	// bounded time. The result carries the task's id and fence, and its outcome is never
+	// unspecified. Execute is safe for concurrent use.
 	Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Result
-	// Types gives the types that can be executed now, by kind and name.
+	// Types returns the types that can be executed now, sorted by kind and name.
 	Types() []Type
 }
 
-// Sink takes what a task says while it runs, in order and before Execute
-// returns. Calls for one task do not overlap. A Sink must not block: it is called by
-// the one goroutine that reads all tasks' messages of a plugin process.
+// Sink receives the output of a running task, in order and before Execute returns. Calls for one
+// task do not overlap. A Sink must not block: one goroutine reads the messages of all tasks of a
+// plugin process and calls it.
 type Sink interface {
 	Log(*proto.LogLine)
 	Save(*proto.SaveState)
 }
 
-// Type is a provider type or automator type on offer.
+// Type is a provider type or automator type that is offered.
 type Type struct {
 	// Kind is model.KindProviderType or model.KindAutomatorType.
 	Kind model.Kind
@@ -39,7 +38,7 @@ type Type struct {
 	Path string
 }
 
-// Discard is a Sink that keeps nothing.
+// Discard is a Sink that drops everything.
 type Discard struct{}
 
 // Log drops the line.
@@ -53,7 +52,7 @@ var (
 	_ Sink     = Discard{}
 )
 
-// result makes the result of a task that its plugin did not give itself.
+// result returns a result that the host, not the plugin, gives to a task.
 func result(t *proto.Task, o proto.Outcome, message string) *proto.Result {
 	return &proto.Result{Task: t.Id, Fence: t.Fence, Outcome: o, Message: message}
 }

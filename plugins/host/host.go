@@ -29,19 +29,19 @@ type Host struct {
 	spawn *spawn.Spawner
 	left  *leftovers
 
-	ctx    context.Context // done when the host closes
+	ctx    context.Context // done when the host closes; its cause says so
 	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup // goroutines of the host
-	calls  sync.WaitGroup // Execute, Validate, List
+	tasks  sync.WaitGroup // background goroutines of the host
+	calls  sync.WaitGroup // running calls: Execute, Validate, List, Remove, Rank
 
-	scanning sync.Mutex    // one scan at a time; guards files
+	scanning sync.Mutex    // serialises scans; guards files
 	first    chan struct{} // closed after the first scan
 	scanned  atomic.Int64  // Unix nanoseconds of the last scan
 	files    map[string]*file
 
 	mu     sync.RWMutex
 	plugs  map[typeKey]*plug
-	faults []error // what is wrong with plugins, of the last scan
+	faults []error // faults of plugins, as of the last scan
 	closed bool
 }
 
@@ -57,9 +57,8 @@ func (k typeKey) String() string {
 	return "provider type " + k.name
 }
 
-// New ends what an earlier agent left behind and begins to look for plugins.
-// Types that were known before are on offer as soon as it returns; new files
-// are asked what they are in the background.
+// New ends the processes that an earlier agent left behind and starts to look for plugins. Types
+// from the cache are offered at once; new files are asked for their types in the background.
 func New(cfg Config) (*Host, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -70,14 +69,14 @@ func New(cfg Config) (*Host, error) {
 	}
 	left.reap()
 	if err := left.makeSockets(cfg.SocketDir); err != nil {
-		return nil, fmt.Errorf("plugins: a folder for their sockets: %w", err)
+		return nil, fmt.Errorf("plugins: create a folder for their sockets: %w", err)
 	}
 	h := &Host{
 		cfg: cfg, spawn: spawn.New(), left: left, first: make(chan struct{}),
 		files: map[string]*file{}, plugs: map[typeKey]*plug{},
 	}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
-	// What the cache knows is known at once; the rest takes processes to ask.
+	// Files in the cache are known at once; others have to be started, which takes time.
 	again := h.scan(false)
 	if !again {
 		close(h.first)
@@ -91,8 +90,7 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Wait waits until every plugin that was there at the start has been asked
-// what it offers.
+// Wait waits until every plugin that was present at the start has reported its types.
 func (h *Host) Wait(ctx context.Context) error {
 	select {
 	case <-h.first:
@@ -104,21 +102,20 @@ func (h *Host) Wait(ctx context.Context) error {
 	}
 }
 
-// Rescan looks for plugins again, now. It gives what is wrong with those
-// that cannot be used.
+// Rescan scans the plugins' files now, and returns the faults of those that cannot be used.
 func (h *Host) Rescan() error {
 	h.scan(true)
 	return h.Faults()
 }
 
-// Faults gives what is wrong with plugins that cannot be used, or nil.
+// Faults returns the faults of plugins that cannot be used, or nil.
 func (h *Host) Faults() error {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return errors.Join(h.faults...)
 }
 
-// Types gives the types on offer, providers first, by name.
+// Types returns the offered types: providers first, then by name.
 func (h *Host) Types() []Type {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -129,7 +126,7 @@ func (h *Host) Types() []Type {
 		types = append(types, t)
 	}
 	slices.SortFunc(types, func(a, b Type) int {
-		// "providertypes" goes before "automatortypes".
+		// "providertypes" sorts before "automatortypes".
 		if c := strings.Compare(string(b.Kind), string(a.Kind)); c != 0 {
 			return c
 		}
@@ -138,7 +135,7 @@ func (h *Host) Types() []Type {
 	return types
 }
 
-// Catalog gives the descriptors of the types on offer.
+// Catalog returns the descriptors of the offered types.
 func (h *Host) Catalog() []model.PluginType {
 	types := h.Types()
 	out := make([]model.PluginType, len(types))
@@ -148,13 +145,13 @@ func (h *Host) Catalog() []model.PluginType {
 	return out
 }
 
-// Processes counts the plugin processes that run now.
+// Processes returns the number of running plugin processes.
 func (h *Host) Processes() int {
 	pids, _ := filepath.Glob(filepath.Join(h.left.dir, "*.json"))
 	return len(pids)
 }
 
-// enter counts a call, unless the host closes.
+// enter registers a call, unless the host is closing.
 func (h *Host) enter() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -165,8 +162,8 @@ func (h *Host) enter() bool {
 	return true
 }
 
-// Close kills every plugin process and waits until nothing is left. Tasks that
-// run end with OUTCOME_UNKNOWN; cancel them first to end them well.
+// Close kills every plugin process and waits until none is left. Running tasks end with
+// OUTCOME_UNKNOWN; cancel them first for a clean end.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -183,10 +180,10 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// recheck is how often at most a file is looked at for a change.
+// recheck is the shortest interval at which one file is checked for a change.
 const recheck = time.Second
 
-// lookup finds what serves a type. It notices new and changed files.
+// lookup returns the server of a type. It notices new and changed files.
 func (h *Host) lookup(ctx context.Context, key typeKey) (*plug, error) {
 	get := func() *plug {
 		h.mu.RLock()
@@ -196,7 +193,7 @@ func (h *Host) lookup(ctx context.Context, key typeKey) (*plug, error) {
 	now := time.Now().UnixNano()
 	p := get()
 	if p == nil {
-		// It may be among the plugins that are still being asked.
+		// The type may belong to a plugin that is still being asked.
 		select {
 		case <-h.first:
 		case <-ctx.Done():
@@ -215,7 +212,7 @@ func (h *Host) lookup(ctx context.Context, key typeKey) (*plug, error) {
 		}
 	}
 	if p == nil {
-		msg := fmt.Sprintf("no plugin here offers %s: put one into %s", key, words.Or(h.cfg.Dirs))
+		msg := fmt.Sprintf("no plugin here offers %s: install one in %s", key, words.Or(h.cfg.Dirs))
 		if err := h.Faults(); err != nil {
 			msg += "; plugins that cannot be used: " + err.Error()
 		}
@@ -243,7 +240,7 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		}
 		proc, err := p.sup.acquire(ctx)
 		if errors.Is(err, errRetired) {
-			continue // a newer version has taken its place
+			continue // a newer version has replaced it
 		}
 		if err != nil {
 			return result(t, proto.Outcome_OUTCOME_NOTHING_DONE, err.Error())
@@ -251,16 +248,16 @@ func (h *Host) Execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Res
 		r := proc.execute(ctx, t, sink)
 		p.sup.release(proc)
 		if r.Outcome == proto.Outcome_OUTCOME_CANCELLED && p.Repeat(t.Action) == Observe && !t.Automator {
-			// Told to stop in the middle of making a machine, it cannot say
-			// whether there is one: the next attempt looks.
+			// A plugin that is cancelled while it creates a machine cannot tell whether the machine
+			// exists, so the next attempt observes first.
 			r.Outcome = proto.Outcome_OUTCOME_UNKNOWN
 		}
 		return r
 	}
 }
 
-// Validate checks values of fields of a type: what the descriptor says and
-// what the plugin itself finds. The error says that it could not be asked.
+// Validate checks the values of a type's fields against its descriptor and asks the plugin to check
+// them. An error means that the plugin could not be asked.
 func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string, fields map[string]any) (model.Faults, error) {
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -290,8 +287,8 @@ func (h *Host) Validate(ctx context.Context, kind model.Kind, name, scope string
 	return faults, nil
 }
 
-// List calls found for everything that a provider made and that still exists,
-// of one cluster or, where the request names none, of all.
+// List calls found for everything that a provider has created and that still exists, of one cluster
+// or, if the request names none, of all.
 func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest, found func(*proto.Resource) error) error {
 	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
 		if p.exec != nil {
@@ -319,12 +316,12 @@ func (h *Host) List(ctx context.Context, provider string, req *proto.ListRequest
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("list what provider type %s has made: %w", provider, said(err))
+		return fmt.Errorf("list the machines of provider type %s: %w", provider, said(err))
 	}
 	return nil
 }
 
-// Remove removes one listed resource that is no node's.
+// Remove removes one listed resource that belongs to no node.
 func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveRequest) error {
 	err := h.with(ctx, typeKey{false, provider}, func(p *plug, proc *process) error {
 		if p.exec != nil {
@@ -334,12 +331,12 @@ func (h *Host) Remove(ctx context.Context, provider string, req *proto.RemoveReq
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("remove %s by provider type %s: %w", req.GetResource().GetId(), provider, said(err))
+		return fmt.Errorf("remove %s with provider type %s: %w", req.GetResource().GetId(), provider, said(err))
 	}
 	return nil
 }
 
-// said takes a plugin's own error for what it says.
+// said reduces a gRPC error to the message of the plugin, where the plugin has returned it.
 func said(err error) error {
 	if s, ok := status.FromError(err); ok && (s.Code() == codes.Unknown || s.Code() == codes.Unimplemented) {
 		return errors.New(s.Message())
@@ -347,7 +344,7 @@ func said(err error) error {
 	return err
 }
 
-// with calls f with what serves a type: a live process, or nil for "exec".
+// with calls f with the server of a type, and with its live process, which is nil for "exec".
 func (h *Host) with(ctx context.Context, key typeKey, f func(*plug, *process) error) error {
 	if !h.enter() {
 		return errClosed
@@ -373,7 +370,7 @@ func (h *Host) with(ctx context.Context, key typeKey, f func(*plug, *process) er
 	}
 }
 
-// identify gives what changes when a file does.
+// identify returns a text that changes when the file is replaced or written.
 func identify(path string) (string, error) {
 	fi, err := os.Stat(path)
 	if err != nil {

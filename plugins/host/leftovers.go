@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// leftovers remembers the running plugin processes in files, so that the next
-// agent on the same data can end what a killed one left behind.
+// leftovers records the running plugin processes in files, so that the next agent with the same
+// data folder can end them if this one is killed.
 type leftovers struct {
 	dir  string
-	boot string // names this run of the machine: pids mean nothing in another
+	boot string // identifies this run of the machine: pids have no meaning in another
 	log  *slog.Logger
-	// sockets is the folder of all plugins' sockets. Its name is kept before it is
-	// made, so that the next agent can remove it whatever happens.
+	// sockets is the folder of all plugins' sockets. Its name is recorded before it is created, so
+	// that the next agent can remove it in any case.
 	sockets string
 }
 
@@ -40,8 +40,7 @@ func newLeftovers(dir string, log *slog.Logger) (*leftovers, error) {
 	return &leftovers{dir: dir, boot: strings.TrimSpace(string(b)), log: log}, nil
 }
 
-// reap kills the processes of an earlier agent, removes their sockets and
-// forgets both.
+// reap kills the processes of an earlier agent, removes their sockets and deletes the records.
 func (l *leftovers) reap() {
 	files, _ := filepath.Glob(filepath.Join(l.dir, "*.json"))
 	for _, f := range files {
@@ -61,7 +60,7 @@ func (l *leftovers) reap() {
 	}
 }
 
-// makeSockets makes the folder of sockets in another, that others may use too.
+// makeSockets creates the folder of sockets within a folder that may be shared.
 func (l *leftovers) makeSockets(in string) error {
 	dir := filepath.Join(in, "coopr-"+rand.Text()[:8])
 	if err := os.WriteFile(filepath.Join(l.dir, socketsFile), []byte(dir), 0o600); err != nil {
@@ -74,21 +73,21 @@ func (l *leftovers) makeSockets(in string) error {
 	return nil
 }
 
-// removeSockets removes a folder of sockets. A path that is none, out of a file
-// that was cut short, is left alone.
+// removeSockets removes a folder of sockets. It ignores a path of another form, as from a truncated
+// record.
 func (l *leftovers) removeSockets(dir string) {
 	if name := filepath.Base(dir); !strings.HasPrefix(name, "coopr-") || len(name) != len("coopr-")+8 {
 		return
 	}
 	if err := os.RemoveAll(dir); err != nil {
-		l.log.Warn("the folder of plugins' sockets stays", "folder", dir, "error", err)
+		l.log.Warn("the folder of plugins' sockets cannot be removed", "folder", dir, "error", err)
 		return
 	}
 	_ = os.Remove(filepath.Join(l.dir, socketsFile))
 }
 
-// write remembers a process and gives the file's path. Failing only costs the
-// reaping: the other guards against orphans stand.
+// write records a process and returns the record's path. A failure is only logged: it costs the
+// reaping at the next start, while the other guards against orphans remain.
 func (l *leftovers) write(pid int, path string) string {
 	start, alive := startTime(pid)
 	if !alive {
@@ -100,7 +99,7 @@ func (l *leftovers) write(pid int, path string) string {
 		err = os.WriteFile(file, b, 0o600)
 	}
 	if err != nil {
-		l.log.Warn("cannot remember a plugin's process", "pid", pid, "error", err)
+		l.log.Warn("a plugin's process cannot be recorded", "pid", pid, "error", err)
 	}
 	return file
 }

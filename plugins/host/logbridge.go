@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// bridge gives go-plugin a logger that writes to ours. What plugins print on
-// standard error comes this way too, with its level where it has one.
+// bridge returns a logger for go-plugin that writes to ours. Standard error of plugins arrives here
+// too, with its level where the line has one.
 func bridge(to *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
 	l.RegisterSink(sink{to})
@@ -20,8 +20,8 @@ func bridge(to *slog.Logger) hclog.Logger {
 
 type sink struct{ to *slog.Logger }
 
-// Accept passes one record on. go-plugin says at each normal end that the
-// process has exited; that is not worth more than debug.
+// Accept passes on one record. go-plugin reports every normal exit of a process as an error; that
+// is logged as debug.
 func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	l := slog.LevelDebug
 	switch {
@@ -40,7 +40,7 @@ func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	s.to.Log(context.Background(), l, msg, args...)
 }
 
-// lineLogger logs what a plugin prints with fmt.Println and its kin.
+// lineLogger logs what a plugin writes to its standard output, by lines.
 type lineLogger struct {
 	log *slog.Logger
 

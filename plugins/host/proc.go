@@ -10,14 +10,15 @@ import (
 	"syscall"
 )
 
-// startTime gives when a process began, in clock ticks since the machine's
-// start: with the pid it names a process for good. False: there is none.
+// startTime returns when a process began, in clock ticks since the machine's start; with the pid
+// that identifies a process for good. It returns false if there is no such process.
 func startTime(pid int) (uint64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, false
 	}
-	// The name, in brackets, may hold anything; what follows the last one counts.
+	// The name, in parentheses, may hold any character, so the fields begin after the last
+	// parenthesis.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" {
 		return 0, false
@@ -26,7 +27,7 @@ func startTime(pid int) (uint64, bool) {
 	return n, err == nil
 }
 
-// children gives the pids of a process's children.
+// children returns the pids of a process's children.
 func children(pid int) []int {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	var pids []int
@@ -41,8 +42,8 @@ func children(pid int) []int {
 	return pids
 }
 
-// killTree kills a process and all its descendants. The root is stopped while
-// they are looked for, so that it starts no more.
+// killTree kills a process and all its descendants. Each is stopped first, so that it cannot start
+// others meanwhile.
 func killTree(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	var all []int
@@ -58,11 +59,10 @@ func killTree(pid int) {
 	}
 }
 
-// killTasks kills every process that carries out one of the attempts, known by
-// the variables COOPR_TASK and COOPR_FENCE that automators give to what they
-// start. It is for a plugin that died and left its children behind. It looks
-// until nothing new turns up: a shell whose command was killed first may start
-// another before its own turn comes.
+// killTasks kills every process that carries out one of the attempts, identified by the variables
+// COOPR_TASK and COOPR_FENCE that automators set. It is for the children of a plugin that has died.
+// It repeats until it finds nothing new: a shell whose command is killed may start another one
+// before the shell itself is killed.
 func killTasks(attempts map[attempt]bool) {
 	if len(attempts) == 0 {
 		return
@@ -80,7 +80,7 @@ func killTasks(attempts map[attempt]bool) {
 			switch {
 			case err != nil:
 			case len(b) == 0 && doubts < maxDoubts && executes(pid):
-				// It may be between two programs, and have no variables for the moment.
+				// The process may be between two programs, and without variables for a moment.
 				more, doubts = true, doubts+1
 			case attempts[attemptOf(b)]:
 				_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -90,17 +90,17 @@ func killTasks(attempts map[attempt]bool) {
 	}
 }
 
-// maxDoubts bounds how often killTasks looks again at processes without variables:
-// there are such that have none for good.
+// maxDoubts bounds how often killTasks repeats because of processes without variables, as some
+// processes never have any.
 const maxDoubts = 100
 
-// executes says whether a process has a program; the kernel's own have none.
+// executes reports whether a process has a program; the kernel's own processes have none.
 func executes(pid int) bool {
 	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	return err == nil
 }
 
-// attemptOf reads which attempt a process with these variables carries out.
+// attemptOf returns the attempt that a process with these variables carries out.
 func attemptOf(environ []byte) (a attempt) {
 	if !bytes.Contains(environ, []byte("COOPR_FENCE=")) {
 		return a

@@ -30,29 +30,29 @@ type process struct {
 	conn   *grpc.ClientConn
 	run    *runner
 
-	// users counts the calls that hold the process; guarded by supervisor.mu
-	// on the way up from zero, so that an idle process can be taken away safely.
+	// users counts the calls that use the process. Raising it from zero takes supervisor.mu, so
+	// that an idle process can be removed safely.
 	users     atomic.Int64
 	idleSince atomic.Int64 // Unix nanoseconds of the last release to zero
 	heard     atomic.Int64 // Unix nanoseconds of the last message
 
 	mu      sync.Mutex
-	streams [2]*stream // of the provider, of the automator; made when first needed
-	reason  error      // why it is dead or dying; set once
+	streams [2]*stream // of the provider and of the automator; opened when first needed
+	reason  error      // why the process is dead or dying; set once
 	dead    chan struct{}
 
 	closeOnce sync.Once
 	readers   sync.WaitGroup
 }
 
-// start starts a plugin's file, whose open and checked descriptor is taken over.
+// start starts a plugin's file. It takes over the open descriptor whose checksum was compared.
 func (h *Host) start(path string, file *os.File) (*process, error) {
 	p := &process{host: h, path: path, dead: make(chan struct{})}
 	log := h.cfg.Logger.With("plugin", filepath.Base(path))
-	// Machines clean their folder of temporary files of what is old.
+	// The folder may have been deleted by a cleaner of temporary files.
 	if err := os.MkdirAll(h.left.sockets, 0o700); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("the folder of plugins' sockets: %w", err)
+		return nil, fmt.Errorf("create the folder of plugins' sockets: %w", err)
 	}
 	p.client = plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  wire.Handshake(),
@@ -95,8 +95,8 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 	go func() {
 		defer p.readers.Done()
 		<-p.run.exited
-		// Results that it sent last may still be on their way to the reader,
-		// who will find the stream's end behind them.
+		// The last results may still be on their way to the reader, which finds the end of the
+		// stream after them.
 		select {
 		case <-p.dead:
 		case <-time.After(pipeDrain):
@@ -106,33 +106,33 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 	return p, nil
 }
 
-// ended says how the process ended, once it has.
+// ended returns an error that says how the process ended. It is called after its end.
 func (p *process) ended() error {
 	return fmt.Errorf("the process of plugin %s ended: %s", filepath.Base(p.path), p.run.status)
 }
 
-// explainStart says why a process did not become a plugin.
+// explainStart returns an error that says why a process did not become a plugin.
 func (p *process) explainStart(err error) error {
 	name := filepath.Base(p.path)
 	switch {
 	case p.run == nil:
 	case p.run.cmd.Process == nil:
-		return fmt.Errorf("plugin %s cannot be started: it must be a program for this machine: %w", name, err)
+		return fmt.Errorf("plugin %s cannot be started: is it a program for this machine? %w", name, err)
 	default:
 		_ = p.run.Kill(context.Background())
 		<-p.run.exited
-		if p.run.status != "signal: killed" { // by itself, then
+		if p.run.status != "signal: killed" { // so it ended by itself
 			if why := p.run.words.last(); why != "" {
 				return fmt.Errorf("plugin %s ended while starting (%s): %s", name, p.run.status, why)
 			}
 			return fmt.Errorf("plugin %s ended while starting (%s): %w", name, p.run.status, err)
 		}
 	}
-	return fmt.Errorf("plugin %s did not start: its standard output must begin with the plugin kit's own line, nothing may be "+
-		"printed before it: %w", name, err)
+	return fmt.Errorf("plugin %s did not start: the first line of its standard output must be that of the plugin kit; "+
+		"remove what is printed before it: %w", name, err)
 }
 
-// connection gives go-plugin's connection as it is.
+// connection returns go-plugin's connection unchanged.
 type connection struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (connection) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
@@ -143,8 +143,8 @@ func (connection) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.Cl
 	return c, nil
 }
 
-// fail gives the process up: it is killed if it still runs, and everything
-// that waits for it is answered. Only the first reason counts.
+// fail gives the process up: it is killed if it still runs, and every waiting call is answered.
+// Only the first reason counts.
 func (p *process) fail(reason error) {
 	p.mu.Lock()
 	if p.reason != nil {
@@ -156,7 +156,7 @@ func (p *process) fail(reason error) {
 	p.mu.Unlock()
 	_ = p.run.Kill(context.Background())
 	<-p.run.exited
-	// What the process started dies before anybody may try again.
+	// The children of the process are killed before any task can be repeated.
 	lost := map[attempt]bool{}
 	for _, s := range streams {
 		if s != nil {
@@ -167,8 +167,8 @@ func (p *process) fail(reason error) {
 	close(p.dead)
 	outcome := proto.Outcome_OUTCOME_UNKNOWN
 	if len(lost) > 1 {
-		// One of them may be to blame, and nobody can say which: the others
-		// must not lose a try to it.
+		// One of the tasks may have caused it, but it is unknown which: the others must not be
+		// charged with an attempt.
 		outcome = proto.Outcome_OUTCOME_CANCELLED
 	}
 	for _, s := range streams {
@@ -178,7 +178,7 @@ func (p *process) fail(reason error) {
 	}
 }
 
-// useful says whether the process has carried a task to its end.
+// useful reports whether the process has completed a task.
 func (p *process) useful() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,25 +190,25 @@ func (p *process) useful() bool {
 	return false
 }
 
-// alive says whether tasks can be given to the process.
+// alive reports whether the process accepts tasks.
 func (p *process) alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reason == nil
 }
 
-// politeFor is how long an idle process has to end when it is asked to.
+// politeFor is how long an idle process has to end after it was asked to.
 const politeFor = 3 * time.Second
 
-// close ends the process, politely first, and waits until nothing of it is left.
+// close ends the process, politely if it is idle, and waits until nothing of it is left.
 func (p *process) close(reason error) {
 	p.closeOnce.Do(func() {
 		p.mu.Lock()
 		polite := p.reason == nil && p.users.Load() == 0
 		p.mu.Unlock()
 		if polite {
-			// go-plugin asks the process to end and waits for the answer, for
-			// ever if the process is frozen.
+			// go-plugin asks the process to end and waits for the answer, which never comes from a
+			// frozen process.
 			frozen := time.AfterFunc(politeFor, func() { _ = p.run.Kill(context.Background()) })
 			p.client.Kill()
 			frozen.Stop()
@@ -220,7 +220,7 @@ func (p *process) close(reason error) {
 	})
 }
 
-// stream gives the provider's or the automator's stream.
+// stream returns the provider's or the automator's stream, and opens it if needed.
 func (p *process) stream(automator bool) (*stream, error) {
 	i := 0
 	if automator {
@@ -273,7 +273,7 @@ func (p *process) open(automator bool) (*stream, error) {
 				}
 				select {
 				case <-p.run.exited:
-					p.fail(p.ended()) // the better reason
+					p.fail(p.ended()) // this reason says more
 				case <-time.After(pipeDrain):
 					p.fail(fmt.Errorf("plugin %s: %w", filepath.Base(p.path), err))
 				}
@@ -286,13 +286,13 @@ func (p *process) open(automator bool) (*stream, error) {
 	return s, nil
 }
 
-// ping asks the process whether it lives.
+// ping probes the process.
 func (p *process) ping(ctx context.Context) error {
 	_, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: plugin.GRPCServiceName})
 	return err
 }
 
-// execute carries one task out on the process.
+// execute carries out one task on the process.
 func (p *process) execute(ctx context.Context, t *proto.Task, sink Sink) *proto.Result {
 	s, err := p.stream(t.Automator)
 	if err != nil {
@@ -323,17 +323,17 @@ func (p *process) execute(ctx context.Context, t *proto.Task, sink Sink) *proto.
 	select {
 	case r := <-c.done:
 		if ctx.Err() == nil && r.Outcome == proto.Outcome_OUTCOME_CANCELLED {
-			// Nobody but the clock told it to stop: that is a failure.
+			// Only the timeout stopped the task, so it has failed.
 			r.Outcome, r.Message = proto.Outcome_OUTCOME_RETRYABLE, reason
 		}
 		return r
 	case <-grace.C:
 	}
-	p.fail(fmt.Errorf("plugin %s was killed: task %s did not stop within %s of being told to (%s)",
+	p.fail(fmt.Errorf("plugin %s was killed: task %s did not stop within %s after its cancellation (%s)",
 		filepath.Base(p.path), t.Id, p.host.cfg.CancelGrace, reason))
 	r := <-c.done
 	if r.Outcome == proto.Outcome_OUTCOME_CANCELLED {
-		r.Outcome = proto.Outcome_OUTCOME_UNKNOWN // this one is to blame
+		r.Outcome = proto.Outcome_OUTCOME_UNKNOWN // this task is the cause
 	}
 	return r
 }

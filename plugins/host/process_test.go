@@ -177,7 +177,7 @@ func TestBadStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ how, says string }{
-		{"garbage", "must begin with the plugin kit's own line"},
+		{"garbage", "first line of its standard output must be that of the plugin kit"},
 		{"exit", "ended while starting (exit status 7): no libfoo.so"},
 		{"hang", "timeout while waiting"},
 	} {
@@ -196,7 +196,7 @@ func TestBadStarts(t *testing.T) {
 	broken := false
 	eventually(t, "the breaker", func() bool {
 		r := h.Execute(t.Context(), task("again", nil), nil)
-		broken = broken || strings.Contains(r.Message, "left alone for")
+		broken = broken || strings.Contains(r.Message, "the next attempt to start it is in")
 		return broken
 	})
 	if err := os.Remove(start); err != nil {
@@ -252,7 +252,7 @@ func TestSilentProcess(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.HealthEvery = 100 * time.Millisecond })
 	x := task("freeze", map[string]any{"do": "freeze"})
 	x.TimeoutMs = 0
-	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN || !strings.Contains(r.Message, "has not answered") {
+	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN || !strings.Contains(r.Message, "did not respond") {
 		t.Errorf("got %v", r)
 	}
 	// Busy is not frozen.
@@ -306,7 +306,7 @@ func TestChecksum(t *testing.T) {
 		c.Dirs, c.Plugins = nil, []Binary{{Path: path, SHA256: strings.Repeat("0", 64)}}
 	})
 	r := h.Execute(t.Context(), task("x", nil), nil)
-	if r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, "not "+strings.Repeat("0", 64)) {
+	if r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE || !strings.Contains(r.Message, strings.Repeat("0", 64)+" is configured") {
 		t.Errorf("got %v", r)
 	}
 	f, err := os.Open(path)

@@ -11,12 +11,12 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Rank asks the plugin that offers a comparator for its order (docs/spec/solver.md
-// rule 8). Of several the provider's type comes first, then the first by name.
-// It fails with model.Faults where no plugin here offers it.
+// Rank asks the plugin that offers a comparator for a ranking (docs/spec/solver.md rule 8). Among
+// several, provider types come first, then the first by name. It returns model.Faults if no plugin
+// here offers the comparator.
 func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 	select {
-	case <-h.first: // it may be among the plugins that are still being asked
+	case <-h.first: // the comparator may belong to a plugin that is still being asked
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-h.ctx.Done():
@@ -24,13 +24,13 @@ func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Rankin
 	}
 	key, ok := h.comparator(q.Comparator)
 	if !ok {
-		h.scan(true) // it may be new
+		h.scan(true) // the plugin may be new
 		key, ok = h.comparator(q.Comparator)
 	}
 	if !ok {
 		var faults model.Faults
-		faults.Add("comparator", fmt.Sprintf("no plugin here offers the comparator %q: use \"original\" or \"cost\", or put "+
-			"one that does into %s", q.Comparator, words.Or(h.cfg.Dirs)))
+		faults.Add("comparator", fmt.Sprintf("no plugin here offers the comparator %q: use \"original\" or \"cost\", or install "+
+			"a plugin that does in %s", q.Comparator, words.Or(h.cfg.Dirs)))
 		return nil, faults
 	}
 	var r model.Ranking
@@ -66,7 +66,7 @@ func (h *Host) Rank(ctx context.Context, q model.RankingQuestion) (*model.Rankin
 	return &r, nil
 }
 
-// comparator finds the type that offers a comparator.
+// comparator returns the type that offers a comparator.
 func (h *Host) comparator(name string) (typeKey, bool) {
 	for _, t := range h.Types() {
 		if slices.Contains(t.Comparators, name) {

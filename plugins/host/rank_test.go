@@ -80,8 +80,8 @@ case $in in
 esac
 echo '{"ranking":{"kinds":[{"hardwaretype":"b","imagetype":"i","cost":"0.5"}],"worth":{"s":3}}}'`, ""},
 		{"echo '{}'", "without a \"ranking\""},
-		{"echo '{\"ranking\":[1]}'", "no JSON"},
-		{"echo hello", "no JSON"},
+		{"echo '{\"ranking\":[1]}'", "did not answer with JSON"},
+		{"echo hello", "did not answer with JSON"},
 		{"echo lost >&2; exit 4", "exit status 4"},
 		{"sleep 60", "deadline"},
 	} {

@@ -13,23 +13,23 @@ import (
 	"time"
 )
 
-// pipeDrain is how long output that a dead process left in its pipes is read.
-// Something it started may hold the pipes open for ever.
+// pipeDrain is how long the remaining output of a dead process is read. One of its children may
+// hold the pipes open for ever.
 const pipeDrain = 250 * time.Millisecond
 
-// runner starts one plugin process for go-plugin (its runner.Runner). It runs
-// the very file whose checksum was compared, through its descriptor: between
-// the comparison and the start nobody can exchange it.
+// runner starts one plugin process for go-plugin (its runner.Runner). It executes the open file
+// whose checksum was compared, through its descriptor, so that the file cannot be exchanged between
+// comparison and start.
 type runner struct {
 	host *Host
 	cmd  *exec.Cmd
 	file *os.File // the open, checked file
 	path string
 
-	input     *os.File // our end of its standard input: closing it says good-bye
+	input     *os.File // the host's end of its standard input; closing it asks the process to end
 	stdout    *os.File
 	stderr    *os.File
-	words     *lastWords // what is read of stderr
+	words     *lastWords // standard error as it is read
 	pidfile   string
 	socketDir string
 
@@ -39,7 +39,7 @@ type runner struct {
 	killOnce sync.Once
 }
 
-// newRunner takes over file.
+// newRunner takes over file and closes it.
 func (h *Host) newRunner(spec *exec.Cmd, file *os.File, path string, socketDir string) *runner {
 	cmd := exec.Command("/proc/self/fd/" + strconv.Itoa(int(file.Fd())))
 	cmd.Args = []string{path}
@@ -86,7 +86,7 @@ func (r *runner) Start(context.Context) (err error) {
 	r.words = &lastWords{from: r.stderr, end: make(chan struct{})}
 	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = stdin, stdout, stderr
 	if isScript(r.file) {
-		// The kernel hands the descriptor to an interpreter, that must find it open.
+		// The interpreter would get the path of the descriptor, which is closed there.
 		r.cmd.Path = r.path
 	}
 	if err = r.host.spawn.Start(r.cmd, syscall.SIGTERM); err != nil {
@@ -120,7 +120,7 @@ func isScript(f *os.File) bool {
 // Wait waits until the process is gone.
 func (r *runner) Wait(context.Context) error {
 	<-r.exited
-	// Both readers are at their end: go-plugin waits for them before this.
+	// Both readers have reached the end: go-plugin waits for them before it calls Wait.
 	r.stdout.Close()
 	r.stderr.Close()
 	return nil
@@ -138,16 +138,16 @@ func (r *runner) Kill(context.Context) error {
 	return nil
 }
 
-// Diagnose has nothing to add to go-plugin's message.
+// Diagnose returns "", because go-plugin's message says enough.
 func (r *runner) Diagnose(context.Context) string { return "" }
 
 func (r *runner) Stdout() io.ReadCloser { return r.stdout }
 func (r *runner) Stderr() io.ReadCloser { return r.words }
 
-// Name gives the plugin's path.
+// Name returns the plugin's path.
 func (r *runner) Name() string { return r.path }
 
-// ID gives the process id; "" when it never started.
+// ID returns the process id, or "" if the process never started.
 func (r *runner) ID() string {
 	if r.cmd.Process == nil {
 		return ""
@@ -155,30 +155,30 @@ func (r *runner) ID() string {
 	return strconv.Itoa(r.cmd.Process.Pid)
 }
 
-// PluginToHost gives the address as it is: both sides see the same files.
+// PluginToHost returns the address unchanged, because both sides see the same files.
 func (r *runner) PluginToHost(network, addr string) (string, string, error) {
 	return network, addr, nil
 }
 
-// HostToPlugin gives the address as it is.
+// HostToPlugin returns the address unchanged.
 func (r *runner) HostToPlugin(network, addr string) (string, string, error) {
 	return network, addr, nil
 }
 
-// lastWords is standard error as it is read, and remembers the end of it: there a
-// program that does not start says why.
+// lastWords reads standard error and remembers its end, where a program that fails to start says
+// why.
 type lastWords struct {
 	from *os.File
-	end  chan struct{} // closed when all is read
+	end  chan struct{} // closed when everything is read
 	once sync.Once
 	mu   sync.Mutex
 	text []byte
 }
 
-// maxWords bounds what is remembered.
+// maxWords bounds the remembered text, in bytes.
 const maxWords = 1 << 10
 
-// Read passes on what it reads.
+// Read reads from the pipe and remembers the text.
 func (w *lastWords) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
 	w.mu.Lock()
@@ -194,7 +194,8 @@ func (w *lastWords) Read(p []byte) (int, error) {
 // Close closes the pipe.
 func (w *lastWords) Close() error { return w.from.Close() }
 
-// last waits a moment for the end of a dead process's words and gives its last line.
+// last returns the last line that a dead process has written. It waits a moment for the end of the
+// text.
 func (w *lastWords) last() string {
 	select {
 	case <-w.end:

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// attempt names one attempt at a task.
+// attempt identifies one attempt at a task.
 type attempt struct {
 	task  string
 	fence uint64
@@ -20,20 +20,20 @@ type attempt struct {
 type call struct {
 	task  *proto.Task
 	sink  Sink
-	holds func() bool        // WithLease's; may be nil
-	done  chan *proto.Result // holds the one result
+	holds func() bool        // set by WithLease; may be nil
+	done  chan *proto.Result // receives exactly one result
 	sent  bool               // guarded by stream.mu
 }
 
-// stream multiplexes the tasks of a process: callers queue tasks, one
-// goroutine sends what has gathered as one message, another reads.
+// stream carries the tasks of a process: callers queue tasks, one goroutine sends everything queued
+// as one message, another one reads.
 type stream struct {
 	mu     sync.Mutex
 	calls  map[attempt]*call
 	queue  []*call
 	stops  []*proto.Cancel
 	failed error
-	// answered says that the plugin has carried a task to its end.
+	// answered reports that the plugin has completed a task.
 	answered bool
 	notify   chan struct{} // holds at most one token
 }
@@ -49,7 +49,7 @@ func (s *stream) signal() {
 	}
 }
 
-// send queues a task. An error means that the plugin never saw it.
+// send queues a task. An error means that the plugin never received it.
 func (s *stream) send(c *call) error {
 	key := attempt{c.task.Id, c.task.Fence}
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *stream) send(c *call) error {
 		return s.failed
 	}
 	if s.calls[key] != nil {
-		return fmt.Errorf("task %s with fence %d is being carried out already", key.task, key.fence)
+		return fmt.Errorf("task %s with fence %d is running already", key.task, key.fence)
 	}
 	s.calls[key] = c
 	s.queue = append(s.queue, c)
@@ -66,7 +66,7 @@ func (s *stream) send(c *call) error {
 	return nil
 }
 
-// cancel tells the plugin to stop a task; one that waits to be sent ends at once.
+// cancel tells the plugin to stop a task. A task that is still queued ends at once.
 func (s *stream) cancel(c *call, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,15 +76,15 @@ func (s *stream) cancel(c *call, reason string) {
 	}
 	if !c.sent {
 		delete(s.calls, key)
-		c.done <- result(c.task, proto.Outcome_OUTCOME_NOTHING_DONE, "cancelled before the plugin saw it: "+reason)
+		c.done <- result(c.task, proto.Outcome_OUTCOME_NOTHING_DONE, "cancelled before it was sent to the plugin: "+reason)
 		return
 	}
 	s.stops = append(s.stops, &proto.Cancel{Task: key.task, Fence: key.fence, Reason: reason})
 	s.signal()
 }
 
-// write sends what is queued until the process is dead. A failed send is left to the
-// reader, who learns of it too.
+// write sends queued tasks until the process is dead. A failed send needs no handling here: the
+// reader notices it too.
 func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.ExecuteResponse], dead <-chan struct{}) {
 	msg := &proto.ExecuteRequest{}
 	for {
@@ -93,7 +93,7 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 		for ; n < len(s.queue) && bytes < wire.BatchBytes; n++ {
 			c := s.queue[n]
 			if s.calls[attempt{c.task.Id, c.task.Fence}] != c {
-				continue // cancelled while it waited
+				continue // cancelled while it was queued
 			}
 			if c.holds != nil && !c.holds() {
 				delete(s.calls, attempt{c.task.Id, c.task.Fence})
@@ -129,8 +129,8 @@ func (s *stream) write(to grpc.BidiStreamingClient[proto.ExecuteRequest, proto.E
 	}
 }
 
-// deliver passes a message's lines and values to their sinks and its results
-// to their callers. What belongs to no call is late and dropped.
+// deliver passes log lines and saved values to their sinks and results to their callers. Messages
+// without a call are late, and dropped.
 func (s *stream) deliver(m *proto.ExecuteResponse) {
 	get := func(task string, fence uint64) *call {
 		s.mu.Lock()
@@ -158,20 +158,20 @@ func (s *stream) deliver(m *proto.ExecuteResponse) {
 		}
 		delete(s.calls, key)
 		if _, known := proto.Outcome_name[int32(r.Outcome)]; !known || r.Outcome == proto.Outcome_OUTCOME_UNSPECIFIED {
-			r.Outcome, r.Message = proto.Outcome_OUTCOME_UNKNOWN, "the plugin gave a result without an outcome: "+r.Message
+			r.Outcome, r.Message = proto.Outcome_OUTCOME_UNKNOWN, "the plugin returned a result without an outcome: "+r.Message
 		}
 		c.done <- r
 	}
 }
 
-// useful says whether the plugin has carried a task to its end.
+// useful reports whether the plugin has completed a task.
 func (s *stream) useful() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered
 }
 
-// unfinished adds the attempts that were sent and have no result.
+// unfinished adds the attempts that were sent and have no result yet.
 func (s *stream) unfinished(to map[attempt]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +182,8 @@ func (s *stream) unfinished(to map[attempt]bool) {
 	}
 }
 
-// fail answers everything that waits: with lost what the plugin has seen.
+// fail answers every waiting call: with the outcome lost if its task was sent, else with
+// NOTHING_DONE.
 func (s *stream) fail(reason error, lost proto.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,27 +15,27 @@ import (
 
 var (
 	errClosed  = errors.New("the agent is closing its plugins")
-	errIdle    = errors.New("the plugin was closed: it was idle")
-	errRetired = errors.New("the plugin was closed: its file has changed")
+	errIdle    = errors.New("the plugin was closed because it was idle")
+	errRetired = errors.New("the plugin was closed because its file has changed")
 )
 
-// supervisor keeps the process of one version of a plugin's file.
+// supervisor keeps the process of one version of a plugin's file running.
 type supervisor struct {
 	host *Host
 	path string
-	sum  string // SHA-256 in hex, the version's name
+	sum  string // SHA-256 in hex; identifies the version
 
 	mu       sync.Mutex
 	cur      *process
-	starting chan struct{} // closed when the start under way has ended
-	retired  bool          // a newer version has taken over
-	crashes  int           // in a row, of processes that were of no use
-	notUntil time.Time     // the back-off's end
+	starting chan struct{} // closed when the current start has ended
+	retired  bool          // a newer version has replaced this one
+	crashes  int           // consecutive crashes without a completed task
+	notUntil time.Time     // end of the back-off
 	last     error         // of the last start or crash
 }
 
-// acquire gives a live process, starting one if need be, and holds it until
-// release. An error means that nothing was done.
+// acquire returns a live process, which it starts if needed, and holds it until release. An error
+// means that nothing was done.
 func (s *supervisor) acquire(ctx context.Context) (*process, error) {
 	for {
 		s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *supervisor) acquire(ctx context.Context) (*process, error) {
 			s.starting = make(chan struct{})
 			s.host.tasks.Go(s.start)
 		case s.crashes >= s.host.cfg.BreakAfter:
-			err := fmt.Errorf("plugin %s failed %d times in a row and is left alone for %s more: %w", filepath.Base(s.path), s.crashes,
+			err := fmt.Errorf("plugin %s failed %d times in a row; the next attempt to start it is in %s: %w", filepath.Base(s.path), s.crashes,
 				wait.Round(time.Millisecond), s.last)
 			s.mu.Unlock()
 			return nil, err
@@ -82,7 +82,7 @@ func (s *supervisor) acquire(ctx context.Context) (*process, error) {
 			}
 		case <-backoff:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for plugin %s: %w", filepath.Base(s.path), context.Cause(ctx))
+			return nil, fmt.Errorf("wait for plugin %s: %w", filepath.Base(s.path), context.Cause(ctx))
 		case <-s.host.ctx.Done():
 			return nil, errClosed
 		}
@@ -106,7 +106,7 @@ func (s *supervisor) release(p *process) {
 	}
 }
 
-// start starts a process and puts it in place.
+// start starts a process and makes it the current one.
 func (s *supervisor) start() {
 	p, err := s.launch()
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *supervisor) start() {
 	if err != nil {
 		s.crashed(err)
 		s.mu.Unlock()
-		s.host.cfg.Logger.Error("plugin does not start", "plugin", s.path, "error", err)
+		s.host.cfg.Logger.Error("plugin did not start", "plugin", s.path, "error", err)
 		return
 	}
 	if s.retired {
@@ -129,7 +129,7 @@ func (s *supervisor) start() {
 	s.host.tasks.Go(func() { s.watch(p) })
 }
 
-// crashed counts a failure. Called with mu held.
+// crashed records a failure and sets the back-off. mu is held.
 func (s *supervisor) crashed(err error) {
 	s.cur, s.last = nil, err
 	wait := s.host.cfg.BackoffMax
@@ -140,7 +140,7 @@ func (s *supervisor) crashed(err error) {
 	s.notUntil = time.Now().Add(wait)
 }
 
-// launch starts the file if it still hashes to the version's sum.
+// launch starts the file if its checksum is still that of the version.
 func (s *supervisor) launch() (*process, error) {
 	f, err := os.Open(s.path)
 	if err != nil {
@@ -165,12 +165,12 @@ func hashFile(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// steady is how long a process must have lived for its crash to count as the
-// first; it does too when the process has carried a task to its end.
+// steady is the age from which a crash counts as the first one. A process that has completed a task
+// counts as steady as well.
 const steady = time.Minute
 
-// watch looks after a process until it is gone: it closes an idle one, kills
-// one that does not answer, and counts a crash.
+// watch supervises a process until its end: it closes an idle one, kills one that does not respond,
+// and counts crashes.
 func (s *supervisor) watch(p *process) {
 	cfg := &s.host.cfg
 	born := time.Now()
@@ -208,7 +208,7 @@ func (s *supervisor) watch(p *process) {
 		s.mu.Unlock()
 		if idle {
 			p.close(errIdle)
-			cfg.Logger.Info("plugin closed: idle", "plugin", s.path)
+			cfg.Logger.Info("plugin closed because it was idle", "plugin", s.path)
 			return
 		}
 		if p.users.Load() == 0 || now-p.heard.Load() < int64(cfg.HealthEvery) {
@@ -224,15 +224,14 @@ func (s *supervisor) watch(p *process) {
 			p.heard.Store(time.Now().UnixNano())
 		case s.host.ctx.Err() == nil:
 			if silent++; silent == 2 {
-				p.fail(fmt.Errorf("plugin %s was killed: it has not answered for %s: %w", filepath.Base(s.path),
+				p.fail(fmt.Errorf("plugin %s was killed: it did not respond for %s: %w", filepath.Base(s.path),
 					time.Duration(now-p.heard.Load()).Round(time.Millisecond), err))
 			}
 		}
 	}
 }
 
-// retire lets the process finish its tasks and closes it; new tasks go to
-// another version.
+// retire closes the process once its tasks are done; new tasks go to the new version.
 func (s *supervisor) retire() {
 	s.mu.Lock()
 	s.retired = true

@@ -21,8 +21,8 @@ import (
 
 const (
 	defaultGrace = 5 * time.Second
-	// pipeDrain is how long a dead command's output is still read: something
-	// that it left behind may hold its pipes for ever.
+	// pipeDrain is how long the remaining output of a dead command is read: one of its children may
+	// hold the pipes open for ever.
 	pipeDrain = 250 * time.Millisecond
 )
 
@@ -32,22 +32,21 @@ type Local struct {
 	spawn *spawn.Spawner
 }
 
-// NewLocal gives the node of a folder. Its commands are started by s and die
-// with this process.
+// NewLocal returns the node of a folder. Its commands are started by s and die with this process.
 func NewLocal(dir string, s *spawn.Spawner) (*Local, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("the node's folder %q is not an absolute path", dir)
 	}
 	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
-		return nil, fmt.Errorf("the node's folder %s is not there: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("the node's folder %s does not exist: %w", dir, fs.ErrNotExist)
 	}
 	return &Local{dir: dir, spawn: s}, nil
 }
 
-// Dir is the node's folder.
+// Dir returns the node's folder.
 func (l *Local) Dir() string { return l.dir }
 
-// Path says that programs are where ours are.
+// Path returns "": programs are found on this machine's PATH.
 func (l *Local) Path() string { return "" }
 
 // Run runs a command as a child of this process, in a group of its own.
@@ -79,7 +78,7 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 		case <-ended:
 		case <-timer.C:
 		}
-		// What is left of the group has had its time.
+		// The rest of the process group has had its grace.
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 	})
 	err := cmd.Wait()
@@ -98,7 +97,7 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	if exit == (Exit{}) && c.Done != "" {
 		if _, err := l.Append(ctx, Record, []byte(c.Done+"\n")); err != nil {
 			if c.Stderr != nil {
-				fmt.Fprintln(c.Stderr, "cannot write down what was done:", err)
+				fmt.Fprintln(c.Stderr, "cannot record what was done:", err)
 			}
 			exit.Code = ExitNotRecorded
 		}
@@ -106,10 +105,10 @@ func (l *Local) Run(ctx context.Context, c Command) (Exit, error) {
 	return exit, nil
 }
 
-// root opens the folder so that no name leads out of it.
+// root opens the folder so that no name can lead out of it.
 func (l *Local) root() (*os.Root, error) { return os.OpenRoot(l.dir) }
 
-// Put writes a file below the folder.
+// Put writes a file within the folder.
 func (l *Local) Put(_ context.Context, name string, mode fs.FileMode, content []byte) error {
 	r, err := l.root()
 	if err != nil {
@@ -134,7 +133,7 @@ func (l *Local) Put(_ context.Context, name string, mode fs.FileMode, content []
 	return r.Rename(tmp, name)
 }
 
-// Append adds to a file below the folder.
+// Append appends to a file within the folder and returns its new size.
 func (l *Local) Append(_ context.Context, name string, content []byte) (int64, error) {
 	full := filepath.Join(l.dir, name)
 	f, err := os.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
@@ -154,7 +153,7 @@ func (l *Local) Append(_ context.Context, name string, content []byte) (int64, e
 	return size, errors.Join(err, f.Close())
 }
 
-// Read gives a file below the folder.
+// Read returns the content of a file within the folder.
 func (l *Local) Read(_ context.Context, name string) ([]byte, error) {
 	r, err := l.root()
 	if err != nil {
@@ -164,7 +163,7 @@ func (l *Local) Read(_ context.Context, name string) ([]byte, error) {
 	return r.ReadFile(name)
 }
 
-// Rename renames a file below the folder.
+// Rename renames a file within the folder.
 func (l *Local) Rename(_ context.Context, from, to string) error {
 	r, err := l.root()
 	if err != nil {
@@ -174,12 +173,12 @@ func (l *Local) Rename(_ context.Context, from, to string) error {
 	return r.Rename(from, to)
 }
 
-// Secret keeps the content in memory that has a path for as long as this
-// process holds it: it never reaches a disk and no crash leaves it behind.
+// Secret keeps the content in memory, under a path that is valid while this process holds it. It
+// never reaches a disk, and a crash leaves nothing behind.
 func (l *Local) Secret(_ context.Context, content []byte) (string, func(), error) {
 	fd, err := unix.MemfdCreate("coopr-config", unix.MFD_CLOEXEC)
 	if err != nil {
-		return "", nil, fmt.Errorf("memory for a task's configuration: %w", err)
+		return "", nil, fmt.Errorf("allocate memory for a task's configuration: %w", err)
 	}
 	if err := unix.Fchmod(fd, 0o600); err != nil {
 		unix.Close(fd)
@@ -189,20 +188,20 @@ func (l *Local) Secret(_ context.Context, content []byte) (string, func(), error
 		n, err := unix.Write(fd, b)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			unix.Close(fd)
-			return "", nil, fmt.Errorf("memory for a task's configuration: %w", err)
+			return "", nil, fmt.Errorf("write a task's configuration to memory: %w", err)
 		}
 		b = b[max(n, 0):]
 	}
 	return "/proc/" + strconv.Itoa(os.Getpid()) + "/fd/" + strconv.Itoa(fd), func() { unix.Close(fd) }, nil
 }
 
-// Script gives the path as it is.
+// Script returns the path unchanged.
 func (l *Local) Script(_ context.Context, path string) (string, error) { return path, nil }
 
 var _ Node = (*Local)(nil)
 
-// LastLine is a writer that passes everything on and remembers the last line,
-// if it is not longer than 64 KiB.
+// LastLine is a writer that passes everything on and remembers the last line if it is at most 64
+// KiB long.
 type LastLine struct {
 	To   interface{ Write([]byte) (int, error) }
 	line []byte
@@ -228,5 +227,5 @@ func (w *LastLine) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Line gives the last line without its end.
+// Line returns the last line without its newline.
 func (w *LastLine) Line() []byte { return w.line }

@@ -1,8 +1,8 @@
-// Package sdk is what the author of a plugin in Go writes against: a Provider
-// makes, finds and removes machines; an Automator puts services on them. Serve
-// turns one of each into a plugin process that an agent runs (docs/plugins.md).
+// Package sdk is the kit for plugins in Go. A Provider creates, finds and removes machines; an
+// Automator puts services on them. Serve makes a plugin process of one of each, which an agent runs
+// (docs/plugins.md).
 //
-// The kit carries the tasks of the process on one stream, each task in a
-// goroutine of its own; streams logs and saved values; cancels contexts; turns
-// errors and panics into outcomes; and ends the process when its agent is gone.
+// The kit carries all tasks of the process on one stream and runs each in a goroutine of its own.
+// It streams log lines and saved values, cancels contexts, turns errors and panics into outcomes,
+// and ends the process when its agent is gone.
 package sdk

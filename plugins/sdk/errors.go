@@ -6,10 +6,10 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// ErrNotFound is what Observe returns when the thing does not exist.
+// ErrNotFound is returned by Observe when the node's machine does not exist.
 var ErrNotFound = errors.New("not found")
 
-// failure is an error with the outcome it stands for.
+// failure is an error with its outcome.
 type failure struct {
 	outcome proto.Outcome
 	err     error
@@ -18,20 +18,19 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Retryable marks a failure that another attempt may not meet. Errors without
-// a mark are retryable.
+// Retryable marks a failure that may not happen again. Errors without a mark are retryable.
 func Retryable(err error) error { return mark(proto.Outcome_OUTCOME_RETRYABLE, err) }
 
-// Fatal marks a failure that every attempt will meet: wrong fields, refused
-// credentials, a script that says so.
+// Fatal marks a failure that every further attempt would meet: wrong fields, refused credentials, a
+// script that says so.
 func Fatal(err error) error { return mark(proto.Outcome_OUTCOME_FATAL, err) }
 
-// NothingDone marks a failure before anything was changed: the next attempt
-// need not look for remains.
+// NothingDone marks a failure that happened before anything was changed, so that the next attempt
+// need not observe first.
 func NothingDone(err error) error { return mark(proto.Outcome_OUTCOME_NOTHING_DONE, err) }
 
-// Unknown marks a failure after which nobody knows what was done: the next
-// attempt looks first (Observer, Automator.Check).
+// Unknown marks a failure after which it is unknown what was done, so that the next attempt
+// observes first (Observer, Automator.Check).
 func Unknown(err error) error { return mark(proto.Outcome_OUTCOME_UNKNOWN, err) }
 
 func mark(o proto.Outcome, err error) error {
@@ -41,7 +40,7 @@ func mark(o proto.Outcome, err error) error {
 	return &failure{outcome: o, err: err}
 }
 
-// OutcomeOf gives the outcome an error stands for; the outermost mark counts.
+// OutcomeOf returns the outcome of an error: that of its outermost mark.
 func OutcomeOf(err error) proto.Outcome { return outcomeOf(err) }
 
 func outcomeOf(err error) proto.Outcome {

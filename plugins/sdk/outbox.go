@@ -7,14 +7,13 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// outbox gathers what tasks have to say and sends it in as few messages as the
-// stream's speed asks for: while one message is on its way the next one fills.
-// One goroutine, in run, owns the stream's sending side.
+// outbox gathers the messages of tasks and sends them in batches: while one message is being sent,
+// the next one fills. One goroutine, in run, owns the sending side of the stream.
 type outbox struct {
 	send func(*proto.ExecuteResponse) error
 
 	mu     sync.Mutex
-	room   sync.Cond // logs wait here while queued >= wire.BatchBytes
+	room   sync.Cond // log and save wait here while queued >= wire.BatchBytes
 	queued int       // bytes of logs and saves in next
 	next   *proto.ExecuteResponse
 	closed bool
@@ -71,8 +70,8 @@ func (o *outbox) save(s *proto.SaveState) {
 	o.signal()
 }
 
-// run sends until done is closed and everything is sent, or the stream fails.
-// Afterwards nobody waits for room any more and what comes is dropped.
+// run sends until done is closed and everything is sent, or the stream fails. Afterwards nothing
+// waits for room any more, and new messages are dropped.
 func (o *outbox) run(done <-chan struct{}) error {
 	defer func() {
 		o.mu.Lock()

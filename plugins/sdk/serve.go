@@ -20,12 +20,11 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// goneGrace is how long tasks have to come to an end when the agent is gone.
+// goneGrace is how long tasks have to end after the agent is gone.
 const goneGrace = 2 * time.Second
 
-// Serve runs the plugin process until its agent closes it or is gone. It is
-// the last thing main calls. Called as "<binary> describe" it prints the
-// descriptors instead, for people.
+// Serve runs the plugin process until its agent closes it or is gone. It is the last call of main.
+// If the program was called as "PROGRAM describe", Serve prints the descriptors for people instead.
 func Serve(p Plugin) {
 	if len(os.Args) == 2 && os.Args[1] == "describe" {
 		if err := printDescriptors(os.Stdout, p); err != nil {
@@ -57,7 +56,7 @@ func Serve(p Plugin) {
 				grpc.MaxRecvMsgSize(wire.MaxMessage), grpc.MaxSendMsgSize(wire.MaxMessage),
 				grpc.InitialWindowSize(wire.Window), grpc.InitialConnWindowSize(wire.Window)))
 		},
-		// The host reads this from standard error and logs it on its own.
+		// The host reads these lines from standard error and logs them.
 		Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr, JSONFormat: true}),
 	})
 }
@@ -68,7 +67,7 @@ type lifetime struct {
 	sessions sync.WaitGroup
 }
 
-// served registers one gRPC service with go-plugin's server.
+// served registers one gRPC service with the server of go-plugin.
 type served struct {
 	plugin.NetRPCUnsupportedPlugin
 	register func(*grpc.Server)
@@ -80,14 +79,13 @@ func (p *served) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 }
 
 func (p *served) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
-	return nil, fmt.Errorf("this is the plugin's side")
+	return nil, fmt.Errorf("this is the plugin's side of the connection")
 }
 
-// watchParent ends the process when its agent is gone, killed by -9 included.
-// There are three signs, each enough: standard input, whose other end only the
-// agent holds, ends; the parent changes; and the kernel's signal on the
-// parent's death arrives, which the host asked for. Tasks are cancelled first,
-// so that they take what they started with them.
+// watchParent ends the process when its agent is gone, even if the agent was killed. Each of three
+// signs is enough: standard input ends, whose other end only the agent holds; the parent changes;
+// the kernel sends the signal that the host requested for the parent's death. Tasks are cancelled
+// first, so that they can end their child processes.
 func watchParent(process *lifetime, gone func()) {
 	leave := func() {
 		gone()
@@ -121,7 +119,7 @@ func watchParent(process *lifetime, gone func()) {
 	}()
 }
 
-// Descriptors are the types of one plugin binary.
+// Descriptors are the types that one plugin binary serves.
 type Descriptors struct {
 	Provider  *model.PluginType `json:"provider,omitempty"`
 	Automator *model.PluginType `json:"automator,omitempty"`

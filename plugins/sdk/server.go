@@ -15,14 +15,14 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// encodeOutput gives the JSON of an output; nothing for an empty one.
+// encodeOutput returns an output as JSON, or nil for an empty one.
 func encodeOutput(o *Output) ([]byte, error) {
 	if o == nil || o.Hostname == "" && len(o.IPAddresses) == 0 && len(o.Result) == 0 {
 		return nil, nil
 	}
 	b, err := json.Marshal(o)
 	if err != nil {
-		return nil, Unknown(fmt.Errorf("the plugin's output cannot be written as JSON: %w", err))
+		return nil, Unknown(fmt.Errorf("the plugin's output cannot be encoded as JSON: %w", err))
 	}
 	return b, nil
 }
@@ -30,7 +30,7 @@ func encodeOutput(o *Output) ([]byte, error) {
 func describe(d Describer) (*proto.DescribeResponse, error) {
 	b, err := json.Marshal(d.Describe())
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "the descriptor cannot be written as JSON: %v", err)
+		return nil, status.Errorf(codes.Internal, "the descriptor cannot be encoded as JSON: %v", err)
 	}
 	return &proto.DescribeResponse{Descriptor_: b}, nil
 }
@@ -60,7 +60,7 @@ func rank(ctx context.Context, d Describer, req *proto.RankRequest) (*proto.Rank
 	}
 	var q model.RankingQuestion
 	if err := json.Unmarshal(req.Question, &q); err != nil {
-		return nil, status.Errorf(codes.InvalidArgument, "the question cannot be read: %v", err)
+		return nil, status.Errorf(codes.InvalidArgument, "the question cannot be decoded: %v", err)
 	}
 	r, err := c.Rank(ctx, q)
 	if err != nil {
@@ -68,7 +68,7 @@ func rank(ctx context.Context, d Describer, req *proto.RankRequest) (*proto.Rank
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "the ranking cannot be written as JSON: %v", err)
+		return nil, status.Errorf(codes.Internal, "the ranking cannot be encoded as JSON: %v", err)
 	}
 	return &proto.RankResponse{Ranking: b}, nil
 }
@@ -118,7 +118,7 @@ func (s *providerServer) Remove(ctx context.Context, req *proto.RemoveRequest) (
 		Resource{Cluster: x.GetCluster(), Node: x.GetNode(), Fence: x.GetFence(), ID: x.GetId()})
 }
 
-// listPage is how many resources go into one message.
+// listPage is the number of resources in one message.
 const listPage = 256
 
 func (s *providerServer) List(req *proto.ListRequest, stream grpc.ServerStreamingServer[proto.ListResponse]) error {
@@ -168,7 +168,7 @@ func (s *providerServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outpu
 		out, err := s.impl.Delete(ctx, t)
 		return out, false, err
 	case "CHECK":
-		// Whether the machine is there: that it is not is an answer, too.
+		// The outcome is a success whether or not the machine exists; adopted reports which.
 		_, err := s.observe(ctx, t)
 		if errors.Is(err, ErrNotFound) {
 			return nil, false, nil
@@ -178,7 +178,7 @@ func (s *providerServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outpu
 	return nil, false, Fatal(fmt.Errorf("a provider has no action %s: it has CREATE, CONFIRM and DELETE", p.Action))
 }
 
-// observe looks for the task's node, by Observe or, without it, by List.
+// observe finds the task's node, with Observe or else with List.
 func (s *providerServer) observe(ctx context.Context, t *Task) (*Output, error) {
 	if o, ok := s.impl.(Observer); ok {
 		return o.Observe(ctx, t)
@@ -195,7 +195,7 @@ func (s *providerServer) observe(ctx context.Context, t *Task) (*Output, error) 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look for remains of an earlier attempt: %w", err)
+		return nil, fmt.Errorf("observe the result of an earlier attempt: %w", err)
 	}
 	if found == nil {
 		return nil, ErrNotFound
@@ -237,7 +237,7 @@ func (s *automatorServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outp
 	case "CHECK":
 		done, out, err := s.impl.Check(ctx, t)
 		if err == nil && !done {
-			err = errors.New("the check says no")
+			err = errors.New("the check reports that it is not done")
 		}
 		return out, false, err
 	case "CREATE", "CONFIRM", "DELETE", "":
@@ -253,10 +253,9 @@ func (s *automatorServer) do(ctx context.Context, p *proto.Task, t *Task) (*Outp
 	return out, false, err
 }
 
-// CheckFields checks values against what a descriptor says of the fields of a
-// scope: a required set is complete, choices are among their options, values
-// have their type. Fields the descriptor does not know are left alone, as
-// Coopr does (docs/spec/coopr.md 6.4).
+// CheckFields checks values against a descriptor's fields of one scope: a required set must be
+// complete, a selection must be one of its options, and a value must have its field's type. Unknown
+// fields are ignored, as in the original Coopr (docs/spec/coopr.md 6.4).
 func CheckFields(d model.PluginType, scope Scope, fields map[string]any) model.Faults {
 	set := d.Parameters.Admin
 	if scope == ScopeUser {

@@ -22,16 +22,16 @@ var (
 	errGone      = errors.New("the agent is gone")
 )
 
-// verbFunc carries out one task; adopted says that its thing was there already.
+// verbFunc carries out one task. adopted reports that the task's effect existed already.
 type verbFunc func(ctx context.Context, p *proto.Task, t *Task) (out *Output, adopted bool, err error)
 
-// attempt names one attempt at a task.
+// attempt identifies one attempt at a task.
 type attempt struct {
 	task  string
 	fence uint64
 }
 
-// session is one Execute stream: the tasks that run for it.
+// session is one Execute stream with its running tasks.
 type session struct {
 	do  verbFunc
 	out *outbox
@@ -41,7 +41,7 @@ type session struct {
 	tasks   sync.WaitGroup
 }
 
-// serveExecute carries the tasks of one stream until the host closes it.
+// serveExecute serves the tasks of one stream until the host closes it.
 func serveExecute(stream grpc.BidiStreamingServer[proto.ExecuteRequest, proto.ExecuteResponse], process *lifetime, do verbFunc) error {
 	process.sessions.Add(1)
 	defer process.sessions.Done()
@@ -81,8 +81,7 @@ func serveExecute(stream grpc.BidiStreamingServer[proto.ExecuteRequest, proto.Ex
 	return errors.Join(failed, <-sent)
 }
 
-// start runs a task in a goroutine. An attempt that is running already is not
-// started twice.
+// start runs a task in a goroutine. An attempt that is running already is not started again.
 func (s *session) start(ctx context.Context, t *proto.Task) {
 	key := attempt{t.Id, t.Fence}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -113,7 +112,7 @@ func (s *session) cancel(key attempt, reason string) {
 	}
 }
 
-// run carries one task out and turns what happened into a result.
+// run carries out one task and returns its result.
 func (s *session) run(ctx context.Context, p *proto.Task) *proto.Result {
 	if p.TimeoutMs > 0 {
 		var cancel context.CancelFunc
@@ -138,11 +137,11 @@ func (s *session) run(ctx context.Context, p *proto.Task) *proto.Result {
 	}
 	r.Outcome, r.Message, r.LogTail = outcomeOf(err), err.Error(), tail
 	if body, e := encodeOutput(out); e == nil {
-		r.Output = body // what a failure gives is told too: an exit status
+		r.Output = body // a failure has output too, such as an exit status
 	}
 	var marked *failure
 	if !errors.As(err, &marked) && ctx.Err() != nil {
-		// An error without a mark after the context's end is that end.
+		// An unmarked error after the end of the context is taken for that end.
 		cause := context.Cause(ctx)
 		switch {
 		case errors.Is(cause, errCancelled):
@@ -156,7 +155,7 @@ func (s *session) run(ctx context.Context, p *proto.Task) *proto.Result {
 	return r
 }
 
-// guarded turns a panic into a failure that says that nobody knows what was done.
+// guarded turns a panic into a failure with the outcome UNKNOWN.
 func (s *session) guarded(ctx context.Context, p *proto.Task, t *Task) (out *Output, adopted bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Task is one thing to do. Its methods may be called from several goroutines
-// until the plugin's method has returned.
+// Task is one task for a plugin. Its methods are safe for concurrent use until the plugin's method
+// has returned.
 type Task struct {
 	ID        string // the same for every attempt
-	Fence     uint64 // of this attempt; pass it on to what can check it
+	Fence     uint64 // of this attempt; pass it to systems that can check it
 	Attempt   int    // from 1
 	Tenant    string
-	Mesh      string // the mesh's own name: ids of clusters and nodes are unique in one mesh only
+	Mesh      string // the mesh's own name; ids of clusters and nodes are unique within one mesh only
 	Cluster   string
 	Operation string
 	Node      string
@@ -31,8 +31,8 @@ type Task struct {
 	Plugin    string // the type's name
 	Timeout   time.Duration
 	// Resources is the folder with the plugin resources that the task was planned with:
-	// <type>/<name>, a file, or a folder where the type's format is archive. "": there are
-	// none. It is read only, and there until the plugin's method returns.
+	// <type>/<name> is a file, or a folder if the type's format is archive. It is "" if there are
+	// none. It is read-only, and exists until the plugin's method returns.
 	Resources string
 
 	raw   []byte
@@ -41,8 +41,8 @@ type Task struct {
 	save  func(key string, value []byte)
 }
 
-// NewTask gives a task outside of a plugin process, for tests of plugins and for
-// executors that call them directly. log and save may be nil.
+// NewTask returns a task outside of a plugin process, for tests of plugins and for executors that
+// call them directly. log and save may be nil.
 func NewTask(t *proto.Task, log func(line string, stderr bool), save func(key string, value []byte)) *Task {
 	if log == nil {
 		log = func(string, bool) {}
@@ -66,22 +66,22 @@ func newTask(t *proto.Task, log *tasklog.Log, save func(string, []byte)) *Task {
 				return in, nil
 			}
 			if err := json.Unmarshal(raw, in); err != nil {
-				return nil, Fatal(fmt.Errorf("the task's input cannot be read: %w", err))
+				return nil, Fatal(fmt.Errorf("the task's input cannot be decoded: %w", err))
 			}
 			return in, nil
 		}),
 	}
 }
 
-// Input gives the task's input, decoded once. The error is marked and can be
-// returned as it is.
+// Input returns the task's input, which is decoded once. The error is marked and can be returned
+// unchanged.
 func (t *Task) Input() (*model.TaskInput, error) { return t.input() }
 
-// RawInput gives the input as the leader wrote it.
+// RawInput returns the input as the leader wrote it.
 func (t *Task) RawInput() json.RawMessage { return t.raw }
 
-// Fields gives the fields that the task's plugin works by: of the service's
-// action for automators, the provider's otherwise.
+// Fields returns the fields for the task's plugin: those of the service's action for automators,
+// those of the provider otherwise.
 func (t *Task) Fields() (map[string]any, error) {
 	in, err := t.input()
 	if err != nil {
@@ -93,18 +93,18 @@ func (t *Task) Fields() (map[string]any, error) {
 	return in.Config.Provider.Provisioner, nil
 }
 
-// Stdout is the task's log, for what a program prints; lines are streamed to
-// the agent. Writing waits when the agent is slower than the writer.
+// Stdout returns a writer to the task's log, for the output of a program. Lines are streamed to the
+// agent; a write blocks while the agent is slower.
 func (t *Task) Stdout() io.Writer { return t.log.Writer(false) }
 
-// Stderr is as Stdout, marked as error output.
+// Stderr is like Stdout, but its lines are marked as error output.
 func (t *Task) Stderr() io.Writer { return t.log.Writer(true) }
 
 // Logf adds a line to the task's log.
 func (t *Task) Logf(format string, args ...any) { t.log.Line(fmt.Sprintf(format, args...), false) }
 
-// Resource gives the path of one of the task's resources, and false where it has none
-// of that type and name.
+// Resource returns the path of one of the task's resources, and false if there is none with this
+// type and name.
 func (t *Task) Resource(kind, name string) (string, bool) {
 	if t.Resources == "" || !filepath.IsLocal(kind) || !filepath.IsLocal(name) {
 		return "", false
@@ -114,11 +114,11 @@ func (t *Task) Resource(kind, name string) (string, bool) {
 	return path, err == nil
 }
 
-// scriptMark begins a field's text that is a script, and not the name of one.
+// scriptMark begins a field's text if it is a script itself, not the name of one.
 const scriptMark = "#!"
 
-// CheckScript says why a field's text can be neither a script, which begins with #!, nor
-// the name of a resource that is one; "": it can.
+// CheckScript returns why a field's text is neither a script, which begins with #!, nor a valid
+// name of a resource; "" if it is one of them.
 func CheckScript(field string) string {
 	if strings.HasPrefix(field, scriptMark) {
 		return ""
@@ -129,16 +129,16 @@ func CheckScript(field string) string {
 	return ""
 }
 
-// Script gives the script that a field has, as in CheckScript: that of a name is one of
-// the task's resources of this type. Where there is none of that name, nothing was done.
+// Script returns the script of a field that satisfies CheckScript. For a name it is the task's
+// resource of this type; if that is missing, the error is marked NothingDone.
 func (t *Task) Script(kind, field string) (string, error) {
 	if strings.HasPrefix(field, scriptMark) {
 		return field, nil
 	}
 	path, ok := t.Resource(kind, field)
 	if !ok {
-		return "", NothingDone(fmt.Errorf("script %q: none of that name was in force among the tenant's %s when this was planned (coopr "+
-			"resource upload … --activate)", field, kind))
+		return "", NothingDone(fmt.Errorf("script %q is not among the tenant's %s that were active when this was planned: upload it (coopr "+
+			"resource upload … --activate) and plan again", field, kind))
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -150,8 +150,8 @@ func (t *Task) Script(kind, field string) (string, error) {
 	return string(b), nil
 }
 
-// Saved reads a value that an earlier task kept about this node with Save. It
-// gives false where there is none.
+// Saved reads a value that an earlier task of this node has stored with Save. It returns false if
+// there is none.
 func (t *Task) Saved(key string, into any) (bool, error) {
 	in, err := t.input()
 	if err != nil {
@@ -164,8 +164,8 @@ func (t *Task) Saved(key string, into any) (bool, error) {
 	return true, json.Unmarshal(raw, into)
 }
 
-// Save keeps a value under a key in the replicated state, for later tasks of
-// the same node; value is written as JSON.
+// Save stores a value, as JSON, under a key in the replicated state, for later tasks of the same
+// node.
 func (t *Task) Save(key string, value any) error {
 	b, err := json.Marshal(value)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package ansible is the automator "ansible": it runs playbooks against the node
-// with the ansible-playbook of the agent's own machine, over SSH, with the node's
-// credentials and its known host key.
+// Package ansible is the automator "ansible": it runs playbooks against the node with the
+// ansible-playbook of the agent's machine, over SSH, with the node's credentials and its known host
+// key.
 package ansible
 
 import (
@@ -25,17 +25,16 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// Config says where the automator finds things on the agent's machine.
+// Config holds the automator's paths on the agent's machine.
 type Config struct {
 	Keys ssh.Keys `json:"keys"`
-	// Playbooks are folders of playbooks, the first one first, with their roles
-	// beside them.
+	// Playbooks are folders of playbooks, in order of preference, with their roles beside them.
 	Playbooks []string `json:"playbooks"`
-	// Program is ansible-playbook; default: the one on the path.
+	// Program is the path of ansible-playbook; the default is the one on the PATH.
 	Program string `json:"program"`
 }
 
-// ParseConfig reads a plugin's settings, giving all that is wrong with the folders.
+// ParseConfig decodes a plugin's settings. The error names every faulty folder.
 func ParseConfig(text string) (*Config, error) {
 	c := &Config{}
 	if text == "" {
@@ -44,7 +43,7 @@ func ParseConfig(text string) (*Config, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
-		return nil, fmt.Errorf("not {playbooks: [folder, …], keys: [folder, …], program: path}: %w", err)
+		return nil, fmt.Errorf("want {playbooks: [folder, …], keys: [folder, …], program: path}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"keys": c.Keys, "playbooks": c.Playbooks} {
@@ -63,19 +62,19 @@ type Automator struct {
 	cfg Config
 }
 
-// New gives an automator. Close ends it.
+// New returns an automator, which the caller closes.
 func New(cfg Config) *Automator {
 	if cfg.Program == "" {
 		cfg.Program = "ansible-playbook"
 	}
 	return &Automator{cfg: cfg, Base: kit.Base[*action]{
 		Reach: kit.NewReach(cfg.Keys), Parse: parse,
-		// A Python that Ansible's modules can use.
+		// a Python that Ansible's modules can use
 		Needs: "python3 -c 'import json, argparse, urllib'", Package: "python3",
 	}}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (a *Automator) Describe() model.PluginType {
 	return model.PluginType{
 		Base:   model.Base{Name: "ansible", Label: "Ansible", Description: "Runs playbooks against nodes"},
@@ -83,23 +82,23 @@ func (a *Automator) Describe() model.PluginType {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
 				"playbook": {Label: "Playbook", Type: "text",
-					Tip: "Name of a file in the playbooks' folder, or the playbook itself when it has several lines"},
+					Tip: "Name of a file in the playbooks' folder, or the text of a playbook (several lines)"},
 				"vars": {Label: "Variables", Type: "text", Tip: "An object of extra variables"},
-				"tags": {Label: "Tags", Type: "text", Tip: "Only tasks with these tags, with commas between"},
+				"tags": {Label: "Tags", Type: "text", Tip: "Comma-separated tags: only tasks that have one of them run"},
 			},
 			Required: [][]string{{"playbook"}},
 		}},
 		ResourceTypes: map[string]model.ResourceType{"playbooks": {Format: "file"}, "projects": {Format: "archive"}, "roles": {Format: "archive"},
 			kit.KeyType: kit.Keys},
-		// A playbook says what is to be, not what is to be done.
+		// A playbook describes a state, so it can be applied again.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
 }
 
-// action is what a task's fields say.
+// action holds the fields of a task.
 type action struct {
 	playbook, tags string
-	inline         bool // playbook is the text itself
+	inline         bool // playbook is the text of the playbook, not its name
 	vars           map[string]any
 }
 
@@ -110,9 +109,9 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	a.inline = strings.Contains(a.playbook, "\n")
 	switch {
 	case a.playbook == "":
-		faults.Add("playbook", "is missing: give the name of a file or the playbook itself")
+		faults.Add("playbook", "is missing: set it to the name of a file or the text of a playbook")
 	case !a.inline && !filepath.IsLocal(a.playbook):
-		faults.Add("playbook", fmt.Sprintf("%q is not a name below the playbooks' folder; a playbook itself has several lines", a.playbook))
+		faults.Add("playbook", fmt.Sprintf("%q is not a path within the playbooks' folder; the text of a playbook has several lines", a.playbook))
 	}
 	var ok bool
 	if a.vars, ok = fields["vars"].(map[string]any); !ok && fields["vars"] != nil {
@@ -132,14 +131,13 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return nil, a.play(ctx, t)
 }
 
-// Check runs the playbook of the service's action CHECK: no failed task says yes.
+// Check runs the playbook of the service's action CHECK and reports whether no task failed.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	err := a.play(ctx, t)
 	return err == nil, nil, err
 }
 
-// exitUnreachable is ansible-playbook's exit status when a host could not be
-// reached.
+// exitUnreachable is ansible-playbook's exit status if a host could not be reached.
 const exitUnreachable = 4
 
 func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
@@ -155,7 +153,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return sdk.NothingDone(fmt.Errorf("this agent's machine has no %s: apt-get install ansible-core", a.cfg.Program))
 	}
-	// What Ansible is given is here only while it runs, for our own user alone.
+	// Ansible's input exists only while it runs, readable by the agent's user alone.
 	dir, err := os.MkdirTemp("", "coopr-ansible-")
 	if err != nil {
 		return sdk.NothingDone(err)
@@ -188,7 +186,7 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 	if roles, ok := t.Resource("roles", "."); ok {
 		more = []string{"ANSIBLE_ROLES_PATH=" + roles}
 	}
-	// Folders of roles are looked for beside the playbook, and among the resources.
+	// Ansible finds roles beside the playbook and among the task's resources.
 	exit, err := kit.Run(ctx, here, remote.Command{
 		Args: append(args, playbook), Dir: filepath.Dir(playbook), Stdout: t.Stdout(), Stderr: t.Stderr(),
 		Env: append(more,
@@ -200,12 +198,12 @@ func (a *Automator) play(ctx context.Context, t *sdk.Task) error {
 		return err
 	}
 	if exit.Signal == "" && exit.Code == exitUnreachable {
-		return fmt.Errorf("node %s cannot be reached by Ansible: see the task's log", t.Node)
+		return fmt.Errorf("node %s is unreachable for Ansible: see the task's log", t.Node)
 	}
 	return kit.Succeeded("the playbook of "+kit.What(t, in), exit)
 }
 
-// playbook gives the file of the action's playbook.
+// playbook returns the path of the action's playbook.
 func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, error) {
 	if act.inline {
 		file := filepath.Join(dir, "playbook.yml")
@@ -214,7 +212,7 @@ func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, erro
 		}
 		return file, nil
 	}
-	// What was uploaded for the tenant counts before what lies on the agent's machine.
+	// Resources of the tenant take precedence over files on the agent's machine.
 	folders := kit.ResourcesFirst(t, "playbooks", kit.ResourcesFirst(t, "projects", a.cfg.Playbooks))
 	for _, folder := range folders {
 		file := filepath.Join(folder, act.playbook)
@@ -223,15 +221,15 @@ func (a *Automator) playbook(t *sdk.Task, act *action, dir string) (string, erro
 		}
 	}
 	if len(folders) == 0 {
-		return "", sdk.NothingDone(fmt.Errorf("playbook %q: none was in force for the tenant when this was planned (coopr resource upload "+
-			"automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or give the playbook itself",
+		return "", sdk.NothingDone(fmt.Errorf("playbook %q: the tenant had no active playbooks when this was planned (coopr resource upload "+
+			"automator/ansible/playbooks/NAME FILE --activate), and this agent has no folder of playbooks; or set the field to the playbook's text",
 			act.playbook))
 	}
 	return "", sdk.NothingDone(fmt.Errorf("playbook %q is not in %s", act.playbook, words.Or(folders)))
 }
 
-// variables gives a playbook's extra variables: the action's own, and "coopr" with
-// the task and the cluster's configuration.
+// variables returns the extra variables of a playbook: those of the action, and "coopr" with the
+// task and the cluster's configuration.
 func variables(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
 	out := maps.Clone(own)
 	if out == nil {

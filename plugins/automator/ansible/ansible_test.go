@@ -75,7 +75,7 @@ func TestPlay(t *testing.T) {
 	n.Machine = other // another machine in its place
 	if _, err := a.Run(t.Context(), n.Task("START",
 		map[string]any{"playbook": playbook, "vars": map[string]any{"place": "there"}})); err == nil ||
-		!strings.Contains(err.Error(), "cannot be reached") {
+		!strings.Contains(err.Error(), "is unreachable") {
 		t.Errorf("a machine with another host key: %v\n%s", err, n.Log())
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {

@@ -18,25 +18,25 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// host is a node as an inventory has it.
+// host is a node in an inventory.
 type host struct {
 	name string
 	vars map[string]any
 }
 
-// host gives the way to a task's node. Its key and the host keys that it may have
-// become files in dir.
+// host returns the inventory entry of a task's node. The private key and the known host keys are
+// written to files in dir.
 func (a *Automator) host(in *model.TaskInput, keys ssh.Keys, dir string) (*host, error) {
 	results := in.Config.Results
 	if via, _ := results["transport"].(string); via != ssh.Transport {
-		return nil, sdk.Fatal(fmt.Errorf("node %s: Ansible reaches nodes over SSH, not by %q", in.NodeID, via))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: Ansible needs a node that is reached over SSH, not by %q", in.NodeID, via))
 	}
 	t, err := ssh.TargetOf(in, keys)
 	if err != nil {
 		return nil, sdk.Fatal(fmt.Errorf("node %s cannot be reached over SSH: %w", in.NodeID, err))
 	}
 	if len(t.Jumps) > 0 {
-		return nil, sdk.Fatal(fmt.Errorf("node %s: the automator ansible knows no jump hosts (ssh_jump)", in.NodeID))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: the automator ansible does not support jump hosts (ssh_jump)", in.NodeID))
 	}
 	key, err := keys.Private(results)
 	if err == nil && key == nil {
@@ -69,14 +69,14 @@ func (a *Automator) host(in *model.TaskInput, keys ssh.Keys, dir string) (*host,
 			"ansible_host": address, "ansible_port": number, "ansible_user": t.User, "ansible_ssh_private_key_file": keyFile,
 			"ansible_become":             t.Sudo,
 			"ansible_python_interpreter": "auto_silent",
-			// Only the key that was learned, and none of the agent's own settings.
+			// Only the known host key is accepted, and the agent's own SSH settings are ignored.
 			"ansible_ssh_common_args": "-F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=" + knownFile +
 				" -o GlobalKnownHostsFile=/dev/null -o HostKeyAlgorithms=" + strings.Join(kinds, ","),
 		},
 	}, nil
 }
 
-// algorithms gives the signatures that a host may prove its key with.
+// algorithms returns the signature algorithms with which a host may prove its key.
 func algorithms(k gossh.PublicKey) []string {
 	if k.Type() == gossh.KeyAlgoRSA {
 		return []string{gossh.KeyAlgoRSASHA512, gossh.KeyAlgoRSASHA256}

@@ -1,5 +1,5 @@
-// Package automatortest plays the leader for tests of automators: it writes the
-// tasks of a node that is a light machine, and keeps their logs.
+// Package automatortest plays the leader in tests of automators: it writes the tasks of a node,
+// which is a light machine, and keeps their logs.
 package automatortest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// Node is a light machine, as a provider has given it.
+// Node is a light machine, as if a provider had created it.
 type Node struct {
 	T       testing.TB
 	Machine *lab.Machine
@@ -31,11 +31,11 @@ type Node struct {
 	tasks int
 	mu    sync.Mutex
 	log   []string
-	// Resources is the folder of the tasks' plugin resources; "": there are none.
+	// Resources is the folder of the tasks' plugin resources, or "".
 	Resources string
 }
 
-// New makes a light machine, reached as its ordinary user with sudo.
+// New starts a light machine and returns its node, which is reached as an ordinary user with sudo.
 func New(t testing.TB, l *lab.Lab, name string) *Node {
 	t.Helper()
 	m, err := l.Start(t.Context(), lab.Spec{Name: name})
@@ -49,7 +49,7 @@ func New(t testing.TB, l *lab.Lab, name string) *Node {
 		Results: (&ssh.Results{User: "debian", PrivateKey: string(l.Key()), HostKeys: []gossh.PublicKey{m.HostKey}}).Map()}
 }
 
-// Task writes a task of service "s" for an action, with an empty log.
+// Task returns a task of service "s" for an action, and clears the log.
 func (n *Node) Task(action string, fields map[string]any) *sdk.Task {
 	n.T.Helper()
 	n.tasks++
@@ -88,7 +88,7 @@ func (n *Node) Upload(name, content string) {
 	}
 }
 
-// Do carries out a task that succeeds.
+// Do carries out a task that has to succeed.
 func (n *Node) Do(a sdk.Automator, action string, fields map[string]any) *sdk.Output {
 	n.T.Helper()
 	verb := a.Run
@@ -102,14 +102,14 @@ func (n *Node) Do(a sdk.Automator, action string, fields map[string]any) *sdk.Ou
 	return out
 }
 
-// Log is what the last task said.
+// Log returns the log of the last task.
 func (n *Node) Log() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.log, "\n")
 }
 
-// Must runs a command on the machine, not over SSH.
+// Must runs a command on the machine, without SSH, that has to succeed.
 func (n *Node) Must(args ...string) string {
 	n.T.Helper()
 	out, err := n.Machine.Run(n.T.Context(), args...)

@@ -1,5 +1,5 @@
-// Package chef is the automator "chef-solo", after the original's: cookbooks, a run
-// list and attributes, run on the node by its own chef-solo.
+// Package chef is the automator "chef-solo", modelled on the original Coopr's: the node's own
+// chef-solo applies a run list with cookbooks and attributes.
 package chef
 
 import (
@@ -21,16 +21,16 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// Config says where the automator finds things on the agent's machine.
+// Config holds the automator's paths on the agent's machine.
 type Config struct {
 	Keys ssh.Keys `json:"keys"`
-	// Cookbooks, DataBags and Roles are folders whose content goes to the nodes.
+	// Cookbooks, DataBags and Roles are folders whose content is sent to the nodes.
 	Cookbooks []string `json:"cookbooks"`
 	DataBags  []string `json:"data_bags"`
 	Roles     []string `json:"roles"`
 }
 
-// ParseConfig reads a plugin's settings, giving all that is wrong with the folders.
+// ParseConfig decodes a plugin's settings. The error names every faulty folder.
 func ParseConfig(text string) (*Config, error) {
 	c := &Config{}
 	if text == "" {
@@ -39,7 +39,7 @@ func ParseConfig(text string) (*Config, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(c); err != nil {
-		return nil, fmt.Errorf("not {cookbooks: [folder, …], data_bags: […], roles: […], keys: […]}: %w", err)
+		return nil, fmt.Errorf("want {cookbooks: [folder, …], data_bags: […], roles: […], keys: […]}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"keys": c.Keys, "cookbooks": c.Cookbooks, "data_bags": c.DataBags, "roles": c.Roles} {
@@ -58,47 +58,47 @@ type Automator struct {
 	cfg Config
 }
 
-// New gives an automator. Close ends it.
+// New returns an automator, which the caller closes.
 func New(cfg Config) *Automator {
 	return &Automator{cfg: cfg, Base: kit.Base[*action]{
 		Reach: kit.NewReach(cfg.Keys), Parse: parse,
-		// Nothing can install it: Debian has no package of it.
+		// It cannot be installed from here, because Debian has no package of chef-solo.
 		Needs: "command -v chef-solo && command -v tar && command -v gzip",
 	}}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (a *Automator) Describe() model.PluginType {
 	return model.PluginType{
 		Base:   model.Base{Name: "chef-solo", Label: "Chef Solo", Description: "Runs recipes with chef-solo"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"run_list":        {Label: "Run list", Type: "text", Tip: "recipe[NAME], role[NAME], with commas between"},
-				"json_attributes": {Label: "Attributes", Type: "text", Tip: "An object, or one as JSON, laid over the cluster's configuration"},
+				"run_list":        {Label: "Run list", Type: "text", Tip: "Comma-separated: recipe[NAME], role[NAME]"},
+				"json_attributes": {Label: "Attributes", Type: "text", Tip: "An object, or its JSON, merged over the cluster's configuration"},
 			},
 			Required: [][]string{{"run_list"}},
 		}},
 		ResourceTypes: map[string]model.ResourceType{"cookbooks": {Format: "archive"}, "data_bags": {Format: "archive"},
 			"roles": {Format: "file"}, kit.KeyType: kit.Keys},
-		// A recipe says what is to be, not what is to be done.
+		// A recipe describes a state, so it can be applied again.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
 }
 
-// action is what a task's fields say.
+// action holds the fields of a task.
 type action struct {
 	runList    string
 	attributes map[string]any
 }
 
-// parse reads the fields, giving all that is wrong with them.
+// parse decodes the fields and returns all their faults.
 func parse(fields map[string]any) (*action, model.Faults) {
 	var faults model.Faults
 	a := &action{}
 	var ok bool
 	if a.runList, ok = fields["run_list"].(string); !ok || strings.TrimSpace(a.runList) == "" {
-		faults.Add("run_list", "is missing: such as recipe[apache2]")
+		faults.Add("run_list", "is missing: set it to a run list such as recipe[apache2]")
 	}
 	switch v := fields["json_attributes"].(type) {
 	case nil:
@@ -109,10 +109,10 @@ func parse(fields map[string]any) (*action, model.Faults) {
 			break
 		}
 		if err := json.Unmarshal([]byte(v), &a.attributes); err != nil {
-			faults.Add("json_attributes", fmt.Sprintf("is not one JSON object: %v", err))
+			faults.Add("json_attributes", fmt.Sprintf("is not a JSON object: %v", err))
 		}
 	default:
-		faults.Add("json_attributes", "must be an object, or one as JSON")
+		faults.Add("json_attributes", "must be an object, or the JSON of one")
 	}
 	return a, faults
 }
@@ -122,14 +122,15 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return nil, a.run(ctx, t)
 }
 
-// Check runs the run list of the service's action CHECK: exit status 0 says yes.
+// Check applies the run list of the service's action CHECK and reports whether its exit status is
+// 0.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	err := a.run(ctx, t)
 	return err == nil, nil, err
 }
 
-// program runs chef-solo: $1 the folder with what recipes need, $2 the attributes, $3 the
-// run list.
+// program runs chef-solo. $1 is the folder with cookbooks, roles and data bags, $2 the file of
+// attributes, $3 the run list.
 const program = `set -eu
 printf '%s "%s"\n' cookbook_path "$1/cookbooks" role_path "$1/roles" \
   data_bag_path "$1/data_bags" file_cache_path "$1/cache" >"$1/solo.rb.$$"
@@ -145,7 +146,7 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	if err != nil {
 		return err
 	}
-	// What was uploaded for the tenant counts before what lies on the agent's machine.
+	// Resources of the tenant take precedence over files on the agent's machine.
 	dir, err := kit.Folder(ctx, t, in, node, map[string][]string{
 		"cookbooks": kit.ResourcesFirst(t, "cookbooks", a.cfg.Cookbooks),
 		"data_bags": kit.ResourcesFirst(t, "data_bags", a.cfg.DataBags),
@@ -156,7 +157,7 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	}
 	values, err := json.Marshal(all(t, in, act.attributes))
 	if err != nil {
-		return sdk.Fatal(fmt.Errorf("write the attributes: %w", err))
+		return sdk.Fatal(fmt.Errorf("encode the attributes: %w", err))
 	}
 	json, remove, err := node.Secret(ctx, values)
 	if err != nil {
@@ -173,9 +174,9 @@ func (a *Automator) run(ctx context.Context, t *sdk.Task) error {
 	return kit.Succeeded("chef-solo "+act.runList+" of "+kit.What(t, in), exit)
 }
 
-// all gives the attributes of a task as the original's recipes know them: the
-// cluster's configuration, the action's own laid over it, and what is known of
-// cluster and nodes (docs/spec/coopr.md 6.5).
+// all returns the attributes of a task in the shape that the original's recipes use: the cluster's
+// configuration, the action's own attributes merged over it, and the facts of cluster and nodes
+// (docs/spec/coopr.md 6.5).
 func all(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
 	out := over(in.Config.Cluster, own)
 	out["nodes"] = in.Config.Nodes
@@ -186,7 +187,7 @@ func all(t *sdk.Task, in *model.TaskInput, own map[string]any) map[string]any {
 	return out
 }
 
-// over lays one object over another, at every depth.
+// over merges one object over another, recursively.
 func over(below, above map[string]any) map[string]any {
 	out := maps.Clone(below)
 	if out == nil {

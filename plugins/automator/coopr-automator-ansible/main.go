@@ -1,6 +1,6 @@
-// Coopr-automator-ansible is the plugin of the automator type "ansible". Its
-// settings are playbooks, the folders of playbooks, program, the path of ansible-playbook, and
-// keys, those with the private keys of nodes reached over SSH.
+// Coopr-automator-ansible is the plugin of the automator type "ansible". Its settings are playbooks
+// (folders of playbooks), program (the path of ansible-playbook) and keys (folders with the private
+// keys of nodes that are reached over SSH).
 package main
 
 import (

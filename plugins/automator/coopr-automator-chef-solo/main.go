@@ -1,6 +1,6 @@
-// Coopr-automator-chef-solo is the plugin of the automator type "chef-solo". Its
-// settings are the folders that recipes come from (cookbooks, data_bags, roles) and
-// keys, those with the private keys of nodes reached over SSH.
+// Coopr-automator-chef-solo is the plugin of the automator type "chef-solo". Its settings are
+// cookbooks, data_bags and roles (folders that are sent to nodes) and keys (folders with the
+// private keys of nodes that are reached over SSH).
 package main
 
 import (

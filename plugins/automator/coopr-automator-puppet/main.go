@@ -1,5 +1,5 @@
-// Coopr-automator-puppet is the plugin of the automator type "puppet". Its settings are
-// keys, the folders with the private keys of nodes reached over SSH.
+// Coopr-automator-puppet is the plugin of the automator type "puppet". Its settings are keys, the
+// folders with the private keys of nodes that are reached over SSH.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Coopr-automator-shell is the plugin of the automator type "shell".
 //
-// Its settings (plugins: in the agent's configuration) are scripts, the folders
-// with scripts, and keys, those with the private keys of nodes reached over SSH;
-// in both the first one comes first.
+// Its settings (plugins: in the agent's configuration) are scripts, the folders of scripts, and
+// keys, the folders with the private keys of nodes that are reached over SSH, both in order of
+// preference.
 package main
 
 import (
@@ -38,7 +38,7 @@ type settings struct {
 	Keys    []string `json:"keys"`
 }
 
-// readSettings reads the settings, giving all that is wrong with the folders.
+// readSettings decodes the settings. The error names every faulty folder.
 func readSettings(text string) (*settings, error) {
 	s := &settings{}
 	if text == "" {
@@ -47,7 +47,7 @@ func readSettings(text string) (*settings, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
-		return nil, fmt.Errorf("not {scripts: [folder, …], keys: [folder, …]}: %w", err)
+		return nil, fmt.Errorf("want {scripts: [folder, …], keys: [folder, …]}: %w", err)
 	}
 	var faults []error
 	for name, dirs := range map[string][]string{"scripts": s.Scripts, "keys": s.Keys} {

@@ -1,5 +1,5 @@
-// Package docker is the automator "docker": it runs a service as a container on a
-// node that has a Docker engine, with the node's own docker command.
+// Package docker is the automator "docker": it runs a service as a container on a node that has a
+// Docker engine, with the node's docker command.
 package docker
 
 import (
@@ -22,12 +22,12 @@ const Version = "1.0.0"
 // Automator runs containers.
 type Automator struct{ kit.Base[*action] }
 
-// New gives an automator; keys are the folders of private keys. Close ends it.
+// New returns an automator, which the caller closes. keys are folders of private keys.
 func New(keys ssh.Keys) *Automator {
 	return &Automator{kit.Base[*action]{Reach: kit.NewReach(keys), Parse: parse, Needs: "command -v docker", Package: "docker.io"}}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (a *Automator) Describe() model.PluginType {
 	return model.PluginType{
 		Base:   model.Base{Name: "docker", Label: "Docker", Description: "Runs containers on nodes with a Docker engine"},
@@ -36,16 +36,16 @@ func (a *Automator) Describe() model.PluginType {
 			Fields: map[string]model.FieldSchema{
 				"image_name": {Label: "Image", Type: "text", Tip: "Image to run, with its tag"},
 				"registry": {Label: "Registry", Type: "text",
-					Tip: "Host and port of a registry that the image is pulled from; empty: the engine's own"},
-				"command":               {Label: "Command", Type: "text", Tip: "What the container runs, by /bin/sh; empty: what the image says"},
-				"environment_variables": {Label: "Environment", Type: "text", Tip: "An object of variables, or KEY=value with commas between"},
+					Tip: "HOST:PORT of the registry that the image is pulled from; default: the engine's"},
+				"command":               {Label: "Command", Type: "text", Tip: "Command of the container, run by /bin/sh; default: that of the image"},
+				"environment_variables": {Label: "Environment", Type: "text", Tip: "An object of variables, or comma-separated KEY=value"},
 				"config": {Label: "From the configuration", Type: "text",
-					Tip: "An object: variable to path in the cluster's configuration"},
-				"publish_ports": {Label: "Ports", Type: "text", Tip: "NODE:CONTAINER, with commas between, or a list"},
-				"volumes":       {Label: "Volumes", Type: "text", Tip: "NODE:CONTAINER, with commas between, or a list"},
-				"links":         {Label: "Links", Type: "text", Tip: "Other containers of the node, NAME:ALIAS, with commas between, or a list"},
-				"network":       {Label: "Network", Type: "text", Tip: "A network of the engine's, or host"},
-				"engine":        {Label: "Engine", Type: "text", Tip: "As in DOCKER_HOST; empty: the node's own"},
+					Tip: "An object that maps a variable to a path in the cluster's configuration"},
+				"publish_ports": {Label: "Ports", Type: "text", Tip: "Comma-separated NODE:CONTAINER, or a list"},
+				"volumes":       {Label: "Volumes", Type: "text", Tip: "Comma-separated NODE:CONTAINER, or a list"},
+				"links":         {Label: "Links", Type: "text", Tip: "Other containers of the node: comma-separated NAME:ALIAS, or a list"},
+				"network":       {Label: "Network", Type: "text", Tip: "A network of the engine, or host"},
+				"engine":        {Label: "Engine", Type: "text", Tip: "Address of the engine, as in DOCKER_HOST; default: the node's own engine"},
 			},
 			Required: [][]string{{"image_name"}},
 		}},
@@ -53,7 +53,7 @@ func (a *Automator) Describe() model.PluginType {
 	}
 }
 
-// action is what a task's fields say.
+// action holds the fields of a task.
 type action struct {
 	image, command, network, engine string
 	env                             []string
@@ -109,7 +109,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	list("volumes", &a.volumes)
 	list("links", &a.links)
 	if a.image == "" {
-		faults.Add("image_name", "is missing: give the image to run")
+		faults.Add("image_name", "is missing: set it to the image to run")
 	}
 	if registry != "" {
 		a.image = strings.TrimSuffix(registry, "/") + "/" + a.image
@@ -134,9 +134,9 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	return a, faults
 }
 
-// program does an action: $1 which, $2 the container's name, $3 the hash of what it
-// is to be, $4 the image; the rest is what docker run is given. A container that is
-// something else than it is to be is replaced when it is started.
+// program carries out an action. $1 is the action, $2 the container's name, $3 the hash of its
+// wanted definition, $4 the image; the other arguments are those of docker run. START replaces a
+// container whose definition has another hash.
 const program = `set -eu
 action=$1 name=$2 hash=$3 image=$4
 shift 4
@@ -162,16 +162,16 @@ CHECK)
 esac
 [ "$action" != START ] || docker container inspect --format 'COOPR_ID {{.Id}}' "$name"`
 
-// name gives the name of the service's container on the node.
+// name returns the name of the service's container on the node.
 func name(t *sdk.Task) string { return "coopr-" + t.Node + "-" + t.Service }
 
-// Run does one action of the service. CONFIGURE and INITIALIZE have nothing to do:
-// a container with other values is made when it is started.
+// Run carries out one action of the service. CONFIGURE and INITIALIZE do nothing: START replaces a
+// container whose values have changed.
 func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return a.do(ctx, t)
 }
 
-// Check says whether the service's container runs.
+// Check reports whether the service's container runs.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	out, err := a.do(ctx, t)
 	return err == nil, out, err
@@ -202,7 +202,8 @@ func (a *Automator) do(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if act.network != "" {
 		run = append(run, "--network", act.network)
 	}
-	// Values are given by docker's own environment: no list of processes shows them.
+	// Values are passed in docker's own environment, because command lines are visible to every
+	// user of the node.
 	env := append(kit.Plain(t, in, node), append(act.env, values...)...)
 	for _, v := range append(act.env, values...) {
 		k, _, _ := strings.Cut(v, "=")

@@ -8,14 +8,14 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Base is what automators have in common whose actions' fields come to an A. One
-// that embeds it has all of sdk.Automator and sdk.Validator but what it does itself.
+// Base is the common part of automators whose action's fields are parsed into an A. An automator
+// that embeds it has all of sdk.Automator and sdk.Validator except Describe, Run and Check.
 type Base[A any] struct {
 	Reach *Reach
-	// Parse reads an action's fields, giving all that is wrong with them.
+	// Parse decodes an action's fields and returns all their faults.
 	Parse func(fields map[string]any) (A, model.Faults)
-	// Needs is a command that succeeds on a node that has what the automator needs;
-	// Package is Debian's with it, or "" where nothing can be installed.
+	// Needs is a shell command that succeeds on a node with everything that the automator needs.
+	// Package is the Debian package that provides it, or "" if there is none.
 	Needs, Package string
 }
 
@@ -31,7 +31,7 @@ func (b *Base[A]) Validate(_ context.Context, scope sdk.Scope, fields map[string
 	return faults
 }
 
-// Bootstrap sees to it that the node has what the automator needs.
+// Bootstrap installs on the node what the automator needs.
 func (b *Base[A]) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, node, err := b.Reach.Of(t)
 	if err != nil {
@@ -40,11 +40,11 @@ func (b *Base[A]) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, erro
 	return nil, Install(ctx, t, in, node, b.Needs, b.Package)
 }
 
-// Action reads the fields of a task's action. The error is marked.
+// Action parses the fields of a task's action. The error is marked.
 func (b *Base[A]) Action(t *sdk.Task, in *model.TaskInput) (A, error) {
 	if in.Config.Service == nil {
 		var none A
-		return none, sdk.Fatal(fmt.Errorf("task %s has no service to act on", t.ID))
+		return none, sdk.Fatal(fmt.Errorf("task %s has no service", t.ID))
 	}
 	a, faults := b.Parse(in.Config.Service.Action.Fields)
 	if err := faults.Err(); err != nil {

@@ -1,5 +1,5 @@
-// Package kit is what automators do alike on a task's node: they reach it, run a
-// program there with the task's variables and configuration, say what the
-// program's end means, and keep the node's record of finished tasks. [Base] holds
-// the parts of the plugin's own interface that are the same in all of them.
+// Package kit is the common part of automators: it reaches a task's node, runs a program there with
+// the task's variables and configuration, interprets the program's end, and keeps the node's record
+// of finished tasks. [Base] implements the parts of the plugin interface that are the same in all
+// automators.
 package kit

@@ -21,18 +21,18 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// unpacker unpacks an archive on a node, once for each content: $1 the archive, $2 the
-// folder.
+// unpacker unpacks an archive on a node, unless its content has been unpacked before. $1 is the
+// archive, $2 the folder.
 const unpacker = `set -eu
 [ -d "$2" ] && exit 0
 mkdir -p "$2.$$"
 tar -xzf "$1" -C "$2.$$"
 mv -T "$2.$$" "$2" 2>/dev/null || rm -rf "$2.$$"`
 
-// Folder brings folders of this machine to a node, and gives the folder there that has
-// them by name. Each is made of the content of several: where two have something of the
-// same name, that of the first one counts. A content is sent and unpacked once; it stays on the
-// node. The node needs tar and gzip. The error is marked.
+// Folder sends folders of this machine to a node and returns the folder there that holds them by
+// name. Each is merged from several folders; of two entries with the same name the first one
+// counts. A content is sent and unpacked once, and stays on the node. The node needs tar and gzip.
+// The error is marked.
 func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, folders map[string][]string) (string, error) {
 	dir, err := os.MkdirTemp("", "coopr-folder-")
 	if err != nil {
@@ -42,9 +42,9 @@ func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.N
 	file := filepath.Join(dir, "folder.tar.gz")
 	sum, err := packInto(file, folders)
 	if err != nil {
-		return "", sdk.NothingDone(fmt.Errorf("pack what the node needs: %w", err))
+		return "", sdk.NothingDone(fmt.Errorf("pack the files for the node: %w", err))
 	}
-	// Under a name that follows from the content.
+	// The name follows from the content.
 	there := path.Join(node.Dir(), ".coopr/folders", sum)
 	packed, err := node.Script(ctx, file)
 	if err != nil {
@@ -56,10 +56,10 @@ func Folder(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.N
 	if err != nil {
 		return "", err
 	}
-	return there, Succeeded("unpacking what the node needs", exit)
+	return there, Succeeded("unpacking files on the node", exit)
 }
 
-// packInto packs folders into a file and gives its SHA-256, in hexadecimal.
+// packInto packs folders into a file and returns its SHA-256, in hexadecimal.
 func packInto(file string, folders map[string][]string) (string, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -70,8 +70,8 @@ func packInto(file string, folders map[string][]string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// archive packs folders, each with the content of several folders of this machine.
-// The same content gives the same bytes, whatever its times and owners are.
+// archive packs folders, each merged from several folders of this machine. Equal contents give
+// equal bytes, whatever their times and owners.
 func archive(out io.Writer, folders map[string][]string) error {
 	z := gzip.NewWriter(out)
 	w := tar.NewWriter(z)
@@ -102,7 +102,7 @@ func archive(out io.Writer, folders map[string][]string) error {
 	return z.Close()
 }
 
-// add packs a file or a folder: folders, plain files, and links as they are.
+// add packs a file or a folder. Symbolic links are kept; special files are skipped.
 func add(w *tar.Writer, at, as string) error {
 	return filepath.WalkDir(at, func(file string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// installer installs a package of Debian's where a check fails: the check is its first
-// argument, the package its second one.
+// installer installs a Debian package, its second argument, unless the check that is its first
+// argument succeeds.
 const installer = `eval "$1" >/dev/null 2>&1 && exit 0
 [ -n "$2" ] || { echo "this fails on the node: $1" >&2; exit 100; }
 command -v apt-get >/dev/null || { echo "$2 is missing, and there is no apt-get to install it with" >&2; exit 100; }
@@ -18,9 +18,8 @@ exec 9>/run/coopr-apt.lock && flock 9 || exit 1
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q update && apt-get -q --yes --no-install-recommends install "$2"`
 
-// Install sees to it that a node has what an automator needs: where the command
-// check fails it installs a package, or with "" says what is missing. It is what
-// BOOTSTRAP does.
+// Install makes sure that the command check succeeds on a node: if it fails, Install installs the
+// package pkg, or returns a fatal error if pkg is "".
 func Install(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, check, pkg string) error {
 	exit, err := Run(ctx, node, remote.Command{Args: []string{"/bin/sh", "-c", installer, "install", check, pkg}, Dir: "/",
 		Env: Plain(t, in, node), Stdout: t.Stdout(), Stderr: t.Stderr()})
@@ -28,7 +27,7 @@ func Install(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.
 		return err
 	}
 	if exit.Code == 100 {
-		return sdk.Fatal(fmt.Errorf("node %s is not fit for %s: %s", t.Node, t.Plugin, check))
+		return sdk.Fatal(fmt.Errorf("node %s cannot be used by the automator %s: this fails there: %s", t.Node, t.Plugin, check))
 	}
 	return Succeeded("the installation of "+pkg, exit)
 }

@@ -11,28 +11,26 @@ import (
 	"github.com/coopr/coopr/plugins/sdk/spawn"
 )
 
-// Reach reaches nodes: folders of this machine, and machines over SSH. It is safe
-// for concurrent use.
+// Reach opens nodes: folders of this machine, and machines over SSH. It is safe for concurrent use.
 type Reach struct {
 	Keys  ssh.Keys       // folders of private keys
-	Spawn *spawn.Spawner // of processes on this machine
+	Spawn *spawn.Spawner // starts processes on this machine
 
 	pool *ssh.Pool
 }
 
-// NewReach gives a reach; Close ends it.
+// NewReach returns a Reach, which the caller closes.
 func NewReach(keys ssh.Keys) *Reach {
 	return &Reach{Keys: keys, Spawn: spawn.New(), pool: ssh.New(ssh.Config{})}
 }
 
-// Close stops starting processes and ends connections.
+// Close stops the start of processes and closes all connections.
 func (r *Reach) Close() {
 	r.Spawn.Stop()
 	r.pool.Close()
 }
 
-// Node gives the node of a task by the transport that its provider named. The
-// error is marked.
+// Node returns the node of a task, for the transport that its provider named. The error is marked.
 func (r *Reach) Node(in *model.TaskInput) (remote.Node, error) { return r.node(in, r.Keys) }
 
 func (r *Reach) node(in *model.TaskInput, keys ssh.Keys) (remote.Node, error) {
@@ -52,13 +50,13 @@ func (r *Reach) node(in *model.TaskInput, keys ssh.Keys) (remote.Node, error) {
 		}
 		return r.pool.Node(target), nil
 	case "":
-		return nil, sdk.Fatal(fmt.Errorf("node %s: its provider gave no \"transport\" in its results, so automators cannot reach it", in.NodeID))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: the results of its provider have no \"transport\", so automators cannot reach it", in.NodeID))
 	default:
-		return nil, sdk.Fatal(fmt.Errorf("node %s: automators do not know the transport %q: they know local and ssh", in.NodeID, via))
+		return nil, sdk.Fatal(fmt.Errorf("node %s: unknown transport %q; automators support local and ssh", in.NodeID, via))
 	}
 }
 
-// Of gives the input and the node of a task. The error is marked.
+// Of returns the input and the node of a task. The error is marked.
 func (r *Reach) Of(t *sdk.Task) (*model.TaskInput, remote.Node, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -68,19 +66,20 @@ func (r *Reach) Of(t *sdk.Task) (*model.TaskInput, remote.Node, error) {
 	return in, node, err
 }
 
-// KeyType is the type of the automators' resources that are private keys of nodes.
+// KeyType is the resource type of automators that holds private keys of nodes.
 const KeyType = "keys"
 
-// Keys describes them.
+// Keys is the description of KeyType.
 var Keys = model.ResourceType{Format: "file", Permissions: "0600", Secret: true}
 
-// KeysOf gives where a task's private keys are: its own resources, then the folders of
-// the plugin's settings.
+// KeysOf returns the places of a task's private keys: its own resources, then the folders of the
+// plugin's settings.
 func (r *Reach) KeysOf(t *sdk.Task) ssh.Keys {
 	return ssh.Keys(ResourcesFirst(t, KeyType, r.Keys))
 }
 
-// ResourcesFirst gives folders with that of a task's resources of a type before them.
+// ResourcesFirst returns folders, preceded by the folder of a task's resources of a type, if there
+// is one.
 func ResourcesFirst(t *sdk.Task, kind string, folders []string) []string {
 	dir, ok := t.Resource(kind, ".")
 	if !ok {
@@ -89,7 +88,8 @@ func ResourcesFirst(t *sdk.Task, kind string, folders []string) []string {
 	return append([]string{dir}, folders...)
 }
 
-// Reached marks what no attempt can mend: a node that is not the one we know.
+// Reached marks an error that no further attempt can avoid as fatal: the host key is not that of
+// the node.
 func Reached(err error) error {
 	if errors.Is(err, ssh.ErrHostKey) {
 		return sdk.Fatal(err)
@@ -97,7 +97,7 @@ func Reached(err error) error {
 	return err
 }
 
-// NotBegun marks errors from before anything was run.
+// NotBegun marks an error from before anything was run.
 func NotBegun(err error) error {
 	if errors.Is(err, ssh.ErrHostKey) {
 		return sdk.Fatal(err)

@@ -15,13 +15,13 @@ import (
 const (
 	// Record is the name of the node's own record of finished tasks.
 	Record = remote.Record
-	// maxDone bounds the file; one older file is kept beside it. A question
-	// comes minutes after the answer was written, not thousands of tasks later.
+	// maxDone bounds the file, in bytes; one older file is kept beside it. The record is read
+	// minutes after it was written, not thousands of tasks later.
 	maxDone = 256 << 10
 )
 
-// Done is a line of the node's record of finished tasks: written after the
-// script succeeded, read when an attempt's end never reached the leader.
+// Done is one line of the node's record of finished tasks. It is written after the script has
+// succeeded, and read when the end of an attempt never reached the leader.
 type Done struct {
 	Task    string      `json:"task"`
 	Fence   uint64      `json:"fence"`
@@ -29,14 +29,14 @@ type Done struct {
 	Output  *sdk.Output `json:"output,omitempty"`
 }
 
-// Line gives what the record says of a finished task, without the line's end.
+// Line returns the record of a finished task, without a newline.
 func Line(t *sdk.Task, out *sdk.Output) (string, error) {
 	b, err := json.Marshal(Done{t.ID, t.Fence, t.Attempt, out})
 	return string(b), err
 }
 
-// Remember adds a finished task to the node's record. With "" it only sees that the
-// record does not grow for ever.
+// Remember appends a line to the node's record and bounds the record's size. An empty line appends
+// nothing.
 func Remember(ctx context.Context, node remote.Node, line string) error {
 	if line != "" {
 		line += "\n"
@@ -45,17 +45,16 @@ func Remember(ctx context.Context, node remote.Node, line string) error {
 	if err == nil && size > maxDone {
 		err = node.Rename(ctx, Record, Record+".1")
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // another task did it
+			err = nil // another task has renamed it
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("remember on the node that the task is done: %w", err)
+		return fmt.Errorf("record on the node that the task is done: %w", err)
 	}
 	return nil
 }
 
-// Recall says whether a task is in the node's record, with its output: the last line
-// about it counts.
+// Recall returns a task's last record on the node, or nil if there is none.
 func Recall(ctx context.Context, node remote.Node, task string) (*Done, error) {
 	for _, name := range []string{Record, Record + ".1"} {
 		b, err := node.Read(ctx, name)
@@ -68,7 +67,7 @@ func Recall(ctx context.Context, node remote.Node, task string) (*Done, error) {
 		var found *Done
 		for line := range bytes.Lines(b) {
 			var d Done
-			// A line that a crash cut short is no record.
+			// A line that was cut short by a crash is ignored.
 			if json.Unmarshal(line, &d) == nil && d.Task == task {
 				found = &d
 			}

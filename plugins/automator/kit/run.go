@@ -13,22 +13,22 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Run runs a program on a task's node and gives how it ended. The error, of a
-// program that did not run to its end, is marked.
+// Run runs a program on a task's node and returns how it ended. The error of a program that did not
+// run to its end is marked.
 func Run(ctx context.Context, node remote.Node, c remote.Command) (remote.Exit, error) {
 	exit, err := node.Run(ctx, c)
 	switch {
 	case errors.Is(err, remote.ErrLost):
 		return exit, sdk.Unknown(err)
 	case err != nil && ctx.Err() != nil:
-		return exit, err // what the context's end means, the kit knows
+		return exit, err // the kit turns the end of the context into an outcome
 	case err != nil:
 		return exit, NotBegun(fmt.Errorf("start %s: %w", c.Args[0], err))
 	}
 	return exit, nil
 }
 
-// Succeeded gives the error of a program that did not end with exit status 0.
+// Succeeded returns an error for a program whose exit status is not 0.
 func Succeeded(what string, exit remote.Exit) error {
 	switch {
 	case exit.Signal != "":
@@ -39,13 +39,12 @@ func Succeeded(what string, exit remote.Exit) error {
 	return nil
 }
 
-// What names a task's action, for people.
+// What returns a name of a task's action, for people.
 func What(t *sdk.Task, in *model.TaskInput) string {
 	return fmt.Sprintf("%s %s on %s", t.Service, t.Action, cmp.Or(in.Config.Hostname, t.Node))
 }
 
-// Variables are those by which every program learns of its task. No credentials
-// are among them.
+// Variables returns the variables that describe a task to its programs. They hold no credentials.
 func Variables(t *sdk.Task, in *model.TaskInput, node remote.Node) []string {
 	return []string{
 		"COOPR_CLUSTER=" + t.Cluster,
@@ -65,20 +64,20 @@ func Variables(t *sdk.Task, in *model.TaskInput, node remote.Node) []string {
 	}
 }
 
-// Config gives a task's configuration as programs may see it: without the
-// provider's fields and what plugins returned, where credentials are.
+// Config returns a task's configuration for programs: without the provider's fields and the results
+// of plugins, which hold credentials.
 func Config(in *model.TaskInput) ([]byte, error) {
 	c := in.Config
 	c.Provider.Provisioner, c.Results = nil, nil
 	b, err := json.Marshal(c)
 	if err != nil {
-		return nil, sdk.Fatal(fmt.Errorf("write the task's configuration: %w", err))
+		return nil, sdk.Fatal(fmt.Errorf("encode the task's configuration: %w", err))
 	}
 	return append(b, '\n'), nil
 }
 
-// Plain is the environment of programs that are no scripts: where programs are, and
-// the task's variables.
+// Plain returns the environment of programs that are not scripts: PATH, HOME, LANG and the task's
+// variables.
 func Plain(t *sdk.Task, in *model.TaskInput, node remote.Node) []string {
 	path := node.Path()
 	if path == "" {

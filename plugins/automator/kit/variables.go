@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/engine/model/confpath"
 )
 
-// ParseVariables reads a field that is an object of variables, as KEY=value in
-// the order of their names. What is wrong is added to faults, below path.
+// ParseVariables decodes a field that is an object of variables into KEY=value, in the order of
+// their names. Faults are added below path.
 func ParseVariables(v any, path string, faults *model.Faults) (env []string) {
 	if v == nil {
 		return nil
@@ -26,9 +26,9 @@ func ParseVariables(v any, path string, faults *model.Faults) (env []string) {
 		s, ok := Scalar(m[k])
 		switch {
 		case !ok:
-			faults.Add(path+"."+k, "must be text or a number")
+			faults.Add(path+"."+k, "must be text, a number or a truth value")
 		case !isVariable(k) || strings.ContainsRune(s, 0):
-			faults.Add(path+"."+k, "cannot be an environment variable; names beginning with COOPR_ are set by Coopr")
+			faults.Add(path+"."+k, "is not a valid environment variable; names that begin with COOPR_ are reserved")
 		default:
 			env = append(env, k+"="+s)
 		}
@@ -39,8 +39,7 @@ func ParseVariables(v any, path string, faults *model.Faults) (env []string) {
 // Setting is a variable whose value is in the cluster's configuration.
 type Setting struct{ Variable, Path string }
 
-// ParseSettings reads a field that is an object: variable → path in the
-// cluster's configuration.
+// ParseSettings decodes a field that is an object: variable → path in the cluster's configuration.
 func ParseSettings(v any, path string, faults *model.Faults) (list []Setting) {
 	if v == nil {
 		return nil
@@ -56,7 +55,7 @@ func ParseSettings(v any, path string, faults *model.Faults) (list []Setting) {
 		case p == "":
 			faults.Add(path+"."+k, "must be a path in the cluster's configuration, such as web.port")
 		case !isVariable(k):
-			faults.Add(path+"."+k, "cannot be a variable's name")
+			faults.Add(path+"."+k, "is not a valid name of a variable")
 		default:
 			list = append(list, Setting{k, p})
 		}
@@ -64,13 +63,13 @@ func ParseSettings(v any, path string, faults *model.Faults) (list []Setting) {
 	return list
 }
 
-// isVariable says whether fields may set a variable of that name.
+// isVariable reports whether a field may set a variable of that name.
 func isVariable(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.HasPrefix(name, "COOPR_")
 }
 
-// Values gives the variables that a configuration has a value for, as KEY=value:
-// text as it is, objects and lists as JSON.
+// Values returns the variables whose paths have a value in the configuration, as KEY=value: text
+// unchanged, objects and lists as JSON.
 func Values(list []Setting, config map[string]any) ([]string, error) {
 	var out []string
 	for _, s := range list {
@@ -87,14 +86,14 @@ func Values(list []Setting, config map[string]any) ([]string, error) {
 			text = string(b)
 		}
 		if strings.ContainsRune(text, 0) {
-			return nil, fmt.Errorf("configuration %s has a zero byte in it: it cannot be the variable %s", s.Path, s.Variable)
+			return nil, fmt.Errorf("configuration %s contains a zero byte, so it cannot be the variable %s", s.Path, s.Variable)
 		}
 		out = append(out, s.Variable+"="+text)
 	}
 	return out, nil
 }
 
-// Scalar gives text for what JSON holds as text, number or truth value.
+// Scalar returns the text of a JSON text, number or truth value, and false for any other value.
 func Scalar(v any) (string, bool) {
 	switch x := v.(type) {
 	case string:

@@ -1,5 +1,5 @@
-// Package puppet is the automator "puppet": it applies a manifest on the node with
-// the node's own "puppet apply". No Puppet server is needed.
+// Package puppet is the automator "puppet": it applies a manifest on the node with the node's own
+// "puppet apply". No Puppet server is needed.
 package puppet
 
 import (
@@ -23,32 +23,33 @@ const Version = "1.0.0"
 // Automator applies manifests.
 type Automator struct{ kit.Base[*action] }
 
-// New gives an automator; keys are the folders of private keys. Close ends it.
+// New returns an automator, which the caller closes. keys are folders of private keys.
 func New(keys ssh.Keys) *Automator {
 	return &Automator{kit.Base[*action]{Reach: kit.NewReach(keys), Parse: parse, Needs: "command -v puppet", Package: "puppet-agent"}}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (a *Automator) Describe() model.PluginType {
 	return model.PluginType{
 		Base:   model.Base{Name: "puppet", Label: "Puppet", Description: "Applies manifests with puppet apply"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"manifest":   {Label: "Manifest", Type: "text", Tip: "The manifest itself, or NAME.pp among the resources"},
-				"facts":      {Label: "Facts", Type: "text", Tip: "An object of further facts"},
-				"config":     {Label: "From the configuration", Type: "text", Tip: "An object: fact to path in the cluster's configuration"},
-				"modulepath": {Label: "Module path", Type: "text", Tip: "Folders of modules on the node, with colons"},
+				"manifest": {Label: "Manifest", Type: "text", Tip: "The text of a manifest, or the name NAME.pp of a resource"},
+				"facts":    {Label: "Facts", Type: "text", Tip: "An object of additional facts"},
+				"config": {Label: "From the configuration", Type: "text",
+					Tip: "An object that maps a fact to a path in the cluster's configuration"},
+				"modulepath": {Label: "Module path", Type: "text", Tip: "Folders of modules on the node, separated by colons"},
 			},
 			Required: [][]string{{"manifest"}},
 		}},
 		ResourceTypes: map[string]model.ResourceType{manifestType: {Format: "file"}, moduleType: {Format: "archive"}, kit.KeyType: kit.Keys},
-		// A manifest says what is to be, not what is to be done.
+		// A manifest describes a state, so it can be applied again.
 		Actions: map[string]string{"bootstrap": "idempotent", "run": "idempotent", "check": "idempotent"},
 	}
 }
 
-// action is what a task's fields say.
+// action holds the fields of a task.
 type action struct {
 	manifest, modulepath string
 	facts                []string
@@ -60,7 +61,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	a := &action{}
 	var ok bool
 	if a.manifest, ok = fields["manifest"].(string); !ok || a.manifest == "" {
-		faults.Add("manifest", "is missing: give the manifest itself")
+		faults.Add("manifest", "is missing: set it to the text of a manifest")
 	}
 	if a.modulepath, ok = fields["modulepath"].(string); !ok && fields["modulepath"] != nil {
 		faults.Add("modulepath", "must be text")
@@ -76,31 +77,31 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return nil, err
 }
 
-// Check says whether the manifest would change nothing.
+// Check reports whether the manifest would change nothing.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	changes, err := a.apply(ctx, t, true)
 	return err == nil && !changes, nil, err
 }
 
-// The types of its resources.
+// The resource types of this automator.
 const (
 	manifestType = "manifests"
 	moduleType   = "modules"
 )
 
-// usualModules is where Debian's Puppet and Puppet's own look for modules.
+// usualModules is the default module path of Debian's and of Puppet's own packages.
 const usualModules = "/etc/puppet/code/environments/production/modules:/etc/puppet/code/modules:/usr/share/puppet/modules" +
 	":/etc/puppetlabs/code/environments/production/modules:/etc/puppetlabs/code/modules:/opt/puppetlabs/puppet/modules"
 
-// find puts the manifest of a resource in the place of its name.
+// find replaces the name of a resource with the manifest that it holds.
 func (a *action) find(t *sdk.Task) error {
 	if !strings.HasSuffix(a.manifest, ".pp") || model.CheckResourceName(a.manifest) != "" {
-		return nil // the manifest itself
+		return nil // the text of a manifest
 	}
 	file, ok := t.Resource(manifestType, a.manifest)
 	if !ok {
-		return sdk.NothingDone(fmt.Errorf("manifest %q is not among the manifests that were in force for the tenant when this was planned: "+
-			"coopr resource upload automator/puppet/manifests/%s FILE --activate, and begin anew", a.manifest, a.manifest))
+		return sdk.NothingDone(fmt.Errorf("manifest %q is not among the tenant's manifests that were active when this was planned: upload it ("+
+			"coopr resource upload automator/puppet/manifests/%s FILE --activate) and plan again", a.manifest, a.manifest))
 	}
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -110,15 +111,15 @@ func (a *action) find(t *sdk.Task) error {
 	return nil
 }
 
-// The exit status of puppet apply --detailed-exitcodes.
+// The exit statuses of puppet apply --detailed-exitcodes.
 const (
 	exitSame    = 0
-	exitFailed  = 1 // the manifest is none
+	exitFailed  = 1 // the manifest cannot be compiled
 	exitChanged = 2
 )
 
-// apply applies the manifest, or with dry only looks. It says whether something is
-// (to be) changed.
+// apply applies the manifest, or with dry only compares. It reports whether anything was changed
+// or, with dry, would be.
 func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes bool, err error) {
 	in, node, err := a.Reach.Of(t)
 	if err != nil {
@@ -182,8 +183,8 @@ func (a *Automator) apply(ctx context.Context, t *sdk.Task, dry bool) (changes b
 	return false, kit.Succeeded(what, exit)
 }
 
-// wanted passes on what puppet says, and notes whether it says that something would
-// be changed: its exit status does not.
+// wanted passes on the output of puppet --noop and records whether it announces a change, which the
+// exit status does not show.
 type wanted struct {
 	to    io.Writer
 	last  []byte

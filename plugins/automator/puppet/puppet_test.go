@@ -52,7 +52,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("the page says %q\n%s", got, n.Log())
 	}
 	if _, err := a.Run(t.Context(), n.Task("CONFIGURE", map[string]any{"manifest": "none.pp"})); err == nil ||
-		!strings.Contains(err.Error(), "not among the manifests") {
+		!strings.Contains(err.Error(), "not among the tenant's manifests") {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 }

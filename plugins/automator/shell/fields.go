@@ -10,21 +10,21 @@ import (
 	"github.com/coopr/coopr/plugins/automator/kit"
 )
 
-// action is what a task's fields say.
+// action holds the fields of a task.
 type action struct {
-	script string   // text or file name
-	inline bool     // script is the text itself
+	script string   // text of the script, or name of a file
+	inline bool     // script is the text of the script
 	args   []string // its arguments
 	env    []string // KEY=value
 	config []kit.Setting
-	shell  string // interpreter of scripts that name none
+	shell  string // interpreter of scripts without a #! line
 	files  map[string]string
-	expect []int // exit statuses that mean success, of RUN
-	// archives are the names of those that go to the node.
+	expect []int // for RUN: the exit statuses that mean success
+	// archives are the names of the archives to unpack on the node.
 	archives []string
 }
 
-// parse reads the fields, giving all that is wrong with them.
+// parse decodes the fields and returns all their faults.
 func parse(fields map[string]any) (*action, model.Faults) {
 	var faults model.Faults
 	a := &action{shell: "/bin/sh"}
@@ -34,14 +34,15 @@ func parse(fields map[string]any) (*action, model.Faults) {
 		a.inline = inline(v)
 		switch {
 		case v == "":
-			faults.Add("script", "is empty: give the name of a file or the script itself")
+			faults.Add("script", "is empty: set it to the name of a file or the text of a script")
 		case !a.inline && (!filepath.IsLocal(v) || strings.ContainsRune(v, 0)):
-			faults.Add("script", fmt.Sprintf("%q is not a name below the scripts' folder; a script itself begins with #! or has several lines", v))
+			faults.Add("script", fmt.Sprintf("%q is not a path within the scripts' folder; the text of a script begins with #! "+
+				"or has several lines", v))
 		case a.inline && strings.ContainsRune(v, 0):
-			faults.Add("script", "has a zero byte in it")
+			faults.Add("script", "contains a zero byte")
 		}
 	case nil:
-		faults.Add("script", "is missing: give the name of a file or the script itself")
+		faults.Add("script", "is missing: set it to the name of a file or the text of a script")
 	default:
 		faults.Add("script", "must be text")
 	}
@@ -79,7 +80,7 @@ func parse(fields map[string]any) (*action, model.Faults) {
 	return a, faults
 }
 
-// names reads names of resources: a list, or text with commas between.
+// names decodes a list of resources' names, or text with commas between them.
 func names(v any, path string, faults *model.Faults) (out []string) {
 	switch v := v.(type) {
 	case nil:
@@ -95,7 +96,7 @@ func names(v any, path string, faults *model.Faults) (out []string) {
 			out = append(out, name)
 		}
 	default:
-		faults.Add(path, "must be names with commas between, or a list of names")
+		faults.Add(path, "must be comma-separated names, or a list of names")
 	}
 	for _, name := range out {
 		if why := model.CheckResourceName(name); why != "" {
@@ -105,8 +106,8 @@ func names(v any, path string, faults *model.Faults) (out []string) {
 	return out
 }
 
-// split cuts a line into words as a shell does: spaces separate, quotes and
-// backslashes hold together. Nothing is expanded.
+// split splits a line into words as a shell does: at spaces, except within quotes and after
+// backslashes. Nothing is expanded.
 func split(s string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -146,7 +147,7 @@ func split(s string) ([]string, error) {
 		return nil, errors.New("a quote is not closed")
 	}
 	if escaped {
-		return nil, errors.New("a backslash stands at the end")
+		return nil, errors.New("a backslash is the last character")
 	}
 	if in {
 		words = append(words, word.String())
@@ -154,7 +155,7 @@ func split(s string) ([]string, error) {
 	return words, nil
 }
 
-// inline says whether a field "script" is the script itself, not its name.
+// inline reports whether a field "script" is the text of a script, not its name.
 func inline(script string) bool {
 	return strings.HasPrefix(script, "#!") || strings.Contains(script, "\n")
 }

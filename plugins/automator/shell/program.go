@@ -14,11 +14,11 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// actionRun is a step of a program: somebody's own job, whose exit status is told and
-// means nothing to Coopr.
+// actionRun is a step of a program: a user's job, whose exit status is reported and means nothing
+// to Coopr.
 const actionRun = "RUN"
 
-// program reads the fields that steps of programs have beyond those of services.
+// program parses the fields that only steps of programs have.
 func (a *action) program(fields map[string]any, faults *model.Faults) {
 	if v, given := fields["files"]; given {
 		files, ok := v.(map[string]any)
@@ -32,7 +32,7 @@ func (a *action) program(fields map[string]any, faults *model.Faults) {
 			case !isText:
 				faults.Add("files."+name, "must be text")
 			case !filepath.IsLocal(name) || strings.ContainsRune(name, 0):
-				faults.Add("files."+name, "is not a name below the node's folder")
+				faults.Add("files."+name, "is not a path within the node's folder")
 			default:
 				a.files[name] = text
 			}
@@ -64,7 +64,7 @@ func number(v any) (int, bool) {
 	return 0, false
 }
 
-// putFiles writes a step's files; scripts among them may be run.
+// putFiles writes a step's files. All are executable, as some may be scripts.
 func putFiles(ctx context.Context, node remote.Node, files map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := node.Put(ctx, name, 0o755, []byte(files[name])); err != nil {
@@ -74,7 +74,7 @@ func putFiles(ctx context.Context, node remote.Node, files map[string]string) er
 	return nil
 }
 
-// step tells how a step of a program ended.
+// step returns the result of a step of a program.
 func step(what string, act *action, exit remote.Exit) (*sdk.Output, error) {
 	if exit.Signal != "" {
 		return nil, sdk.Fatal(fmt.Errorf("%s was ended by a signal: %s", what, exit.Signal))

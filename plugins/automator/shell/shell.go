@@ -21,29 +21,29 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// Exit codes by which a script says more than "failed". Those from 100 to 119
-// are reserved; the ones not named here count as any other failure.
+// Exit codes with which a script says more than "failed". Codes from 100 to 119 are reserved; those
+// without a name here count as any other failure.
 const (
-	ExitFatal       = 100 // no attempt will succeed
+	ExitFatal       = 100 // no further attempt can succeed
 	ExitNothingDone = 101 // failed before anything was changed
 )
 
-// resultMark begins the last line of a script's output when it gives a result.
+// resultMark begins the last line of a script's output if the script returns a result.
 const resultMark = "COOPR_RESULT "
 
-// maxArgument is the longest argument a program can be given, in bytes, with
-// room for the end; longer scripts are given as a file.
+// maxArgument is the maximum length of a script that is passed as an argument, in bytes; longer
+// scripts are passed as a file.
 const maxArgument = 128<<10 - 64
 
-// Config says where the automator finds things.
+// Config holds the automator's folders.
 type Config struct {
-	// Scripts are the folders that hold scripts, the first one first.
+	// Scripts are the folders of scripts, in order of preference.
 	Scripts []string
-	// Bin is the folder of the agent's programs, for the scripts' PATH.
+	// Bin is the folder of the agent's programs, which is added to the scripts' PATH.
 	Bin string
-	// Path is the rest of the scripts' PATH on nodes that are of this machine.
+	// Path is the rest of the scripts' PATH on nodes that are folders of this machine.
 	Path string
-	// Keys are the folders with the private keys of nodes reached over SSH.
+	// Keys are the folders with the private keys of nodes that are reached over SSH.
 	Keys []string
 }
 
@@ -53,7 +53,7 @@ type Automator struct {
 	cfg Config
 }
 
-// New gives an automator. Close ends it.
+// New returns an automator, which the caller closes.
 func New(cfg Config) *Automator {
 	if cfg.Path == "" {
 		cfg.Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -61,7 +61,7 @@ func New(cfg Config) *Automator {
 	return &Automator{cfg: cfg, Base: kit.Base[*action]{Reach: kit.NewReach(cfg.Keys), Parse: parse}}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (a *Automator) Describe() model.PluginType {
 	return model.PluginType{
 		Base:   model.Base{Name: "shell", Label: "Shell", Description: "Runs scripts with arguments and environment"},
@@ -69,14 +69,15 @@ func (a *Automator) Describe() model.PluginType {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
 				"script": {Label: "Script", Type: "text",
-					Tip: "Name of a file in the scripts' folder, or the script itself when it begins with #! or has several lines"},
-				"args": {Label: "Arguments", Type: "text", Tip: "The arguments to the script, quoted as in a shell, or a list"},
+					Tip: "Name of a file in the scripts' folder, or the text of a script (begins with #! or has several lines)"},
+				"args": {Label: "Arguments", Type: "text", Tip: "The arguments of the script, quoted as in a shell, or a list"},
 				"env":  {Label: "Environment", Type: "text", Tip: "An object of environment variables"},
 				"config": {Label: "From the configuration", Type: "text",
-					Tip: "An object: environment variable to path in the cluster's configuration, such as web.port; one that is not there is not set"},
+					Tip: "An object that maps an environment variable to a path in the cluster's configuration, such as web.port; a " +
+						"missing path sets nothing"},
 				"archives": {Label: "Archives", Type: "text",
-					Tip: "Names of archives among the resources, with commas between: they are unpacked on the node, in the folder COOPR_ARCHIVES"},
-				"shell": {Label: "Shell", Type: "text", Tip: "Interpreter of scripts that name none", Default: "/bin/sh"},
+					Tip: "Comma-separated names of archives among the resources, which are unpacked on the node in the folder COOPR_ARCHIVES"},
+				"shell": {Label: "Shell", Type: "text", Tip: "Interpreter of scripts without a #! line", Default: "/bin/sh"},
 			},
 			Required: [][]string{{"script"}},
 		}},
@@ -86,7 +87,7 @@ func (a *Automator) Describe() model.PluginType {
 	}
 }
 
-// Bootstrap makes the node's own folders.
+// Bootstrap creates the node's folder of records.
 func (a *Automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	_, node, err := a.Reach.Of(t)
 	if err != nil {
@@ -101,8 +102,8 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A script that can give nothing is written down by the node itself, with the end
-	// of the script: that spares a round, and no lost connection can come between.
+	// If a script cannot return a result, the node itself records the end of the script. That saves
+	// a round trip, and the record is kept even if the connection is lost.
 	done := ""
 	if t.Action != actionRun && givesNothing(in) {
 		if done, err = kit.Line(t, nil); err != nil {
@@ -125,11 +126,11 @@ func (a *Automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return out, kit.Reached(kit.Remember(ctx, node, line))
 }
 
-// trimming is the number of tasks, more or less, after which the length of a record
-// is looked at that the node writes by itself.
+// trimming is the average number of tasks after which the size of a record is checked that the node
+// writes by itself.
 const trimming = 64
 
-// givesNothing says whether a task's script is at hand and does not mention a result.
+// givesNothing reports whether a task's script is inline and does not mention a result.
 func givesNothing(in *model.TaskInput) bool {
 	if in.Config.Service == nil {
 		return false
@@ -138,8 +139,8 @@ func givesNothing(in *model.TaskInput) bool {
 	return inline(script) && !strings.Contains(script, strings.TrimSpace(resultMark))
 }
 
-// Check looks into the node's record of finished tasks. For the action CHECK
-// it runs the service's own script: exit status 0 says yes.
+// Check looks up the task in the node's record of finished tasks. For the action CHECK it runs the
+// service's own script instead and reports whether its exit status is 0.
 func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	in, node, err := a.Reach.Of(t)
 	if err != nil {
@@ -153,11 +154,11 @@ func (a *Automator) Check(ctx context.Context, t *sdk.Task) (bool, *sdk.Output, 
 	if err != nil || d == nil {
 		return false, nil, kit.Reached(err)
 	}
-	t.Logf("the attempt with fence %d had finished this task", d.Fence)
+	t.Logf("the attempt with fence %d has finished this task already", d.Fence)
 	return true, d.Output, nil
 }
 
-// script runs the task's script and reads what it says. done is for the node's record.
+// script runs the task's script and returns its result. done is the line for the node's record.
 func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, in *model.TaskInput, done string) (*sdk.Output, error) {
 	act, err := a.Action(t, in)
 	if err != nil {
@@ -202,7 +203,7 @@ func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, i
 	}
 	switch {
 	case exit.Code == ExitFatal:
-		return nil, sdk.Fatal(fmt.Errorf("%s says that no attempt will succeed (exit status %d)", what, exit.Code))
+		return nil, sdk.Fatal(fmt.Errorf("%s reports that no further attempt can succeed (exit status %d)", what, exit.Code))
 	case exit.Code == ExitNothingDone:
 		return nil, sdk.NothingDone(fmt.Errorf("%s failed before it changed anything (exit status %d)", what, exit.Code))
 	}
@@ -222,7 +223,7 @@ func (a *Automator) script(ctx context.Context, node remote.Node, t *sdk.Task, i
 	return out, nil
 }
 
-// command gives the command line of a script; done is called after it has run.
+// command returns the command line of a script. The caller calls done after the script has run.
 func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, act *action) (args []string, done func(), err error) {
 	if act.inline {
 		interpreter := shebang(act.script)
@@ -230,7 +231,7 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 			interpreter = []string{act.shell}
 		}
 		if isShell(interpreter) && len(act.script) < maxArgument {
-			// sh -c needs no file: nothing to write, nothing to clean up.
+			// sh -c needs no file that would have to be written and removed.
 			return append(append(interpreter, "-c", act.script, "script"), act.args...), func() {}, nil
 		}
 		path, remove, err := node.Secret(ctx, []byte(act.script))
@@ -241,8 +242,9 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 	}
 	folders := kit.ResourcesFirst(t, "scripts", a.cfg.Scripts)
 	if len(folders) == 0 {
-		return nil, nil, fmt.Errorf("script %q: no script was uploaded for the tenant (coopr resource upload automator/shell/scripts/%s FILE "+
-			"--activate), and this agent has no folder of scripts; or give the script itself (beginning with #!)", act.script, act.script)
+		return nil, nil, fmt.Errorf("script %q: the tenant has no active scripts (coopr resource upload automator/shell/scripts/%s FILE "+
+			"--activate), and this agent has no folder of scripts; or set the field to the script's text (beginning with #!)", act.script,
+			act.script)
 	}
 	for _, dir := range folders {
 		file := filepath.Join(dir, act.script)
@@ -262,7 +264,7 @@ func (a *Automator) command(ctx context.Context, t *sdk.Task, node remote.Node, 
 	if t.Resources == "" {
 		return nil, nil, fmt.Errorf("script %q is not in %s", act.script, words.Or(folders))
 	}
-	return nil, nil, fmt.Errorf("script %q is not among the scripts that were in force for the tenant when this was planned%s", act.script,
+	return nil, nil, fmt.Errorf("script %q is not among the tenant's scripts that were active when this was planned%s", act.script,
 		orIn(a.cfg.Scripts))
 }
 
@@ -273,11 +275,11 @@ func orIn(folders []string) string {
 	return ", nor in " + words.Or(folders)
 }
 
-// archiveType is the type of the resources that are unpacked on nodes.
+// archiveType is the resource type whose contents are unpacked on nodes.
 const archiveType = "archives"
 
-// archives brings the action's archives to the node, and gives the script's variables
-// with the folder that they are in.
+// archives sends the action's archives to the node and returns the script's variables, with the
+// folder that holds the archives.
 func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInput, node remote.Node, act *action) ([]string, error) {
 	if len(act.archives) == 0 {
 		return act.env, nil
@@ -286,8 +288,9 @@ func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInp
 	for _, name := range act.archives {
 		dir, ok := t.Resource(archiveType, name)
 		if !ok {
-			return nil, sdk.NothingDone(fmt.Errorf("archive %q is not among the archives that were in force for the tenant when this was planned: "+
-				"coopr resource upload automator/shell/archives/%s FILE --activate, and begin anew", name, name))
+			return nil, sdk.NothingDone(fmt.Errorf("archive %q is not among the tenant's archives that were active when this was "+
+				"planned: upload it ("+
+				"coopr resource upload automator/shell/archives/%s FILE --activate) and plan again", name, name))
 		}
 		folders[name] = []string{dir}
 	}
@@ -295,8 +298,7 @@ func (a *Automator) archives(ctx context.Context, t *sdk.Task, in *model.TaskInp
 	return append(act.env, "COOPR_ARCHIVES="+dir), err
 }
 
-// shebang gives the interpreter that a script's first line names, with its
-// argument.
+// shebang returns the interpreter in a script's first line, with its argument, or nil.
 func shebang(script string) []string {
 	rest, ok := strings.CutPrefix(script, "#!")
 	if !ok {
@@ -313,7 +315,7 @@ func shebang(script string) []string {
 	return []string{name, arg}
 }
 
-// isShell says whether an interpreter takes scripts by -c as sh does.
+// isShell reports whether an interpreter runs a script given with -c, as sh does.
 func isShell(interpreter []string) bool {
 	name := filepath.Base(interpreter[0])
 	if name == "env" && len(interpreter) == 2 {
@@ -326,7 +328,7 @@ func isShell(interpreter []string) bool {
 	return false
 }
 
-// environment gives all variables of a script. No credentials are among them.
+// environment returns all variables of a script. They hold no credentials.
 func (a *Automator) environment(node remote.Node, t *sdk.Task, in *model.TaskInput, act *action, config string) []string {
 	path := filepath.Join(node.Dir(), "bin")
 	switch theirs := node.Path(); {
@@ -339,7 +341,7 @@ func (a *Automator) environment(node remote.Node, t *sdk.Task, in *model.TaskInp
 	}
 	env := make([]string, 0, len(act.env)+len(in.Parameters)+20)
 	for _, name := range slices.Sorted(maps.Keys(in.Parameters)) {
-		env = append(env, name+"="+in.Parameters[name]) // what follows wins
+		env = append(env, name+"="+in.Parameters[name]) // later entries take precedence
 	}
 	env = append(env, "PATH="+path, "HOME="+node.Dir(), "LANG=C.UTF-8")
 	env = append(env, act.env...)

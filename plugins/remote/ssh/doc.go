@@ -1,14 +1,12 @@
-// Package ssh reaches nodes over SSH: it is the transport.Node of machines that
-// are not this one.
+// Package ssh reaches nodes over SSH: it implements remote.Node for machines other than this one.
 //
-// A Pool keeps one connection per node and lets tasks share it. A Node is the
-// view that one task has of it. Nothing of ours is installed on a node: all that
-// is done there is told to its own /bin/sh, on standard input, where nothing
-// that a value contains can become a command (program.go). A shell on the node
-// stands watch over what runs: when the connection ends, because we are told to
-// stop or because we are gone, the script's process group is ended, and no
-// file with a task's configuration is left.
+// A Pool keeps one connection per node, which tasks share. A Node is one task's view of it. Nothing
+// is installed on a node: everything is done by its own /bin/sh, which reads programs from standard
+// input, so that no value can be taken for a command (program.go). A guard process on the node
+// watches the running script: when the connection ends, because the task is cancelled or the agent
+// is gone, the guard ends the script's process group and removes the files of the task's
+// configuration.
 //
-// A node proves who it is by the host key that was learned when it was
-// confirmed. Another key is ErrHostKey, and nothing is done.
+// A node is identified by the host key that was recorded when it was confirmed. With any other key
+// the error is ErrHostKey, and nothing is done.
 package ssh

@@ -24,19 +24,19 @@ import (
 	"github.com/coopr/coopr/plugins/remote"
 )
 
-// Node is one task's view of a node. Secrets exist while one of its commands
-// runs, so it runs one command at a time.
+// Node is one task's view of a node. It runs one command at a time, because its secrets exist only
+// while a command runs.
 type Node struct {
 	pool   *Pool
 	target *Target
 
 	mu    sync.Mutex
-	files []file // of the next commands
+	files []file // sent with the next command
 }
 
 var _ remote.Node = (*Node)(nil)
 
-// Node gives a view of a node; nothing is connected yet.
+// Node returns a view of a node, without connecting to it.
 func (p *Pool) Node(t *Target) *Node {
 	if t.Dir == "" {
 		t.Dir = DefaultDir
@@ -44,22 +44,22 @@ func (p *Pool) Node(t *Target) *Node {
 	return &Node{pool: p, target: t}
 }
 
-// Dir is the folder that scripts work in.
+// Dir returns the folder that scripts work in.
 func (n *Node) Dir() string { return n.target.Dir }
 
-// Path is where the node's programs are.
+// Path returns the PATH of the node's programs.
 func (n *Node) Path() string { return plainPath }
 
 const (
 	defaultGrace = 5 * time.Second
-	// endGrace is how long the node may take, beyond the grace of the command, to
-	// say that it has ended. With closing it is less than what a plugin has.
+	// endGrace is how long the node may take, beyond the grace of the command, to report the
+	// command's end. Together with closing it is shorter than the grace of a plugin.
 	endGrace = 3 * time.Second
 )
 
-// Run runs a command on the node; output is streamed as it comes. When the
-// connection is lost on the way the error is remote.ErrLost: nobody knows how
-// far it got, though the node ends what has lost us.
+// Run runs a command on the node and streams its output. If the connection is lost meanwhile, the
+// error is remote.ErrLost: it is unknown how far the command got, though the node ends the commands
+// of a lost connection.
 func (n *Node) Run(ctx context.Context, c remote.Command) (remote.Exit, error) {
 	if err := ctx.Err(); err != nil {
 		return remote.Exit{}, context.Cause(ctx)
@@ -87,7 +87,7 @@ func (n *Node) Run(ctx context.Context, c remote.Command) (remote.Exit, error) {
 	case <-s.ended:
 	case <-ctx.Done():
 		stopped = true
-		// The guard on the node sees its input end.
+		// The guard on the node notices the end of its input.
 		_ = s.ch.CloseWrite()
 		timer := time.NewTimer(cmp.Or(c.Grace, defaultGrace) + endGrace)
 		defer timer.Stop()
@@ -95,13 +95,13 @@ func (n *Node) Run(ctx context.Context, c remote.Command) (remote.Exit, error) {
 		case <-s.ended:
 		case <-timer.C:
 			s.close()
-			return remote.Exit{}, fmt.Errorf("%w: told to stop (%w), %s does not answer", remote.ErrLost, context.Cause(ctx), n.target.Address)
+			return remote.Exit{}, fmt.Errorf("%w: cancelled (%w), and %s does not respond", remote.ErrLost, context.Cause(ctx), n.target.Address)
 		}
 	}
 	exit := s.finish()
 	switch {
 	case exit == nil:
-		// It may have been started, and the news of it lost.
+		// It may have started, with the report of that lost.
 		return remote.Exit{}, fmt.Errorf("%w: %s", remote.ErrLost, n.target.Address)
 	case stopped:
 		return remote.Exit{Code: -1, Signal: "stopped"}, context.Cause(ctx)
@@ -118,7 +118,7 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// small runs one of the small programs and gives what it printed.
+// small runs one of the small programs and returns its output.
 func (n *Node) small(ctx context.Context, what string, program func(mark string) string, input ...[]byte) (string, error) {
 	mark := rand.Text()
 	var out bytes.Buffer
@@ -148,9 +148,8 @@ func (n *Node) small(ctx context.Context, what string, program func(mark string)
 	return "", fmt.Errorf("%s on %s: %w", what, n.target.Address, err)
 }
 
-// Ask runs a short script that nobody has to watch over and gives what it printed.
-// A script that fails is an error with what it said; remote.ErrLost says that
-// nobody knows whether it ran.
+// Ask runs a short script without a guard and returns its output. The error of a script that fails
+// has its error output; remote.ErrLost means that it is unknown whether the script ran.
 func (n *Node) Ask(ctx context.Context, what, script string, args ...string) (string, error) {
 	return n.small(ctx, what, func(mark string) string { return askProgram(mark, script, args) })
 }
@@ -163,15 +162,15 @@ func size(input [][]byte) int {
 	return n
 }
 
-// below gives the path of a name below the folder.
+// below returns the path of a name within the folder.
 func (n *Node) below(name string) (string, error) {
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%q is not a name below %s", name, n.target.Dir)
+		return "", fmt.Errorf("%q is not a path within %s", name, n.target.Dir)
 	}
 	return path.Join(n.target.Dir, name), nil
 }
 
-// Put writes a file below the folder, whole or not at all.
+// Put writes a file within the folder, completely or not at all.
 func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content []byte) error {
 	file, err := n.below(name)
 	if err != nil {
@@ -182,7 +181,7 @@ func (n *Node) Put(ctx context.Context, name string, mode fs.FileMode, content [
 	return err
 }
 
-// Append adds to a file below the folder and gives its new size.
+// Append appends to a file within the folder and returns its new size.
 func (n *Node) Append(ctx context.Context, name string, content []byte) (int64, error) {
 	file, err := n.below(name)
 	if err != nil {
@@ -195,7 +194,7 @@ func (n *Node) Append(ctx context.Context, name string, content []byte) (int64, 
 	return strconv.ParseInt(strings.TrimSpace(out), 10, 64)
 }
 
-// Read gives a file below the folder.
+// Read returns the content of a file within the folder.
 func (n *Node) Read(ctx context.Context, name string) ([]byte, error) {
 	file, err := n.below(name)
 	if err != nil {
@@ -205,7 +204,7 @@ func (n *Node) Read(ctx context.Context, name string) ([]byte, error) {
 	return []byte(out), err
 }
 
-// Rename renames a file below the folder.
+// Rename renames a file within the folder.
 func (n *Node) Rename(ctx context.Context, from, to string) error {
 	a, err := n.below(from)
 	if err != nil {
@@ -222,9 +221,9 @@ func (n *Node) Rename(ctx context.Context, from, to string) error {
 // volatile begins the paths of files in the node's memory.
 const volatile = "/dev/shm/.coopr-"
 
-// Secret gives content a path in the node's memory. The file is there while a
-// command of this Node runs, readable by its user alone; the node removes it at
-// the command's end, and when the connection ends.
+// Secret returns a path in the node's memory for the content. The file exists while a command of
+// this Node runs, readable by its user alone. The node removes it when the command or the
+// connection ends.
 func (n *Node) Secret(_ context.Context, content []byte) (string, func(), error) {
 	f := file{path: volatile + rand.Text(), content: content}
 	n.mu.Lock()
@@ -237,8 +236,8 @@ func (n *Node) Secret(_ context.Context, content []byte) (string, func(), error)
 	}, nil
 }
 
-// Script gives a file of this machine a path on the node, under the hash of its
-// content. It travels with the commands of this Node.
+// Script returns the path on the node of a file of this machine; the name has the hash of its
+// content. The file is sent with the commands of this Node.
 func (n *Node) Script(_ context.Context, name string) (string, error) {
 	content, err := os.ReadFile(name)
 	if err != nil {
@@ -254,15 +253,15 @@ func (n *Node) Script(_ context.Context, name string) (string, error) {
 	return f.path, nil
 }
 
-// Prepare checks that the node can be worked on and makes its folder.
+// Prepare checks that the node has the required programs and creates its folder.
 func (n *Node) Prepare(ctx context.Context) error {
 	_, err := n.small(ctx, "prepare "+n.target.Dir, func(mark string) string { return prepareProgram(mark, n.target.Dir) })
 	return err
 }
 
-// Learn gives the host key of a node whose key is not known yet, and lets us in.
-// Where keys are known already they are checked. Nothing is left there: a machine may
-// be looked at by somebody whom it does not belong to.
+// Learn returns the host key of a node, after a login has been tried. If host keys of the target
+// are known, they are enforced. Learn leaves nothing on the machine, which may belong to somebody
+// else.
 func (p *Pool) Learn(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 	probe := *t
 	if len(t.HostKeys) == 0 {
@@ -272,17 +271,16 @@ func (p *Pool) Learn(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 		}
 		probe.HostKeys = []ssh.PublicKey{key}
 	}
-	// All that follows, and every later connection, insists on that key.
+	// The login and every later connection enforce that key.
 	if _, err := p.Node(&probe).Ask(ctx, "log in", ":"); err != nil {
 		return nil, err
 	}
 	return probe.HostKeys[0], nil
 }
 
-// WaitReady learns a node's host key as soon as it can be worked on: it tries
-// until the context is done. A wrong host key ends it at once; refused
-// credentials do not, since a machine that is just being made may learn of them
-// last.
+// WaitReady returns a node's host key once the node can be worked on; it retries until the context
+// is done. A wrong host key ends it at once. Refused credentials do not, since a machine that is
+// being created may receive them last.
 func (p *Pool) WaitReady(ctx context.Context, t *Target, say func(string)) (ssh.PublicKey, error) {
 	last := ""
 	for wait := 100 * time.Millisecond; ; wait = min(wait*3/2, 3*time.Second) {

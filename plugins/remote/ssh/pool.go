@@ -12,21 +12,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Config says how a Pool behaves; zero values are replaced by defaults.
+// Config holds the limits of a Pool; zero values are replaced by defaults.
 type Config struct {
 	Logger      *slog.Logger
 	DialTimeout time.Duration // for a connection with its handshake; default 20 s
-	// Answer is how long a node may take to answer a small question before its
-	// connection counts as dead; default 20 s.
+	// Answer is how long a node may take to answer a small request before its connection is given
+	// up; default 20 s.
 	Answer time.Duration
 	Idle   time.Duration // after which an unused connection is closed; default 1 min
-	// Channels is how much may run at once on a connection. The default, 8, is
+	// Channels is the maximum number of concurrent channels on a connection. The default, 8, is
 	// below the 10 that OpenSSH allows.
 	Channels int
 }
 
-// Pool keeps connections to nodes, one for each, and gives them to those who
-// ask. It is safe for concurrent use.
+// Pool keeps one connection per node and shares it among tasks. It is safe for concurrent use.
 type Pool struct {
 	cfg Config
 
@@ -36,10 +35,10 @@ type Pool struct {
 	wg     sync.WaitGroup
 }
 
-// errClosed is what a closed pool answers.
+// errClosed is the error of a closed pool.
 var errClosed = errors.New("the pool of SSH connections is closed")
 
-// New gives a pool; Close ends it.
+// New returns a pool, which the caller closes.
 func New(cfg Config) *Pool {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -58,19 +57,19 @@ func New(cfg Config) *Pool {
 	return &Pool{cfg: cfg, conns: map[string]*conn{}}
 }
 
-// conn is a connection, or one that is coming about.
+// conn is a connection, or one that is being established.
 type conn struct {
 	ready  chan struct{} // closed when client or err is set
 	client *ssh.Client
 	err    error
-	slots  chan struct{} // one for each channel that may be open
+	slots  chan struct{} // one per open channel
 
 	mu    sync.Mutex
-	used  time.Time // last
+	used  time.Time // time of the last use
 	users int
 }
 
-// connect gives the connection to a target, making it if there is none.
+// connect returns the connection to a target and establishes it if there is none.
 func (p *Pool) connect(ctx context.Context, t *Target) (*conn, error) {
 	key := t.key()
 	for {
@@ -107,11 +106,11 @@ func (p *Pool) connect(ctx context.Context, t *Target) (*conn, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		// Who dialed gave up, we did not.
+		// The caller that dialled was cancelled, this one was not.
 	}
 }
 
-// drop forgets a connection.
+// drop removes a connection from the pool.
 func (p *Pool) drop(key string, c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,8 +119,8 @@ func (p *Pool) drop(key string, c *conn) {
 	}
 }
 
-// watch keeps an eye on a connection: it asks the node for a sign of life,
-// and closes what has not been used for a while.
+// watch supervises a connection: it sends keepalives, closes an idle connection, and removes a
+// closed one from the pool.
 func (p *Pool) watch(key string, c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,7 +149,7 @@ func (p *Pool) watch(key string, c *conn) bool {
 					continue
 				}
 				alive := time.AfterFunc(p.cfg.Answer, func() {
-					p.cfg.Logger.Warn("a node does not answer: its SSH connection is given up", "address", c.client.RemoteAddr().String())
+					p.cfg.Logger.Warn("a node does not respond, so its SSH connection is closed", "address", c.client.RemoteAddr().String())
 					c.client.Close()
 				})
 				_, _, _ = c.client.SendRequest("keepalive@openssh.com", true, nil)
@@ -179,7 +178,7 @@ func (p *Pool) Close() {
 	p.wg.Wait()
 }
 
-// dial makes a connection by way of all jump hosts.
+// dial establishes a connection through all jump hosts.
 func (p *Pool) dial(ctx context.Context, t *Target) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.DialTimeout)
 	defer cancel()
@@ -199,7 +198,7 @@ func (p *Pool) dial(ctx context.Context, t *Target) (*ssh.Client, error) {
 			}
 		}
 		if err != nil {
-			err = fmt.Errorf("by way of %s: %w", last.Address, err)
+			err = fmt.Errorf("through %s: %w", last.Address, err)
 		}
 	}
 	if err != nil {
@@ -213,10 +212,10 @@ func (p *Pool) dial(ctx context.Context, t *Target) (*ssh.Client, error) {
 	return client, nil
 }
 
-// handshake logs in.
+// handshake verifies the host key and logs in.
 func handshake(ctx context.Context, raw net.Conn, h *Hop) (*ssh.Client, error) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
-	asked := false // the node knows itself to be trusted, and asks who we are
+	asked := false // the host key was accepted, and the node has asked for credentials
 	var wrongKey error
 	cfg := &ssh.ClientConfig{
 		User: h.User,
@@ -258,7 +257,7 @@ func handshake(ctx context.Context, raw net.Conn, h *Hop) (*ssh.Client, error) {
 	return ssh.NewClient(c, chans, reqs), nil
 }
 
-// algorithms gives the signature algorithms of a type of key.
+// algorithms returns the signature algorithms of a type of key.
 func algorithms(kind string) []string {
 	if kind == ssh.KeyAlgoRSA {
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
@@ -266,25 +265,25 @@ func algorithms(kind string) []string {
 	return []string{kind}
 }
 
-// check compares a host key with those that are known.
+// check compares a host key with the known ones.
 func (h *Hop) check(got ssh.PublicKey) error {
 	if h.learned != nil {
 		h.learned(got)
 		return nil
 	}
 	if len(h.HostKeys) == 0 {
-		return fmt.Errorf("%w: none was", ErrHostKey)
+		return fmt.Errorf("%w: no host key is known", ErrHostKey)
 	}
 	for _, k := range h.HostKeys {
 		if string(k.Marshal()) == string(got.Marshal()) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it has %s, known is %s: somebody else answers at this address, or the machine was installed anew",
+	return fmt.Errorf("%w: it has %s, but %s is known: another machine has this address, or the machine was reinstalled",
 		ErrHostKey, ssh.FingerprintSHA256(got), ssh.FingerprintSHA256(h.HostKeys[0]))
 }
 
-// relayed is a connection by way of another machine, whose own it holds open.
+// relayed is a connection through another machine, whose connection it keeps in use.
 type relayed struct {
 	net.Conn
 	done func()
@@ -295,7 +294,7 @@ func (r *relayed) Close() error {
 	return r.Conn.Close()
 }
 
-// firstKey asks a node for its host key.
+// firstKey returns the host key that a node presents.
 func (p *Pool) firstKey(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 	var key ssh.PublicKey
 	probe := *t
@@ -307,8 +306,7 @@ func (p *Pool) firstKey(ctx context.Context, t *Target) (ssh.PublicKey, error) {
 	return key, client.Close()
 }
 
-// use counts somebody who uses a connection until the returned function is
-// called.
+// use marks the connection as used until the returned function is called.
 func (c *conn) use() func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

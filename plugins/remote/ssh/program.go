@@ -8,15 +8,15 @@ import (
 	"github.com/coopr/coopr/plugins/remote"
 )
 
-// bootstrap is the one command that sshd ever gets from us. It is a constant, so
-// whatever shell the user has needs to quote nothing; what to do follows on
-// standard input: the length of a program in a line, and the program.
+// bootstrap is the only command that is passed to sshd. It is a constant, so that no shell of any
+// user needs quoting. The actual program follows on standard input: its length in a line, then the
+// program.
 const (
 	plainPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	bootstrap = "env -i PATH=" + plainPath + " /bin/sh -c 'read -r n && p=$(head -c \"$n\") && eval \"$p\"'"
 )
 
-// command gives what sshd is told.
+// command returns the command for sshd.
 func command(sudo bool) string {
 	if sudo {
 		return "exec sudo -n -- " + bootstrap
@@ -24,8 +24,8 @@ func command(sudo bool) string {
 	return "exec " + bootstrap
 }
 
-// quote makes one word of anything for a POSIX shell: between single quotes
-// only a single quote means something.
+// quote returns s as one word for a POSIX shell. Between single quotes only a single quote has a
+// meaning.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func quoteAll(words []string) string {
@@ -36,33 +36,31 @@ func quoteAll(words []string) string {
 	return strings.Join(q, " ")
 }
 
-// frame gives what is written to the node first: the program with its length.
-// Between braces, a program of which a part is lost does nothing at all.
+// frame returns the first bytes for the node: the program with its length. The braces make an
+// incomplete program a syntax error, so that it does nothing.
 func frame(program string) []byte {
 	program = "{\n" + program + "\n}"
 	return fmt.Appendf(nil, "%d\n%s", len(program), program)
 }
 
-// complete follows everything that a watched program needs: without it the
-// connection was lost on the way, and nothing is run.
+// complete follows all input of a watched program. Without it the connection was lost before, and
+// nothing is run.
 const complete = "complete\n"
 
-// file is one that a command needs: a secret is there while it runs, a script
-// stays.
+// file is a file for a command. A secret exists while the command runs, a script stays.
 type file struct {
 	path    string
 	content []byte
 	script  bool
 }
 
-// watched is a program that runs a command in a session of its own, with a
-// guard. The guard waits for the end of standard input, or a line: then it ends the
-// command's process group, first by TERM, after the grace by KILL. The
-// files follow the program on standard input.
+// watched returns a program that runs a command in a session of its own, with a guard. When
+// standard input ends, or a line arrives, the guard ends the command's process group: first with
+// TERM, after the grace with KILL. The files follow the program on standard input.
 //
-// mark is printed when the command is about to start: what comes without it
-// says that nothing ran. state is the path of a file for the group's number. After
-// exit status 0 the line done, if there is one, is added to the file record.
+// mark is printed when the command is about to start; without it nothing has run. state is the path
+// of a file for the group's number. After exit status 0 the line done, if there is one, is appended
+// to the file record.
 func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state, record, done string) string {
 	var p strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }
@@ -77,7 +75,7 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 	line("umask 077")
 	for _, f := range files {
 		if f.script {
-			// Whole or not at all: others may be running it.
+			// Files are written completely or not at all, as other tasks may be running them.
 			aside := quote(f.path + mark)
 			line("mkdir -p %s && head -c %d <&3 >%s && chmod 755 %s && mv -f %s %s || { %s; exit 126; }", quote(parent(f.path)), len(f.content),
 				aside, aside, aside, quote(f.path), remove)
@@ -112,8 +110,8 @@ func watched(args []string, dir string, env []string, files []file, grace time.D
 	return p.String()
 }
 
-// launch is the last that is ours: it becomes the command. In the foreground,
-// because background jobs of a shell ignore interrupts for ever.
+// launch returns the last part of the program, which becomes the command. It runs in the
+// foreground, because background jobs of a shell ignore interrupts for ever.
 func launch(args, env []string, mark, state string) string {
 	var p strings.Builder
 	prefix := ""
@@ -122,7 +120,7 @@ func launch(args, env []string, mark, state string) string {
 		if isName(name) {
 			fmt.Fprintf(&p, "export %s=%s\n", name, quote(value))
 		} else {
-			prefix += " " + quote(e) // no shell has such a name, but env can give it
+			prefix += " " + quote(e) // shells reject such a name, env does not
 		}
 	}
 	if prefix != "" {
@@ -134,7 +132,7 @@ func launch(args, env []string, mark, state string) string {
 	return p.String()
 }
 
-// isName says whether a shell can have a variable of that name.
+// isName reports whether a shell can have a variable of that name.
 func isName(s string) bool {
 	for i, c := range s {
 		switch {
@@ -146,11 +144,11 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// The exit status of small programs for files that are not there.
+// exitNotThere is the exit status of small programs for a missing file.
 const exitNotThere = 44
 
-// The small programs by which files are reached. Their content is on standard
-// input behind them, their answer on standard output behind the mark.
+// The small programs below access files. Their content follows them on standard input; their output
+// follows the mark on standard output.
 
 func putProgram(mark, file string, mode uint32, size int) string {
 	tmp := quote(file + ".new")
@@ -165,7 +163,7 @@ func appendProgram(mark, file string, size int) string {
 		quote(mark), quote(parent(file)), size, tmp, whole(tmp, size), tmp, f, tmp, f)
 }
 
-// whole checks that a file came as it was sent.
+// whole returns a test that a file has arrived completely.
 func whole(file string, size int) string { return fmt.Sprintf("[ $(wc -c <%s) -eq %d ]", file, size) }
 
 func readProgram(mark, file string) string {
@@ -176,7 +174,7 @@ func renameProgram(mark, from, to string) string {
 	return fmt.Sprintf("printf '%%s\\n' %s; [ -e %s ] || exit %d; mv -f %s %s", quote(mark), quote(from), exitNotThere, quote(from), quote(to))
 }
 
-// prepareProgram checks that a node has what we need, and makes the folder.
+// prepareProgram checks that a node has the required programs and creates the folder.
 func prepareProgram(mark, dir string) string {
 	return fmt.Sprintf("printf '%%s\\n' %s; command -v setsid >/dev/null || { echo the program setsid is missing >&2; exit 1; }; mkdir -p "+
 		"%s/.coopr && chmod 700 %s/.coopr",
@@ -187,7 +185,7 @@ func askProgram(mark, script string, args []string) string {
 	return fmt.Sprintf("printf '%%s\n' %s; set -- %s\n%s", quote(mark), quoteAll(args), script)
 }
 
-// parent gives a file's folder.
+// parent returns a file's folder.
 func parent(file string) string {
 	if i := strings.LastIndexByte(file, '/'); i > 0 {
 		return file[:i]

@@ -15,27 +15,27 @@ import (
 	"github.com/coopr/coopr/plugins/remote"
 )
 
-// drain is how long the output of a program that has ended is still read:
-// something that it left behind may hold it open for ever.
+// drain is how long the remaining output of an ended program is read: one of its children may hold
+// it open for ever.
 const drain = 250 * time.Millisecond
 
 // session is one program on a node.
 type session struct {
 	ch      ssh.Channel
 	client  *ssh.Client
-	release func()        // of the connection
-	started chan struct{} // closed when the mark was seen
-	ended   chan struct{} // closed when exit is set, or the channel is gone without
+	release func()        // releases the connection
+	started chan struct{} // closed when the mark has been read
+	ended   chan struct{} // closed when exit is set, or the channel has closed without one
 	exit    *remote.Exit
 	copied  sync.WaitGroup
 	stderr  tail
 }
 
-// errNotStarted says that a program's mark was never seen: nothing ran.
+// errNotStarted means that a program's mark was never read, so nothing ran.
 var errNotStarted = errors.New("the node did not start it")
 
-// start opens a channel and tells the node's shell a program; input follows it.
-// Output goes to the writers, without the mark and what came before.
+// start opens a channel and sends a program to the node's shell, followed by input. Output after
+// the mark goes to the writers.
 func (n *Node) start(ctx context.Context, program, mark string, input [][]byte, stdout, stderr io.Writer) (*session, error) {
 	c, ch, reqs, release, err := n.channel(ctx)
 	if err != nil {
@@ -63,8 +63,7 @@ func (n *Node) start(ctx context.Context, program, mark string, input [][]byte, 
 	return s, nil
 }
 
-// limit closes a connection that takes longer than an answer may take, until
-// it is called off.
+// limit closes a connection on which an answer takes too long, until stop is called.
 func (p *Pool) limit(ctx context.Context, c *conn) (stop func()) {
 	timer := time.AfterFunc(p.cfg.Answer, func() { c.client.Close() })
 	cancel := context.AfterFunc(ctx, func() { timer.Reset(min(p.cfg.Answer, closing)) })
@@ -74,10 +73,9 @@ func (p *Pool) limit(ctx context.Context, c *conn) (stop func()) {
 	}
 }
 
-// channel opens a channel. A connection that turns out to be dead is replaced
-// once: nothing has been done over it. A node that refuses, because it is still
-// clearing sessions away that have ended for us, is asked again for as long as an
-// answer may take.
+// channel opens a channel. A connection that turns out to be dead is replaced once, since nothing
+// has been done over it. If the node refuses because it is still closing earlier sessions, channel
+// retries for as long as an answer may take.
 func (n *Node) channel(ctx context.Context) (*conn, ssh.Channel, <-chan *ssh.Request, func(), error) {
 	patient, cancel := context.WithTimeout(ctx, n.pool.cfg.Answer)
 	defer cancel()
@@ -117,7 +115,7 @@ func (n *Node) channel(ctx context.Context) (*conn, ssh.Channel, <-chan *ssh.Req
 	}
 }
 
-// pause waits; false: the context was done first.
+// pause waits, and reports false if the context was done first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -129,7 +127,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// follow reads what the node says of the program's end.
+// follow reads the node's messages about the program's end.
 func (s *session) follow(reqs <-chan *ssh.Request) {
 	defer func() {
 		if !s.over() {
@@ -162,7 +160,7 @@ func (s *session) follow(reqs <-chan *ssh.Request) {
 	}
 }
 
-// over says whether the end is known; follow alone closes ended.
+// over reports whether the end is known; follow alone closes ended.
 func (s *session) over() bool {
 	select {
 	case <-s.ended:
@@ -172,7 +170,7 @@ func (s *session) over() bool {
 	}
 }
 
-// exitOf reads a shell's exit status: above 128 stands a signal.
+// exitOf interprets a shell's exit status: values above 128 stand for a signal.
 func exitOf(status int) *remote.Exit {
 	if name, ok := signals[status-128]; ok {
 		return &remote.Exit{Code: -1, Signal: name}
@@ -180,15 +178,15 @@ func exitOf(status int) *remote.Exit {
 	return &remote.Exit{Code: status}
 }
 
-// signals are the ones that end processes, by number.
+// signals are the names of signals that end processes, by number.
 var signals = map[int]string{
 	1: "hangup", 2: "interrupt", 3: "quit", 4: "illegal instruction", 6: "aborted", 7: "bus error", 8: "floating point exception", 9: "killed",
 	11: "segmentation fault", 13: "broken pipe", 14: "alarm clock", 15: "terminated", 24: "CPU time limit exceeded",
 	25: "file size limit exceeded", 31: "bad system call",
 }
 
-// finish waits for the rest of the output and frees everything. It gives how
-// the program ended; nil: nobody knows.
+// finish waits for the rest of the output and releases everything. It returns how the program
+// ended, or nil if that is unknown.
 func (s *session) finish() *remote.Exit {
 	<-s.ended
 	copied := make(chan struct{})
@@ -203,11 +201,11 @@ func (s *session) finish() *remote.Exit {
 	return s.exit
 }
 
-// closing is how long a node may take to agree that a session is closed;
-// afterwards its connection counts as dead.
+// closing is how long a node may take to confirm that a session is closed; afterwards its
+// connection is closed.
 const closing = 2 * time.Second
 
-// close gives a session up and frees everything.
+// close ends a session and releases everything.
 func (s *session) close() {
 	stop := s.abort()
 	s.copied.Wait()
@@ -216,15 +214,15 @@ func (s *session) close() {
 	s.release()
 }
 
-// abort closes the channel, and if the node does not agree to that in time,
-// unless it is called off, the connection.
+// abort closes the channel. If the node does not confirm that in time, it closes the connection,
+// unless stop is called before.
 func (s *session) abort() (stop func()) {
 	s.ch.Close()
 	timer := time.AfterFunc(closing, func() { s.client.Close() })
 	return func() { timer.Stop() }
 }
 
-// wasStarted says whether the mark came; valid after finish.
+// wasStarted reports whether the mark was read; valid after finish.
 func (s *session) wasStarted() bool {
 	select {
 	case <-s.started:
@@ -234,7 +232,7 @@ func (s *session) wasStarted() bool {
 	}
 }
 
-// notStarted is the error of a program that never began.
+// notStarted returns the error of a program that never began.
 func (s *session) notStarted() error {
 	if text := strings.TrimSpace(s.stderr.String()); text != "" {
 		return fmt.Errorf("%w: %s", errNotStarted, text)
@@ -242,15 +240,15 @@ func (s *session) notStarted() error {
 	return errNotStarted
 }
 
-// copyTo copies all of a stream; a writer that fails does not stop the reader,
-// or the node would wait for us.
+// copyTo copies all of a stream. If the writer fails, the rest is read and dropped, as the node
+// would wait otherwise.
 func copyTo(to io.Writer, from io.Reader) {
 	if _, err := io.Copy(to, from); err != nil {
 		_, _ = io.Copy(io.Discard, from)
 	}
 }
 
-// afterMark passes on what follows a mark, and tells when it comes.
+// afterMark passes on everything after a mark, and closes seen at the mark.
 type afterMark struct {
 	to   io.Writer
 	mark []byte
@@ -259,7 +257,7 @@ type afterMark struct {
 	open bool
 }
 
-// maxChatter is how much a login shell may say before the mark.
+// maxChatter bounds the output of a login shell before the mark.
 const maxChatter = 64 << 10
 
 func (w *afterMark) Write(p []byte) (int, error) {
@@ -286,7 +284,7 @@ func (w *afterMark) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the last of what is written to it.
+// tail keeps the end of what is written to it.
 type tail struct {
 	mu sync.Mutex
 	b  []byte

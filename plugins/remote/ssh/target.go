@@ -20,26 +20,26 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Transport is the value of a node's result "transport" that stands for SSH.
+// Transport is the value of a node's result "transport" for SSH.
 const Transport = "ssh"
 
-// The errors that a caller may want to tell apart.
+// Errors on which callers decide.
 var (
-	// ErrHostKey says that a node has another host key than the one learned.
-	ErrHostKey = errors.New("the host key is not the one that was learned")
-	// ErrAuth says that the node takes neither our key nor our password.
-	ErrAuth = errors.New("the node refuses our credentials")
+	// ErrHostKey means that a node presents another host key than the recorded one.
+	ErrHostKey = errors.New("the host key is not the recorded one")
+	// ErrAuth means that the node accepts neither the key nor the password.
+	ErrAuth = errors.New("the node refuses the credentials")
 )
 
-// DefaultDir is where scripts work on a node unless its results say otherwise.
+// DefaultDir is the folder in which scripts work on a node, unless its results name another.
 const DefaultDir = "/var/lib/coopr"
 
-// Target says how to reach a node.
+// Target is the way to a node.
 type Target struct {
 	Hop
-	// Jumps are the machines on the way, the nearest to us first.
+	// Jumps are the jump hosts, beginning with the nearest to the agent.
 	Jumps []Hop
-	// Sudo runs everything as root by "sudo -n".
+	// Sudo runs everything as root with "sudo -n".
 	Sudo bool
 	// Dir is the folder that scripts work in, an absolute path.
 	Dir string
@@ -49,15 +49,15 @@ type Target struct {
 type Hop struct {
 	Address  string // host:port
 	User     string
-	Signer   ssh.Signer // nil: none
-	Password string     // "": none
-	// HostKeys are the keys it may have.
+	Signer   ssh.Signer // may be nil
+	Password string     // may be ""
+	// HostKeys are the accepted host keys.
 	HostKeys []ssh.PublicKey
 
-	learned func(ssh.PublicKey) // takes any key instead, and tells of it
+	learned func(ssh.PublicKey) // if set, accepts any key and receives it
 }
 
-// key tells connections apart: it is the same for targets that can share one.
+// key returns the key of a connection in the pool: equal for targets that can share one.
 func (t *Target) key() string {
 	var b strings.Builder
 	for _, h := range append(append([]Hop{}, t.Jumps...), t.Hop) {
@@ -72,11 +72,11 @@ func (t *Target) key() string {
 	return b.String()
 }
 
-// Keys finds private keys by name: files in folders on the agent's machine, so
-// that keys need not be part of definitions.
+// Keys are folders on the agent's machine in which private keys are found by name, so that keys
+// need not be part of definitions.
 type Keys []string
 
-// Signer reads a key. Only names below the folders are taken.
+// Signer reads a key. The name has to lie within the folders.
 func (k Keys) Signer(name string) (ssh.Signer, error) {
 	b, err := k.read(name)
 	if err != nil {
@@ -85,8 +85,8 @@ func (k Keys) Signer(name string) (ssh.Signer, error) {
 	return ParseKey(b)
 }
 
-// Private gives the private key of a node, from what its provider returned, for
-// programs that log in by themselves; nil: it has none.
+// Private returns the private key of a node, from the results of its provider, for programs that
+// log in by themselves; nil if there is none.
 func (k Keys) Private(results map[string]any) ([]byte, error) {
 	auth, _ := results["ssh-auth"].(map[string]any)
 	if pem, _ := auth["private_key"].(string); pem != "" {
@@ -110,12 +110,12 @@ func (k Keys) read(name string) ([]byte, error) {
 		return b, err
 	}
 	if len(k) == 0 {
-		return nil, fmt.Errorf("key file %q: this plugin's settings name no folder of keys (keys: [folder, …])", name)
+		return nil, fmt.Errorf("key file %q: the plugin's settings name no folder of keys (keys: [folder, …])", name)
 	}
 	return nil, fmt.Errorf("key file %q is not in %s", name, words.Or(k))
 }
 
-// ParseKey reads a private key without a passphrase.
+// ParseKey decodes a private key without a passphrase.
 func ParseKey(pem []byte) (ssh.Signer, error) {
 	s, err := ssh.ParsePrivateKey(bytes.TrimSpace(append(bytes.TrimSpace(pem), '\n')))
 	if err != nil {
@@ -124,22 +124,22 @@ func ParseKey(pem []byte) (ssh.Signer, error) {
 	return s, nil
 }
 
-// Results are what a provider puts into its CONFIRM's result so that automators
-// reach the node (docs/plugins.md "Reaching nodes").
+// Results are the part of a provider's CONFIRM result from which automators learn how to reach the
+// node (docs/plugins.md, "Reaching nodes").
 type Results struct {
 	User       string
 	Identity   string          // name of a key file on the agents
 	PrivateKey string          // or the key itself
 	Password   string          // or a password
-	HostKeys   []ssh.PublicKey // as learned
+	HostKeys   []ssh.PublicKey // as recorded
 	Port       int             // default 22
 	Address    string          // default: the node's access_v4
 	Dir        string          // default DefaultDir
-	Sudo       *bool           // default: unless the user is root
+	Sudo       *bool           // default: true, unless the user is root
 	Jumps      []map[string]any
 }
 
-// Map gives the results as a task's output has them.
+// Map returns the results in the form of a task's output.
 func (r *Results) Map() map[string]any {
 	auth := map[string]any{"user": r.User}
 	put := func(m map[string]any, key, value string) {
@@ -176,7 +176,7 @@ func hostKeyMap(keys []ssh.PublicKey) map[string]any {
 	return out
 }
 
-// TargetOf gives the way to a task's node from what its provider returned.
+// TargetOf returns the way to a task's node, from the results of its provider.
 func TargetOf(in *model.TaskInput, keys Keys) (*Target, error) {
 	results := in.Config.Results
 	t := &Target{Dir: DefaultDir}
@@ -187,7 +187,7 @@ func TargetOf(in *model.TaskInput, keys Keys) (*Target, error) {
 	host, _ := results["ssh_address"].(string)
 	host = cmp.Or(host, in.Config.IPAddresses["access_v4"], in.Config.IPAddresses["bind_v4"])
 	if host == "" {
-		return nil, errors.New("its provider gave no address (access_v4)")
+		return nil, errors.New("its provider returned no address (access_v4)")
 	}
 	t.Address = net.JoinHostPort(host, strconv.Itoa(number(results["ssh_port"], 22)))
 	t.User = cmp.Or(t.User, in.Config.SSHUser, "root")
@@ -204,14 +204,14 @@ func TargetOf(in *model.TaskInput, keys Keys) (*Target, error) {
 		t.Dir = path.Clean(dir)
 	}
 	if len(t.HostKeys) == 0 {
-		return nil, errors.New("its provider learned no host key (ssh_host_keys)")
+		return nil, errors.New("its provider returned no host key (ssh_host_keys)")
 	}
 	t.Jumps, err = JumpsOf(results["ssh_jump"], keys)
 	return t, err
 }
 
-// JumpsOf reads a list of jump hosts: objects with "address" (host or
-// host:port), "ssh-auth" and "ssh_host_keys".
+// JumpsOf decodes a list of jump hosts: objects with "address" (host or host:port), "ssh-auth" and
+// "ssh_host_keys".
 func JumpsOf(v any, keys Keys) ([]Hop, error) {
 	var list []any
 	switch x := v.(type) {
@@ -240,7 +240,7 @@ func JumpsOf(v any, keys Keys) ([]Hop, error) {
 			return nil, fmt.Errorf("ssh_jump[%d]: %w", i, err)
 		}
 		if len(h.HostKeys) == 0 {
-			return nil, fmt.Errorf("ssh_jump[%d] has no ssh_host_keys: a machine on the way must be known", i)
+			return nil, fmt.Errorf("ssh_jump[%d] has no ssh_host_keys, which a jump host needs", i)
 		}
 		h.Address, h.User = address, cmp.Or(h.User, "root")
 		jumps = append(jumps, h)
@@ -248,7 +248,7 @@ func JumpsOf(v any, keys Keys) ([]Hop, error) {
 	return jumps, nil
 }
 
-// hopOf reads credentials and host keys.
+// hopOf decodes credentials and host keys.
 func hopOf(m map[string]any, keys Keys) (Hop, error) {
 	var h Hop
 	auth, _ := m["ssh-auth"].(map[string]any)
@@ -271,8 +271,8 @@ func hopOf(m map[string]any, keys Keys) (Hop, error) {
 	return h, err
 }
 
-// ParseHostKeys reads host keys: an object of base64 by type, as results have
-// them, or text with one key a line, as known_hosts and public key files have it.
+// ParseHostKeys decodes host keys: an object of base64 by type, as in results, or text with one key
+// per line, as in known_hosts and public key files.
 func ParseHostKeys(v any) ([]ssh.PublicKey, error) {
 	var keys []ssh.PublicKey
 	switch x := v.(type) {
@@ -307,7 +307,7 @@ func ParseHostKeys(v any) ([]ssh.PublicKey, error) {
 	return keys, nil
 }
 
-// number reads a small number that JSON, YAML or a form may have given.
+// number decodes a small number from JSON, YAML or a form.
 func number(v any, fallback int) int {
 	switch x := v.(type) {
 	case int:
@@ -326,8 +326,7 @@ func number(v any, fallback int) int {
 	return fallback
 }
 
-// KeysFromSettings reads the settings of a plugin that has no others:
-// {"keys": [folder, …]}.
+// KeysFromSettings decodes the settings of a plugin that has no others: {"keys": [folder, …]}.
 func KeysFromSettings(text string) (Keys, error) {
 	if text == "" {
 		return nil, nil
@@ -338,7 +337,7 @@ func KeysFromSettings(text string) (Keys, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return nil, fmt.Errorf("not {keys: [folder, …]}: %w", err)
+		return nil, fmt.Errorf("want {keys: [folder, …]}: %w", err)
 	}
 	var faults []error
 	for i, dir := range s.Keys {

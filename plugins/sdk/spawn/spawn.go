@@ -1,4 +1,4 @@
-// Package spawn starts child processes that die with this one.
+// Package spawn starts child processes that die with this process.
 package spawn
 
 import (
@@ -9,12 +9,11 @@ import (
 	"syscall"
 )
 
-// ErrStopped is what Start returns after Stop.
-var ErrStopped = errors.New("no processes are started any more")
+// ErrStopped is returned by Start after Stop.
+var ErrStopped = errors.New("the spawner is stopped and starts no more processes")
 
-// Spawner starts processes from one OS thread that lives as long as it: the
-// kernel's signal on the parent's death is tied to the thread that made the
-// child, not to the process.
+// Spawner starts processes from one OS thread that lives as long as the Spawner: the kernel's
+// signal on the parent's death is tied to the thread that created the child, not to the process.
 type Spawner struct {
 	requests chan request
 	stopped  chan struct{}
@@ -27,14 +26,14 @@ type request struct {
 	reply chan error
 }
 
-// New starts the thread.
+// New returns a Spawner and starts its thread.
 func New() *Spawner {
 	s := &Spawner{requests: make(chan request), stopped: make(chan struct{})}
 	go func() {
 		defer close(s.stopped)
 		runtime.LockOSThread()
-		// Unlocked at the end, the thread goes back to the pool and lives on:
-		// one that ended would signal children that are still ending.
+		// An unlocked thread returns to the pool and lives on. If the thread ended, the kernel
+		// would signal children that are still ending.
 		defer runtime.UnlockOSThread()
 		for r := range s.requests {
 			r.reply <- r.cmd.Start()
@@ -43,8 +42,7 @@ func New() *Spawner {
 	return s
 }
 
-// Start starts cmd in a process group of its own; the kernel sends it sig when
-// this process dies.
+// Start starts cmd in a process group of its own. The kernel sends it sig when this process dies.
 func (s *Spawner) Start(cmd *exec.Cmd, sig syscall.Signal) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -61,7 +59,7 @@ func (s *Spawner) Start(cmd *exec.Cmd, sig syscall.Signal) error {
 	return <-r.reply
 }
 
-// Stop ends the thread's work; processes that run are left alone.
+// Stop releases the thread. Running processes are not affected.
 func (s *Spawner) Stop() {
 	s.mu.Lock()
 	first := !s.stopping

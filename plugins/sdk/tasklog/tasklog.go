@@ -1,5 +1,5 @@
-// Package tasklog cuts what a task prints into lines of bounded length and
-// remembers the end.
+// Package tasklog splits the output of a task into lines of bounded length and remembers the last
+// part.
 package tasklog
 
 import (
@@ -20,7 +20,7 @@ type Log struct {
 	tail    []byte    // at least the last MaxLogTail bytes
 }
 
-// New gives a log that calls emit with each line, one call at a time.
+// New returns a log that calls emit for each line, one call at a time.
 func New(emit func(text string, stderr bool)) *Log { return &Log{emit: emit} }
 
 type writer struct {
@@ -28,10 +28,10 @@ type writer struct {
 	stderr bool
 }
 
-// Writer takes output as a program writes it.
+// Writer returns a writer for the output of a program.
 func (l *Log) Writer(stderr bool) io.Writer { return writer{l, stderr} }
 
-// Write takes whole lines out of p; one longer than wire.MaxLogLine is split.
+// Write emits the complete lines of p. A line longer than wire.MaxLogLine is split.
 func (w writer) Write(p []byte) (int, error) {
 	n, l, i := len(p), w.log, 0
 	if w.stderr {
@@ -67,7 +67,7 @@ func (l *Log) Line(text string, stderr bool) {
 	l.send(text, stderr)
 }
 
-// send passes one line on. Called with mu held, so that lines keep their order.
+// send emits one line. It is called with mu held, so that lines keep their order.
 func (l *Log) send(text string, stderr bool) {
 	text = strings.ToValidUTF8(strings.TrimSuffix(text, "\r"), "\uFFFD")
 	l.tail = append(append(l.tail, text...), '\n')
@@ -77,8 +77,8 @@ func (l *Log) send(text string, stderr bool) {
 	l.emit(text, stderr)
 }
 
-// Close sends what has no end of line yet and gives the log's end, at most
-// wire.MaxLogTail bytes.
+// Close emits an incomplete last line and returns the end of the log, at most wire.MaxLogTail
+// bytes.
 func (l *Log) Close() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

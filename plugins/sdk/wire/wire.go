@@ -1,19 +1,19 @@
-// Package wire holds what a plugin process and its host must agree on before
-// they can speak gRPC: the handshake and the limits of messages.
+// Package wire holds what a plugin process and its host agree on before they can speak gRPC: the
+// handshake and the limits of messages.
 package wire
 
 import "github.com/hashicorp/go-plugin"
 
 const (
-	// ProtocolVersion is the version of rpc/proto/plugin.proto that both sides speak.
+	// ProtocolVersion is the version of rpc/proto/plugin.proto on both sides.
 	ProtocolVersion = 1
-	// MaxMessage bounds one gRPC message, in bytes. Batches are split long
-	// before; only a single very large task comes near.
+	// MaxMessage bounds one gRPC message, in bytes. Batches are split long before; only a single
+	// very large task comes close.
 	MaxMessage = 64 << 20
-	// BatchBytes is where either side closes a batch and starts another.
+	// BatchBytes is the size at which either side closes a batch and begins another.
 	BatchBytes = 1 << 20
-	// Window is the flow-control window of the one stream, in bytes. A fixed
-	// window spares the pings with which gRPC would otherwise measure one.
+	// Window is the flow-control window of the one stream, in bytes. A fixed window avoids the
+	// pings with which gRPC would otherwise measure one.
 	Window = 4 << 20
 	// MaxLogLine bounds one line of a task's log, in bytes; longer lines are split.
 	MaxLogLine = 64 << 10
