@@ -61,7 +61,7 @@ func (t toLeader) RoundTripToLeader(ctx context.Context, method, uri string, hea
 		return 0, nil, nil, err
 	}
 	req.Header = header
-	res, err := t.a.forward.RoundTrip(req)
+	res, err := t.a.net.forward.RoundTrip(req)
 	if err != nil {
 		moved := errors.Is(context.Cause(under), member.ErrMoved)
 		cancel()

@@ -236,7 +236,7 @@ func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, at
 		if r.Name != at.Agent {
 			continue
 		}
-		c, err := b.pool.Client(r.PeerAddr)
+		c, err := b.net.peers.Client(r.PeerAddr)
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (b *backend) TaskLog(ctx context.Context, who model.Caller, task string, at
 
 // Metrics writes what Prometheus reads.
 func (b *backend) Metrics(w io.Writer) error {
-	families, err := b.registry.Gather()
+	families, err := b.metrics.Gather()
 	if err != nil {
 		return err
 	}

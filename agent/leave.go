@@ -100,14 +100,3 @@ func (b *backend) leaderForgets(ctx context.Context, id string) error {
 	}
 	return p
 }
-
-// goodbye tells the others that this agent stops on purpose. Its vote stays,
-// for it may be back in a moment; where a spare is at hand it takes the seat.
-func (a *Agent) goodbye() {
-	a.supervisor.HandOver()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if err := a.mesh.Leave(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		a.log.Debug("goodbye", "error", err)
-	}
-}

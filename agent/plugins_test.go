@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/agent/config"
 )
 
-// TestConfiguredPlugins: a plugin that the configuration names is looked for in every
-// folder; where none has it, the first one is where it is missed.
+// TestConfiguredPlugins checks that a configured plugin is searched in every folder, and
+// that the path of a missing one is in the first folder.
 func TestConfiguredPlugins(t *testing.T) {
 	dir, bin := t.TempDir(), t.TempDir()
 	for _, path := range []string{filepath.Join(bin, "coopr-x"), filepath.Join(bin, "coopr-both"), filepath.Join(dir, "coopr-both")} {
@@ -27,7 +27,7 @@ func TestConfiguredPlugins(t *testing.T) {
 		{config.Plugin{Name: "y", Path: "coopr-x"}, filepath.Join(bin, "coopr-x")},
 		{config.Plugin{Name: "z", Path: "/opt/z"}, "/opt/z"},
 	} {
-		if b, err := binary([]string{dir, bin}, c.p); err != nil || b.Path != c.want {
+		if b, err := pluginBinary([]string{dir, bin}, c.p); err != nil || b.Path != c.want {
 			t.Errorf("%+v: %s, %v", c.p, b.Path, err)
 		}
 	}

@@ -2,8 +2,8 @@ package agent
 
 import "github.com/coopr/coopr/agent/config"
 
-// Reload takes over what a running agent can change, and says what waits for a
-// restart.
+// Reload applies the settings that may change while the agent runs, and logs those
+// that need a restart.
 func (a *Agent) Reload(next config.Config) {
 	running := *a.settings.Load()
 	changes := config.Diff(running, next)
@@ -11,7 +11,7 @@ func (a *Agent) Reload(next config.Config) {
 	a.settings.Store(&running)
 	a.mesh.SetJoin(running.Join)
 	if err := a.mesh.SetSelf(a.self()); err != nil {
-		a.log.Error("what the others know of this agent is not changed", "error", err)
+		a.log.Error("gossip could not announce the new settings of this agent", "error", err)
 	}
 	a.worker.Reconnect()
 	a.log.Info("configuration reloaded", "changes", changes.String())

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 
+	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	"github.com/coopr/coopr/engine/model"
@@ -43,14 +45,15 @@ func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.New
 	fail := func(err error) (model.ResourceVersion, api.Written, error) {
 		return model.ResourceVersion{}, api.Written{}, err
 	}
-	if r.shelf.blobs == nil {
-		return fail(problem.New(problem.NoMajority, "%w", errNoShelf))
+	store, err := r.blobs.Store()
+	if err != nil {
+		return fail(problem.Wrap(problem.NoMajority, err))
 	}
-	pin, err := r.shelf.blobs.Take(content, orchestrate.Lookup(r.m.Machine.View(), who.Tenant), n.ResourceKey, int64(r.cfg.Limits.Resource), n.SHA256)
+	pin, err := store.Upload(content, orchestrate.Lookup(r.m.Machine.View(), who.Tenant), n.ResourceKey, int64(r.cfg.Limits.Resource), n.SHA256)
 	if err != nil {
 		return fail(err)
 	}
-	if err := r.shelf.spread(ctx, r.m, pin.SHA256, pin.Size); err != nil {
+	if err := r.blobs.Replicate(ctx, r.m, pin.SHA256, pin.Size); err != nil {
 		return fail(problem.Wrap(problem.NoMajority, err))
 	}
 	body, err := json.Marshal(model.ResourceVersion{ResourcePin: pin})
@@ -91,10 +94,10 @@ func (r resourceBackend) Order(ctx context.Context, who model.Caller, order stri
 
 // Content gives what was uploaded.
 func (r resourceBackend) Content(ctx context.Context, p model.ResourcePin) (io.ReadCloser, error) {
-	if r.shelf.blobs == nil {
-		return nil, errNoShelf
+	f, err := r.blobs.Content(ctx, p)
+	if errors.Is(err, blobs.ErrNoDisk) {
+		return nil, err
 	}
-	f, err := r.shelf.open(ctx, p)
 	if err != nil {
 		return nil, problem.New(problem.Conflict, "resource %s: %w", p, err)
 	}

@@ -21,6 +21,22 @@ func OpenStream(ctx context.Context, client pb.PeerClient) (Stream, error) {
 	return openedStream{s}, nil
 }
 
+// Dialer returns a function that opens a stream to the host runtime of an agent.
+// addr returns an agent's peer address, and client a client for an address.
+func Dialer(addr func(agent string) (string, error), client func(addr string) (pb.PeerClient, error)) func(ctx context.Context, agent string) (Stream, error) {
+	return func(ctx context.Context, agent string) (Stream, error) {
+		at, err := addr(agent)
+		if err != nil {
+			return nil, err
+		}
+		c, err := client(at)
+		if err != nil {
+			return nil, err
+		}
+		return OpenStream(ctx, c)
+	}
+}
+
 // openedStream is a stream that this agent opened.
 type openedStream struct {
 	grpc.BidiStreamingClient[pb.ChangePacket, pb.ChangePacket]

@@ -42,7 +42,7 @@ type PeerClient interface {
 	TaskLog(ctx context.Context, in *TaskLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TaskLogResponse], error)
 	ListResources(ctx context.Context, in *ListResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResourcesResponse], error)
 	RemoveResource(ctx context.Context, in *RemoveResourceRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
-	// Blob, Hold and ResourceSet distribute plugin resources (agent/resources).
+	// Blob, Hold and ResourceSet distribute plugin resources (agent/blobs).
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
 	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
@@ -191,7 +191,7 @@ type PeerServer interface {
 	TaskLog(*TaskLogRequest, grpc.ServerStreamingServer[TaskLogResponse]) error
 	ListResources(*ListResourcesRequest, grpc.ServerStreamingServer[ListResourcesResponse]) error
 	RemoveResource(context.Context, *RemoveResourceRequest) (*RemoveResponse, error)
-	// Blob, Hold and ResourceSet distribute plugin resources (agent/resources).
+	// Blob, Hold and ResourceSet distribute plugin resources (agent/blobs).
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)

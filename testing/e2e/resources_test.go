@@ -183,7 +183,7 @@ func TestPluginResources(t *testing.T) {
 	if m.leader() == leader { // another one was asked otherwise
 		leader.hasContent(two)
 	}
-	if b, err := os.ReadFile(worker.log()); err != nil || !bytes.Contains(b, []byte("the disk has spoilt")) {
+	if b, err := os.ReadFile(worker.log()); err != nil || !bytes.Contains(b, []byte("the disk has corrupted")) {
 		t.Errorf("nobody noticed: %v", err)
 	}
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/coopr/coopr/agent/resources"
+	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -17,14 +17,14 @@ import (
 
 // shelf is where a test mesh keeps contents, and how many bytes one and all may have.
 type shelf struct {
-	blobs     *resources.Blobs
+	blobs     *blobs.Store
 	most, all int64
 }
 
 // Shelve lets the mesh keep resources for plugins of these types: one has most bytes at
 // most, all of a tenant have all. Without it there are none.
 func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) error {
-	blobs, err := resources.OpenBlobs(dir)
+	blobs, err := blobs.OpenStore(dir)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 
 // Upload keeps a content as the next version of a resource.
 func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
-	if v.ResourcePin, err = s.shelf.blobs.Take(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
+	if v.ResourcePin, err = s.shelf.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
 		return v, w, err
 	}
 	body, err := json.Marshal(v)

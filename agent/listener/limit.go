@@ -1,4 +1,4 @@
-package agent
+package listener
 
 import (
 	"log/slog"
@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// perClient is a listener that hangs up on a client address which has as many
-// connections open as it may. The others never wait for it.
-type perClient struct {
+// limited is a listener that closes a new connection of a client address that has
+// too many open. Other clients do not wait.
+type limited struct {
 	net.Listener
-	limit func() int // 0: none
+	limit func() int // connections per client address; 0: no limit
 	log   *slog.Logger
 
 	mu   sync.Mutex
@@ -18,7 +18,7 @@ type perClient struct {
 }
 
 // Accept waits for the next connection that is within the limit.
-func (l *perClient) Accept() (net.Conn, error) {
+func (l *limited) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -36,14 +36,14 @@ func (l *perClient) Accept() (net.Conn, error) {
 		}
 		l.mu.Unlock()
 		if !full {
-			return &countedConn{Conn: conn, gone: sync.OnceFunc(func() { l.gone(client) })}, nil
+			return &countedConn{Conn: conn, release: sync.OnceFunc(func() { l.release(client) })}, nil
 		}
-		l.log.Warn("too many connections of one client, refusing another", "client", client, "limit", limit)
-		_ = conn.Close() // nobody uses it
+		l.log.Warn("a client has too many connections open; the new one is closed", "client", client, "limit", limit)
+		_ = conn.Close() // nothing was sent on it
 	}
 }
 
-func (l *perClient) gone(client string) {
+func (l *limited) release(client string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[client]--; l.open[client] == 0 {
@@ -51,15 +51,15 @@ func (l *perClient) gone(client string) {
 	}
 }
 
-// countedConn is a connection that is missed when it is closed.
+// countedConn is a connection that no longer counts once it is closed.
 type countedConn struct {
 	net.Conn
-	gone func()
+	release func()
 }
 
-// Close closes the connection; it may be called again.
+// Close closes the connection. It may be called more than once.
 func (c *countedConn) Close() error {
 	err := c.Conn.Close()
-	c.gone()
+	c.release()
 	return err
 }

@@ -1,4 +1,4 @@
-package resources
+package blobs
 
 import (
 	"archive/tar"
@@ -15,54 +15,54 @@ import (
 	"strings"
 )
 
-// ErrArchive says that an archive cannot be taken, and why.
-var ErrArchive = errors.New("the archive cannot be taken")
+// ErrArchive is returned for an archive that is damaged, unsafe or too large.
+var ErrArchive = errors.New("the archive is refused")
 
-// The bounds of an archive's inside.
+// Limits of an archive's content.
 const (
-	mostEntries  = 50_000
-	mostUnpacked = 1 << 30 // bytes
-	deepest      = 64      // folders in one another
+	maxEntries  = 50_000
+	maxUnpacked = 1 << 30 // bytes
+	maxDepth    = 64      // nested folders
 )
 
-// entry is one thing in an archive.
+// entry is one file, folder or link in an archive.
 type entry struct {
-	name string // as it stands there
+	name string // as written in the archive
 	mode fs.FileMode
-	link string // of a symbolic link
-	hard string // name of the entry that it is another name of
+	link string // target of a symbolic link
+	hard string // name of the file that a hard link refers to
 	body func() (io.ReadCloser, error)
 }
 
-// Check reads an archive through as Unpack does, and writes nothing.
+// Check reads an archive as Unpack does, and writes nothing.
 func Check(f *os.File) error {
-	return walk(f, newUnpacker(nil).take)
+	return walk(f, newUnpacker(nil).add)
 }
 
-// Unpack writes an archive (tar, tar.gz or zip, told apart by how they begin) into a
-// folder, which is empty. Where everything in it stands in one folder of the
-// resource's own name, and no link leads out of that, it is left out. Nothing is written outside the folder, and
-// no link leads out of it.
+// Unpack unpacks an archive (tar, tar.gz or zip, recognised by its first bytes) into
+// an empty folder. If everything in the archive is below one folder with the
+// resource's own name, and no link leaves it, that folder is stripped. Unpack writes
+// nothing outside the folder and creates no link that leaves it.
 func Unpack(f *os.File, dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	u, alone := newUnpacker(root), true
+	u, strip := newUnpacker(root), true
 	err = walk(f, func(e *entry) error {
 		clean, err := inside(e.name)
 		below, in := strings.CutPrefix(clean, name+"/")
-		alone = alone && (in || clean == "." || clean == name && e.mode.IsDir()) && (e.mode&fs.ModeSymlink == 0 || stays(below, e.link))
+		strip = strip && (in || clean == "." || clean == name && e.mode.IsDir()) && (e.mode&fs.ModeSymlink == 0 || stays(below, e.link))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if alone {
+	if strip {
 		u.strip = name
 	}
-	return walk(f, u.take)
+	return walk(f, u.add)
 }
 
 // walk calls fn for each entry of an archive.
@@ -92,22 +92,22 @@ func walk(f *os.File, fn func(*entry) error) error {
 }
 
 func walkTar(r io.Reader, fn func(*entry) error) error {
-	// What comes out of a small file may be without end, headers included.
-	bounded := &io.LimitedReader{R: r, N: mostUnpacked + mostEntries*1024}
+	// A small file may unpack to an endless stream, of headers too.
+	bounded := &io.LimitedReader{R: r, N: maxUnpacked + maxEntries*1024}
 	t := tar.NewReader(bounded)
 	for entries := 0; ; entries++ {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) && bounded.N > 0 {
 			if entries == 0 {
-				return fmt.Errorf("%w: there is nothing in it; tar, tar.gz and zip are taken", ErrArchive)
+				return fmt.Errorf("%w: it is empty; the formats are tar, tar.gz and zip", ErrArchive)
 			}
 			return nil
 		}
 		if bounded.N <= 0 {
-			return tooMuch()
+			return errTooMuch()
 		}
 		if err != nil {
-			return fmt.Errorf("%w: it is no tar, tar.gz or zip, or not whole: %w", ErrArchive, err)
+			return fmt.Errorf("%w: it is not a tar, tar.gz or zip file, or it is incomplete: %w", ErrArchive, err)
 		}
 		e := &entry{name: h.Name, mode: fs.FileMode(h.Mode).Perm(), body: func() (io.ReadCloser, error) { return io.NopCloser(t), nil }}
 		switch h.Typeflag {
@@ -122,7 +122,7 @@ func walkTar(r io.Reader, fn func(*entry) error) error {
 		case tar.TypeXGlobalHeader:
 			continue
 		default:
-			return fmt.Errorf("%w: %q is a device, a pipe or something else that is no file, folder or link", ErrArchive, h.Name)
+			return fmt.Errorf("%w: %q is a device, a pipe or another special file; only files, folders and links are accepted", ErrArchive, h.Name)
 		}
 		if err := fn(e); err != nil {
 			return err
@@ -155,7 +155,7 @@ func walkZip(f *os.File, fn func(*entry) error) error {
 			}
 			e.link = string(target)
 		default:
-			return fmt.Errorf("%w: %q is no file, folder or link", ErrArchive, x.Name)
+			return fmt.Errorf("%w: %q is a special file; only files, folders and links are accepted", ErrArchive, x.Name)
 		}
 		if err := fn(e); err != nil {
 			return err
@@ -164,42 +164,41 @@ func walkZip(f *os.File, fn func(*entry) error) error {
 	return nil
 }
 
-// inside gives an entry's path below the folder, cleaned.
+// inside returns the clean path of an entry below the folder.
 func inside(name string) (string, error) {
 	clean := path.Clean(strings.ReplaceAll(name, "\\", "/"))
 	switch {
 	case name == "" || strings.ContainsRune(name, 0):
-		return "", fmt.Errorf("%w: %q is no name", ErrArchive, name)
+		return "", fmt.Errorf("%w: %q is not a valid name", ErrArchive, name)
 	case path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../"):
-		return "", fmt.Errorf("%w: %q leads out of it", ErrArchive, name)
+		return "", fmt.Errorf("%w: the path %q leaves the archive's folder", ErrArchive, name)
 	case slices.ContainsFunc(strings.Split(clean, "/"), func(part string) bool { return len(part) > 255 }):
-		return "", fmt.Errorf("%w: %q is too long for a file system", ErrArchive, name)
-	case strings.Count(clean, "/") > deepest:
-		return "", fmt.Errorf("%w: %q is more than %d folders deep", ErrArchive, name, deepest)
+		return "", fmt.Errorf("%w: the name %q is too long for a file system", ErrArchive, name)
+	case strings.Count(clean, "/") > maxDepth:
+		return "", fmt.Errorf("%w: %q is nested more than %d folders deep", ErrArchive, name, maxDepth)
 	}
 	return clean, nil
 }
 
-func tooMuch() error {
-	return fmt.Errorf("%w: more than %d bytes come out of it", ErrArchive, mostUnpacked)
+func errTooMuch() error {
+	return fmt.Errorf("%w: it has more than %d bytes when unpacked", ErrArchive, maxUnpacked)
 }
 
-// unpacker writes entries. What is there once is not written again, and nothing is
-// written through a link: so a link's place is where its name says, and it leads
-// where its target says.
+// unpacker writes entries. It writes no path twice and nothing through a link, so a
+// link is where its name says, and it points where its target says.
 type unpacker struct {
-	root  *os.Root // nil: nothing is written
-	strip string
-	left  int64                  // bytes that may come still
-	room  int                    // for files and folders, of all there may be
-	seen  map[string]fs.FileMode // type of all that is there
+	root  *os.Root               // nil: nothing is written
+	strip string                 // folder that is stripped from all names; may be empty
+	left  int64                  // bytes that may still be unpacked
+	room  int                    // limit of files and folders
+	seen  map[string]fs.FileMode // type of every path so far
 }
 
 func newUnpacker(root *os.Root) *unpacker {
-	return &unpacker{root: root, left: mostUnpacked, room: mostEntries, seen: map[string]fs.FileMode{}}
+	return &unpacker{root: root, left: maxUnpacked, room: maxEntries, seen: map[string]fs.FileMode{}}
 }
 
-func (u *unpacker) take(e *entry) error {
+func (u *unpacker) add(e *entry) error {
 	name, err := inside(e.name)
 	if err != nil {
 		return err
@@ -215,7 +214,7 @@ func (u *unpacker) take(e *entry) error {
 		if was.IsDir() && e.mode.IsDir() {
 			return nil
 		}
-		return fmt.Errorf("%w: %q is in it twice", ErrArchive, e.name)
+		return fmt.Errorf("%w: %q occurs twice", ErrArchive, e.name)
 	}
 	if err := u.count(name, e.mode.Type()); err != nil {
 		return err
@@ -225,7 +224,7 @@ func (u *unpacker) take(e *entry) error {
 		return u.do(func() error { return u.root.Mkdir(name, 0o755) })
 	case e.mode&fs.ModeSymlink != 0:
 		if !stays(name, e.link) {
-			return fmt.Errorf("%w: the link %q leads out of it, to %q", ErrArchive, e.name, e.link)
+			return fmt.Errorf("%w: the link %q leaves the archive's folder: it points to %q", ErrArchive, e.name, e.link)
 		}
 		return u.do(func() error { return u.root.Symlink(e.link, name) })
 	case e.hard != "":
@@ -235,14 +234,14 @@ func (u *unpacker) take(e *entry) error {
 		}
 		other = u.place(other)
 		if was, there := u.seen[other]; !there || !was.IsRegular() || other == name {
-			return fmt.Errorf("%w: %q is another name of %q, which is no file before it", ErrArchive, e.name, e.hard)
+			return fmt.Errorf("%w: %q is a hard link to %q, which is not an earlier file of the archive", ErrArchive, e.name, e.hard)
 		}
 		return u.do(func() error { return u.root.Link(other, name) })
 	}
 	return u.file(e, name)
 }
 
-// place is where an entry goes, without the folder that is left out.
+// place returns the path to which an entry is unpacked.
 func (u *unpacker) place(name string) string {
 	if u.strip == "" {
 		return name
@@ -253,14 +252,14 @@ func (u *unpacker) place(name string) string {
 	return strings.TrimPrefix(name, u.strip+"/")
 }
 
-// folders makes the folders that an entry stands in.
+// folders creates the parent folders of an entry.
 func (u *unpacker) folders(dir, of string) error {
 	if dir == "." {
 		return nil
 	}
 	if was, there := u.seen[dir]; there {
 		if !was.IsDir() {
-			return fmt.Errorf("%w: %q stands in %q, which is no folder", ErrArchive, of, dir)
+			return fmt.Errorf("%w: %q is below %q, which is not a folder", ErrArchive, of, dir)
 		}
 		return nil
 	}
@@ -273,10 +272,10 @@ func (u *unpacker) folders(dir, of string) error {
 	return u.do(func() error { return u.root.Mkdir(dir, 0o755) })
 }
 
-// count notes what is there from now on.
+// count records a path, up to the limit.
 func (u *unpacker) count(name string, kind fs.FileMode) error {
 	if len(u.seen) >= u.room {
-		return fmt.Errorf("%w: there are more than %d files and folders in it", ErrArchive, u.room)
+		return fmt.Errorf("%w: it has more than %d files and folders", ErrArchive, u.room)
 	}
 	u.seen[name] = kind
 	return nil
@@ -306,7 +305,7 @@ func (u *unpacker) file(e *entry, name string) error {
 	}
 	n, err := io.Copy(out, io.LimitReader(body, u.left+1))
 	if u.left -= n; u.left < 0 {
-		return tooMuch()
+		return errTooMuch()
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %q: %w", ErrArchive, e.name, err)
@@ -314,9 +313,9 @@ func (u *unpacker) file(e *entry, name string) error {
 	return nil
 }
 
-// stays says whether a link stays below the folder. Its folder is a real one, so that going
-// up from there is what it looks like; once it has gone down it may not go up again,
-// for it may have gone through another link.
+// stays reports whether a link's target is below the folder. The link's own folder is a real
+// folder, so leading ".." parts lead where they seem to. After any other part, ".." is refused:
+// that part may be another link.
 func stays(name, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
 		return false

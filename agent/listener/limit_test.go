@@ -1,4 +1,4 @@
-package agent
+package listener
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	}
 	var limit atomic.Int64
 	limit.Store(2)
-	l := &perClient{Listener: inner, log: slog.New(slog.DiscardHandler), limit: func() int { return int(limit.Load()) }, open: map[string]int{}}
+	l := &limited{Listener: inner, log: slog.New(slog.DiscardHandler), limit: func() int { return int(limit.Load()) }, open: map[string]int{}}
 	accepted := make(chan net.Conn, 16)
 	go func() {
 		defer close(accepted)
@@ -37,7 +37,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	// dial says whether a client of that address is let in.
+	// dial reports whether a client of that address is accepted.
 	dial := func(from string) bool {
 		t.Helper()
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -61,7 +61,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 		}
 	}
 	if dial("127.0.0.1") {
-		t.Error("let in beyond the limit")
+		t.Error("accepted beyond the limit")
 	}
 	if !dial("127.0.0.2") {
 		t.Error("another client was refused")

@@ -1,4 +1,4 @@
-package resources
+package blobs
 
 import (
 	"archive/tar"
@@ -31,19 +31,19 @@ func hash(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func blobs(t testing.TB) *Blobs {
+func newStore(t testing.TB) *Store {
 	t.Helper()
-	b, err := OpenBlobs(filepath.Join(t.TempDir(), "blobs"))
+	b, err := OpenStore(filepath.Join(t.TempDir(), "blobs"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// TestBlobs: a content is there whole or not at all, for its owner alone, and what the
-// disk has spoilt is noticed.
-func TestBlobs(t *testing.T) {
-	b := blobs(t)
+// TestStore checks that a blob is stored completely or not at all, that only its owner can
+// read it, and that damage on the disk is detected.
+func TestStore(t *testing.T) {
+	b := newStore(t)
 	content := []byte("hello")
 	sum, size, err := b.Put(bytes.NewReader(content), 5, "")
 	if err != nil || size != 5 || sum != hash(content) {
@@ -63,7 +63,7 @@ func TestBlobs(t *testing.T) {
 	if _, _, err := b.Put(strings.NewReader("123456"), 5, ""); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	if _, _, err := b.Put(strings.NewReader("other"), 5, sum); !errors.Is(err, ErrOther) {
+	if _, _, err := b.Put(strings.NewReader("other"), 5, sum); !errors.Is(err, ErrChecksum) {
 		t.Error(err)
 	}
 	if _, _, err := b.Put(io.MultiReader(strings.NewReader("12"), broken{}), 5, ""); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -71,7 +71,7 @@ func TestBlobs(t *testing.T) {
 	}
 	entries, err := os.ReadDir(b.dir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("what was refused is left: %v %v", entries, err)
+		t.Errorf("a refused content is still there: %v %v", entries, err)
 	}
 	for _, no := range []string{hash([]byte("x")), "", "../" + sum, strings.ToUpper(sum)} {
 		if _, err := b.Open(no); !errors.Is(err, ErrMissing) {
@@ -84,11 +84,11 @@ func TestBlobs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, sum), []byte("jello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Open(sum); !errors.Is(err, ErrSpoilt) {
+	if _, err := b.Open(sum); !errors.Is(err, ErrCorrupt) {
 		t.Error(err)
 	}
 	if b.Has(sum, 5) {
-		t.Error("what is spoilt is still here")
+		t.Error("a corrupt blob is still there")
 	}
 }
 
@@ -96,9 +96,9 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// TestSweep: what is needed stays, and what is new, for it may be needed soon.
+// TestSweep checks that needed and recent blobs stay.
 func TestSweep(t *testing.T) {
-	b := blobs(t)
+	b := newStore(t)
 	needed, _, _ := b.Put(strings.NewReader("needed"), 99, "")
 	young, _, _ := b.Put(strings.NewReader("young"), 99, "")
 	old, _, _ := b.Put(strings.NewReader("old"), 99, "")
@@ -112,14 +112,14 @@ func TestSweep(t *testing.T) {
 	if n != 1 || err != nil || b.Has(old, 3) || !b.Has(young, 5) || !b.Has(needed, 6) {
 		t.Error(n, err)
 	}
-	// What an agent was writing when it died goes at its next start.
-	if err := os.WriteFile(filepath.Join(b.dir, unfinished+"x"), nil, 0o600); err != nil {
+	// A file that an agent was writing when it died is removed at the next start.
+	if err := os.WriteFile(filepath.Join(b.dir, unfinishedPrefix+"x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenBlobs(b.dir); err != nil {
+	if _, err := OpenStore(b.dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(b.dir, unfinished+"x")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(b.dir, unfinishedPrefix+"x")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -224,8 +224,8 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// wicked are archives that would leave their folder, or fill the disk.
-func wicked() map[string][]thing {
+// hostile returns archives that would write outside their folder, or fill the disk.
+func hostile() map[string][]thing {
 	return map[string][]thing{
 		"up":                    {{name: "../x", body: "x"}},
 		"up inside":             {{name: "a/../../x", body: "x"}},
@@ -251,9 +251,10 @@ func wicked() map[string][]thing {
 	}
 }
 
-// TestUnpackRefuses: Check says so already, and nothing was written outside.
+// TestUnpackRefuses checks that Check and Unpack refuse hostile archives, and that nothing is
+// written outside the folder.
 func TestUnpackRefuses(t *testing.T) {
-	for what, things := range wicked() {
+	for what, things := range hostile() {
 		around := t.TempDir()
 		dir := filepath.Join(around, "in")
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -277,8 +278,8 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// TestBombs: little that becomes much is refused when it has become too much, and not
-// when all of it is there.
+// TestBombs checks that a small archive with a large content is refused at the limit, not after
+// all of it has been unpacked.
 func TestBombs(t *testing.T) {
 	for _, name := range []string{"a b c d", "a/b/c/d"} {
 		u := newUnpacker(nil)
@@ -287,22 +288,22 @@ func TestBombs(t *testing.T) {
 		for part := range strings.FieldsSeq(name) {
 			things = append(things, thing{name: part})
 		}
-		if err := walk(file(t, tarOf(t, things...)), u.take); !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "files and folders") {
+		if err := walk(file(t, tarOf(t, things...)), u.add); !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "files and folders") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	u := newUnpacker(nil)
 	u.left = 1000
-	err := walk(file(t, zipped(t, tarOf(t, thing{name: "a", body: strings.Repeat("x", 600)}, thing{name: "b", body: strings.Repeat("x", 600)}))), u.take)
-	if !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "bytes come out") {
+	err := walk(file(t, zipped(t, tarOf(t, thing{name: "a", body: strings.Repeat("x", 600)}, thing{name: "b", body: strings.Repeat("x", 600)}))), u.add)
+	if !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "bytes when unpacked") {
 		t.Errorf("many bytes: %v", err)
 	}
 }
 
-// FuzzUnpack: whatever an archive says, nothing outside of the folder is touched, no
-// link in it leads out, and what Check has taken can be unpacked.
+// FuzzUnpack checks that no archive changes anything outside the folder or leaves a link that
+// points outside, and that every archive accepted by Check can be unpacked.
 func FuzzUnpack(f *testing.F) {
-	for _, things := range wicked() {
+	for _, things := range hostile() {
 		f.Add(tarOf(f, things...))
 		f.Add(zipped(f, tarOf(f, things...)))
 	}
@@ -322,7 +323,7 @@ func FuzzUnpack(f *testing.F) {
 		checked := Check(in)
 		err := Unpack(in, dir, "a")
 		if checked == nil && errors.Is(err, ErrArchive) {
-			t.Errorf("Check has taken it: %v", err)
+			t.Errorf("Check accepted it: %v", err)
 		}
 		if left, err := os.ReadDir(around); len(left) != 2 || err != nil {
 			t.Fatalf("something was written outside: %v %v", left, err)
@@ -349,16 +350,16 @@ func pin(kind, name, format string, content []byte) model.ResourcePin {
 	return model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "p", Type: kind, Name: name}, Version: 1, SHA256: hash(content), Size: int64(len(content)), Format: format}
 }
 
-// TestViews: tasks of the same versions share a folder, which is made once; it goes when
-// nobody has used it for a while, and comes back.
-func TestViews(t *testing.T) {
+// TestFolders checks that tasks of the same versions share a folder, which is created once, is
+// removed when it has not been used for a while, and is created again when needed.
+func TestFolders(t *testing.T) {
 	script, books := []byte("#!/bin/sh\n"), tarOf(t, thing{name: "web/r", body: "r"})
 	pins := []model.ResourcePin{pin("scripts", "run", "file", script), pin("cookbooks", "web", "archive", books), pin("keys", "id", "file", script)}
 	pins[0].Permissions = "0755"
 	pins[2].Permissions, pins[2].Secret = "0644", true
-	store := blobs(t)
+	store := newStore(t)
 	var opened atomic.Int32
-	v, err := OpenViews(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
+	v, err := OpenFolders(filepath.Join(t.TempDir(), "views"), func(_ context.Context, p model.ResourcePin) (*os.File, error) {
 		opened.Add(1)
 		return store.Open(p.SHA256)
 	})
@@ -403,16 +404,16 @@ func TestViews(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(dirs[i]); err != nil {
-			t.Error("it went while somebody used it:", err)
+			t.Error("it was removed while in use:", err)
 		}
 		release()
-		release() // once counts
+		release() // the second call does nothing
 	}
 	if err := v.Sweep(time.Now().Add(-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dirs[0]); err != nil {
-		t.Error("it went too soon:", err)
+		t.Error("it was removed too soon:", err)
 	}
 	if err := v.Sweep(later); err != nil {
 		t.Fatal(err)

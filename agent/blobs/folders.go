@@ -1,0 +1,192 @@
+package blobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coopr/coopr/engine/model"
+)
+
+// Folders lays out resources as plugins see them: <type>/<name>, which is a file
+// or the folder into which an archive was unpacked. Tasks that were planned with
+// the same versions share a folder. A complete folder never changes. Folders is
+// safe for concurrent use.
+type Folders struct {
+	dir  string
+	open func(ctx context.Context, p model.ResourcePin) (*os.File, error)
+
+	mu      sync.Mutex
+	folders map[string]*folder
+}
+
+type folder struct {
+	users     int
+	idleSince time.Time     // when the last user released it
+	ready     chan struct{} // closed once the folder is complete or err is set
+	err       error         // why the folder could not be made
+}
+
+// OpenFolders returns an empty Folders in dir. It removes what an earlier process
+// left there, as that may be incomplete. open returns the verified content of a
+// resource, from wherever it is.
+func OpenFolders(dir string, open func(ctx context.Context, p model.ResourcePin) (*os.File, error)) (*Folders, error) {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return nil, fmt.Errorf("plugin resources: %w", err)
+	}
+	return &Folders{dir: dir, open: open, folders: map[string]*folder{}}, nil
+}
+
+// Use returns the folder with these resources and keeps it until release is called.
+func (f *Folders) Use(ctx context.Context, pins []model.ResourcePin) (dir string, release func(), err error) {
+	name, err := folderName(pins)
+	if err != nil {
+		return "", nil, err
+	}
+	for {
+		f.mu.Lock()
+		w, exists := f.folders[name]
+		if !exists {
+			w = &folder{ready: make(chan struct{})}
+			f.folders[name] = w
+		}
+		w.users++
+		f.mu.Unlock()
+		if !exists {
+			w.err = f.create(ctx, name, pins)
+			if w.err != nil {
+				f.mu.Lock()
+				delete(f.folders, name)
+				f.mu.Unlock()
+			}
+			close(w.ready)
+		}
+		release := sync.OnceFunc(func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			w.users--
+			w.idleSince = time.Now()
+		})
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			release()
+			return "", nil, ctx.Err()
+		}
+		if w.err == nil {
+			return filepath.Join(f.dir, name), release, nil
+		}
+		release()
+		if exists && ctx.Err() == nil && (errors.Is(w.err, context.Canceled) || errors.Is(w.err, context.DeadlineExceeded)) {
+			continue // the task that was creating the folder was cancelled, but this one was not
+		}
+		return "", nil, w.err
+	}
+}
+
+// folderName returns the name of the folder with these resources: a hash of all of
+// them.
+func folderName(pins []model.ResourcePin) (string, error) {
+	b, err := json.Marshal(pins)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+func (f *Folders) create(ctx context.Context, name string, pins []model.ResourcePin) (err error) {
+	dir, err := os.MkdirTemp(f.dir, unfinishedPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	for _, p := range pins {
+		if err := f.add(ctx, dir, p); err != nil {
+			return fmt.Errorf("resource %s: %w", p, err)
+		}
+	}
+	return os.Rename(dir, filepath.Join(f.dir, name))
+}
+
+// add puts one resource into a folder.
+func (f *Folders) add(ctx context.Context, dir string, p model.ResourcePin) error {
+	if !filepath.IsLocal(p.Type) || !filepath.IsLocal(p.Name) || p.Type == "." || p.Name == "." {
+		return fmt.Errorf("%q is not a valid file name", p.Type+"/"+p.Name)
+	}
+	in, err := f.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	at := filepath.Join(dir, p.Type, p.Name)
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if p.Format == "archive" {
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		return Unpack(in, at, p.Name)
+	}
+	out, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(fileMode(p)), out.Close())
+}
+
+// fileMode returns the mode that a resource's type declares, 0644 by default. Only
+// the owner can access a secret.
+func fileMode(p model.ResourcePin) fs.FileMode {
+	mode := fs.FileMode(0o644)
+	if n, err := strconv.ParseUint(p.Permissions, 8, 12); err == nil && p.Permissions != "" {
+		mode = fs.FileMode(n).Perm()
+	}
+	if p.Secret {
+		mode &= 0o700
+	}
+	return mode
+}
+
+// Sweep removes the folders that have not been used since a time.
+func (f *Folders) Sweep(unusedSince time.Time) error {
+	var errs error
+	for _, dir := range f.retire(unusedSince) {
+		errs = errors.Join(errs, os.RemoveAll(dir))
+	}
+	return errs
+}
+
+// retire renames the folders that are to be removed and returns their new paths. A
+// task that needs one of them from now on creates it again.
+func (f *Folders) retire(unusedSince time.Time) (retired []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, w := range f.folders {
+		if w.users > 0 || w.idleSince.After(unusedSince) {
+			continue
+		}
+		dir := filepath.Join(f.dir, unfinishedPrefix+name)
+		if os.Rename(filepath.Join(f.dir, name), dir) == nil {
+			delete(f.folders, name)
+			retired = append(retired, dir)
+		}
+	}
+	return retired
+}

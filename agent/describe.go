@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+
+	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// self returns what gossip tells other agents about this one.
+func (a *Agent) self() mesh.Self {
+	now := a.settings.Load()
+	return mesh.Self{
+		Name: now.Name, RPCAddr: a.net.mux.Addr().String(), APIAddr: a.net.apiAddr(), Build: a.cfg.Build,
+		FeatureLevel: state.FeatureLevel, Zone: now.Zone, Class: now.Class, Eligible: a.cfg.Eligible,
+		BootstrapExpect: a.cfg.BootstrapExpect, Leaving: a.leaving.Load(),
+	}
+}
+
+// hello returns what a session tells the leader about this agent.
+func (a *Agent) hello() *pb.Hello {
+	now := a.settings.Load()
+	h := &pb.Hello{
+		Agent: a.id, Name: now.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
+		Zone: now.Zone, Class: now.Class, PeerAddr: a.net.mux.Addr().String(), ApiAddr: a.net.apiAddr(), GossipAddr: a.mesh.Addr(),
+		Eligible: a.cfg.Eligible, Machine: a.machine, Process: a.objects.Process(),
+	}
+	if m, ok := a.mesh.Member(a.id); ok {
+		h.Incarnation = m.Epoch
+	}
+	if a.cfg.Dev && a.token != "" {
+		sum := sha256.Sum256([]byte(a.token))
+		h.Token = sum[:]
+	}
+	for _, t := range a.plugins.Types() {
+		t.Class = "automator"
+		if t.Kind == model.KindProviderType {
+			t.Class = "provider"
+		}
+		if t.PluginType.Plugin == "" {
+			t.PluginType.Plugin = t.Checksum
+		}
+		if b, err := json.Marshal(t.PluginType); err == nil {
+			h.Plugins = append(h.Plugins, b)
+		}
+	}
+	return h
+}

@@ -1,0 +1,52 @@
+package member
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coopr/coopr/engine/profile"
+)
+
+// RunMetrics collects what the runs of each profile use. Only the leader returns
+// these metrics, so that a sum over all agents counts every run once.
+type RunMetrics struct{ Supervisor *Supervisor }
+
+var (
+	byProfile    = []string{"tenant", "profile"}
+	runsTotal    = prometheus.NewDesc("coopr_run_ended_total", "Runs that ended, by outcome", append([]string{"outcome"}, byProfile...), nil)
+	runsActive   = prometheus.NewDesc("coopr_run_active_runs", "Runs whose programs have not ended", byProfile, nil)
+	runsNodes    = prometheus.NewDesc("coopr_run_up_nodes", "Nodes of runs that are up now", byProfile, nil)
+	runsMinutes  = prometheus.NewDesc("coopr_run_node_minutes_total", "Node minutes that runs used", byProfile, nil)
+	runsSeconds  = prometheus.NewDesc("coopr_run_provisioning_seconds_total", "Provisioning time of the clusters that came up", byProfile, nil)
+	runsProvided = prometheus.NewDesc("coopr_run_provisioned_total", "Clusters that came up", byProfile, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (RunMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{runsTotal, runsActive, runsNodes, runsMinutes, runsSeconds, runsProvided} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (r RunMetrics) Collect(ch chan<- prometheus.Metric) {
+	m, _, ok := r.Supervisor.Leader()
+	if !ok {
+		return
+	}
+	for _, u := range m.Machine.View().Usages(time.Now().UnixMilli()) {
+		labels := []string{u.Tenant, u.Profile.String()}
+		send := func(d *prometheus.Desc, t prometheus.ValueType, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, t, v, labels...)
+		}
+		for status, n := range map[profile.Status]int64{profile.Completed: u.Completed, profile.Failed: u.Failed, profile.Killed: u.Killed, profile.Rejected: u.Rejected} {
+			ch <- prometheus.MustNewConstMetric(runsTotal, prometheus.CounterValue, float64(n), append([]string{string(status)}, labels...)...)
+		}
+		send(runsActive, prometheus.GaugeValue, float64(u.Active))
+		send(runsNodes, prometheus.GaugeValue, float64(u.NodesUp))
+		send(runsMinutes, prometheus.CounterValue, float64(u.NodeMinutes))
+		send(runsSeconds, prometheus.CounterValue, float64(u.ProvisioningMillis)/1000)
+		send(runsProvided, prometheus.CounterValue, float64(u.Provisioned))
+	}
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"github.com/coopr/coopr/agent/blobs"
+	"github.com/coopr/coopr/agent/executor"
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/agent/session"
+	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/rpc/peer"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/server"
+)
+
+// openServers creates the servers of the API and of other agents.
+func (a *Agent) openServers() (err error) {
+	a.handler, err = server.New(server.Config{Backend: &backend{a}, Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
+		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
+	if err != nil {
+		return err
+	}
+	a.grpc = peer.NewServer(&peerServer{
+		memberServer:  member.Server{Supervisor: a.supervisor, Build: a.cfg.Build},
+		sessionServer: a.sessions(),
+		blobServer:    blobs.Server{Cache: a.blobs},
+		machineServer: executor.Server{Plugins: a.plugins, Resources: a.blobs, Machine: a.machine},
+		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
+		objectServer:  objects.Server{Runner: a.objects},
+	})
+	return nil
+}
+
+// peerServer serves other agents. Each of its parts serves one concern and lives
+// with the code that it exposes.
+type peerServer struct {
+	memberServer
+	sessionServer
+	blobServer
+	machineServer
+	logServer
+	objectServer
+	unimplemented
+}
+
+var _ pb.PeerServer = (*peerServer)(nil)
+
+// The parts of a peerServer. The names of embedded fields must differ.
+type (
+	memberServer  = member.Server
+	sessionServer = session.Server
+	blobServer    = blobs.Server
+	machineServer = executor.Server
+	logServer     = worker.Server
+	objectServer  = objects.Server
+	// unimplemented has the methods of a newer protocol. It is embedded one level
+	// deeper than the other parts, so that their methods take precedence.
+	unimplemented struct{ pb.UnimplementedPeerServer }
+)

@@ -1,0 +1,159 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/consensus/duty/watch"
+	"github.com/coopr/coopr/engine/model"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/wire"
+)
+
+// Server serves the leader's end of sessions.
+type Server struct {
+	Supervisor *member.Supervisor
+	// Dev accepts the root tokens of all dev agents: a mesh in dev mode has no secret
+	// from which to derive a common one.
+	Dev bool
+}
+
+// stream is the leader's end of a session's stream.
+type stream interface {
+	Context() context.Context
+	Send(*pb.LeaderMessage) error
+	Recv() (*pb.WorkerMessage, error)
+}
+
+// Session serves the session of another agent's worker, if this agent leads.
+func (s Server) Session(in grpc.BidiStreamingServer[pb.WorkerMessage, pb.LeaderMessage]) error {
+	caller, _ := wire.CallerID(in.Context())
+	return s.serve(in, caller)
+}
+
+// serve serves a session until it ends. caller is the agent that the stream's
+// certificate names, or "" on a network without certificates.
+func (s Server) serve(in stream, caller string) error {
+	first, err := in.Recv()
+	if err != nil {
+		return err
+	}
+	h := first.Hello
+	if h == nil || h.Agent == "" {
+		return status.Error(codes.InvalidArgument, "the first message of a session must be a hello")
+	}
+	if caller != "" && caller != h.Agent {
+		return status.Errorf(codes.PermissionDenied, "agent %s claims to be agent %s", caller, h.Agent)
+	}
+	m, l, err := s.Supervisor.AwaitReady(in.Context())
+	if err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	if err := s.admitDevToken(in.Context(), m, h.Name, h.Token); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	out := newSender(in)
+	defer out.Close()
+	id := rand.Text()
+	if err := l.Dispatcher.Open(in.Context(), id, h, out); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	defer l.SessionBroken(id, h.Agent)
+	defer l.Dispatcher.Gone(id, out)
+	l.Watcher.Join(id, watch.Worker{Agent: h.Agent, Machine: h.Machine, Plugins: pluginKeys(h), Send: out.Send})
+	defer l.Watcher.Leave(id)
+	l.Sites.Join(id, sites.Runtime{Agent: h.Agent, Name: h.Name, Machine: h.Machine, Process: h.Process, Send: out.Send})
+	defer l.Sites.Leave(id)
+	// A new worker receives the agent registry right after its welcome.
+	if b, err := json.Marshal(m.Machine.View().Agents()); err == nil {
+		out.Send(&pb.LeaderMessage{Records: b})
+	}
+	received := make(chan error, 1)
+	go func() { received <- receive(in, l, id) }()
+	select {
+	case err := <-received:
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	case <-out.closed:
+		return status.Error(codes.Unavailable, "this agent no longer leads, or the agent has opened another session")
+	case <-in.Context().Done():
+		return in.Context().Err()
+	}
+}
+
+// receive passes a worker's messages to the duties until the stream ends.
+func receive(in stream, l *member.Leadership, id string) error {
+	ctx := in.Context()
+	d := l.Dispatcher
+	for {
+		m, err := in.Recv()
+		if err != nil {
+			return err
+		}
+		if m.Heartbeat > 0 || m.Leaving {
+			d.Hear(id, m.Heartbeat, m.Leaving)
+		}
+		// Commits keep the order of arrival, but the worker's next message does not
+		// wait for them.
+		if len(m.Saves) > 0 {
+			d.Save(ctx, m.Saves)
+		}
+		if len(m.Results) > 0 {
+			d.ReportSoon(id, m.Results)
+		}
+		if len(m.Wanted) > 0 {
+			l.Watcher.Wanted(id, m.Wanted)
+		}
+		if len(m.Health) > 0 {
+			l.Watcher.Health(id, m.Health)
+		}
+		if len(m.Homes) > 0 {
+			l.Sites.Hear(id, m.Homes)
+		}
+		if len(m.Started) > 0 {
+			d.Started(ctx, id, m.Started)
+		}
+		if len(m.Returned) > 0 {
+			d.Returned(ctx, id, m.Returned)
+		}
+	}
+}
+
+// admitDevToken writes the root token of another dev agent to the state, so that
+// every agent of the mesh accepts it.
+func (s Server) admitDevToken(ctx context.Context, m *member.Member, agent string, hash []byte) error {
+	if !s.Dev || len(hash) == 0 {
+		return nil
+	}
+	if _, ok := m.Machine.View().TokenByHash(hex.EncodeToString(hash)); ok {
+		return nil
+	}
+	_, err := m.Propose(ctx, &pb.Command{Actor: "coopr", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Hash: hash, Actor: "dev", Tenant: member.FirstTenant, Role: string(model.RoleSuperadmin), Id: "dev-" + agent,
+	}}})
+	return err
+}
+
+// pluginKeys returns the keys of the plugins that a worker offers.
+func pluginKeys(h *pb.Hello) map[string]bool {
+	out := map[string]bool{}
+	for _, b := range h.Plugins {
+		var t model.PluginType
+		if json.Unmarshal(b, &t) == nil {
+			out[t.Key()] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"path/filepath"
+
+	"github.com/coopr/coopr/agent/executor"
+	"github.com/coopr/coopr/agent/objects"
+	"github.com/coopr/coopr/agent/objects/act"
+	"github.com/coopr/coopr/agent/session"
+	"github.com/coopr/coopr/agent/worker"
+	"github.com/coopr/coopr/plugins/remote/ssh"
+)
+
+// openWorker creates the worker, the runtime of change objects, and what executes
+// for both.
+func (a *Agent) openWorker() (err error) {
+	a.logs = worker.NewLogs("")
+	if a.cfg.DataDir != "" {
+		a.logs = worker.NewLogs(filepath.Join(a.cfg.DataDir, "logs"))
+	}
+	if a.journal = a.cfg.Journal; a.journal == nil {
+		if a.journal, err = worker.OpenFile(filepath.Join(a.cfg.DataDir, "journal")); err != nil {
+			return err
+		}
+	}
+	tasks := executor.New(executor.Config{
+		Plugins: a.plugins, Resources: a.blobs, Machine: a.machine, LeaseHolds: func() bool { return a.worker.InTouch() },
+	})
+	connector := session.Connector{ID: a.id, Locator: a.locator, Peers: a.net.peers, Own: a.sessions()}
+	a.worker, err = worker.New(worker.Config{
+		Hello: a.hello, Connect: connector.Connect, Executor: tasks, Journal: a.journal, Logs: a.logs, Logger: a.log, Records: a.agents.Receive,
+		Sites: func(session string, orders []byte) { a.objects.Orders(session, orders) }, Drain: a.cfg.Drain,
+	})
+	if err != nil {
+		return err
+	}
+	performer := a.cfg.Changes
+	switch {
+	case performer != nil:
+	case a.cfg.DataDir == "":
+		performer = objects.Nowhere{}
+	default:
+		a.performer, err = act.NewForAgent(act.AgentConfig{
+			DataDir: a.cfg.DataDir, Keys: func() ssh.Keys { return sshKeys(a.cfg.Plugins) }, Logger: a.log, Automate: tasks.ExecuteUnplanned,
+		})
+		if err != nil {
+			return err
+		}
+		performer = a.performer
+	}
+	a.objects = objects.New(objects.Config{
+		Self: a.id, Session: a.worker.Session, InTouch: a.worker.InTouch, Report: a.worker.ReportHome,
+		Open: objects.Dialer(a.peerAddr, a.net.peers.Client), Performer: performer, Logger: a.log,
+	})
+	return nil
+}
+
+// sessions returns the leader's end of workers' sessions.
+func (a *Agent) sessions() session.Server {
+	return session.Server{Supervisor: a.supervisor, Dev: a.cfg.Dev}
+}
