@@ -13,7 +13,6 @@ import (
 
 	"github.com/coopr/coopr/agent/config"
 	"github.com/coopr/coopr/plugins/host"
-	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
 // systemPath has the folders in which plugins find programs of the system.
@@ -73,13 +72,22 @@ func pluginBinary(dirs []string, p config.Plugin) (host.Binary, error) {
 		}
 	}
 	if len(p.Settings) > 0 {
-		settings, err := json.Marshal(map[string]any(p.Settings))
+		settings, err := settingsJSON(p)
 		if err != nil {
-			return b, fmt.Errorf("settings of plugin %s: %w", p.Name, err)
+			return b, err
 		}
-		b.Env = []string{"COOPR_PLUGIN_SETTINGS=" + string(settings)}
+		b.Env = []string{"COOPR_PLUGIN_SETTINGS=" + settings}
 	}
 	return b, nil
+}
+
+// settingsJSON returns a plugin's settings as JSON.
+func settingsJSON(p config.Plugin) (string, error) {
+	b, err := json.Marshal(map[string]any(p.Settings))
+	if err != nil {
+		return "", fmt.Errorf("settings of plugin %s: %w", p.Name, err)
+	}
+	return string(b), nil
 }
 
 // pluginsChanged makes announcePlugins run. The plugin host calls it at any time,
@@ -115,16 +123,4 @@ func machineName(folder string) string {
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "coopr place\x00%s\x00%s", b, folder))
 	return hex.EncodeToString(sum[:8])
-}
-
-// sshKeys returns the SSH keys that the plugins of this agent may use.
-func sshKeys(plugins []config.Plugin) (keys ssh.Keys) {
-	for _, p := range plugins {
-		if b, err := json.Marshal(map[string]any(p.Settings)); err == nil {
-			if k, err := ssh.KeysFromSettings(string(b)); err == nil {
-				keys = append(keys, k...)
-			}
-		}
-	}
-	return keys
 }

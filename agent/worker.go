@@ -8,7 +8,6 @@ import (
 	"github.com/coopr/coopr/agent/objects/act"
 	"github.com/coopr/coopr/agent/session"
 	"github.com/coopr/coopr/agent/worker"
-	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
 // openWorker creates the worker, the runtime of change objects, and what executes
@@ -40,9 +39,15 @@ func (a *Agent) openWorker() (err error) {
 	case a.cfg.DataDir == "":
 		performer = objects.Nowhere{}
 	default:
-		a.performer, err = act.NewForAgent(act.AgentConfig{
-			DataDir: a.cfg.DataDir, Keys: func() ssh.Keys { return sshKeys(a.cfg.Plugins) }, Logger: a.log, Automate: tasks.ExecuteUnplanned,
-		})
+		c := act.AgentConfig{DataDir: a.cfg.DataDir, Logger: a.log, Automate: tasks.ExecuteUnplanned}
+		for _, p := range a.cfg.Plugins {
+			settings, err := settingsJSON(p)
+			if err != nil {
+				return err
+			}
+			c.PluginSettings = append(c.PluginSettings, settings)
+		}
+		a.performer, err = act.NewForAgent(c)
 		if err != nil {
 			return err
 		}

@@ -25,9 +25,10 @@ type AgentConfig struct {
 	// Automate carries out a task of an automator plugin, as host.Executor does;
 	// its lease included.
 	Automate func(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result
-	// Keys returns the SSH keys that the plugins of this agent may use.
-	Keys   func() ssh.Keys
-	Logger *slog.Logger
+	// PluginSettings has the settings of this agent's plugins, as JSON. The SSH keys
+	// that they name are used for nodes.
+	PluginSettings []string
+	Logger         *slog.Logger
 }
 
 // AgentPerformer is a Performer that acts on the agent's own machine, on other
@@ -37,7 +38,8 @@ type AgentPerformer struct {
 	own   remote.Node
 	spawn *spawn.Spawner
 	pool  *ssh.Pool
-	keys  func() ssh.Keys
+	// settings are AgentConfig.PluginSettings.
+	settings []string
 }
 
 // NewForAgent returns the performer of an agent. It ends what an earlier process of
@@ -51,7 +53,7 @@ func NewForAgent(cfg AgentConfig) (_ *AgentPerformer, err error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return nil, err
 	}
-	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), keys: cfg.Keys}
+	p := &AgentPerformer{spawn: spawn.New(), pool: ssh.New(ssh.Config{}), settings: cfg.PluginSettings}
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -113,4 +115,15 @@ func (p *AgentPerformer) machine(_ context.Context, host string, config json.Raw
 		return nil, err
 	}
 	return &Machine{Node: p.pool.Node(target)}, nil
+}
+
+// keys returns the SSH keys that the plugins of this agent may use. Settings that name
+// none are skipped.
+func (p *AgentPerformer) keys() (keys ssh.Keys) {
+	for _, settings := range p.settings {
+		if k, err := ssh.KeysFromSettings(settings); err == nil {
+			keys = append(keys, k...)
+		}
+	}
+	return keys
 }
