@@ -17,6 +17,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// TenantCommand returns the command "tenant".
 func TenantCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	list := cli.List(app, cli.Listing[model.Tenant]{
@@ -34,71 +35,64 @@ func TenantCommand(app cli.App) *cobra.Command {
 	})
 	get := &cobra.Command{Use: "get NAME", Short: "Show a tenant", Args: cli.Args("NAME"), Example: "  coopr tenant get acme", ValidArgsFunction: completeTenants(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Tenant, error) {
 		t, _, err := c.TenantByName(ctx, args[0], client.Read{})
+		return t, err
+	}, nil)
+	var want model.Tenant
+	put := &cobra.Command{
+		Use: "put NAME", Short: "Create or change a tenant", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
+		Long:    "Create a tenant, or change one. Values without a flag stay unchanged.",
+		Example: "  coopr tenant put acme --max-clusters 10 --max-nodes 200",
+	}
+	put.Flags().StringVar(&want.Description, "description", "", "description of the tenant")
+	put.Flags().IntVar(&want.Weight, "weight", 0, "share of the workers, relative to other tenants; usually 1")
+	put.Flags().IntVar(&want.MaxClusters, "max-clusters", 0, "largest number of clusters; 0: no limit")
+	put.Flags().IntVar(&want.MaxNodes, "max-nodes", 0, "largest number of nodes in all clusters; 0: no limit")
+	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		t, created, err := tenantOrNew(ctx, c, args[0])
 		if err != nil {
 			return err
 		}
-		return out.Encode(t)
+		for flag, set := range map[string]func(){
+			"description": func() { t.Description = want.Description }, "weight": func() { t.Weight = want.Weight },
+			"max-clusters": func() { t.MaxClusters = want.MaxClusters }, "max-nodes": func() { t.MaxNodes = want.MaxNodes },
+		} {
+			if put.Flags().Changed(flag) {
+				set()
+			}
+		}
+		if _, _, err := c.PutTenant(ctx, t); err != nil {
+			return err
+		}
+		word := "changed"
+		if created {
+			word = "created"
+		}
+		out.Printf("Tenant %s was %s.\n", t.Name, word)
+		return nil
 	})
-	var want model.Tenant
-	put := &cobra.Command{
-		Use: "put NAME", Short: "Create a tenant, or change one", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
-		Long:    "Create a tenant, or change one: what no flag names stays as it is.",
-		Example: "  coopr tenant put acme --max-clusters 10 --max-nodes 200",
-	}
-	put.Flags().StringVar(&want.Description, "description", "", "what the tenant is")
-	put.Flags().IntVar(&want.Weight, "weight", 0, "share of the workers against other tenants; 1 is usual")
-	put.Flags().IntVar(&want.MaxClusters, "max-clusters", 0, "most clusters; 0 for no limit")
-	put.Flags().IntVar(&want.MaxNodes, "max-nodes", 0, "most nodes of all clusters; 0 for no limit")
-	put.RunE = func(cmd *cobra.Command, args []string) error {
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			t, created, err := tenantOrNew(ctx, c, args[0])
-			if err != nil {
-				return err
-			}
-			for flag, set := range map[string]func(){
-				"description": func() { t.Description = want.Description }, "weight": func() { t.Weight = want.Weight },
-				"max-clusters": func() { t.MaxClusters = want.MaxClusters }, "max-nodes": func() { t.MaxNodes = want.MaxNodes },
-			} {
-				if cmd.Flags().Changed(flag) {
-					set()
-				}
-			}
-			if _, _, err := c.PutTenant(ctx, t); err != nil {
-				return err
-			}
-			word := "changed"
-			if created {
-				word = "created"
-			}
-			out.Printf("Tenant %s is %s.\n", t.Name, word)
-			return nil
-		})(cmd, args)
-	}
 	del := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a tenant that has no clusters", Args: cli.Args("NAME"), ValidArgsFunction: completeTenants(app),
 		Example: "  coopr tenant delete acme --yes",
 	}
-	del.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Delete tenant %s with all its definitions and tokens?", args[0])); err != nil {
-			return err
+	del.RunE = cli.Confirmed(app, func(args []string) string {
+		return fmt.Sprintf("Delete tenant %s with all its definitions and tokens?", args[0])
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		_, err := c.DeleteTenant(ctx, args[0])
+		if err == nil {
+			out.Printf("Tenant %s was deleted.\n", args[0])
 		}
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if _, err := c.DeleteTenant(ctx, args[0]); err != nil {
-				return err
-			}
-			out.Printf("Deleted: tenant %s.\n", args[0])
-			return nil
-		})(cmd, args)
-	}
-	return cli.Group("tenant", "Work with tenants", list, get, put, del)
+		return err
+	})
+	return cli.Group("tenant", "Manage tenants", list, get, put, del)
 }
 
+// TokenCommand returns the command "token".
 func TokenCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	list := cli.List(app, cli.Listing[model.Token]{
-		Use: "list", Short: "List the tenant's tokens", Example: "  coopr token list", Empty: "There are no tokens.",
+		Use: "list", Short: "List the tokens of the tenant", Example: "  coopr token list", Empty: "There are no tokens.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.Token, client.Meta, error) {
 			return c.Tokens(ctx, read)
 		},
@@ -112,12 +106,12 @@ func TokenCommand(app cli.App) *cobra.Command {
 	})
 	var role string
 	create := &cobra.Command{
-		Use: "create ACTOR", Short: "Issue a token", Args: cli.Args("ACTOR"),
-		Long:    "Issue a token for an actor, the name by which logs and records call its user.\nThe token is shown this once.",
+		Use: "create ACTOR", Short: "Create a token", Args: cli.Args("ACTOR"),
+		Long:    "Create a token for an actor: the name of the user in logs and in the audit log.\nThe token is shown only once.",
 		Example: "  coopr token create alice\n  coopr --tenant acme token create ci --role admin",
 	}
-	create.Flags().StringVar(&role, "role", string(model.RoleUser), "what it may do: superadmin, admin, user, read")
-	_ = create.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"superadmin", "admin", "user", "read"}, cobra.ShellCompDirectiveNoFileComp))
+	create.Flags().StringVar(&role, "role", string(model.RoleUser), "role: superadmin, admin, user or read")
+	cli.CompleteValues(create, "role", "superadmin", "admin", "user", "read")
 	cli.FormFlag(create, output.FormTable, output.FormJSON, output.FormYAML)
 	create.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		t, meta, err := c.CreateToken(ctx, api.NewToken{Actor: args[0], Role: model.Role(role)})
@@ -128,14 +122,14 @@ func TokenCommand(app cli.App) *cobra.Command {
 			return out.Encode(t)
 		}
 		if t.Secret == "" && meta.Repeated {
-			return fmt.Errorf("the token %s was issued, but the answer with it was lost: coopr token revoke %s, then create another", t.ID, t.ID)
+			return fmt.Errorf("token %s was created, but the response that holds it was lost; revoke it with coopr token revoke %s and create another one", t.ID, t.ID)
 		}
-		// The token alone goes to the output, so that a script can take it.
-		out.Notef("A token for %s with the role %s in tenant %s; it is shown this once:\n", t.Actor, t.Role, t.Tenant)
+		// Only the token goes to the standard output, so that a script can read it.
+		out.Notef("Token for %s with role %s in tenant %s. It is shown only once:\n", t.Actor, t.Role, t.Tenant)
 		out.Println(t.Secret)
 		return nil
 	})
-	revoke := &cobra.Command{Use: "revoke ID", Short: "Make a token worthless", Args: cli.Args("ID"), Example: "  coopr token revoke 7f3a --yes"}
+	revoke := &cobra.Command{Use: "revoke ID", Short: "Revoke a token", Args: cli.Args("ID"), Example: "  coopr token revoke 7f3a --yes"}
 	revoke.ValidArgsFunction = cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		all, _, err := c.Tokens(ctx, client.Read{})
 		var out []string
@@ -144,21 +138,18 @@ func TokenCommand(app cli.App) *cobra.Command {
 		}
 		return out, err
 	})
-	revoke.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Revoke token %s?", args[0])); err != nil {
-			return err
-		}
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if _, err := c.DeleteToken(ctx, args[0]); err != nil {
-				return err
+	revoke.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Revoke token %s?", args[0]) },
+		func(ctx context.Context, c *client.Client, args []string) error {
+			_, err := c.DeleteToken(ctx, args[0])
+			if err == nil {
+				out.Printf("Token %s was revoked.\n", args[0])
 			}
-			out.Printf("Revoked: token %s.\n", args[0])
-			return nil
-		})(cmd, args)
-	}
-	return cli.Group("token", "Work with tokens", list, create, revoke)
+			return err
+		})
+	return cli.Group("token", "Manage API tokens", list, create, revoke)
 }
 
+// unlimited returns a limit as text; 0 means that there is none.
 func unlimited(n int) string {
 	if n == 0 {
 		return "no limit"
@@ -166,6 +157,7 @@ func unlimited(n int) string {
 	return strconv.Itoa(n)
 }
 
+// tenantOrNew returns a tenant, or a new one if there is none of this name.
 func tenantOrNew(ctx context.Context, c *client.Client, name string) (t model.Tenant, created bool, err error) {
 	t, _, err = c.TenantByName(ctx, name, client.Read{})
 	if errors.Is(err, client.ErrNotFound) {

@@ -5,11 +5,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,33 +23,35 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// Command returns the command "audit".
 func Command(app cli.App) *cobra.Command {
-	return cli.Group("audit", "Read the log of every change, export it, and prove it whole", listCmd(app), exportCmd(app), verifyCmd(app))
+	return cli.Group("audit", "List, export and verify the audit log of all changes", listCmd(app), exportCmd(app), verifyCmd(app))
 }
 
-// auditFlags are the flags that pick records.
+// auditFlags holds the flags that select records.
 type auditFlags struct {
 	audit.Filter
 	since, until string
 }
 
+// add adds the flags to a command.
 func (f *auditFlags) add(cmd *cobra.Command, app cli.App) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.Cluster, "cluster", "", "only of this cluster, by id or name")
-	fl.StringVar(&f.Operation, "operation", "", "only of this operation and its tasks")
-	fl.StringVar(&f.Node, "node", "", "only of this node's tasks, by the node's id")
-	fl.StringVar(&f.Actor, "actor", "", "only what this actor did; coopr: what the mesh did by itself")
-	fl.StringSliceVar(&f.Types, "type", nil, "only these types, such as operation.order or task.*")
-	fl.StringVar(&f.since, "since", "", "only from then on: how long ago (2h, 3d) or a time (2006-01-02, 2006-01-02T15:04:05Z)")
-	fl.StringVar(&f.until, "until", "", "only up to then")
+	fl.StringVar(&f.Cluster, "cluster", "", "only records of this cluster, by id or name")
+	fl.StringVar(&f.Operation, "operation", "", "only records of this operation and its tasks")
+	fl.StringVar(&f.Node, "node", "", "only records of the tasks of this node, by its id")
+	fl.StringVar(&f.Actor, "actor", "", "only changes by this actor; the mesh itself is the actor coopr")
+	fl.StringSliceVar(&f.Types, "type", nil, "only records of these types, such as operation.order or task.*")
+	fl.StringVar(&f.since, "since", "", "only records since this time: a duration before now (2h, 3d) or a time (2006-01-02, 2006-01-02T15:04:05Z)")
+	fl.StringVar(&f.until, "until", "", "only records until this time")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
 	cli.CompleteFlag(cmd, "operation", cli.CompleteOperations(app))
 }
 
-// picks are the names of the flags, for "nothing fits".
-var auditPicks = []string{"cluster", "operation", "node", "actor", "type", "since", "until", "from"}
+// narrowing are the flags after which an empty list means that nothing matches.
+var narrowing = []string{"cluster", "operation", "node", "actor", "type", "since", "until", "from"}
 
-// filter reads the times.
+// filter returns the filter that the flags describe.
 func (f *auditFlags) filter(cmd *cobra.Command, now time.Time) (audit.Filter, error) {
 	for _, x := range []struct {
 		name, text string
@@ -69,7 +69,7 @@ func (f *auditFlags) filter(cmd *cobra.Command, now time.Time) (audit.Filter, er
 	return f.Filter, nil
 }
 
-// pointInTime reads a time, or how long ago it was.
+// pointInTime parses a time, or a duration before now.
 func pointInTime(s string, now time.Time) (time.Time, error) {
 	text, days := s, time.Duration(1)
 	if n, ok := strings.CutSuffix(s, "d"); ok {
@@ -83,7 +83,7 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time: say how long ago (30m, 2h, 3d), or 2006-01-02, or 2006-01-02T15:04:05Z", s)
+	return time.Time{}, fmt.Errorf("%q is not a time; use a duration before now (30m, 2h, 3d), 2006-01-02 or 2006-01-02T15:04:05Z", s)
 }
 
 func listCmd(app cli.App) *cobra.Command {
@@ -92,9 +92,9 @@ func listCmd(app cli.App) *cobra.Command {
 	var q client.AuditQuery
 	next := ""
 	cmd := cli.List(app, cli.Listing[audit.Record]{
-		Use: "list", Short: "List what was changed, when, by whom: the newest first",
+		Use: "list", Short: "List changes with time and actor, newest first",
 		Example: "  coopr audit list --cluster shop\n  coopr audit list --type operation.order --since 7d\n  coopr audit list --operation 00000001-001 --type 'task.*' --oldest-first -o json",
-		Empty:   "Nothing has been changed yet.", Narrow: auditPicks,
+		Empty:   "There are no records.", Narrow: narrowing,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]audit.Record, client.Meta, error) {
 			page, meta, err := c.Audit(ctx, q, read)
 			next = page.Next
@@ -107,15 +107,15 @@ func listCmd(app cli.App) *cobra.Command {
 				if out.Form == output.FormWide {
 					width = 1000
 				}
-				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, auditSubject(&r), output.Clip(auditChange(&r), width), r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
+				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width), r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
 			}
 			return t
 		},
 	})
 	f.add(cmd, app)
-	cmd.Flags().BoolVar(&q.Oldest, "oldest-first", false, "begin with the oldest")
-	cmd.Flags().StringVar(&q.From, "from", "", "go on behind this number")
-	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most so many (10000 at most)")
+	cmd.Flags().BoolVar(&q.Oldest, "oldest-first", false, "list the oldest records first")
+	cmd.Flags().StringVar(&q.From, "from", "", "continue after the record with this number")
+	cmd.Flags().IntVar(&q.Limit, "limit", 100, "show at most this many, up to 10000")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
@@ -126,15 +126,15 @@ func listCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		if next != "" {
-			out.Notef("There is more: go on with --from %s\n", next)
+			out.Notef("There are more records; continue with --from %s\n", next)
 		}
 		return nil
 	}
 	return cmd
 }
 
-// auditSubject says what a record is about.
-func auditSubject(r *audit.Record) string {
+// subject returns what a record is about.
+func subject(r *audit.Record) string {
 	if r.Task == "" {
 		return r.Subject
 	}
@@ -145,8 +145,8 @@ func auditSubject(r *audit.Record) string {
 	return s
 }
 
-// auditChange says in a line what differs.
-func auditChange(r *audit.Record) string {
+// change describes on one line what a record changed.
+func change(r *audit.Record) string {
 	var before, after map[string]any
 	_ = json.Unmarshal(r.Before, &before)
 	_ = json.Unmarshal(r.After, &after)
@@ -158,7 +158,7 @@ func auditChange(r *audit.Record) string {
 	for k := range after {
 		names[k] = true
 	}
-	delete(names, "fence") // says nothing to people
+	delete(names, "fence") // of no use to people
 	for k := range names {
 		was, is := oneWord(before[k]), oneWord(after[k])
 		switch {
@@ -187,6 +187,7 @@ func auditChange(r *audit.Record) string {
 	return text
 }
 
+// oneWord returns a value as short text.
 func oneWord(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -205,17 +206,19 @@ func exportCmd(app cli.App) *cobra.Command {
 	var f auditFlags
 	var after uint64
 	cmd := &cobra.Command{
-		Use: "export [FILE]", Short: "Write the log as lines of JSON, the oldest first", Args: cli.Args("[FILE]"),
-		Long: `Write the log as lines of JSON, the oldest first, to a file or the output.
+		Use: "export [FILE]", Short: "Export the log as lines of JSON, oldest first", Args: cli.Args("[FILE]"),
+		Long: `Export the log as lines of JSON, oldest first, to a file or the standard output.
 
-Without a filter the file can be proved whole by itself: coopr audit verify FILE.
-Records of other tenants stand in it as digests. Export now and then with --after
-and the last number that you have, and keep the files where the mesh cannot
-reach them.`,
+A file that was exported without a filter can be verified by itself:
+coopr audit verify FILE. It holds records of other tenants as digests only.
+
+To keep the log for longer than the mesh does, export it regularly with --after
+and the last number that you have. Keep the files where the mesh cannot change
+them.`,
 		Example: "  coopr audit export audit.jsonl\n  coopr audit export --after 5000 audit-2.jsonl\n  coopr audit export --cluster shop | jq .type",
 	}
 	f.add(cmd, app)
-	cmd.Flags().Uint64Var(&after, "after", 0, "only records behind the one with this number")
+	cmd.Flags().Uint64Var(&after, "after", 0, "only records after the one with this number")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		filter, err := f.filter(cmd, out.Clock())
 		if err != nil {
@@ -231,30 +234,18 @@ reach them.`,
 				_, err = io.Copy(out.Stdout, r)
 				return err
 			}
-			if err := writeWhole(args[0], r); err != nil {
+			err = cli.WriteFile(args[0], func(w io.Writer) error {
+				_, err := io.Copy(w, r)
+				return err
+			})
+			if err != nil {
 				return err
 			}
-			out.Printf("Written: %s\n", args[0])
+			out.Printf("%s was written.\n", args[0])
 			return nil
 		})(cmd, args)
 	}
 	return cmd
-}
-
-// writeWhole writes a file, or leaves none behind.
-func writeWhole(path string, r io.Reader) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".coopr-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s is not written: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func verifyCmd(app cli.App) *cobra.Command {
@@ -262,17 +253,17 @@ func verifyCmd(app cli.App) *cobra.Command {
 	var known []string
 	var stale bool
 	cmd := &cobra.Command{
-		Use: "verify [FILE]", Short: "Prove that no record was changed or taken out, in the mesh or in an exported file", Args: cli.Args("[FILE]"),
-		Long: `Prove that no record was changed or taken out, in the mesh or in an exported
-file; a file needs no mesh. The first record that is wrong is named.
+		Use: "verify [FILE]", Short: "Verify that no record was changed or removed, in the mesh or in an exported file", Args: cli.Args("[FILE]"),
+		Long: `Verify that no record was changed or removed, in the mesh or in an exported
+file. A file is verified without a mesh. The command names the first bad record.
 
-Whoever can write a whole new log can make its chain fit. Keep the head that this
-command shows where nobody can change it, and give it with --known later: then
-the log must still go through it.`,
+An attacker who can replace the whole log can also compute a valid chain of
+hashes. Therefore keep the head that this command shows in a safe place, and
+give it later with --known: the log must still contain it.`,
 		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 	}
-	cmd.Flags().StringSliceVar(&known, "known", nil, "a head that was shown earlier, NUMBER:HASH; may be repeated")
-	cmd.Flags().BoolVar(&stale, "stale", false, "let the agent that is asked look at its own copy, not the leader")
+	cmd.Flags().StringSliceVar(&known, "known", nil, "head from an earlier verification, as NUMBER:HASH; may be repeated")
+	cmd.Flags().BoolVar(&stale, "stale", false, "verify the copy of the agent at --addr instead of the leader's")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {
@@ -294,7 +285,7 @@ the log must still go through it.`,
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 			if len(places) > 0 {
-				// Only the records themselves tell whether they go through a place.
+				// Only the records themselves show whether the log contains a head.
 				r, err := c.AuditExport(ctx, audit.Filter{}, 0)
 				if err != nil {
 					return err
@@ -316,17 +307,18 @@ the log must still go through it.`,
 	return cmd
 }
 
+// readPlace parses NUMBER:HASH.
 func readPlace(text string, into *audit.Place) error {
 	number, hash, ok := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if !ok || err != nil {
-		return fmt.Errorf("%q is no place in the log: it must be NUMBER:HASH", text)
+		return fmt.Errorf("%q must have the form NUMBER:HASH", text)
 	}
 	into.Seq = n
 	return into.Hash.UnmarshalText([]byte(hash))
 }
 
-// verified goes through exported lines.
+// verified verifies exported lines and shows the result.
 func verified(out *output.Printer, name string, r io.Reader, known []audit.Place) error {
 	rep, err := audit.VerifyLines(bufio.NewReader(r), known...)
 	if err != nil {
@@ -334,12 +326,13 @@ func verified(out *output.Printer, name string, r io.Reader, known []audit.Place
 	}
 	for _, k := range known {
 		if rep.OK && (k.Seq < rep.Anchor.Seq || k.Seq > rep.Head.Seq) {
-			return fmt.Errorf("%s is whole, but goes from behind record %d to %d: whether it goes through record %d cannot be told", name, rep.Anchor.Seq, rep.Head.Seq, k.Seq)
+			return fmt.Errorf("%s is intact, but holds only records %d to %d; it cannot show whether record %d is the known one", name, rep.Anchor.Seq+1, rep.Head.Seq, k.Seq)
 		}
 	}
 	return verdict(out, name, rep)
 }
 
+// verdict shows the result of a verification. It returns an error if the log is not intact.
 func verdict(out *output.Printer, name string, rep audit.Verification) error {
 	if out.Structured() {
 		if err := out.Encode(rep); err != nil {
@@ -355,15 +348,15 @@ func verdict(out *output.Printer, name string, rep audit.Verification) error {
 		if b.Line > 0 {
 			line = fmt.Sprintf(" (line %d)", b.Line)
 		}
-		return fmt.Errorf("%s is not whole: record %d%s: %s", name, b.Seq, line, b.Reason)
+		return fmt.Errorf("%s is not intact: record %d%s: %s", name, b.Seq, line, b.Reason)
 	}
-	out.Printf("%s is whole: %s, up to number %d.\n", name, words.Count(int(rep.Records), "record"), rep.Head.Seq)
+	out.Printf("%s is intact: %s up to number %d.\n", name, words.Count(int(rep.Records), "record"), rep.Head.Seq)
 	if rep.Hidden > 0 {
-		out.Printf("Besides, as digests: %s of other tenants.\n", words.Count(int(rep.Hidden), "record"))
+		out.Printf("It also holds digests of %s of other tenants.\n", words.Count(int(rep.Hidden), "record"))
 	}
 	if rep.Anchor.Seq > 0 {
-		out.Printf("It begins behind number %d.\n", rep.Anchor.Seq)
+		out.Printf("It begins after number %d.\n", rep.Anchor.Seq)
 	}
-	out.Printf("Its head: %d:%s\n", rep.Head.Seq, rep.Head.Hash)
+	out.Printf("Head: %d:%s\n", rep.Head.Seq, rep.Head.Hash)
 	return nil
 }

@@ -33,7 +33,7 @@ func TestAuditChange(t *testing.T) {
 		if tt.before != "" {
 			r.Before = []byte(tt.before)
 		}
-		if got := auditChange(&r); got != tt.want {
+		if got := change(&r); got != tt.want {
 			t.Errorf("%q, not %q", got, tt.want)
 		}
 	}

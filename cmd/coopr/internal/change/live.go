@@ -20,16 +20,16 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// liveSite shows a site on a terminal as it moves: who relies on whom, what each
-// object does or waits for, and what has happened. It ends as watchSite does.
+// liveSite shows a site on a terminal as it changes: which objects depend on which, what each object does or
+// waits for, and the latest events. It ends as watchSite does.
 func liveSite(ctx context.Context, app cli.App, c *client.Client, name string, until uint64) error {
 	watching, stop := context.WithCancel(ctx)
-	looks, events := make(chan siteLook), make(chan model.Event)
-	told := make(chan struct{})
+	snapshots, events := make(chan snapshot), make(chan model.Event)
+	listened := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(listened)
 		filter := client.EventFilter{Types: []string{"object.changed", "site.changed"}}
-		_ = c.Events(watching, filter, func(e model.Event) error { // the view does without
+		_ = c.Events(watching, filter, func(e model.Event) error { // the view works without events
 			select {
 			case events <- e:
 			case <-watching.Done():
@@ -37,17 +37,17 @@ func liveSite(ctx context.Context, app cli.App, c *client.Client, name string, u
 			return nil
 		})
 	}()
-	looked := make(chan struct{})
+	watched := make(chan struct{})
 	go func() {
-		defer close(looked)
-		lookAtSite(watching, app, c, name, looks)
+		defer close(watched)
+		watchSnapshots(watching, app, c, name, snapshots)
 	}()
 	defer func() {
 		stop()
-		<-told
-		<-looked
+		<-listened
+		<-watched
 	}()
-	v := &siteView{out: app.Printer(), name: name}
+	v := &view{out: app.Printer(), name: name}
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,66 +57,65 @@ func liveSite(ctx context.Context, app cli.App, c *client.Client, name string, u
 			return context.Cause(ctx)
 		case e := <-events:
 			v.hear(e)
-		case l := <-looks:
-			if l.err != nil {
-				return l.err
+		case s := <-snapshots:
+			if s.err != nil {
+				return s.err
 			}
-			v.look = l
+			v.now = s
 		}
-		if v.look.graph == nil {
-			continue // nothing has been seen yet
+		if v.now.graph == nil {
+			continue // there is nothing to show yet
 		}
 		v.draw()
-		if s := &v.look.standing; until > 0 && s.Converged && s.Generation >= until {
+		if s := &v.now.status; until > 0 && s.Converged && s.Generation >= until {
 			return nil
 		}
 	}
 }
 
-// siteLook is a site at one moment, with the dependencies that it had then.
-type siteLook struct {
-	standing site.Standing
-	graph    *site.Graph
-	err      error
+// snapshot is a site at one moment, with its dependencies.
+type snapshot struct {
+	status site.Standing
+	graph  *site.Graph
+	err    error
 }
 
-// lookAtSite looks whenever something has changed, until ctx ends or a look fails.
-func lookAtSite(ctx context.Context, app cli.App, c *client.Client, name string, looks chan<- siteLook) {
-	var l siteLook
-	for after := uint64(0); ; after = max(l.standing.Revision, 1) {
-		was := l.standing.Overview
-		if l.standing, l.err = c.SiteStatus(ctx, name, after); l.err == nil && (l.graph == nil || was.Generation != l.standing.Generation || was.Next != l.standing.Next) {
-			l.graph, l.err = c.SiteGraph(ctx, name)
+// watchSnapshots sends a snapshot of a site each time the site changes, until ctx ends or a request fails.
+func watchSnapshots(ctx context.Context, app cli.App, c *client.Client, name string, snapshots chan<- snapshot) {
+	var s snapshot
+	for after := uint64(0); ; after = max(s.status.Revision, 1) {
+		was := s.status.Overview
+		if s.status, s.err = c.SiteStatus(ctx, name, after); s.err == nil && (s.graph == nil || was.Generation != s.status.Generation || was.Next != s.status.Next) {
+			s.graph, s.err = c.SiteGraph(ctx, name)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		select {
-		case looks <- l:
+		case snapshots <- s:
 		case <-ctx.Done():
 			return
 		}
-		if l.err != nil || !cli.Pause(ctx, max(app.Pace()/10, 100*time.Millisecond)) {
+		if s.err != nil || !cli.Pause(ctx, max(app.Pace()/10, 100*time.Millisecond)) {
 			return
 		}
 	}
 }
 
-// siteView is what is on the terminal.
-type siteView struct {
+// view is what the terminal shows.
+type view struct {
 	out    *output.Printer
 	name   string
-	look   siteLook
-	past   []string // what has happened, the last last
+	now    snapshot
+	events []string // the latest events, newest last
 	drawn  bool
-	screen func() (width, height int) // for tests; nil: the terminal's
 }
 
-// manyPast is how much of what has happened is kept.
-const manyPast = 12
+// manyEvents is the number of events that are kept.
+const manyEvents = 12
 
-// hear takes what has happened, if it is about this site.
-func (v *siteView) hear(e model.Event) {
+// hear keeps an event if it is about this site.
+func (v *view) hear(e model.Event) {
 	about, object, _ := strings.Cut(e.Subject, "/")
 	if about != v.name {
 		return
@@ -129,19 +128,18 @@ func (v *siteView) hear(e model.Event) {
 	case e.Status == "moved":
 		text = object + "  " + e.Message
 	case e.Status == "drifted":
-		text = object + "  was changed by somebody else: " + e.Message
+		text = object + "  was changed from outside: " + e.Message
 	default:
 		text = object + "  " + e.Status + ": " + e.Message
 	}
-	v.past = append(v.past, at+"  "+text)
-	v.past = v.past[max(0, len(v.past)-manyPast):]
+	v.events = append(v.events, at+"  "+text)
+	v.events = v.events[max(0, len(v.events)-manyEvents):]
 }
 
-func (v *siteView) draw() {
+// draw draws the view over the one before.
+func (v *view) draw() {
 	width, height := 100, 40
-	if v.screen != nil {
-		width, height = v.screen()
-	} else if f, ok := v.out.Stdout.(*os.File); ok {
+	if f, ok := v.out.Stdout.(*os.File); ok {
 		if w, h, err := term.GetSize(int(f.Fd())); err == nil {
 			width, height = w, h
 		}
@@ -159,44 +157,44 @@ func (v *siteView) draw() {
 	v.out.Print(b.String())
 }
 
-// The signs before objects, and what they mean.
+// siteSigns are the signs before objects, with their meaning.
 var siteSigns = []struct {
 	sign, meaning string
 	c             output.Colour
-}{{"✓", "where it should be", output.Green}, {"●", "at work", output.Yellow}, {"○", "waits for others", output.Yellow}, {"✗", "failed, is tried again", output.Red}, {"?", "nobody answers for it", output.Red}}
+}{{"✓", "converged", output.Green}, {"●", "working", output.Yellow}, {"○", "waiting", output.Yellow}, {"✗", "failed, will be retried", output.Red}, {"?", "agent does not answer", output.Red}}
 
-// lines gives what is to be seen: no more than a screen.
-func (v *siteView) lines(width, height int) []string {
-	s := &v.look.standing
+// lines returns the lines of the view. They fit the screen.
+func (v *view) lines(width, height int) []string {
+	s := &v.now.status
 	paint := func(c output.Colour, text string) string { return v.out.Paint(c, text) }
-	said := fmt.Sprintf("%d of %d objects are where they should be", s.Settled, s.Objects)
+	said := fmt.Sprintf("%d of %d objects have converged", s.Settled, s.Objects)
 	if s.Converged {
-		said = paint(output.Green, "all "+words.Count(s.Objects, "object")+" are where they should be")
+		said = paint(output.Green, "all "+words.Count(s.Objects, "object")+" have converged")
 	}
 	generation := fmt.Sprintf("generation %d is in force", s.Generation)
 	if s.Next != 0 {
-		generation = fmt.Sprintf("generation %d is on its way", s.Next)
+		generation = fmt.Sprintf("generation %d is being applied", s.Next)
 		if s.Generation != 0 {
 			generation += fmt.Sprintf(" after %d", s.Generation)
 		}
 	}
 	out := []string{fmt.Sprintf("Site %s: %s; %s.", v.name, generation, said), ""}
 	if len(s.Switching) > 0 {
-		out = append(out, output.Clip("Not there yet: "+strings.Join(s.Switching, ", "), width), "")
+		out = append(out, output.Clip("Agents that have not switched: "+strings.Join(s.Switching, ", "), width), "")
 	}
 	items, relies := v.ordered()
-	room := max(3, height-len(out)-min(len(v.past), manyPast)-8)
+	room := max(3, height-len(out)-min(len(v.events), manyEvents)-8)
 	hidden := 0
-	if len(items) > room { // what is at rest can be left out
+	if len(items) > room { // converged objects can be left out
 		hidden = len(items)
 		items = slices.DeleteFunc(items, func(o *site.ObjectStatus) bool { return o.Settled })
 		items = items[:min(len(items), room-1)]
 		hidden -= len(items)
 	}
-	rows := [][]string{{"OBJECT", "ON", "RELIES ON", "STATE", ""}}
+	rows := [][]string{{"OBJECT", "HOST", "DEPENDS ON", "STATE", ""}}
 	var signs []string
 	for _, o := range items {
-		sign, text := v.does(o)
+		sign, text := statusOf(o)
 		state := o.State
 		if o.Phase == "moving" {
 			state += " → " + o.To
@@ -239,16 +237,16 @@ func (v *siteView) lines(width, height int) []string {
 		legend += k.sign + " " + k.meaning + "   "
 	}
 	out = append(out, "", cut(strings.TrimRight(legend, " "), width))
-	if len(v.past) > 0 {
-		out = append(out, "", "What has happened:")
-		for _, p := range v.past {
+	if len(v.events) > 0 {
+		out = append(out, "", "Latest events:")
+		for _, p := range v.events {
 			out = append(out, cut("  "+p, width))
 		}
 	}
 	return out
 }
 
-// cut shortens a line to a width; unlike clip it keeps its spaces.
+// cut shortens a line to a width. Unlike output.Clip, it keeps the spaces.
 func cut(s string, width int) string {
 	if r := []rune(s); len(r) > width && width > 1 {
 		return string(r[:width-1]) + "…"
@@ -256,10 +254,10 @@ func cut(s string, width int) string {
 	return s
 }
 
-// ordered gives the objects, those before who relies on them, and on whom each
-// relies: whom it needs where that should be, to be where it should be itself.
-func (v *siteView) ordered() ([]*site.ObjectStatus, map[string][]string) {
-	s, g := &v.look.standing, v.look.graph
+// ordered returns the objects, dependencies first, and the dependencies of each object. An object depends on
+// another one if it needs that object's preferred state to reach its own.
+func (v *view) ordered() ([]*site.ObjectStatus, map[string][]string) {
+	s, g := &v.now.status, v.now.graph
 	preferred := map[string]string{}
 	for _, n := range g.Nodes {
 		preferred[n.Name] = n.Preferred
@@ -280,7 +278,7 @@ func (v *siteView) ordered() ([]*site.ObjectStatus, map[string][]string) {
 		if d, ok := depth[name]; ok {
 			return d
 		}
-		depth[name] = 0 // a circle ends here; the compiler lets none through
+		depth[name] = 0 // ends the recursion on a cycle; the compiler rejects cycles
 		d := 0
 		for _, on := range relies[name] {
 			d = max(d, deep(on)+1)
@@ -296,8 +294,8 @@ func (v *siteView) ordered() ([]*site.ObjectStatus, map[string][]string) {
 	return items, relies
 }
 
-// does gives an object's sign and what it is doing, as a sentence without its name.
-func (v *siteView) does(o *site.ObjectStatus) (sign, text string) {
+// statusOf returns the sign of an object, and a short description of what it is doing.
+func statusOf(o *site.ObjectStatus) (sign, text string) {
 	var waits []string
 	for _, w := range o.Waits {
 		waits = append(waits, plainWait(w))
@@ -308,34 +306,34 @@ func (v *siteView) does(o *site.ObjectStatus) (sign, text string) {
 	}
 	switch {
 	case o.Phase == "unheard":
-		return "?", "its agent is away"
+		return "?", "its agent does not answer"
 	case o.Stuck:
-		return "✗", "there is no way to " + o.Target
+		return "✗", "no transition leads to " + o.Target
 	case o.Oscillating:
-		return "✗", "goes back and forth, and is slowed down"
+		return "✗", "oscillates, and is slowed down"
 	case o.Phase == "backoff":
 		return "✗", fmt.Sprintf("failed %d×: %s", o.Failures, o.Message)
 	case o.Phase == "moving":
-		return "●", "on its way"
+		return "●", "moving"
 	case o.Phase == "checking":
-		return "●", "is being looked at"
+		return "●", "being checked"
 	case o.Removing && o.Settled:
 		return "✓", "ready to be removed"
 	case o.Removing:
-		return "○", "is to be removed" + why
+		return "○", "to be removed" + why
 	case o.Settled && o.Drifts > 0:
 		return "✓", fmt.Sprintf("repaired %d×", o.Drifts)
 	case o.Settled:
 		return "✓", ""
 	case o.State == o.Target && o.State != o.Preferred:
-		return "○", "stays " + o.State + " while others need that"
+		return "○", "stays " + o.State + " while other objects need that"
 	case o.State == "unknown":
-		return "○", "is to be looked at" + why
+		return "○", "to be checked" + why
 	}
-	return "○", "is to be " + o.Target + why
+	return "○", "target " + o.Target + why
 }
 
-// plainWait says what is waited for in everyday words.
+// plainWait rewrites a reason to wait as plain text.
 func plainWait(w string) string {
 	if rest, ok := strings.CutPrefix(w, "waits for "); ok {
 		if i := strings.LastIndex(rest, " in "); i > 0 {

@@ -11,15 +11,15 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// What somebody sees who watches figure 1 of the paper: the base first, everybody
-// with a reason, and no more than a screen.
+// TestSiteView checks what a terminal shows of figure 1 of the paper: dependencies first, a reason for each
+// object that waits, and no more than a screen.
 func TestSiteView(t *testing.T) {
 	out := &output.Printer{Stdout: io.Discard, Env: func(string) string { return "" }}
 	g := &site.Graph{Nodes: []site.GraphNode{{Name: "cfgA", Preferred: "up"}, {Name: "svcA", Preferred: "up"}, {Name: "svcB", Preferred: "up"}}, Edges: []site.GraphEdge{
 		{From: "svcB", To: "svcA", When: "*→up", State: "up"}, {From: "svcB", To: "svcA", When: "up", State: "up", Hold: true}, {From: "svcA", To: "svcB", When: "up→down", State: "down"},
 		{From: "svcA", To: "cfgA", When: "*→up", State: "up"}, {From: "cfgA", To: "svcA", When: "outdated→up", State: "down"},
 	}}
-	v := &siteView{out: out, name: "shop", look: siteLook{graph: g, standing: site.Standing{Overview: site.Overview{Name: "shop", Generation: 2, Objects: 3}, Items: []site.ObjectStatus{
+	v := &view{out: out, name: "shop", now: snapshot{graph: g, status: site.Standing{Overview: site.Overview{Name: "shop", Generation: 2, Objects: 3}, Items: []site.ObjectStatus{
 		{Name: "svcB", Host: "agent:c", State: "up", To: "down", Target: "down", Preferred: "up", Phase: "moving"},
 		{Name: "svcA", Host: "agent:b", State: "up", Target: "down", Preferred: "up", Phase: "resting", Waits: []string{"waits for svcB in down", "held in up by svcB"}},
 		{Name: "cfgA", Host: "agent:a", State: "outdated", Target: "up", Preferred: "up", Phase: "resting", Waits: []string{"waits for svcA in down"}},
@@ -29,40 +29,40 @@ func TestSiteView(t *testing.T) {
 	v.hear(model.Event{Type: "object.changed", Subject: "shop/cfgA", Status: "drifted", Message: "found outdated"})
 	seen := func(width, height int) string { return strings.Join(v.lines(width, height), "\n") }
 	for _, want := range []string{
-		"Site shop: generation 2 is in force; 0 of 3 objects are where they should be.\n",
-		`  OBJECT  ON       RELIES ON  STATE
-○ cfgA    agent:a             outdated   is to be up: waits until svcA is down
-○ svcA    agent:b  cfgA       up         is to be down: waits until svcB is down, and svcB still needs it up
-● svcB    agent:c  svcA       up → down  on its way
+		"Site shop: generation 2 is in force; 0 of 3 objects have converged.\n",
+		`  OBJECT  HOST     DEPENDS ON  STATE
+○ cfgA    agent:a              outdated   target up: waits until svcA is down
+○ svcA    agent:b  cfgA        up         target down: waits until svcB is down, and svcB still needs it up
+● svcB    agent:c  svcA        up → down  moving
 `,
-		"What has happened:\n", "  generation 2 is in force\n", "  cfgA  was changed by somebody else: found outdated",
+		"Latest events:\n", "  generation 2 is in force\n", "  cfgA  was changed from outside: found outdated",
 	} {
 		if !strings.Contains(seen(120, 40), want) {
 			t.Errorf("no %q in\n%s", want, seen(120, 40))
 		}
 	}
 	if strings.Contains(seen(120, 40), "stop: up → down") {
-		t.Error("another site's events are shown")
+		t.Error("events of another site are shown")
 	}
 	for _, line := range v.lines(40, 40)[1:] {
 		if n := len([]rune(line)); n > 40 {
 			t.Errorf("%d wide: %q", n, line)
 		}
 	}
-	for i := range v.look.standing.Items {
-		o := &v.look.standing.Items[i]
+	for i := range v.now.status.Items {
+		o := &v.now.status.Items[i]
 		o.State, o.Target, o.To, o.Phase, o.Waits, o.Settled = "up", "up", "", "resting", nil, true
 	}
-	v.look.standing.Items[0].Settled, v.look.standing.Items[0].Phase, v.look.standing.Items[0].Failures, v.look.standing.Items[0].Message = false, "backoff", 2, "start: exit code 7"
-	v.look.standing.Settled = 2
+	v.now.status.Items[0].Settled, v.now.status.Items[0].Phase, v.now.status.Items[0].Failures, v.now.status.Items[0].Message = false, "backoff", 2, "start: exit code 7"
+	v.now.status.Settled = 2
 	for range 100 {
-		v.look.standing.Items = append(v.look.standing.Items, site.ObjectStatus{Name: "more", State: "up", Target: "up", Phase: "resting", Settled: true})
+		v.now.status.Items = append(v.now.status.Items, site.ObjectStatus{Name: "more", State: "up", Target: "up", Phase: "resting", Settled: true})
 	}
-	if got := seen(120, 24); !strings.Contains(got, "✗ svcB    agent:c  svcA       up     failed 2×: start: exit code 7\n  … and 102 more\n") || strings.Count(got, "\n") > 23 {
+	if got := seen(120, 24); !strings.Contains(got, "✗ svcB    agent:c  svcA        up     failed 2×: start: exit code 7\n  … and 102 more\n") || strings.Count(got, "\n") > 23 {
 		t.Errorf("many objects:\n%s", got)
 	}
-	v.look.standing.Converged = true
-	if !strings.Contains(seen(120, 24), "all 3 objects are where they should be") {
-		t.Error("it does not say that all is well")
+	v.now.status.Converged = true
+	if !strings.Contains(seen(120, 24), "all 3 objects have converged") {
+		t.Error("the view does not say that all objects have converged")
 	}
 }

@@ -4,8 +4,6 @@ package change
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -21,13 +19,14 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// Command is "coopr change": sites of change objects.
+// Command returns the command "change".
 func Command(app cli.App) *cobra.Command {
-	return cli.Group("change", "Keep things right with change objects: plan, apply, watch, check and revert sites",
+	return cli.Group("change", "Plan, apply, watch, check and revert sites of change objects",
 		listCmd(app), planCmd(app), applyCmd(app), statusCmd(app), explainCmd(app), graphCmd(app), checkCmd(app),
 		historyCmd(app), revertCmd(app), showCmd(app), releaseCmd(app), deleteCmd(app))
 }
 
+// completeSites completes the names of sites.
 func completeSites(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		all, err := c.Sites(ctx)
@@ -41,14 +40,14 @@ func completeSites(app cli.App) cli.Completion {
 
 func listCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[site.Overview]{
-		Use: "list", Short: "List the sites", Example: "  coopr change list", Still: true,
-		Empty: "There are no sites: write one, and `coopr change apply FILE`.",
+		Use: "list", Short: "List sites", Example: "  coopr change list", Still: true,
+		Empty: "There are no sites. To create one from a file: coopr change apply FILE",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]site.Overview, client.Meta, error) {
 			all, err := c.Sites(ctx)
 			return all, client.Meta{}, err
 		},
 		Rows: func(items []site.Overview) output.Table {
-			t := output.Table{Head: []string{"NAME", "GENERATION", "OBJECTS", "SETTLED", "HOSTS"}}
+			t := output.Table{Head: []string{"NAME", "GENERATION", "OBJECTS", "CONVERGED", "HOSTS"}}
 			for _, s := range items {
 				t.Row(s.Name, generationOf(s), strconv.Itoa(s.Objects), strconv.Itoa(s.Settled), strconv.Itoa(s.Hosts))
 			}
@@ -57,55 +56,43 @@ func listCmd(app cli.App) *cobra.Command {
 	})
 }
 
+// generationOf returns the number of the generation in force, and of the one being applied.
 func generationOf(s site.Overview) string {
 	if s.Next == 0 {
 		return strconv.FormatUint(s.Generation, 10)
 	}
-	return fmt.Sprintf("%d, %d on its way", s.Generation, s.Next)
+	return fmt.Sprintf("%d, applying %d", s.Generation, s.Next)
 }
 
-// readSite reads a site's file ("-": what comes in) and gives its name.
-func readSite(file string) ([]byte, string, error) {
-	var b []byte
-	var err error
-	if file == "-" {
-		b, err = io.ReadAll(os.Stdin)
-	} else {
-		b, err = os.ReadFile(file)
-	}
+// readSite reads the document of a site from a file or the standard input, and returns it with the name of
+// the site.
+func readSite(app cli.App, file string) ([]byte, string, error) {
+	b, err := cli.ReadFile(app, file)
 	if err != nil {
 		return nil, "", err
 	}
 	d, err := site.Parse(b)
 	if err != nil {
-		return nil, "", err
+		return nil, "", cli.InFile(err, file)
 	}
 	return b, d.Name, nil
 }
 
 func planCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "plan FILE", Short: "Show what applying a site would do, and in which order", Args: cli.Args("FILE"), Example: "  coopr change plan figure1.yaml"}
+	cmd := &cobra.Command{Use: "plan FILE", Short: "Show what applying a site would change, and in which order", Args: cli.Args("FILE"), Example: "  coopr change plan figure1.yaml"}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		b, _, err := readSite(args[0])
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (site.ChangePreview, error) {
+		b, _, err := readSite(app, args[0])
 		if err != nil {
-			return err
+			return site.ChangePreview{}, err
 		}
-		p, err := c.PlanSite(ctx, b)
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(p)
-		}
-		showPreview(out, &p)
-		return nil
-	})
+		return c.PlanSite(ctx, b)
+	}, func(p site.ChangePreview) { showPreview(out, &p) })
 	return cmd
 }
 
-// showPreview tells what a generation changes, and a possible order.
+// showPreview shows what a generation changes, and a possible order of the changes.
 func showPreview(out *output.Printer, p *site.ChangePreview) {
 	out.Printf("Site %s, generation %d", p.Site, p.Generation)
 	if p.Base != 0 {
@@ -122,10 +109,10 @@ func showPreview(out *output.Printer, p *site.ChangePreview) {
 		}
 	}
 	if p.Same > 0 {
-		out.Printf("  %s stay as they are\n", words.Count(p.Same, "object"))
+		out.Printf("  %s unchanged\n", words.Count(p.Same, "object"))
 	}
 	if len(p.Rounds) > 0 {
-		out.Println("A possible order; what shares a number can happen at the same time:")
+		out.Println("A possible order. Steps with the same number can run at the same time:")
 	}
 	for i, round := range p.Rounds {
 		for _, s := range round {
@@ -133,31 +120,31 @@ func showPreview(out *output.Printer, p *site.ChangePreview) {
 		}
 	}
 	for _, n := range p.Stuck {
-		out.Printf("  %s %s would not get where it should\n", out.Paint(output.Red, "!"), n)
+		out.Printf("  %s %s would not reach its target state\n", out.Paint(output.Red, "!"), n)
 	}
 	for _, t := range p.Trouble {
 		out.Printf("  %s %s\n", out.Paint(output.Red, "!"), t)
 	}
 }
 
-// followFlags let a command go on until a site is settled.
+// followFlags holds the flags by which a command waits until a site has converged.
 type followFlags struct {
 	wait    bool
 	timeout time.Duration
 }
 
 func (f *followFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "show the progress until everything is where it should be")
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with --wait: give up after so long (0: never)")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "show the progress until all objects are in their target state")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "with --wait: give up after this time (0: never)")
 }
 
 func applyCmd(app cli.App) *cobra.Command {
 	var f followFlags
-	cmd := &cobra.Command{Use: "apply FILE", Short: "Put a site into force, as its next generation", Args: cli.Args("FILE"),
+	cmd := &cobra.Command{Use: "apply FILE", Short: "Apply the document of a site as its next generation", Args: cli.Args("FILE"),
 		Example: "  coopr change apply figure1.yaml --wait"}
 	f.flags(cmd)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		b, name, err := readSite(args[0])
+		b, name, err := readSite(app, args[0])
 		if err != nil {
 			return err
 		}
@@ -170,23 +157,23 @@ func applyCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// applied tells what was begun, and follows it if that is wanted.
+// applied shows the generation that was started, and follows it if --wait is set.
 func applied(ctx context.Context, app cli.App, c *client.Client, name string, ans api.SiteApplied, f followFlags) error {
 	out := app.Printer()
 	if ans.Unchanged {
-		out.Printf("Generation %d of site %s says the same: nothing to do.\n", ans.Generation, name)
+		out.Printf("Generation %d of site %s is the same: there is nothing to do.\n", ans.Generation, name)
 	} else {
 		showPreview(out, &ans.ChangePreview)
 	}
 	if !f.wait {
 		if !ans.Unchanged {
-			out.Printf("It is on its way. See it: coopr change status %s --watch\n", name)
+			out.Printf("The generation is being applied. To watch it: coopr change status %s --watch\n", name)
 		}
 		return nil
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("site %s is not settled after %s: coopr change explain %s", name, f.timeout, name))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("site %s has not converged after %s; to see why: coopr change explain %s", name, f.timeout, name))
 		defer cancel()
 	}
 	return watchSite(ctx, app, c, name, ans.Generation)
@@ -195,11 +182,11 @@ func applied(ctx context.Context, app cli.App, c *client.Client, name string, an
 func statusCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var watch, wait bool
-	cmd := &cobra.Command{Use: "status SITE", Short: "Show how a site's objects are, and what they wait for", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "status SITE", Short: "Show the state of the objects of a site, and what they wait for", Args: cli.Args("SITE"),
 		Example: "  coopr change status figure1 --watch\n  coopr change status figure1 --wait", ValidArgsFunction: completeSites(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until Ctrl-C")
-	cmd.Flags().BoolVar(&wait, "wait", false, "show it again whenever it changes, until everything is where it should be")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again each time it changes, until Ctrl-C")
+	cmd.Flags().BoolVar(&wait, "wait", false, "show the status again each time it changes, until all objects are in their target state")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if watch || wait {
 			until := uint64(0)
@@ -221,8 +208,8 @@ func statusCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// watchSite shows a site's status whenever it changes: until a generation (or a
-// later one) is in force and settled, or for ever where it is 0.
+// watchSite shows the status of a site each time it changes, until generation until or a later one is in
+// force and has converged. If until is 0, it continues until Ctrl-C.
 func watchSite(ctx context.Context, app cli.App, c *client.Client, name string, until uint64) error {
 	out := app.Printer()
 	if out.Terminal && !out.Structured() && out.Form != output.FormWide {
@@ -266,39 +253,39 @@ func watchSite(ctx context.Context, app cli.App, c *client.Client, name string, 
 	}
 }
 
-// showSite tells how a site is: one line an object, by host.
+// showSite shows the status of a site, with one line for each object.
 func showSite(out *output.Printer, s *site.Standing) {
-	settled := out.Paint(output.Green, "all settled")
+	converged := out.Paint(output.Green, "all converged")
 	if s.Settled < s.Objects {
-		settled = out.Paint(output.Yellow, fmt.Sprintf("%d of %d settled", s.Settled, s.Objects))
+		converged = out.Paint(output.Yellow, fmt.Sprintf("%d of %d converged", s.Settled, s.Objects))
 	}
-	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), words.Count(s.Objects, "object"), settled)
+	out.Printf("Site %s, generation %s: %s, %s\n", s.Name, generationOf(s.Overview), words.Count(s.Objects, "object"), converged)
 	if len(s.Switching) > 0 {
-		out.Printf("Not switched yet: %s\n", output.Clip(strings.Join(s.Switching, ", "), 120))
+		out.Printf("Agents that have not switched to the new generation: %s\n", output.Clip(strings.Join(s.Switching, ", "), 120))
 	}
-	t := output.Table{Head: []string{"OBJECT", "HOST", "STATE", "DOES", "WAITS FOR", "AGENT", "TYPE", "LIFE", "GENERATION"}, Wide: 4}
+	t := output.Table{Head: []string{"OBJECT", "HOST", "STATE", "STATUS", "WAITS FOR", "AGENT", "TYPE", "INCARNATION", "GENERATION"}, Wide: 4}
 	for i := range s.Items {
 		o := &s.Items[i]
 		state := o.State
 		if o.Phase == "moving" {
 			state += " → " + o.To
 		} else if o.State != o.Target && o.State != "unknown" {
-			state += ", wants " + o.Target
+			state += ", target " + o.Target
 		}
-		t.Row(o.Name, o.Host, state, does(o), output.Clip(strings.Join(o.Waits, "; "), 100), o.Agent, o.Type,
+		t.Row(o.Name, o.Host, state, status(o), output.Clip(strings.Join(o.Waits, "; "), 100), o.Agent, o.Type,
 			strconv.FormatUint(uint64(o.Incarnation), 10), strconv.FormatUint(o.Generation, 10))
 	}
 	out.Show(t)
 }
 
-// does says what an object is doing, in a word or two.
-func does(o *site.ObjectStatus) string {
+// status describes in a few words what an object is doing.
+func status(o *site.ObjectStatus) string {
 	var text string
 	switch {
 	case o.Phase == "unheard":
-		text = "nobody answers for it"
+		text = "its agent does not answer"
 	case o.Stuck:
-		text = "stuck: no transition"
+		text = "stuck: no transition to the target state"
 	case o.Oscillating:
 		text = "oscillating"
 	case o.Phase == "backoff":
@@ -310,7 +297,7 @@ func does(o *site.ObjectStatus) string {
 	case o.Removing:
 		text = "ready to be removed"
 	case o.Settled:
-		text = "settled"
+		text = "converged"
 	default:
 		text = "waiting"
 	}
@@ -322,7 +309,7 @@ func does(o *site.ObjectStatus) string {
 
 func explainCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "explain SITE [OBJECT]", Short: "Follow what an object waits for to the root; all that are not settled where none is named", Args: cli.Args("SITE", "[OBJECT"),
+	cmd := &cobra.Command{Use: "explain SITE [OBJECT]", Short: "Show what an object waits for, down to the root cause; without OBJECT, for all that have not converged", Args: cli.Args("SITE", "[OBJECT"),
 		Example: "  coopr change explain figure1 svcB", ValidArgsFunction: completeSites(app)}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		objects := args[1:]
@@ -337,7 +324,7 @@ func explainCmd(app cli.App) *cobra.Command {
 				}
 			}
 			if len(objects) == 0 {
-				out.Println("Everything is where it should be.")
+				out.Println("All objects are in their target state.")
 			}
 		}
 		for _, o := range objects {
@@ -346,7 +333,7 @@ func explainCmd(app cli.App) *cobra.Command {
 				return err
 			}
 			if len(chain) == 0 {
-				out.Printf("%s is where it should be.\n", o)
+				out.Printf("%s is in its target state.\n", o)
 			}
 			for i, l := range chain {
 				out.Printf("%s%s %s\n", strings.Repeat("  ", i), l.Object, l.Text)
@@ -360,9 +347,9 @@ func explainCmd(app cli.App) *cobra.Command {
 func graphCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var format string
-	cmd := &cobra.Command{Use: "graph SITE", Short: "Draw a site's objects and dependencies", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "graph SITE", Short: "Draw the objects of a site and their dependencies", Args: cli.Args("SITE"),
 		Example: "  coopr change graph figure1\n  coopr change graph figure1 --format svg > figure1.svg", ValidArgsFunction: completeSites(app)}
-	cmd.Flags().StringVar(&format, "format", "text", "text, dot, svg or json")
+	cmd.Flags().StringVar(&format, "format", "text", "output format: text, dot, svg or json")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		g, err := c.SiteGraph(ctx, args[0])
 		if err != nil {
@@ -378,7 +365,7 @@ func graphCmd(app cli.App) *cobra.Command {
 		case "json":
 			return output.Encode(out.Stdout, output.FormJSON, g)
 		default:
-			return cli.Usage(cmd, "there is no format %q: it must be text, dot, svg or json", format)
+			return cli.Usage(cmd, "--format: there is no format %q; use text, dot, svg or json", format)
 		}
 		return nil
 	})
@@ -387,7 +374,7 @@ func graphCmd(app cli.App) *cobra.Command {
 
 func checkCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "check SITE", Short: "Check every object and report drift, changing nothing; the exit code is 4 where there is any", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "check SITE", Short: "Check every object for drift and change nothing; exit code 4 reports drift", Args: cli.Args("SITE"),
 		Example: "  coopr change check figure1", ValidArgsFunction: completeSites(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -396,7 +383,7 @@ func checkCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		drifted := 0
-		t := output.Table{Head: []string{"OBJECT", "HOST", "KNOWN", "FOUND", "WHAT"}}
+		t := output.Table{Head: []string{"OBJECT", "HOST", "EXPECTED", "FOUND", "MESSAGE"}}
 		for _, f := range found {
 			what := f.Message
 			if f.Drifted {
@@ -412,7 +399,7 @@ func checkCmd(app cli.App) *cobra.Command {
 			out.Printf("%s checked, %d drifted.\n", words.Count(len(found), "object"), drifted)
 		}
 		if err == nil && drifted > 0 {
-			return &client.Error{Status: 409, Title: "Drift", Detail: fmt.Sprintf("%s of site %s drifted; with check_interval it is repaired", words.Count(drifted, "object"), args[0])}
+			return &client.Error{Status: 409, Title: "Drift", Detail: fmt.Sprintf("%s of site %s drifted; with check_interval, drift is repaired automatically", words.Count(drifted, "object"), args[0])}
 		}
 		return err
 	})
@@ -421,7 +408,7 @@ func checkCmd(app cli.App) *cobra.Command {
 
 func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[site.PastGeneration]{
-		Use: "history SITE", Short: "Show a site's generations", Example: "  coopr change history figure1", Args: cli.Args("SITE"), Still: true, Empty: "There are none.",
+		Use: "history SITE", Short: "List the generations of a site", Example: "  coopr change history figure1", Args: cli.Args("SITE"), Still: true, Empty: "There are no generations.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, _ client.Read) ([]site.PastGeneration, client.Meta, error) {
 			all, err := c.SiteHistory(ctx, args[0])
 			return all, client.Meta{}, err
@@ -443,9 +430,9 @@ func historyCmd(app cli.App) *cobra.Command {
 func revertCmd(app cli.App) *cobra.Command {
 	var f followFlags
 	var to uint64
-	cmd := &cobra.Command{Use: "revert SITE [--to GENERATION]", Short: "Put the content of an earlier generation into force again", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "revert SITE [--to GENERATION]", Short: "Apply an earlier generation again", Args: cli.Args("SITE"),
 		Example: "  coopr change revert figure1\n  coopr change revert figure1 --to 3 --wait", ValidArgsFunction: completeSites(app)}
-	cmd.Flags().Uint64Var(&to, "to", 0, "number of the generation; the one before, if it is not given")
+	cmd.Flags().Uint64Var(&to, "to", 0, "number of the generation (default: the previous one)")
 	f.flags(cmd)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		ans, _, err := c.RevertSite(ctx, args[0], to)
@@ -458,39 +445,34 @@ func revertCmd(app cli.App) *cobra.Command {
 }
 
 func showCmd(app cli.App) *cobra.Command {
-	out := app.Printer()
 	var generation uint64
-	cmd := &cobra.Command{Use: "show SITE", Short: "Print a site's document", Args: cli.Args("SITE"), Example: "  coopr change show figure1 -o yaml", ValidArgsFunction: completeSites(app)}
-	cmd.Flags().Uint64Var(&generation, "generation", 0, "that of an earlier generation")
+	cmd := &cobra.Command{Use: "show SITE", Short: "Show the document of a site", Args: cli.Args("SITE"), Example: "  coopr change show figure1 -o yaml", ValidArgsFunction: completeSites(app)}
+	cmd.Flags().Uint64Var(&generation, "generation", 0, "number of an earlier generation (default: the current one)")
 	cli.FormFlag(cmd, output.FormYAML, output.FormJSON)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		d, err := c.Site(ctx, args[0], generation)
-		if err != nil {
-			return err
-		}
-		return out.Encode(d)
-	})
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (*site.Document, error) {
+		return c.Site(ctx, args[0], generation)
+	}, nil)
 	return cmd
 }
 
 func releaseCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var reason string
-	cmd := &cobra.Command{Use: "release SITE OBJECT --reason TEXT", Short: "Say that an object whose home is gone holds nothing, so that others need not wait for it", Args: cli.Args("SITE", "OBJECT"),
+	cmd := &cobra.Command{Use: "release SITE OBJECT --reason TEXT", Short: "Release the locks of an object whose host is lost, so that other objects can continue", Args: cli.Args("SITE", "OBJECT"),
 		Example: "  coopr change release figure1 svcB --reason 'the machine was scrapped'", ValidArgsFunction: completeSites(app)}
-	cmd.Flags().StringVar(&reason, "reason", "", "how you know (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "how you know that the object is gone (required)")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if reason == "" {
-			return cli.Usage(cmd, "--reason is missing: say how you know, for those who read the audit log later")
+			return cli.Usage(cmd, "--reason is missing: say how you know that the object is gone; the audit log keeps the text")
 		}
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Are you sure that %s does nothing and holds nothing any more?", strings.Join(given[1:], " "))); err != nil {
+		if err := cli.Confirm(app, cmd, fmt.Sprintf("Are you sure that %s no longer runs and no longer uses anything?", strings.Join(given[1:], " "))); err != nil {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 			if _, err := c.ReleaseObject(ctx, args[0], args[1], reason); err != nil {
 				return err
 			}
-			out.Printf("%s holds nothing any more.\n", args[1])
+			out.Printf("The locks of %s were released.\n", args[1])
 			return nil
 		})(cmd, given)
 	}
@@ -499,20 +481,16 @@ func releaseCmd(app cli.App) *cobra.Command {
 
 func deleteCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "delete SITE", Short: "Bring all objects of a site down in order, and forget it", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "delete SITE", Short: "Stop all objects of a site in order, and delete the site", Args: cli.Args("SITE"),
 		Example: "  coopr change delete figure1 --yes", ValidArgsFunction: completeSites(app)}
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		if err := cli.Confirm(app, cmd, "Stop everything that the site has started, and forget it?"); err != nil {
-			return err
-		}
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			ans, _, err := c.DeleteSite(ctx, args[0])
-			if err != nil {
-				return err
-			}
+	cmd.RunE = cli.Confirmed(app, func(args []string) string {
+		return fmt.Sprintf("Stop all objects of site %s and delete the site?", args[0])
+	}, func(ctx context.Context, c *client.Client, args []string) error {
+		ans, _, err := c.DeleteSite(ctx, args[0])
+		if err == nil {
 			showPreview(out, &ans.ChangePreview)
-			return nil
-		})(cmd, given)
-	}
+		}
+		return err
+	})
 	return cmd
 }

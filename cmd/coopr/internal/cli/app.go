@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -56,6 +57,29 @@ func Run(app App, fn Handler) func(*cobra.Command, []string) error {
 	}
 }
 
+// Show returns a function that fetches one value and writes it: as JSON or YAML if that was asked for,
+// and with text otherwise. If text is nil, the command has only structured output.
+func Show[T any](app App, fetch func(ctx context.Context, c *client.Client, args []string) (T, error), text func(T)) func(*cobra.Command, []string) error {
+	out := app.Printer()
+	return Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		v, err := fetch(ctx, c, args)
+		if err != nil {
+			return err
+		}
+		return out.Result(v, func() { text(v) })
+	})
+}
+
+// Confirmed returns a function that asks a question before it runs the handler.
+func Confirmed(app App, question func(args []string) string, fn Handler) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := Confirm(app, cmd, question(args)); err != nil {
+			return err
+		}
+		return Run(app, fn)(cmd, args)
+	}
+}
+
 // Confirm asks before something that cannot be undone. Without a terminal, --yes is required.
 func Confirm(app App, cmd *cobra.Command, question string) error {
 	interactive, yes := app.Prompt()
@@ -63,7 +87,7 @@ func Confirm(app App, cmd *cobra.Command, question string) error {
 	case yes:
 		return nil
 	case !interactive:
-		return Usage(cmd, "%s There is no terminal to answer on: add --yes", question)
+		return Usage(cmd, "%s There is no terminal to answer on; confirm with --yes", question)
 	}
 	return Ask(app, question)
 }
@@ -107,6 +131,22 @@ func ReadFile(app App, name string) ([]byte, error) {
 		return io.ReadAll(io.LimitReader(app.Stdin(), maxInput))
 	}
 	return os.ReadFile(name)
+}
+
+// WriteFile writes a file completely or not at all, so that a partial file is never taken for a whole one.
+func WriteFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".coopr-*")
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // maxInput is the most that is read from the standard input, in bytes.

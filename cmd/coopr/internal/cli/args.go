@@ -13,7 +13,7 @@ import (
 
 // Group returns a command that only has other commands below it.
 func Group(use, short string, cmds ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, Args: NoSuchCommand, RunE: Help}
+	c := &cobra.Command{Use: use, Short: short, Args: NoSuchCommand, RunE: Help, DisableFlagsInUseLine: true}
 	c.AddCommand(cmds...)
 	return c
 }
@@ -47,7 +47,7 @@ func Args(names ...string) cobra.PositionalArgs {
 			}
 		}
 		if len(given) > len(names) && (len(names) == 0 || !strings.HasSuffix(names[len(names)-1], "…")) {
-			return Usage(cmd, "%q is one argument too many", given[len(names)])
+			return Usage(cmd, "unexpected argument %q", given[len(names)])
 		}
 		return nil
 	}
@@ -58,7 +58,7 @@ const formsKey = "forms"
 
 // FormFlag adds --output to a command; the first form is the default.
 func FormFlag(cmd *cobra.Command, forms ...string) {
-	cmd.Flags().StringP("output", "o", forms[0], "form of the output: "+strings.Join(forms, ", "))
+	cmd.Flags().StringP("output", "o", forms[0], "output format: "+strings.Join(forms, ", "))
 	CompleteValues(cmd, "output", forms...)
 	if cmd.Annotations == nil {
 		cmd.Annotations = map[string]string{}
@@ -75,7 +75,7 @@ func ReadForm(out *output.Printer, cmd *cobra.Command) error {
 	}
 	out.Form, _ = cmd.Flags().GetString("output")
 	if !slices.Contains(strings.Split(forms, ","), out.Form) {
-		return Usage(cmd, "there is no output %q: it must be one of %s", out.Form, strings.ReplaceAll(forms, ",", ", "))
+		return Usage(cmd, "--output: there is no format %q; use one of %s", out.Form, strings.ReplaceAll(forms, ",", ", "))
 	}
 	return nil
 }

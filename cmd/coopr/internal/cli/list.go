@@ -36,7 +36,7 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 	}
 	FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
 	if !l.Still {
-		cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the list again whenever it changes, until Ctrl-C")
+		cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the list again each time it changes, until Ctrl-C")
 	}
 	cmd.RunE = Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		items, meta, err := l.Fetch(ctx, c, args, client.Read{})
@@ -45,7 +45,7 @@ func List[T any](app App, l Listing[T]) *cobra.Command {
 		}
 		for _, flag := range l.Narrow {
 			if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
-				l.Empty = "There is nothing that fits."
+				l.Empty = "Nothing matches."
 			}
 		}
 		l.show(out, items, meta)
@@ -85,7 +85,7 @@ func (l *Listing[T]) show(out *output.Printer, items []T, meta client.Meta) {
 	}
 	out.Show(l.Rows(items))
 	if meta.Total > len(items) {
-		out.Notef("%d of %d are shown: see --limit and --offset\n", len(items), meta.Total)
+		out.Notef("%d of %d shown; see --limit and --offset\n", len(items), meta.Total)
 	}
 }
 
@@ -103,6 +103,6 @@ func Same(x, y any) bool {
 
 // PageFlags adds --offset and --limit to a list.
 func PageFlags(cmd *cobra.Command, p *client.Page) {
-	cmd.Flags().IntVar(&p.Offset, "offset", 0, "leave out so many")
-	cmd.Flags().IntVar(&p.Limit, "limit", 0, "at most so many (1000 unless told, 10000 at most)")
+	cmd.Flags().IntVar(&p.Offset, "offset", 0, "skip this many")
+	cmd.Flags().IntVar(&p.Limit, "limit", 0, "show at most this many, up to 10000 (default 1000)")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
+// Command returns the command "cluster".
 func Command(app cli.App) *cobra.Command {
 	return cli.Group("cluster", "Create, change and watch clusters",
 		createCmd(app), listCmd(app), getCmd(app), deleteCmd(app),
@@ -25,8 +26,8 @@ func Command(app cli.App) *cobra.Command {
 		configureCmd(app), growCmd(app), shrinkCmd(app), addServicesCmd(app), removeServicesCmd(app),
 		replaceNodeCmd(app), upgradeCmd(app), syncTemplateCmd(app), rollbackCmd(app),
 		historyCmd(app), diffCmd(app), resolveCmd(app), watchCmd(app),
-		recoveryCmd(app, "pause", "Recover nothing of a cluster by itself, until it is resumed", true),
-		recoveryCmd(app, "resume", "Recover what fails of a cluster by itself again", false))
+		recoveryCmd(app, "pause", "Stop the automatic recovery of a cluster", true),
+		recoveryCmd(app, "resume", "Resume the automatic recovery of a cluster", false))
 }
 
 func listCmd(app cli.App) *cobra.Command {
@@ -34,7 +35,7 @@ func listCmd(app cli.App) *cobra.Command {
 	var status []string
 	cmd := cli.List(app, cli.Listing[api.ClusterSummary]{
 		Use: "list", Short: "List clusters", Example: "  coopr cluster list\n  coopr cluster list --status active,pending --watch",
-		Narrow: []string{"status"}, Empty: "There are no clusters: coopr cluster create NAME --template TEMPLATE --nodes N makes one.",
+		Narrow: []string{"status"}, Empty: "There are no clusters. To create one: coopr cluster create NAME --template TEMPLATE --nodes N",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.ClusterSummary, client.Meta, error) {
 			return c.Clusters(ctx, status, read)
 		},
@@ -47,11 +48,11 @@ func listCmd(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only these statuses: pending, active, incomplete, inconsistent, failed, terminated")
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only clusters with these statuses: pending, active, incomplete, inconsistent, failed, terminated")
 	return cmd
 }
 
-// latest says what the latest operation is and how far.
+// latest describes the latest operation and its progress.
 func latest(p api.ClusterProgress) string {
 	if p.Action == "" {
 		return ""
@@ -70,41 +71,30 @@ func getCmd(app cli.App) *cobra.Command {
 		Example: "  coopr cluster get shop\n  coopr cluster get shop -o yaml", ValidArgsFunction: cli.CompleteClusters(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ClusterDetails, error) {
 		cl, _, err := c.Cluster(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(cl)
-		}
-		describe(out, cl)
-		return nil
-	})
+		return cl, err
+	}, func(cl api.ClusterDetails) { describe(out, cl) })
 	return cmd
 }
 
+// describe shows a cluster as text.
 func describe(out *output.Printer, cl api.ClusterDetails) {
-	line := func(name, value string) {
-		if value != "" {
-			out.Printf("%-12s %s\n", name+":", value)
-		}
-	}
-	line("Name", cl.Name)
-	line("Id", cl.ID)
-	line("Status", out.Status(string(cl.Status)))
-	line("Message", cl.Message)
-	line("Description", cl.Description)
-	line("Template", cl.Template.Name)
-	line("Provider", cl.Provider.Name)
-	line("Services", strings.Join(cl.Services, ", "))
-	line("Owner", cl.Owner)
-	line("Created", output.Moment(cl.CreatedAt))
-	line("Expires", output.Moment(cl.ExpiresAt))
+	out.Field("Name", cl.Name)
+	out.Field("Id", cl.ID)
+	out.Field("Status", out.Status(string(cl.Status)))
+	out.Field("Message", cl.Message)
+	out.Field("Description", cl.Description)
+	out.Field("Template", cl.Template.Name)
+	out.Field("Provider", cl.Provider.Name)
+	out.Field("Services", strings.Join(cl.Services, ", "))
+	out.Field("Owner", cl.Owner)
+	out.Field("Created", output.Moment(cl.CreatedAt))
+	out.Field("Expires", output.Moment(cl.ExpiresAt))
 	if cl.Operation != "" {
-		line("Operation", fmt.Sprintf("%s (%s)", cl.Operation, latest(cl.Progress)))
+		out.Field("Operation", fmt.Sprintf("%s (%s)", cl.Operation, latest(cl.Progress)))
 	}
-	healthLines(out, line, &cl)
+	healthLines(out, &cl)
 	progress.ShowLinks(out, cl.Links)
 	if cl.Status == model.ClusterFailed {
 		out.Printf("\n%s\n", progress.RepairHint(cl.Name))
@@ -132,7 +122,7 @@ func deleteCmd(app cli.App) *cobra.Command {
 		Use: "delete NAME", Short: "Delete a cluster and its machines", Args: cli.Args("NAME"),
 		Example: "  coopr cluster delete shop\n  coopr cluster delete shop --yes --detach", ValidArgsFunction: cli.CompleteClusters(app),
 	}
-	cmd.Flags().BoolVar(&graceful, "graceful", false, "stop and remove the services before the machines go")
+	cmd.Flags().BoolVar(&graceful, "graceful", false, "stop and remove the services before the machines are deleted")
 	r.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r.Question = fmt.Sprintf("Delete cluster %s and all its machines?", args[0])
@@ -145,7 +135,7 @@ func servicesCmd(app cli.App, op model.OperationType) *cobra.Command {
 	var r progress.Starter
 	word := string(op)
 	cmd := &cobra.Command{
-		Use: word + " NAME [SERVICE…]", Short: strings.ToUpper(word[:1]) + word[1:] + " the services of a cluster, or some of them", Args: cli.Args("NAME", "[SERVICE…"),
+		Use: word + " NAME [SERVICE…]", Short: strings.ToUpper(word[:1]) + word[1:] + " all or some services of a cluster", Args: cli.Args("NAME", "[SERVICE…"),
 		Example: fmt.Sprintf("  coopr cluster %s shop\n  coopr cluster %s shop nginx", word, word), ValidArgsFunction: cli.CompleteClusters(app),
 	}
 	r.AddFlags(cmd)
@@ -161,13 +151,13 @@ func configureCmd(app cli.App) *cobra.Command {
 	var set []string
 	var replace, noRestart bool
 	cmd := &cobra.Command{
-		Use: "configure NAME", Short: "Apply a cluster's configuration, changed or as it is", Args: cli.Args("NAME"),
+		Use: "configure NAME", Short: "Change the configuration of a cluster, or apply it again", Args: cli.Args("NAME"),
 		Example: "  coopr cluster configure shop --set nginx.workers=8\n  coopr cluster configure shop --config new.yaml --replace --no-restart", ValidArgsFunction: cli.CompleteClusters(app),
 	}
-	cmd.Flags().StringVar(&file, "config", "", "file with configuration, JSON or YAML")
-	cmd.Flags().StringArrayVar(&set, "set", nil, "one value, as path.to.key=value; may be repeated")
-	cmd.Flags().BoolVar(&replace, "replace", false, "the given configuration alone counts; else it is merged over the present one")
-	cmd.Flags().BoolVar(&noRestart, "no-restart", false, "do not restart services whose configuration changes")
+	cmd.Flags().StringVar(&file, "config", "", "JSON or YAML file with configuration")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "one configuration value, as path.to.key=value; may be repeated")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace the whole configuration; without this flag the given values are merged into it")
+	cmd.Flags().BoolVar(&noRestart, "no-restart", false, "do not restart the services whose configuration changes")
 	r.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		config, err := configOf(app, cmd, file, set)
@@ -182,7 +172,7 @@ func configureCmd(app cli.App) *cobra.Command {
 			no := false
 			op.Restart = &no
 			if config == nil {
-				return cli.Usage(cmd, "--no-restart goes with --config or --set")
+				return cli.Usage(cmd, "--no-restart requires --config or --set")
 			}
 		}
 		return operate(app, cmd, args[0], op, &r)
@@ -202,7 +192,7 @@ func watchCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		if cl.Operation == "" {
-			out.Printf("Cluster %s has had no operation.\n", cl.Name)
+			out.Printf("Cluster %s has had no operations.\n", cl.Name)
 			return nil
 		}
 		return progress.Follow(ctx, app, c, cl.Operation)

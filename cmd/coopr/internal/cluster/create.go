@@ -27,11 +27,11 @@ func createCmd(app cli.App) *cobra.Command {
 	var set, fields []string
 	cmd := &cobra.Command{
 		Use: "create NAME --template TEMPLATE --nodes N", Short: "Create a cluster", Args: cli.Args("NAME"),
-		Long: `Create a cluster of a template.
+		Long: `Create a cluster from a template.
 
-First the plan is shown: which nodes there will be, what runs on them, in which
-stages, at what cost. Then the work is followed until it ends; Ctrl-C leaves it
-running.`,
+The command shows the plan first: the nodes, their services, the stages and the
+cost. Then it starts the work and shows the progress until the end. Ctrl-C stops
+only the display; the work continues.`,
 		Example: `  coopr cluster create shop --template shop --nodes 3
   coopr cluster create shop -t shop -n 3 --dry-run
   coopr cluster create shop -t shop -n 5 --set nginx.workers=8 --yes --detach`,
@@ -39,18 +39,18 @@ running.`,
 	f := cmd.Flags()
 	f.StringVarP(&req.ClusterTemplate, "template", "t", "", "cluster template (required)")
 	f.IntVarP(&nodes, "nodes", "n", 0, "number of nodes (required)")
-	f.StringVar(&req.Description, "description", "", "what the cluster is for")
-	f.StringVar(&req.Provider, "provider", "", "provider, else the template's")
-	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes, else as the template says")
-	f.StringVar(&req.ImageType, "image", "", "image type of all nodes, else as the template says")
-	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas, else the template's")
-	f.StringVar(&req.Comparator, "comparator", "", "which layout is preferred: original, cost, or one that a plugin offers; else as the template says")
-	f.StringVar(&file, "config", "", "file with configuration, JSON or YAML, merged over the template's")
-	f.StringArrayVar(&set, "set", nil, "one value of configuration, as path.to.key=value; may be repeated")
-	f.StringArrayVar(&fields, "provider-field", nil, "a field that the provider asks users for, as name=value; may be repeated")
-	f.StringVar(&lease, "lease", "", "how long the cluster may live, such as 2h or 3d; 0 for ever; else the template's")
-	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes, else the template's")
-	f.StringVar(&req.OnFailure, "on-failure", "", "what happens when a task fails for good: delete (the usual), pause or leave")
+	f.StringVar(&req.Description, "description", "", "purpose of the cluster")
+	f.StringVar(&req.Provider, "provider", "", "provider (default: from the template)")
+	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes (default: from the template)")
+	f.StringVar(&req.ImageType, "image", "", "image type of all nodes (default: from the template)")
+	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas (default: from the template)")
+	f.StringVar(&req.Comparator, "comparator", "", "which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
+	f.StringVar(&file, "config", "", "JSON or YAML file with configuration that overrides the template's")
+	f.StringArrayVar(&set, "set", nil, "one configuration value, as path.to.key=value; may be repeated")
+	f.StringArrayVar(&fields, "provider-field", nil, "value of a provider field, as name=value; may be repeated")
+	f.StringVar(&lease, "lease", "", "lifetime of the cluster, such as 2h or 3d; 0: no limit (default: from the template)")
+	f.StringVar(&req.DNSSuffix, "dns-suffix", "", "domain of the nodes (default: from the template)")
+	f.StringVar(&req.OnFailure, "on-failure", "", "what to do when a task fails for good: delete (default), pause or leave")
 	resolveFlag(f, &req.ResolveOnFailure)
 	r.AddFlags(cmd)
 	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider, "hardware": model.KindHardwareType, "image": model.KindImageType} {
@@ -100,13 +100,13 @@ running.`,
 	return cmd
 }
 
-// createFlags are the fields of a request as the command line calls them.
+// createFlags maps the fields of the request to the arguments that set them.
 var createFlags = map[string]string{
 	"name": "NAME", "numMachines": "--nodes", "clusterTemplate": "--template", "dnsSuffix": "--dns-suffix",
 	"initialLeaseDuration": "--lease", "onFailure": "--on-failure",
 }
 
-// operate starts an operation on a cluster and follows it.
+// operate starts an operation on a cluster and follows it until it ends.
 func operate(app cli.App, cmd *cobra.Command, cluster string, op api.Operate, r *progress.Starter) error {
 	var err error
 	if op.Rollout, err = r.Rollout(cmd); err != nil {
@@ -125,7 +125,7 @@ func operate(app cli.App, cmd *cobra.Command, cluster string, op api.Operate, r 
 	})
 }
 
-// whatFirst says what has to be done with a cluster that takes no operation.
+// whatFirst says what to do with a cluster that does not accept an operation.
 func whatFirst(ctx context.Context, c *client.Client, cluster string) string {
 	cl, _, err := c.Cluster(ctx, cluster, client.Read{})
 	switch {
@@ -133,20 +133,20 @@ func whatFirst(ctx context.Context, c *client.Client, cluster string) string {
 	case cl.Status == model.ClusterFailed:
 		return progress.RepairHint(cl.Name)
 	case cl.Status == model.ClusterIncomplete:
-		return "Its creation failed: take away what is left with coopr cluster delete " + cl.Name
+		return "The creation of the cluster failed. To remove what is left: coopr cluster delete " + cl.Name
 	case cl.Operation != "" && !cl.Progress.ActionStatus.Ended():
-		return fmt.Sprintf("Its operation %s is %s: coopr operation watch %s", cl.Operation, cl.Progress.ActionStatus, cl.Operation)
+		return fmt.Sprintf("Operation %s is %s. To watch it: coopr operation watch %s", cl.Operation, cl.Progress.ActionStatus, cl.Operation)
 	}
 	return ""
 }
 
-// operateTitle says in words what is asked of a cluster.
+// operateTitle returns the heading of an operation's plan.
 func operateTitle(op model.OperationType, cluster string) string {
 	words := map[model.OperationType]string{
 		model.OpAddServices: "Add services to cluster %s", model.OpRemoveServices: "Remove services from cluster %s",
 		model.OpRecover: "Restart a node of cluster %s", model.OpPauseNode: "Pause a node of cluster %s", model.OpResumeNode: "Resume a node of cluster %s",
 		model.OpReplaceNode: "Replace nodes of cluster %s", model.OpRollback: "Roll cluster %s back",
-		model.OpSyncTemplate: "Bring cluster %s to the newest version of its template",
+		model.OpSyncTemplate: "Update cluster %s to the newest version of its template",
 	}[op]
 	if words == "" {
 		words = strings.ToUpper(string(op)[:1]) + string(op)[1:] + " cluster %s"
@@ -154,7 +154,7 @@ func operateTitle(op model.OperationType, cluster string) string {
 	return fmt.Sprintf(words, cluster)
 }
 
-// configOf reads configuration from a file and --set, the latter on top.
+// configOf returns the configuration in a file, with the values of --set over it.
 func configOf(app cli.App, cmd *cobra.Command, file string, set []string) (map[string]any, error) {
 	var config map[string]any
 	if file != "" {
@@ -173,9 +173,9 @@ func configOf(app cli.App, cmd *cobra.Command, file string, set []string) (map[s
 		path, value, ok := strings.Cut(s, "=")
 		keys := strings.Split(path, ".")
 		if !ok || slices.Contains(keys, "") {
-			return nil, cli.Usage(cmd, "--set %q: write path.to.key=value", s)
+			return nil, cli.Usage(cmd, "--set %q must have the form path.to.key=value", s)
 		}
-		// The value is YAML, so that 8 is a number and [a, b] a list.
+		// The value is parsed as YAML, so that 8 is a number and [a, b] a list.
 		var v any
 		if err := yaml.Unmarshal([]byte(value), &v); err != nil {
 			v = value

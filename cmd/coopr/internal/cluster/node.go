@@ -16,8 +16,8 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// NodeCommand returns the command "node".
 func NodeCommand(app cli.App) *cobra.Command {
-	out := app.Printer()
 	var cluster string
 	var page client.Page
 	list := cli.List(app, cli.Listing[model.Node]{
@@ -28,31 +28,27 @@ func NodeCommand(app cli.App) *cobra.Command {
 		},
 		Rows: nodeTable,
 	})
-	list.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	_ = list.RegisterFlagCompletionFunc("cluster", func(cmd *cobra.Command, _ []string, start string) ([]string, cobra.ShellCompDirective) {
-		return cli.CompleteClusters(app)(cmd, nil, start)
-	})
+	list.Flags().StringVar(&cluster, "cluster", "", "only nodes of this cluster")
+	cli.CompleteFlag(list, "cluster", cli.CompleteClusters(app))
 	cli.PageFlags(list, &page)
 
-	get := &cobra.Command{Use: "get ID", Short: "Show everything about a node", Args: cli.Args("ID"), Example: "  coopr node get 00000001-1000"}
+	get := &cobra.Command{Use: "get ID", Short: "Show all that is known about a node", Args: cli.Args("ID"), Example: "  coopr node get 00000001-1000"}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
 		n, _, err := c.Node(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		return out.Encode(n)
-	})
-	return cli.Group("node", "Look at nodes, and look after them", list, get,
-		nodeRunCmd(app, "restart", model.OpRecover, "Restart the services of a node where they are, or some of them"),
-		nodeRunCmd(app, "replace", model.OpReplaceNode, "Make a node anew under its number and name, whatever state it is in"),
-		nodeRunCmd(app, "pause", model.OpPauseNode, "Stop the services of a node, or some of them, and leave them alone"),
-		nodeRunCmd(app, "resume", model.OpResumeNode, "Start the services of a node again that were paused"))
+		return n, err
+	}, nil)
+	return cli.Group("node", "Show, restart, replace and pause nodes", list, get,
+		nodeRunCmd(app, "restart", model.OpRecover, "Restart all or some services of a node"),
+		nodeRunCmd(app, "replace", model.OpReplaceNode, "Delete a node and create it again under the same name, whatever its state"),
+		nodeRunCmd(app, "pause", model.OpPauseNode, "Stop all or some services of a node, and exclude them from recovery"),
+		nodeRunCmd(app, "resume", model.OpResumeNode, "Start the paused services of a node again"))
 }
 
+// nodeTable returns a table of nodes.
 func nodeTable(items []model.Node) output.Table {
 	t := output.Table{Head: []string{"ID", "HOSTNAME", "ADDRESS", "HARDWARE", "IMAGE", "SERVICES", "STATES", "CLUSTER"}, Wide: 2}
-	// What no node has is no column; from the right to the left.
+	// Optional columns, from right to left. A column is left out if no node has a value for it.
 	more := slices.DeleteFunc([]nodeColumn{
 		{6, "HEALTH", func(n *model.Node) string { return n.Health.Status() }},
 		{3, "HOST", func(n *model.Node) string { return n.Host }},
@@ -78,14 +74,14 @@ func nodeTable(items []model.Node) output.Table {
 	return t
 }
 
-// nodeColumn is a column that stands in the table where some node has a value for it.
+// nodeColumn is an optional column of the table.
 type nodeColumn struct {
 	at   int
 	head string
 	of   func(*model.Node) string
 }
 
-// address gives the address by which a node is reached from outside.
+// address returns the address at which a node is reached from outside.
 func address(n model.Node) string {
 	if ip := n.IPAddresses["access_v4"]; ip != "" {
 		return ip

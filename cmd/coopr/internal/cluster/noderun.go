@@ -18,7 +18,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
-// nodeRunCmd makes a command that does something with one node of a cluster.
+// nodeRunCmd returns a command that starts an operation on one node of a cluster.
 func nodeRunCmd(app cli.App, word string, op model.OperationType, short string) *cobra.Command {
 	var r progress.Starter
 	use, names := word+" CLUSTER NODE [SERVICE…]", []string{"CLUSTER", "NODE", "[SERVICE…"}
@@ -35,7 +35,7 @@ func nodeRunCmd(app cli.App, word string, op model.OperationType, short string) 
 		req := api.Operate{Type: op, Services: args[2:], Change: model.ChangeCluster{NodeNames: args[1:2]}}
 		if op == model.OpReplaceNode {
 			req.Change.Forced = true
-			r.Question = fmt.Sprintf("Delete node %s and make it anew?", args[1])
+			r.Question = fmt.Sprintf("Delete node %s and create it again?", args[1])
 		}
 		return operate(app, cmd, args[0], req, &r)
 	}
@@ -54,22 +54,22 @@ func completeNodes(app cli.App) cli.Completion {
 	})
 }
 
-// recoveryCmd makes a command that pauses, or resumes, what a cluster recovers by itself.
+// recoveryCmd returns a command that pauses or resumes the automatic recovery of a cluster.
 func recoveryCmd(app cli.App, word, short string, pause bool) *cobra.Command {
 	out := app.Printer()
 	var reason string
 	cmd := &cobra.Command{
 		Use: word + "-recovery NAME", Short: short, Args: cli.Args("NAME"), Example: fmt.Sprintf("  coopr cluster %s-recovery shop", word), ValidArgsFunction: cli.CompleteClusters(app),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who read it later")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, kept in the audit log")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		cl, _, err := c.PauseRecovery(ctx, args[0], pause, reason)
 		if err != nil {
 			return err
 		}
-		state := "What fails of cluster %s is recovered by itself.\n"
+		state := "Automatic recovery of cluster %s is on.\n"
 		if cl.RecoveryPaused != nil {
-			state = "Nothing of cluster %s is recovered by itself.\n"
+			state = "Automatic recovery of cluster %s is paused.\n"
 		}
 		out.Printf(state, cl.Name)
 		return nil
@@ -77,9 +77,9 @@ func recoveryCmd(app cli.App, word, short string, pause bool) *cobra.Command {
 	return cmd
 }
 
-// healthLines says how a cluster's nodes are, where that is known: all well in one
-// line, others one by one with what is done about it.
-func healthLines(out *output.Printer, line func(name, value string), cl *api.ClusterDetails) {
+// healthLines shows the health of a cluster's nodes as far as it is known: a count of each status, and a
+// line for each node that has a problem or is paused.
+func healthLines(out *output.Printer, cl *api.ClusterDetails) {
 	counts := map[string]int{}
 	var sick []string
 	for i := range cl.Nodes {
@@ -87,7 +87,7 @@ func healthLines(out *output.Printer, line func(name, value string), cl *api.Clu
 		status := n.Health.Status()
 		counts[status]++
 		if status == model.MachineGone || status == string(model.Unhealthy) || status == "paused" {
-			sick = append(sick, n.ShortName()+": "+healthOf(n))
+			sick = append(sick, n.ShortName()+": "+healthOf(out.Clock(), n))
 		}
 	}
 	if counts[""] == len(cl.Nodes) && cl.RecoveryPaused == nil {
@@ -101,32 +101,32 @@ func healthLines(out *output.Printer, line func(name, value string), cl *api.Clu
 		words = append(words, fmt.Sprintf("%d %s", n, status))
 	}
 	sort.Strings(words)
-	line("Health", strings.Join(words, ", "))
+	out.Field("Health", strings.Join(words, ", "))
 	if p := cl.RecoveryPaused; p != nil {
-		line("Recovery", strings.TrimRight("paused by "+p.By+": "+p.Reason, ": "))
+		out.Field("Recovery", strings.TrimRight("paused by "+p.By+": "+p.Reason, ": "))
 	}
 	for _, s := range sick {
 		out.Printf("%-12s %s\n", "", s)
 	}
 }
 
-// healthOf says how a node is, and what is done about it.
-func healthOf(n *model.Node) string {
+// healthOf describes the health of a node and its recovery.
+func healthOf(now time.Time, n *model.Node) string {
 	h := n.Health
-	out := []string{h.Status()}
+	words := []string{h.Status()}
 	for _, s := range h.Failing() {
-		out = append(out, s+": "+output.Clip(h.Services[s].Message, 100))
+		words = append(words, s+": "+output.Clip(h.Services[s].Message, 100))
 	}
 	for s, how := range h.Paused {
-		out = append(out, s+" "+strings.ToLower(how))
+		words = append(words, s+" "+strings.ToLower(how))
 	}
 	if h.Attempts > 0 && (h.Machine != "" || len(h.Failing()) > 0) {
-		out = append(out, fmt.Sprintf("attempt %d was %s", h.Attempts, h.Operation))
+		words = append(words, fmt.Sprintf("attempt %d was %s", h.Attempts, h.Operation))
 	}
-	if h.Next > time.Now().UnixMilli() && len(h.Failing()) > 0 {
-		out = append(out, "the next is due "+output.Moment(h.Next))
+	if h.Next > now.UnixMilli() && len(h.Failing()) > 0 {
+		words = append(words, "the next is due at "+output.Moment(h.Next))
 	} else if h.Waits != "" {
-		out = append(out, h.Waits)
+		words = append(words, h.Waits)
 	}
-	return strings.Join(out, "; ")
+	return strings.Join(words, "; ")
 }

@@ -18,16 +18,17 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// noun is a kind of definition as the command line names it.
+// noun is a kind of definition, as the command line names it.
 type noun struct {
 	kind    model.Kind
 	use     string
 	word    string
-	example string // the name in examples
+	example string // a name for the examples
 	columns []string
 	cells   func(map[string]any) []string
 }
 
+// nouns returns all kinds of definitions.
 func nouns() []noun {
 	return []noun{
 		{model.KindClusterTemplate, "template", "cluster template", "shop", []string{"SERVICES", "PROVIDER"}, func(d map[string]any) []string {
@@ -59,7 +60,7 @@ func nouns() []noun {
 	}
 }
 
-// withArticle gives "a service", "an image type".
+// withArticle returns a noun with its article: "a service", "an image type".
 func withArticle(word string) string {
 	if strings.Contains("aeio", word[:1]) {
 		return "an " + word
@@ -67,11 +68,13 @@ func withArticle(word string) string {
 	return "a " + word
 }
 
+// providers returns the cell with the providers of a hardware or image type.
 func providers(d map[string]any) []string {
 	m, _ := d["providermap"].(map[string]any)
 	return []string{output.Clip(strings.Join(keys(m), ","), 50)}
 }
 
+// text returns a value as text; nil is empty.
 func text(v any) string {
 	if v == nil {
 		return ""
@@ -79,6 +82,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
+// keys returns the sorted keys of a map.
 func keys(m map[string]any) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {
@@ -88,6 +92,7 @@ func keys(m map[string]any) []string {
 	return out
 }
 
+// Commands returns a command for each kind of definition.
 func Commands(app cli.App) []*cobra.Command {
 	var out []*cobra.Command
 	for _, n := range nouns() {
@@ -101,7 +106,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 	plural := n.word + "s"
 	list := cli.List(app, cli.Listing[json.RawMessage]{
 		Use: "list", Short: "List the " + plural, Example: fmt.Sprintf("  coopr %s list\n  coopr %s list -o yaml", n.use, n.use),
-		Empty: "There are no " + plural + " yet: coopr import DIR brings some.",
+		Empty: "There are no " + plural + " yet. To add some: coopr import DIR",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]json.RawMessage, client.Meta, error) {
 			return c.Definitions(ctx, n.kind, read)
 		},
@@ -118,22 +123,19 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 
 	var version int
 	get := &cobra.Command{
-		Use: "get NAME", Short: "Show " + withArticle(n.word) + ", or one version of it", Args: cli.Args("NAME"),
+		Use: "get NAME", Short: "Show " + withArticle(n.word) + ", in its latest or another version", Args: cli.Args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s get %s\n  coopr %s get %s --version 1 -o json", n.use, n.example, n.use, n.example),
 		ValidArgsFunction: cli.CompleteDefinitions(app, n.kind),
 	}
-	get.Flags().IntVar(&version, "version", 0, "a version other than the latest")
+	get.Flags().IntVar(&version, "version", 0, "version (default: the latest)")
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (json.RawMessage, error) {
 		d, _, err := c.Definition(ctx, n.kind, args[0], version, client.Read{})
-		if err != nil {
-			return err
-		}
-		return out.Encode(d)
-	})
+		return d, err
+	}, nil)
 
 	put := &cobra.Command{
-		Use: "put FILE", Short: "Write " + withArticle(n.word) + " from a JSON or YAML file; - is the standard input", Args: cli.Args("FILE"),
+		Use: "put FILE", Short: "Write " + withArticle(n.word) + " from a JSON or YAML file; -: standard input", Args: cli.Args("FILE"),
 		Example: fmt.Sprintf("  coopr %s put %s.yaml\n  coopr %s get %s | sed s/old/new/ | coopr %s put -", n.use, n.example, n.use, n.example, n.use),
 	}
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -159,35 +161,33 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 		}
 		how := ""
 		if meta.Repeated {
-			how = " (it was already)"
+			how = ", which existed already"
 		}
-		out.Printf("%s %s is written as version %d%s.\n", n.word, def.Name, base.Version, how)
+		out.Printf("%s %s was written as version %d%s.\n", n.word, def.Name, base.Version, how)
 		return nil
 	})
 
 	var one int
 	del := &cobra.Command{
-		Use: "delete NAME", Short: "Delete all versions of " + withArticle(n.word) + ", or one", Args: cli.Args("NAME"),
+		Use: "delete NAME", Short: "Delete " + withArticle(n.word) + ", or one version of it", Args: cli.Args("NAME"),
 		Example:           fmt.Sprintf("  coopr %s delete %s --yes\n  coopr %s delete %s --version 2", n.use, n.example, n.use, n.example),
 		ValidArgsFunction: cli.CompleteDefinitions(app, n.kind),
 	}
-	del.Flags().IntVar(&one, "version", 0, "only this version")
-	del.RunE = func(cmd *cobra.Command, args []string) error {
-		what := fmt.Sprintf("all versions of %s %s", n.word, args[0])
+	del.Flags().IntVar(&one, "version", 0, "delete only this version")
+	what := func(args []string) string {
 		if one > 0 {
-			what = fmt.Sprintf("version %d of %s %s", one, n.word, args[0])
+			return fmt.Sprintf("version %d of %s %s", one, n.word, args[0])
 		}
-		if err := cli.Confirm(app, cmd, "Delete "+what+"?"); err != nil {
-			return err
-		}
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if _, err := c.DeleteDefinition(ctx, n.kind, args[0], one); err != nil {
-				return err
-			}
-			out.Printf("Deleted: %s.\n", what)
-			return nil
-		})(cmd, args)
+		return fmt.Sprintf("all versions of %s %s", n.word, args[0])
 	}
+	del.RunE = cli.Confirmed(app, func(args []string) string { return "Delete " + what(args) + "?" },
+		func(ctx context.Context, c *client.Client, args []string) error {
+			_, err := c.DeleteDefinition(ctx, n.kind, args[0], one)
+			if err == nil {
+				out.Printf("Deleted %s.\n", what(args))
+			}
+			return err
+		})
 
 	versions := &cobra.Command{
 		Use: "versions NAME", Short: "List the versions of " + withArticle(n.word), Args: cli.Args("NAME"),
@@ -214,7 +214,7 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 		out.Show(t)
 		return nil
 	})
-	all := cli.Group(n.use, "Work with "+plural, list, get, put, del, versions)
+	all := cli.Group(n.use, "Manage "+plural, list, get, put, del, versions)
 	if n.kind == model.KindClusterTemplate {
 		all.AddCommand(templateLintCmd(app), templateSolveCmd(app))
 	}

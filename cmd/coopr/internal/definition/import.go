@@ -22,24 +22,25 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// ImportCommand returns the command "import".
 func ImportCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var check, skip bool
 	cmd := &cobra.Command{
-		Use: "import DIR|FILE…", Short: "Write all definitions in files and folders at once",
-		Long: `Write all definitions in the given files and folders, all or none. With
---skip-faulty those that are wrong, and those that cannot be without them, are
-left out and named; the rest is written at once, and the exit code is 1.
+		Use: "import DIR|FILE…", Short: "Write all definitions in files and directories at once",
+		Long: `Write all definitions in the given files and directories: either all of them or
+none. With --skip-faulty, faulty definitions and definitions that need them are
+left out and listed, all others are written, and the exit code is 1.
 
-JSON and YAML are read; a file may hold one definition, several, or an export.
-What a file defines is told by its folder (services/, clustertemplates/, …), by
-a key "kind", or by its other keys. Definitions that are not in the files stay
-as they are.`,
-		Example: "  coopr import examples/\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n  coopr export | coopr --tenant other import -",
+Files are JSON or YAML. A file may hold one definition, several definitions, or
+an export. The kind of a definition follows from its directory (services/,
+clustertemplates/, …), its key "kind", or its other keys. Definitions that are
+not in the files do not change.`,
+		Example: "  coopr import examples/shop\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n  coopr export | coopr --tenant other import -",
 		Args:    cli.Args("DIR|FILE…"),
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "only read the files and say what is wrong with them")
-	cmd.Flags().BoolVar(&skip, "skip-faulty", false, "leave out what is wrong and write the rest")
+	cmd.Flags().BoolVar(&check, "check", false, "only check the files; write nothing")
+	cmd.Flags().BoolVar(&skip, "skip-faulty", false, "leave out faulty definitions and write all others")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {
@@ -58,10 +59,10 @@ as they are.`,
 			kept = append(kept, d)
 		}
 		if len(kept) == 0 && len(faults) == 0 {
-			return fmt.Errorf("there is no definition in %s: files of definitions end in .json, .yaml or .yml", strings.Join(names, ", "))
+			return fmt.Errorf("there are no definitions in %s; files with definitions end in .json, .yaml or .yml", strings.Join(names, ", "))
 		}
-		// What the files refer to may be in the mesh: only what is wrong in the
-		// files themselves is said here.
+		// References may point to definitions in the mesh. Only faults in the files themselves are
+		// found here.
 		good, found, warnings := model.Linter{}.Sift(kept)
 		if !skip {
 			found, warnings = model.Lint(kept, nil)
@@ -77,7 +78,7 @@ as they are.`,
 			if len(faults) > 0 {
 				return leftOut(out, faults)
 			}
-			out.Printf("%s, nothing wrong.\n", words.Count(len(kept), "definition"))
+			out.Printf("%s without faults.\n", words.Count(len(kept), "definition"))
 			return nil
 		}
 		c, err := app.Client()
@@ -99,7 +100,7 @@ as they are.`,
 			out.Warn(w)
 		}
 		if noPlugin {
-			out.Noteln("The definitions are written. Agents tell what their plugins offer some seconds after they start: coopr plugin list")
+			out.Noteln("The definitions were written. An agent reports its plugins some seconds after its start; to list them: coopr plugin list")
 		}
 		if out.Structured() {
 			if err := out.Encode(done); err != nil || len(faults) == 0 {
@@ -128,7 +129,7 @@ as they are.`,
 	return cmd
 }
 
-// leftOut names what an import has left out.
+// leftOut lists the faults because of which an import left out definitions.
 func leftOut(out *output.Printer, faults model.Faults) error {
 	for _, f := range faults {
 		out.LeftOut(f)
@@ -136,8 +137,8 @@ func leftOut(out *output.Printer, faults model.Faults) error {
 	return cli.ErrReported
 }
 
-// send writes definitions, all or none. With skip it leaves out what the mesh
-// finds wrong, until the rest is accepted, and gives the faults.
+// send writes definitions, all or none. With skip, it leaves out the definitions in which the mesh finds
+// faults until the mesh accepts the rest, and returns the faults.
 func send(ctx context.Context, c *client.Client, defs []model.Definition, skip bool) (done api.Imported, faults model.Faults, err error) {
 	for len(defs) > 0 {
 		body := map[model.Kind][]json.RawMessage{}
@@ -166,7 +167,7 @@ func send(ctx context.Context, c *client.Client, defs []model.Definition, skip b
 	return done, faults, nil
 }
 
-// named adds to the subject of each fault the file that it is in.
+// named adds the file to the subject of each fault.
 func named(faults model.Faults, defs []model.Definition) model.Faults {
 	files := map[string]string{}
 	for _, d := range defs {
@@ -180,8 +181,7 @@ func named(faults model.Faults, defs []model.Definition) model.Faults {
 	return faults
 }
 
-// gather reads definitions out of files and folders; every fault of every
-// file is given.
+// gather reads the definitions in files and directories. It returns the faults of all files.
 func gather(app cli.App, names []string) (defs []model.Definition, faults model.Faults, err error) {
 	var files []string
 	for _, name := range names {
@@ -191,7 +191,7 @@ func gather(app cli.App, names []string) (defs []model.Definition, faults model.
 		}
 		info, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, fmt.Errorf("there is no file or folder %s", name)
+			return nil, nil, fmt.Errorf("there is no file or directory %s", name)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -235,15 +235,16 @@ func gather(app cli.App, names []string) (defs []model.Definition, faults model.
 	return defs, faults, nil
 }
 
+// ExportCommand returns the command "export".
 func ExportCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var dir string
 	cmd := &cobra.Command{
-		Use: "export", Short: "Show all definitions, or write each into a file", Args: cli.Args(),
-		Long:    "Show all definitions of the tenant in a form that import reads. Secrets of\nproviders are given to admins only: keep the output where secrets are kept.",
+		Use: "export", Short: "Show all definitions, or write each to a file", Args: cli.Args(),
+		Long:    "Show all definitions of the tenant in a form that import accepts. For admins, the\noutput includes the secrets of providers: store it like a password.",
 		Example: "  coopr export > definitions.yaml\n  coopr export --dir definitions/",
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "write one file for each definition into this folder")
+	cmd.Flags().StringVar(&dir, "dir", "", "write one file for each definition into this directory")
 	cli.FormFlag(cmd, output.FormYAML, output.FormJSON)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 		all, _, err := c.Export(ctx, client.Read{})
@@ -273,9 +274,9 @@ func ExportCommand(app cli.App) *cobra.Command {
 					return err
 				}
 				if why := model.CheckName(base.Name); why != "" {
-					return fmt.Errorf("%s name %s", kind, why)
+					return fmt.Errorf("%s: the name %s", kind, why)
 				}
-				// Providers may have passwords.
+				// Providers may contain passwords.
 				f, err := os.OpenFile(filepath.Join(folder, base.Name+"."+out.Form), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 				if err != nil {
 					return err
@@ -286,7 +287,7 @@ func ExportCommand(app cli.App) *cobra.Command {
 				n++
 			}
 		}
-		out.Printf("%s in %s.\n", words.Count(n, "definition"), dir)
+		out.Printf("%s written to %s.\n", words.Count(n, "definition"), dir)
 		return nil
 	})
 	return cmd

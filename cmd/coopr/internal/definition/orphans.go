@@ -15,30 +15,33 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// orphansCmd compares what the providers have with the records.
+// orphansCmd compares the machines of the providers with the nodes on record.
 func orphansCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var last bool
 	var remove string
 	cmd := &cobra.Command{
-		Use: "orphans", Short: "Show machines that are no node's, and nodes whose machine is missing", Args: cli.Args(),
-		Long: `Ask every provider for its machines and compare them with the nodes on record.
-An orphan carries the tags of a node that is not on record, was never made, or has
-another machine. What an operation under way may be making is none.
+		Use: "orphans", Short: "Show machines that belong to no node, and nodes whose machine is missing", Args: cli.Args(),
+		Long: `List the machines of all providers and compare them with the nodes on record.
+An orphan is a machine with the tags of a node that is not on record, was never
+created, or has another machine. Machines that a running operation may be
+creating are not orphans.
 
-WHY is no-such-node: its cluster has no node of that name (any more); node-not-made:
-the node is on record, but was never made or is gone; second-machine: the node has
-another; unknown-cluster: no such cluster is on record, such as after a snapshot was
-restored. SEEN is for how long it is known, REMOVED when the policy of the agents
-(orphans.delete) removes it by itself.`,
+The column WHY is one of:
+  no-such-node     the cluster has no node of that name, or no longer
+  node-not-made    the node is on record, but was never created or is gone
+  second-machine   the node has another machine
+  unknown-cluster  the cluster is not on record, for example after a restore
+SEEN is how long the orphan has been known. REMOVED is when the agents remove it
+by themselves, if their setting orphans.delete says so.`,
 		Example: "  coopr provider orphans\n  coopr provider orphans --remove i-0815 --yes",
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML, output.FormWide)
-	cmd.Flags().BoolVar(&last, "last", false, "show what the leader found last, without asking the providers")
-	cmd.Flags().StringVar(&remove, "remove", "", "remove the orphan that its provider calls `ID`")
+	cmd.Flags().BoolVar(&last, "last", false, "show the latest findings of the leader, without asking the providers")
+	cmd.Flags().StringVar(&remove, "remove", "", "remove the orphan with this provider `ID`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if remove != "" {
-			if err := cli.Confirm(app, cmd, fmt.Sprintf("Remove machine %s for good?", remove)); err != nil {
+			if err := cli.Confirm(app, cmd, fmt.Sprintf("Remove machine %s permanently?", remove)); err != nil {
 				return err
 			}
 		}
@@ -51,7 +54,7 @@ restored. SEEN is for how long it is known, REMOVED when the policy of the agent
 				if err := c.RemoveOrphan(ctx, remove); err != nil {
 					return err
 				}
-				out.Printf("Removed: %s.\n", remove)
+				out.Printf("Machine %s was removed.\n", remove)
 				return nil
 			}
 			if out.Structured() {
@@ -64,16 +67,17 @@ restored. SEEN is for how long it is known, REMOVED when the policy of the agent
 	return cmd
 }
 
+// showOrphans shows orphans and missing machines as tables.
 func showOrphans(out *output.Printer, r model.OrphanReport) {
 	for _, p := range r.Providers {
 		if p.Fault != "" {
-			out.Notef("Provider %s could not be asked in full: %s\n", p.Provider, p.Fault)
+			out.Notef("Provider %s did not list all its machines: %s\n", p.Provider, p.Fault)
 		}
 	}
 	if len(r.Orphans) > 0 {
 		t := output.Table{Head: []string{"MACHINE", "PROVIDER", "CLUSTER", "NODE", "WHY", "SEEN", "REMOVED", "FENCE", "FAULT"}, Wide: 2}
 		if !slices.ContainsFunc(r.Orphans, func(x model.Orphan) bool { return x.DeleteAt > 0 }) {
-			t.Wide = 3 // the policy removes none of them
+			t.Wide = 3 // none of them is removed automatically
 		}
 		for _, x := range r.Orphans {
 			t.Row(x.ID, x.Provider, x.Cluster, x.Node, string(x.Why), out.Ago(x.Since), output.Moment(x.DeleteAt), strconv.FormatUint(x.Fence, 10), x.Fault)
@@ -90,17 +94,16 @@ func showOrphans(out *output.Printer, r model.OrphanReport) {
 		}
 		out.Show(t)
 	}
-	// What to do next, for people.
 	if len(r.Orphans) > 0 {
-		out.Noteln("Remove one: coopr provider orphans --remove MACHINE")
+		out.Noteln("To remove an orphan: coopr provider orphans --remove MACHINE")
 	}
 	if len(r.Missing) > 0 {
-		out.Noteln("Make a node with a missing machine anew: coopr node replace CLUSTER NODE")
+		out.Noteln("To replace a node without a machine: coopr node replace CLUSTER NODE")
 	}
 	switch {
 	case r.At == 0:
-		out.Println("The leader has not asked the providers yet: leave --last out.")
+		out.Println("The leader has not asked the providers yet. To ask them now, omit --last.")
 	case len(r.Orphans)+len(r.Missing) == 0:
-		out.Println("Providers and records agree.")
+		out.Println("There are no orphans and no missing machines.")
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// templateLintCmd judges a template that is there, or the definitions of a file.
+// templateLintCmd checks a template of the mesh, or the definitions in a file.
 func templateLintCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "lint NAME|FILE", Short: "Say what is wrong with a cluster template, or with a file of definitions", Args: cli.Args("NAME|FILE"),
-		Long: `Say what is wrong with a cluster template that is there, or with the definitions
-in a JSON or YAML file as if they were imported now; - is the standard input.
-Nothing is written. The exit code is 1 where there are faults.`,
+		Use: "lint NAME|FILE", Short: "Check a cluster template, or a file of definitions, for faults", Args: cli.Args("NAME|FILE"),
+		Long: `Check a cluster template in the mesh, or the definitions in a JSON or YAML file
+as if they were imported now; - is the standard input. Nothing is written. The
+exit code is 1 if there are faults.`,
 		Example:           "  coopr template lint shop\n  coopr template lint shop.yaml",
 		ValidArgsFunction: cli.CompleteDefinitions(app, model.KindClusterTemplate),
 	}
@@ -44,12 +44,7 @@ Nothing is written. The exit code is 1 where there are faults.`,
 		if err != nil {
 			return err
 		}
-		switch {
-		case out.Structured():
-			err = out.Encode(found)
-		default:
-			showLinted(out, found)
-		}
+		err = out.Result(found, func() { showLinted(out, found) })
 		if err == nil && len(found.Faults) > 0 {
 			err = cli.ErrReported
 		}
@@ -58,7 +53,7 @@ Nothing is written. The exit code is 1 where there are faults.`,
 	return cmd
 }
 
-// isFile tells a file's name from a template's.
+// isFile reports whether an argument names a file rather than a template.
 func isFile(name string) bool {
 	if name == "-" || strings.Contains(name, "/") {
 		return true
@@ -72,6 +67,7 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+// lintFile checks the definitions in a file against the mesh.
 func lintFile(ctx context.Context, app cli.App, c *client.Client, file string) (api.Linted, error) {
 	out := app.Printer()
 	defs, faults, err := gather(app, []string{file})
@@ -92,7 +88,7 @@ func lintFile(ctx context.Context, app cli.App, c *client.Client, file string) (
 	}
 	if len(body) == 0 {
 		if len(faults) == 0 {
-			return api.Linted{}, fmt.Errorf("there is no definition in %s: files of definitions end in .json, .yaml or .yml", file)
+			return api.Linted{}, fmt.Errorf("there are no definitions in %s; files with definitions end in .json, .yaml or .yml", file)
 		}
 		return api.Linted{Faults: faults}, nil
 	}
@@ -101,6 +97,7 @@ func lintFile(ctx context.Context, app cli.App, c *client.Client, file string) (
 	return found, err
 }
 
+// showLinted shows faults and warnings.
 func showLinted(out *output.Printer, found api.Linted) {
 	for _, f := range found.Faults {
 		out.Printf("%s %s\n", out.Paint(output.Red, "fault:"), f)
@@ -116,34 +113,34 @@ func showLinted(out *output.Printer, found api.Linted) {
 	out.Printf("%s, %s.\n", words.Count(len(found.Faults), "fault"), words.Count(len(found.Warnings), "warning"))
 }
 
-// templateSolveCmd shows what each size of a cluster would look like.
+// templateSolveCmd shows the layout of clusters of each size.
 func templateSolveCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var nodes, exclude string
 	var budget int
 	var req api.SolveRequest
 	cmd := &cobra.Command{
-		Use: "solve NAME|FILE --nodes 3..100", Short: "Show what clusters of a template would look like, by number of nodes", Args: cli.Args("NAME|FILE"),
-		Long: `Show what clusters of a template would look like for each number of nodes: how
-many nodes of which kind carry which services, what that costs an hour, and
-where there is no layout and why. Nothing is made. Sizes of which the same can
-be said are one row; a count such as 2–99 grows evenly over it.
+		Use: "solve NAME|FILE --nodes 3..100", Short: "Show the layouts of clusters of a template, by number of nodes", Args: cli.Args("NAME|FILE"),
+		Long: `Show the layouts of clusters of a template for each number of nodes: the number
+of nodes of each kind, their services, the cost per hour, and for sizes without
+a layout the reason. Nothing is created. Sizes with the same layout share a row;
+in such a row, a count such as 2–99 grows with the size.
 
-A template that is not written yet is read from a JSON or YAML file.`,
+The template may also be a JSON or YAML file.`,
 		Example: `  coopr template solve shop --nodes 3..100
   coopr template solve shop --nodes 5 --comparator cost -o json
   coopr template solve shop.yaml --nodes 1..20 --services nginx,php`,
 		ValidArgsFunction: cli.CompleteDefinitions(app, model.KindClusterTemplate),
 	}
 	f := cmd.Flags()
-	f.StringVarP(&nodes, "nodes", "n", "", "numbers of nodes, as 3..100, or one (required)")
-	f.StringVar(&req.Provider, "provider", "", "provider, else the template's")
-	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes, else as the template says")
-	f.StringVar(&req.ImageType, "image", "", "image type of all nodes, else as the template says")
-	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas, else the template's")
-	f.StringVar(&req.Comparator, "comparator", "", "which layout is preferred: original, cost, or one that a plugin offers; else as the template says")
-	f.StringVar(&exclude, "exclude", "", "file with a list of layouts that must not be chosen")
-	f.IntVar(&budget, "budget", 0, "steps of search, about a microsecond each, for all sizes together")
+	f.StringVarP(&nodes, "nodes", "n", "", "number of nodes, or a range such as 3..100 (required)")
+	f.StringVar(&req.Provider, "provider", "", "provider (default: from the template)")
+	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes (default: from the template)")
+	f.StringVar(&req.ImageType, "image", "", "image type of all nodes (default: from the template)")
+	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas (default: from the template)")
+	f.StringVar(&req.Comparator, "comparator", "", "which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
+	f.StringVar(&exclude, "exclude", "", "file with a list of layouts to exclude")
+	f.IntVar(&budget, "budget", 0, "limit of the search for all sizes together, in steps of about a microsecond")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, to, err := sizes(nodes)
@@ -188,10 +185,10 @@ A template that is not written yet is read from a JSON or YAML file.`,
 	return cmd
 }
 
-// sizes reads "3..100", or "3".
+// sizes parses "3..100" or "3".
 func sizes(text string) (from, to int, err error) {
 	if text == "" {
-		return 0, 0, errors.New("is missing: write 3..100, or one number")
+		return 0, 0, errors.New("give a number of nodes, or a range such as 3..100")
 	}
 	low, high, ranged := strings.Cut(text, "..")
 	if !ranged {
@@ -202,11 +199,12 @@ func sizes(text string) (from, to int, err error) {
 		to, err = strconv.Atoi(strings.TrimSpace(high))
 	}
 	if err != nil {
-		return 0, 0, fmt.Errorf("%q is no number of nodes: write 3..100, or one number", text)
+		return 0, 0, fmt.Errorf("%q is neither a number of nodes nor a range such as 3..100", text)
 	}
 	return from, to, nil
 }
 
+// showSolved shows the layouts as a table.
 func showSolved(out *output.Printer, s api.Solved) {
 	t := output.Table{Head: []string{"NODES", "COST/H", "COUNT", "HARDWARE", "IMAGE", "SERVICES"}}
 	for _, r := range s.Sizes {
@@ -225,13 +223,13 @@ func showSolved(out *output.Printer, s api.Solved) {
 		}
 	}
 	out.Show(t)
-	out.Printf("\nPreferred by comparator %s.\n", s.Comparator)
+	out.Printf("\nChosen by comparator %s.\n", s.Comparator)
 }
 
-// none says why some sizes have no layout.
+// none says why a range of sizes has no layout.
 func none(r solver.SizeRange) string {
 	if r.Undecided != "" {
-		return "not known: " + r.Undecided
+		return "undecided: " + r.Undecided
 	}
 	words := make([]string, len(r.Conflict))
 	for i, c := range r.Conflict {
@@ -240,7 +238,7 @@ func none(r solver.SizeRange) string {
 	return "no layout: " + strings.Join(words, "; ")
 }
 
-// fromTo writes a range; one value stands alone.
+// fromTo returns a range as text, or a single value.
 func fromTo(from, to string) string {
 	if from == to {
 		return from

@@ -22,10 +22,11 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// JoinCommand returns the command "join".
 func JoinCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "join ADDRESS…", Short: "Make the asked agent join the mesh of the agents at these gossip addresses", Args: cli.Args("ADDRESS…"),
+		Use: "join ADDRESS…", Short: "Make the agent at --addr join the mesh of other agents, by their gossip addresses", Args: cli.Args("ADDRESS…"),
 		Example: "  coopr join 10.0.0.1\n  coopr --addr 10.0.0.2 join 10.0.0.1:55056 10.0.0.3:55056",
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -33,23 +34,24 @@ func JoinCommand(app cli.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		out.Printf("%s reached. See them: coopr members\n", words.Count(n, "agent"))
+		out.Printf("%s reached. To list the members: coopr members\n", words.Count(n, "agent"))
 		return nil
 	})
 	return cmd
 }
 
+// LeaveCommand returns the command "leave".
 func LeaveCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "leave [AGENT]", Short: "Make the asked agent leave the mesh, or remove one that is dead for good", Args: cli.Args("[AGENT]"),
+		Use: "leave [AGENT]", Short: "Make the agent at --addr leave the mesh, or remove a dead agent from the mesh", Args: cli.Args("[AGENT]"),
 		Example: "  coopr --addr 10.0.0.2 leave\n  coopr leave agent-3 --yes",
 	}
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		agent, question := "", "Shall the asked agent leave the mesh and end?"
+		agent, question := "", "Make the connected agent leave the mesh and exit?"
 		if len(given) > 0 {
 			agent = given[0]
-			question = fmt.Sprintf("Remove agent %s from the mesh for good?", agent)
+			question = fmt.Sprintf("Remove agent %s from the mesh permanently?", agent)
 		}
 		if err := cli.Confirm(app, cmd, question); err != nil {
 			return err
@@ -59,19 +61,21 @@ func LeaveCommand(app cli.App) *cobra.Command {
 				return err
 			}
 			if agent == "" {
-				agent = "The agent"
+				out.Println("The agent is leaving the mesh.")
+			} else {
+				out.Printf("Agent %s is being removed from the mesh.\n", agent)
 			}
-			out.Printf("%s leaves.\n", agent)
 			return nil
 		})(cmd, given)
 	}
 	return cmd
 }
 
+// MembersCommand returns the command "members".
 func MembersCommand(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.Member]{
 		Use: "members", Short: "List the agents of the mesh", Example: "  coopr members\n  coopr members -o wide",
-		Empty: "The agent is alone.", Still: true,
+		Empty: "This agent is the only member.", Still: true,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]api.Member, client.Meta, error) {
 			m, err := c.Members(ctx)
 			return m, client.Meta{}, err
@@ -86,7 +90,7 @@ func MembersCommand(app cli.App) *cobra.Command {
 				if m.Leader {
 					role = "leader"
 				}
-				// Only the leader knows how busy the others are.
+				// Only the leader knows how many workers of other agents are busy.
 				busy := fmt.Sprintf("-/%d", m.Slots)
 				if m.Busy != nil {
 					busy = fmt.Sprintf("%d/%d", *m.Busy, m.Slots)
@@ -98,18 +102,14 @@ func MembersCommand(app cli.App) *cobra.Command {
 	})
 }
 
+// StatusCommand returns the command "status".
 func StatusCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "status", Short: "Show how the asked agent and its mesh are", Args: cli.Args(), Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
+	cmd := &cobra.Command{Use: "status", Short: "Show the status of the agent at --addr and of its mesh", Args: cli.Args(), Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-		s, err := c.Status(ctx)
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(s)
-		}
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, _ []string) (api.AgentStatus, error) {
+		return c.Status(ctx)
+	}, func(s api.AgentStatus) {
 		leader := s.Leader
 		switch {
 		case s.IsLeader:
@@ -120,23 +120,21 @@ func StatusCommand(app cli.App) *cobra.Command {
 		if s.Leader != "" && !s.LeaderReady {
 			leader += " (not ready yet)"
 		}
-		out.Printf("%-12s %s (%s), build %s\n", "Agent:", s.Name, s.ID, s.Build)
-		if s.Mesh != "" {
-			out.Printf("%-12s %s\n", "Mesh:", s.Mesh)
-		}
-		out.Printf("%-12s %s\n", "Leader:", leader)
-		out.Printf("%-12s %d alive of %d\n", "Members:", s.Alive, s.Members)
-		out.Printf("%-12s %s\n", "Voter:", output.YesNo(s.Voter))
-		out.Printf("%-12s %d of %d busy\n", "Workers:", s.Busy, s.Slots)
-		out.Printf("%-12s %d\n", "Index:", s.Applied)
-		return nil
+		out.Field("Agent", fmt.Sprintf("%s (%s), build %s", s.Name, s.ID, s.Build))
+		out.Field("Mesh", s.Mesh)
+		out.Field("Leader", leader)
+		out.Field("Members", fmt.Sprintf("%d alive of %d", s.Alive, s.Members))
+		out.Field("Voter", output.YesNo(s.Voter))
+		out.Field("Workers", fmt.Sprintf("%d of %d busy", s.Busy, s.Slots))
+		out.Field("Index", fmt.Sprintf("%d", s.Applied))
 	})
 	return cmd
 }
 
+// PluginCommand returns the command "plugin".
 func PluginCommand(app cli.App) *cobra.Command {
 	list := cli.List(app, cli.Listing[model.PluginType]{
-		Use: "list", Short: "List the providers and automators that the agents offer; -o wide with their fields, -o yaml with all about them",
+		Use: "list", Short: "List the providers and automators that agents offer; -o wide adds their fields",
 		Example: "  coopr plugin list\n  coopr plugin list -o wide\n  coopr plugin list -o yaml",
 		Empty:   "No agent offers a plugin.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]model.PluginType, client.Meta, error) {
@@ -160,23 +158,24 @@ func PluginCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	return cli.Group("plugin", "Look at what the agents can do", list)
+	return cli.Group("plugin", "Show the plugins that agents offer", list)
 }
 
+// EventsCommand returns the command "events".
 func EventsCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var f client.EventFilter
 	var cluster string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "events", Short: "Follow what happens in the mesh, until Ctrl-C", Args: cli.Args(),
+		Use: "events", Short: "Follow the events of the mesh, until Ctrl-C", Args: cli.Args(),
 		Example: "  coopr events\n  coopr events --type 'task.*' --cluster shop -o json",
 	}
-	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only these types, such as operation.changed or task.*")
-	cmd.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	cmd.Flags().StringVar(&f.Operation, "operation", "", "only of this operation")
-	cmd.Flags().Uint64Var(&f.After, "index", 0, "events after this index, as far as they are kept; else from now on")
-	cmd.Flags().IntVar(&limit, "limit", 0, "end after so many events")
+	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these types, such as operation.changed or task.*")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "only events of this cluster")
+	cmd.Flags().StringVar(&f.Operation, "operation", "", "only events of this operation")
+	cmd.Flags().Uint64Var(&f.After, "index", 0, "start after this index, as far as events are kept (default: new events only)")
+	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many events")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 		if cluster != "" {
@@ -192,11 +191,11 @@ func EventsCommand(app cli.App) *cobra.Command {
 				return err
 			}
 			if n++; limit > 0 && n >= limit {
-				return errEnough
+				return errLimit
 			}
 			return nil
 		})
-		if err == errEnough || ctx.Err() != nil { //nolint:errorlint // our own value, given back as it is
+		if errors.Is(err, errLimit) || ctx.Err() != nil {
 			return nil
 		}
 		return err
@@ -204,6 +203,7 @@ func EventsCommand(app cli.App) *cobra.Command {
 	return cmd
 }
 
+// event writes one event as a line.
 func event(out *output.Printer, e model.Event) error {
 	if out.Form == output.FormJSON {
 		return output.EncodeLine(out.Stdout, e)
@@ -227,4 +227,5 @@ func event(out *output.Printer, e model.Event) error {
 	return err
 }
 
-var errEnough = errors.New("enough events")
+// errLimit ends a stream of events after --limit.
+var errLimit = errors.New("enough events")

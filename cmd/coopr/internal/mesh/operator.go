@@ -2,10 +2,9 @@ package mesh
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// OperatorCommand returns the command "operator".
 func OperatorCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	peers := cli.List(app, cli.Listing[api.RaftPeer]{
@@ -33,8 +33,8 @@ func OperatorCommand(app cli.App) *cobra.Command {
 		},
 	})
 	transfer := &cobra.Command{
-		Use: "transfer [ID]", Short: "Hand leadership to another voter", Args: cli.Args("[ID]"),
-		Example: "  coopr operator raft transfer\n  coopr operator raft transfer 2f1c…",
+		Use: "transfer [ID]", Short: "Transfer leadership to another voter", Args: cli.Args("[ID]"),
+		Example: "  coopr operator raft transfer\n  coopr operator raft transfer 7d0f1b2c-1111-4222-8333-944455566677",
 	}
 	transfer.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, given []string) error {
 		to := ""
@@ -44,28 +44,24 @@ func OperatorCommand(app cli.App) *cobra.Command {
 		if err := c.RaftTransfer(ctx, to); err != nil {
 			return err
 		}
-		out.Println("Leadership is handed over. See: coopr status")
+		out.Println("Leadership was transferred. To see the new leader: coopr status")
 		return nil
 	})
 	remove := &cobra.Command{
 		Use: "remove ID", Short: "Remove a member from the Raft group", Args: cli.Args("ID"),
-		Long:    "Remove a member from the Raft group. Agents that die are removed by themselves;\nthis is for a member that they cannot agree on.",
-		Example: "  coopr operator raft remove 2f1c… --yes",
+		Long:    "Remove a member from the Raft group. The mesh removes dead agents by itself;\nuse this command only for a member that the mesh does not remove.",
+		Example: "  coopr operator raft remove 7d0f1b2c-1111-4222-8333-944455566677 --yes",
 	}
-	remove.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Remove %s from the Raft group?", args[0])); err != nil {
-			return err
-		}
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			if err := c.RaftRemove(ctx, args[0]); err != nil {
-				return err
+	remove.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Remove %s from the Raft group?", args[0]) },
+		func(ctx context.Context, c *client.Client, args []string) error {
+			err := c.RaftRemove(ctx, args[0])
+			if err == nil {
+				out.Printf("%s was removed from the Raft group.\n", args[0])
 			}
-			out.Printf("Removed: %s.\n", args[0])
-			return nil
-		})(cmd, args)
-	}
-	return cli.Group("operator", "Look after the mesh itself",
-		cli.Group("raft", "Look at and change the Raft group", peers, transfer, remove),
+			return err
+		})
+	return cli.Group("operator", "Maintain the mesh: Raft group and snapshots of the state",
+		cli.Group("raft", "Show and change the Raft group", peers, transfer, remove),
 		cli.Group("snapshot", "Save and restore the whole state", snapshotSaveCmd(app), snapshotRestoreCmd(app)),
 	)
 }
@@ -73,29 +69,20 @@ func OperatorCommand(app cli.App) *cobra.Command {
 func snapshotSaveCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "save FILE", Short: "Save the whole state into a file", Args: cli.Args("FILE"),
-		Long:    "Save the whole state into a file. It holds secrets: keep it where secrets are kept.",
+		Use: "save FILE", Short: "Save the whole state to a file", Args: cli.Args("FILE"),
+		Long:    "Save the whole state to a file. The file contains secrets: store it like a password.",
 		Example: "  coopr operator snapshot save coopr.snap",
 	}
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) (err error) {
-		// Whole or not at all: a half file must not look like a snapshot.
-		f, err := os.CreateTemp(filepath.Dir(args[0]), ".snapshot-*")
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		var n int64
+		err := cli.WriteFile(args[0], func(w io.Writer) (err error) {
+			n, err = c.SnapshotSave(ctx, w)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, os.Remove(f.Name()))
-			}
-		}()
-		n, err := c.SnapshotSave(ctx, f)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		if err := os.Rename(f.Name(), args[0]); err != nil {
-			return err
-		}
-		out.Printf("Saved: %s, %d bytes.\n", args[0], n)
+		out.Printf("%s was saved: %d bytes.\n", args[0], n)
 		return nil
 	})
 	return cmd
@@ -104,7 +91,7 @@ func snapshotSaveCmd(app cli.App) *cobra.Command {
 func snapshotRestoreCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "restore FILE", Short: "Replace the whole state by a saved one", Args: cli.Args("FILE"),
+		Use: "restore FILE", Short: "Replace the whole state with a saved one", Args: cli.Args("FILE"),
 		Example: "  coopr operator snapshot restore coopr.snap --yes",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -113,14 +100,14 @@ func snapshotRestoreCmd(app cli.App) *cobra.Command {
 			return err
 		}
 		defer f.Close()
-		if err := cli.Confirm(app, cmd, "Replace the whole state of the mesh by that of the file? What was done since is forgotten."); err != nil {
+		if err := cli.Confirm(app, cmd, "Replace the whole state of the mesh with the one in the file? All later changes are lost."); err != nil {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 			if err := c.SnapshotRestore(ctx, f); err != nil {
 				return err
 			}
-			out.Printf("Restored: %s.\n", args[0])
+			out.Printf("The state was restored from %s.\n", args[0])
 			return nil
 		})(cmd, args)
 	}

@@ -21,11 +21,11 @@ func explainCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var limit int
 	cmd := &cobra.Command{
-		Use: "explain ID", Short: "Say why an operation does not go on: what each waiting step waits for", Args: cli.Args("ID"),
+		Use: "explain ID", Short: "Show why an operation does not continue: what each step waits for", Args: cli.Args("ID"),
 		Example: "  coopr operation explain 00000001-001\n  coopr operation explain 00000001-001 --limit 1000 -o json", ValidArgsFunction: cli.CompleteOperations(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.Flags().IntVar(&limit, "limit", 0, "tell of so many steps at most (100 unless told); those that do not wait for other steps come first")
+	cmd.Flags().IntVar(&limit, "limit", 0, "show at most this many steps (default 100); steps that do not wait for other steps come first")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		e, _, err := c.Explain(ctx, args[0], limit, client.Read{})
 		if err != nil {
@@ -40,14 +40,14 @@ func explainCmd(app cli.App) *cobra.Command {
 			waiting += e.Waiting[k]
 			kinds = append(kinds, fmt.Sprintf("%d for %s", e.Waiting[k], waitsFor[k]))
 		}
-		out.Printf("Plan %s is %s: %s done, %d at work, %d waiting.\n", e.Plan, out.Status(e.Status), words.Count(e.Done, "step"), e.Running, waiting)
+		out.Printf("Plan %s is %s: %s done, %d running, %d waiting.\n", e.Plan, out.Status(e.Status), words.Count(e.Done, "step"), e.Running, waiting)
 		for _, w := range e.Waits {
-			out.Printf("It waits: %s\n", w.Text)
+			out.Printf("The plan waits: %s\n", w.Text)
 		}
 		if waiting == 0 {
 			return nil
 		}
-		out.Printf("They wait: %s.\n\n", strings.Join(kinds, ", "))
+		out.Printf("Waiting: %s.\n\n", strings.Join(kinds, ", "))
 		t := output.Table{Head: []string{"STEP", "PHASE", "STATUS", "WAITS FOR"}}
 		for _, s := range e.Steps {
 			for i, w := range s.Waits {
@@ -60,16 +60,16 @@ func explainCmd(app cli.App) *cobra.Command {
 		}
 		out.Show(t)
 		if waiting > len(e.Steps) {
-			out.Notef("%d of %d are shown: see --limit\n", len(e.Steps), waiting)
+			out.Notef("%d of %d shown; see --limit\n", len(e.Steps), waiting)
 		}
 		return nil
 	})
 	return cmd
 }
 
-// waitsFor are the kinds of waiting in words.
+// waitsFor describes each kind of waiting.
 var waitsFor = map[string]string{
-	tree.WaitsGate: "an operator", tree.WaitsDependency: "steps before them", tree.WaitsFailed: "what has failed", tree.WaitsDelay: "the next attempt",
+	tree.WaitsGate: "an operator", tree.WaitsDependency: "earlier steps", tree.WaitsFailed: "failed steps", tree.WaitsDelay: "the time of the next attempt",
 	tree.WaitsNode: "their node", tree.WaitsPlan: "another plan", tree.WaitsLimit: "their provider's limit", tree.WaitsPlugin: "an agent with the plugin",
 	tree.WaitsWorker: "a free worker", tree.WaitsNothing: "nothing",
 }

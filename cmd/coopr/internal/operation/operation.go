@@ -18,12 +18,13 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
+// Command returns the command "operation".
 func Command(app cli.App) *cobra.Command {
-	return cli.Group("operation", "Watch and steer operations", listCmd(app), getCmd(app), watchCmd(app),
-		orderCmd(app, "pause", "Start no more tasks of an operation until it is resumed"),
-		orderCmd(app, "resume", "Go on with a paused operation"),
-		orderCmd(app, "abort", "End an operation: nothing more is started"),
-		orderCmd(app, "rollback", "End an operation and bring the cluster back to what it was before"),
+	return cli.Group("operation", "Show and control operations", listCmd(app), getCmd(app), watchCmd(app),
+		orderCmd(app, "pause", "Pause an operation: start no more of its tasks"),
+		orderCmd(app, "resume", "Resume a paused operation"),
+		orderCmd(app, "abort", "Abort an operation: start no more of its tasks and end it"),
+		orderCmd(app, "rollback", "Abort an operation and restore the previous state of the cluster"),
 		logCmd(app), explainCmd(app))
 }
 
@@ -33,7 +34,7 @@ func listCmd(app cli.App) *cobra.Command {
 	var status []string
 	var page client.Page
 	cmd := cli.List(app, cli.Listing[api.OperationDetails]{
-		Use: "list", Short: "List operations, the newest first", Example: "  coopr operation list\n  coopr operation list --cluster shop --status running,paused",
+		Use: "list", Short: "List operations, newest first", Example: "  coopr operation list\n  coopr operation list --cluster shop --status running,paused",
 		Narrow: []string{"status", "cluster"}, Empty: "There are no operations.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.OperationDetails, client.Meta, error) {
 			return c.Operations(ctx, cluster, status, page, read)
@@ -46,8 +47,8 @@ func listCmd(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	cmd.Flags().StringVar(&cluster, "cluster", "", "only of this cluster")
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, rolled-back")
+	cmd.Flags().StringVar(&cluster, "cluster", "", "only operations of this cluster")
+	cmd.Flags().StringSliceVar(&status, "status", nil, "only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, rolled-back")
 	cli.PageFlags(cmd, &page)
 	return cmd
 }
@@ -59,37 +60,27 @@ func getCmd(app cli.App) *cobra.Command {
 		Example: "  coopr operation get 00000001-001", ValidArgsFunction: cli.CompleteOperations(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.OperationDetails, error) {
 		op, _, err := c.Operation(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		if out.Structured() {
-			return out.Encode(op)
-		}
-		line := func(name, value string) {
-			if value != "" {
-				out.Printf("%-12s %s\n", name+":", value)
-			}
-		}
-		line("Id", op.ID)
-		line("Cluster", op.Cluster)
-		line("Type", string(op.Type))
-		line("Status", out.Status(string(op.Status)))
-		line("Message", op.Message)
-		line("Services", strings.Join(op.Services, ", "))
-		line("Actor", op.Actor)
-		line("Follows", op.Follows)
-		line("Started", output.Moment(op.CreatedAt))
-		line("Ended", output.Moment(op.EndedAt))
-		line("Tasks", fmt.Sprintf("%d of %d done", op.Progress.Done, op.Progress.Total))
+		return op, err
+	}, func(op api.OperationDetails) {
+		out.Field("Id", op.ID)
+		out.Field("Cluster", op.Cluster)
+		out.Field("Type", string(op.Type))
+		out.Field("Status", out.Status(string(op.Status)))
+		out.Field("Message", op.Message)
+		out.Field("Services", strings.Join(op.Services, ", "))
+		out.Field("Actor", op.Actor)
+		out.Field("Follows", op.Follows)
+		out.Field("Started", output.Moment(op.CreatedAt))
+		out.Field("Ended", output.Moment(op.EndedAt))
+		out.Field("Tasks", fmt.Sprintf("%d of %d done", op.Progress.Done, op.Progress.Total))
 		for i := range model.TaskStatuses {
 			s := model.TaskStatus(i).String()
 			if n := op.Progress.Counts[s]; n > 0 {
 				out.Printf("%-12s %d %s\n", "", n, s)
 			}
 		}
-		return nil
 	})
 	return cmd
 }
@@ -110,9 +101,9 @@ func orderCmd(app cli.App, order, short string) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: order + " ID", Short: short, Args: cli.Args("ID"),
-		Example: fmt.Sprintf("  coopr operation %s 00000001-001 --reason \"the rack is being moved\"", order), ValidArgsFunction: cli.CompleteOperations(app),
+		Example: fmt.Sprintf("  coopr operation %s 00000001-001 --reason 'the rack is being moved'", order), ValidArgsFunction: cli.CompleteOperations(app),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who read the operation later")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown with the operation and in the audit log")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if order == "abort" || order == "rollback" {
 			if err := cli.Confirm(app, cmd, fmt.Sprintf("%s operation %s?", strings.ToUpper(order[:1])+order[1:], args[0])); err != nil {
@@ -131,15 +122,15 @@ func orderCmd(app cli.App, order, short string) *cobra.Command {
 	return cmd
 }
 
-// operationLogCmd shows the logs of an operation's tasks one after another.
+// logCmd shows the logs of an operation's tasks one after another.
 func logCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var status string
 	cmd := &cobra.Command{
-		Use: "log ID", Short: "Show the logs of an operation's tasks, or of those that failed", Args: cli.Args("ID"),
+		Use: "log ID", Short: "Show the logs of the tasks of an operation", Args: cli.Args("ID"),
 		Example: "  coopr operation log 00000001-001 --status failed", ValidArgsFunction: cli.CompleteOperations(app),
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only of tasks with this status, such as failed")
+	cmd.Flags().StringVar(&status, "status", "", "only logs of tasks with this status, such as failed")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		for offset := 0; ; {
 			tasks, meta, err := c.Tasks(ctx, args[0], status, client.Page{Offset: offset, Limit: progress.ManyTasks}, client.Read{})
@@ -148,7 +139,7 @@ func logCmd(app cli.App) *cobra.Command {
 			}
 			for _, t := range tasks {
 				if t.Attempt == 0 {
-					continue // it has not begun
+					continue // it has not started
 				}
 				out.Println(out.Paint(output.Bold, fmt.Sprintf("== %s (%s), %s", progress.TaskName(t), t.ID, t.Status)))
 				if _, err := copyLog(ctx, out, c, t.ID, 0, false); err != nil {
@@ -164,6 +155,7 @@ func logCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
+// copyLog writes the log of a task and returns its length in bytes. Attempt 0 is the latest.
 func copyLog(ctx context.Context, out *output.Printer, c *client.Client, task string, attempt int, follow bool) (int64, error) {
 	r, err := c.TaskLog(ctx, task, attempt, follow)
 	if err != nil {

@@ -15,14 +15,16 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/progress"
 )
 
+// TaskCommand returns the command "task".
 func TaskCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var status string
 	var page client.Page
 	list := cli.List(app, cli.Listing[model.Task]{
 		Use: "list OPERATION", Short: "List the tasks of an operation", Args: cli.Args("OPERATION"),
+		Narrow:  []string{"status"},
 		Example: "  coopr task list 00000001-001\n  coopr task list 00000001-001 --status failed",
-		Empty:   "There are no such tasks.",
+		Empty:   "There are no tasks.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]model.Task, client.Meta, error) {
 			return c.Tasks(ctx, args[0], status, page, read)
 		},
@@ -45,7 +47,7 @@ func TaskCommand(app cli.App) *cobra.Command {
 		},
 	})
 	list.ValidArgsFunction = cli.CompleteOperations(app)
-	list.Flags().StringVar(&status, "status", "", "only this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
+	list.Flags().StringVar(&status, "status", "", "only tasks with this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
 	cli.PageFlags(list, &page)
 
 	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"), Example: "  coopr task get 00000001-001/3"}
@@ -75,26 +77,26 @@ func TaskCommand(app cli.App) *cobra.Command {
 			}
 			out.Show(tab)
 		}
-		out.Printf("\nIts log: coopr task log %s\n", t.ID)
+		out.Printf("\nLog: coopr task log %s\n", t.ID)
 		return nil
 	})
 
 	var follow bool
 	var attempt int
 	log := &cobra.Command{
-		Use: "log ID", Short: "Show a task's log, from whichever agent has it", Args: cli.Args("ID"),
+		Use: "log ID", Short: "Show the log of a task", Args: cli.Args("ID"),
 		Example: "  coopr task log 00000001-001/3\n  coopr task log 00000001-001/3 --follow",
 	}
-	log.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the task ends")
-	log.Flags().IntVar(&attempt, "attempt", 0, "an attempt other than the latest")
+	log.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the task ends")
+	log.Flags().IntVar(&attempt, "attempt", 0, "number of an earlier attempt (default: the latest)")
 	log.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		n, err := copyLog(ctx, out, c, args[0], attempt, follow)
 		if err == nil && n == 0 {
-			out.Notef("Nothing was logged. How it went: coopr task get %s\n", args[0])
+			out.Notef("The log is empty. To see the result of the task: coopr task get %s\n", args[0])
 		}
 		return err
 	})
-	return cli.Group("task", "Look at the tasks of operations", list, get, log)
+	return cli.Group("task", "Show the tasks of operations and their logs", list, get, log)
 }
 
 // since returns the time between two moments in Unix milliseconds.

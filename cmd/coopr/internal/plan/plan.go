@@ -16,17 +16,18 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// Command returns the command "plan".
 func Command(app cli.App) *cobra.Command {
-	cmd := cli.Group("plan", "Watch and steer the plans by which operations change clusters",
+	cmd := cli.Group("plan", "Show and control the plans by which operations change clusters",
 		listCmd(app), showCmd(app), startCmd(app), stopCmd(app),
 		orderCmd(app, "pause", "interrupt", "interrupt", "paused", "PLAN [PHASE]",
-			"Begin nothing more of a plan, or of one of its phases", "  coopr plan pause shop deploy\n  coopr plan pause shop deploy shop-web"),
+			"Pause a plan or one of its phases; running steps continue", "  coopr plan pause shop deploy\n  coopr plan pause shop deploy shop-web"),
 		orderCmd(app, "resume", "continue", "continue", "resumed", "PLAN [PHASE]",
-			"Go on with a plan or a phase; in a phase with canaries, release the next one", "  coopr plan resume shop deploy\n  coopr plan resume shop deploy nodes"),
+			"Resume a plan or a phase; in a phase with canaries, release the next canary", "  coopr plan resume shop deploy\n  coopr plan resume shop deploy nodes"),
 		orderCmd(app, "restart", "force-restart", "restart", "restarted", "PLAN [PHASE [STEP]]",
-			"Do a plan again, a phase of it, or a step", "  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop1-1000:[start]'"),
+			"Run a plan, a phase or a step again", "  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop1-1000:[start]'"),
 		orderCmd(app, "force-complete", "force", "forceComplete", "forced to complete", "PLAN [PHASE [STEP]]",
-			"Take a step as complete, or all of a phase or a plan, though it is not", "  coopr plan force-complete shop deploy shop-web 'shop1-1000:[start]'"))
+			"Mark a step, a phase or a plan as complete without running it", "  coopr plan force-complete shop deploy shop-web 'shop1-1000:[start]'"))
 	cmd.Aliases = []string{"plans"}
 	return cmd
 }
@@ -41,8 +42,8 @@ func completePlans(app cli.App) cli.Completion {
 
 func listCmd(app cli.App) *cobra.Command {
 	cmd := cli.List(app, cli.Listing[tree.DebugPlan]{
-		Use: "list CLUSTER", Short: "List a cluster's plans, in the order of their priority", Example: "  coopr plan list shop\n  coopr plan list shop -o json",
-		Args: cli.Args("CLUSTER"), Empty: "There are no plans: the cluster's operations are not kept any more.",
+		Use: "list CLUSTER", Short: "List the plans of a cluster in order of priority", Example: "  coopr plan list shop\n  coopr plan list shop -o json",
+		Args: cli.Args("CLUSTER"), Empty: "There are no plans: the operations of the cluster are no longer kept.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]tree.DebugPlan, client.Meta, error) {
 			d, m, err := c.PlansAtAGlance(ctx, args[0], read)
 			return d.Plans, m, err
@@ -63,12 +64,12 @@ func showCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var watch, raw bool
 	cmd := &cobra.Command{
-		Use: "show CLUSTER PLAN", Aliases: []string{"status"}, Short: "Show where a plan's phases and steps stand",
+		Use: "show CLUSTER PLAN", Aliases: []string{"status"}, Short: "Show the status of a plan with its phases and steps",
 		Example: "  coopr plan show shop deploy\n  coopr plan show shop deploy --watch", Args: cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.Flags().BoolVar(&raw, "json", false, "the same as -o json")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the plan again whenever it changes, until it ends or Ctrl-C")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the plan again each time it changes, until it ends or Ctrl-C")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if raw {
 			out.Form = output.FormJSON
@@ -84,21 +85,24 @@ func showCmd(app cli.App) *cobra.Command {
 				return err
 			}
 			if first || !cli.Same(last, info) {
-				if err := showPlan(out, args[1], &info, first); err != nil {
+				if !first {
+					out.Again()
+				}
+				if err := out.Result(info, func() { out.Println(text(out, args[1], &info)) }); err != nil {
 					return err
 				}
 			}
-			if !watch || planEnded(&info) || !cli.Pause(ctx, app.Pace()) {
+			if !watch || ended(&info) || !cli.Pause(ctx, app.Pace()) {
 				return nil
 			}
-			last, read = info, client.Read{After: max(meta.Index, 1), Wait: cli.WaitNewer}
+			last, read = info, cli.Newer(meta)
 		}
 	})
 	return cmd
 }
 
-// planEnded says whether a plan will not go on by itself.
-func planEnded(i *tree.Info) bool {
+// ended reports whether a plan cannot continue by itself: it is complete, or it has failed and no step runs.
+func ended(i *tree.Info) bool {
 	if i.Status == tree.Complete.String() {
 		return true
 	}
@@ -115,30 +119,19 @@ func planEnded(i *tree.Info) bool {
 	return true
 }
 
-func showPlan(out *output.Printer, name string, i *tree.Info, first bool) error {
-	switch {
-	case out.Structured():
-		if !first && out.Form == output.FormYAML {
-			out.Println("---")
-		}
-		return out.Encode(i)
-	case !first && out.Terminal:
-		out.Print("\x1b[H\x1b[2J")
-	case !first:
-		out.Println()
-	}
-	text := planStatus.ReplaceAllStringFunc(i.Text(name), func(s string) string {
-		return "(" + out.Paint(output.ColourOf(strings.Trim(s, "()")), strings.Trim(s, "()")) + ")"
+// text returns a plan as a tree, with coloured statuses.
+func text(out *output.Printer, name string, i *tree.Info) string {
+	return lineStatus.ReplaceAllStringFunc(i.Text(name), func(s string) string {
+		return "(" + out.Status(strings.Trim(s, "()")) + ")"
 	})
-	out.Println(text)
-	return nil
 }
 
-// planStatus is the status at the end of a line of a tree.
-var planStatus = regexp.MustCompile(`(?m)\([A-Z_]+\)$`)
+// lineStatus matches the status at the end of a line of a plan's tree.
+var lineStatus = regexp.MustCompile(`(?m)\([A-Z_]+\)$`)
 
-// orderPlan gives an order, and tells it as the DC/OS command line does.
-func orderPlan(ctx context.Context, out *output.Printer, c *client.Client, cluster string, o tree.Order, what string) error {
+// order gives an order to a plan, and shows the answer in the words of the DC/OS command line. If what is
+// empty, it shows the answer as JSON.
+func order(ctx context.Context, out *output.Printer, c *client.Client, cluster string, o tree.Order, what string) error {
 	said, _, err := c.OrderPlan(ctx, cluster, o)
 	switch {
 	case err != nil:
@@ -155,17 +148,17 @@ func startCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var params []string
 	cmd := &cobra.Command{
-		Use: "start CLUSTER PLAN", Short: "Start a plan, with parameters for its tasks; one that is complete begins anew",
+		Use: "start CLUSTER PLAN", Short: "Start a plan with parameters for its tasks; a complete plan runs again",
 		Example: "  coopr plan start shop backup\n  coopr plan start shop backup -p BUCKET=nightly -p OPTIONS=a=b", Args: cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
 	}
-	cmd.Flags().StringArrayVarP(&params, "param", "p", nil, "a variable for the environment of the plan's tasks, as NAME=value; may be repeated")
+	cmd.Flags().StringArrayVarP(&params, "param", "p", nil, "environment variable for the tasks of the plan, as NAME=value; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p, err := tree.ParseParams(params)
 		if err != nil {
 			return cli.Usage(cmd, "-p: %v", err)
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			return orderPlan(ctx, out, c, args[0], tree.Order{Command: "start", Plan: args[1], Params: p}, "")
+			return order(ctx, out, c, args[0], tree.Order{Command: "start", Plan: args[1], Params: p}, "")
 		})(cmd, args)
 	}
 	return cmd
@@ -174,16 +167,16 @@ func startCmd(app cli.App) *cobra.Command {
 func stopCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "stop CLUSTER PLAN", Short: "Hold a plan back and put all of it back to the beginning; what runs is cancelled",
+		Use: "stop CLUSTER PLAN", Short: "Cancel the running steps of a plan and reset the plan to its beginning",
 		Example: "  coopr plan stop shop backup", Args: cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		return orderPlan(ctx, out, c, args[0], tree.Order{Command: "stop", Plan: args[1]}, "")
+		return order(ctx, out, c, args[0], tree.Order{Command: "stop", Plan: args[1]}, "")
 	})
 	return cmd
 }
 
-// planOrderCmd makes the command of an order about a plan or a part of it.
+// orderCmd returns a command that gives an order to a plan or to a part of it.
 func orderCmd(app cli.App, word, alias, command, what, use, short, example string) *cobra.Command {
 	out := app.Printer()
 	names := []string{"CLUSTER"}
@@ -201,12 +194,12 @@ func orderCmd(app cli.App, word, alias, command, what, use, short, example strin
 			}
 		}
 		if command == "forceComplete" && o.Step == "" {
-			if err := cli.Confirm(app, cmd, fmt.Sprintf("Take all of %s as complete, whatever is done of it?", strings.Join(args[1:], " "))); err != nil {
+			if err := cli.Confirm(app, cmd, fmt.Sprintf("Mark all of %s as complete, although parts of it may not have run?", strings.Join(args[1:], " "))); err != nil {
 				return err
 			}
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			return orderPlan(ctx, out, c, args[0], o, what)
+			return order(ctx, out, c, args[0], o, what)
 		})(cmd, args)
 	}
 	return cmd

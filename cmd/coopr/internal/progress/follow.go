@@ -79,7 +79,7 @@ func Follow(ctx context.Context, app cli.App, c *client.Client, id string) error
 				return leave(out, id, last)
 			}
 			if !errors.Is(last.err, client.ErrNotFound) {
-				out.Notef("The operation goes on. Watch it again: coopr operation watch %s\n", id)
+				out.Notef("The operation continues. To watch it again: coopr operation watch %s\n", id)
 			}
 			return last.err
 		}
@@ -130,7 +130,7 @@ func watch(ctx context.Context, c *client.Client, id string, pace time.Duration,
 // leave says how to return to an operation that continues.
 func leave(out *output.Printer, id string, last snapshot) error {
 	if !last.op.Status.Ended() {
-		out.Notef("\nThe operation goes on without you. Watch it again: coopr operation watch %s\nSee what it waits for: coopr operation explain %s\n", id, id)
+		out.Notef("\nThe operation continues. To watch it again: coopr operation watch %s\nTo see what it waits for: coopr operation explain %s\n", id, id)
 	}
 	return cli.ErrLeft
 }
@@ -142,9 +142,9 @@ func failure(t model.Task) (string, bool) {
 	case t.Status == model.TaskFailed:
 		what = "failed"
 	case t.Status == model.TaskUncertain:
-		what = "is uncertain: it is being looked at"
+		what = "has an uncertain outcome, which is being checked"
 	case (t.Status == model.TaskReady || t.Status == model.TaskBlocked) && t.Attempt > 0 && t.Message != "":
-		what = fmt.Sprintf("failed (attempt %d) and is tried again", t.Attempt)
+		what = fmt.Sprintf("failed (attempt %d) and will be retried", t.Attempt)
 	default:
 		return "", false
 	}
@@ -152,7 +152,7 @@ func failure(t model.Task) (string, bool) {
 	if t.Message != "" {
 		line += ": " + output.Clip(t.Message, 300)
 	}
-	return line + "\n  its log: coopr task log " + t.ID, true
+	return line + "\n  log: coopr task log " + t.ID, true
 }
 
 // TaskName returns the name of a task as people read it: "INSTALL nginx on shop1-1000.local".
@@ -193,19 +193,19 @@ func ended(ctx context.Context, out *output.Printer, w io.Writer, c *client.Clie
 		succeeded(out, w, op, cluster, name)
 		return nil
 	}
-	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted", model.OpRolledBack: "has failed and is rolled back"}[op.Status]
+	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted", model.OpRolledBack: "has failed and was rolled back"}[op.Status]
 	text := fmt.Sprintf("operation %s (%s cluster %s) %s", op.ID, op.Type, name, became)
 	if op.Message != "" {
 		text += ": " + op.Message
 	}
 	out.Error(text)
-	out.Notef("See what failed: coopr operation log %s --status failed\n", op.ID)
+	out.Notef("To see what failed: coopr operation log %s --status failed\n", op.ID)
 	switch {
 	case cluster == nil || cluster.Status == model.ClusterTerminated:
 	case op.Type == model.OpCreate && op.OnFailure == "delete":
-		out.Notef("What it made is being removed: coopr cluster watch %s\n", name)
+		out.Notef("What it created is being removed. To watch: coopr cluster watch %s\n", name)
 	case op.Type == model.OpCreate:
-		out.Notef("Remove what is left: coopr cluster delete %s\n", name)
+		out.Notef("To remove what is left: coopr cluster delete %s\n", name)
 	case cluster.Status == model.ClusterFailed:
 		out.Noteln(RepairHint(name))
 	}
@@ -217,9 +217,9 @@ func succeeded(out *output.Printer, w io.Writer, op api.OperationDetails, cluste
 	took := output.Span(time.Duration(op.EndedAt-op.CreatedAt) * time.Millisecond)
 	switch {
 	case op.Type == model.OpDelete:
-		fmt.Fprintf(w, "%s Cluster %s is deleted (%s).\n", done, name, took)
+		fmt.Fprintf(w, "%s Cluster %s was deleted (%s).\n", done, name, took)
 	case cluster == nil:
-		fmt.Fprintf(w, "%s Operation %s has succeeded (%s).\n", done, op.ID, took)
+		fmt.Fprintf(w, "%s Operation %s succeeded (%s).\n", done, op.ID, took)
 	default:
 		if op.Message != "" {
 			fmt.Fprintf(w, "%s%s.\n", strings.ToUpper(op.Message[:1]), op.Message[1:])
@@ -227,7 +227,7 @@ func succeeded(out *output.Printer, w io.Writer, op api.OperationDetails, cluste
 		fmt.Fprintf(w, "%s Cluster %s is %s: %s (%s).\n", done, name, cluster.Status, words.Count(len(cluster.Nodes), "node"), took)
 		if !out.Structured() {
 			ShowLinks(out, cluster.Links)
-			out.Printf("More: coopr cluster get %s\n", name)
+			out.Printf("Details: coopr cluster get %s\n", name)
 		}
 	}
 }
@@ -243,6 +243,6 @@ func ShowLinks(out *output.Printer, links []model.Link) {
 
 // RepairHint says what can be done with a cluster that has failed.
 func RepairHint(cluster string) string {
-	return fmt.Sprintf("Cluster %s is left as it is. Bring it back to what it was: coopr cluster history %s, then coopr cluster rollback %s --to N\nOr put it in order by hand and say so: coopr cluster resolve %s --reason TEXT",
+	return fmt.Sprintf("Cluster %s stays as it is. To restore an earlier state: coopr cluster history %s, then coopr cluster rollback %s --to N\nIf you repair it by hand, mark it as repaired: coopr cluster resolve %s --reason TEXT",
 		cluster, cluster, cluster, cluster)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// zonesOf counts the nodes of each zone as they will be.
+// zonesOf counts the nodes of each zone after the operation.
 func zonesOf(nodes []model.Node) string {
 	n := map[string]int{}
 	for i := range nodes {
@@ -30,9 +30,8 @@ func zonesOf(nodes []model.Node) string {
 	return strings.Join(out, ", ")
 }
 
-// preview shows what an operation will do before it does it; isNew says that it
-// makes the cluster.
-func preview(out *output.Printer, title string, st api.StartedBody, isNew bool) {
+// preview shows what an operation would do. creates is true if it creates the cluster.
+func preview(out *output.Printer, title string, st api.StartedBody, creates bool) {
 	p := st.Preview
 	out.Printf("%s\n\n", out.Paint(output.Bold, title))
 	if len(p.Layout) > 0 {
@@ -47,7 +46,7 @@ func preview(out *output.Printer, title string, st api.StartedBody, isNew bool) 
 		out.Printf("Nodes by zone: %s\n\n", zones)
 	}
 	if len(p.Changes) > 0 {
-		t := output.Table{Head: []string{"NODE", "WHAT", "SERVICES"}}
+		t := output.Table{Head: []string{"NODE", "CHANGE", "SERVICES"}}
 		for _, c := range p.Changes {
 			var parts []string
 			for _, s := range c.Add {
@@ -66,7 +65,7 @@ func preview(out *output.Printer, title string, st api.StartedBody, isNew bool) 
 		return
 	}
 	if len(p.Stages) > 0 {
-		t := output.Table{Head: []string{"STAGE", "TASKS", "WHAT"}}
+		t := output.Table{Head: []string{"STAGE", "TASKS", "ACTIONS"}}
 		for i, stage := range p.Stages {
 			names := make([]string, 0, len(stage))
 			total := 0
@@ -87,13 +86,13 @@ func preview(out *output.Printer, title string, st api.StartedBody, isNew bool) 
 	}
 	out.Printf("%s in %s", words.Count(p.Tasks, "task"), words.Count(len(p.Stages), "stage"))
 	if p.Cost != nil {
-		out.Printf(", at a cost of %s an hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
+		out.Printf(", at a cost of %s per hour", strconv.FormatFloat(*p.Cost, 'f', -1, 64))
 	}
 	out.Println(".")
-	// Where no layout is chosen, its limits are no news.
-	if isNew || len(p.Changes) > 0 {
+	// Limits matter only if the operation chose a layout.
+	if creates || len(p.Changes) > 0 {
 		for _, s := range p.Tight {
-			out.Printf("At its limit: %s\n", s)
+			out.Printf("Limit reached: %s\n", s)
 		}
 	}
 	for _, w := range p.Warnings {

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/cli"
 )
 
-// rollout are the flags that say how nodes take turns in an operation.
+// rollout holds the flags that say in which order an operation changes nodes.
 type rollout struct {
 	strategy, batch string
 	canary, staged  bool
@@ -18,20 +18,21 @@ type rollout struct {
 
 func (r *rollout) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.strategy, "strategy", "", "how nodes take turns: serial, parallel, canary, parallel-canary, batch=N or batch=N%")
-	f.StringVar(&r.batch, "batch", "", "so many nodes at a time, such as 2 or 25%: the same as --strategy batch=2")
-	f.BoolVar(&r.canary, "canary", false, "let two nodes wait for \"coopr plan resume\", one by one, before the rest follows")
-	f.IntVar(&r.maxFailures, "max-failures", 0, "go on while no more nodes than this have failed")
-	f.BoolVar(&r.staged, "staged", false, "let all nodes wait for each other at every stage, as the original does")
-	f.BoolVar(&r.queue, "queue", false, "where another operation is under way, wait for it to end; else this one is refused")
-	_ = cmd.RegisterFlagCompletionFunc("strategy", cobra.FixedCompletions([]string{"serial", "parallel", "canary", "parallel-canary", "batch="}, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&r.strategy, "strategy", "", "order in which nodes are changed: serial, parallel, canary, parallel-canary, batch=N or batch=N%")
+	f.StringVar(&r.batch, "batch", "", "nodes to change at a time, such as 2 or 25%; the same as --strategy batch=2")
+	f.BoolVar(&r.canary, "canary", false, "wait for \"coopr plan resume\" before each of the first two nodes")
+	f.IntVar(&r.maxFailures, "max-failures", 0, "continue while at most this many nodes have failed")
+	f.BoolVar(&r.staged, "staged", false, "start each stage only after all nodes have completed the one before")
+	f.BoolVar(&r.queue, "queue", false, "wait until another operation on the cluster ends; without this flag the new one is refused")
+	cli.CompleteValues(cmd, "strategy", "serial", "parallel", "canary", "parallel-canary", "batch=")
 }
 
+// read returns the rollout that the flags ask for.
 func (r *rollout) read(cmd *cobra.Command) (model.Rollout, error) {
 	out := model.Rollout{Strategy: r.strategy, MaxFailures: model.Int(r.maxFailures), Staged: r.staged, Queue: r.queue}
 	switch {
 	case r.batch != "" && (r.strategy != "" || r.canary), r.canary && r.strategy != "" && r.strategy != "serial" && r.strategy != "parallel":
-		return out, cli.Usage(cmd, "--strategy, --batch and --canary are ways for nodes to take turns: choose one (--canary goes with --strategy parallel)")
+		return out, cli.Usage(cmd, "--strategy, --batch and --canary exclude each other, except for --canary with --strategy serial or parallel")
 	case r.batch != "":
 		out.Strategy = "batch=" + r.batch
 	case r.canary && r.strategy == "parallel":

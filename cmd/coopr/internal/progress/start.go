@@ -37,7 +37,7 @@ type Request struct {
 // AddFlags adds the flags to a command.
 func (s *Starter) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "only show what would be done")
-	cmd.Flags().BoolVarP(&s.detach, "detach", "d", false, "do not wait for the end")
+	cmd.Flags().BoolVarP(&s.detach, "detach", "d", false, "start the operation and do not wait for it")
 	s.rollout.flags(cmd)
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 }
@@ -75,7 +75,7 @@ func (s *Starter) run(ctx context.Context, app cli.App, c *client.Client, cmd *c
 			preview(out, r.Title, st, r.Creates)
 		}
 		if s.dryRun {
-			out.Println("Nothing is done: this was a dry run.")
+			out.Println("Nothing was done: this was a dry run.")
 			return nil
 		}
 	}
@@ -93,10 +93,10 @@ func (s *Starter) run(ctx context.Context, app cli.App, c *client.Client, cmd *c
 	}
 	switch {
 	case st.Operation == nil:
-		return out.Result(st, func() { out.Println("There was nothing to do.") })
+		return out.Result(st, func() { out.Println("There is nothing to do.") })
 	case s.detach:
 		return out.Result(st, func() {
-			out.Printf("Operation %s is started. Watch it: coopr operation watch %s\n", st.Operation.ID, st.Operation.ID)
+			out.Printf("Operation %s has started. To watch it: coopr operation watch %s\n", st.Operation.ID, st.Operation.ID)
 		})
 	}
 	return Follow(ctx, app, c, st.Operation.ID)

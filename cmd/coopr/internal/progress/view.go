@@ -76,7 +76,7 @@ func (l *lines) draw(s snapshot) {
 			text += fmt.Sprintf(", %s", words.Count(op.Progress.Total, "task"))
 		}
 		if op.Status == model.OpPaused {
-			text += "; go on with: coopr operation resume " + op.ID + ", or end it: coopr operation rollback " + op.ID
+			text += "; to continue: coopr operation resume " + op.ID + "; to undo it: coopr operation rollback " + op.ID
 		}
 		fmt.Fprintln(l.w, text)
 	}
@@ -151,7 +151,7 @@ func (b *bars) draw(s snapshot) {
 		text = append(text, fmt.Sprintf("  %s %d/%d  %d running", b.bar(op.Progress.Done, op.Progress.Total), op.Progress.Done, op.Progress.Total, op.Progress.Counts["running"]))
 	}
 	if op.Status == model.OpPaused {
-		text = append(text, "  paused: go on with coopr operation resume "+op.ID, "          or end it with coopr operation rollback "+op.ID)
+		text = append(text, "  paused; to continue: coopr operation resume "+op.ID, "          to undo it:  coopr operation rollback "+op.ID)
 	}
 	b.clear()
 	b.out.Println(strings.Join(text, "\n"))

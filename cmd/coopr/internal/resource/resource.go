@@ -28,21 +28,23 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// Command is "coopr resource": what plugins work with, uploaded by tenants.
+// Command returns the command "resource": files for plugins, uploaded by tenants.
 func Command(app cli.App) *cobra.Command {
-	return cli.Group("resource", "Upload scripts, archives, cookbooks and keys for plugins, and put them in force",
+	return cli.Group("resource", "Upload and activate scripts, archives, cookbooks and keys for plugins",
 		listCmd(app), uploadCmd(app),
-		orderCmd(app, model.StageResource, "Let the next sync put a version in force", "Staged: %s. It is in force after `coopr resource sync`.\n"),
-		orderCmd(app, model.RecallResource, "Let the next sync take a version out of force", "Recalled: %s. What that means is in force after `coopr resource sync`.\n"),
+		orderCmd(app, model.StageResource, "Stage a version: the next sync activates it", "%s was staged. To activate it: coopr resource sync\n"),
+		orderCmd(app, model.RecallResource, "Recall a version: the next sync deactivates it", "%s was recalled. To deactivate it: coopr resource sync\n"),
 		syncCmd(app),
-		orderCmd(app, model.ActivateResource, "Put a version in force now, in the place of another", "In force: %s.\n"),
+		orderCmd(app, model.ActivateResource, "Activate a version now, instead of the active one", "%s is active.\n"),
 		getCmd(app), downloadCmd(app), deleteCmd(app))
 }
 
-const resourceHelp = `A resource is named PLUGIN/TYPE/RESOURCES/NAME, such as automator/shell/scripts/deploy.sh
-or provider/google/ssh_keys/coopr, and a version of it NAME@VERSION.`
+const resourceHelp = `The name of a resource is PLUGIN/TYPE/RESOURCES/NAME, for example
+automator/shell/scripts/deploy.sh or provider/google/ssh_keys/coopr. The name of
+a version ends in @VERSION.`
 
-// parseResource reads PLUGIN/TYPE/RESOURCES/NAME[@VERSION]; the version is 0 where there is none.
+// parseResource parses PLUGIN/TYPE/RESOURCES/NAME[@VERSION]. If version is true, the version is required;
+// otherwise it is 0 if it is missing.
 func parseResource(cmd *cobra.Command, text string, version bool) (k model.ResourceKey, n int, err error) {
 	name, at, given := strings.Cut(text, "@")
 	parts := strings.Split(name, "/")
@@ -51,24 +53,25 @@ func parseResource(cmd *cobra.Command, text string, version bool) (k model.Resou
 		"automator": model.KindAutomatorType, "automatortypes": model.KindAutomatorType,
 	}
 	if len(parts) != 4 || kinds[parts[0]] == "" {
-		return k, 0, cli.Usage(cmd, "%q names no resource: write automator/TYPE/RESOURCES/NAME or provider/TYPE/RESOURCES/NAME", text)
+		return k, 0, cli.Usage(cmd, "%q is not the name of a resource; use automator/TYPE/RESOURCES/NAME or provider/TYPE/RESOURCES/NAME", text)
 	}
 	k = model.ResourceKey{Kind: kinds[parts[0]], Plugin: parts[1], Type: parts[2], Name: parts[3]}
 	if given {
 		if n, err = strconv.Atoi(at); err != nil || n < 1 {
-			return k, 0, cli.Usage(cmd, "%q is no version: write a number from 1 behind the @", at)
+			return k, 0, cli.Usage(cmd, "%q is not a version; write a number from 1 after the @", at)
 		}
 	} else if version {
-		return k, 0, cli.Usage(cmd, "%s: which version? Write %s@1, or another number of `coopr resource list`", text, text)
+		return k, 0, cli.Usage(cmd, "%s: the version is missing; write %s@1, or another number that `coopr resource list` shows", text, text)
 	}
 	return k, n, nil
 }
 
-// shortResource is a resource as the command line names it.
+// shortResource returns the name of a resource on the command line.
 func shortResource(k model.ResourceKey) string {
 	return strings.TrimSuffix(string(k.Kind), "types") + "/" + k.Plugin + "/" + k.Type + "/" + k.Name
 }
 
+// completeResources completes versions of resources.
 func completeResources(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		all, err := c.Resources(ctx, "")
@@ -87,7 +90,7 @@ func listCmd(app cli.App) *cobra.Command {
 		Use: "list", Short: "List all versions of all resources", Still: true,
 		Example: "  coopr resource list\n  coopr resource list --status active",
 		Narrow:  []string{"status"},
-		Empty:   "There are no resources: `coopr resource upload automator/shell/scripts/NAME FILE` makes one.",
+		Empty:   "There are no resources. To upload one: coopr resource upload automator/shell/scripts/NAME FILE",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]model.ResourceVersion, client.Meta, error) {
 			all, err := c.Resources(ctx, model.ResourceStatus(status))
 			return all, client.Meta{}, err
@@ -107,8 +110,8 @@ func listCmd(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	cmd.Flags().StringVar(&status, "status", "", "only versions that are inactive, staged, active or recalled")
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{"inactive", "staged", "active", "recalled"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&status, "status", "", "only versions with this status: inactive, staged, active or recalled")
+	cli.CompleteValues(cmd, "status", "inactive", "staged", "active", "recalled")
 	return cmd
 }
 
@@ -119,12 +122,12 @@ func uploadCmd(app cli.App) *cobra.Command {
 		Use: "upload PLUGIN/TYPE/RESOURCES/NAME FILE", Short: "Upload the next version of a resource", Args: cli.Args("RESOURCE", "FILE"),
 		Long: resourceHelp + `
 
-FILE may be a folder: it goes as an archive. The new version is inactive until it is
-staged and synced, or activated.`,
+FILE may be a directory; it is uploaded as an archive. The new version is
+inactive until it is activated, or staged and synced.`,
 		Example: "  coopr resource upload automator/shell/scripts/deploy.sh ./deploy.sh --activate\n  coopr resource upload automator/chef-solo/cookbooks/web ./cookbooks/web --stage",
 	}
-	cmd.Flags().BoolVar(&stage, "stage", false, "stage it at once")
-	cmd.Flags().BoolVar(&activate, "activate", false, "put it in force at once")
+	cmd.Flags().BoolVar(&stage, "stage", false, "stage the new version")
+	cmd.Flags().BoolVar(&activate, "activate", false, "activate the new version")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := cmd.ValidateArgs(args); err != nil {
@@ -135,9 +138,9 @@ staged and synced, or activated.`,
 		case err != nil:
 			return err
 		case n != 0:
-			return cli.Usage(cmd, "%s: the mesh chooses the version's number: leave it out", args[0])
+			return cli.Usage(cmd, "%s: the mesh assigns the version; omit the @ and the number", args[0])
 		case stage && activate:
-			return cli.Usage(cmd, "--stage and --activate: one of them")
+			return cli.Usage(cmd, "--stage and --activate exclude each other")
 		}
 		then := ""
 		if stage {
@@ -151,7 +154,7 @@ staged and synced, or activated.`,
 		}
 		defer f.Close()
 		return cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
-			if err := mayBeFolder(ctx, c, k, args[1]); err != nil {
+			if err := checkDir(ctx, c, k, args[1]); err != nil {
 				return err
 			}
 			v, err := c.UploadResource(ctx, k, f, size, sum, then)
@@ -161,21 +164,21 @@ staged and synced, or activated.`,
 			if out.Structured() {
 				return out.Encode(v)
 			}
-			out.Printf("Uploaded: %s@%d, %d bytes, %s.\n", shortResource(k), v.Version, v.Size, v.Status)
+			out.Printf("%s@%d was uploaded: %d bytes, %s.\n", shortResource(k), v.Version, v.Size, v.Status)
 			return nil
 		})(cmd, args)
 	}
 	return cmd
 }
 
-// readResource opens what is to be uploaded: a file, or a folder as an archive.
+// readResource opens a file to upload, or a directory as an archive. It returns the size and the SHA-256 sum.
 func readResource(path string) (f *os.File, size int64, sum string, err error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return nil, 0, "", err
 	}
 	if fi.IsDir() {
-		f, err = packFolder(path)
+		f, err = packDir(path)
 	} else {
 		f, err = os.Open(path)
 	}
@@ -190,9 +193,9 @@ func readResource(path string) (f *os.File, size int64, sum string, err error) {
 	return f, size, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// packFolder makes a tar.gz of what is in a folder, in a file without a name. The same
-// folder gives the same archive.
-func packFolder(dir string) (_ *os.File, err error) {
+// packDir packs a directory into a temporary tar.gz file that has no name any more. The same directory
+// always results in the same archive.
+func packDir(dir string) (_ *os.File, err error) {
 	f, err := os.CreateTemp("", "coopr-resource-")
 	if err != nil {
 		return nil, err
@@ -218,7 +221,7 @@ func packFolder(dir string) (_ *os.File, err error) {
 				return err
 			}
 		} else if !fi.Mode().IsRegular() && !fi.IsDir() {
-			return fmt.Errorf("%s is no file, folder or link", path)
+			return fmt.Errorf("%s is neither a file nor a directory nor a link", path)
 		}
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
@@ -272,8 +275,8 @@ func orderCmd(app cli.App, order, short, done string) *cobra.Command {
 func syncCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "sync", Short: "Put in force what is staged, and out of force what is recalled", Args: cli.Args(),
-		Long:    "Put in force what is staged, and out of force what is recalled, all at once. Plans that\nbegin from now on work with it; those under way keep the versions that they were planned with.",
+		Use: "sync", Short: "Activate all staged versions and deactivate all recalled ones", Args: cli.Args(),
+		Long:    "Activate all staged versions and deactivate all recalled ones, in one step. New plans use\nthe new versions; running plans keep the versions with which they were made.",
 		Example: "  coopr resource sync",
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
@@ -285,7 +288,7 @@ func syncCmd(app cli.App) *cobra.Command {
 		if out.Structured() {
 			return out.Encode(s)
 		}
-		out.Printf("In force: %s.\n", words.Count(len(s.Active), "resource"))
+		out.Printf("%s active.\n", words.Count(len(s.Active), "resource"))
 		return nil
 	})
 	return cmd
@@ -293,7 +296,7 @@ func syncCmd(app cli.App) *cobra.Command {
 
 func getCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "get PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: "Show what is known of a version", Args: cli.Args("RESOURCE@VERSION"),
+	cmd := &cobra.Command{Use: "get PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: "Show the details of a version", Args: cli.Args("RESOURCE@VERSION"),
 		Example: "  coopr resource get automator/shell/scripts/deploy.sh@2", ValidArgsFunction: completeResources(app)}
 	cli.FormFlag(cmd, output.FormYAML, output.FormJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -314,8 +317,8 @@ func getCmd(app cli.App) *cobra.Command {
 
 func downloadCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "download PLUGIN/TYPE/RESOURCES/NAME@VERSION [FILE]", Short: "Copy the content of a version into a file, or to the output", Args: cli.Args("RESOURCE@VERSION", "[FILE]"),
-		Long: "Copy the content of a version into a file, or to the output. Keys are not given back.", Example: "  coopr resource download automator/shell/scripts/deploy.sh@2 deploy.sh", ValidArgsFunction: completeResources(app)}
+	cmd := &cobra.Command{Use: "download PLUGIN/TYPE/RESOURCES/NAME@VERSION [FILE]", Short: "Download the content of a version to a file or the standard output", Args: cli.Args("RESOURCE@VERSION", "[FILE]"),
+		Long: "Download the content of a version to a file or the standard output. Keys cannot be\ndownloaded.", Example: "  coopr resource download automator/shell/scripts/deploy.sh@2 deploy.sh", ValidArgsFunction: completeResources(app)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, n, err := parseResource(cmd, args[0], true)
 		if err != nil {
@@ -325,18 +328,7 @@ func downloadCmd(app cli.App) *cobra.Command {
 			if len(args) == 1 {
 				return c.ResourceContent(ctx, k, n, out.Stdout)
 			}
-			f, err := os.CreateTemp(filepath.Dir(args[1]), ".coopr-")
-			if err != nil {
-				return err
-			}
-			err = errors.Join(c.ResourceContent(ctx, k, n, f), f.Close())
-			if err == nil {
-				err = os.Rename(f.Name(), args[1])
-			}
-			if err != nil {
-				return errors.Join(err, os.Remove(f.Name()))
-			}
-			return nil
+			return cli.WriteFile(args[1], func(w io.Writer) error { return c.ResourceContent(ctx, k, n, w) })
 		})(cmd, args)
 	}
 	return cmd
@@ -344,8 +336,8 @@ func downloadCmd(app cli.App) *cobra.Command {
 
 func deleteCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "delete PLUGIN/TYPE/RESOURCES/NAME[@VERSION]", Short: "Delete a version that is inactive, or all versions", Args: cli.Args("RESOURCE"),
-		Long:    "Delete a version, or all of them; they must be inactive. Plans that were made with them keep\ntheir contents for as long as they are kept themselves.",
+	cmd := &cobra.Command{Use: "delete PLUGIN/TYPE/RESOURCES/NAME[@VERSION]", Short: "Delete an inactive version, or all versions", Args: cli.Args("RESOURCE"),
+		Long:    "Delete one version or all versions of a resource; they must be inactive. Existing plans\nthat use a version keep its content.",
 		Example: "  coopr resource delete automator/shell/scripts/deploy.sh@1 --yes", ValidArgsFunction: completeResources(app)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, n, err := parseResource(cmd, args[0], false)
@@ -354,7 +346,7 @@ func deleteCmd(app cli.App) *cobra.Command {
 		}
 		what := args[0]
 		if n == 0 {
-			what += " with all its versions"
+			what = "all versions of " + what
 		}
 		if err := cli.Confirm(app, cmd, fmt.Sprintf("Delete %s?", what)); err != nil {
 			return err
@@ -363,15 +355,15 @@ func deleteCmd(app cli.App) *cobra.Command {
 			if err := c.DeleteResource(ctx, k, n); err != nil {
 				return err
 			}
-			out.Printf("Deleted: %s.\n", what)
+			out.Printf("Deleted %s.\n", what)
 			return nil
 		})(cmd, args)
 	}
 	return cmd
 }
 
-// mayBeFolder refuses a folder for what is to be a file: its archive would be taken for one.
-func mayBeFolder(ctx context.Context, c *client.Client, k model.ResourceKey, path string) error {
+// checkDir refuses a directory if the resource must be a file, because its archive would be taken for the file.
+func checkDir(ctx context.Context, c *client.Client, k model.ResourceKey, path string) error {
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return err
 	}
@@ -381,7 +373,7 @@ func mayBeFolder(ctx context.Context, c *client.Client, k model.ResourceKey, pat
 	}
 	for _, t := range types {
 		if t.Class+"types" == string(k.Kind) && t.Name == k.Plugin && t.ResourceTypes[k.Type].Format == "file" {
-			return fmt.Errorf("%s is a folder, and %s are files: upload one of its files", path, k.Type)
+			return fmt.Errorf("%s is a directory, but %s are files; upload one of its files", path, k.Type)
 		}
 	}
 	return nil

@@ -136,7 +136,7 @@ func (a *app) dev() (devFile, error) {
 		return d, err
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
-		return d, fmt.Errorf("%s: %w: remove it, or start coopr-agent --dev again", path, err)
+		return d, fmt.Errorf("%s: %w; remove the file, or start coopr-agent --dev again", path, err)
 	}
 	return d, nil
 }

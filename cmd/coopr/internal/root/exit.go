@@ -41,7 +41,7 @@ func (a *app) exit(err error) int {
 	case errors.Is(err, cli.ErrLeft):
 		return ExitInterrupted
 	case errors.Is(err, cli.ErrDeclined):
-		out.Noteln("Nothing is done.")
+		out.Noteln("Nothing was done.")
 		return ExitFailed
 	case errors.As(err, &u):
 		out.Error(u)
@@ -56,21 +56,21 @@ func (a *app) exit(err error) int {
 		out.Error(err)
 		var unknown x509.UnknownAuthorityError
 		if errors.As(err, &unknown) {
-			out.Noteln("Give the certificate of the mesh's CA with --ca-cert or COOPR_CACERT; on a control host this shows it: coopr-agent ca --data-dir DIR")
+			out.Noteln("Give the CA certificate of the mesh with --ca-cert or COOPR_CACERT. To show it, run on a control host: coopr-agent ca --data-dir DIR")
 		} else {
-			out.Noteln("Check that an agent runs there, or name another with --addr.")
+			out.Noteln("Check that an agent runs at this address, or name another one with --addr.")
 		}
 		return ExitUnreachable
 	case errors.As(err, &faults):
 		for _, f := range faults {
 			out.Noteln(f)
 		}
-		out.Error(fmt.Sprintf("%s: nothing is done", words.Count(len(faults), "fault")))
+		out.Error(fmt.Sprintf("%s; nothing was changed", words.Count(len(faults), "fault")))
 		return ExitFailed
 	}
 	var problem *client.Error
 	if errors.As(err, &problem) {
-		// The query's parameters are called as the flags are.
+		// Query parameters have the names of the flags.
 		for _, f := range problem.Faults {
 			if name, ok := strings.CutPrefix(f.Path, "query."); ok {
 				f.Path = "--" + name
@@ -82,11 +82,11 @@ func (a *app) exit(err error) int {
 	}
 	if errors.Is(err, client.ErrUnauthorized) {
 		if a.token != "" || a.cfg.Env("COOPR_TOKEN") != "" {
-			out.Error("the mesh does not know the token, or no longer")
+			out.Error("the mesh does not accept the token: it is unknown or was revoked")
 		} else {
-			out.Error("the mesh wants a token")
+			out.Error("the mesh requires a token")
 		}
-		out.Noteln("Give one with --token or COOPR_TOKEN; on a control host this shows one: coopr-agent token --data-dir DIR. A dev agent shows its own when it starts.")
+		out.Noteln("Give a token with --token or COOPR_TOKEN. To show the root token, run on a control host: coopr-agent token --data-dir DIR. A dev agent prints its token when it starts.")
 		return ExitFailed
 	}
 	out.Error(err)

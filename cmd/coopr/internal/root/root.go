@@ -37,33 +37,33 @@ func Command(cfg Config) *cobra.Command { return newApp(cfg).command() }
 
 const help = `Manage clusters: sets of machines and the services on them.
 
-Any agent of the mesh will do: name one with --addr or COOPR_ADDR. The token
-comes from --token or COOPR_TOKEN. On a machine where "coopr-agent --dev" runs
-neither is needed.`
+coopr talks to any agent of the mesh. Name the agent with --addr or COOPR_ADDR,
+and give a token with --token or COOPR_TOKEN. Neither is needed on a machine
+where "coopr-agent --dev" runs.`
 
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "coopr", Short: "Manage clusters of machines and services", Long: help,
-		Example: `  coopr import examples/
+		Example: `  coopr import examples/shop
   coopr cluster create shop --template shop --nodes 3
   coopr cluster list --watch`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cli.NoSuchCommand, RunE: cli.Help,
+		Args: cli.NoSuchCommand, RunE: cli.Help, DisableFlagsInUseLine: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.addr, "addr", nil, "address of an agent, host or host:port or URL; repeat it or separate with commas (env COOPR_ADDR)")
-	f.StringVar(&a.token, "token", "", "token to act with (env COOPR_TOKEN)")
-	f.StringVar(&a.tenant, "tenant", "", "another tenant than the token's, for superadmins (env COOPR_TENANT)")
-	f.StringVar(&a.caCert, "ca-cert", "", "file with the certificates to check the agents' against (env COOPR_CACERT)")
-	f.BoolVarP(&a.yes, "yes", "y", false, "do not ask, do it")
+	f.StringSliceVar(&a.addr, "addr", nil, "address of an agent: host, host:port or URL; several are separated by commas (env COOPR_ADDR)")
+	f.StringVar(&a.token, "token", "", "API token (env COOPR_TOKEN)")
+	f.StringVar(&a.tenant, "tenant", "", "tenant to act for, if not the one of the token; superadmins only (env COOPR_TENANT)")
+	f.StringVar(&a.caCert, "ca-cert", "", "file with the CA certificates that the agents' certificates are checked against (env COOPR_CACERT)")
+	f.BoolVarP(&a.yes, "yes", "y", false, "answer yes to all questions")
 	root.SetFlagErrorFunc(flagError)
 
 	root.AddGroup(
 		&cobra.Group{ID: "clusters", Title: "Clusters:"},
 		&cobra.Group{ID: "runs", Title: "Jobs:"},
 		&cobra.Group{ID: "definitions", Title: "Definitions:"},
-		&cobra.Group{ID: "mesh", Title: "The mesh:"},
+		&cobra.Group{ID: "mesh", Title: "Mesh:"},
 		&cobra.Group{ID: "access", Title: "Access:"},
 	)
 	for group, cmds := range map[string][]*cobra.Command{
@@ -91,7 +91,7 @@ func (a *app) command() *cobra.Command {
 	return root
 }
 
-// operatorCmd adds the commands that need no mesh to those that do.
+// operatorCmd adds the operator commands that work without a mesh to those that need one.
 func (a *app) operatorCmd() *cobra.Command {
 	operator := mesh.OperatorCommand(a)
 	for _, c := range operator.Commands() {
@@ -103,14 +103,14 @@ func (a *app) operatorCmd() *cobra.Command {
 	return operator
 }
 
-// flagError says in plain words which value a flag does not take.
+// flagError describes the value that a flag does not accept.
 func flagError(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		return cli.Usage(cmd, "--%s: %q is no %s", bad.GetFlag().Name, bad.GetValue(), typeNames[bad.GetFlag().Value.Type()])
+		return cli.Usage(cmd, "--%s: %q is not %s", bad.GetFlag().Name, bad.GetValue(), typeNames[bad.GetFlag().Value.Type()])
 	}
 	return cli.Usage(cmd, "%v", err)
 }
 
 // typeNames are the types of flags in plain words.
-var typeNames = map[string]string{"int": "whole number", "uint64": "whole number", "bool": "yes or no (true, false)"}
+var typeNames = map[string]string{"int": "a whole number", "uint64": "a whole number", "bool": "true or false", "duration": "a duration such as 30s or 5m"}

@@ -11,6 +11,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// completeProfiles completes the names of profiles.
 func completeProfiles(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		list, _, err := c.Profiles(ctx, true, client.Read{})
@@ -22,6 +23,7 @@ func completeProfiles(app cli.App) cli.Completion {
 	})
 }
 
+// completeProvisioners completes the names of provisioners.
 func completeProvisioners(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		list, _, err := c.Provisioners(ctx, client.Read{})
@@ -33,6 +35,7 @@ func completeProvisioners(app cli.App) cli.Completion {
 	})
 }
 
+// completePrograms completes the names of programs.
 func completePrograms(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		list, _, err := c.Programs(ctx, client.Read{})
@@ -44,6 +47,7 @@ func completePrograms(app cli.App) cli.Completion {
 	})
 }
 
+// completeSchedules completes the names of schedules.
 func completeSchedules(app cli.App) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		list, _, err := c.Schedules(ctx, client.Read{})
@@ -55,7 +59,7 @@ func completeSchedules(app cli.App) cli.Completion {
 	})
 }
 
-// completeRuns gives the ids of the runs of which fits says so; nil: of all.
+// completeRuns completes the ids of the runs for which fits returns true; nil: of all runs.
 func completeRuns(app cli.App, fits func(*profile.Run) bool) cli.Completion {
 	return cli.Complete(app, func(ctx context.Context, c *client.Client) ([]string, error) {
 		list, _, err := c.Runs(ctx, client.RunFilter{}, client.Page{Limit: 100}, client.Read{})
@@ -69,8 +73,8 @@ func completeRuns(app cli.App, fits func(*profile.Run) bool) cli.Completion {
 	})
 }
 
-// runState is a run's two states in short.
+// runState returns the states of a run's program and cluster.
 func runState(r api.RunDetails) string { return string(r.Status) + ", " + string(r.Cluster.Status) }
 
-// The runs that an order is for.
+// waits reports whether the nodes of a run are kept after its program has ended.
 func waits(r *profile.Run) bool { return r.Cluster.Status == profile.Waiting }

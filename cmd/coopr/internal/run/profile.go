@@ -20,21 +20,22 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// readInto reads a YAML or JSON file strictly; "-" is standard input.
+// readInto decodes a YAML or JSON file and refuses unknown fields; "-" is the standard input.
 func readInto(app cli.App, file string, into any) error {
 	data, err := cli.ReadFile(app, file)
 	if err == nil {
 		err = model.DecodeStrict(data, into)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return cli.InFile(err, file)
 	}
 	return nil
 }
 
+// ProfileCommand returns the command "profile".
 func ProfileCommand(app cli.App) *cobra.Command {
 	list := cli.List(app, cli.Listing[profile.Profile]{
-		Use: "list", Short: "List profiles: how the clusters of runs are made", Example: "  coopr profile list\n  coopr profile list -o wide",
+		Use: "list", Short: "List profiles", Example: "  coopr profile list\n  coopr profile list -o wide",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Profile, client.Meta, error) {
 			return c.Profiles(ctx, true, read)
 		},
@@ -46,19 +47,19 @@ func ProfileCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	return cli.Group("profile", "Profiles: how the clusters of runs are made",
-		list, profileShowCmd(app, "get", "Show a profile: its properties, what it is assigned to, what its runs used"), profilePutCmd(app, "create", true), profilePutCmd(app, "edit", false),
-		profileVerbCmd(app, "delete", "Delete a profile that is disabled and that nothing uses", func(ctx context.Context, c *client.Client, name string) error { return c.DeleteProfile(ctx, name) }),
-		profileVerbCmd(app, "enable", "Let a profile be used", func(ctx context.Context, c *client.Client, name string) error {
+	return cli.Group("profile", "Manage profiles, by which the clusters of runs are created",
+		list, profileShowCmd(app, "get", "Show a profile with its properties, assignments and usage"), profilePutCmd(app, "create", true), profilePutCmd(app, "edit", false),
+		profileVerbCmd(app, "delete", "Delete a profile that is disabled and not in use", func(ctx context.Context, c *client.Client, name string) error { return c.DeleteProfile(ctx, name) }),
+		profileVerbCmd(app, "enable", "Enable a profile", func(ctx context.Context, c *client.Client, name string) error {
 			return c.EnableProfile(ctx, name, true)
 		}),
-		profileVerbCmd(app, "disable", "Let no more runs begin with a profile", func(ctx context.Context, c *client.Client, name string) error {
+		profileVerbCmd(app, "disable", "Disable a profile: no new runs can use it", func(ctx context.Context, c *client.Client, name string) error {
 			return c.EnableProfile(ctx, name, false)
 		}),
 		profileStatsCmd(app), profileAssignCmd(app), profileUnassignCmd(app), profileFindCmd(app), provisionersCmd(app))
 }
 
-// shownProfile leaves the scope out where it is the tenant's.
+// shownProfile returns the name of a profile, with its scope unless that is the tenant.
 func shownProfile(r profile.Ref) string {
 	if r.Scope == profile.User {
 		return r.Name
@@ -70,14 +71,10 @@ func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{Use: use + " NAME", Aliases: []string{"show"}, Short: short, Args: cli.Args("NAME"), Example: "  coopr profile show small\n  coopr profile show SYSTEM:native", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ProfileDetails, error) {
 		p, _, err := c.Profile(ctx, args[0], client.Read{})
-		if err != nil || out.Structured() {
-			if err == nil {
-				err = out.Encode(p)
-			}
-			return err
-		}
+		return p, err
+	}, func(p api.ProfileDetails) {
 		out.Printf("%s (%s)\n", p.Ref(), out.Paint(output.ColourOf(strings.ToLower(p.Status)), p.Status))
 		for _, line := range []string{p.Label, p.Description} {
 			if line != "" {
@@ -92,22 +89,21 @@ func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 			}
 			out.Show(t)
 		}
-		out.Printf("\nNodes are kept after a failure: %s; after a stop that asks for it: %s\n", kept(p.KeepAlive.Failed, "no"), kept(p.KeepAlive.Killed, "until somebody ends them"))
-		out.Printf("Provisioning may take %s, tearing down %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout), cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
+		out.Printf("\nNodes are kept after a failure: %s; after a stop with --keep: %s\n", kept(p.KeepAlive.Failed, "no"), kept(p.KeepAlive.Killed, "until they are deleted by hand"))
+		out.Printf("Time limit for provisioning: %s; for deletion: %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout), cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
 		if runs, launching := p.Limits.Bounds(); runs != profile.Unlimited || launching != profile.Unlimited {
-			out.Printf("Runs at a time, those counted whose nodes are up: %s; of them being provisioned: %s\n", bound(runs), bound(launching))
+			out.Printf("Runs at a time, including runs whose nodes are kept: %s; of these in provisioning: %s\n", bound(runs), bound(launching))
 		}
 		if len(p.Assigned) > 0 {
 			out.Printf("Assigned to: %s\n", strings.Join(p.Assigned, ", "))
 		}
 		out.Println()
 		showUsage(out, p.Usage)
-		return nil
 	})
 	return cmd
 }
 
-// kept says how long nodes are kept; none where no time is set.
+// kept returns how long nodes are kept, or none if no time is set.
 func kept(m model.Millis, none string) string {
 	if m == 0 {
 		return none
@@ -115,6 +111,7 @@ func kept(m model.Millis, none string) string {
 	return m.String()
 }
 
+// bound returns a limit as text.
 func bound(n int) string {
 	if n == profile.Unlimited {
 		return "any number"
@@ -122,14 +119,15 @@ func bound(n int) string {
 	return fmt.Sprintf("at most %d", n)
 }
 
-// existsError says that what was to be created is there.
+// existsError is the error of creating what exists already.
 type existsError string
 
 func (e existsError) Error() string { return string(e) }
 
-// Is has the command end as after a conflict.
+// Is makes the command end with the exit code of a conflict.
 func (existsError) Is(target error) bool { return target == client.ErrConflict }
 
+// showUsage shows what the runs of a profile have used.
 func showUsage(out *output.Printer, u profile.Usage) {
 	t := output.Table{Head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES", "PROVISIONING"}}
 	took := ""
@@ -143,23 +141,16 @@ func showUsage(out *output.Printer, u profile.Usage) {
 
 func profileStatsCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "stats NAME", Short: "What the runs of a profile used, and what became of them", Args: cli.Args("NAME"), Example: "  coopr profile stats small", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: "stats NAME", Short: "Show the results and the usage of the runs of a profile", Args: cli.Args("NAME"), Example: "  coopr profile stats small", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
-	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (profile.Usage, error) {
 		p, _, err := c.Profile(ctx, args[0], client.Read{})
-		switch {
-		case err != nil:
-			return err
-		case out.Structured():
-			return out.Encode(p.Usage)
-		}
-		showUsage(out, p.Usage)
-		return nil
-	})
+		return p.Usage, err
+	}, func(u profile.Usage) { showUsage(out, u) })
 	return cmd
 }
 
-// profileFlags are the flags by which a profile is written.
+// profileFlags holds the flags that describe a profile.
 type profileFlags struct {
 	file, provisioner, label, description, keepFailed, keepKilled, timeout string
 	properties, locked                                                     []string
@@ -169,7 +160,7 @@ type profileFlags struct {
 func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
 	out := app.Printer()
 	var f profileFlags
-	short := "Change a profile; what is not named stays as it is"
+	short := "Change a profile; values without a flag stay unchanged"
 	if create {
 		short = "Create a profile"
 	}
@@ -179,51 +170,50 @@ func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
 		cmd.ValidArgsFunction = completeProfiles(app)
 	}
 	s := cmd.Flags()
-	s.StringVarP(&f.file, "file", "f", "", "read the profile from a YAML or JSON file; - for standard input")
-	s.StringVar(&f.provisioner, "provisioner", "", "who makes the clusters: see coopr profile provisioners")
-	s.StringArrayVarP(&f.properties, "property", "p", nil, "a property that runs may override, as NAME=value; may be repeated")
-	s.StringArrayVarP(&f.locked, "locked", "l", nil, "a property that runs cannot override, as NAME=value; may be repeated")
-	s.StringVar(&f.label, "label", "", "what people call it")
-	s.StringVar(&f.description, "description", "", "what it is for")
-	s.StringVar(&f.keepFailed, "keep-failed", "", "how long the nodes of a failed run are kept, such as 1h")
-	s.StringVar(&f.keepKilled, "keep-killed", "", "how long those of a stopped run are, where that asks for it")
-	s.StringVar(&f.timeout, "timeout", "", "how long provisioning may take; 5m")
+	s.StringVarP(&f.file, "file", "f", "", "YAML or JSON file with the profile; -: standard input")
+	s.StringVar(&f.provisioner, "provisioner", "", "provisioner that creates the clusters; coopr profile provisioners lists them")
+	s.StringArrayVarP(&f.properties, "property", "p", nil, "property that runs can override, as NAME=value; may be repeated")
+	s.StringArrayVarP(&f.locked, "locked", "l", nil, "property that runs cannot override, as NAME=value; may be repeated")
+	s.StringVar(&f.label, "label", "", "display name")
+	s.StringVar(&f.description, "description", "", "description")
+	s.StringVar(&f.keepFailed, "keep-failed", "", "how long to keep the nodes of a failed run, such as 1h")
+	s.StringVar(&f.keepKilled, "keep-killed", "", "how long to keep the nodes of a run that was stopped with --keep")
+	s.StringVar(&f.timeout, "timeout", "", "time limit for provisioning (default 5m)")
 	cli.CompleteFlag(cmd, "provisioner", completeProvisioners(app))
-	s.IntVar(&f.runs, "max-runs", -1, "how many runs there may be at a time, those counted whose nodes are still up; -1: any number")
-	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-			var p profile.Profile
-			switch have, _, err := c.Profile(ctx, args[0], client.Read{}); {
-			case create && err == nil:
-				return existsError(fmt.Sprintf("profile %s exists: change it with coopr profile edit %s", have.Ref(), args[0]))
-			case create && errors.Is(err, client.ErrNotFound):
-			case err != nil:
-				return err
-			default:
-				p = have.Profile
-			}
-			if f.file != "" {
-				var shown api.ProfileDetails // as coopr profile get shows it
-				if err := readInto(app, f.file, &shown); err != nil {
-					return err
-				}
-				p = shown.Profile
-			}
-			p.Name, p.Scope, p.Status, p.Created, p.Version = "", "", "", 0, 0
-			if err := f.into(cmd, &p); err != nil {
+	s.IntVar(&f.runs, "max-runs", -1, "largest number of runs at a time, including runs whose nodes are kept; -1: no limit")
+	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+		var p profile.Profile
+		switch have, _, err := c.Profile(ctx, args[0], client.Read{}); {
+		case create && err == nil:
+			return existsError(fmt.Sprintf("profile %s exists already; to change it: coopr profile edit %s", have.Ref(), args[0]))
+		case create && errors.Is(err, client.ErrNotFound):
+		case err != nil:
+			return err
+		default:
+			p = have.Profile
+		}
+		if f.file != "" {
+			var shown api.ProfileDetails // as coopr profile get shows it
+			if err := readInto(app, f.file, &shown); err != nil {
 				return err
 			}
-			p, _, err := c.PutProfile(ctx, args[0], p)
-			if err != nil {
-				return err
-			}
-			out.Printf("Profile %s is %s.\n", p.Ref(), map[bool]string{true: "created", false: "changed"}[create])
-			return nil
-		})(cmd, given)
-	}
+			p = shown.Profile
+		}
+		p.Name, p.Scope, p.Status, p.Created, p.Version = "", "", "", 0, 0
+		if err := f.into(cmd, &p); err != nil {
+			return err
+		}
+		p, _, err := c.PutProfile(ctx, args[0], p)
+		if err != nil {
+			return err
+		}
+		out.Printf("Profile %s was %s.\n", p.Ref(), map[bool]string{true: "created", false: "changed"}[create])
+		return nil
+	})
 	return cmd
 }
 
+// into applies the flags to a profile.
 func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
 	for flag, into := range map[string]*string{"provisioner": &p.Provisioner.Name, "label": &p.Label, "description": &p.Description} {
 		if v, _ := cmd.Flags().GetString(flag); v != "" {
@@ -246,7 +236,7 @@ func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
 		for _, pair := range list {
 			name, value, ok := strings.Cut(pair, "=")
 			if !ok {
-				return cli.Usage(cmd, "%q is no property: write NAME=value", pair)
+				return cli.Usage(cmd, "property %q must have the form NAME=value", pair)
 			}
 			q := profile.Property{Name: name, Value: value}
 			if i == 1 {
@@ -258,6 +248,7 @@ func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
 	return nil
 }
 
+// withProperty adds a property to a list, or replaces the one of the same name.
 func withProperty(list []profile.Property, p profile.Property) []profile.Property {
 	for i := range list {
 		if list[i].Name == p.Name {
@@ -268,7 +259,7 @@ func withProperty(list []profile.Property, p profile.Property) []profile.Propert
 	return append(list, p)
 }
 
-// millis reads a duration as definitions have it.
+// millis parses a duration in the form that definitions use.
 func millis(s string) (model.Millis, error) {
 	var v struct {
 		D model.Millis `json:"d"`
@@ -277,6 +268,7 @@ func millis(s string) (model.Millis, error) {
 	return v.D, err
 }
 
+// profileVerbCmd returns a command that does one thing with a profile.
 func profileVerbCmd(app cli.App, verb, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr profile " + verb + " small", ValidArgsFunction: completeProfiles(app)}
@@ -284,19 +276,19 @@ func profileVerbCmd(app cli.App, verb, short string, do func(context.Context, *c
 		if err := do(ctx, c, args[0]); err != nil {
 			return err
 		}
-		out.Printf("Profile %s is %s.\n", args[0], strings.TrimSuffix(verb, "e")+"ed")
+		out.Printf("Profile %s was %s.\n", args[0], strings.TrimSuffix(verb, "e")+"ed")
 		return nil
 	})
 	return cmd
 }
 
-// profileAssignCmd lets runs have a profile, or with none no longer.
+// profileAssignCmd makes a profile the default of the tenant or of a program.
 func profileAssignCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var program string
-	cmd := &cobra.Command{Use: "assign NAME", Short: "Let runs of the tenant, or of a program, have this profile where they name none", Args: cli.Args("NAME"),
+	cmd := &cobra.Command{Use: "assign NAME", Short: "Make a profile the default for the runs of the tenant or of a program", Args: cli.Args("NAME"),
 		Example: "  coopr profile assign small\n  coopr profile assign big --program wordcount", ValidArgsFunction: completeProfiles(app)}
-	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	cmd.Flags().StringVar(&program, "program", "", "assign to this program instead of the tenant")
 	cli.CompleteFlag(cmd, "program", completePrograms(app))
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		return assign(ctx, out, c, program, args[0])
@@ -307,9 +299,9 @@ func profileAssignCmd(app cli.App) *cobra.Command {
 func profileUnassignCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var program string
-	cmd := &cobra.Command{Use: "unassign", Short: "Let runs of the tenant, or of a program, have the profile of the level above again", Args: cli.Args(),
+	cmd := &cobra.Command{Use: "unassign", Short: "Remove the default profile of the tenant or of a program", Args: cli.Args(),
 		Example: "  coopr profile unassign\n  coopr profile unassign --program wordcount"}
-	cmd.Flags().StringVar(&program, "program", "", "only of this program")
+	cmd.Flags().StringVar(&program, "program", "", "assign to this program instead of the tenant")
 	cli.CompleteFlag(cmd, "program", completePrograms(app))
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, _ []string) error {
 		return assign(ctx, out, c, program, "")
@@ -317,7 +309,7 @@ func profileUnassignCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// assign writes the profile into the preferences of a program, or of the tenant.
+// assign sets the default profile in the preferences of a program or of the tenant; "" removes it.
 func assign(ctx context.Context, out *output.Printer, c *client.Client, program, name string) error {
 	p, _, err := c.Preferences(ctx, program, client.Read{})
 	if err != nil {
@@ -337,16 +329,16 @@ func assign(ctx context.Context, out *output.Printer, c *client.Client, program,
 		whose = "program " + program
 	}
 	if name == "" {
-		out.Printf("Runs of %s have the profile of the level above.\n", whose)
+		out.Printf("Runs of %s use the default profile of the level above.\n", whose)
 	} else {
-		out.Printf("Runs of %s have profile %s, where they name no other.\n", whose, name)
+		out.Printf("Runs of %s use profile %s unless they name another one.\n", whose, name)
 	}
 	return nil
 }
 
 func profileFindCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs would have a profile", Args: cli.Args("NAME"), Example: "  coopr profile find small", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs use a profile", Args: cli.Args("NAME"), Example: "  coopr profile find small", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		list, _, err := c.Search(ctx, "profile:"+args[0], client.Read{})
@@ -356,7 +348,7 @@ func profileFindCmd(app cli.App) *cobra.Command {
 		case out.Structured():
 			return out.Encode(list)
 		case len(list) == 0:
-			out.Println("Nothing has it.")
+			out.Println("Nothing uses this profile.")
 			return nil
 		}
 		t := output.Table{Head: []string{"TYPE", "NAME"}}
@@ -371,7 +363,7 @@ func profileFindCmd(app cli.App) *cobra.Command {
 
 func provisionersCmd(app cli.App) *cobra.Command {
 	cmd := cli.List(app, cli.Listing[profile.Spec]{
-		Use: "provisioners", Short: "List what makes the clusters of runs", Example: "  coopr profile provisioners\n  coopr profile provisioners -o json", Still: true,
+		Use: "provisioners", Short: "List the provisioners, which create the clusters of runs", Example: "  coopr profile provisioners\n  coopr profile provisioners -o json", Still: true,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Spec, client.Meta, error) {
 			return c.Provisioners(ctx, read)
 		},

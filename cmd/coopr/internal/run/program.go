@@ -16,11 +16,12 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
+// ProgramCommand returns the command "program".
 func ProgramCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	list := cli.List(app, cli.Listing[profile.Program]{
 		Use: "list", Short: "List programs", Example: "  coopr program list",
-		Empty: "There are no programs: keep one with coopr program put NAME -f FILE.",
+		Empty: "There are no programs. To create one: coopr program put NAME -f FILE",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Program, client.Meta, error) {
 			return c.Programs(ctx, read)
 		},
@@ -36,26 +37,23 @@ func ProgramCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program, and what its runs used", Args: cli.Args("NAME"), Example: "  coopr program get wordcount", ValidArgsFunction: completePrograms(app)}
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program and the usage of its runs", Args: cli.Args("NAME"), Example: "  coopr program get wordcount", ValidArgsFunction: completePrograms(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		p, _, err := c.Program(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		return out.Encode(p)
-	})
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ProgramDetails, error) {
+		v, _, err := c.Program(ctx, args[0], client.Read{})
+		return v, err
+	}, nil)
 	var file string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Write the next version of a program", Args: cli.Args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml", ValidArgsFunction: completePrograms(app)}
-	put.Flags().StringVarP(&file, "file", "f", "-", "a YAML or JSON file; - for standard input")
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create a program, or write its next version", Args: cli.Args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml", ValidArgsFunction: completePrograms(app)}
+	put.Flags().StringVarP(&file, "file", "f", "-", "YAML or JSON file; -: standard input")
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		var shown api.ProgramDetails // as coopr program get shows it
+		var shown api.ProgramDetails // the form that "coopr program get" shows
 		if err := readInto(app, file, &shown); err != nil {
 			return err
 		}
 		p, _, err := c.PutProgram(ctx, args[0], shown.Program)
 		if err == nil {
-			out.Printf("Program %s is kept, at version %d.\n", p.Name, p.Version)
+			out.Printf("Program %s was written as version %d.\n", p.Name, p.Version)
 		}
 		return err
 	})
@@ -64,12 +62,13 @@ func ProgramCommand(app cli.App) *cobra.Command {
 		if err := c.DeleteProgram(ctx, args[0]); err != nil {
 			return err
 		}
-		out.Printf("Program %s is deleted.\n", args[0])
+		out.Printf("Program %s was deleted.\n", args[0])
 		return nil
 	})
-	return cli.Group("program", "Programs: jobs that run on clusters of their own", list, get, put, del)
+	return cli.Group("program", "Manage programs: jobs that run on clusters of their own", list, get, put, del)
 }
 
+// ScheduleCommand returns the command "schedule".
 func ScheduleCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	list := cli.List(app, cli.Listing[api.ScheduleDetails]{
@@ -79,7 +78,7 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 			return c.Schedules(ctx, read)
 		},
 		Rows: func(items []api.ScheduleDetails) output.Table {
-			t := output.Table{Head: []string{"NAME", "PROGRAM", "CRON", "ZONE", "STATUS", "NEXT", "LAST RUN", "LEFT OUT", "MESSAGE"}}
+			t := output.Table{Head: []string{"NAME", "PROGRAM", "CRON", "ZONE", "STATUS", "NEXT", "LAST RUN", "SKIPPED", "MESSAGE"}}
 			for _, s := range items {
 				t.Row(s.Name, s.Program, s.Cron, s.TimeZone, s.Status, output.Moment(s.Next), s.LastRun, strconv.FormatInt(s.Skipped, 10), output.Clip(s.Message, 60))
 			}
@@ -88,25 +87,22 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 	})
 	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: cli.Args("NAME"), Example: "  coopr schedule get nightly", ValidArgsFunction: completeSchedules(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
-		s, _, err := c.Schedule(ctx, args[0], client.Read{})
-		if err != nil {
-			return err
-		}
-		return out.Encode(s)
-	})
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ScheduleDetails, error) {
+		v, _, err := c.Schedule(ctx, args[0], client.Read{})
+		return v, err
+	}, nil)
 	var named profile.Schedule
 	var file, chosen string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create a schedule, or change one: what is not named stays as it is", Args: cli.Args("NAME"), ValidArgsFunction: completeSchedules(app),
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create or change a schedule; values without a flag stay unchanged", Args: cli.Args("NAME"), ValidArgsFunction: completeSchedules(app),
 		Example: "  coopr schedule put nightly --program wordcount --cron '30 2 * * *' --zone Europe/Berlin"}
 	f := put.Flags()
-	f.StringVarP(&file, "file", "f", "", "a YAML or JSON file; - for standard input")
-	f.StringVar(&named.Program, "program", "", "the program to run")
-	f.StringVar(&named.Cron, "cron", "", "when: minute, hour, day of the month, month, day of the week")
-	f.StringVar(&named.TimeZone, "zone", "", "by which clock; UTC")
-	f.StringVar(&named.Concurrency, "concurrency", "", "while an earlier run goes on: skip (the usual), allow, queue or replace")
-	f.StringVar(&named.CatchUp, "catchup", "", "of what was due while nobody could begin it: latest (the usual), none or all")
-	f.StringVar(&chosen, "profile", "", "the profile of the runs")
+	f.StringVarP(&file, "file", "f", "", "YAML or JSON file; -: standard input")
+	f.StringVar(&named.Program, "program", "", "program to run")
+	f.StringVar(&named.Cron, "cron", "", "times as minute, hour, day of the month, month, day of the week")
+	f.StringVar(&named.TimeZone, "zone", "", "time zone of the times (default UTC)")
+	f.StringVar(&named.Concurrency, "concurrency", "", "what to do while an earlier run is active: skip (default), allow, queue or replace")
+	f.StringVar(&named.CatchUp, "catchup", "", "which missed runs to start later: latest (default), none or all")
+	f.StringVar(&chosen, "profile", "", "profile of the runs")
 	cli.CompleteFlag(put, "program", completePrograms(app))
 	cli.CompleteFlag(put, "profile", completeProfiles(app))
 	cli.CompleteValues(put, "concurrency", profile.Skip, profile.Allow, profile.Queue, profile.Replace)
@@ -114,7 +110,7 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		var s profile.Schedule
 		if file != "" {
-			var shown api.ScheduleDetails // as coopr schedule get shows it
+			var shown api.ScheduleDetails // the form that "coopr schedule get" shows
 			if err := readInto(app, file, &shown); err != nil {
 				return err
 			}
@@ -139,11 +135,11 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 		}
 		put, _, err := c.PutSchedule(ctx, args[0], s)
 		if err == nil {
-			next := "it is due next at " + output.Moment(put.Next)
+			next := "the next run is due at " + output.Moment(put.Next)
 			if put.Status == profile.Disabled {
 				next = "it is disabled"
 			}
-			out.Printf("Schedule %s is kept; %s.\n", put.Name, next)
+			out.Printf("Schedule %s was written; %s.\n", put.Name, next)
 		}
 		return err
 	})
@@ -153,13 +149,13 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 			if err := do(ctx, c, args[0]); err != nil {
 				return err
 			}
-			out.Printf("Schedule %s is %sd.\n", args[0], use)
+			out.Printf("Schedule %s was %sd.\n", args[0], use)
 			return nil
 		})
 		return cmd
 	}
-	return cli.Group("schedule", "Schedules: runs by the clock", list, get, put,
+	return cli.Group("schedule", "Manage schedules, which start runs at set times", list, get, put,
 		verb("delete", "Delete a schedule", func(ctx context.Context, c *client.Client, n string) error { return c.DeleteSchedule(ctx, n) }),
-		verb("enable", "Let a schedule begin runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, true) }),
-		verb("disable", "Let a schedule begin no more runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, false) }))
+		verb("enable", "Enable a schedule", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, true) }),
+		verb("disable", "Disable a schedule: it starts no more runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, false) }))
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/output"
 )
 
-// jobFlags are the flags of coopr run.
+// jobFlags holds the flags of "coopr run".
 type jobFlags struct {
 	req         api.StartRun
 	name, on    string
@@ -35,34 +35,37 @@ type jobFlags struct {
 	fromProgram string
 }
 
+// Command returns the command "run".
 func Command(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var r jobFlags
 	cmd := &cobra.Command{
-		Use: "run [--profile PROFILE] [--nodes N] -- COMMAND [ARG…]", Short: "Run a job on a cluster of its own, and end with its exit code",
-		Long: `Make a cluster by a profile, run a job on it, show what the job writes, and tear the
-cluster down. A COMMAND that is a file here is taken along: its text is run on the
-nodes. Any other one is a command on the nodes.
+		Use: "run [--profile PROFILE] [--nodes N] -- COMMAND [ARG…]", Short: "Run a job on a cluster of its own",
+		Long: `Create a cluster with a profile, run a job on it, show the output of the job, and
+delete the cluster.
 
-The command ends with the job's own exit code; with 1 where the cluster could not
-be made. Ctrl-C leaves the job alone: coopr runs logs RUN --follow picks it up again.`,
+If COMMAND is a local file, it is copied to the nodes and run there as a script.
+Otherwise it is a command that exists on the nodes.
+
+The exit code is that of the job, or 1 if the cluster could not be created. After
+Ctrl-C the job continues; "coopr runs logs RUN --follow" shows its output again.`,
 		Example: `  coopr run --profile small --nodes 3 -- ./job.sh data
   coopr run -- uname -a
   coopr run --program wordcount --profile small`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&r.req.Profile, "profile", "", "the profile, SYSTEM:name or name; else as the preferences have it, else native")
-	f.IntVarP(&r.req.Nodes, "nodes", "n", 0, "how many nodes, where the profile lets one choose")
-	f.StringVar(&r.fromProgram, "program", "", "run this program; COMMAND and ARG are its arguments then")
-	f.StringVar(&r.name, "name", "", "what the job is called; else by its command")
-	f.StringVar(&r.on, "on", profile.OnEach, "where it runs: each node, or one")
-	f.StringArrayVarP(&r.env, "env", "e", nil, "a variable of the job's environment, as NAME=value, where the value may be ${secure(SECRET)}; may be repeated")
-	f.StringArrayVar(&r.files, "file", nil, "a file to take along; may be repeated")
+	f.StringVar(&r.req.Profile, "profile", "", "profile, as NAME or SYSTEM:NAME (default: from the preferences, or native)")
+	f.IntVarP(&r.req.Nodes, "nodes", "n", 0, "number of nodes, if the profile allows the choice")
+	f.StringVar(&r.fromProgram, "program", "", "run this program; COMMAND and ARG become its arguments")
+	f.StringVar(&r.name, "name", "", "name of the job (default: from COMMAND)")
+	f.StringVar(&r.on, "on", profile.OnEach, "nodes on which the job runs: each or one")
+	f.StringArrayVarP(&r.env, "env", "e", nil, "environment variable of the job, as NAME=value; the value may be ${secure(SECRET)}; may be repeated")
+	f.StringArrayVar(&r.files, "file", nil, "file to copy to the nodes; may be repeated")
 	f.StringArrayVarP(&r.properties, "property", "p", nil, "override a property of the profile, as NAME=value; may be repeated")
-	f.StringVar(&r.timeout, "timeout", "", "how long the job may take, such as 30m")
-	f.BoolVarP(&r.detach, "detach", "d", false, "do not wait: print the run's id")
-	f.BoolVarP(&r.quiet, "quiet", "q", false, "show only what the job writes")
+	f.StringVar(&r.timeout, "timeout", "", "time limit of the job, such as 30m")
+	f.BoolVarP(&r.detach, "detach", "d", false, "print the id of the run and do not wait")
+	f.BoolVarP(&r.quiet, "quiet", "q", false, "show only the output of the job")
 	cli.CompleteFlag(cmd, "profile", completeProfiles(app))
 	cli.CompleteFlag(cmd, "program", completePrograms(app))
 	cli.CompleteValues(cmd, "on", profile.OnEach, profile.OnOne)
@@ -85,13 +88,13 @@ be made. Ctrl-C leaves the job alone: coopr runs logs RUN --follow picks it up a
 	return cmd
 }
 
-// request makes the request of the flags and the command line.
+// request builds the request from the flags and the arguments.
 func (r *jobFlags) request(cmd *cobra.Command, given []string) error {
 	if r.req.Runtime = map[string]string{}; r.fromProgram != "" {
 		r.req.Program, r.req.Arguments = r.fromProgram, given
 	} else {
 		if len(given) == 0 {
-			return cli.Usage(cmd, "COMMAND is missing: write it behind --, or name a program with --program")
+			return cli.Usage(cmd, "COMMAND is missing: write it after --, or name a program with --program")
 		}
 		p, err := r.program(given)
 		if err != nil {
@@ -100,21 +103,22 @@ func (r *jobFlags) request(cmd *cobra.Command, given []string) error {
 		r.req.Inline = p
 	}
 	for _, pair := range r.properties {
-		name, value, ok := strings.Cut(pair, "=")
+		name, value, ok := cli.Pair(pair)
 		if !ok {
-			return cli.Usage(cmd, "%q is no property: write NAME=value", pair)
+			return cli.Usage(cmd, "--property %q must have the form NAME=value", pair)
 		}
 		r.req.Runtime[profile.PropertyPrefix+name] = value
 	}
 	return nil
 }
 
+// program returns a program with the job as its only step.
 func (r *jobFlags) program(given []string) (*profile.Program, error) {
 	s := profile.Step{Name: "run", On: r.on, Command: given, Env: map[string]string{}, Files: map[string]string{}}
 	base := filepath.Base(given[0])
 	if text, err := os.ReadFile(given[0]); err == nil {
 		if !utf8.Valid(text) {
-			return nil, fmt.Errorf("%s is no script: put programs on the nodes' image, or name a command there", given[0])
+			return nil, fmt.Errorf("%s is not a script; install binaries in the image of the nodes, or name a command that exists there", given[0])
 		}
 		s.Script, s.Command, s.Args = string(text), nil, given[1:]
 	}
@@ -146,20 +150,20 @@ func (r *jobFlags) program(given []string) (*profile.Program, error) {
 	return p, nil
 }
 
-// followRun shows a run until its program is over.
+// followRun shows a run until its program ends.
 func followRun(ctx context.Context, out *output.Printer, c *client.Client, run api.RunDetails, quiet bool) error {
 	say := func(format string, args ...any) {
 		if !quiet {
 			out.Notef("%s %s\n", out.PaintTo(out.Stderr, output.Faint, "run "+run.ID+":"), fmt.Sprintf(format, args...))
 		}
 	}
-	say("making a cluster by profile %s", run.Profile)
+	say("creating a cluster with profile %s", run.Profile)
 	for _, name := range run.Ignored {
-		say("the profile does not let one choose %s: its own value counts", name)
+		say("property %s is locked by the profile; the value of the profile is used", name)
 	}
 	left := func(err error) error {
 		if cli.Interrupted(ctx) {
-			out.Notef("The run goes on. See it again: coopr runs logs %s --follow; end it: coopr runs stop %s\n", run.ID, run.ID)
+			out.Notef("The run continues. To see its output again: coopr runs logs %s --follow\nTo stop it: coopr runs stop %s\n", run.ID, run.ID)
 			return cli.ErrLeft
 		}
 		return err
@@ -169,7 +173,7 @@ func followRun(ctx context.Context, out *output.Printer, c *client.Client, run a
 		return left(err)
 	}
 	if n := run.Cluster.NumNodes; n != nil && run.Cluster.Up > 0 {
-		say("%s after %s", words.Count(*n, "node"), time.Duration(run.ProvisioningMillis)*time.Millisecond)
+		say("%s ready after %s", words.Count(*n, "node"), time.Duration(run.ProvisioningMillis)*time.Millisecond)
 	}
 	if run.Operation != "" {
 		if err := c.RunLog(ctx, run.ID, true, showLine(out, run)); err != nil {
@@ -179,10 +183,11 @@ func followRun(ctx context.Context, out *output.Printer, c *client.Client, run a
 	if run, err = awaitRun(ctx, c, run, func(r api.RunDetails) bool { return r.Status.Ended() }); err != nil {
 		return left(err)
 	}
-	return told(run, say)
+	return ended(run, say)
 }
 
-// showLine prints what a program wrote, with the node's name before it where there are several.
+// showLine returns a function that shows a line of a program's output, after the node's name if there are
+// several nodes.
 func showLine(out *output.Printer, run api.RunDetails) func(api.RunLine) error {
 	return func(l api.RunLine) error {
 		w := out.Stdout
@@ -198,20 +203,20 @@ func showLine(out *output.Printer, run api.RunDetails) func(api.RunLine) error {
 	}
 }
 
-// told says how a run ended, and gives the error that the command ends with.
-func told(run api.RunDetails, say func(string, ...any)) error {
+// ended shows how a run ended, and returns the error with which the command ends.
+func ended(run api.RunDetails, say func(string, ...any)) error {
 	defer func() {
 		if run.Cluster.Status == profile.Waiting {
-			say("its nodes are kept %s", keptUntil(run))
-			say("  look at them:     coopr runs get %s", run.ID)
+			say("the nodes are kept %s", keptUntil(run))
+			say("  show them:        coopr runs get %s", run.ID)
 			say("  keep them longer: coopr runs extend %s 1h", run.ID)
-			say("  end them:         coopr runs deprovision %s", run.ID)
+			say("  delete them:      coopr runs deprovision %s", run.ID)
 		}
 	}()
 	if run.Status == profile.Completed {
 		say("completed")
 		if run.ExitCode != nil && *run.ExitCode != 0 {
-			return &cli.ExitError{Code: *run.ExitCode} // one that the program expects, and its own
+			return &cli.ExitError{Code: *run.ExitCode} // the program accepts this exit code as a success
 		}
 		return nil
 	}
@@ -225,36 +230,37 @@ func told(run api.RunDetails, say func(string, ...any)) error {
 	return &cli.ExitError{Code: 1}
 }
 
-// keptUntil says how long the nodes of a run that waits are there.
+// keptUntil says how long the nodes of a waiting run are kept.
 func keptUntil(r api.RunDetails) string {
 	if r.Cluster.ExpiresAt == 0 {
-		return "until somebody ends them"
+		return "until they are deleted by hand"
 	}
 	return "until " + output.Moment(r.Cluster.ExpiresAt)
 }
 
-// awaitRun waits until a run is as it should be. With an error it gives the run as it was
-// known last.
+// awaitRun waits until ready returns true for a run. If it fails, it returns the latest known state of the
+// run with the error.
 func awaitRun(ctx context.Context, c *client.Client, run api.RunDetails, ready func(api.RunDetails) bool) (api.RunDetails, error) {
 	read := client.Read{}
 	for {
 		r, m, err := c.Run(ctx, run.ID, read)
 		if err != nil {
-			return run, err // what was known of it
+			return run, err
 		}
 		if run = r; ready(run) {
 			return run, nil
 		}
-		read = client.Read{After: max(m.Index, 1), Wait: cli.WaitNewer}
+		read = cli.Newer(m)
 	}
 }
 
+// RunsCommand returns the command "runs".
 func RunsCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var f client.RunFilter
 	var page client.Page
 	list := cli.List(app, cli.Listing[api.RunDetails]{
-		Use: "list", Short: "List runs, the newest first", Example: "  coopr runs list\n  coopr runs list --status WAITING\n  coopr runs list --orphaned",
+		Use: "list", Short: "List runs, newest first", Example: "  coopr runs list\n  coopr runs list --status WAITING\n  coopr runs list --orphaned",
 		Empty: "There are no runs.", Narrow: []string{"program", "profile", "schedule", "status", "orphaned"},
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.RunDetails, client.Meta, error) {
 			return c.Runs(ctx, f, page, read)
@@ -276,11 +282,11 @@ func RunsCommand(app cli.App) *cobra.Command {
 		},
 	})
 	s := list.Flags()
-	s.StringVar(&f.Program, "program", "", "only of this program")
-	s.StringVar(&f.Profile, "profile", "", "only with this profile")
-	s.StringVar(&f.Schedule, "schedule", "", "only those that this schedule began")
-	s.StringVar(&f.Status, "status", "", "only with one of these statuses, of the program or the cluster")
-	s.BoolVar(&f.Orphaned, "orphaned", false, "only those whose clusters may still be there")
+	s.StringVar(&f.Program, "program", "", "only runs of this program")
+	s.StringVar(&f.Profile, "profile", "", "only runs with this profile")
+	s.StringVar(&f.Schedule, "schedule", "", "only runs that this schedule started")
+	s.StringVar(&f.Status, "status", "", "only runs with one of these statuses, of the program or of the cluster")
+	s.BoolVar(&f.Orphaned, "orphaned", false, "only runs whose clusters may still exist")
 	cli.CompleteFlag(list, "program", completePrograms(app))
 	cli.CompleteFlag(list, "profile", completeProfiles(app))
 	cli.CompleteFlag(list, "schedule", completeSchedules(app))
@@ -288,20 +294,13 @@ func RunsCommand(app cli.App) *cobra.Command {
 
 	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes", Args: cli.Args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, nil)}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
-	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
+	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.RunDetails, error) {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
-		switch {
-		case err != nil:
-			return err
-		case out.Structured():
-			return out.Encode(r)
-		}
-		showRun(out, r)
-		return nil
-	})
+		return r, err
+	}, func(r api.RunDetails) { showRun(out, r) })
 	var follow bool
-	logs := &cobra.Command{Use: "logs RUN", Short: "Show what a run's program wrote", Args: cli.Args("RUN"), Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow", ValidArgsFunction: completeRuns(app, nil)}
-	logs.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the program is over")
+	logs := &cobra.Command{Use: "logs RUN", Short: "Show the output of a run", Args: cli.Args("RUN"), Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow", ValidArgsFunction: completeRuns(app, nil)}
+	logs.Flags().BoolVarP(&follow, "follow", "f", false, "follow the output until the program ends")
 	logs.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
 		if err == nil {
@@ -309,12 +308,13 @@ func RunsCommand(app cli.App) *cobra.Command {
 		}
 		return err
 	})
-	return cli.Group("runs", "Look at runs, and steer them", list, get, logs, runStopCmd(app), runExtendCmd(app), runForceCmd(app),
-		runOrderCmd(app, "deprovision", "Tear down the nodes of a run that were kept", waits, func(string) any { return nil }),
-		runOrderCmd(app, "retry", "Try to tear down once more what is left of an orphaned run", (*profile.Run).Lost, func(string) any { return nil }),
-		runOrderCmd(app, "purge", "Take a run off the list of orphans: nothing is left of it", (*profile.Run).Lost, func(reason string) any { return api.OrderBody{Reason: reason} }))
+	return cli.Group("runs", "Show and control runs", list, get, logs, runStopCmd(app), runExtendCmd(app), runForceCmd(app),
+		runOrderCmd(app, "deprovision", "Delete the nodes that were kept after a run", waits, func(string) any { return nil }),
+		runOrderCmd(app, "retry", "Try again to delete the cluster of an orphaned run", (*profile.Run).Lost, func(string) any { return nil }),
+		runOrderCmd(app, "purge", "Remove a run from the list of orphans, because nothing is left of it", (*profile.Run).Lost, func(reason string) any { return api.OrderBody{Reason: reason} }))
 }
 
+// showRun shows a run as text.
 func showRun(out *output.Printer, r api.RunDetails) {
 	out.Printf("%s of %s with profile %s\n", r.ID, r.Program.Name, r.Profile)
 	out.Printf("Program: %s", out.Paint(output.ColourOf(strings.ToLower(string(r.Status))), string(r.Status)))
@@ -335,29 +335,29 @@ func showRun(out *output.Printer, r api.RunDetails) {
 		out.Printf(" (%s, %s)", r.Cluster.Name, r.Cluster.ID)
 	}
 	if r.Cluster.Status == profile.Waiting {
-		out.Printf(", its nodes are kept %s", keptUntil(r))
+		out.Printf(", nodes kept %s", keptUntil(r))
 	}
 	out.Println()
 	if t := r.Current(); t != nil {
-		out.Printf("Under way: %s, %s", t.Type, t.Status)
+		out.Printf("Current task: %s, %s", t.Type, t.Status)
 		if t.Error != "" {
-			out.Printf("; tried %s: %s", words.Count(t.Failures, "time"), t.Error)
+			out.Printf("; failed %s: %s", words.Count(t.Failures, "time"), t.Error)
 		}
 		out.Println()
 	}
 	if r.Lost() {
 		out.Printf("Orphaned: %s\n", r.Orphan.Reason)
 	}
-	begun := fmt.Sprintf("Begun: %s by %s", output.Moment(r.Created), r.Actor)
+	started := fmt.Sprintf("Started: %s by %s", output.Moment(r.Created), r.Actor)
 	if r.Schedule != "" {
-		begun += fmt.Sprintf(", by schedule %s for %s", r.Schedule, output.Moment(r.Due))
+		started += fmt.Sprintf(", by schedule %s for %s", r.Schedule, output.Moment(r.Due))
 	}
-	out.Println(begun)
+	out.Println(started)
 	if r.Ended > 0 && r.Started > 0 {
-		out.Printf("Provisioned in %s, the program took %s\n", time.Duration(r.ProvisioningMillis)*time.Millisecond, time.Duration(r.Ended-r.Started)*time.Millisecond)
+		out.Printf("Provisioning took %s, the program %s\n", time.Duration(r.ProvisioningMillis)*time.Millisecond, time.Duration(r.Ended-r.Started)*time.Millisecond)
 	}
 	if len(r.Ignored) > 0 {
-		out.Printf("Locked by the profile, not overridden: %s\n", strings.Join(r.Ignored, ", "))
+		out.Printf("Locked by the profile, so not overridden: %s\n", strings.Join(r.Ignored, ", "))
 	}
 	out.Printf("Node-minutes: %d\n", r.NodeMinutes)
 	if len(r.Cluster.Nodes) > 0 {
@@ -380,7 +380,7 @@ func showRun(out *output.Printer, r api.RunDetails) {
 	}
 }
 
-// runOrder gives an order, and tells what the run is then.
+// runOrder gives an order to a run and shows the new state of the run.
 func runOrder(ctx context.Context, out *output.Printer, c *client.Client, id, order string, body any) error {
 	r, _, err := c.OrderRun(ctx, id, order, body)
 	if err != nil {
@@ -389,27 +389,29 @@ func runOrder(ctx context.Context, out *output.Printer, c *client.Client, id, or
 	what := ""
 	switch {
 	case order == "extend":
-		what = "; its nodes are kept " + keptUntil(r)
+		what = "; the nodes are kept " + keptUntil(r)
 	case order == "retry":
-		what = "; tearing it down is tried again"
+		what = "; the deletion is tried again"
 	case order == "purge":
-		what = "; it is off the list of orphans"
+		what = "; it was removed from the list of orphans"
 	}
-	out.Printf("Run %s: its program is %s, its cluster %s%s.\n", r.ID, r.Status, r.Cluster.Status, what)
+	out.Printf("Run %s: program %s, cluster %s%s.\n", r.ID, r.Status, r.Cluster.Status, what)
 	return nil
 }
 
+// runOrderCmd returns a command that gives an order to a run. If body returns a value, the order needs a
+// reason. fits selects the runs that completion offers.
 func runOrderCmd(app cli.App, order, short string, fits func(*profile.Run) bool, body func(reason string) any) *cobra.Command {
 	out := app.Printer()
 	var reason string
 	cmd := &cobra.Command{Use: order + " RUN", Short: short, Args: cli.Args("RUN"), Example: "  coopr runs " + order + " 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, fits)}
 	if body("x") != nil {
-		cmd.Flags().StringVar(&reason, "reason", "", "why; it is kept in the audit log")
-		cmd.Example += " --reason 'looked for it by hand'"
+		cmd.Flags().StringVar(&reason, "reason", "", "reason, kept in the audit log (required)")
+		cmd.Example += " --reason 'checked by hand'"
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if cmd.Flags().Lookup("reason") != nil && reason == "" {
-			return cli.Usage(cmd, "--reason is missing: say why")
+			return cli.Usage(cmd, "--reason is missing: say why; the audit log keeps the text")
 		}
 		return runOrder(ctx, out, c, args[0], order, body(reason))
 	})
@@ -419,9 +421,9 @@ func runOrderCmd(app cli.App, order, short string, fits func(*profile.Run) bool,
 func runStopCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var b api.StopBody
-	cmd := &cobra.Command{Use: "stop RUN", Short: "End a run's program, and tear its nodes down or keep them", Args: cli.Args("RUN"), Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: completeRuns(app, (*profile.Run).Active)}
-	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes, as long as the profile says")
-	cmd.Flags().StringVar(&b.Reason, "reason", "", "why")
+	cmd := &cobra.Command{Use: "stop RUN", Short: "Stop the program of a run, and delete or keep the nodes", Args: cli.Args("RUN"), Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: completeRuns(app, (*profile.Run).Active)}
+	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes, for as long as the profile says")
+	cmd.Flags().StringVar(&b.Reason, "reason", "", "reason, kept in the audit log")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		return runOrder(ctx, out, c, args[0], "stop", b)
 	})
@@ -430,7 +432,7 @@ func runStopCmd(app cli.App) *cobra.Command {
 
 func runExtendCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep a run's nodes for longer, from now on; 0 until somebody ends them", Args: cli.Args("RUN", "DURATION"), ValidArgsFunction: completeRuns(app, waits),
+	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep the nodes of a run for a time from now on; 0: without a limit", Args: cli.Args("RUN", "DURATION"), ValidArgsFunction: completeRuns(app, waits),
 		Example: "  coopr runs extend 05q8v3k1m2n4p6r8 2h\n  coopr runs extend 05q8v3k1m2n4p6r8 0"}
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) < 2 {
@@ -438,7 +440,7 @@ func runExtendCmd(app cli.App) *cobra.Command {
 		}
 		m, err := millis(given[1])
 		if err != nil {
-			return cli.Usage(cmd, "%q is no duration such as 30m, 2h or 3d", given[1])
+			return cli.Usage(cmd, "%q is not a duration; use 30m, 2h or 3d, for example", given[1])
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 			body := api.ExtendBody{}
@@ -455,13 +457,13 @@ func runForceCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var orphan bool
 	var b api.ForceBody
-	cmd := &cobra.Command{Use: "force RUN", Short: "Take a run's cluster for torn down, whatever it is: for one that cannot be", Args: cli.Args("RUN"), ValidArgsFunction: completeRuns(app, (*profile.Run).Up),
+	cmd := &cobra.Command{Use: "force RUN", Short: "Mark the cluster of a run as deleted, if it cannot be deleted", Args: cli.Args("RUN"), ValidArgsFunction: completeRuns(app, (*profile.Run).Up),
 		Example: "  coopr runs force 05q8v3k1m2n4p6r8 --reason 'deleted in the console'\n  coopr runs force 05q8v3k1m2n4p6r8 --orphaned --reason 'the account is closed'"}
-	cmd.Flags().BoolVar(&orphan, "orphaned", false, "it may be there still: put it on the list of orphans")
-	cmd.Flags().StringVar(&b.Reason, "reason", "", "what was done; it is kept in the audit log")
+	cmd.Flags().BoolVar(&orphan, "orphaned", false, "the cluster may still exist: add the run to the list of orphans")
+	cmd.Flags().StringVar(&b.Reason, "reason", "", "what was done, kept in the audit log (required)")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if b.Reason == "" {
-			return cli.Usage(cmd, "--reason is missing: say what was done")
+			return cli.Usage(cmd, "--reason is missing: say what was done; the audit log keeps the text")
 		}
 		if b.To = profile.Deprovisioned; orphan {
 			b.To = profile.Orphaned

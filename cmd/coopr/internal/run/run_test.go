@@ -167,7 +167,7 @@ func TestRunIsLeft(t *testing.T) {
 	defer cancel(nil)
 	s.Ctx = ctx
 	code, _, errs := s.ExecSeen(func(all string) {
-		if strings.Contains(all, "making a cluster") {
+		if strings.Contains(all, "creating a cluster") {
 			cancel(cli.ErrInterrupted)
 		}
 	}, "run", "--", "sleep", "1000")
