@@ -105,16 +105,6 @@ func describe(out *output.Printer, cl api.ClusterDetails) {
 	}
 }
 
-func links(out *output.Printer, links []model.Link) {
-	for i, l := range links {
-		head := ""
-		if i == 0 {
-			head = "Links:"
-		}
-		out.Printf("%-12s %s  %s\n", head, l.Label, out.Paint(output.Blue, l.URL))
-	}
-}
-
 func deleteCmd(app cli.App) *cobra.Command {
 	var r progress.Starter
 	var graceful bool

@@ -15,7 +15,7 @@ func TestEveryCommandHelps(t *testing.T) {
 	var walk func(path []string)
 	n := 0
 	walk = func(path []string) {
-		cmd, _, err := root.Command(root.Config{}).Find(path)
+		cmd, _, err := root.Command().Find(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func checkExample(t *testing.T, line string) {
 		if len(words) == 0 || words[0] != "coopr" {
 			continue
 		}
-		cmd, rest, err := root.Command(root.Config{}).Find(words[1:])
+		cmd, rest, err := root.Command().Find(words[1:])
 		if err != nil || cmd.HasSubCommands() {
 			t.Errorf("example %q: no such command: %v", line, err)
 			continue

@@ -32,9 +32,6 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 	return a.exit(root.ExecuteContext(ctx))
 }
 
-// Command returns the root command with all commands below it, to look at.
-func Command(cfg Config) *cobra.Command { return newApp(cfg).command() }
-
 const help = `Manage clusters: sets of machines and the services on them.
 
 coopr talks to any agent of the mesh. Name the agent with --addr or COOPR_ADDR,
