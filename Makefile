@@ -26,10 +26,14 @@ providers: ## Build the plugins that are modules of their own, for their large l
 release: ## Build the archives of a release, with checksums, into dist/ (VERSION).
 	tools/release.sh '$(VERSION)'
 
+# The schemas, each behind those that it imports.
+PROTOS = $(addprefix record/,common.proto cluster.proto mesh.proto profile.proto run.proto site.proto plan.proto) \
+	plugin.proto site.proto peer.proto log.proto snapshot.proto
+
 .PHONY: generate
 generate: ## Write the generated files again.
 	cd tools && go build -o ../bin/protogen ./protogen
-	cd rpc/proto && PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . plugin.proto site.proto peer.proto log.proto
+	cd rpc/proto && PROTOGEN_MODFILE=$(CURDIR)/tools/go.mod ../../bin/protogen . $(PROTOS)
 	go generate ./...
 
 .PHONY: clean

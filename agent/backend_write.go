@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"slices"
 	"strconv"
 
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/macro"
 	"github.com/coopr/coopr/engine/model"
@@ -71,17 +71,17 @@ func checkMacros(text string) error { return macro.Check(text) }
 // DeleteDefinition deletes a definition, or one version of it.
 func (b *backend) DeleteDefinition(ctx context.Context, who model.Caller, kind model.Kind, name string, version int) (api.Written, error) {
 	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
-		Definitions: []*pb.Definition{{Kind: string(kind), Name: name, Version: int32(version)}},
+		Delete: []*pb.DefinitionVersion{{Kind: string(kind), Name: name, Version: int32(version)}},
 	}}})
 }
 
 // PutTenant writes a tenant.
 func (b *backend) PutTenant(ctx context.Context, who model.Caller, t model.Tenant, createOnly bool) (api.Written, error) {
-	body, err := json.Marshal(t)
+	put, err := logformat.PutTenant(&t, createOnly)
 	if err != nil {
 		return api.Written{}, err
 	}
-	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: body, CreateOnly: createOnly}}})
+	return b.propose(ctx, who, &pb.Command{Change: put})
 }
 
 // DeleteTenant deletes a tenant that has no clusters.
@@ -236,17 +236,17 @@ func stages(g *plan.Graph) []map[string]int {
 
 // Resolve says that a person has put a cluster in order.
 func (b *backend) Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
-	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: cluster, Order: "resolve", Reason: reason}}})
+	return b.propose(ctx, who, logformat.Control(cluster, "resolve", reason))
 }
 
 // Order gives an operation an order.
 func (b *backend) Order(ctx context.Context, who model.Caller, op, order, reason string) (api.Written, error) {
-	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: order, Reason: reason}}})
+	return b.propose(ctx, who, logformat.Control(op, order, reason))
 }
 
 // OrderPlan gives an order about an operation's plan.
 func (b *backend) OrderPlan(ctx context.Context, who model.Caller, op string, o tree.Order) (api.Written, error) {
 	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{
-		Operation: op, Order: o.Command, Phase: o.Phase, Step: o.Step, Parameters: o.Params,
+		Operation: op, Order: logformat.PlanOrders.Number(o.Command), Phase: o.Phase, Step: o.Step, Parameters: o.Params,
 	}}})
 }

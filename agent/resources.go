@@ -2,13 +2,13 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/agent/member"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
@@ -56,11 +56,11 @@ func (r resourceBackend) Upload(ctx context.Context, who model.Caller, n api.New
 	if err := r.blobs.Replicate(ctx, r.m, pin.SHA256, pin.Size); err != nil {
 		return fail(problem.Wrap(problem.NoMajority, err))
 	}
-	body, err := json.Marshal(model.ResourceVersion{ResourcePin: pin})
+	add, err := logformat.AddResource(&model.ResourceVersion{ResourcePin: pin}, int64(r.cfg.Limits.Resources), n.Order)
 	if err != nil {
 		return fail(err)
 	}
-	subject, w, err := r.change(ctx, who, &pb.ChangeResource{Add: body, MostBytes: int64(r.cfg.Limits.Resources), Order: n.Order})
+	subject, w, err := r.change(ctx, who, add)
 	if err != nil {
 		return fail(err)
 	}
@@ -88,7 +88,11 @@ func (r resourceBackend) change(ctx context.Context, who model.Caller, ch *pb.Ch
 
 // Order carries out an order.
 func (r resourceBackend) Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
-	_, w, err := r.change(ctx, who, &pb.ChangeResource{Order: order, Kind: string(k.Kind), Plugin: k.Plugin, Type: k.Type, Name: k.Name, Version: int32(version)})
+	change, err := logformat.OrderResource(order, k, version)
+	if err != nil {
+		return api.Written{}, err
+	}
+	_, w, err := r.change(ctx, who, change)
 	return w, err
 }
 

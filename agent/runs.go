@@ -2,12 +2,12 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/runs"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -17,15 +17,11 @@ import (
 
 // ChangeSetting does something to a profile, a program, a schedule, preferences or a secret.
 func (b *backend) ChangeSetting(ctx context.Context, who model.Caller, s api.Setting) (api.Written, error) {
-	p := &pb.PutSetting{Kind: s.Kind, Name: s.Name, Order: s.Order, System: s.System}
-	if secret, ok := s.Value.(model.Secret); ok {
-		p.Body = []byte(secret.Reveal())
-	} else if s.Value != nil {
-		var err error
-		if p.Body, err = json.Marshal(s.Value); err != nil {
-			return api.Written{}, err
-		}
+	p, err := logformat.PutSetting(s.Kind, s.Name, s.Order, s.Value)
+	if err != nil {
+		return api.Written{}, err
 	}
+	p.System = s.System
 	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}})
 }
 
@@ -71,11 +67,9 @@ func (b *backend) StartRun(ctx context.Context, who model.Caller, req api.StartR
 
 // OrderRun gives an order about a run.
 func (b *backend) OrderRun(ctx context.Context, who model.Caller, run string, e profile.Event) (api.Written, error) {
-	body, err := json.Marshal(e)
+	change, err := logformat.RunEvent(run, 0, e)
 	if err != nil {
 		return api.Written{}, err
 	}
-	return b.propose(ctx, who, &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
-		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: run, Event: body}},
-	}}})
+	return b.propose(ctx, who, &pb.Command{Change: change})
 }

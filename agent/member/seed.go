@@ -3,10 +3,10 @@ package member
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/replica"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
@@ -28,12 +28,12 @@ func (s *seed) Restore(ctx context.Context) error {
 	if _, ok := s.replica.Machine.View().Tenant(FirstTenant); ok {
 		return nil
 	}
-	b, err := json.Marshal(model.Tenant{Name: FirstTenant, Description: "the tenant that every mesh begins with"})
+	first, err := logformat.PutTenant(&model.Tenant{Name: FirstTenant, Description: "the tenant that every mesh begins with"}, true)
 	if err != nil {
 		return err
 	}
 	answers, err := s.replica.Propose(ctx,
-		&pb.Command{Actor: "coopr", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: b, CreateOnly: true}}},
+		&pb.Command{Actor: "coopr", Change: first},
 		&pb.Command{Actor: "coopr", Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{
 			Level: state.FeatureLevel, Mesh: strings.ToLower(rand.Text()[:8]),
 		}}})

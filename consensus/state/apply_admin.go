@@ -3,11 +3,11 @@ package state
 import (
 	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -39,13 +39,14 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
-	// All checks come before the first write: all of it, or nothing.
+	// All checks come before the first write, so that a refusal changes nothing.
 	for _, d := range p.Definitions {
-		last := a.latest(c.Tenant, d.Kind, d.Name)
-		if len(d.Body) > 0 && p.CreateOnly && last != nil {
+		if last := a.latest(c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
 			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
 		}
-		if len(d.Body) == 0 && last == nil {
+	}
+	for _, d := range p.Delete {
+		if a.latest(c.Tenant, d.Kind, d.Name) == nil {
 			return refuse(problem.NotFound, "there is no %s %q", d.Kind, d.Name)
 		}
 	}
@@ -53,20 +54,6 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	for _, d := range p.Definitions {
 		last := a.latest(c.Tenant, d.Kind, d.Name)
 		subject = d.Kind + "/" + d.Name
-		if len(d.Body) == 0 {
-			var doomed []*definitionRow
-			each(a.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
-				if d.Version == 0 || r.Version == int(d.Version) {
-					doomed = append(doomed, r)
-				}
-				return true
-			}, c.Tenant, d.Kind, d.Name)
-			for _, r := range doomed {
-				a.remove(tDefinitions, r)
-			}
-			a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
-			continue
-		}
 		version := 1
 		if last != nil {
 			version = last.Version + 1
@@ -76,12 +63,21 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		}})
 		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version), Actor: c.Actor})
 	}
+	for _, d := range p.Delete {
+		subject = d.Kind + "/" + d.Name
+		for _, r := range list[definitionRow](a.txn, tDefinitions, "id_prefix", c.Tenant, d.Kind, d.Name) {
+			if d.Version == 0 || r.Version == int(d.Version) {
+				a.remove(tDefinitions, r)
+			}
+		}
+		a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
+	}
 	return Answer{Subject: subject}
 }
 
 func (a *applier) putTenant(c *pb.Command, p *pb.PutTenant) Answer {
-	t := &model.Tenant{}
-	if err := json.Unmarshal(p.Tenant, t); err != nil {
+	t, err := logformat.DecodeTenant(p.Tenant)
+	if err != nil {
 		return refuse(problem.Unsupported, "tenant: %v", err)
 	}
 	if p.CreateOnly && a.tenant(t.Name) == nil {
@@ -200,8 +196,8 @@ func (a *applier) part(p *pb.Part) Answer {
 }
 
 func (a *applier) raise(level uint32, mesh string) Answer {
-	m := metaRow{ID: "meta"}
-	if old := get[metaRow](a.txn, tMeta, "id", "meta"); old != nil {
+	m := metaRow{ID: theMeta}
+	if old := get[metaRow](a.txn, tMeta, "id", theMeta); old != nil {
 		m = *old
 	}
 	if level > FeatureLevel {

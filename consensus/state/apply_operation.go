@@ -1,39 +1,40 @@
 package state
 
 import (
-	"encoding/json"
+	"errors"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // startOperation brings an operation with its plan, its cluster and its nodes:
 // all of it, or nothing when the cluster has changed since the plan was made.
 func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
-	op, cl := &model.Operation{}, &model.Cluster{}
-	if err := json.Unmarshal(s.Operation, op); err != nil {
-		return refuse(problem.Unsupported, "operation: %v", err)
-	}
-	if err := json.Unmarshal(s.Cluster, cl); err != nil {
-		return refuse(problem.Unsupported, "cluster: %v", err)
+	op, err1 := logformat.DecodeOperation(s.Operation)
+	cl, err2 := logformat.DecodeCluster(s.Cluster)
+	if err := errors.Join(err1, err2); err != nil {
+		return refuse(problem.Unsupported, "%v", err)
 	}
 	nodes := make([]*model.Node, len(s.Nodes))
-	for i, b := range s.Nodes {
-		nodes[i] = &model.Node{}
-		if err := json.Unmarshal(b, nodes[i]); err != nil {
+	for i, m := range s.Nodes {
+		n, err := logformat.DecodeNode(m)
+		if err != nil {
 			return refuse(problem.Unsupported, "node %d: %v", i, err)
 		}
+		nodes[i] = n
 	}
 	graph, err := plan.DecodeGraph(s.Graph)
 	if err != nil {
 		return refuse(problem.Unsupported, "plan: %v", err)
 	}
 	var phases *tree.Tree
-	if len(s.Tree) > 0 {
-		if phases, err = tree.Decode(graph, s.Tree); err != nil {
+	if s.Tree != nil {
+		if phases, err = planTree(graph, s.Tree); err != nil {
 			return refuse(problem.Unsupported, "plan: %v", err)
 		}
 	}
@@ -47,7 +48,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	op.Status, op.CreatedAt, op.Version = model.OpRunning, a.now, a.index
 	if s.ClusterVersion == 0 {
 		cl.CreatedAt = a.now
-		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(cl.ExpiresAt))
+		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(s.LifetimeMs))
 	} else {
 		have := *get[model.Cluster](a.txn, tClusters, "id", c.Tenant, cl.ID)
 		op.Before = a.remember(&have, op, model.MomentBefore)
@@ -159,19 +160,33 @@ func (a *applier) nodeQuota(tenant string, more int) error {
 	return nil
 }
 
-// control carries out an operator's order.
-func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
+// planTree decodes the phases of a plan. It fails where they are not its graph's.
+func planTree(g *plan.Graph, m *record.PlanTree) (*tree.Tree, error) {
+	t, err := logformat.DecodePlanTree(m)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.Fits(g)
+}
+
+// controlCluster carries out an order about a cluster.
+func (a *applier) controlCluster(c *pb.Command, o *pb.ControlCluster) Answer {
 	switch o.Order {
-	case "resolve":
+	case pb.ClusterOrder_CLUSTER_ORDER_RESOLVE:
 		return a.resolve(c, o)
-	case "pause-recovery", "resume-recovery":
+	case pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY, pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY:
 		return a.pauseRecovery(c, o)
 	}
+	return refuse(problem.Unsupported, "order %d about cluster %s is unknown to this build", o.Order, o.Cluster)
+}
+
+// control carries out an order about an operation.
+func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
 		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
 	}
-	if o.Order == "retry no more" { // the leader's own: there is no other layout
+	if o.Order == pb.OperationOrder_OPERATION_ORDER_STOP_RETRYING {
 		op := *have
 		op.Retry, op.Version = nil, a.index
 		a.put(tOperations, &op)
@@ -187,21 +202,21 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	op := *have
 	e := a.edit(op.ID)
 	switch o.Order {
-	case "pause":
+	case pb.OperationOrder_OPERATION_ORDER_PAUSE:
 		if op.Status != model.OpRunning {
 			return refuse(problem.Conflict, "operation %s is %s, and only a running one can be paused", op.ID, op.Status)
 		}
 		op.Status, op.Message = model.OpPaused, o.Reason
-	case "resume":
+	case pb.OperationOrder_OPERATION_ORDER_RESUME:
 		if op.Status != model.OpPaused {
 			return refuse(problem.Conflict, "operation %s is %s, and only a paused one can be resumed", op.ID, op.Status)
 		}
 		a.resume(&op, e)
-	case "abort", "rollback":
+	case pb.OperationOrder_OPERATION_ORDER_ABORT, pb.OperationOrder_OPERATION_ORDER_ROLLBACK:
 		if op.Status == model.OpRollingBack {
 			return refuse(problem.Conflict, "operation %s is being rolled back: give orders to its rollback", op.ID)
 		}
-		undo := o.Order == "rollback"
+		undo := o.Order == pb.OperationOrder_OPERATION_ORDER_ROLLBACK
 		if undo && op.Type == model.OpRollback {
 			return refuse(problem.Conflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
 		}
@@ -219,7 +234,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 			op.Message += ": " + o.Reason
 		}
 		a.cancelWork(&op, e)
-	case "give up": // the leader's own: a rollback could not even be planned
+	case pb.OperationOrder_OPERATION_ORDER_GIVE_UP: // the rollback could not be planned
 		if op.Status != model.OpRollingBack {
 			return Answer{Subject: op.ID}
 		}
@@ -231,11 +246,11 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		a.touch(op.ID)
 		return Answer{Subject: op.ID}
 	default:
-		return refuse(problem.Unsupported, "order %q: it must be pause, resume, abort or rollback", o.Order)
+		return refuse(problem.Unsupported, "operation %s takes no such order: it must be pause, resume, abort or rollback", op.ID)
 	}
 	op.Version = a.index
 	a.put(tOperations, &op)
-	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: o.Order, Actor: c.Actor, Message: o.Reason})
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: logformat.OperationOrders.Word(o.Order), Actor: c.Actor, Message: o.Reason})
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	a.settle(&op, e)
@@ -244,10 +259,10 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 
 // resolve takes a person's word that a cluster is in order which an operation
 // left in disorder (docs/spec/planner.md, "Transactions" 9).
-func (a *applier) resolve(c *pb.Command, o *pb.ControlOperation) Answer {
-	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
+func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
+	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Cluster)
 	if have == nil {
-		return refuse(problem.NotFound, "there is no cluster %q", o.Operation)
+		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
 	}
 	switch have.Status {
 	case model.ClusterFailed, model.ClusterInconsistent, model.ClusterIncomplete:

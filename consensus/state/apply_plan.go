@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -67,12 +68,20 @@ func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderP
 	if cl == nil || operation.PlanName(op) != model.RecoveryPlan || o.Phase != "" || o.Step != "" {
 		return false
 	}
-	order := map[string]string{"interrupt": "pause-recovery", "continue": "resume-recovery"}[o.Order]
-	if order == "" || (order == "pause-recovery") == (cl.RecoveryPaused != nil) {
+	var order pb.ClusterOrder
+	switch o.Order {
+	case pb.PlanOrder_PLAN_ORDER_INTERRUPT:
+		order = pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY
+	case pb.PlanOrder_PLAN_ORDER_CONTINUE:
+		order = pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY
+	default:
+		return false
+	}
+	if (order == pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY) == (cl.RecoveryPaused != nil) {
 		return false
 	}
 	who := &pb.Command{Tenant: op.Tenant, Actor: c.Actor}
-	return a.pauseRecovery(who, &pb.ControlOperation{Operation: cl.ID, Order: order}).Err == nil
+	return a.pauseRecovery(who, &pb.ControlCluster{Cluster: cl.ID, Order: order}).Err == nil
 }
 
 // PlanTree gives an operation's plan as phases and steps, as of now (Unix
@@ -163,7 +172,8 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	}
 	held := a.holdsRecovery(c, have, o)
 	v := a.look(have, e)
-	r := tree.Give([]*tree.View{v}, tree.Order{Command: o.Order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
+	order := logformat.PlanOrders.Word(o.Order)
+	r := tree.Give([]*tree.View{v}, tree.Order{Command: order, Plan: v.Name, Phase: o.Phase, Step: o.Step, Params: o.Parameters})
 	if r.Code == tree.CodeOK && have.Status.Ended() && asGood(have, o) {
 		return Answer{Subject: have.ID}
 	}
@@ -180,26 +190,26 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	if op.Status.Ended() {
 		a.reopenOperation(&op)
 	}
-	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: o.Order + " by " + c.Actor}, Look: looksAgain, Now: a.now}); err != nil {
+	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Look: looksAgain, Now: a.now}); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
 	if len(o.Parameters) > 0 || r.Start {
 		op.Parameters = maps.Clone(o.Parameters)
 	}
 	if interrupted := e.State().Gates(plan.Whole())&plan.GateInterrupt != 0; interrupted && op.Status == model.OpRunning {
-		op.Status, op.Message = model.OpPaused, o.Order+" by "+c.Actor
+		op.Status, op.Message = model.OpPaused, order+" by "+c.Actor
 	} else if !interrupted && op.Status == model.OpPaused && opens(r) {
 		a.resume(&op, e)
 	}
 	op.Version = a.index
 	a.put(tOperations, &op)
-	part := o.Order
+	part := order
 	for _, name := range []string{o.Phase, o.Step} {
 		if name != "" {
 			part += " " + name
 		}
 	}
-	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: o.Order, Actor: c.Actor, Message: part})
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: order, Actor: c.Actor, Message: part})
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	a.settle(&op, e)
@@ -210,7 +220,7 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 // nothing of it is under way that could be stopped, and nodes that were paused or
 // resumed are so already.
 func asGood(op *model.Operation, o *pb.OrderPlan) bool {
-	return o.Order == "stop" || o.Order == "start" && (op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
+	return o.Order == pb.PlanOrder_PLAN_ORDER_STOP || o.Order == pb.PlanOrder_PLAN_ORDER_START && (op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
 }
 
 // opens says whether an order lets the whole plan go on.

@@ -1,9 +1,9 @@
 package state
 
 import (
-	"encoding/json"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -12,13 +12,16 @@ import (
 
 // record writes an agent's record and what it offers, as it says itself.
 func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
-	n := &model.Agent{}
-	if err := json.Unmarshal(s.Record, n); err != nil || n.ID != s.Agent || n.ID == "" {
+	n, err := logformat.DecodeAgent(s.Record)
+	if err != nil {
 		return nil, problem.New(problem.Unsupported, "the record of agent %q: %w", s.Agent, err)
 	}
-	types := make([]model.PluginType, len(s.Types))
-	for i, b := range s.Types {
-		if err := json.Unmarshal(b, &types[i]); err != nil {
+	if n.ID != s.Agent || n.ID == "" {
+		return nil, problem.New(problem.Unsupported, "the record of agent %q is agent %q's", s.Agent, n.ID)
+	}
+	types := make([]*model.PluginType, len(s.Types))
+	for i, m := range s.Types {
+		if types[i], err = logformat.DecodePluginType(m); err != nil {
 			return nil, problem.New(problem.Unsupported, "a plugin type of agent %s: %w", n.Name, err)
 		}
 	}
@@ -27,7 +30,7 @@ func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 		n.Session, n.Epoch, n.Alive, n.Since = old.Session, old.Epoch, old.Alive, old.Since
 	}
 	for _, t := range types {
-		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: t})
+		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: *t})
 	}
 	a.put(tAgents, n)
 	a.batch.Agents = true

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -201,9 +202,11 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
-		out.Type, out.Subject = "operation.order", ch.ControlOperation.Order
+		out.Type, out.Subject = "operation.order", logformat.OperationOrders.Word(ch.ControlOperation.Order)
+	case *pb.Command_ControlCluster:
+		out.Type, out.Subject = "operation.order", logformat.ClusterOrders.Word(ch.ControlCluster.Order)
 	case *pb.Command_OrderPlan:
-		out.Type, out.Subject = "plan.order", ch.OrderPlan.Order
+		out.Type, out.Subject = "plan.order", logformat.PlanOrders.Word(ch.OrderPlan.Order)
 	case *pb.Command_RemoveAgent:
 		out.Type = "agent.removed"
 	case *pb.Command_RaiseFeatureLevel:
@@ -227,7 +230,12 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 	if err != nil {
 		text = []byte("{}")
 	}
-	out.Before, out.After = audit.Diff(audit.Document{}, u.document(json.RawMessage(text)))
+	out.Before, out.After = audit.Diff(audit.Document{}, u.documentOf(json.RawMessage(text), func(m map[string]any) map[string]any {
+		if _, ok := m["order"]; ok {
+			m["order"] = out.Subject // the word, not the enum's name
+		}
+		return model.RedactFields(model.PluginType{}, m)
+	}))
 	return out
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // records gives what the audit log has after a place, as texts.
@@ -65,8 +66,9 @@ func TestAuditRecords(t *testing.T) {
 		commands []*pb.Command
 		want     []string
 	}{
-		{"an agent with its plugins", []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "a1", Record: js(model.Agent{ID: "a1", Name: "alpha"}), Types: [][]byte{
-			[]byte(`{"name":"cloud","class":"provider","parameters":{"admin":{"fields":{"region":{"label":"r","type":"text"},"pin":{"label":"p","type":"password"}}}}}`)}}}}}, nil},
+		{"an agent with its plugins", []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "a1", Record: logtest.Agent(model.Agent{ID: "a1", Name: "alpha"}), Types: []*record.PluginType{
+			{Name: "cloud", Class: "provider", Parameters: &record.PluginParameters{Admin: &record.PluginFields{Fields: map[string]*record.FieldSchema{
+				"region": {Label: "r", Type: "text"}, "pin": {Label: "p", Type: "password"}}}}}}}}}}, nil},
 		{"tenant", []*pb.Command{tenant("one", 10, 0)}, []string{`tenant.created one by root tenant=one:  → {"maxNodes":10,"name":"one"}`}},
 		{"tenant again", []*pb.Command{tenant("one", 20, 0)}, []string{`tenant.changed one by root tenant=one: {"maxNodes":10} → {"maxNodes":20}`}},
 		{"the same tenant", []*pb.Command{tenant("one", 20, 0)}, nil},
@@ -84,7 +86,8 @@ func TestAuditRecords(t *testing.T) {
 			}},
 		{"a definition again", []*pb.Command{definitions("ann", "r2", provider("south", "5678"))},
 			[]string{`definition.changed providers/cloud by ann request=r2 tenant=one says=version 2: {"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"north"}} → {"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"south"}}`}},
-		{"a definition deleted", []*pb.Command{definitions("ann", "r3", &pb.Definition{Kind: "services", Name: "x"})},
+		{"a definition deleted", []*pb.Command{{Tenant: "one", Actor: "ann", RequestId: "r3", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+			Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "x"}}}}}},
 			[]string{`definition.deleted services/x by ann request=r3 tenant=one says=version 1: {"label":{"bytes"`}},
 		{"an operation", []*pb.Command{start("one", "00000001", "shop", 2, "pause", "r4")},
 			[]string{
@@ -108,7 +111,7 @@ func TestAuditRecords(t *testing.T) {
 			}},
 		{"a stale report", []*pb.Command{report(op, 1, 14, pb.Outcome_OUTCOME_SUCCEEDED, "")}, nil},
 		{"no such order", []*pb.Command{order(op, "dance")}, nil},
-		{"an order", []*pb.Command{{Tenant: "one", Actor: "bob", RequestId: "r5", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: "pause", Reason: "lunch"}}}},
+		{"an order", []*pb.Command{{Tenant: "one", Actor: "bob", RequestId: "r5", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_PAUSE, Reason: "lunch"}}}},
 			[]string{
 				`operation.order pause by bob request=r5 tenant=one cluster=00000001 operation=` + op + ` says=lunch:  → {"operation":"` + op + `","order":"pause","reason":"lunch"}`,
 				`operation.changed create by bob request=r5 tenant=one cluster=00000001 operation=` + op + ` says=lunch: {"status":"running"} → {"message":"lunch","status":"paused"}`,
@@ -275,16 +278,14 @@ func TestOldSnapshot(t *testing.T) {
 		body := rest[4 : 4+n]
 		rest = rest[4+n:]
 		var rec pb.SnapshotRecord
-		if err := proto.Unmarshal(body, &rec); err == nil && rec.Table == "audit" {
+		if err := proto.Unmarshal(body, &rec); err == nil && rec.GetAudit() != nil {
 			left++
 			continue
-		} else if err == nil && rec.Table == "plans" {
-			var plan map[string]any
-			if err := json.Unmarshal(rec.Body, &plan); err != nil || plan["Audit"] == nil {
-				t.Fatal(err, plan["Audit"])
+		} else if plan := rec.GetPlan(); err == nil && plan != nil {
+			if plan.Audit == "" {
+				t.Fatal("the plan names no plan of the audit log")
 			}
-			delete(plan, "Audit")
-			rec.Body = js(plan)
+			plan.Audit = ""
 			body, _ = proto.Marshal(&rec)
 		}
 		old.Write(binary.BigEndian.AppendUint32(nil, uint32(len(body))))

@@ -7,12 +7,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // clinic is a cluster that runs: n1000 with db, n1001 with app.
@@ -113,7 +115,7 @@ func (c *clinic) beside(id string, typ model.OperationType, actor string, on map
 	}
 	op := model.Operation{ID: id, Tenant: "t", Cluster: "00000001", Type: typ, OnFailure: "leave", Services: services}
 	return &pb.Command{Tenant: "t", Actor: actor, Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
-		Operation: js(op), Cluster: js(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(), Tree: js(d.Tree),
+		Operation: logtest.Operation(op), Cluster: logtest.Cluster(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(), Tree: logtest.Tree(&d.Tree),
 	}}}
 }
 
@@ -202,7 +204,7 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 func TestRecoveryAgain(t *testing.T) {
 	c := newClinic(t)
 	restart := func(op string) error {
-		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: "restart"}}}).Err
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}}).Err
 	}
 	recover := func(id string) {
 		t.Helper()
@@ -247,7 +249,7 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	next.Operations++
 	main := c.beside("00000001-003", model.OpRestart, "ann", both)
 	s := main.GetStartOperation()
-	s.Cluster, s.ClusterVersion = js(next), cl.Version
+	s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
 	if a := c.do(main); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -324,7 +326,7 @@ func TestStartEndsAPause(t *testing.T) {
 		next.Operations++
 		cmd := c.beside(id, model.OpRestart, "ann", on)
 		s := cmd.GetStartOperation()
-		s.Cluster, s.ClusterVersion = js(next), cl.Version
+		s.Cluster, s.ClusterVersion = logtest.Cluster(next), cl.Version
 		if a := c.do(cmd); a.Err != nil {
 			t.Fatal(a.Err)
 		}
@@ -352,7 +354,7 @@ func TestStartEndsAPause(t *testing.T) {
 func TestOrdersAfterTheEnd(t *testing.T) {
 	c := newClinic(t)
 	order := func(op, what string) error {
-		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: what}}}).Err
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(what)}}}).Err
 	}
 	if err := order("00000001-001", "stop"); err != nil || c.operation("00000001-001").Status != model.OpSucceeded {
 		t.Errorf("a stop of what is complete: %v, it is %s", err, c.operation("00000001-001").Status)

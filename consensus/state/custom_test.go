@@ -1,15 +1,16 @@
 package state_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/coopr/coopr/consensus/duty/recovery"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	decide "github.com/coopr/coopr/engine/recovery"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // shrink starts taking a node of the clinic's away.
@@ -27,8 +28,8 @@ func (c *clinic) shrink(op, node string) {
 	cl.Operation, leaving.Leaves = op, true
 	cl.Operations++
 	if a := c.do(&pb.Command{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
-		Operation: js(model.Operation{ID: op, Tenant: "t", Cluster: cl.ID, Type: model.OpShrink, OnFailure: "leave"}),
-		Cluster:   js(cl), ClusterVersion: have.Version, Nodes: [][]byte{js(leaving)}, Graph: g.Encode(),
+		Operation: logtest.Operation(model.Operation{ID: op, Tenant: "t", Cluster: cl.ID, Type: model.OpShrink, OnFailure: "leave"}),
+		Cluster:   logtest.Cluster(cl), ClusterVersion: have.Version, Nodes: logtest.Nodes(leaving), Graph: g.Encode(),
 	}}}); a.Err != nil {
 		c.t.Fatal(a.Err)
 	}
@@ -42,7 +43,7 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 	}
 	c.shrink("00000001-003", app)
 	order := func(o string) state.Answer {
-		return c.do(&pb.Command{Tenant: "t", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002", Order: o, Parameters: map[string]string{"A": "b"}}}})
+		return c.do(&pb.Command{Tenant: "t", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002", Order: logformat.PlanOrders.Number(o), Parameters: map[string]string{"A": "b"}}}})
 	}
 	if op := c.operation("00000001-002"); op.Status != model.OpPaused {
 		t.Errorf("a plan that nobody has started is %s", op.Status)
@@ -82,12 +83,7 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 	c := newClinic(t)
 	cmd := c.beside("00000001-002", model.OpPlan, "ann", map[string]string{app: "app", db: "db"})
-	op := model.Operation{}
-	if err := json.Unmarshal(cmd.GetStartOperation().Operation, &op); err != nil {
-		t.Fatal(err)
-	}
-	op.Status = model.OpPaused
-	cmd.GetStartOperation().Operation = js(op)
+	cmd.GetStartOperation().Operation.Status = string(model.OpPaused)
 	if a := c.do(cmd); a.Err != nil {
 		t.Fatal(a.Err)
 	}

@@ -281,6 +281,8 @@ func (a *applier) change(c *pb.Command) Answer {
 		return a.startOperation(c, ch.StartOperation)
 	case *pb.Command_ControlOperation:
 		return a.control(c, ch.ControlOperation)
+	case *pb.Command_ControlCluster:
+		return a.controlCluster(c, ch.ControlCluster)
 	case *pb.Command_OrderPlan:
 		return a.orderPlan(c, ch.OrderPlan)
 	case *pb.Command_ReportHealth:

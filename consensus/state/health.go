@@ -3,6 +3,7 @@ package state
 import (
 	"maps"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -118,13 +119,13 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 }
 
 // pauseRecovery stops, or lets go on, what is recovered by itself of a cluster.
-func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlOperation) Answer {
-	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Operation)
+func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
+	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Cluster)
 	if have == nil {
-		return refuse(problem.NotFound, "there is no cluster %q", o.Operation)
+		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
 	}
 	cl := *have
-	switch pause := o.Order == "pause-recovery"; {
+	switch pause := o.Order == pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY; {
 	case pause == (cl.RecoveryPaused != nil):
 		return Answer{Subject: cl.ID}
 	case pause:
@@ -134,6 +135,6 @@ func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlOperation) Answer {
 	}
 	a.put(tClusters, &cl)
 	a.batch.Health = append(a.batch.Health, cl.ID)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: o.Order})
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})
 	return Answer{Subject: cl.ID}
 }

@@ -1,9 +1,6 @@
 package state
 
 import (
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -60,73 +57,6 @@ func (v *View) History(tenant, cluster string) []*model.Snapshot {
 func (v *View) Snapshot(tenant, cluster string, number int) (*model.Snapshot, bool) {
 	s := get[model.Snapshot](v.txn, tHistory, "id", tenant, cluster, uint32(number))
 	return s, s != nil
-}
-
-// historyBody is how a cluster's snapshot stands in a snapshot of the state:
-// Nodes are places in the list of all nodes of such snapshots, which come before
-// it as records of tHistoryNodes. Most snapshots share most nodes.
-type historyBody struct {
-	model.Snapshot
-	Nodes []int `json:"nodes"`
-}
-
-// historyWriter writes a node once, however many snapshots hold it. A state that
-// was restored has copies of a node where another has one: they are one here, too,
-// so that equal states make equal snapshots.
-type historyWriter struct {
-	written map[*model.Node]int
-	bodies  map[[sha256.Size]byte]int
-	nodes   func(body []byte)
-}
-
-func (w *historyWriter) encode(s *model.Snapshot) ([]byte, error) {
-	if w.written == nil {
-		w.written, w.bodies = map[*model.Node]int{}, map[[sha256.Size]byte]int{}
-	}
-	b := historyBody{Snapshot: *s, Nodes: make([]int, len(s.Nodes))}
-	for i, n := range s.Nodes {
-		at, ok := w.written[n]
-		if !ok {
-			body, err := json.Marshal(n)
-			if err != nil {
-				return nil, err
-			}
-			sum := sha256.Sum256(body)
-			if at, ok = w.bodies[sum]; !ok {
-				w.nodes(body)
-				at = len(w.bodies)
-				w.bodies[sum] = at
-			}
-			w.written[n] = at
-		}
-		b.Nodes[i] = at
-	}
-	return json.Marshal(b)
-}
-
-// historyReader puts back together what historyWriter wrote.
-type historyReader []*model.Node
-
-func (r *historyReader) node(body []byte) error {
-	n := &model.Node{}
-	*r = append(*r, n)
-	return json.Unmarshal(body, n)
-}
-
-func (r *historyReader) snapshot(body []byte) (*model.Snapshot, error) {
-	var b historyBody
-	if err := json.Unmarshal(body, &b); err != nil {
-		return nil, err
-	}
-	s := b.Snapshot
-	s.Nodes = make([]*model.Node, len(b.Nodes))
-	for i, at := range b.Nodes {
-		if at < 0 || at >= len(*r) {
-			return nil, fmt.Errorf("snapshot %d of cluster %s speaks of a node that is not there", s.Number, s.Cluster)
-		}
-		s.Nodes[i] = (*r)[at]
-	}
-	return &s, nil
 }
 
 // settledNode gives a copy of a node to write to.

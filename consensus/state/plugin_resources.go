@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -43,26 +43,36 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
-	if len(ch.Add) > 0 {
-		return a.addResource(c, ch)
-	}
-	if ch.Order == "sync" {
+	switch x := ch.Change.(type) {
+	case *pb.ChangeResource_Add:
+		return a.addResource(c, x.Add)
+	case *pb.ChangeResource_Order:
+		return a.orderResource(c, x.Order)
+	case *pb.ChangeResource_Sync:
 		return a.syncResources(c)
 	}
-	k := model.ResourceKey{Kind: model.Kind(ch.Kind), Plugin: ch.Plugin, Type: ch.Type, Name: ch.Name}
+	return refuse(problem.Unsupported, "a change of resources is unknown to this build")
+}
+
+// orderResource carries out an order about a resource.
+func (a *applier) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
+	named, err := logformat.DecodeResourceKey(o.Resource)
+	if err != nil {
+		return refuse(problem.Unsupported, "resource: %v", err)
+	}
+	k, order := *named, logformat.ResourceOrders.Word(o.Order)
 	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, k)...)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no resource %s", k)
 	}
-	r, subject := have.Clone(), fmt.Sprintf("%s@%d", k, ch.Version)
-	var err error
-	if ch.Order == model.DeleteResource && ch.Version == 0 {
+	r, subject := have.Clone(), fmt.Sprintf("%s@%d", k, o.Version)
+	if o.Order == pb.ResourceOrder_RESOURCE_ORDER_DELETE && o.Version == 0 {
 		subject = k.String()
 		for _, v := range have.Versions {
-			err = errors.Join(err, r.Order(ch.Order, v.Version))
+			err = errors.Join(err, r.Order(order, v.Version))
 		}
 	} else {
-		err = r.Order(ch.Order, int(ch.Version))
+		err = r.Order(order, int(o.Version))
 	}
 	switch {
 	case errors.Is(err, model.ErrNoResourceVersion):
@@ -71,7 +81,7 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 		return Answer{Err: problem.Wrap(problem.Conflict, err)}
 	}
 	status := "deleted"
-	if v := r.Find(int(ch.Version)); v != nil {
+	if v := r.Find(int(o.Version)); v != nil {
 		status = string(v.Status)
 	}
 	a.putResource(r)
@@ -81,9 +91,9 @@ func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 }
 
 // addResource adds a version, whose content stands on a majority of the voters.
-func (a *applier) addResource(c *pb.Command, ch *pb.ChangeResource) Answer {
-	var v model.ResourceVersion
-	if err := json.Unmarshal(ch.Add, &v); err != nil {
+func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
+	v, err := logformat.DecodeResourceVersion(add.Version)
+	if err != nil {
 		return refuse(problem.Unsupported, "resource: %v", err)
 	}
 	var bytes int64
@@ -106,13 +116,13 @@ func (a *applier) addResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	if len(r.Versions) >= model.MostResourceVersions {
 		return refuse(problem.Quota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
 	}
-	if ch.MostBytes > 0 && bytes+v.Size > ch.MostBytes {
-		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, ch.MostBytes, v.Size)
+	if add.MostBytes > 0 && bytes+v.Size > add.MostBytes {
+		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, add.MostBytes, v.Size)
 	}
 	v.Time, v.Actor = a.now, c.Actor
-	n := r.Add(v)
-	if ch.Order != "" {
-		if err := r.Order(ch.Order, n); err != nil {
+	n := r.Add(*v)
+	if add.Order != 0 {
+		if err := r.Order(logformat.ResourceOrders.Word(add.Order), n); err != nil {
 			return Answer{Err: problem.Wrap(problem.Unsupported, err)}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -19,16 +20,23 @@ import (
 
 func addResource(tenant, name, sum string, size int64, order string) *pb.Command {
 	v := model.ResourceVersion{ResourcePin: model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "shell", Type: "scripts", Name: name}, SHA256: sum, Size: size, Format: "file"}}
-	return &pb.Command{Tenant: tenant, Actor: "ann", Change: &pb.Command_ChangeResource{ChangeResource: &pb.ChangeResource{Add: js(v), MostBytes: 1000, Order: order}}}
+	return &pb.Command{Tenant: tenant, Actor: "ann", Change: changeResource(logformat.AddResource(&v, 1000, order))}
 }
 
 func orderResource(tenant, name, order string, version int) *pb.Command {
-	return &pb.Command{Tenant: tenant, Actor: "ann", Change: &pb.Command_ChangeResource{ChangeResource: &pb.ChangeResource{
-		Order: order, Kind: string(model.KindAutomatorType), Plugin: "shell", Type: "scripts", Name: name, Version: int32(version)}}}
+	return &pb.Command{Tenant: tenant, Actor: "ann", Change: changeResource(logformat.OrderResource(order,
+		model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "shell", Type: "scripts", Name: name}, version))}
 }
 
 func syncResources(tenant string) *pb.Command {
-	return &pb.Command{Tenant: tenant, Actor: "ann", Change: &pb.Command_ChangeResource{ChangeResource: &pb.ChangeResource{Order: "sync"}}}
+	return &pb.Command{Tenant: tenant, Actor: "ann", Change: changeResource(logformat.OrderResource(logformat.SyncOrder, model.ResourceKey{}, 0))}
+}
+
+func changeResource(ch *pb.ChangeResource, err error) *pb.Command_ChangeResource {
+	if err != nil {
+		panic(err)
+	}
+	return &pb.Command_ChangeResource{ChangeResource: ch}
 }
 
 // TestPlansKeepTheirResources: an operation keeps the versions that were in force when it

@@ -1,10 +1,12 @@
 package state
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -15,7 +17,7 @@ const maxQueue = 32
 // Queued is an operation that waits for its turn, and the request for it.
 type Queued struct {
 	Operation *model.Operation
-	Request   []byte
+	Request   *operation.Request
 }
 
 // Queued gives the operations that wait for their turn on a cluster, in order.
@@ -45,9 +47,10 @@ func (a *applier) queued(tenant, cluster string) []*model.Operation {
 
 // queue lets an operation wait for those before it.
 func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
-	op := &model.Operation{}
-	if err := json.Unmarshal(q.Operation, op); err != nil {
-		return refuse(problem.Unsupported, "operation: %v", err)
+	op, err1 := logformat.DecodeOperation(q.Operation)
+	req, err2 := logformat.DecodeOperationRequest(q.Request)
+	if err := errors.Join(err1, err2); err != nil {
+		return refuse(problem.Unsupported, "%v", err)
 	}
 	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, op.Cluster)
 	switch {
@@ -64,7 +67,7 @@ func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	a.put(tClusters, &cl)
 	op.Status, op.CreatedAt, op.Version = model.OpAccepted, a.now, a.index
 	a.put(tOperations, op)
-	a.put(tQueue, &queueRow{Operation: op.ID, Request: q.Request})
+	a.put(tQueue, &queueRow{Operation: op.ID, Request: req})
 	a.operationEvent(op)
 	a.touch(op.ID)
 	return Answer{Subject: op.ID}
@@ -81,8 +84,8 @@ func (a *applier) unqueue(operation string) {
 func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *model.Operation) Answer {
 	status := model.OpAborted
 	switch o.Order {
-	case "abort":
-	case "give up": // the leader's own: its turn came, and it could not be planned
+	case pb.OperationOrder_OPERATION_ORDER_ABORT:
+	case pb.OperationOrder_OPERATION_ORDER_GIVE_UP: // its turn came, and it could not be planned
 		status = model.OpFailed
 	default:
 		return refuse(problem.Conflict, "operation %s waits for its turn: it can only be aborted", have.ID)

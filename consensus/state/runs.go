@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/hashicorp/go-memdb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -27,13 +29,10 @@ const (
 	tUsage       = "usage"
 )
 
-// The kinds of settings.
+// usedBy is what a row of tUsage is about.
 const (
-	SetProfile     = "profile"
-	SetProgram     = "program"
-	SetSchedule    = "schedule"
-	SetPreferences = "preferences"
-	SetSecret      = "secret"
+	usedByProfile = "profile"
+	usedByProgram = "program"
 )
 
 type profileRow struct {
@@ -127,27 +126,6 @@ func runProfile(r *profile.Run) []string {
 	return []string{ref.Tenant(r.Tenant), ref.Name}
 }
 
-// runRow gives an empty row of one of the tables, or nil.
-func runRow(table string) any {
-	switch table {
-	case tProfiles:
-		return &profileRow{}
-	case tPrograms:
-		return &programRow{}
-	case tSchedules:
-		return &profile.Schedule{}
-	case tPreferences:
-		return &profile.Settings{}
-	case tSecrets:
-		return &secretRow{}
-	case tRuns:
-		return &profile.Run{}
-	case tUsage:
-		return &usageRow{}
-	}
-	return nil
-}
-
 // RunKey names a run among all tenants'.
 type RunKey struct{ Tenant, ID string }
 
@@ -171,31 +149,31 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
-	var levels profile.Levels
-	r, sched := &profile.Run{}, &profile.Schedule{}
-	for _, in := range []struct {
-		body []byte
-		into any
-	}{{s.Run, r}, {s.Schedule, sched}, {s.Levels, &levels}} {
-		if len(in.body) > 0 {
-			if err := json.Unmarshal(in.body, in.into); err != nil {
-				return refuse(problem.Unsupported, "run: %v", err)
-			}
-		}
+	var r *profile.Run
+	var sched *profile.Schedule
+	var err1, err2 error
+	if s.Run != nil {
+		r, err1 = logformat.DecodeRun(s.Run)
 	}
-	if len(s.Schedule) > 0 {
+	if s.Schedule != nil {
+		sched, err2 = logformat.DecodeSchedule(s.Schedule)
+	}
+	if err := errors.Join(err1, err2); err != nil {
+		return refuse(problem.Unsupported, "run: %v", err)
+	}
+	if sched != nil {
 		have := get[profile.Schedule](a.txn, tSchedules, "id", c.Tenant, sched.Name)
 		if have == nil || have.Version != s.ScheduleVersion {
 			return refuse(problem.Stale, "schedule %s changed after this run was due", sched.Name)
 		}
 	}
 	ans := Answer{}
-	if len(s.Run) > 0 {
-		if ans = a.beginRun(c, r, s.ProfileVersion, levels); ans.Subject == "" {
+	if r != nil {
+		if ans = a.beginRun(c, r, s.ProfileVersion, logformat.DecodeLevels(s.Levels)); ans.Subject == "" {
 			return ans // nothing of it is kept
 		}
 	}
-	if len(s.Schedule) > 0 {
+	if sched != nil {
 		if sched.Version = a.index; ans.Subject != "" {
 			sched.LastRun = ans.Subject
 		}
@@ -285,14 +263,14 @@ func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 	if e.Version != 0 && e.Version != have.Version {
 		return refuse(problem.Stale, "run %s: an older record's event is ignored", e.Run)
 	}
-	var ev profile.Event
-	if err := json.Unmarshal(e.Event, &ev); err != nil {
+	ev, err := logformat.DecodeRunEvent(e.Event)
+	if err != nil {
 		return refuse(problem.Unsupported, "run %s: event: %v", e.Run, err)
 	}
 	if slices.Contains(profile.Orders, ev.Kind) {
 		ev.Actor = c.Actor
 	}
-	next, err := have.Apply(ev, a.now)
+	next, err := have.Apply(*ev, a.now)
 	if err != nil {
 		return refuse(problem.Conflict, "%v", err)
 	}
@@ -345,9 +323,9 @@ func (a *applier) pruneRuns(keys []string) Answer {
 			continue
 		}
 		if p := runProfile(r); p != nil {
-			a.used(p[0], SetProfile, p[1], r)
+			a.used(p[0], usedByProfile, p[1], r)
 		}
-		a.used(r.Tenant, SetProgram, r.Program.Name, r)
+		a.used(r.Tenant, usedByProgram, r.Program.Name, r)
 		a.remove(tRuns, r)
 	}
 	return Answer{}

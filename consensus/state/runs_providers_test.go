@@ -5,8 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // TestRunProviders: who may have made plain nodes for runs is known without a run: from
@@ -22,20 +24,20 @@ func TestRunProviders(t *testing.T) {
 	of := func(name string) profile.Profile {
 		return profile.Profile{Provisioner: profile.Provisioner{Name: name, Properties: []profile.Property{{Name: region, Value: "${secure(where)}"}, {Name: profile.PropNodes, Value: "2"}}}}
 	}
-	put("a", SetSecret, "where", 7)
-	put("b", SetSecret, "where", 8)
-	put("a", SetProfile, "own", of("cloud"))
-	put("a", SetProfile, "template", of("cluster"))
-	put("a", SetProfile, "away", of("nobody"))
-	put("", SetProfile, "all", of("other"))
-	put("a", SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "x"}}})
-	put("a", SetPreferences, "job", map[string]string{profile.ProfileKey: "own", profile.PropertyPrefix + region: "north"})
-	put("a", SetSchedule, "s", profile.Schedule{Program: "job", Cron: "@daily", Properties: map[string]string{profile.ProfileKey: "SYSTEM:all", profile.PropertyPrefix + region: "south"}})
-	types := [][]byte{}
+	put("a", "secret", "where", model.NewSecret("7"))
+	put("b", "secret", "where", model.NewSecret("8"))
+	put("a", "profile", "own", of("cloud"))
+	put("a", "profile", "template", of("cluster"))
+	put("a", "profile", "away", of("nobody"))
+	put("", "profile", "all", of("other"))
+	put("a", "program", "job", profile.Program{Steps: []profile.Step{{Name: "x"}}})
+	put("a", "preferences", "job", map[string]string{profile.ProfileKey: "own", profile.PropertyPrefix + region: "north"})
+	put("a", "schedule", "s", profile.Schedule{Program: "job", Cron: "@daily", Properties: map[string]string{profile.ProfileKey: "SYSTEM:all", profile.PropertyPrefix + region: "south"}})
+	types := []*record.PluginType{}
 	for _, name := range []string{"cloud", "other", "local"} {
-		types = append(types, fmt.Appendf(nil, `{"name":%q,"class":"provider"}`, name))
+		types = append(types, &record.PluginType{Name: name, Class: "provider"})
 	}
-	if err := s.do(t, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: []byte(`{"id":"1"}`), Types: types}}}); err != nil {
+	if err := s.do(t, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"}, Types: types}}}); err != nil {
 		t.Fatal(err)
 	}
 	for tenant, want := range map[string][]string{

@@ -1,9 +1,9 @@
 package state
 
 import (
-	"encoding/json"
 	"fmt"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -20,24 +20,31 @@ func (a *applier) putSetting(c *pb.Command, p *pb.PutSetting) Answer {
 	}
 	var err error
 	switch p.Kind {
-	case SetProfile:
+	case pb.SettingKind_SETTING_KIND_PROFILE:
 		err = a.setProfile(tenant, p)
-	case SetProgram:
+	case pb.SettingKind_SETTING_KIND_PROGRAM:
 		err = a.setProgram(tenant, p)
-	case SetSchedule:
+	case pb.SettingKind_SETTING_KIND_SCHEDULE:
 		err = a.setSchedule(tenant, c.Actor, p)
-	case SetPreferences:
+	case pb.SettingKind_SETTING_KIND_PREFERENCES:
 		err = a.setPreferences(tenant, p)
-	case SetSecret:
+	case pb.SettingKind_SETTING_KIND_SECRET:
 		err = a.setSecret(tenant, p)
 	default:
-		err = problem.New(problem.Unsupported, "there is no setting called %q", p.Kind)
+		err = problem.New(problem.Unsupported, "a kind of setting is unknown to this build")
 	}
 	if err != nil {
 		return Answer{Err: err}
 	}
-	a.event(model.Event{Type: p.Kind + ".changed", Tenant: c.Tenant, Subject: p.Name, Status: p.Order, Actor: c.Actor})
+	a.event(model.Event{
+		Type: logformat.SettingKinds.Word(p.Kind) + ".changed", Tenant: c.Tenant, Subject: p.Name,
+		Status: logformat.SettingOrders.Word(p.Order), Actor: c.Actor,
+	})
 	return Answer{Subject: p.Name}
+}
+
+func unknownOrder(p *pb.PutSetting) error {
+	return problem.New(problem.Unsupported, "%s %s takes no such order", logformat.SettingKinds.Word(p.Kind), p.Name)
 }
 
 func conflict(format string, args ...any) error {
@@ -61,40 +68,42 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 		return conflict("profile %s is always there and cannot be changed", ref)
 	}
 	have := get[profileRow](a.txn, tProfiles, "id", tenant, p.Name)
-	if have == nil && p.Order != "put" && p.Order != "create" {
+	if have == nil && p.Order != pb.SettingOrder_SETTING_ORDER_PUT && p.Order != pb.SettingOrder_SETTING_ORDER_CREATE {
 		return absent("there is no profile %s", ref)
 	}
 	next := &profileRow{Tenant: tenant}
 	switch p.Order {
-	case "put", "create":
-		if have != nil && p.Order == "create" {
+	case pb.SettingOrder_SETTING_ORDER_PUT, pb.SettingOrder_SETTING_ORDER_CREATE:
+		if have != nil && p.Order == pb.SettingOrder_SETTING_ORDER_CREATE {
 			return conflict("profile %s exists", ref)
 		}
-		if err := json.Unmarshal(p.Body, &next.Profile); err != nil {
+		body, err := logformat.DecodeProfile(p.GetProfile())
+		if err != nil {
 			return problem.New(problem.Unsupported, "profile: %w", err)
 		}
+		next.Profile = *body
 		next.Name, next.Status, next.Created = p.Name, profile.Enabled, a.now/1000
 		if have != nil {
 			next.Status, next.Created = have.Status, have.Created
 		}
-	case "enable", "disable":
+	case pb.SettingOrder_SETTING_ORDER_ENABLE, pb.SettingOrder_SETTING_ORDER_DISABLE:
 		*next = *have
-		status := map[string]string{"enable": profile.Enabled, "disable": profile.Disabled}[p.Order]
+		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled, pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
 		if have.Status == status {
 			return conflict("profile %s is %s already", ref, status)
 		}
 		next.Status = status
-	case "delete":
+	case pb.SettingOrder_SETTING_ORDER_DELETE:
 		if err := a.mayDelete(ref, tenant, have); err != nil {
 			return err
 		}
-		if u := get[usageRow](a.txn, tUsage, "id", tenant, SetProfile, p.Name); u != nil {
+		if u := get[usageRow](a.txn, tUsage, "id", tenant, usedByProfile, p.Name); u != nil {
 			a.remove(tUsage, u)
 		}
 		a.remove(tProfiles, have)
 		return nil
 	default:
-		return problem.New(problem.Unsupported, "order %q", p.Order)
+		return unknownOrder(p)
 	}
 	next.Scope, next.Version = ref.Scope, a.index
 	a.put(tProfiles, next)
@@ -156,13 +165,15 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 	switch {
 	case tenant == "":
 		return problem.New(problem.Unsupported, "programs belong to tenants")
-	case p.Order == "create" && have != nil:
+	case p.Order == pb.SettingOrder_SETTING_ORDER_CREATE && have != nil:
 		return conflict("program %s exists, at version %d", p.Name, have.Version)
-	case p.Order == "put" || p.Order == "create":
+	case p.Order == pb.SettingOrder_SETTING_ORDER_PUT || p.Order == pb.SettingOrder_SETTING_ORDER_CREATE:
 		next := &programRow{Tenant: tenant}
-		if err := json.Unmarshal(p.Body, &next.Program); err != nil {
+		body, err := logformat.DecodeProgram(p.GetProgram())
+		if err != nil {
 			return problem.New(problem.Unsupported, "program: %w", err)
 		}
+		next.Program = *body
 		if next.Name, next.Version = p.Name, 1; have != nil {
 			next.Version = have.Version + 1
 		}
@@ -172,8 +183,8 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 			a.remove(tPrograms, old)
 		}
 		return nil
-	case p.Order != "delete":
-		return problem.New(problem.Unsupported, "order %q", p.Order)
+	case p.Order != pb.SettingOrder_SETTING_ORDER_DELETE:
+		return unknownOrder(p)
 	case have == nil:
 		return absent("there is no program %q", p.Name)
 	}
@@ -186,7 +197,7 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 	if prefs := get[profile.Settings](a.txn, tPreferences, "id", tenant, p.Name); prefs != nil {
 		a.remove(tPreferences, prefs)
 	}
-	if u := get[usageRow](a.txn, tUsage, "id", tenant, SetProgram, p.Name); u != nil {
+	if u := get[usageRow](a.txn, tUsage, "id", tenant, usedByProgram, p.Name); u != nil {
 		a.remove(tUsage, u)
 	}
 	return nil
@@ -194,16 +205,17 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 
 func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 	have := get[profile.Schedule](a.txn, tSchedules, "id", tenant, p.Name)
-	if have == nil && p.Order != "put" && p.Order != "create" {
+	if have == nil && p.Order != pb.SettingOrder_SETTING_ORDER_PUT && p.Order != pb.SettingOrder_SETTING_ORDER_CREATE {
 		return absent("there is no schedule %q", p.Name)
 	}
 	next := &profile.Schedule{}
 	switch p.Order {
-	case "put", "create":
-		if have != nil && p.Order == "create" {
+	case pb.SettingOrder_SETTING_ORDER_PUT, pb.SettingOrder_SETTING_ORDER_CREATE:
+		if have != nil && p.Order == pb.SettingOrder_SETTING_ORDER_CREATE {
 			return conflict("schedule %s exists", p.Name)
 		}
-		if err := json.Unmarshal(p.Body, next); err != nil {
+		var err error
+		if next, err = logformat.DecodeSchedule(p.GetSchedule()); err != nil {
 			return problem.New(problem.Unsupported, "schedule: %w", err)
 		}
 		if a.program(tenant, next.Program) == nil {
@@ -220,22 +232,22 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 				next.Last, next.Waits = have.Last, have.Waits
 			}
 		}
-	case "enable", "disable":
+	case pb.SettingOrder_SETTING_ORDER_ENABLE, pb.SettingOrder_SETTING_ORDER_DISABLE:
 		*next = *have
-		status := map[string]string{"enable": profile.Enabled, "disable": profile.Disabled}[p.Order]
+		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled, pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
 		if have.Status == status {
 			return conflict("schedule %s is %s already", p.Name, status)
 		}
 		next.Status, next.Waits = status, 0
-		if p.Order == "enable" {
+		if p.Order == pb.SettingOrder_SETTING_ORDER_ENABLE {
 			next.Last = a.now // what was due meanwhile was not wanted
 		}
-	case "delete":
+	case pb.SettingOrder_SETTING_ORDER_DELETE:
 		a.remove(tSchedules, have)
 		a.batch.Schedules = true
 		return nil
 	default:
-		return problem.New(problem.Unsupported, "order %q", p.Order)
+		return unknownOrder(p)
 	}
 	next.Tenant, next.Version = tenant, a.index
 	a.put(tSchedules, next)
@@ -245,16 +257,16 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 
 func (a *applier) setPreferences(tenant string, p *pb.PutSetting) error {
 	have := get[profile.Settings](a.txn, tPreferences, "id", tenant, p.Name)
-	if p.Order == "delete" {
+	if p.Order == pb.SettingOrder_SETTING_ORDER_DELETE {
 		if have == nil {
 			return absent("there are no such preferences")
 		}
 		a.remove(tPreferences, have)
 		return nil
 	}
-	next := &profile.Settings{Tenant: tenant, Program: p.Name, Version: a.index}
-	if err := json.Unmarshal(p.Body, &next.Properties); err != nil {
-		return problem.New(problem.Unsupported, "preferences: %w", err)
+	next := &profile.Settings{Tenant: tenant, Program: p.Name, Version: a.index, Properties: p.GetPreferences().GetProperties()}
+	if next.Properties == nil {
+		next.Properties = map[string]string{}
 	}
 	if p.Name != "" && a.program(tenant, p.Name) == nil {
 		return absent("there is no program %q", p.Name)
@@ -267,7 +279,7 @@ func (a *applier) setPreferences(tenant string, p *pb.PutSetting) error {
 }
 
 func (a *applier) setSecret(tenant string, p *pb.PutSetting) error {
-	if p.Order == "delete" {
+	if p.Order == pb.SettingOrder_SETTING_ORDER_DELETE {
 		have := get[secretRow](a.txn, tSecrets, "id", tenant, p.Name)
 		if have == nil {
 			return absent("there is no secret %q", p.Name)
@@ -275,6 +287,6 @@ func (a *applier) setSecret(tenant string, p *pb.PutSetting) error {
 		a.remove(tSecrets, have)
 		return nil
 	}
-	a.put(tSecrets, &secretRow{tenant, p.Name, string(p.Body)})
+	a.put(tSecrets, &secretRow{tenant, p.Name, string(p.GetSecret())})
 	return nil
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -10,9 +9,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // settings is a machine that takes settings.
@@ -28,7 +29,7 @@ func newSettings(t rapid.TB) *settings {
 	}
 	s := &settings{m: m}
 	for _, tenant := range []string{"a", "b"} {
-		s.do(t, &pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: []byte(`{"name":"` + tenant + `"}`)}}})
+		s.do(t, &pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: tenant}}}})
 	}
 	return s
 }
@@ -47,13 +48,12 @@ func (s *settings) do(t rapid.TB, c *pb.Command) error {
 }
 
 func (s *settings) put(t rapid.TB, tenant, kind, name, order string, v any) error {
-	body, err := json.Marshal(v)
+	p, err := logformat.PutSetting(kind, name, order, v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.do(t, &pb.Command{Tenant: tenant, Actor: "me", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
-		Change: &pb.ChangeRuns_Put{Put: &pb.PutSetting{Kind: kind, Name: name, Body: body, Order: order, System: tenant == ""}},
-	}}})
+	p.System = tenant == ""
+	return s.do(t, &pb.Command{Tenant: tenant, Actor: "me", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}})
 }
 
 // TestAssignments: whatever is assigned, assigned again, taken away and deleted in whatever
@@ -70,7 +70,7 @@ func TestAssignments(t *testing.T) {
 		schedules := map[owned]string{} // tenant, schedule
 		profiles := map[owned]bool{}    // enabled or not
 		for _, tn := range []string{"a", "b"} {
-			if err := s.put(t, tn, SetProgram, "job", "put", profile.Program{Steps: []profile.Step{{Name: "x"}}}); err != nil {
+			if err := s.put(t, tn, "program", "job", "put", profile.Program{Steps: []profile.Step{{Name: "x"}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,12 +98,12 @@ func TestAssignments(t *testing.T) {
 			enabled, there := profiles[p]
 			switch rapid.SampledFrom([]string{"put", "disable", "delete", "preferences", "program", "forget", "schedule", "unschedule"}).Draw(t, "what") {
 			case "put":
-				if err := s.put(t, tenant, SetProfile, name, "put", profile.Profile{}); err != nil {
+				if err := s.put(t, tenant, "profile", name, "put", profile.Profile{}); err != nil {
 					t.Fatal(err)
 				}
 				profiles[p] = enabled || !there
 			case "disable":
-				err := s.put(t, tenant, SetProfile, name, "disable", nil)
+				err := s.put(t, tenant, "profile", name, "disable", nil)
 				if want := there && enabled; (err == nil) != want {
 					t.Fatalf("disable %v: %v", p, err)
 				}
@@ -111,7 +111,7 @@ func TestAssignments(t *testing.T) {
 					profiles[p] = false
 				}
 			case "delete":
-				err := s.put(t, tenant, SetProfile, name, "delete", nil)
+				err := s.put(t, tenant, "profile", name, "delete", nil)
 				if want := there && !enabled && count(p) == 0; (err == nil) != want {
 					t.Fatalf("delete %v, enabled %v, assigned %d times: %v", p, enabled, count(p), err)
 				}
@@ -120,13 +120,13 @@ func TestAssignments(t *testing.T) {
 				}
 			case "preferences", "program", "schedule":
 				text := ref.Draw(t, "ref")
-				k, kind := owned{tenant, ""}, SetPreferences
+				k, kind := owned{tenant, ""}, "preferences"
 				var body any = map[string]string{profile.ProfileKey: text}
 				into := settings
 				if rapid.Bool().Draw(t, "deeper") && tenant != "" {
 					k.name = "job"
 					if rapid.Bool().Draw(t, "schedule") {
-						kind, into = SetSchedule, schedules
+						kind, into = "schedule", schedules
 						k.name = name
 						body = profile.Schedule{Program: "job", Cron: "@daily", Properties: map[string]string{profile.ProfileKey: text}}
 					}
@@ -143,7 +143,7 @@ func TestAssignments(t *testing.T) {
 			case "forget":
 				k := owned{tenant, rapid.SampledFrom([]string{"", "job"}).Draw(t, "program")}
 				_, have := settings[k]
-				if err := s.put(t, tenant, SetPreferences, k.name, "delete", nil); (err == nil) != have {
+				if err := s.put(t, tenant, "preferences", k.name, "delete", nil); (err == nil) != have {
 					t.Fatalf("forget %v: %v", k, err)
 				}
 				delete(settings, k)
@@ -151,7 +151,7 @@ func TestAssignments(t *testing.T) {
 				if tenant != "" {
 					k := owned{tenant, name}
 					_, have := schedules[k]
-					if err := s.put(t, tenant, SetSchedule, name, "delete", nil); (err == nil) != have || err != nil && !errors.Is(err, problem.NotFound) {
+					if err := s.put(t, tenant, "schedule", name, "delete", nil); (err == nil) != have || err != nil && !errors.Is(err, problem.NotFound) {
 						t.Fatalf("unschedule %v: %v", k, err)
 					}
 					delete(schedules, k)

@@ -193,7 +193,7 @@ func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.U
 	if p := profileOf(v.txn, ref, tenant); p != nil {
 		since = p.Created * 1000
 	}
-	if u := get[usageRow](v.txn, tUsage, "id", owner, SetProfile, ref.Name); u != nil {
+	if u := get[usageRow](v.txn, tUsage, "id", owner, usedByProfile, ref.Name); u != nil {
 		out.Plus(u.Usage)
 	}
 	each(v.txn, tRuns, "profile", func(r *profile.Run) bool {
@@ -208,7 +208,7 @@ func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.U
 // ProgramUsage adds up the runs of a program.
 func (v *View) ProgramUsage(tenant, program string, now int64) profile.Usage {
 	var out profile.Usage
-	if u := get[usageRow](v.txn, tUsage, "id", tenant, SetProgram, program); u != nil {
+	if u := get[usageRow](v.txn, tUsage, "id", tenant, usedByProgram, program); u != nil {
 		out.Plus(u.Usage)
 	}
 	each(v.txn, tRuns, "id_prefix", func(r *profile.Run) bool {
@@ -250,7 +250,7 @@ func (v *View) Usages(now int64) []ProfileUse {
 	at := map[[2]string]int{}
 	add := func(tenant string, p *profile.Profile) {
 		u := ProfileUse{Tenant: tenant, Profile: refOf(tenant, p.Name)}
-		if old := get[usageRow](v.txn, tUsage, "id", tenant, SetProfile, p.Name); old != nil {
+		if old := get[usageRow](v.txn, tUsage, "id", tenant, usedByProfile, p.Name); old != nil {
 			u.Usage = old.Usage
 		}
 		at[[2]string{tenant, p.Name}] = len(out)

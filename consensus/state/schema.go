@@ -9,6 +9,7 @@ import (
 
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 )
@@ -33,8 +34,6 @@ const (
 	tHistory     = "history"
 	tHealth      = "health"
 	tQueue       = "queue"
-	// tHistoryNodes is no table: it is what snapshots of the state call the nodes of tHistory.
-	tHistoryNodes = "historynodes"
 )
 
 // Rows are never changed once inserted: a writer inserts a changed copy.
@@ -86,7 +85,7 @@ type partRow struct {
 // queueRow is what a queued operation was asked for with.
 type queueRow struct {
 	Operation string
-	Request   []byte
+	Request   *operation.Request
 }
 
 // valueRow is a value that a plugin keeps about a node.
@@ -95,6 +94,9 @@ type valueRow struct {
 	Key   string
 	Value []byte
 }
+
+// theMeta is the key of the only row of tMeta.
+const theMeta = "meta"
 
 type metaRow struct {
 	ID           string // "meta"

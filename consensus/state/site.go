@@ -1,13 +1,13 @@
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
@@ -44,58 +44,63 @@ type SiteKey struct{ Tenant, Name string }
 // changeSite is the one writer of sites.
 func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 	old := get[site.Record](a.txn, tSites, "id", c.Tenant, ch.Site)
-	if ch.Next != nil {
-		return a.nextGeneration(c, ch.Site, old, ch.Next)
+	if next := ch.GetNext(); next != nil {
+		return a.nextGeneration(c, ch.Site, old, next)
 	}
 	if old == nil {
 		return refuse(problem.NotFound, "there is no site %q", ch.Site)
 	}
-	if ch.Events != nil {
-		for _, e := range ch.Events.Events {
+	r := old.Clone()
+	var err error
+	status, message := "", ""
+	switch x := ch.Change.(type) {
+	case *pb.ChangeSite_Events:
+		for _, e := range x.Events.Events {
 			a.event(model.Event{Type: "object.changed", Tenant: c.Tenant, Subject: ch.Site + "/" + e.Object, Status: e.Status, Message: e.Message})
 		}
 		return Answer{Subject: ch.Site}
-	}
-	if ch.Forget {
+	case *pb.ChangeSite_Forget:
 		a.batch.Sites = append(a.batch.Sites, SiteKey{old.Tenant, old.Name})
 		a.removeSite(old)
 		a.event(model.Event{Type: "site.deleted", Tenant: old.Tenant, Subject: old.Name, Actor: c.Actor})
 		return Answer{Subject: ch.Site}
-	}
-	r := old.Clone()
-	var err error
-	status, message := "", ""
-	switch {
-	case ch.Assign != nil:
-		var hosts []site.Host
-		if err = json.Unmarshal(ch.Assign.Hosts, &hosts); err != nil || ch.Assign.Epoch != r.Epoch {
-			return refuse(problem.Stale, "hosts of site %s: %v", ch.Site, err)
+	case *pb.ChangeSite_Assign:
+		if x.Assign.Epoch != r.Epoch {
+			return refuse(problem.Stale, "site %s was made anew since its hosts were assigned", ch.Site)
+		}
+		hosts := make([]site.Host, len(x.Assign.Hosts))
+		for i, m := range x.Assign.Hosts {
+			h, err := logformat.DecodeHost(m)
+			if err != nil {
+				return refuse(problem.Unsupported, "hosts of site %s: %v", ch.Site, err)
+			}
+			hosts[i] = *h
 		}
 		err = r.Assign(hosts, func(id string) bool {
 			n := get[model.Agent](a.txn, tAgents, "id", id)
 			return n != nil && n.Session != ""
 		})
-	case ch.Switch != nil:
-		if r.Next != ch.Switch.Generation {
-			return refuse(problem.Stale, "generation %d of site %s is not on its way", ch.Switch.Generation, ch.Site)
+	case *pb.ChangeSite_Switch:
+		if r.Next != x.Switch.Generation {
+			return refuse(problem.Stale, "generation %d of site %s is not on its way", x.Switch.Generation, ch.Site)
 		}
-		groups := make([]int, len(ch.Switch.Groups))
-		for i, g := range ch.Switch.Groups {
+		groups := make([]int, len(x.Switch.Groups))
+		for i, g := range x.Switch.Groups {
 			groups[i] = int(g)
 		}
 		err = r.Turn(groups)
-		if status = fmt.Sprintf("generation %d is on its way", ch.Switch.Generation); r.Next == 0 {
+		if status = fmt.Sprintf("generation %d is on its way", x.Switch.Generation); r.Next == 0 {
 			status = fmt.Sprintf("generation %d is in force", r.Generation)
 		}
-	case ch.Release != nil:
-		err = r.Release(site.Release{ID: object.ID(ch.Release.Id), Actor: c.Actor, Reason: ch.Release.Reason, Time: a.now})
-		status, message = "released "+ch.Release.Name, ch.Release.Reason
+	case *pb.ChangeSite_Release:
+		err = r.Release(site.Release{ID: object.ID(x.Release.Id), Actor: c.Actor, Reason: x.Release.Reason, Time: a.now})
+		status, message = "released "+x.Release.Name, x.Release.Reason
 		if err == nil {
-			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + ch.Release.Name, Message: ch.Release.Reason},
-				audit.Document{}, a.audit.document(map[string]any{"object": ch.Release.Name, "reason": ch.Release.Reason}))
+			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + x.Release.Name, Message: x.Release.Reason},
+				audit.Document{}, a.audit.document(map[string]any{"object": x.Release.Name, "reason": x.Release.Reason}))
 		}
 	default:
-		return refuse(problem.Unsupported, "a change of site %s that says nothing", ch.Site)
+		return refuse(problem.Unsupported, "a change of site %s is unknown to this build", ch.Site)
 	}
 	switch {
 	case errors.Is(err, site.ErrHeld), errors.Is(err, site.ErrOnItsWay):
@@ -112,10 +117,20 @@ func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
 	}
-	g := &site.Generation{}
-	var switches []site.Switch
-	if err := errors.Join(json.Unmarshal(n.Generation, g), json.Unmarshal(n.Switches, &switches)); err != nil || g.Tenant != c.Tenant || g.Site != name {
+	g, err := logformat.DecodeGeneration(n.Generation)
+	if err != nil {
 		return refuse(problem.Unsupported, "generation of site %q: %v", name, err)
+	}
+	if g.Tenant != c.Tenant || g.Site != name {
+		return refuse(problem.Unsupported, "generation of site %q is of site %q of tenant %q", name, g.Site, g.Tenant)
+	}
+	switches := make([]site.Switch, len(n.Switches))
+	for i, m := range n.Switches {
+		s, err := logformat.DecodeSwitch(m)
+		if err != nil {
+			return refuse(problem.Unsupported, "generation of site %q: %v", name, err)
+		}
+		switches[i] = *s
 	}
 	r := &site.Record{Tenant: c.Tenant, Name: name, Epoch: a.index}
 	if old != nil {

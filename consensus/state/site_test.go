@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // A site's life: applied, homes given and taken, another generation, released,
@@ -50,9 +51,10 @@ func TestSites(t *testing.T) {
 			}
 			plan = compile.NewPlan(now, next)
 		}
-		return order(&pb.ChangeSite{Next: &pb.NextGeneration{Version: version, Deleting: deleting,
-			Generation: js(site.Generation{Tenant: "t", Site: "s", Number: number, Document: js(d), IDs: compile.Numbers(d, next)}),
-			Switches:   js(compile.Switches(plan, next))}})
+		n := &pb.NextGeneration{Version: version, Deleting: deleting}
+		n.Generation, n.Switches = logtest.Site(
+			site.Generation{Tenant: "t", Site: "s", Number: number, Document: js(d), IDs: compile.Numbers(d, next)}, compile.Switches(plan, next))
+		return order(&pb.ChangeSite{Change: &pb.ChangeSite_Next{Next: n}})
 	}
 	record := func() *site.Record {
 		t.Helper()
@@ -67,7 +69,7 @@ func TestSites(t *testing.T) {
 		for _, h := range hosts {
 			list = append(list, site.Host{Name: h, Agent: agent, Process: process})
 		}
-		return order(&pb.ChangeSite{Assign: &pb.AssignHosts{Hosts: js(list), Epoch: record().Epoch}})
+		return order(&pb.ChangeSite{Change: &pb.ChangeSite_Assign{Assign: &pb.AssignHosts{Hosts: logtest.Hosts(list), Epoch: record().Epoch}}})
 	}
 
 	must(run(tenant("t", 0, 0)))
@@ -101,13 +103,13 @@ func TestSites(t *testing.T) {
 	if a := apply(less, 3, record().Version, false); !errors.Is(a.Err, problem.Conflict) {
 		t.Errorf("two generations were on their way: %v", a.Err)
 	}
-	must(order(&pb.ChangeSite{Release: &pb.ReleaseObject{Id: 0, Name: "a", Reason: "scrapped"}}))
+	must(order(&pb.ChangeSite{Change: &pb.ChangeSite_Release{Release: &pb.ReleaseObject{Id: 0, Name: "a", Reason: "scrapped"}}}))
 	r := record()
 	groups := r.Ready(func(id object.ID) bool { return id == 0 && len(r.Released) == 1 })
 	if len(groups) != 1 {
 		t.Fatalf("%v of %+v", groups, r)
 	}
-	must(order(&pb.ChangeSite{Switch: &pb.SwitchGroups{Groups: []uint32{uint32(groups[0])}, Generation: 2}}))
+	must(order(&pb.ChangeSite{Change: &pb.ChangeSite_Switch{Switch: &pb.SwitchGroups{Groups: []uint32{uint32(groups[0])}, Generation: 2}}}))
 	if r := record(); r.Generation != 2 || r.Next != 0 || len(r.Hosts) != 1 || r.Lives[0].Host >= 0 || len(r.Released) != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -125,7 +127,7 @@ func TestSites(t *testing.T) {
 	}
 	doc = less
 	must(apply(&site.Document{Name: "s"}, 3, record().Version, true))
-	must(order(&pb.ChangeSite{Switch: &pb.SwitchGroups{Groups: []uint32{0}, Generation: 3}}))
+	must(order(&pb.ChangeSite{Change: &pb.ChangeSite_Switch{Switch: &pb.SwitchGroups{Groups: []uint32{0}, Generation: 3}}}))
 	if _, ok := m.View().Site("t", "s"); ok || len(m.View().Generations("t", "s")) != 0 {
 		t.Error("a deleted site is still there")
 	}

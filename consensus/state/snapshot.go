@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -16,20 +15,17 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coopr/coopr/engine/change/site"
-	"github.com/coopr/coopr/engine/model"
-	"github.com/coopr/coopr/engine/plan"
-	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // A snapshot is a SnapshotHeader and SnapshotRecords, each behind its length
 // (4 bytes, big-endian), then a length of zero and the SHA-256 of all before
-// it. Restoring reads a record by its table and version.
+// it.
 const (
 	snapshotFormat = 1
-	recordVersion  = 1
 	maxRecord      = 1 << 30
 )
 
@@ -60,22 +56,13 @@ func (s snapshot) Persist(sink raft.SnapshotSink) error {
 	return sink.Close()
 }
 
-// planBody is how a plan stands in a snapshot.
-type planBody struct {
-	Operation string
-	Graph     []byte
-	State     []byte
-	Tree      json.RawMessage `json:",omitempty"` // none: the graph has no steps
-	Audit     string          `json:",omitempty"` // id of the plan in the audit log
-}
-
 // Write writes the whole state.
 func (v *View) Write(out io.Writer) error {
 	buf := bufio.NewWriterSize(out, 1<<16)
 	w := &recordWriter{w: buf, sum: sha256.New()}
 	w.message(&pb.SnapshotHeader{Format: snapshotFormat, Index: v.index, FeatureLevel: v.FeatureLevel()})
-	history := historyWriter{nodes: func(body []byte) {
-		w.message(&pb.SnapshotRecord{Table: tHistoryNodes, Version: recordVersion, Body: body})
+	history := historyWriter{node: func(n *record.Node) {
+		w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_HistoryNode{HistoryNode: n}})
 	}}
 	// In one order, so that equal states make equal snapshots.
 	for _, name := range slices.Sorted(maps.Keys(schema().Tables)) {
@@ -85,16 +72,16 @@ func (v *View) Write(out io.Writer) error {
 		}
 		for raw := it.Next(); raw != nil && w.err == nil; raw = it.Next() {
 			if log, ok := raw.(*auditRow); ok {
-				log.pieces(func(body []byte) {
-					w.message(&pb.SnapshotRecord{Table: name, Version: recordVersion, Body: body})
+				log.pieces(func(piece []byte) {
+					w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_Audit{Audit: piece}})
 				})
 				continue
 			}
-			body, err := encodeRow(raw, &history)
+			rec, err := encodeRow(raw, &history)
 			if err != nil {
 				return fmt.Errorf("snapshot: table %s: %w", name, err)
 			}
-			w.message(&pb.SnapshotRecord{Table: name, Version: recordVersion, Body: body})
+			w.message(rec)
 		}
 	}
 	w.end()
@@ -104,30 +91,6 @@ func (v *View) Write(out io.Writer) error {
 	return buf.Flush()
 }
 
-func encodeRow(raw any, history *historyWriter) ([]byte, error) {
-	if s, ok := raw.(*model.Snapshot); ok {
-		return history.encode(s)
-	}
-	p, ok := raw.(*planRow)
-	if !ok {
-		return json.Marshal(raw)
-	}
-	state, err := p.State.Encode()
-	if err != nil {
-		return nil, err
-	}
-	body := planBody{Operation: p.Operation, Graph: p.State.Graph.Encode(), State: state}
-	if p.Tree != nil {
-		if body.Tree, err = p.Tree.Encode(); err != nil {
-			return nil, err
-		}
-	}
-	if p.Audit != nil {
-		body.Audit = p.Audit.ID
-	}
-	return json.Marshal(body)
-}
-
 type recordWriter struct {
 	w   io.Writer
 	sum hash.Hash
@@ -135,7 +98,7 @@ type recordWriter struct {
 }
 
 func (w *recordWriter) message(m proto.Message) {
-	b, err := proto.Marshal(m)
+	b, err := logformat.Marshal(m)
 	if err != nil {
 		w.err = err
 	}
@@ -222,21 +185,20 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		if !ok {
 			break
 		}
-		if rec.Table == tAudit {
-			if err := log.piece(rec.Body); err != nil {
-				return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
+		switch x := rec.Row.(type) {
+		case *pb.SnapshotRecord_Audit:
+			err = log.piece(x.Audit)
+		case *pb.SnapshotRecord_HistoryNode:
+			err = history.node(x.HistoryNode)
+		default:
+			var name string
+			var row any
+			if name, row, err = decodeRow(&rec, &history); err == nil {
+				err = txn.Insert(name, row)
 			}
-			continue
-		}
-		row, err := decodeRow(&rec, &history)
-		if err == nil && row == nil {
-			continue
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
-		}
-		if err := txn.Insert(rec.Table, row); err != nil {
-			return nil, 0, fmt.Errorf("%w: table %s: %w", ErrDamaged, rec.Table, err)
+			return nil, 0, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}
 	if err := log.finish(txn); err != nil {
@@ -244,84 +206,6 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 	}
 	txn.Commit()
 	return db, h.Index, nil
-}
-
-// decodeRow gives the row of a record, or nil for one that is part of later rows.
-func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (any, error) {
-	if rec.Version != recordVersion {
-		return nil, fmt.Errorf("record version %d, this build reads %d", rec.Version, recordVersion)
-	}
-	var row any
-	switch rec.Table {
-	case tTenants:
-		row = &model.Tenant{}
-	case tTokens:
-		row = &tokenRow{}
-	case tDefinitions:
-		row = &definitionRow{}
-	case tPluginTypes:
-		row = &pluginRow{}
-	case tAgents:
-		row = &model.Agent{}
-	case tSessions:
-		row = &sessionRow{}
-	case tClusters:
-		row = &model.Cluster{}
-	case tNodes:
-		row = &model.Node{}
-	case tOperations:
-		row = &model.Operation{}
-	case tPlans:
-		return decodePlan(rec.Body)
-	case tHistoryNodes:
-		return nil, history.node(rec.Body)
-	case tHistory:
-		return history.snapshot(rec.Body)
-	case tRequests:
-		row = &requestRow{}
-	case tParts:
-		row = &partRow{}
-	case tValues:
-		row = &valueRow{}
-	case tMeta:
-		row = &metaRow{}
-	case tQueue:
-		row = &queueRow{}
-	case tHealth:
-		row = &model.NodeHealth{}
-	case tSites:
-		row = &site.Record{}
-	case tGenerations:
-		row = &site.Generation{}
-	case tResources:
-		row = &model.PluginResource{}
-	case tResourceSets:
-		row = &model.ResourceSet{}
-	default:
-		if row = runRow(rec.Table); row == nil {
-			return nil, errors.New("no such table")
-		}
-	}
-	return row, json.Unmarshal(rec.Body, row)
-}
-
-func decodePlan(body []byte) (any, error) {
-	var p planBody
-	if err := json.Unmarshal(body, &p); err != nil {
-		return nil, err
-	}
-	g, err := plan.DecodeGraph(p.Graph)
-	if err != nil {
-		return nil, err
-	}
-	row := &planRow{Operation: p.Operation, Audit: unlinked(p.Audit)}
-	if len(p.Tree) > 0 {
-		if row.Tree, err = tree.Decode(g, p.Tree); err != nil {
-			return nil, err
-		}
-	}
-	row.State, err = plan.DecodeState(g, p.State)
-	return row, err
 }
 
 type recordReader struct {

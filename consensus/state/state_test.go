@@ -15,11 +15,13 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func fresh(t testing.TB) *state.Machine {
@@ -75,11 +77,11 @@ func dump(t testing.TB, m *state.Machine) []byte {
 
 // The commands that tests use.
 func tenant(name string, nodes, clusters int) *pb.Command {
-	return &pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: name, MaxNodes: nodes, MaxClusters: clusters})}}}
+	return &pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: name, MaxNodes: nodes, MaxClusters: clusters})}}}
 }
 
 func session(id, agent string, keep ...uint64) *pb.Command {
-	return &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: id, Agent: agent, Keep: keep, Record: js(model.Agent{ID: agent, Name: agent})}}}
+	return &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: id, Agent: agent, Keep: keep, Record: logtest.Agent(model.Agent{ID: agent, Name: agent})}}}
 }
 
 func endSession(id string) *pb.Command {
@@ -113,12 +115,12 @@ func graphOf(nodes []string) *plan.Graph {
 func start(tenant, cluster, name string, nodes int, onFailure, request string) *pb.Command {
 	cl := model.Cluster{ID: cluster, Tenant: tenant, Name: name, Operation: cluster + "-001", Operations: 1}
 	op := model.Operation{ID: cluster + "-001", Tenant: tenant, Cluster: cluster, Type: model.OpCreate, OnFailure: onFailure}
-	s := &pb.StartOperation{Operation: js(op), Cluster: js(cl)}
+	s := &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl)}
 	var ids []string
 	for i := range nodes {
 		n := model.Node{ID: string(model.ClusterID(cluster).Node(1000 + i)), Cluster: cluster, Tenant: tenant, Number: 1000 + i, Services: []string{[]string{"db", "app"}[i%2]}}
 		ids = append(ids, n.ID)
-		s.Nodes = append(s.Nodes, js(n))
+		s.Nodes = append(s.Nodes, logtest.Node(n))
 	}
 	s.Graph = graphOf(ids).Encode()
 	return &pb.Command{Tenant: tenant, Actor: "ann", RequestId: request, Change: &pb.Command_StartOperation{StartOperation: s}}
@@ -136,8 +138,10 @@ func report(op string, task uint32, fence uint64, o pb.Outcome, output string) *
 	return &pb.Command{Change: &pb.Command_Report{Report: r}}
 }
 
-func order(op, what string) *pb.Command {
-	return &pb.Command{Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: what}}}
+func order(id, what string) *pb.Command {
+	c := logformat.Control(id, what, "")
+	c.Actor = "ann"
+	return c
 }
 
 // someCommand draws a command that may well make sense to a machine.
@@ -176,8 +180,13 @@ func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 		return start(ten, cluster, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), rapid.IntRange(1, 3).Draw(t, "nodes"),
 			rapid.SampledFrom([]string{"delete", "pause", "leave"}).Draw(t, "on failure"), rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "request"))
 	case 5:
-		return &pb.Command{Tenant: ten, Actor: "ann", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
-			Definitions: []*pb.Definition{{Kind: "service", Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "definition"), Body: []byte(`{"name":"x"}`)[:rapid.SampledFrom([]int{0, 12}).Draw(t, "body")]}}}}}
+		put, name := &pb.PutDefinitions{}, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "definition")
+		if rapid.Bool().Draw(t, "delete") {
+			put.Delete = []*pb.DefinitionVersion{{Kind: "service", Name: name}}
+		} else {
+			put.Definitions = []*pb.Definition{{Kind: "service", Name: name, Body: []byte(`{"name":"x"}`)}}
+		}
+		return &pb.Command{Tenant: ten, Actor: "ann", Change: &pb.Command_PutDefinitions{PutDefinitions: put}}
 	case 6:
 		return &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: agent}}}
 	case 7:
@@ -496,7 +505,7 @@ func bigPlan(b *testing.B, tasks int) *state.Machine {
 	}
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: "00000001-001", Operations: 1}
 	op := model.Operation{ID: "00000001-001", Tenant: "one", Cluster: "00000001", Type: model.OpCreate}
-	c := &pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(cl), Graph: g.Encode()}}}
+	c := &pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Graph: g.Encode()}}}
 	do(b, m, entry(1, 1, tenant("one", 0, 0), session("s", "a")))
 	if a := do(b, m, entry(2, 1, c))[0]; a.Err != nil {
 		b.Fatal(a.Err)

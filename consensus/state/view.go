@@ -32,7 +32,7 @@ func (v *View) Index() uint64 { return v.index }
 
 // FeatureLevel is the mesh's.
 func (v *View) FeatureLevel() uint32 {
-	if m := get[metaRow](v.txn, tMeta, "id", "meta"); m != nil {
+	if m := get[metaRow](v.txn, tMeta, "id", theMeta); m != nil {
 		return m.FeatureLevel
 	}
 	return 0
@@ -41,7 +41,7 @@ func (v *View) FeatureLevel() uint32 {
 // Mesh is the mesh's own name: what providers make carries it, because ids of
 // clusters and nodes are unique in one mesh only.
 func (v *View) Mesh() string {
-	if m := get[metaRow](v.txn, tMeta, "id", "meta"); m != nil {
+	if m := get[metaRow](v.txn, tMeta, "id", theMeta); m != nil {
 		return m.Mesh
 	}
 	return ""

@@ -4,12 +4,14 @@
 // 	protoc        (unknown)
 // source: log.proto
 
-// What is written to the Raft log and to snapshots (consensus/state). Numbers
-// are never used again for something else.
+// The entries of the Raft log. consensus/state applies them; consensus/logformat
+// converts between domain types and the records inside. The format is frozen:
+// fields are added, and never removed or used for something else.
 
 package proto
 
 import (
+	record "github.com/coopr/coopr/rpc/proto/record"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -24,7 +26,184 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Machine is what a node's provider says of its machine.
+// OperationOrder is an order about a whole operation.
+type OperationOrder int32
+
+const (
+	OperationOrder_OPERATION_ORDER_UNSPECIFIED   OperationOrder = 0
+	OperationOrder_OPERATION_ORDER_PAUSE         OperationOrder = 1
+	OperationOrder_OPERATION_ORDER_RESUME        OperationOrder = 2
+	OperationOrder_OPERATION_ORDER_ABORT         OperationOrder = 3
+	OperationOrder_OPERATION_ORDER_ROLLBACK      OperationOrder = 4
+	OperationOrder_OPERATION_ORDER_GIVE_UP       OperationOrder = 5 // of the leader: the operation, or its rollback, cannot be planned
+	OperationOrder_OPERATION_ORDER_STOP_RETRYING OperationOrder = 6 // of the leader: no other layout is left to try
+)
+
+// Enum value maps for OperationOrder.
+var (
+	OperationOrder_name = map[int32]string{
+		0: "OPERATION_ORDER_UNSPECIFIED",
+		1: "OPERATION_ORDER_PAUSE",
+		2: "OPERATION_ORDER_RESUME",
+		3: "OPERATION_ORDER_ABORT",
+		4: "OPERATION_ORDER_ROLLBACK",
+		5: "OPERATION_ORDER_GIVE_UP",
+		6: "OPERATION_ORDER_STOP_RETRYING",
+	}
+	OperationOrder_value = map[string]int32{
+		"OPERATION_ORDER_UNSPECIFIED":   0,
+		"OPERATION_ORDER_PAUSE":         1,
+		"OPERATION_ORDER_RESUME":        2,
+		"OPERATION_ORDER_ABORT":         3,
+		"OPERATION_ORDER_ROLLBACK":      4,
+		"OPERATION_ORDER_GIVE_UP":       5,
+		"OPERATION_ORDER_STOP_RETRYING": 6,
+	}
+)
+
+func (x OperationOrder) Enum() *OperationOrder {
+	p := new(OperationOrder)
+	*p = x
+	return p
+}
+
+func (x OperationOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OperationOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[0].Descriptor()
+}
+
+func (OperationOrder) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[0]
+}
+
+func (x OperationOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OperationOrder.Descriptor instead.
+func (OperationOrder) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{0}
+}
+
+// ClusterOrder is an order about a cluster.
+type ClusterOrder int32
+
+const (
+	ClusterOrder_CLUSTER_ORDER_UNSPECIFIED     ClusterOrder = 0
+	ClusterOrder_CLUSTER_ORDER_RESOLVE         ClusterOrder = 1 // a person has repaired what an operation left behind
+	ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY  ClusterOrder = 2
+	ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY ClusterOrder = 3
+)
+
+// Enum value maps for ClusterOrder.
+var (
+	ClusterOrder_name = map[int32]string{
+		0: "CLUSTER_ORDER_UNSPECIFIED",
+		1: "CLUSTER_ORDER_RESOLVE",
+		2: "CLUSTER_ORDER_PAUSE_RECOVERY",
+		3: "CLUSTER_ORDER_RESUME_RECOVERY",
+	}
+	ClusterOrder_value = map[string]int32{
+		"CLUSTER_ORDER_UNSPECIFIED":     0,
+		"CLUSTER_ORDER_RESOLVE":         1,
+		"CLUSTER_ORDER_PAUSE_RECOVERY":  2,
+		"CLUSTER_ORDER_RESUME_RECOVERY": 3,
+	}
+)
+
+func (x ClusterOrder) Enum() *ClusterOrder {
+	p := new(ClusterOrder)
+	*p = x
+	return p
+}
+
+func (x ClusterOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ClusterOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[1].Descriptor()
+}
+
+func (ClusterOrder) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[1]
+}
+
+func (x ClusterOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ClusterOrder.Descriptor instead.
+func (ClusterOrder) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{1}
+}
+
+// PlanOrder is an order about a plan or a part of it.
+type PlanOrder int32
+
+const (
+	PlanOrder_PLAN_ORDER_UNSPECIFIED    PlanOrder = 0
+	PlanOrder_PLAN_ORDER_START          PlanOrder = 1
+	PlanOrder_PLAN_ORDER_STOP           PlanOrder = 2
+	PlanOrder_PLAN_ORDER_INTERRUPT      PlanOrder = 3
+	PlanOrder_PLAN_ORDER_CONTINUE       PlanOrder = 4
+	PlanOrder_PLAN_ORDER_FORCE_COMPLETE PlanOrder = 5
+	PlanOrder_PLAN_ORDER_RESTART        PlanOrder = 6
+)
+
+// Enum value maps for PlanOrder.
+var (
+	PlanOrder_name = map[int32]string{
+		0: "PLAN_ORDER_UNSPECIFIED",
+		1: "PLAN_ORDER_START",
+		2: "PLAN_ORDER_STOP",
+		3: "PLAN_ORDER_INTERRUPT",
+		4: "PLAN_ORDER_CONTINUE",
+		5: "PLAN_ORDER_FORCE_COMPLETE",
+		6: "PLAN_ORDER_RESTART",
+	}
+	PlanOrder_value = map[string]int32{
+		"PLAN_ORDER_UNSPECIFIED":    0,
+		"PLAN_ORDER_START":          1,
+		"PLAN_ORDER_STOP":           2,
+		"PLAN_ORDER_INTERRUPT":      3,
+		"PLAN_ORDER_CONTINUE":       4,
+		"PLAN_ORDER_FORCE_COMPLETE": 5,
+		"PLAN_ORDER_RESTART":        6,
+	}
+)
+
+func (x PlanOrder) Enum() *PlanOrder {
+	p := new(PlanOrder)
+	*p = x
+	return p
+}
+
+func (x PlanOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PlanOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[2].Descriptor()
+}
+
+func (PlanOrder) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[2]
+}
+
+func (x PlanOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PlanOrder.Descriptor instead.
+func (PlanOrder) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{2}
+}
+
+// Machine is the state of a node's machine, as its provider reports it.
 type Machine int32
 
 const (
@@ -58,11 +237,11 @@ func (x Machine) String() string {
 }
 
 func (Machine) Descriptor() protoreflect.EnumDescriptor {
-	return file_log_proto_enumTypes[0].Descriptor()
+	return file_log_proto_enumTypes[3].Descriptor()
 }
 
 func (Machine) Type() protoreflect.EnumType {
-	return &file_log_proto_enumTypes[0]
+	return &file_log_proto_enumTypes[3]
 }
 
 func (x Machine) Number() protoreflect.EnumNumber {
@@ -71,19 +250,190 @@ func (x Machine) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Machine.Descriptor instead.
 func (Machine) EnumDescriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{0}
+	return file_log_proto_rawDescGZIP(), []int{3}
+}
+
+type SettingKind int32
+
+const (
+	SettingKind_SETTING_KIND_UNSPECIFIED SettingKind = 0
+	SettingKind_SETTING_KIND_PROFILE     SettingKind = 1
+	SettingKind_SETTING_KIND_PROGRAM     SettingKind = 2
+	SettingKind_SETTING_KIND_SCHEDULE    SettingKind = 3
+	SettingKind_SETTING_KIND_PREFERENCES SettingKind = 4
+	SettingKind_SETTING_KIND_SECRET      SettingKind = 5
+)
+
+// Enum value maps for SettingKind.
+var (
+	SettingKind_name = map[int32]string{
+		0: "SETTING_KIND_UNSPECIFIED",
+		1: "SETTING_KIND_PROFILE",
+		2: "SETTING_KIND_PROGRAM",
+		3: "SETTING_KIND_SCHEDULE",
+		4: "SETTING_KIND_PREFERENCES",
+		5: "SETTING_KIND_SECRET",
+	}
+	SettingKind_value = map[string]int32{
+		"SETTING_KIND_UNSPECIFIED": 0,
+		"SETTING_KIND_PROFILE":     1,
+		"SETTING_KIND_PROGRAM":     2,
+		"SETTING_KIND_SCHEDULE":    3,
+		"SETTING_KIND_PREFERENCES": 4,
+		"SETTING_KIND_SECRET":      5,
+	}
+)
+
+func (x SettingKind) Enum() *SettingKind {
+	p := new(SettingKind)
+	*p = x
+	return p
+}
+
+func (x SettingKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SettingKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[4].Descriptor()
+}
+
+func (SettingKind) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[4]
+}
+
+func (x SettingKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SettingKind.Descriptor instead.
+func (SettingKind) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{4}
+}
+
+type SettingOrder int32
+
+const (
+	SettingOrder_SETTING_ORDER_UNSPECIFIED SettingOrder = 0
+	SettingOrder_SETTING_ORDER_PUT         SettingOrder = 1
+	SettingOrder_SETTING_ORDER_CREATE      SettingOrder = 2
+	SettingOrder_SETTING_ORDER_DELETE      SettingOrder = 3
+	SettingOrder_SETTING_ORDER_ENABLE      SettingOrder = 4
+	SettingOrder_SETTING_ORDER_DISABLE     SettingOrder = 5
+)
+
+// Enum value maps for SettingOrder.
+var (
+	SettingOrder_name = map[int32]string{
+		0: "SETTING_ORDER_UNSPECIFIED",
+		1: "SETTING_ORDER_PUT",
+		2: "SETTING_ORDER_CREATE",
+		3: "SETTING_ORDER_DELETE",
+		4: "SETTING_ORDER_ENABLE",
+		5: "SETTING_ORDER_DISABLE",
+	}
+	SettingOrder_value = map[string]int32{
+		"SETTING_ORDER_UNSPECIFIED": 0,
+		"SETTING_ORDER_PUT":         1,
+		"SETTING_ORDER_CREATE":      2,
+		"SETTING_ORDER_DELETE":      3,
+		"SETTING_ORDER_ENABLE":      4,
+		"SETTING_ORDER_DISABLE":     5,
+	}
+)
+
+func (x SettingOrder) Enum() *SettingOrder {
+	p := new(SettingOrder)
+	*p = x
+	return p
+}
+
+func (x SettingOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SettingOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[5].Descriptor()
+}
+
+func (SettingOrder) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[5]
+}
+
+func (x SettingOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SettingOrder.Descriptor instead.
+func (SettingOrder) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{5}
+}
+
+type ResourceOrder int32
+
+const (
+	ResourceOrder_RESOURCE_ORDER_UNSPECIFIED ResourceOrder = 0
+	ResourceOrder_RESOURCE_ORDER_STAGE       ResourceOrder = 1
+	ResourceOrder_RESOURCE_ORDER_RECALL      ResourceOrder = 2
+	ResourceOrder_RESOURCE_ORDER_ACTIVATE    ResourceOrder = 3
+	ResourceOrder_RESOURCE_ORDER_DELETE      ResourceOrder = 4
+)
+
+// Enum value maps for ResourceOrder.
+var (
+	ResourceOrder_name = map[int32]string{
+		0: "RESOURCE_ORDER_UNSPECIFIED",
+		1: "RESOURCE_ORDER_STAGE",
+		2: "RESOURCE_ORDER_RECALL",
+		3: "RESOURCE_ORDER_ACTIVATE",
+		4: "RESOURCE_ORDER_DELETE",
+	}
+	ResourceOrder_value = map[string]int32{
+		"RESOURCE_ORDER_UNSPECIFIED": 0,
+		"RESOURCE_ORDER_STAGE":       1,
+		"RESOURCE_ORDER_RECALL":      2,
+		"RESOURCE_ORDER_ACTIVATE":    3,
+		"RESOURCE_ORDER_DELETE":      4,
+	}
+)
+
+func (x ResourceOrder) Enum() *ResourceOrder {
+	p := new(ResourceOrder)
+	*p = x
+	return p
+}
+
+func (x ResourceOrder) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ResourceOrder) Descriptor() protoreflect.EnumDescriptor {
+	return file_log_proto_enumTypes[6].Descriptor()
+}
+
+func (ResourceOrder) Type() protoreflect.EnumType {
+	return &file_log_proto_enumTypes[6]
+}
+
+func (x ResourceOrder) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ResourceOrder.Descriptor instead.
+func (ResourceOrder) EnumDescriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{6}
 }
 
 // Entry is one Raft log entry: many commands under one envelope.
 type Entry struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Format         uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`                                       // 1
-	FeatureLevel   uint32                 `protobuf:"varint,2,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`       // level that a reader needs to understand it all
-	MustUnderstand bool                   `protobuf:"varint,3,opt,name=must_understand,json=mustUnderstand,proto3" json:"must_understand,omitempty"` // a reader that does not must stop, not skip
+	FeatureLevel   uint32                 `protobuf:"varint,2,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`       // the lowest level that understands every command
+	MustUnderstand bool                   `protobuf:"varint,3,opt,name=must_understand,json=mustUnderstand,proto3" json:"must_understand,omitempty"` // a reader of a lower level stops; else it skips what it does not know
 	NowMs          int64                  `protobuf:"varint,4,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"`                            // the proposer's clock, Unix milliseconds
 	Commands       []*Command             `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
-	// How many of the commands came together, group by group; answers are
-	// grouped likewise. Empty: each came alone.
+	// The sizes of the groups in which commands were proposed, in order; answers
+	// are grouped likewise. Empty: each command is a group.
 	Groups        []uint32 `protobuf:"varint,6,rep,packed,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,10 +511,11 @@ func (x *Entry) GetGroups() []uint32 {
 	return nil
 }
 
-// Command is one change. All that is decided by chance or a clock is in it.
+// Command is one change. It holds every value that chance or a clock decided,
+// so that all voters apply it alike.
 type Command struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
-	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // "" where nobody may repeat it
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a repeated id changes nothing; "": the command is never repeated
 	Tenant    string                 `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Actor     string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Types that are valid to be assigned to Change:
@@ -190,6 +541,7 @@ type Command struct {
 	//	*Command_QueueOperation
 	//	*Command_ChangeSite
 	//	*Command_DropResource
+	//	*Command_ControlCluster
 	//	*Command_ChangeRuns
 	//	*Command_ChangeResource
 	Change        isCommand_Change `protobuf_oneof:"change"`
@@ -444,6 +796,15 @@ func (x *Command) GetDropResource() *DropResource {
 	return nil
 }
 
+func (x *Command) GetControlCluster() *ControlCluster {
+	if x != nil {
+		if x, ok := x.Change.(*Command_ControlCluster); ok {
+			return x.ControlCluster
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetChangeRuns() *ChangeRuns {
 	if x != nil {
 		if x, ok := x.Change.(*Command_ChangeRuns); ok {
@@ -550,6 +911,10 @@ type Command_DropResource struct {
 	DropResource *DropResource `protobuf:"bytes,40,opt,name=drop_resource,json=dropResource,proto3,oneof"`
 }
 
+type Command_ControlCluster struct {
+	ControlCluster *ControlCluster `protobuf:"bytes,30,opt,name=control_cluster,json=controlCluster,proto3,oneof"`
+}
+
 type Command_ChangeRuns struct {
 	ChangeRuns *ChangeRuns `protobuf:"bytes,60,opt,name=change_runs,json=changeRuns,proto3,oneof"`
 }
@@ -600,6 +965,8 @@ func (*Command_ChangeSite) isCommand_Change() {}
 
 func (*Command_DropResource) isCommand_Change() {}
 
+func (*Command_ControlCluster) isCommand_Change() {}
+
 func (*Command_ChangeRuns) isCommand_Change() {}
 
 func (*Command_ChangeResource) isCommand_Change() {}
@@ -608,8 +975,7 @@ type Definition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`        // JSON; empty: delete
-	Version       int32                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // delete only this version; 0: all
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"` // JSON, as the user sent it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,7 +1031,60 @@ func (x *Definition) GetBody() []byte {
 	return nil
 }
 
-func (x *Definition) GetVersion() int32 {
+type DefinitionVersion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Version       int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // 0: all versions
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DefinitionVersion) Reset() {
+	*x = DefinitionVersion{}
+	mi := &file_log_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DefinitionVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DefinitionVersion) ProtoMessage() {}
+
+func (x *DefinitionVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DefinitionVersion.ProtoReflect.Descriptor instead.
+func (*DefinitionVersion) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DefinitionVersion) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DefinitionVersion) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DefinitionVersion) GetVersion() int32 {
 	if x != nil {
 		return x.Version
 	}
@@ -677,13 +1096,14 @@ type PutDefinitions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Definitions   []*Definition          `protobuf:"bytes,1,rep,name=definitions,proto3" json:"definitions,omitempty"`
 	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"` // refuse names that exist
+	Delete        []*DefinitionVersion   `protobuf:"bytes,3,rep,name=delete,proto3" json:"delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutDefinitions) Reset() {
 	*x = PutDefinitions{}
-	mi := &file_log_proto_msgTypes[3]
+	mi := &file_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +1115,7 @@ func (x *PutDefinitions) String() string {
 func (*PutDefinitions) ProtoMessage() {}
 
 func (x *PutDefinitions) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[3]
+	mi := &file_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1128,7 @@ func (x *PutDefinitions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutDefinitions.ProtoReflect.Descriptor instead.
 func (*PutDefinitions) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{3}
+	return file_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PutDefinitions) GetDefinitions() []*Definition {
@@ -725,17 +1145,24 @@ func (x *PutDefinitions) GetCreateOnly() bool {
 	return false
 }
 
+func (x *PutDefinitions) GetDelete() []*DefinitionVersion {
+	if x != nil {
+		return x.Delete
+	}
+	return nil
+}
+
 type PutTenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        []byte                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"`
+	Tenant        *record.Tenant         `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	CreateOnly    bool                   `protobuf:"varint,2,opt,name=create_only,json=createOnly,proto3" json:"create_only,omitempty"` // refuse a name that exists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutTenant) Reset() {
 	*x = PutTenant{}
-	mi := &file_log_proto_msgTypes[4]
+	mi := &file_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +1174,7 @@ func (x *PutTenant) String() string {
 func (*PutTenant) ProtoMessage() {}
 
 func (x *PutTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[4]
+	mi := &file_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,10 +1187,10 @@ func (x *PutTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutTenant.ProtoReflect.Descriptor instead.
 func (*PutTenant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{4}
+	return file_log_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *PutTenant) GetTenant() []byte {
+func (x *PutTenant) GetTenant() *record.Tenant {
 	if x != nil {
 		return x.Tenant
 	}
@@ -786,7 +1213,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_log_proto_msgTypes[5]
+	mi := &file_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1225,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[5]
+	mi := &file_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1238,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{5}
+	return file_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DeleteTenant) GetName() string {
@@ -827,14 +1254,14 @@ type PutToken struct {
 	Actor         string                 `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	Tenant        string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Role          string                 `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"` // superadmin, admin, user, read
-	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`     // what people call it; not secret
+	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`     // its public name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutToken) Reset() {
 	*x = PutToken{}
-	mi := &file_log_proto_msgTypes[6]
+	mi := &file_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +1273,7 @@ func (x *PutToken) String() string {
 func (*PutToken) ProtoMessage() {}
 
 func (x *PutToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[6]
+	mi := &file_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1286,7 @@ func (x *PutToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutToken.ProtoReflect.Descriptor instead.
 func (*PutToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{6}
+	return file_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PutToken) GetHash() []byte {
@@ -906,7 +1333,7 @@ type DeleteToken struct {
 
 func (x *DeleteToken) Reset() {
 	*x = DeleteToken{}
-	mi := &file_log_proto_msgTypes[7]
+	mi := &file_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1345,7 @@ func (x *DeleteToken) String() string {
 func (*DeleteToken) ProtoMessage() {}
 
 func (x *DeleteToken) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[7]
+	mi := &file_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1358,7 @@ func (x *DeleteToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteToken.ProtoReflect.Descriptor instead.
 func (*DeleteToken) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{7}
+	return file_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeleteToken) GetId() string {
@@ -945,16 +1372,16 @@ type OpenSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Agent         string                 `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences that go on under the new session
-	Record        []byte                 `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`     // JSON model.Agent
-	Types         [][]byte               `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"`       // JSON model.PluginType, what the agent offers
+	Keep          []uint64               `protobuf:"varint,3,rep,packed,name=keep,proto3" json:"keep,omitempty"` // fences of leases that continue under the new session
+	Record        *record.Agent          `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
+	Types         []*record.PluginType   `protobuf:"bytes,5,rep,name=types,proto3" json:"types,omitempty"` // the plugin types that the agent offers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_log_proto_msgTypes[8]
+	mi := &file_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1393,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[8]
+	mi := &file_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1406,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{8}
+	return file_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OpenSession) GetSession() string {
@@ -1003,22 +1430,22 @@ func (x *OpenSession) GetKeep() []uint64 {
 	return nil
 }
 
-func (x *OpenSession) GetRecord() []byte {
+func (x *OpenSession) GetRecord() *record.Agent {
 	if x != nil {
 		return x.Record
 	}
 	return nil
 }
 
-func (x *OpenSession) GetTypes() [][]byte {
+func (x *OpenSession) GetTypes() []*record.PluginType {
 	if x != nil {
 		return x.Types
 	}
 	return nil
 }
 
-// EndSession ends a session: of a worker that left or fell silent, or before a
-// new one of the same agent. Its leases become ready or uncertain again.
+// EndSession ends the session of a worker that left, fell silent or opens a new
+// one. Its leases become ready or uncertain again.
 type EndSession struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1029,7 +1456,7 @@ type EndSession struct {
 
 func (x *EndSession) Reset() {
 	*x = EndSession{}
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1468,7 @@ func (x *EndSession) String() string {
 func (*EndSession) ProtoMessage() {}
 
 func (x *EndSession) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[9]
+	mi := &file_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1481,7 @@ func (x *EndSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
 func (*EndSession) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{9}
+	return file_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *EndSession) GetSession() string {
@@ -1071,23 +1498,24 @@ func (x *EndSession) GetReason() string {
 	return ""
 }
 
-// StartOperation brings an operation with its plan. All of it or nothing.
+// StartOperation starts an operation with its plan: all of it, or nothing.
 type StartOperation struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Operation      []byte                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`                                  // JSON model.Operation
-	Cluster        []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`                                      // JSON model.Cluster as it will be
-	ClusterVersion uint64                 `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // version the plan was made from; 0: new cluster
-	Nodes          [][]byte               `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`                                          // JSON model.Node: new or changed nodes
-	Graph          []byte                 `protobuf:"bytes,5,opt,name=graph,proto3" json:"graph,omitempty"`                                          // plan.Graph, encoded
+	Operation      *record.Operation      `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Cluster        *record.Cluster        `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`                                      // as it will be
+	ClusterVersion uint64                 `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // the version that the plan was made from; 0: a new cluster
+	Nodes          []*record.Node         `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`                                          // new or changed nodes
+	Graph          []byte                 `protobuf:"bytes,5,opt,name=graph,proto3" json:"graph,omitempty"`                                          // plan.Graph, in the format of engine/plan
 	Lease          *Lease                 `protobuf:"bytes,6,opt,name=lease,proto3" json:"lease,omitempty"`                                          // first leases, in the same entry
-	Tree           []byte                 `protobuf:"bytes,7,opt,name=tree,proto3" json:"tree,omitempty"`                                            // tree.Tree, encoded: phases over the graph's steps
+	Tree           *record.PlanTree       `protobuf:"bytes,7,opt,name=tree,proto3" json:"tree,omitempty"`                                            // phases over the graph's steps
+	LifetimeMs     int64                  `protobuf:"varint,8,opt,name=lifetime_ms,json=lifetimeMs,proto3" json:"lifetime_ms,omitempty"`             // of a new cluster; 0: it does not expire
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StartOperation) Reset() {
 	*x = StartOperation{}
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1527,7 @@ func (x *StartOperation) String() string {
 func (*StartOperation) ProtoMessage() {}
 
 func (x *StartOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[10]
+	mi := &file_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,17 +1540,17 @@ func (x *StartOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperation.ProtoReflect.Descriptor instead.
 func (*StartOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{10}
+	return file_log_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *StartOperation) GetOperation() []byte {
+func (x *StartOperation) GetOperation() *record.Operation {
 	if x != nil {
 		return x.Operation
 	}
 	return nil
 }
 
-func (x *StartOperation) GetCluster() []byte {
+func (x *StartOperation) GetCluster() *record.Cluster {
 	if x != nil {
 		return x.Cluster
 	}
@@ -1136,7 +1564,7 @@ func (x *StartOperation) GetClusterVersion() uint64 {
 	return 0
 }
 
-func (x *StartOperation) GetNodes() [][]byte {
+func (x *StartOperation) GetNodes() []*record.Node {
 	if x != nil {
 		return x.Nodes
 	}
@@ -1157,15 +1585,22 @@ func (x *StartOperation) GetLease() *Lease {
 	return nil
 }
 
-func (x *StartOperation) GetTree() []byte {
+func (x *StartOperation) GetTree() *record.PlanTree {
 	if x != nil {
 		return x.Tree
 	}
 	return nil
 }
 
+func (x *StartOperation) GetLifetimeMs() int64 {
+	if x != nil {
+		return x.LifetimeMs
+	}
+	return 0
+}
+
 // Lease grants tasks of one operation to sessions. The index of the entry is
-// the fence.
+// the fence of every lease.
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -1178,7 +1613,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1625,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[11]
+	mi := &file_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1638,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{11}
+	return file_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Lease) GetOperation() string {
@@ -1249,7 +1684,7 @@ type Outputs struct {
 
 func (x *Outputs) Reset() {
 	*x = Outputs{}
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1261,7 +1696,7 @@ func (x *Outputs) String() string {
 func (*Outputs) ProtoMessage() {}
 
 func (x *Outputs) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[12]
+	mi := &file_log_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1274,7 +1709,7 @@ func (x *Outputs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outputs.ProtoReflect.Descriptor instead.
 func (*Outputs) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{12}
+	return file_log_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Outputs) GetAt() uint32 {
@@ -1326,7 +1761,7 @@ func (x *Outputs) GetAdopted() bool {
 	return false
 }
 
-// Report tells what became of leased tasks of one operation. A task that has no
+// Report holds the results of leased tasks of one operation. A task without an
 // entry in outputs succeeded and returned nothing.
 type Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1334,15 +1769,15 @@ type Report struct {
 	Tasks         []uint32               `protobuf:"varint,2,rep,packed,name=tasks,proto3" json:"tasks,omitempty"`
 	Fences        []uint64               `protobuf:"varint,3,rep,packed,name=fences,proto3" json:"fences,omitempty"`
 	Outputs       []*Outputs             `protobuf:"bytes,4,rep,name=outputs,proto3" json:"outputs,omitempty"`
-	Started       bool                   `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"`   // they run; not an end
-	Returned      bool                   `protobuf:"varint,6,opt,name=returned,proto3" json:"returned,omitempty"` // given back untouched
+	Started       bool                   `protobuf:"varint,5,opt,name=started,proto3" json:"started,omitempty"`   // the tasks have begun and go on
+	Returned      bool                   `protobuf:"varint,6,opt,name=returned,proto3" json:"returned,omitempty"` // the worker gives the tasks back untouched
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1789,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[13]
+	mi := &file_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1802,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{13}
+	return file_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Report) GetOperation() string {
@@ -1414,8 +1849,8 @@ func (x *Report) GetReturned() bool {
 
 type ControlOperation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"` // or the cluster
-	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`         // pause, resume, abort, rollback; about a cluster: resolve, pause-recovery, resume-recovery; the leader's: give up
+	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Order         OperationOrder         `protobuf:"varint,2,opt,name=order,proto3,enum=coopr.log.v1.OperationOrder" json:"order,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1423,7 +1858,7 @@ type ControlOperation struct {
 
 func (x *ControlOperation) Reset() {
 	*x = ControlOperation{}
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +1870,7 @@ func (x *ControlOperation) String() string {
 func (*ControlOperation) ProtoMessage() {}
 
 func (x *ControlOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[14]
+	mi := &file_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +1883,7 @@ func (x *ControlOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlOperation.ProtoReflect.Descriptor instead.
 func (*ControlOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{14}
+	return file_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ControlOperation) GetOperation() string {
@@ -1458,14 +1893,74 @@ func (x *ControlOperation) GetOperation() string {
 	return ""
 }
 
-func (x *ControlOperation) GetOrder() string {
+func (x *ControlOperation) GetOrder() OperationOrder {
 	if x != nil {
 		return x.Order
+	}
+	return OperationOrder_OPERATION_ORDER_UNSPECIFIED
+}
+
+func (x *ControlOperation) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
 
-func (x *ControlOperation) GetReason() string {
+type ControlCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Order         ClusterOrder           `protobuf:"varint,2,opt,name=order,proto3,enum=coopr.log.v1.ClusterOrder" json:"order,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlCluster) Reset() {
+	*x = ControlCluster{}
+	mi := &file_log_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlCluster) ProtoMessage() {}
+
+func (x *ControlCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlCluster.ProtoReflect.Descriptor instead.
+func (*ControlCluster) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ControlCluster) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *ControlCluster) GetOrder() ClusterOrder {
+	if x != nil {
+		return x.Order
+	}
+	return ClusterOrder_CLUSTER_ORDER_UNSPECIFIED
+}
+
+func (x *ControlCluster) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
@@ -1476,7 +1971,7 @@ func (x *ControlOperation) GetReason() string {
 type OrderPlan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Operation     string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
-	Order         string                 `protobuf:"bytes,2,opt,name=order,proto3" json:"order,omitempty"`                                                                                     // start, stop, interrupt, continue, forceComplete, restart
+	Order         PlanOrder              `protobuf:"varint,2,opt,name=order,proto3,enum=coopr.log.v1.PlanOrder" json:"order,omitempty"`
 	Phase         string                 `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`                                                                                     // name or id; "": the whole plan
 	Step          string                 `protobuf:"bytes,4,opt,name=step,proto3" json:"step,omitempty"`                                                                                       // name or id; "": the whole phase
 	Parameters    map[string]string      `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of a start
@@ -1486,7 +1981,7 @@ type OrderPlan struct {
 
 func (x *OrderPlan) Reset() {
 	*x = OrderPlan{}
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1993,7 @@ func (x *OrderPlan) String() string {
 func (*OrderPlan) ProtoMessage() {}
 
 func (x *OrderPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[15]
+	mi := &file_log_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +2006,7 @@ func (x *OrderPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderPlan.ProtoReflect.Descriptor instead.
 func (*OrderPlan) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{15}
+	return file_log_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *OrderPlan) GetOperation() string {
@@ -1521,11 +2016,11 @@ func (x *OrderPlan) GetOperation() string {
 	return ""
 }
 
-func (x *OrderPlan) GetOrder() string {
+func (x *OrderPlan) GetOrder() PlanOrder {
 	if x != nil {
 		return x.Order
 	}
-	return ""
+	return PlanOrder_PLAN_ORDER_UNSPECIFIED
 }
 
 func (x *OrderPlan) GetPhase() string {
@@ -1549,20 +2044,20 @@ func (x *OrderPlan) GetParameters() map[string]string {
 	return nil
 }
 
-// QueueOperation lets an operation wait for those before it; it is planned when its
-// turn comes.
+// QueueOperation puts an operation behind those that its cluster waits for. It
+// is planned when its turn comes.
 type QueueOperation struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Operation      []byte                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`                                  // JSON model.Operation, accepted
-	Request        []byte                 `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`                                      // JSON operation.Request
-	ClusterVersion uint64                 `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // that its id was chosen from
+	state          protoimpl.MessageState   `protogen:"open.v1"`
+	Operation      *record.Operation        `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	Request        *record.OperationRequest `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	ClusterVersion uint64                   `protobuf:"varint,3,opt,name=cluster_version,json=clusterVersion,proto3" json:"cluster_version,omitempty"` // the version that the operation's id was chosen from
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *QueueOperation) Reset() {
 	*x = QueueOperation{}
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +2069,7 @@ func (x *QueueOperation) String() string {
 func (*QueueOperation) ProtoMessage() {}
 
 func (x *QueueOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[16]
+	mi := &file_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,17 +2082,17 @@ func (x *QueueOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueOperation.ProtoReflect.Descriptor instead.
 func (*QueueOperation) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{16}
+	return file_log_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *QueueOperation) GetOperation() []byte {
+func (x *QueueOperation) GetOperation() *record.Operation {
 	if x != nil {
 		return x.Operation
 	}
 	return nil
 }
 
-func (x *QueueOperation) GetRequest() []byte {
+func (x *QueueOperation) GetRequest() *record.OperationRequest {
 	if x != nil {
 		return x.Request
 	}
@@ -1611,13 +2106,13 @@ func (x *QueueOperation) GetClusterVersion() uint64 {
 	return 0
 }
 
-// HealthChange is a new verdict of the checks of one service on a node.
+// HealthChange is a new verdict about one service on a node, or about its machine.
 type HealthChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the node's record that was checked; else refused
-	Service       string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`  // "": only the machine was looked at
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the node's record that was checked; of another, the change is refused
+	Service       string                 `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`  // "": the verdict is about the machine alone
 	Healthy       bool                   `protobuf:"varint,5,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	Machine       Machine                `protobuf:"varint,7,opt,name=machine,proto3,enum=coopr.log.v1.Machine" json:"machine,omitempty"`
@@ -1627,7 +2122,7 @@ type HealthChange struct {
 
 func (x *HealthChange) Reset() {
 	*x = HealthChange{}
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +2134,7 @@ func (x *HealthChange) String() string {
 func (*HealthChange) ProtoMessage() {}
 
 func (x *HealthChange) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[17]
+	mi := &file_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +2147,7 @@ func (x *HealthChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthChange.ProtoReflect.Descriptor instead.
 func (*HealthChange) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{17}
+	return file_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HealthChange) GetTenant() string {
@@ -1704,7 +2199,7 @@ func (x *HealthChange) GetMachine() Machine {
 	return Machine_MACHINE_UNKNOWN
 }
 
-// ReportHealth tells what workers' checks say now that was otherwise before.
+// ReportHealth holds the verdicts of checks that differ from those in the state.
 type ReportHealth struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Changes       []*HealthChange        `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
@@ -1714,7 +2209,7 @@ type ReportHealth struct {
 
 func (x *ReportHealth) Reset() {
 	*x = ReportHealth{}
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2221,7 @@ func (x *ReportHealth) String() string {
 func (*ReportHealth) ProtoMessage() {}
 
 func (x *ReportHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[18]
+	mi := &file_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2234,7 @@ func (x *ReportHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportHealth.ProtoReflect.Descriptor instead.
 func (*ReportHealth) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{18}
+	return file_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportHealth) GetChanges() []*HealthChange {
@@ -1762,7 +2257,7 @@ type SaveValue struct {
 
 func (x *SaveValue) Reset() {
 	*x = SaveValue{}
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +2269,7 @@ func (x *SaveValue) String() string {
 func (*SaveValue) ProtoMessage() {}
 
 func (x *SaveValue) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[19]
+	mi := &file_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +2282,7 @@ func (x *SaveValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveValue.ProtoReflect.Descriptor instead.
 func (*SaveValue) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{19}
+	return file_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SaveValue) GetOperation() string {
@@ -1825,7 +2320,8 @@ func (x *SaveValue) GetValue() []byte {
 	return nil
 }
 
-// Part carries a piece of an entry too large for one; the last applies it.
+// Part carries a piece of a command that is too large for one entry. The last
+// part applies the command.
 type Part struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1838,7 +2334,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2346,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[20]
+	mi := &file_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2359,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{20}
+	return file_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Part) GetId() string {
@@ -1903,7 +2399,7 @@ type RemoveAgent struct {
 
 func (x *RemoveAgent) Reset() {
 	*x = RemoveAgent{}
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2411,7 @@ func (x *RemoveAgent) String() string {
 func (*RemoveAgent) ProtoMessage() {}
 
 func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[21]
+	mi := &file_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2424,7 @@ func (x *RemoveAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveAgent.ProtoReflect.Descriptor instead.
 func (*RemoveAgent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{21}
+	return file_log_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveAgent) GetId() string {
@@ -1944,15 +2440,15 @@ type Prune struct {
 	Operations       []string               `protobuf:"bytes,1,rep,name=operations,proto3" json:"operations,omitempty"`
 	RequestsBeforeMs int64                  `protobuf:"varint,2,opt,name=requests_before_ms,json=requestsBeforeMs,proto3" json:"requests_before_ms,omitempty"`
 	Parts            []string               `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
-	AuditBeforeMs    int64                  `protobuf:"varint,4,opt,name=audit_before_ms,json=auditBeforeMs,proto3" json:"audit_before_ms,omitempty"` // audit records of before then go; 0: none
-	AuditKeep        uint64                 `protobuf:"varint,5,opt,name=audit_keep,json=auditKeep,proto3" json:"audit_keep,omitempty"`               // so many audit records stay; 0: any number
+	AuditBeforeMs    int64                  `protobuf:"varint,4,opt,name=audit_before_ms,json=auditBeforeMs,proto3" json:"audit_before_ms,omitempty"` // remove audit records that are older; 0: none
+	AuditKeep        uint64                 `protobuf:"varint,5,opt,name=audit_keep,json=auditKeep,proto3" json:"audit_keep,omitempty"`               // keep at most so many audit records; 0: any number
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Prune) Reset() {
 	*x = Prune{}
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2460,7 @@ func (x *Prune) String() string {
 func (*Prune) ProtoMessage() {}
 
 func (x *Prune) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[22]
+	mi := &file_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2473,7 @@ func (x *Prune) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prune.ProtoReflect.Descriptor instead.
 func (*Prune) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{22}
+	return file_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Prune) GetOperations() []string {
@@ -2018,14 +2514,14 @@ func (x *Prune) GetAuditKeep() uint64 {
 type RaiseFeatureLevel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
-	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"` // the mesh's own name, kept by the first that gives one
+	Mesh          string                 `protobuf:"bytes,2,opt,name=mesh,proto3" json:"mesh,omitempty"` // the mesh's own name; the first one that is given stays
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2533,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[23]
+	mi := &file_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2546,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{23}
+	return file_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -2067,8 +2563,9 @@ func (x *RaiseFeatureLevel) GetMesh() string {
 	return ""
 }
 
-// DropResource lets the leader remove a machine that is no node's. It is refused
-// where a node may want it; the entry's index is the removal's fence.
+// DropResource lets the leader remove a machine that belongs to no node. It is
+// refused while a node may still need the machine. The entry's index is the
+// fence of the removal.
 type DropResource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Provider      string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"` // name of the definition
@@ -2082,7 +2579,7 @@ type DropResource struct {
 
 func (x *DropResource) Reset() {
 	*x = DropResource{}
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2591,7 @@ func (x *DropResource) String() string {
 func (*DropResource) ProtoMessage() {}
 
 func (x *DropResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[24]
+	mi := &file_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2604,7 @@ func (x *DropResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropResource.ProtoReflect.Descriptor instead.
 func (*DropResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{24}
+	return file_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DropResource) GetProvider() string {
@@ -2145,7 +2642,7 @@ func (x *DropResource) GetReason() string {
 	return ""
 }
 
-// ChangeRuns is about profiles, programs, schedules and runs (engine/profile).
+// ChangeRuns changes profiles, programs, schedules and runs (engine/profile).
 type ChangeRuns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Change:
@@ -2161,7 +2658,7 @@ type ChangeRuns struct {
 
 func (x *ChangeRuns) Reset() {
 	*x = ChangeRuns{}
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2670,7 @@ func (x *ChangeRuns) String() string {
 func (*ChangeRuns) ProtoMessage() {}
 
 func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[25]
+	mi := &file_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2683,7 @@ func (x *ChangeRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRuns.ProtoReflect.Descriptor instead.
 func (*ChangeRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{25}
+	return file_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeRuns) GetChange() isChangeRuns_Change {
@@ -2260,22 +2757,31 @@ func (*ChangeRuns_Event) isChangeRuns_Change() {}
 
 func (*ChangeRuns_Prune) isChangeRuns_Change() {}
 
-// PutSetting writes a profile, a program, a schedule, preferences or a secret, or
-// does something else to it.
+// PutSetting is an order about a profile, a program, a schedule, preferences or
+// a secret.
 type PutSetting struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`      // profile, program, schedule, preferences, secret
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`      // of preferences: the program, or "": of all
-	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`      // JSON; of a secret: its value
-	Order         string                 `protobuf:"bytes,4,opt,name=order,proto3" json:"order,omitempty"`    // put, create, delete, enable, disable
-	System        bool                   `protobuf:"varint,5,opt,name=system,proto3" json:"system,omitempty"` // of the system, not of the command's tenant
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kind   SettingKind            `protobuf:"varint,1,opt,name=kind,proto3,enum=coopr.log.v1.SettingKind" json:"kind,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // preferences have their program's name; "": those of the whole tenant
+	Order  SettingOrder           `protobuf:"varint,3,opt,name=order,proto3,enum=coopr.log.v1.SettingOrder" json:"order,omitempty"`
+	System bool                   `protobuf:"varint,4,opt,name=system,proto3" json:"system,omitempty"` // the setting is the mesh's and not the tenant's
+	// What a put or create writes, of the same kind.
+	//
+	// Types that are valid to be assigned to Value:
+	//
+	//	*PutSetting_Profile
+	//	*PutSetting_Program
+	//	*PutSetting_Schedule
+	//	*PutSetting_Preferences
+	//	*PutSetting_Secret
+	Value         isPutSetting_Value `protobuf_oneof:"value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutSetting) Reset() {
 	*x = PutSetting{}
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2793,7 @@ func (x *PutSetting) String() string {
 func (*PutSetting) ProtoMessage() {}
 
 func (x *PutSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[26]
+	mi := &file_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,14 +2806,14 @@ func (x *PutSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSetting.ProtoReflect.Descriptor instead.
 func (*PutSetting) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{26}
+	return file_log_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *PutSetting) GetKind() string {
+func (x *PutSetting) GetKind() SettingKind {
 	if x != nil {
 		return x.Kind
 	}
-	return ""
+	return SettingKind_SETTING_KIND_UNSPECIFIED
 }
 
 func (x *PutSetting) GetName() string {
@@ -2317,18 +2823,11 @@ func (x *PutSetting) GetName() string {
 	return ""
 }
 
-func (x *PutSetting) GetBody() []byte {
-	if x != nil {
-		return x.Body
-	}
-	return nil
-}
-
-func (x *PutSetting) GetOrder() string {
+func (x *PutSetting) GetOrder() SettingOrder {
 	if x != nil {
 		return x.Order
 	}
-	return ""
+	return SettingOrder_SETTING_ORDER_UNSPECIFIED
 }
 
 func (x *PutSetting) GetSystem() bool {
@@ -2338,22 +2837,108 @@ func (x *PutSetting) GetSystem() bool {
 	return false
 }
 
-// StartRun begins a run, or refuses it for want of room and keeps that; and moves
-// the schedule on that it is of. Both, or neither.
+func (x *PutSetting) GetValue() isPutSetting_Value {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *PutSetting) GetProfile() *record.Profile {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Profile); ok {
+			return x.Profile
+		}
+	}
+	return nil
+}
+
+func (x *PutSetting) GetProgram() *record.Program {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Program); ok {
+			return x.Program
+		}
+	}
+	return nil
+}
+
+func (x *PutSetting) GetSchedule() *record.Schedule {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Schedule); ok {
+			return x.Schedule
+		}
+	}
+	return nil
+}
+
+func (x *PutSetting) GetPreferences() *record.Properties {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Preferences); ok {
+			return x.Preferences
+		}
+	}
+	return nil
+}
+
+func (x *PutSetting) GetSecret() []byte {
+	if x != nil {
+		if x, ok := x.Value.(*PutSetting_Secret); ok {
+			return x.Secret
+		}
+	}
+	return nil
+}
+
+type isPutSetting_Value interface {
+	isPutSetting_Value()
+}
+
+type PutSetting_Profile struct {
+	Profile *record.Profile `protobuf:"bytes,5,opt,name=profile,proto3,oneof"`
+}
+
+type PutSetting_Program struct {
+	Program *record.Program `protobuf:"bytes,6,opt,name=program,proto3,oneof"`
+}
+
+type PutSetting_Schedule struct {
+	Schedule *record.Schedule `protobuf:"bytes,7,opt,name=schedule,proto3,oneof"`
+}
+
+type PutSetting_Preferences struct {
+	Preferences *record.Properties `protobuf:"bytes,8,opt,name=preferences,proto3,oneof"`
+}
+
+type PutSetting_Secret struct {
+	Secret []byte `protobuf:"bytes,9,opt,name=secret,proto3,oneof"`
+}
+
+func (*PutSetting_Profile) isPutSetting_Value() {}
+
+func (*PutSetting_Program) isPutSetting_Value() {}
+
+func (*PutSetting_Schedule) isPutSetting_Value() {}
+
+func (*PutSetting_Preferences) isPutSetting_Value() {}
+
+func (*PutSetting_Secret) isPutSetting_Value() {}
+
+// StartRun starts a run and moves its schedule on: both, or neither. A run for
+// which there is no room is kept as rejected.
 type StartRun struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
-	Run             []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`                                              // JSON profile.Run; empty: none
-	ProfileVersion  uint64                 `protobuf:"varint,2,opt,name=profile_version,json=profileVersion,proto3" json:"profile_version,omitempty"` // that the run was made from
-	Schedule        []byte                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                    // JSON profile.Schedule as it will be; empty: it is of none
-	ScheduleVersion uint64                 `protobuf:"varint,4,opt,name=schedule_version,json=scheduleVersion,proto3" json:"schedule_version,omitempty"`
-	Levels          []byte                 `protobuf:"bytes,5,opt,name=levels,proto3" json:"levels,omitempty"` // JSON profile.Levels that it was made from, for limits
+	Run             *record.Run            `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`                                                 // unset: only the schedule moves on
+	ProfileVersion  uint64                 `protobuf:"varint,2,opt,name=profile_version,json=profileVersion,proto3" json:"profile_version,omitempty"`    // of the profile that the run was made from
+	Schedule        *record.Schedule       `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                                       // as it will be; unset: the run has none
+	ScheduleVersion uint64                 `protobuf:"varint,4,opt,name=schedule_version,json=scheduleVersion,proto3" json:"schedule_version,omitempty"` // of the schedule that this was made from
+	Levels          *record.Levels         `protobuf:"bytes,5,opt,name=levels,proto3" json:"levels,omitempty"`                                           // the settings that the run was made from; they hold limits
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *StartRun) Reset() {
 	*x = StartRun{}
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2950,7 @@ func (x *StartRun) String() string {
 func (*StartRun) ProtoMessage() {}
 
 func (x *StartRun) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[27]
+	mi := &file_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,10 +2963,10 @@ func (x *StartRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRun.ProtoReflect.Descriptor instead.
 func (*StartRun) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{27}
+	return file_log_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *StartRun) GetRun() []byte {
+func (x *StartRun) GetRun() *record.Run {
 	if x != nil {
 		return x.Run
 	}
@@ -2395,7 +2980,7 @@ func (x *StartRun) GetProfileVersion() uint64 {
 	return 0
 }
 
-func (x *StartRun) GetSchedule() []byte {
+func (x *StartRun) GetSchedule() *record.Schedule {
 	if x != nil {
 		return x.Schedule
 	}
@@ -2409,7 +2994,7 @@ func (x *StartRun) GetScheduleVersion() uint64 {
 	return 0
 }
 
-func (x *StartRun) GetLevels() []byte {
+func (x *StartRun) GetLevels() *record.Levels {
 	if x != nil {
 		return x.Levels
 	}
@@ -2420,15 +3005,15 @@ func (x *StartRun) GetLevels() []byte {
 type RunEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           string                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of the record that it was made from; 0: any
-	Event         []byte                 `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`      // JSON profile.Event
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of the run's record that the event was made from; 0: any
+	Event         *record.RunEvent       `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +3025,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[28]
+	mi := &file_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +3038,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{28}
+	return file_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunEvent) GetRun() string {
@@ -2470,14 +3055,14 @@ func (x *RunEvent) GetVersion() uint64 {
 	return 0
 }
 
-func (x *RunEvent) GetEvent() []byte {
+func (x *RunEvent) GetEvent() *record.RunEvent {
 	if x != nil {
 		return x.Event
 	}
 	return nil
 }
 
-// PruneRuns removes runs that are over; what they used stays.
+// PruneRuns removes runs that are over. Their usage stays.
 type PruneRuns struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Runs          []string               `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
@@ -2487,7 +3072,7 @@ type PruneRuns struct {
 
 func (x *PruneRuns) Reset() {
 	*x = PruneRuns{}
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +3084,7 @@ func (x *PruneRuns) String() string {
 func (*PruneRuns) ProtoMessage() {}
 
 func (x *PruneRuns) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[29]
+	mi := &file_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +3097,7 @@ func (x *PruneRuns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRuns.ProtoReflect.Descriptor instead.
 func (*PruneRuns) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{29}
+	return file_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PruneRuns) GetRuns() []string {
@@ -2522,26 +3107,25 @@ func (x *PruneRuns) GetRuns() []string {
 	return nil
 }
 
-// ChangeResource is about the plugin resources of the command's tenant. Their contents
-// are not in the log: a content is named by its checksum, and stands on the voters'
-// disks before its version is added (docs/decisions).
+// ChangeResource changes the plugin resources of the command's tenant. Their
+// contents are not in the log: a version names its content by a checksum, and
+// the voters hold the content on disk before the version is added
+// (docs/decisions).
 type ChangeResource struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Add           []byte                 `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`                               // JSON model.ResourceVersion: a new version of that name
-	MostBytes     int64                  `protobuf:"varint,2,opt,name=most_bytes,json=mostBytes,proto3" json:"most_bytes,omitempty"` // of add: what all versions of the tenant may take
-	Order         string                 `protobuf:"bytes,3,opt,name=order,proto3" json:"order,omitempty"`                           // stage, recall, activate, delete, sync; of add: activate, stage or none
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`                             // which resource; none for sync
-	Plugin        string                 `protobuf:"bytes,5,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Type          string                 `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
-	Name          string                 `protobuf:"bytes,7,opt,name=name,proto3" json:"name,omitempty"`
-	Version       int32                  `protobuf:"varint,8,opt,name=version,proto3" json:"version,omitempty"` // of delete, 0: all versions
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*ChangeResource_Add
+	//	*ChangeResource_Order
+	//	*ChangeResource_Sync
+	Change        isChangeResource_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChangeResource) Reset() {
 	*x = ChangeResource{}
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +3137,7 @@ func (x *ChangeResource) String() string {
 func (*ChangeResource) ProtoMessage() {}
 
 func (x *ChangeResource) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[30]
+	mi := &file_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,91 +3150,150 @@ func (x *ChangeResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResource.ProtoReflect.Descriptor instead.
 func (*ChangeResource) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{30}
+	return file_log_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *ChangeResource) GetAdd() []byte {
+func (x *ChangeResource) GetChange() isChangeResource_Change {
 	if x != nil {
-		return x.Add
+		return x.Change
 	}
 	return nil
 }
 
-func (x *ChangeResource) GetMostBytes() int64 {
+func (x *ChangeResource) GetAdd() *AddResource {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeResource_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *ChangeResource) GetOrder() *OrderResource {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeResource_Order); ok {
+			return x.Order
+		}
+	}
+	return nil
+}
+
+func (x *ChangeResource) GetSync() *SyncResources {
+	if x != nil {
+		if x, ok := x.Change.(*ChangeResource_Sync); ok {
+			return x.Sync
+		}
+	}
+	return nil
+}
+
+type isChangeResource_Change interface {
+	isChangeResource_Change()
+}
+
+type ChangeResource_Add struct {
+	Add *AddResource `protobuf:"bytes,1,opt,name=add,proto3,oneof"`
+}
+
+type ChangeResource_Order struct {
+	Order *OrderResource `protobuf:"bytes,2,opt,name=order,proto3,oneof"`
+}
+
+type ChangeResource_Sync struct {
+	Sync *SyncResources `protobuf:"bytes,3,opt,name=sync,proto3,oneof"`
+}
+
+func (*ChangeResource_Add) isChangeResource_Change() {}
+
+func (*ChangeResource_Order) isChangeResource_Change() {}
+
+func (*ChangeResource_Sync) isChangeResource_Change() {}
+
+// AddResource adds a version to a resource, or a resource with its first version.
+type AddResource struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Version       *record.ResourceVersion `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	MostBytes     int64                   `protobuf:"varint,2,opt,name=most_bytes,json=mostBytes,proto3" json:"most_bytes,omitempty"`        // the most that all versions of the tenant may take; 0: no limit
+	Order         ResourceOrder           `protobuf:"varint,3,opt,name=order,proto3,enum=coopr.log.v1.ResourceOrder" json:"order,omitempty"` // carried out on the new version; unset: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddResource) Reset() {
+	*x = AddResource{}
+	mi := &file_log_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddResource) ProtoMessage() {}
+
+func (x *AddResource) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddResource.ProtoReflect.Descriptor instead.
+func (*AddResource) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *AddResource) GetVersion() *record.ResourceVersion {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+func (x *AddResource) GetMostBytes() int64 {
 	if x != nil {
 		return x.MostBytes
 	}
 	return 0
 }
 
-func (x *ChangeResource) GetOrder() string {
+func (x *AddResource) GetOrder() ResourceOrder {
 	if x != nil {
 		return x.Order
 	}
-	return ""
+	return ResourceOrder_RESOURCE_ORDER_UNSPECIFIED
 }
 
-func (x *ChangeResource) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *ChangeResource) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
-func (x *ChangeResource) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
-}
-
-func (x *ChangeResource) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ChangeResource) GetVersion() int32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-// SnapshotHeader begins a snapshot; records follow, each behind its length,
-// and a SHA-256 of all before it ends it.
-type SnapshotHeader struct {
+type OrderResource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
-	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
-	FeatureLevel  uint32                 `protobuf:"varint,3,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	Resource      *record.ResourceKey    `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	Order         ResourceOrder          `protobuf:"varint,2,opt,name=order,proto3,enum=coopr.log.v1.ResourceOrder" json:"order,omitempty"`
+	Version       int32                  `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of a delete, 0: all versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SnapshotHeader) Reset() {
-	*x = SnapshotHeader{}
-	mi := &file_log_proto_msgTypes[31]
+func (x *OrderResource) Reset() {
+	*x = OrderResource{}
+	mi := &file_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SnapshotHeader) String() string {
+func (x *OrderResource) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SnapshotHeader) ProtoMessage() {}
+func (*OrderResource) ProtoMessage() {}
 
-func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[31]
+func (x *OrderResource) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,97 +3304,74 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
-func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{31}
+// Deprecated: Use OrderResource.ProtoReflect.Descriptor instead.
+func (*OrderResource) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *SnapshotHeader) GetFormat() uint32 {
+func (x *OrderResource) GetResource() *record.ResourceKey {
 	if x != nil {
-		return x.Format
-	}
-	return 0
-}
-
-func (x *SnapshotHeader) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *SnapshotHeader) GetFeatureLevel() uint32 {
-	if x != nil {
-		return x.FeatureLevel
-	}
-	return 0
-}
-
-type SnapshotRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Table         string                 `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
-	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotRecord) Reset() {
-	*x = SnapshotRecord{}
-	mi := &file_log_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotRecord) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotRecord) ProtoMessage() {}
-
-func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_log_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
-func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_log_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *SnapshotRecord) GetTable() string {
-	if x != nil {
-		return x.Table
-	}
-	return ""
-}
-
-func (x *SnapshotRecord) GetVersion() uint32 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
-func (x *SnapshotRecord) GetBody() []byte {
-	if x != nil {
-		return x.Body
+		return x.Resource
 	}
 	return nil
+}
+
+func (x *OrderResource) GetOrder() ResourceOrder {
+	if x != nil {
+		return x.Order
+	}
+	return ResourceOrder_RESOURCE_ORDER_UNSPECIFIED
+}
+
+func (x *OrderResource) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// SyncResources puts what is staged and recalled into effect.
+type SyncResources struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SyncResources) Reset() {
+	*x = SyncResources{}
+	mi := &file_log_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SyncResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SyncResources) ProtoMessage() {}
+
+func (x *SyncResources) ProtoReflect() protoreflect.Message {
+	mi := &file_log_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SyncResources.ProtoReflect.Descriptor instead.
+func (*SyncResources) Descriptor() ([]byte, []int) {
+	return file_log_proto_rawDescGZIP(), []int{35}
 }
 
 var File_log_proto protoreflect.FileDescriptor
 
 const file_log_proto_rawDesc = "" +
 	"\n" +
-	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\x1a\n" +
+	"\tlog.proto\x12\fcoopr.log.v1\x1a\fplugin.proto\x1a\x14record/cluster.proto\x1a\x11record/mesh.proto\x1a\x11record/plan.proto\x1a\x14record/profile.proto\x1a\x10record/run.proto\x1a\n" +
 	"site.proto\"\xcf\x01\n" +
 	"\x05Entry\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12#\n" +
@@ -2759,7 +3379,7 @@ const file_log_proto_rawDesc = "" +
 	"\x0fmust_understand\x18\x03 \x01(\bR\x0emustUnderstand\x12\x15\n" +
 	"\x06now_ms\x18\x04 \x01(\x03R\x05nowMs\x121\n" +
 	"\bcommands\x18\x05 \x03(\v2\x15.coopr.log.v1.CommandR\bcommands\x12\x16\n" +
-	"\x06groups\x18\x06 \x03(\rR\x06groups\"\x80\f\n" +
+	"\x06groups\x18\x06 \x03(\rR\x06groups\"\xc9\f\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2791,23 +3411,28 @@ const file_log_proto_rawDesc = "" +
 	"\x0fqueue_operation\x18\x1d \x01(\v2\x1c.coopr.log.v1.QueueOperationH\x00R\x0equeueOperation\x12<\n" +
 	"\vchange_site\x182 \x01(\v2\x19.coopr.site.v1.ChangeSiteH\x00R\n" +
 	"changeSite\x12A\n" +
-	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResource\x12;\n" +
+	"\rdrop_resource\x18( \x01(\v2\x1a.coopr.log.v1.DropResourceH\x00R\fdropResource\x12G\n" +
+	"\x0fcontrol_cluster\x18\x1e \x01(\v2\x1c.coopr.log.v1.ControlClusterH\x00R\x0econtrolCluster\x12;\n" +
 	"\vchange_runs\x18< \x01(\v2\x18.coopr.log.v1.ChangeRunsH\x00R\n" +
 	"changeRuns\x12G\n" +
 	"\x0fchange_resource\x18F \x01(\v2\x1c.coopr.log.v1.ChangeResourceH\x00R\x0echangeResourceB\b\n" +
-	"\x06change\"b\n" +
+	"\x06change\"H\n" +
 	"\n" +
 	"Definition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x05R\aversion\"m\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\"U\n" +
+	"\x11DefinitionVersion\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\"\xa6\x01\n" +
 	"\x0ePutDefinitions\x12:\n" +
 	"\vdefinitions\x18\x01 \x03(\v2\x18.coopr.log.v1.DefinitionR\vdefinitions\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
-	"createOnly\"D\n" +
-	"\tPutTenant\x12\x16\n" +
-	"\x06tenant\x18\x01 \x01(\fR\x06tenant\x12\x1f\n" +
+	"createOnly\x127\n" +
+	"\x06delete\x18\x03 \x03(\v2\x1f.coopr.log.v1.DefinitionVersionR\x06delete\"]\n" +
+	"\tPutTenant\x12/\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x17.coopr.record.v1.TenantR\x06tenant\x12\x1f\n" +
 	"\vcreate_only\x18\x02 \x01(\bR\n" +
 	"createOnly\"\"\n" +
 	"\fDeleteTenant\x12\x12\n" +
@@ -2819,25 +3444,27 @@ const file_log_proto_rawDesc = "" +
 	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
 	"\x02id\x18\x05 \x01(\tR\x02id\"\x1d\n" +
 	"\vDeleteToken\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x7f\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xb4\x01\n" +
 	"\vOpenSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
-	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12\x16\n" +
-	"\x06record\x18\x04 \x01(\fR\x06record\x12\x14\n" +
-	"\x05types\x18\x05 \x03(\fR\x05types\">\n" +
+	"\x04keep\x18\x03 \x03(\x04R\x04keep\x12.\n" +
+	"\x06record\x18\x04 \x01(\v2\x16.coopr.record.v1.AgentR\x06record\x121\n" +
+	"\x05types\x18\x05 \x03(\v2\x1b.coopr.record.v1.PluginTypeR\x05types\">\n" +
 	"\n" +
 	"EndSession\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xdc\x01\n" +
-	"\x0eStartOperation\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\fR\toperation\x12\x18\n" +
-	"\acluster\x18\x02 \x01(\fR\acluster\x12'\n" +
-	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\x12\x14\n" +
-	"\x05nodes\x18\x04 \x03(\fR\x05nodes\x12\x14\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xe5\x02\n" +
+	"\x0eStartOperation\x128\n" +
+	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x122\n" +
+	"\acluster\x18\x02 \x01(\v2\x18.coopr.record.v1.ClusterR\acluster\x12'\n" +
+	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\x12+\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x15.coopr.record.v1.NodeR\x05nodes\x12\x14\n" +
 	"\x05graph\x18\x05 \x01(\fR\x05graph\x12)\n" +
-	"\x05lease\x18\x06 \x01(\v2\x13.coopr.log.v1.LeaseR\x05lease\x12\x12\n" +
-	"\x04tree\x18\a \x01(\fR\x04tree\"v\n" +
+	"\x05lease\x18\x06 \x01(\v2\x13.coopr.log.v1.LeaseR\x05lease\x12-\n" +
+	"\x04tree\x18\a \x01(\v2\x19.coopr.record.v1.PlanTreeR\x04tree\x12\x1f\n" +
+	"\vlifetime_ms\x18\b \x01(\x03R\n" +
+	"lifetimeMs\"v\n" +
 	"\x05Lease\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
 	"\x05tasks\x18\x02 \x03(\rR\x05tasks\x12\x1d\n" +
@@ -2858,14 +3485,18 @@ const file_log_proto_rawDesc = "" +
 	"\x06fences\x18\x03 \x03(\x04R\x06fences\x12/\n" +
 	"\aoutputs\x18\x04 \x03(\v2\x15.coopr.log.v1.OutputsR\aoutputs\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\bR\astarted\x12\x1a\n" +
-	"\breturned\x18\x06 \x01(\bR\breturned\"^\n" +
+	"\breturned\x18\x06 \x01(\bR\breturned\"|\n" +
 	"\x10ControlOperation\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
-	"\x05order\x18\x02 \x01(\tR\x05order\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xf1\x01\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x122\n" +
+	"\x05order\x18\x02 \x01(\x0e2\x1c.coopr.log.v1.OperationOrderR\x05order\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"t\n" +
+	"\x0eControlCluster\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\tR\acluster\x120\n" +
+	"\x05order\x18\x02 \x01(\x0e2\x1a.coopr.log.v1.ClusterOrderR\x05order\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x8a\x02\n" +
 	"\tOrderPlan\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\tR\toperation\x12\x14\n" +
-	"\x05order\x18\x02 \x01(\tR\x05order\x12\x14\n" +
+	"\toperation\x18\x01 \x01(\tR\toperation\x12-\n" +
+	"\x05order\x18\x02 \x01(\x0e2\x17.coopr.log.v1.PlanOrderR\x05order\x12\x14\n" +
 	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x12\n" +
 	"\x04step\x18\x04 \x01(\tR\x04step\x12G\n" +
 	"\n" +
@@ -2873,10 +3504,10 @@ const file_log_proto_rawDesc = "" +
 	"parameters\x1a=\n" +
 	"\x0fParametersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"q\n" +
-	"\x0eQueueOperation\x12\x1c\n" +
-	"\toperation\x18\x01 \x01(\fR\toperation\x12\x18\n" +
-	"\arequest\x18\x02 \x01(\fR\arequest\x12'\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\x0eQueueOperation\x128\n" +
+	"\toperation\x18\x01 \x01(\v2\x1a.coopr.record.v1.OperationR\toperation\x12;\n" +
+	"\arequest\x18\x02 \x01(\v2!.coopr.record.v1.OperationRequestR\arequest\x12'\n" +
 	"\x0fcluster_version\x18\x03 \x01(\x04R\x0eclusterVersion\"\xd3\x01\n" +
 	"\fHealthChange\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
@@ -2925,48 +3556,91 @@ const file_log_proto_rawDesc = "" +
 	"\x05start\x18\x02 \x01(\v2\x16.coopr.log.v1.StartRunH\x00R\x05start\x12.\n" +
 	"\x05event\x18\x03 \x01(\v2\x16.coopr.log.v1.RunEventH\x00R\x05event\x12/\n" +
 	"\x05prune\x18\x04 \x01(\v2\x17.coopr.log.v1.PruneRunsH\x00R\x05pruneB\b\n" +
-	"\x06change\"v\n" +
+	"\x06change\"\xa2\x03\n" +
 	"\n" +
-	"PutSetting\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body\x12\x14\n" +
-	"\x05order\x18\x04 \x01(\tR\x05order\x12\x16\n" +
-	"\x06system\x18\x05 \x01(\bR\x06system\"\xa4\x01\n" +
-	"\bStartRun\x12\x10\n" +
-	"\x03run\x18\x01 \x01(\fR\x03run\x12'\n" +
-	"\x0fprofile_version\x18\x02 \x01(\x04R\x0eprofileVersion\x12\x1a\n" +
-	"\bschedule\x18\x03 \x01(\fR\bschedule\x12)\n" +
-	"\x10schedule_version\x18\x04 \x01(\x04R\x0fscheduleVersion\x12\x16\n" +
-	"\x06levels\x18\x05 \x01(\fR\x06levels\"L\n" +
+	"PutSetting\x12-\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x19.coopr.log.v1.SettingKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
+	"\x05order\x18\x03 \x01(\x0e2\x1a.coopr.log.v1.SettingOrderR\x05order\x12\x16\n" +
+	"\x06system\x18\x04 \x01(\bR\x06system\x124\n" +
+	"\aprofile\x18\x05 \x01(\v2\x18.coopr.record.v1.ProfileH\x00R\aprofile\x124\n" +
+	"\aprogram\x18\x06 \x01(\v2\x18.coopr.record.v1.ProgramH\x00R\aprogram\x127\n" +
+	"\bschedule\x18\a \x01(\v2\x19.coopr.record.v1.ScheduleH\x00R\bschedule\x12?\n" +
+	"\vpreferences\x18\b \x01(\v2\x1b.coopr.record.v1.PropertiesH\x00R\vpreferences\x12\x18\n" +
+	"\x06secret\x18\t \x01(\fH\x00R\x06secretB\a\n" +
+	"\x05value\"\xee\x01\n" +
+	"\bStartRun\x12&\n" +
+	"\x03run\x18\x01 \x01(\v2\x14.coopr.record.v1.RunR\x03run\x12'\n" +
+	"\x0fprofile_version\x18\x02 \x01(\x04R\x0eprofileVersion\x125\n" +
+	"\bschedule\x18\x03 \x01(\v2\x19.coopr.record.v1.ScheduleR\bschedule\x12)\n" +
+	"\x10schedule_version\x18\x04 \x01(\x04R\x0fscheduleVersion\x12/\n" +
+	"\x06levels\x18\x05 \x01(\v2\x17.coopr.record.v1.LevelsR\x06levels\"g\n" +
 	"\bRunEvent\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\tR\x03run\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x14\n" +
-	"\x05event\x18\x03 \x01(\fR\x05event\"\x1f\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12/\n" +
+	"\x05event\x18\x03 \x01(\v2\x19.coopr.record.v1.RunEventR\x05event\"\x1f\n" +
 	"\tPruneRuns\x12\x12\n" +
-	"\x04runs\x18\x01 \x03(\tR\x04runs\"\xc5\x01\n" +
-	"\x0eChangeResource\x12\x10\n" +
-	"\x03add\x18\x01 \x01(\fR\x03add\x12\x1d\n" +
+	"\x04runs\x18\x01 \x03(\tR\x04runs\"\xb1\x01\n" +
+	"\x0eChangeResource\x12-\n" +
+	"\x03add\x18\x01 \x01(\v2\x19.coopr.log.v1.AddResourceH\x00R\x03add\x123\n" +
+	"\x05order\x18\x02 \x01(\v2\x1b.coopr.log.v1.OrderResourceH\x00R\x05order\x121\n" +
+	"\x04sync\x18\x03 \x01(\v2\x1b.coopr.log.v1.SyncResourcesH\x00R\x04syncB\b\n" +
+	"\x06change\"\x9b\x01\n" +
+	"\vAddResource\x12:\n" +
+	"\aversion\x18\x01 \x01(\v2 .coopr.record.v1.ResourceVersionR\aversion\x12\x1d\n" +
 	"\n" +
-	"most_bytes\x18\x02 \x01(\x03R\tmostBytes\x12\x14\n" +
-	"\x05order\x18\x03 \x01(\tR\x05order\x12\x12\n" +
-	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x16\n" +
-	"\x06plugin\x18\x05 \x01(\tR\x06plugin\x12\x12\n" +
-	"\x04type\x18\x06 \x01(\tR\x04type\x12\x12\n" +
-	"\x04name\x18\a \x01(\tR\x04name\x12\x18\n" +
-	"\aversion\x18\b \x01(\x05R\aversion\"c\n" +
-	"\x0eSnapshotHeader\x12\x16\n" +
-	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\x12#\n" +
-	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\"T\n" +
-	"\x0eSnapshotRecord\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\tR\x05table\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\rR\aversion\x12\x12\n" +
-	"\x04body\x18\x03 \x01(\fR\x04body*C\n" +
+	"most_bytes\x18\x02 \x01(\x03R\tmostBytes\x121\n" +
+	"\x05order\x18\x03 \x01(\x0e2\x1b.coopr.log.v1.ResourceOrderR\x05order\"\x96\x01\n" +
+	"\rOrderResource\x128\n" +
+	"\bresource\x18\x01 \x01(\v2\x1c.coopr.record.v1.ResourceKeyR\bresource\x121\n" +
+	"\x05order\x18\x02 \x01(\x0e2\x1b.coopr.log.v1.ResourceOrderR\x05order\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x05R\aversion\"\x0f\n" +
+	"\rSyncResources*\xe1\x01\n" +
+	"\x0eOperationOrder\x12\x1f\n" +
+	"\x1bOPERATION_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15OPERATION_ORDER_PAUSE\x10\x01\x12\x1a\n" +
+	"\x16OPERATION_ORDER_RESUME\x10\x02\x12\x19\n" +
+	"\x15OPERATION_ORDER_ABORT\x10\x03\x12\x1c\n" +
+	"\x18OPERATION_ORDER_ROLLBACK\x10\x04\x12\x1b\n" +
+	"\x17OPERATION_ORDER_GIVE_UP\x10\x05\x12!\n" +
+	"\x1dOPERATION_ORDER_STOP_RETRYING\x10\x06*\x8d\x01\n" +
+	"\fClusterOrder\x12\x1d\n" +
+	"\x19CLUSTER_ORDER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15CLUSTER_ORDER_RESOLVE\x10\x01\x12 \n" +
+	"\x1cCLUSTER_ORDER_PAUSE_RECOVERY\x10\x02\x12!\n" +
+	"\x1dCLUSTER_ORDER_RESUME_RECOVERY\x10\x03*\xbc\x01\n" +
+	"\tPlanOrder\x12\x1a\n" +
+	"\x16PLAN_ORDER_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10PLAN_ORDER_START\x10\x01\x12\x13\n" +
+	"\x0fPLAN_ORDER_STOP\x10\x02\x12\x18\n" +
+	"\x14PLAN_ORDER_INTERRUPT\x10\x03\x12\x17\n" +
+	"\x13PLAN_ORDER_CONTINUE\x10\x04\x12\x1d\n" +
+	"\x19PLAN_ORDER_FORCE_COMPLETE\x10\x05\x12\x16\n" +
+	"\x12PLAN_ORDER_RESTART\x10\x06*C\n" +
 	"\aMachine\x12\x13\n" +
 	"\x0fMACHINE_UNKNOWN\x10\x00\x12\x11\n" +
 	"\rMACHINE_THERE\x10\x01\x12\x10\n" +
-	"\fMACHINE_GONE\x10\x02B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
+	"\fMACHINE_GONE\x10\x02*\xb1\x01\n" +
+	"\vSettingKind\x12\x1c\n" +
+	"\x18SETTING_KIND_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14SETTING_KIND_PROFILE\x10\x01\x12\x18\n" +
+	"\x14SETTING_KIND_PROGRAM\x10\x02\x12\x19\n" +
+	"\x15SETTING_KIND_SCHEDULE\x10\x03\x12\x1c\n" +
+	"\x18SETTING_KIND_PREFERENCES\x10\x04\x12\x17\n" +
+	"\x13SETTING_KIND_SECRET\x10\x05*\xad\x01\n" +
+	"\fSettingOrder\x12\x1d\n" +
+	"\x19SETTING_ORDER_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11SETTING_ORDER_PUT\x10\x01\x12\x18\n" +
+	"\x14SETTING_ORDER_CREATE\x10\x02\x12\x18\n" +
+	"\x14SETTING_ORDER_DELETE\x10\x03\x12\x18\n" +
+	"\x14SETTING_ORDER_ENABLE\x10\x04\x12\x19\n" +
+	"\x15SETTING_ORDER_DISABLE\x10\x05*\x9c\x01\n" +
+	"\rResourceOrder\x12\x1e\n" +
+	"\x1aRESOURCE_ORDER_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14RESOURCE_ORDER_STAGE\x10\x01\x12\x19\n" +
+	"\x15RESOURCE_ORDER_RECALL\x10\x02\x12\x1b\n" +
+	"\x17RESOURCE_ORDER_ACTIVATE\x10\x03\x12\x19\n" +
+	"\x15RESOURCE_ORDER_DELETE\x10\x04B\"Z github.com/coopr/coopr/rpc/protob\x06proto3"
 
 var (
 	file_log_proto_rawDescOnce sync.Once
@@ -2980,88 +3654,145 @@ func file_log_proto_rawDescGZIP() []byte {
 	return file_log_proto_rawDescData
 }
 
-var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_log_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_log_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_log_proto_goTypes = []any{
-	(Machine)(0),              // 0: coopr.log.v1.Machine
-	(*Entry)(nil),             // 1: coopr.log.v1.Entry
-	(*Command)(nil),           // 2: coopr.log.v1.Command
-	(*Definition)(nil),        // 3: coopr.log.v1.Definition
-	(*PutDefinitions)(nil),    // 4: coopr.log.v1.PutDefinitions
-	(*PutTenant)(nil),         // 5: coopr.log.v1.PutTenant
-	(*DeleteTenant)(nil),      // 6: coopr.log.v1.DeleteTenant
-	(*PutToken)(nil),          // 7: coopr.log.v1.PutToken
-	(*DeleteToken)(nil),       // 8: coopr.log.v1.DeleteToken
-	(*OpenSession)(nil),       // 9: coopr.log.v1.OpenSession
-	(*EndSession)(nil),        // 10: coopr.log.v1.EndSession
-	(*StartOperation)(nil),    // 11: coopr.log.v1.StartOperation
-	(*Lease)(nil),             // 12: coopr.log.v1.Lease
-	(*Outputs)(nil),           // 13: coopr.log.v1.Outputs
-	(*Report)(nil),            // 14: coopr.log.v1.Report
-	(*ControlOperation)(nil),  // 15: coopr.log.v1.ControlOperation
-	(*OrderPlan)(nil),         // 16: coopr.log.v1.OrderPlan
-	(*QueueOperation)(nil),    // 17: coopr.log.v1.QueueOperation
-	(*HealthChange)(nil),      // 18: coopr.log.v1.HealthChange
-	(*ReportHealth)(nil),      // 19: coopr.log.v1.ReportHealth
-	(*SaveValue)(nil),         // 20: coopr.log.v1.SaveValue
-	(*Part)(nil),              // 21: coopr.log.v1.Part
-	(*RemoveAgent)(nil),       // 22: coopr.log.v1.RemoveAgent
-	(*Prune)(nil),             // 23: coopr.log.v1.Prune
-	(*RaiseFeatureLevel)(nil), // 24: coopr.log.v1.RaiseFeatureLevel
-	(*DropResource)(nil),      // 25: coopr.log.v1.DropResource
-	(*ChangeRuns)(nil),        // 26: coopr.log.v1.ChangeRuns
-	(*PutSetting)(nil),        // 27: coopr.log.v1.PutSetting
-	(*StartRun)(nil),          // 28: coopr.log.v1.StartRun
-	(*RunEvent)(nil),          // 29: coopr.log.v1.RunEvent
-	(*PruneRuns)(nil),         // 30: coopr.log.v1.PruneRuns
-	(*ChangeResource)(nil),    // 31: coopr.log.v1.ChangeResource
-	(*SnapshotHeader)(nil),    // 32: coopr.log.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 33: coopr.log.v1.SnapshotRecord
-	nil,                       // 34: coopr.log.v1.OrderPlan.ParametersEntry
-	(*ChangeSite)(nil),        // 35: coopr.site.v1.ChangeSite
-	(Outcome)(0),              // 36: coopr.plugin.v1.Outcome
+	(OperationOrder)(0),             // 0: coopr.log.v1.OperationOrder
+	(ClusterOrder)(0),               // 1: coopr.log.v1.ClusterOrder
+	(PlanOrder)(0),                  // 2: coopr.log.v1.PlanOrder
+	(Machine)(0),                    // 3: coopr.log.v1.Machine
+	(SettingKind)(0),                // 4: coopr.log.v1.SettingKind
+	(SettingOrder)(0),               // 5: coopr.log.v1.SettingOrder
+	(ResourceOrder)(0),              // 6: coopr.log.v1.ResourceOrder
+	(*Entry)(nil),                   // 7: coopr.log.v1.Entry
+	(*Command)(nil),                 // 8: coopr.log.v1.Command
+	(*Definition)(nil),              // 9: coopr.log.v1.Definition
+	(*DefinitionVersion)(nil),       // 10: coopr.log.v1.DefinitionVersion
+	(*PutDefinitions)(nil),          // 11: coopr.log.v1.PutDefinitions
+	(*PutTenant)(nil),               // 12: coopr.log.v1.PutTenant
+	(*DeleteTenant)(nil),            // 13: coopr.log.v1.DeleteTenant
+	(*PutToken)(nil),                // 14: coopr.log.v1.PutToken
+	(*DeleteToken)(nil),             // 15: coopr.log.v1.DeleteToken
+	(*OpenSession)(nil),             // 16: coopr.log.v1.OpenSession
+	(*EndSession)(nil),              // 17: coopr.log.v1.EndSession
+	(*StartOperation)(nil),          // 18: coopr.log.v1.StartOperation
+	(*Lease)(nil),                   // 19: coopr.log.v1.Lease
+	(*Outputs)(nil),                 // 20: coopr.log.v1.Outputs
+	(*Report)(nil),                  // 21: coopr.log.v1.Report
+	(*ControlOperation)(nil),        // 22: coopr.log.v1.ControlOperation
+	(*ControlCluster)(nil),          // 23: coopr.log.v1.ControlCluster
+	(*OrderPlan)(nil),               // 24: coopr.log.v1.OrderPlan
+	(*QueueOperation)(nil),          // 25: coopr.log.v1.QueueOperation
+	(*HealthChange)(nil),            // 26: coopr.log.v1.HealthChange
+	(*ReportHealth)(nil),            // 27: coopr.log.v1.ReportHealth
+	(*SaveValue)(nil),               // 28: coopr.log.v1.SaveValue
+	(*Part)(nil),                    // 29: coopr.log.v1.Part
+	(*RemoveAgent)(nil),             // 30: coopr.log.v1.RemoveAgent
+	(*Prune)(nil),                   // 31: coopr.log.v1.Prune
+	(*RaiseFeatureLevel)(nil),       // 32: coopr.log.v1.RaiseFeatureLevel
+	(*DropResource)(nil),            // 33: coopr.log.v1.DropResource
+	(*ChangeRuns)(nil),              // 34: coopr.log.v1.ChangeRuns
+	(*PutSetting)(nil),              // 35: coopr.log.v1.PutSetting
+	(*StartRun)(nil),                // 36: coopr.log.v1.StartRun
+	(*RunEvent)(nil),                // 37: coopr.log.v1.RunEvent
+	(*PruneRuns)(nil),               // 38: coopr.log.v1.PruneRuns
+	(*ChangeResource)(nil),          // 39: coopr.log.v1.ChangeResource
+	(*AddResource)(nil),             // 40: coopr.log.v1.AddResource
+	(*OrderResource)(nil),           // 41: coopr.log.v1.OrderResource
+	(*SyncResources)(nil),           // 42: coopr.log.v1.SyncResources
+	nil,                             // 43: coopr.log.v1.OrderPlan.ParametersEntry
+	(*ChangeSite)(nil),              // 44: coopr.site.v1.ChangeSite
+	(*record.Tenant)(nil),           // 45: coopr.record.v1.Tenant
+	(*record.Agent)(nil),            // 46: coopr.record.v1.Agent
+	(*record.PluginType)(nil),       // 47: coopr.record.v1.PluginType
+	(*record.Operation)(nil),        // 48: coopr.record.v1.Operation
+	(*record.Cluster)(nil),          // 49: coopr.record.v1.Cluster
+	(*record.Node)(nil),             // 50: coopr.record.v1.Node
+	(*record.PlanTree)(nil),         // 51: coopr.record.v1.PlanTree
+	(Outcome)(0),                    // 52: coopr.plugin.v1.Outcome
+	(*record.OperationRequest)(nil), // 53: coopr.record.v1.OperationRequest
+	(*record.Profile)(nil),          // 54: coopr.record.v1.Profile
+	(*record.Program)(nil),          // 55: coopr.record.v1.Program
+	(*record.Schedule)(nil),         // 56: coopr.record.v1.Schedule
+	(*record.Properties)(nil),       // 57: coopr.record.v1.Properties
+	(*record.Run)(nil),              // 58: coopr.record.v1.Run
+	(*record.Levels)(nil),           // 59: coopr.record.v1.Levels
+	(*record.RunEvent)(nil),         // 60: coopr.record.v1.RunEvent
+	(*record.ResourceVersion)(nil),  // 61: coopr.record.v1.ResourceVersion
+	(*record.ResourceKey)(nil),      // 62: coopr.record.v1.ResourceKey
 }
 var file_log_proto_depIdxs = []int32{
-	2,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
-	4,  // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
-	5,  // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
-	6,  // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
-	7,  // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
-	8,  // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
-	9,  // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
-	10, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
-	11, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
-	12, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
-	14, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
-	15, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
-	20, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
-	21, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
-	22, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
-	23, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
-	24, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
-	16, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
-	19, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
-	17, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
-	35, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
-	25, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
-	26, // 22: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
-	31, // 23: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
-	3,  // 24: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
-	12, // 25: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
-	36, // 26: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
-	13, // 27: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
-	34, // 28: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
-	0,  // 29: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
-	18, // 30: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
-	27, // 31: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
-	28, // 32: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
-	29, // 33: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
-	30, // 34: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	8,  // 0: coopr.log.v1.Entry.commands:type_name -> coopr.log.v1.Command
+	11, // 1: coopr.log.v1.Command.put_definitions:type_name -> coopr.log.v1.PutDefinitions
+	12, // 2: coopr.log.v1.Command.put_tenant:type_name -> coopr.log.v1.PutTenant
+	13, // 3: coopr.log.v1.Command.delete_tenant:type_name -> coopr.log.v1.DeleteTenant
+	14, // 4: coopr.log.v1.Command.put_token:type_name -> coopr.log.v1.PutToken
+	15, // 5: coopr.log.v1.Command.delete_token:type_name -> coopr.log.v1.DeleteToken
+	16, // 6: coopr.log.v1.Command.open_session:type_name -> coopr.log.v1.OpenSession
+	17, // 7: coopr.log.v1.Command.end_session:type_name -> coopr.log.v1.EndSession
+	18, // 8: coopr.log.v1.Command.start_operation:type_name -> coopr.log.v1.StartOperation
+	19, // 9: coopr.log.v1.Command.lease:type_name -> coopr.log.v1.Lease
+	21, // 10: coopr.log.v1.Command.report:type_name -> coopr.log.v1.Report
+	22, // 11: coopr.log.v1.Command.control_operation:type_name -> coopr.log.v1.ControlOperation
+	28, // 12: coopr.log.v1.Command.save_value:type_name -> coopr.log.v1.SaveValue
+	29, // 13: coopr.log.v1.Command.part:type_name -> coopr.log.v1.Part
+	30, // 14: coopr.log.v1.Command.remove_agent:type_name -> coopr.log.v1.RemoveAgent
+	31, // 15: coopr.log.v1.Command.prune:type_name -> coopr.log.v1.Prune
+	32, // 16: coopr.log.v1.Command.raise_feature_level:type_name -> coopr.log.v1.RaiseFeatureLevel
+	24, // 17: coopr.log.v1.Command.order_plan:type_name -> coopr.log.v1.OrderPlan
+	27, // 18: coopr.log.v1.Command.report_health:type_name -> coopr.log.v1.ReportHealth
+	25, // 19: coopr.log.v1.Command.queue_operation:type_name -> coopr.log.v1.QueueOperation
+	44, // 20: coopr.log.v1.Command.change_site:type_name -> coopr.site.v1.ChangeSite
+	33, // 21: coopr.log.v1.Command.drop_resource:type_name -> coopr.log.v1.DropResource
+	23, // 22: coopr.log.v1.Command.control_cluster:type_name -> coopr.log.v1.ControlCluster
+	34, // 23: coopr.log.v1.Command.change_runs:type_name -> coopr.log.v1.ChangeRuns
+	39, // 24: coopr.log.v1.Command.change_resource:type_name -> coopr.log.v1.ChangeResource
+	9,  // 25: coopr.log.v1.PutDefinitions.definitions:type_name -> coopr.log.v1.Definition
+	10, // 26: coopr.log.v1.PutDefinitions.delete:type_name -> coopr.log.v1.DefinitionVersion
+	45, // 27: coopr.log.v1.PutTenant.tenant:type_name -> coopr.record.v1.Tenant
+	46, // 28: coopr.log.v1.OpenSession.record:type_name -> coopr.record.v1.Agent
+	47, // 29: coopr.log.v1.OpenSession.types:type_name -> coopr.record.v1.PluginType
+	48, // 30: coopr.log.v1.StartOperation.operation:type_name -> coopr.record.v1.Operation
+	49, // 31: coopr.log.v1.StartOperation.cluster:type_name -> coopr.record.v1.Cluster
+	50, // 32: coopr.log.v1.StartOperation.nodes:type_name -> coopr.record.v1.Node
+	19, // 33: coopr.log.v1.StartOperation.lease:type_name -> coopr.log.v1.Lease
+	51, // 34: coopr.log.v1.StartOperation.tree:type_name -> coopr.record.v1.PlanTree
+	52, // 35: coopr.log.v1.Outputs.outcome:type_name -> coopr.plugin.v1.Outcome
+	20, // 36: coopr.log.v1.Report.outputs:type_name -> coopr.log.v1.Outputs
+	0,  // 37: coopr.log.v1.ControlOperation.order:type_name -> coopr.log.v1.OperationOrder
+	1,  // 38: coopr.log.v1.ControlCluster.order:type_name -> coopr.log.v1.ClusterOrder
+	2,  // 39: coopr.log.v1.OrderPlan.order:type_name -> coopr.log.v1.PlanOrder
+	43, // 40: coopr.log.v1.OrderPlan.parameters:type_name -> coopr.log.v1.OrderPlan.ParametersEntry
+	48, // 41: coopr.log.v1.QueueOperation.operation:type_name -> coopr.record.v1.Operation
+	53, // 42: coopr.log.v1.QueueOperation.request:type_name -> coopr.record.v1.OperationRequest
+	3,  // 43: coopr.log.v1.HealthChange.machine:type_name -> coopr.log.v1.Machine
+	26, // 44: coopr.log.v1.ReportHealth.changes:type_name -> coopr.log.v1.HealthChange
+	35, // 45: coopr.log.v1.ChangeRuns.put:type_name -> coopr.log.v1.PutSetting
+	36, // 46: coopr.log.v1.ChangeRuns.start:type_name -> coopr.log.v1.StartRun
+	37, // 47: coopr.log.v1.ChangeRuns.event:type_name -> coopr.log.v1.RunEvent
+	38, // 48: coopr.log.v1.ChangeRuns.prune:type_name -> coopr.log.v1.PruneRuns
+	4,  // 49: coopr.log.v1.PutSetting.kind:type_name -> coopr.log.v1.SettingKind
+	5,  // 50: coopr.log.v1.PutSetting.order:type_name -> coopr.log.v1.SettingOrder
+	54, // 51: coopr.log.v1.PutSetting.profile:type_name -> coopr.record.v1.Profile
+	55, // 52: coopr.log.v1.PutSetting.program:type_name -> coopr.record.v1.Program
+	56, // 53: coopr.log.v1.PutSetting.schedule:type_name -> coopr.record.v1.Schedule
+	57, // 54: coopr.log.v1.PutSetting.preferences:type_name -> coopr.record.v1.Properties
+	58, // 55: coopr.log.v1.StartRun.run:type_name -> coopr.record.v1.Run
+	56, // 56: coopr.log.v1.StartRun.schedule:type_name -> coopr.record.v1.Schedule
+	59, // 57: coopr.log.v1.StartRun.levels:type_name -> coopr.record.v1.Levels
+	60, // 58: coopr.log.v1.RunEvent.event:type_name -> coopr.record.v1.RunEvent
+	40, // 59: coopr.log.v1.ChangeResource.add:type_name -> coopr.log.v1.AddResource
+	41, // 60: coopr.log.v1.ChangeResource.order:type_name -> coopr.log.v1.OrderResource
+	42, // 61: coopr.log.v1.ChangeResource.sync:type_name -> coopr.log.v1.SyncResources
+	61, // 62: coopr.log.v1.AddResource.version:type_name -> coopr.record.v1.ResourceVersion
+	6,  // 63: coopr.log.v1.AddResource.order:type_name -> coopr.log.v1.ResourceOrder
+	62, // 64: coopr.log.v1.OrderResource.resource:type_name -> coopr.record.v1.ResourceKey
+	6,  // 65: coopr.log.v1.OrderResource.order:type_name -> coopr.log.v1.ResourceOrder
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_log_proto_init() }
@@ -3093,22 +3824,35 @@ func file_log_proto_init() {
 		(*Command_QueueOperation)(nil),
 		(*Command_ChangeSite)(nil),
 		(*Command_DropResource)(nil),
+		(*Command_ControlCluster)(nil),
 		(*Command_ChangeRuns)(nil),
 		(*Command_ChangeResource)(nil),
 	}
-	file_log_proto_msgTypes[25].OneofWrappers = []any{
+	file_log_proto_msgTypes[27].OneofWrappers = []any{
 		(*ChangeRuns_Put)(nil),
 		(*ChangeRuns_Start)(nil),
 		(*ChangeRuns_Event)(nil),
 		(*ChangeRuns_Prune)(nil),
+	}
+	file_log_proto_msgTypes[28].OneofWrappers = []any{
+		(*PutSetting_Profile)(nil),
+		(*PutSetting_Program)(nil),
+		(*PutSetting_Schedule)(nil),
+		(*PutSetting_Preferences)(nil),
+		(*PutSetting_Secret)(nil),
+	}
+	file_log_proto_msgTypes[32].OneofWrappers = []any{
+		(*ChangeResource_Add)(nil),
+		(*ChangeResource_Order)(nil),
+		(*ChangeResource_Sync)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_log_proto_rawDesc), len(file_log_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   34,
+			NumEnums:      7,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

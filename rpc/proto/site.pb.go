@@ -11,6 +11,7 @@
 package proto
 
 import (
+	record "github.com/coopr/coopr/rpc/proto/record"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -25,17 +26,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ChangeSite is one change of a site's record. Exactly one of the fields after
-// site is set.
+// ChangeSite is one change of a site's record.
 type ChangeSite struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Site          string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
-	Next          *NextGeneration        `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
-	Assign        *AssignHosts           `protobuf:"bytes,3,opt,name=assign,proto3" json:"assign,omitempty"`
-	Switch        *SwitchGroups          `protobuf:"bytes,4,opt,name=switch,proto3" json:"switch,omitempty"`
-	Release       *ReleaseObject         `protobuf:"bytes,5,opt,name=release,proto3" json:"release,omitempty"`
-	Events        *ObjectEvents          `protobuf:"bytes,6,opt,name=events,proto3" json:"events,omitempty"`
-	Forget        bool                   `protobuf:"varint,7,opt,name=forget,proto3" json:"forget,omitempty"` // remove the site as it is, driving nothing
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Site  string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*ChangeSite_Next
+	//	*ChangeSite_Assign
+	//	*ChangeSite_Switch
+	//	*ChangeSite_Release
+	//	*ChangeSite_Events
+	//	*ChangeSite_Forget
+	Change        isChangeSite_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -77,62 +80,158 @@ func (x *ChangeSite) GetSite() string {
 	return ""
 }
 
+func (x *ChangeSite) GetChange() isChangeSite_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
 func (x *ChangeSite) GetNext() *NextGeneration {
 	if x != nil {
-		return x.Next
+		if x, ok := x.Change.(*ChangeSite_Next); ok {
+			return x.Next
+		}
 	}
 	return nil
 }
 
 func (x *ChangeSite) GetAssign() *AssignHosts {
 	if x != nil {
-		return x.Assign
+		if x, ok := x.Change.(*ChangeSite_Assign); ok {
+			return x.Assign
+		}
 	}
 	return nil
 }
 
 func (x *ChangeSite) GetSwitch() *SwitchGroups {
 	if x != nil {
-		return x.Switch
+		if x, ok := x.Change.(*ChangeSite_Switch); ok {
+			return x.Switch
+		}
 	}
 	return nil
 }
 
 func (x *ChangeSite) GetRelease() *ReleaseObject {
 	if x != nil {
-		return x.Release
+		if x, ok := x.Change.(*ChangeSite_Release); ok {
+			return x.Release
+		}
 	}
 	return nil
 }
 
 func (x *ChangeSite) GetEvents() *ObjectEvents {
 	if x != nil {
-		return x.Events
+		if x, ok := x.Change.(*ChangeSite_Events); ok {
+			return x.Events
+		}
 	}
 	return nil
 }
 
-func (x *ChangeSite) GetForget() bool {
+func (x *ChangeSite) GetForget() *ForgetSite {
 	if x != nil {
-		return x.Forget
+		if x, ok := x.Change.(*ChangeSite_Forget); ok {
+			return x.Forget
+		}
 	}
-	return false
+	return nil
 }
 
-// NextGeneration puts a generation on its way.
+type isChangeSite_Change interface {
+	isChangeSite_Change()
+}
+
+type ChangeSite_Next struct {
+	Next *NextGeneration `protobuf:"bytes,2,opt,name=next,proto3,oneof"`
+}
+
+type ChangeSite_Assign struct {
+	Assign *AssignHosts `protobuf:"bytes,3,opt,name=assign,proto3,oneof"`
+}
+
+type ChangeSite_Switch struct {
+	Switch *SwitchGroups `protobuf:"bytes,4,opt,name=switch,proto3,oneof"`
+}
+
+type ChangeSite_Release struct {
+	Release *ReleaseObject `protobuf:"bytes,5,opt,name=release,proto3,oneof"`
+}
+
+type ChangeSite_Events struct {
+	Events *ObjectEvents `protobuf:"bytes,6,opt,name=events,proto3,oneof"`
+}
+
+type ChangeSite_Forget struct {
+	Forget *ForgetSite `protobuf:"bytes,7,opt,name=forget,proto3,oneof"`
+}
+
+func (*ChangeSite_Next) isChangeSite_Change() {}
+
+func (*ChangeSite_Assign) isChangeSite_Change() {}
+
+func (*ChangeSite_Switch) isChangeSite_Change() {}
+
+func (*ChangeSite_Release) isChangeSite_Change() {}
+
+func (*ChangeSite_Events) isChangeSite_Change() {}
+
+func (*ChangeSite_Forget) isChangeSite_Change() {}
+
+// ForgetSite removes a site's record without taking anything down.
+type ForgetSite struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForgetSite) Reset() {
+	*x = ForgetSite{}
+	mi := &file_site_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForgetSite) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForgetSite) ProtoMessage() {}
+
+func (x *ForgetSite) ProtoReflect() protoreflect.Message {
+	mi := &file_site_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForgetSite.ProtoReflect.Descriptor instead.
+func (*ForgetSite) Descriptor() ([]byte, []int) {
+	return file_site_proto_rawDescGZIP(), []int{1}
+}
+
+// NextGeneration makes a generation the one that the site moves to.
 type NextGeneration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    []byte                 `protobuf:"bytes,1,opt,name=generation,proto3" json:"generation,omitempty"` // JSON site.Generation
-	Switches      []byte                 `protobuf:"bytes,2,opt,name=switches,proto3" json:"switches,omitempty"`     // JSON []site.Switch
-	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`      // of the record that it was made from; 0: there was none
-	Deleting      bool                   `protobuf:"varint,4,opt,name=deleting,proto3" json:"deleting,omitempty"`    // the site ends with it
+	Generation    *record.Generation     `protobuf:"bytes,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Switches      []*record.Switch       `protobuf:"bytes,2,rep,name=switches,proto3" json:"switches,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`   // of the record that it was made from; 0: there was none
+	Deleting      bool                   `protobuf:"varint,4,opt,name=deleting,proto3" json:"deleting,omitempty"` // the site ends with this generation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NextGeneration) Reset() {
 	*x = NextGeneration{}
-	mi := &file_site_proto_msgTypes[1]
+	mi := &file_site_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -144,7 +243,7 @@ func (x *NextGeneration) String() string {
 func (*NextGeneration) ProtoMessage() {}
 
 func (x *NextGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[1]
+	mi := &file_site_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -157,17 +256,17 @@ func (x *NextGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextGeneration.ProtoReflect.Descriptor instead.
 func (*NextGeneration) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{1}
+	return file_site_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *NextGeneration) GetGeneration() []byte {
+func (x *NextGeneration) GetGeneration() *record.Generation {
 	if x != nil {
 		return x.Generation
 	}
 	return nil
 }
 
-func (x *NextGeneration) GetSwitches() []byte {
+func (x *NextGeneration) GetSwitches() []*record.Switch {
 	if x != nil {
 		return x.Switches
 	}
@@ -188,10 +287,10 @@ func (x *NextGeneration) GetDeleting() bool {
 	return false
 }
 
-// AssignHosts gives hosts to agents.
+// AssignHosts assigns hosts to agents.
 type AssignHosts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hosts         []byte                 `protobuf:"bytes,1,opt,name=hosts,proto3" json:"hosts,omitempty"` // JSON []site.Host
+	Hosts         []*record.Host         `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,7 +298,7 @@ type AssignHosts struct {
 
 func (x *AssignHosts) Reset() {
 	*x = AssignHosts{}
-	mi := &file_site_proto_msgTypes[2]
+	mi := &file_site_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +310,7 @@ func (x *AssignHosts) String() string {
 func (*AssignHosts) ProtoMessage() {}
 
 func (x *AssignHosts) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[2]
+	mi := &file_site_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,10 +323,10 @@ func (x *AssignHosts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignHosts.ProtoReflect.Descriptor instead.
 func (*AssignHosts) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{2}
+	return file_site_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *AssignHosts) GetHosts() []byte {
+func (x *AssignHosts) GetHosts() []*record.Host {
 	if x != nil {
 		return x.Hosts
 	}
@@ -241,7 +340,7 @@ func (x *AssignHosts) GetEpoch() uint64 {
 	return 0
 }
 
-// SwitchGroups lets hosts follow the next generation.
+// SwitchGroups moves groups of hosts to the next generation.
 type SwitchGroups struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Groups        []uint32               `protobuf:"varint,1,rep,packed,name=groups,proto3" json:"groups,omitempty"`
@@ -252,7 +351,7 @@ type SwitchGroups struct {
 
 func (x *SwitchGroups) Reset() {
 	*x = SwitchGroups{}
-	mi := &file_site_proto_msgTypes[3]
+	mi := &file_site_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +363,7 @@ func (x *SwitchGroups) String() string {
 func (*SwitchGroups) ProtoMessage() {}
 
 func (x *SwitchGroups) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[3]
+	mi := &file_site_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +376,7 @@ func (x *SwitchGroups) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchGroups.ProtoReflect.Descriptor instead.
 func (*SwitchGroups) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{3}
+	return file_site_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SwitchGroups) GetGroups() []uint32 {
@@ -306,7 +405,7 @@ type ReleaseObject struct {
 
 func (x *ReleaseObject) Reset() {
 	*x = ReleaseObject{}
-	mi := &file_site_proto_msgTypes[4]
+	mi := &file_site_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +417,7 @@ func (x *ReleaseObject) String() string {
 func (*ReleaseObject) ProtoMessage() {}
 
 func (x *ReleaseObject) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[4]
+	mi := &file_site_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +430,7 @@ func (x *ReleaseObject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseObject.ProtoReflect.Descriptor instead.
 func (*ReleaseObject) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{4}
+	return file_site_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReleaseObject) GetId() uint32 {
@@ -355,7 +454,7 @@ func (x *ReleaseObject) GetReason() string {
 	return ""
 }
 
-// ObjectEvents tells what objects did. It changes nothing.
+// ObjectEvents publishes what objects did. It changes no record.
 type ObjectEvents struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*ObjectEvent         `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
@@ -365,7 +464,7 @@ type ObjectEvents struct {
 
 func (x *ObjectEvents) Reset() {
 	*x = ObjectEvents{}
-	mi := &file_site_proto_msgTypes[5]
+	mi := &file_site_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +476,7 @@ func (x *ObjectEvents) String() string {
 func (*ObjectEvents) ProtoMessage() {}
 
 func (x *ObjectEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[5]
+	mi := &file_site_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +489,7 @@ func (x *ObjectEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectEvents.ProtoReflect.Descriptor instead.
 func (*ObjectEvents) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{5}
+	return file_site_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ObjectEvents) GetEvents() []*ObjectEvent {
@@ -411,7 +510,7 @@ type ObjectEvent struct {
 
 func (x *ObjectEvent) Reset() {
 	*x = ObjectEvent{}
-	mi := &file_site_proto_msgTypes[6]
+	mi := &file_site_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +522,7 @@ func (x *ObjectEvent) String() string {
 func (*ObjectEvent) ProtoMessage() {}
 
 func (x *ObjectEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[6]
+	mi := &file_site_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +535,7 @@ func (x *ObjectEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectEvent.ProtoReflect.Descriptor instead.
 func (*ObjectEvent) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{6}
+	return file_site_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ObjectEvent) GetObject() string {
@@ -486,7 +585,7 @@ type ObjectReport struct {
 
 func (x *ObjectReport) Reset() {
 	*x = ObjectReport{}
-	mi := &file_site_proto_msgTypes[7]
+	mi := &file_site_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +597,7 @@ func (x *ObjectReport) String() string {
 func (*ObjectReport) ProtoMessage() {}
 
 func (x *ObjectReport) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[7]
+	mi := &file_site_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +610,7 @@ func (x *ObjectReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectReport.ProtoReflect.Descriptor instead.
 func (*ObjectReport) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{7}
+	return file_site_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ObjectReport) GetId() uint32 {
@@ -644,7 +743,7 @@ type ObjectWait struct {
 
 func (x *ObjectWait) Reset() {
 	*x = ObjectWait{}
-	mi := &file_site_proto_msgTypes[8]
+	mi := &file_site_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +755,7 @@ func (x *ObjectWait) String() string {
 func (*ObjectWait) ProtoMessage() {}
 
 func (x *ObjectWait) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[8]
+	mi := &file_site_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +768,7 @@ func (x *ObjectWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectWait.ProtoReflect.Descriptor instead.
 func (*ObjectWait) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{8}
+	return file_site_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ObjectWait) GetWhy() uint32 {
@@ -709,7 +808,7 @@ type HomeReport struct {
 
 func (x *HomeReport) Reset() {
 	*x = HomeReport{}
-	mi := &file_site_proto_msgTypes[9]
+	mi := &file_site_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +820,7 @@ func (x *HomeReport) String() string {
 func (*HomeReport) ProtoMessage() {}
 
 func (x *HomeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[9]
+	mi := &file_site_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +833,7 @@ func (x *HomeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HomeReport.ProtoReflect.Descriptor instead.
 func (*HomeReport) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{9}
+	return file_site_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HomeReport) GetTenant() string {
@@ -798,7 +897,7 @@ type Calm struct {
 
 func (x *Calm) Reset() {
 	*x = Calm{}
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +909,7 @@ func (x *Calm) String() string {
 func (*Calm) ProtoMessage() {}
 
 func (x *Calm) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[10]
+	mi := &file_site_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +922,7 @@ func (x *Calm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calm.ProtoReflect.Descriptor instead.
 func (*Calm) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{10}
+	return file_site_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Calm) GetCall() uint64 {
@@ -860,7 +959,7 @@ type Looked struct {
 
 func (x *Looked) Reset() {
 	*x = Looked{}
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +971,7 @@ func (x *Looked) String() string {
 func (*Looked) ProtoMessage() {}
 
 func (x *Looked) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[11]
+	mi := &file_site_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +984,7 @@ func (x *Looked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Looked.ProtoReflect.Descriptor instead.
 func (*Looked) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{11}
+	return file_site_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Looked) GetId() uint32 {
@@ -932,7 +1031,7 @@ type ChangePacket struct {
 
 func (x *ChangePacket) Reset() {
 	*x = ChangePacket{}
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1043,7 @@ func (x *ChangePacket) String() string {
 func (*ChangePacket) ProtoMessage() {}
 
 func (x *ChangePacket) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[12]
+	mi := &file_site_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1056,7 @@ func (x *ChangePacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangePacket.ProtoReflect.Descriptor instead.
 func (*ChangePacket) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{12}
+	return file_site_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChangePacket) GetFrom() string {
@@ -1025,7 +1124,7 @@ type ChangeMessage struct {
 
 func (x *ChangeMessage) Reset() {
 	*x = ChangeMessage{}
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1136,7 @@ func (x *ChangeMessage) String() string {
 func (*ChangeMessage) ProtoMessage() {}
 
 func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_site_proto_msgTypes[13]
+	mi := &file_site_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1149,7 @@ func (x *ChangeMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMessage.ProtoReflect.Descriptor instead.
 func (*ChangeMessage) Descriptor() ([]byte, []int) {
-	return file_site_proto_rawDescGZIP(), []int{13}
+	return file_site_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ChangeMessage) GetFrom() uint32 {
@@ -1114,25 +1213,28 @@ var File_site_proto protoreflect.FileDescriptor
 const file_site_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"site.proto\x12\rcoopr.site.v1\"\xc1\x02\n" +
+	"site.proto\x12\rcoopr.site.v1\x1a\x11record/site.proto\"\xf2\x02\n" +
 	"\n" +
 	"ChangeSite\x12\x12\n" +
-	"\x04site\x18\x01 \x01(\tR\x04site\x121\n" +
-	"\x04next\x18\x02 \x01(\v2\x1d.coopr.site.v1.NextGenerationR\x04next\x122\n" +
-	"\x06assign\x18\x03 \x01(\v2\x1a.coopr.site.v1.AssignHostsR\x06assign\x123\n" +
-	"\x06switch\x18\x04 \x01(\v2\x1b.coopr.site.v1.SwitchGroupsR\x06switch\x126\n" +
-	"\arelease\x18\x05 \x01(\v2\x1c.coopr.site.v1.ReleaseObjectR\arelease\x123\n" +
-	"\x06events\x18\x06 \x01(\v2\x1b.coopr.site.v1.ObjectEventsR\x06events\x12\x16\n" +
-	"\x06forget\x18\a \x01(\bR\x06forget\"\x82\x01\n" +
-	"\x0eNextGeneration\x12\x1e\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x123\n" +
+	"\x04next\x18\x02 \x01(\v2\x1d.coopr.site.v1.NextGenerationH\x00R\x04next\x124\n" +
+	"\x06assign\x18\x03 \x01(\v2\x1a.coopr.site.v1.AssignHostsH\x00R\x06assign\x125\n" +
+	"\x06switch\x18\x04 \x01(\v2\x1b.coopr.site.v1.SwitchGroupsH\x00R\x06switch\x128\n" +
+	"\arelease\x18\x05 \x01(\v2\x1c.coopr.site.v1.ReleaseObjectH\x00R\arelease\x125\n" +
+	"\x06events\x18\x06 \x01(\v2\x1b.coopr.site.v1.ObjectEventsH\x00R\x06events\x123\n" +
+	"\x06forget\x18\a \x01(\v2\x19.coopr.site.v1.ForgetSiteH\x00R\x06forgetB\b\n" +
+	"\x06change\"\f\n" +
 	"\n" +
-	"generation\x18\x01 \x01(\fR\n" +
-	"generation\x12\x1a\n" +
-	"\bswitches\x18\x02 \x01(\fR\bswitches\x12\x18\n" +
+	"ForgetSite\"\xb8\x01\n" +
+	"\x0eNextGeneration\x12;\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\v2\x1b.coopr.record.v1.GenerationR\n" +
+	"generation\x123\n" +
+	"\bswitches\x18\x02 \x03(\v2\x17.coopr.record.v1.SwitchR\bswitches\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x1a\n" +
-	"\bdeleting\x18\x04 \x01(\bR\bdeleting\"9\n" +
-	"\vAssignHosts\x12\x14\n" +
-	"\x05hosts\x18\x01 \x01(\fR\x05hosts\x12\x14\n" +
+	"\bdeleting\x18\x04 \x01(\bR\bdeleting\"P\n" +
+	"\vAssignHosts\x12+\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x15.coopr.record.v1.HostR\x05hosts\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"F\n" +
 	"\fSwitchGroups\x12\x16\n" +
 	"\x06groups\x18\x01 \x03(\rR\x06groups\x12\x1e\n" +
@@ -1223,42 +1325,50 @@ func file_site_proto_rawDescGZIP() []byte {
 	return file_site_proto_rawDescData
 }
 
-var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_site_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_site_proto_goTypes = []any{
-	(*ChangeSite)(nil),     // 0: coopr.site.v1.ChangeSite
-	(*NextGeneration)(nil), // 1: coopr.site.v1.NextGeneration
-	(*AssignHosts)(nil),    // 2: coopr.site.v1.AssignHosts
-	(*SwitchGroups)(nil),   // 3: coopr.site.v1.SwitchGroups
-	(*ReleaseObject)(nil),  // 4: coopr.site.v1.ReleaseObject
-	(*ObjectEvents)(nil),   // 5: coopr.site.v1.ObjectEvents
-	(*ObjectEvent)(nil),    // 6: coopr.site.v1.ObjectEvent
-	(*ObjectReport)(nil),   // 7: coopr.site.v1.ObjectReport
-	(*ObjectWait)(nil),     // 8: coopr.site.v1.ObjectWait
-	(*HomeReport)(nil),     // 9: coopr.site.v1.HomeReport
-	(*Calm)(nil),           // 10: coopr.site.v1.Calm
-	(*Looked)(nil),         // 11: coopr.site.v1.Looked
-	(*ChangePacket)(nil),   // 12: coopr.site.v1.ChangePacket
-	(*ChangeMessage)(nil),  // 13: coopr.site.v1.ChangeMessage
+	(*ChangeSite)(nil),        // 0: coopr.site.v1.ChangeSite
+	(*ForgetSite)(nil),        // 1: coopr.site.v1.ForgetSite
+	(*NextGeneration)(nil),    // 2: coopr.site.v1.NextGeneration
+	(*AssignHosts)(nil),       // 3: coopr.site.v1.AssignHosts
+	(*SwitchGroups)(nil),      // 4: coopr.site.v1.SwitchGroups
+	(*ReleaseObject)(nil),     // 5: coopr.site.v1.ReleaseObject
+	(*ObjectEvents)(nil),      // 6: coopr.site.v1.ObjectEvents
+	(*ObjectEvent)(nil),       // 7: coopr.site.v1.ObjectEvent
+	(*ObjectReport)(nil),      // 8: coopr.site.v1.ObjectReport
+	(*ObjectWait)(nil),        // 9: coopr.site.v1.ObjectWait
+	(*HomeReport)(nil),        // 10: coopr.site.v1.HomeReport
+	(*Calm)(nil),              // 11: coopr.site.v1.Calm
+	(*Looked)(nil),            // 12: coopr.site.v1.Looked
+	(*ChangePacket)(nil),      // 13: coopr.site.v1.ChangePacket
+	(*ChangeMessage)(nil),     // 14: coopr.site.v1.ChangeMessage
+	(*record.Generation)(nil), // 15: coopr.record.v1.Generation
+	(*record.Switch)(nil),     // 16: coopr.record.v1.Switch
+	(*record.Host)(nil),       // 17: coopr.record.v1.Host
 }
 var file_site_proto_depIdxs = []int32{
-	1,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
-	2,  // 1: coopr.site.v1.ChangeSite.assign:type_name -> coopr.site.v1.AssignHosts
-	3,  // 2: coopr.site.v1.ChangeSite.switch:type_name -> coopr.site.v1.SwitchGroups
-	4,  // 3: coopr.site.v1.ChangeSite.release:type_name -> coopr.site.v1.ReleaseObject
-	5,  // 4: coopr.site.v1.ChangeSite.events:type_name -> coopr.site.v1.ObjectEvents
-	6,  // 5: coopr.site.v1.ObjectEvents.events:type_name -> coopr.site.v1.ObjectEvent
-	8,  // 6: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
-	8,  // 7: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
-	7,  // 8: coopr.site.v1.HomeReport.objects:type_name -> coopr.site.v1.ObjectReport
-	6,  // 9: coopr.site.v1.HomeReport.events:type_name -> coopr.site.v1.ObjectEvent
-	11, // 10: coopr.site.v1.HomeReport.looked:type_name -> coopr.site.v1.Looked
-	10, // 11: coopr.site.v1.HomeReport.calm:type_name -> coopr.site.v1.Calm
-	13, // 12: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 0: coopr.site.v1.ChangeSite.next:type_name -> coopr.site.v1.NextGeneration
+	3,  // 1: coopr.site.v1.ChangeSite.assign:type_name -> coopr.site.v1.AssignHosts
+	4,  // 2: coopr.site.v1.ChangeSite.switch:type_name -> coopr.site.v1.SwitchGroups
+	5,  // 3: coopr.site.v1.ChangeSite.release:type_name -> coopr.site.v1.ReleaseObject
+	6,  // 4: coopr.site.v1.ChangeSite.events:type_name -> coopr.site.v1.ObjectEvents
+	1,  // 5: coopr.site.v1.ChangeSite.forget:type_name -> coopr.site.v1.ForgetSite
+	15, // 6: coopr.site.v1.NextGeneration.generation:type_name -> coopr.record.v1.Generation
+	16, // 7: coopr.site.v1.NextGeneration.switches:type_name -> coopr.record.v1.Switch
+	17, // 8: coopr.site.v1.AssignHosts.hosts:type_name -> coopr.record.v1.Host
+	7,  // 9: coopr.site.v1.ObjectEvents.events:type_name -> coopr.site.v1.ObjectEvent
+	9,  // 10: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
+	9,  // 11: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
+	8,  // 12: coopr.site.v1.HomeReport.objects:type_name -> coopr.site.v1.ObjectReport
+	7,  // 13: coopr.site.v1.HomeReport.events:type_name -> coopr.site.v1.ObjectEvent
+	12, // 14: coopr.site.v1.HomeReport.looked:type_name -> coopr.site.v1.Looked
+	11, // 15: coopr.site.v1.HomeReport.calm:type_name -> coopr.site.v1.Calm
+	14, // 16: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_site_proto_init() }
@@ -1266,13 +1376,21 @@ func file_site_proto_init() {
 	if File_site_proto != nil {
 		return
 	}
+	file_site_proto_msgTypes[0].OneofWrappers = []any{
+		(*ChangeSite_Next)(nil),
+		(*ChangeSite_Assign)(nil),
+		(*ChangeSite_Switch)(nil),
+		(*ChangeSite_Release)(nil),
+		(*ChangeSite_Events)(nil),
+		(*ChangeSite_Forget)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_site_proto_rawDesc), len(file_site_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

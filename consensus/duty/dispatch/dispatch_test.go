@@ -20,6 +20,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -105,8 +106,8 @@ func (l *log) begin(tasks int) {
 	op := model.Operation{ID: "00000001-001", Tenant: "one", Cluster: "00000001", Type: model.OpCreate}
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
 	n := model.Node{ID: "00000001-1000", Cluster: cl.ID, Tenant: "one", Number: 1000}
-	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "one"})}}},
-		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(cl), Nodes: [][]byte{js(n)}, Graph: g.Encode()}}})
+	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
+		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: g.Encode()}}})
 }
 
 // next starts one more operation, of one task on the same node.
@@ -122,7 +123,7 @@ func (l *log) next() {
 	next := *cl
 	next.Operation, next.Operations = "00000001-002", 2
 	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: model.OpRestart}
-	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
+	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
 }
 
 // works makes tasks of nothing but their names.

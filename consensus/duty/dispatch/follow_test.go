@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -105,7 +106,7 @@ func TestNextTaskWaitsForAnOrder(t *testing.T) {
 		}
 		synctest.Wait()
 		order := func(what string) {
-			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: "00000001-001", Order: what}}})
+			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: "00000001-001", Order: logformat.OperationOrders.Number(what)}}})
 		}
 		l.first = func() { order("pause") } // between the choice and the entry
 		d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[0])})

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan/tree"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // TestRandomPlans lets random plans run with random results, orders, changes of
@@ -74,7 +75,7 @@ func TestCrashAtEveryEntry(t *testing.T) {
 			p.leader()
 			leave := p.enter(2, 10)
 			time.Sleep(4 * time.Second)
-			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: "restart"}}})
+			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
 			p.finish()
 			leave()
 			entries, whole = p.entries, p
@@ -134,12 +135,8 @@ func TestPlansShareNodes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b, err := d.Encode()
-				if err != nil {
-					t.Fatal(err)
-				}
 				p.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
-					Operation: js(model.Operation{ID: id, Tenant: "one", Cluster: "00000001", Type: model.OpPlan, Plan: id}), Cluster: js(model.Cluster{}), Graph: g.Encode(), Tree: b,
+					Operation: logtest.Operation(model.Operation{ID: id, Tenant: "one", Cluster: "00000001", Type: model.OpPlan, Plan: id}), Cluster: logtest.Cluster(model.Cluster{}), Graph: g.Encode(), Tree: logtest.Tree(&d.Tree),
 				}}})
 				if op, _ := p.machine.View().Operation("one", id); op.Status != model.OpPaused {
 					t.Errorf("a plan that nobody has started is %s", op.Status)
@@ -153,7 +150,7 @@ func TestPlansShareNodes(t *testing.T) {
 			for _, id := range ops {
 				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 				for range 5 { // the log may refuse
-					p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: id, Order: "start"}}})
+					p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: id, Order: pb.PlanOrder_PLAN_ORDER_START}}})
 				}
 				if r.IntN(2) == 0 {
 					p.leader()

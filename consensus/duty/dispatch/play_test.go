@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/dispatch"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -24,6 +25,8 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // play is an operation of a random plan on one machine: leaders come and go,
@@ -70,7 +73,7 @@ func newPlay(t *testing.T, seed uint64) *play {
 		in.Services[s.Name] = s
 		names = append(names, s.Name)
 	}
-	var nodes [][]byte
+	var nodes []*record.Node
 	for i := range 1 + p.r.IntN(4) {
 		n := planner.Node{ID: fmt.Sprintf("00000001-%d", 1000+i), Number: 1000 + i}
 		for _, s := range names {
@@ -79,7 +82,7 @@ func newPlay(t *testing.T, seed uint64) *play {
 			}
 		}
 		in.Nodes = append(in.Nodes, n)
-		nodes = append(nodes, js(model.Node{ID: n.ID, Cluster: "00000001", Tenant: "one", Number: n.Number, Services: n.Services}))
+		nodes = append(nodes, logtest.Node(model.Node{ID: n.ID, Cluster: "00000001", Tenant: "one", Number: n.Number, Services: n.Services}))
 	}
 	in.NodeLocal = p.r.IntN(2) == 0
 	if p.base, err = planner.Plan(in); err != nil {
@@ -103,14 +106,10 @@ func newPlay(t *testing.T, seed uint64) *play {
 		}
 	}
 	p.tree = &d.Tree
-	b, err := d.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
 	op := model.Operation{ID: p.op, Tenant: "one", Cluster: "00000001", Type: model.OpCreate, OnFailure: "pause"}
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
-	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "one"})}}},
-		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: js(op), Cluster: js(cl), Nodes: nodes, Graph: g.Encode(), Tree: b}}})
+	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
+		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Nodes: nodes, Graph: g.Encode(), Tree: logtest.Tree(p.tree)}}})
 	return p
 }
 
@@ -432,12 +431,13 @@ func (p *play) enter(agents, fail int) (leave func()) {
 // order gives a random order about a random part.
 func (p *play) order() {
 	commands := []string{"interrupt", "continue", "continue", "continue", "restart", "forceComplete", "stop", "start"}
-	o := &pb.OrderPlan{Operation: p.op, Order: commands[p.r.IntN(len(commands))]}
+	command := commands[p.r.IntN(len(commands))]
+	o := &pb.OrderPlan{Operation: p.op, Order: logformat.PlanOrders.Number(command)}
 	v := p.view()
-	if o.Order != "stop" && o.Order != "start" && p.r.IntN(3) > 0 {
+	if command != "stop" && command != "start" && p.r.IntN(3) > 0 {
 		i := p.r.IntN(len(v.Phases))
 		o.Phase = v.PhaseID(i)
-		if n := int(v.Phases[i].End - v.Phases[i].First); o.Order != "interrupt" && o.Order != "continue" && n > 0 && p.r.IntN(3) > 0 {
+		if n := int(v.Phases[i].End - v.Phases[i].First); command != "interrupt" && command != "continue" && n > 0 && p.r.IntN(3) > 0 {
 			o.Step = v.StepID(i, p.r.IntN(n))
 		}
 	}
@@ -464,11 +464,11 @@ func (p *play) finish() {
 			break
 		}
 		if op.Status == model.OpPaused {
-			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.op, Order: "resume"}}})
+			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.op, Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
 		}
 		for i, v := 0, p.view(); i < len(v.Phases); i++ {
 			if s := v.PhaseStatus(i); s == tree.Waiting || s == tree.Error { // held back, whatever has failed
-				p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: "continue", Phase: v.PhaseID(i)}}})
+				p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_CONTINUE, Phase: v.PhaseID(i)}}})
 			}
 		}
 		time.Sleep(time.Second)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -39,6 +40,7 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		Incarnation: h.Incarnation, GossipAddr: h.GossipAddr, Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
+	open := &pb.OpenSession{Session: id, Agent: h.Agent}
 	for _, b := range h.Plugins {
 		var t model.PluginType
 		if err := json.Unmarshal(b, &t); err != nil {
@@ -46,12 +48,16 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 		}
 		agent.Plugins[t.Key()] = t.Plugin
 		plugins[t.Key()] = true
+		m, err := logformat.EncodePluginType(&t)
+		if err != nil {
+			return fmt.Errorf("agent %s: plugin type: %w", h.Name, err)
+		}
+		open.Types = append(open.Types, m)
 	}
-	body, err := json.Marshal(agent)
-	if err != nil {
+	var err error
+	if open.Record, err = logformat.EncodeAgent(&agent); err != nil {
 		return err
 	}
-	open := &pb.OpenSession{Session: id, Agent: h.Agent, Record: body, Types: h.Plugins}
 	for _, held := range h.Held {
 		if !held.Lost {
 			open.Keep = append(open.Keep, held.Fence)

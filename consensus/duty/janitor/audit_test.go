@@ -13,6 +13,7 @@ import (
 	"github.com/coopr/coopr/consensus/duty/janitor"
 	"github.com/coopr/coopr/consensus/state"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // TestAuditRetention: what is too old or too much goes, not in every round,
@@ -36,7 +37,7 @@ func TestAuditRetention(t *testing.T) {
 	write := func(n int) {
 		t.Helper()
 		for range n {
-			apply(&pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: fmt.Appendf(nil, `{"name":"t%d"}`, index)}}})
+			apply(&pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: fmt.Sprint("t", index)}}}})
 		}
 	}
 	j := janitor.New(janitor.Config{

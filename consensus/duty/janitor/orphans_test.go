@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // clouds are providers in memory.
@@ -95,7 +96,7 @@ func TestOrphans(t *testing.T) {
 			return out, nil
 		}
 		for _, c := range []*pb.Command{
-			{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: []byte(`{"name":"t"}`)}}},
+			{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}},
 			{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{{Kind: string(model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}},
 		} {
 			if as, err := propose(t.Context(), c); err != nil || as[0].Err != nil {

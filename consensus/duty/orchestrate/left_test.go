@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -103,7 +104,7 @@ func (l *lab) again(id string, req operation.Request, before string) {
 
 // order gives an order about the plan of an operation.
 func (l *lab) order(op, order, phase string) {
-	l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: order, Phase: phase}}})
+	l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(order), Phase: phase}}})
 }
 
 // restart restarts a service on a node beside whatever goes on, and gives the versions
@@ -212,7 +213,7 @@ func TestFailureDuringDeployment(t *testing.T) {
 			}
 			return
 		case "roll back":
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: "rollback"}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_ROLLBACK}}})
 			if err := l.o.follow(ctx, op); err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +229,7 @@ func TestFailureDuringDeployment(t *testing.T) {
 		}
 		// What an aborted operation left stays what it is, whatever else is done that is
 		// not about it, until the same is asked for again.
-		l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: "abort"}}})
+		l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
 		l.gated = false
 		for _, req := range []operation.Request{{Type: model.OpRestart}, {Type: model.OpReplaceNode, Victims: web[3:4], Forced: true, OnFailure: "leave"}} {
 			p, _, err = l.o.Operate(ctx, who, id, req)

@@ -6,7 +6,6 @@ package orchestrate
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -142,7 +142,7 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		o.cfg.Logger.Info("no other layout is tried", "cluster", cl.ID, "operation", op.ID, "error", err)
 		if !mustDelete(op) {
 			_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
-				ControlOperation: &pb.ControlOperation{Operation: next.Follows, Order: "retry no more"},
+				ControlOperation: &pb.ControlOperation{Operation: next.Follows, Order: pb.OperationOrder_OPERATION_ORDER_STOP_RETRYING},
 			}})
 			return err
 		}
@@ -155,7 +155,7 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 	if op.Status == model.OpRollingBack && hopeless(err) {
 		// Another attempt would fail in the same way: a person has to intervene.
 		_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: op.Tenant, Actor: who.Actor, Change: &pb.Command_ControlOperation{
-			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "give up", Reason: err.Error()},
+			ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: pb.OperationOrder_OPERATION_ORDER_GIVE_UP, Reason: err.Error()},
 		}})
 	}
 	return err
@@ -322,18 +322,22 @@ func repeated(v *state.View, who model.Caller, id string) (*operation.Prepared, 
 // start proposes the start of a prepared operation.
 func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation.Prepared) (state.Answer, error) {
 	s := &pb.StartOperation{ClusterVersion: p.Version, Graph: p.Graph.Encode()}
-	var errs error
-	marshal := func(x any) []byte {
-		b, err := json.Marshal(x)
-		errs = errors.Join(errs, err)
-		return b
+	cl := p.Cluster
+	if p.Version == 0 { // the time of its creation is known when the entry is applied
+		s.LifetimeMs, cl.ExpiresAt = cl.ExpiresAt, 0
 	}
-	s.Operation, s.Cluster, s.Tree = marshal(p.Operation), marshal(p.Cluster), marshal(p.Tree)
-	for _, n := range p.Write {
-		s.Nodes = append(s.Nodes, marshal(n))
+	var errs [4]error
+	s.Operation, errs[0] = logformat.EncodeOperation(&p.Operation)
+	s.Cluster, errs[1] = logformat.EncodeCluster(&cl)
+	if p.Tree != nil {
+		s.Tree, errs[2] = logformat.EncodePlanTree(p.Tree)
 	}
-	if errs != nil {
-		return state.Answer{}, errs
+	for i := range p.Write {
+		n, err := logformat.EncodeNode(&p.Write[i])
+		s.Nodes, errs[3] = append(s.Nodes, n), errors.Join(errs[3], err)
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return state.Answer{}, err
 	}
 	done := func(context.Context, state.Answer, error) {}
 	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {

@@ -2,10 +2,10 @@ package orchestrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -31,8 +31,8 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 	}
 	q := &pb.QueueOperation{ClusterVersion: cl.Version}
 	var e1, e2 error
-	q.Operation, e1 = json.Marshal(op)
-	q.Request, e2 = json.Marshal(req)
+	q.Operation, e1 = logformat.EncodeOperation(&op)
+	q.Request, e2 = logformat.EncodeOperationRequest(&req)
 	if err := errors.Join(e1, e2); err != nil {
 		return nil, state.Answer{}, err
 	}
@@ -68,13 +68,10 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 		return nil // the retry goes first
 	}
 	next := waiting[0].Operation
-	var req operation.Request
-	err := json.Unmarshal(waiting[0].Request, &req)
-	if err == nil {
-		who := model.Caller{Tenant: next.Tenant, Actor: next.Actor, Role: model.RoleAdmin, Request: "turn of " + next.ID}
-		req.Queue = false
-		_, _, err = o.operate(ctx, who, cl.ID, req, next.ID)
-	}
+	req := *waiting[0].Request
+	who := model.Caller{Tenant: next.Tenant, Actor: next.Actor, Role: model.RoleAdmin, Request: "turn of " + next.ID}
+	req.Queue = false
+	_, _, err := o.operate(ctx, who, cl.ID, req, next.ID)
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, problem.NotFound):
 		return ctx.Err()
@@ -83,7 +80,7 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 		return nil // another operation was faster; its end adds the cluster again
 	}
 	_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: next.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: "give up", Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},
+		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: pb.OperationOrder_OPERATION_ORDER_GIVE_UP, Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},
 	}})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
@@ -51,7 +52,7 @@ func TestQueue(t *testing.T) {
 			}
 		}
 		order := func(id, what string) state.Answer {
-			answers, err := l.propose(ctx, &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: id, Order: what}}})
+			answers, err := l.propose(ctx, &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: id, Order: logformat.OperationOrders.Number(what)}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func never() bool  { return false }
@@ -56,7 +57,7 @@ func TestWhatSucceededStands(t *testing.T) {
 		l, id := shop(t, 3)
 		again := func(op string) *model.Operation {
 			t.Helper()
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: "restart", Phase: "web"}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART, Phase: "web"}}})
 			l.run(op, always, never)
 			if err := l.o.follow(context.Background(), op); err != nil {
 				t.Fatal(err)
@@ -172,7 +173,7 @@ func TestQuotaOfGrowth(t *testing.T) {
 	fewer(t)
 	rapid.Check(t, func(t *rapid.T) {
 		l, id := shop(t, 3)
-		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t", MaxNodes: 4})}}})
+		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t", MaxNodes: 4})}}})
 		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err, problem.Quota) {
 			t.Fatalf("two more than there may be: %v", err)
 		}
@@ -182,7 +183,7 @@ func TestQuotaOfGrowth(t *testing.T) {
 		}
 		// What goes back to more nodes is not held up.
 		l.run(l.do(id, operation.Request{Type: model.OpShrink, Nodes: 1}), never, never)
-		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t", MaxNodes: 3})}}})
+		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t", MaxNodes: 3})}}})
 		_, shrink := l.last(id)
 		l.run(l.do(id, operation.Request{Type: model.OpRollback, To: shrink.Before}), never, never)
 		if n := len(l.machines); n != 4 {

@@ -40,7 +40,7 @@ func TestFailedRollbackIsSteered(t *testing.T) {
 			o.Operation = back.ID
 			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: o}})
 		}
-		order(&pb.OrderPlan{Order: "restart"})
+		order(&pb.OrderPlan{Order: pb.PlanOrder_PLAN_ORDER_RESTART})
 		if rapid.Bool().Draw(t, "fails again") {
 			// It waits, and goes on when somebody says so.
 			s, _ := l.m.View().Plan(back.ID)
@@ -53,7 +53,7 @@ func TestFailedRollbackIsSteered(t *testing.T) {
 			if op, _ := l.m.View().Operation("t", back.ID); op.Status != model.OpPaused || !strings.Contains(op.Message, "broken") {
 				t.Fatalf("it is %s: %s", op.Status, op.Message)
 			}
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: back.ID, Order: "resume"}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: back.ID, Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
 		}
 		if op := l.run(back.ID, never, never); op.Status != model.OpSucceeded {
 			t.Fatal(op.Status, op.Message)

@@ -22,6 +22,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/solver"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 // lab is a state machine, its orchestrator, and machines that exist in memory
@@ -64,8 +65,8 @@ func newLab(t *rapid.T, keep ...func(*raft.Log)) *lab {
 		l.keep = fn
 	}
 	l.o = New(Config{Machine: m, Propose: l.propose, Logger: slog.New(slog.DiscardHandler)})
-	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}})
-	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a", Record: js(model.Agent{ID: "a", Name: "a"})}}})
+	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}})
+	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a", Record: logtest.Agent(model.Agent{ID: "a", Name: "a"})}}})
 	return l
 }
 
@@ -439,7 +440,7 @@ func transactions(t *rapid.T, counts map[string]int) {
 		aborts := req.OnFailure == "leave" && rapid.Bool().Draw(t, "aborted")
 		op := l.run(p.Operation.ID, func() bool {
 			if left--; left == 0 && aborts {
-				l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.Operation.ID, Order: "abort"}}})
+				l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.Operation.ID, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
 				return false
 			}
 			return left == 0

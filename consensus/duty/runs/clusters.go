@@ -238,7 +238,7 @@ func (c *Clusters) abort(ctx context.Context, r *profile.Run, op *model.Operatio
 	}
 	w := who(r)
 	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: w.Actor, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: "abort", Reason: "run " + r.ID + " is being deprovisioned"},
+		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: pb.OperationOrder_OPERATION_ORDER_ABORT, Reason: "run " + r.ID + " is being deprovisioned"},
 	}})
 	if err == nil {
 		err = answers[0].Err
@@ -304,7 +304,7 @@ func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status,
 func (c *Clusters) Abort(ctx context.Context, r *profile.Run) error {
 	w := who(r)
 	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: r.Halt.Actor, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: r.Operation, Order: "abort", Reason: r.Halt.Reason},
+		ControlOperation: &pb.ControlOperation{Operation: r.Operation, Order: pb.OperationOrder_OPERATION_ORDER_ABORT, Reason: r.Halt.Reason},
 	}})
 	if err == nil {
 		err = answers[0].Err

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -198,14 +198,12 @@ func (c *Controller) act(ctx context.Context, r *profile.Run, act profile.Act) t
 // record proposes an event of a run. The state refuses the event if the record has
 // changed since; that change adds the run again.
 func (c *Controller) record(ctx context.Context, r *profile.Run, e profile.Event) time.Duration {
-	body, err := json.Marshal(e)
+	change, err := logformat.RunEvent(r.ID, r.Version, e)
 	if err != nil {
 		c.cfg.Logger.Error("an event of a run cannot be written", "run", r.ID, "error", err)
 		return followPause
 	}
-	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
-		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: r.ID, Version: r.Version, Event: body}},
-	}}})
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: change})
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {

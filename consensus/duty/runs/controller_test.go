@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 )
@@ -202,8 +201,8 @@ func TestLimits(t *testing.T) {
 			t.Error(a.Err)
 		}
 		// The tenant has a limit of its own; the profile's was not reached.
-		l.put(state.SetPreferences, "", map[string]string{profile.RunsKey: "2"})
-		l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, KeepAlive: p.KeepAlive})
+		l.put("preferences", "", map[string]string{profile.RunsKey: "2"})
+		l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, KeepAlive: p.KeepAlive})
 		if a := l.tryStart(); !errors.Is(a.Err, problem.TooMany) {
 			t.Error(a.Err)
 		}

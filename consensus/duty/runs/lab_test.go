@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -15,10 +14,12 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,7 +53,7 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, ended: map[string]time.Time{}, takes: time.Second, result: profile.Completed}}
-	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: []byte(`{"name":"t"}`)}}})
+	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}})
 	return l
 }
 
@@ -126,8 +127,7 @@ func (l *lab) stop() {
 // start begins a run with a profile of these rules.
 func (l *lab) start(p profile.Profile) string {
 	p.Name, p.Provisioner.Name = "p", "cloud"
-	body, _ := json.Marshal(p)
-	l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: setting(&pb.PutSetting{Kind: state.SetProfile, Name: "p", Body: body, Order: "put"})})
+	l.put("profile", "p", p)
 	a := l.tryStart()
 	if a.Err != nil {
 		l.t.Fatal(a.Err)
@@ -155,10 +155,11 @@ func setting(s *pb.PutSetting) *pb.Command_ChangeRuns {
 }
 
 func (l *lab) order(id string, e profile.Event) error {
-	body, _ := json.Marshal(e)
-	return l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
-		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: id, Event: body}},
-	}}})[0].Err
+	change, err := logformat.RunEvent(id, 0, e)
+	if err != nil {
+		return err
+	}
+	return l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: change})[0].Err
 }
 
 func (l *lab) run(id string) *profile.Run {

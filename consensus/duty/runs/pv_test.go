@@ -8,6 +8,7 @@ import (
 
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // TestPV: the original's cases PV-01 to PV-13 (docs/spec/profiles.md §14), with a provisioner
@@ -82,8 +83,8 @@ func TestPV(t *testing.T) {
 func TestPV14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
-		l.apply(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: []byte(`{"id":"1"}`), Types: [][]byte{
-			[]byte(`{"name":"cloud","label":"The cloud","class":"provider"}`), []byte(`{"name":"shell","class":"automator"}`),
+		l.apply(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"}, Types: []*record.PluginType{
+			{Name: "cloud", Label: "The cloud", Class: "provider"}, {Name: "shell", Class: "automator"},
 		}}}})
 		v := l.m.View()
 		var names []string

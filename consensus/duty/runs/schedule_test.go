@@ -1,12 +1,11 @@
 package runs
 
 import (
-	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
@@ -32,11 +31,11 @@ func TestSchedules(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t)
 			l.jobs.takes = c.takes
-			l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
-			l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+			l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+			l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
 			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: c.concurrency, CatchUp: c.catchup, Properties: map[string]string{profile.ProfileKey: "p"}}
 			s.Complete()
-			l.put(state.SetSchedule, "s", s)
+			l.put("schedule", "s", s)
 			l.lead()
 			time.Sleep(15 * time.Minute)
 			l.stop()
@@ -69,11 +68,11 @@ func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
 		l.jobs.takes = 25 * time.Minute
-		l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
-		l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+		l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+		l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
 		s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Queue, Properties: map[string]string{profile.ProfileKey: "p"}}
 		s.Complete()
-		l.put(state.SetSchedule, "s", s)
+		l.put("schedule", "s", s)
 		l.lead()
 		defer l.stop()
 		time.Sleep(75 * time.Minute) // begun at 10, 35 and after 60; 20 gave way to 30, 40 and 50 to 60; 70 waits
@@ -96,11 +95,11 @@ func TestReplace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t)
 			l.jobs.takes, l.jobs.stops = time.Hour, 3*time.Minute
-			l.put(state.SetProfile, "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
-			l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
+			l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
+			l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
 			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Replace, MaxRuns: most, Properties: map[string]string{profile.ProfileKey: "p"}}
 			s.Complete()
-			l.put(state.SetSchedule, "s", s)
+			l.put("schedule", "s", s)
 			l.lead()
 			for range 36 * 60 {
 				time.Sleep(time.Second)
@@ -131,11 +130,11 @@ func TestReplace(t *testing.T) {
 
 func (l *lab) put(kind, name string, v any) {
 	l.t.Helper()
-	body, err := json.Marshal(v)
+	p, err := logformat.PutSetting(kind, name, "put", v)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if a := l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: setting(&pb.PutSetting{Kind: kind, Name: name, Body: body, Order: "put"})}); a[0].Err != nil {
+	if a := l.apply(&pb.Command{Tenant: "t", Actor: "me", Change: setting(p)}); a[0].Err != nil {
 		l.t.Fatal(a[0].Err)
 	}
 }

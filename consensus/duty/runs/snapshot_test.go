@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 )
 
@@ -19,12 +20,12 @@ func TestSnapshot(t *testing.T) {
 		l.lead()
 		defer func() { l.stop() }()
 		l.until(l.start(profile.Profile{KeepAlive: profile.KeepAlive{Failed: 1000}}), over)
-		l.put(state.SetProgram, "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true", Timeout: 5}}, Timeout: 7})
+		l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true", Timeout: 5}}, Timeout: 7})
 		s := profile.Schedule{Program: "job", Cron: "@daily", Properties: map[string]string{profile.ProfileKey: "p"}}
 		s.Complete()
-		l.put(state.SetSchedule, "s", s)
-		l.put(state.SetPreferences, "job", map[string]string{profile.ProfileKey: "p"})
-		l.put(state.SetSecret, "key", "value")
+		l.put("schedule", "s", s)
+		l.put("preferences", "job", map[string]string{profile.ProfileKey: "p"})
+		l.put("secret", "key", model.NewSecret("value"))
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		var want, got bytes.Buffer

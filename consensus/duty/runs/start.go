@@ -2,13 +2,13 @@ package runs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"time"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
@@ -115,14 +115,14 @@ func program(v *state.View, who model.Caller, s Start) (*profile.Program, error)
 // sched is the schedule as it will be, and version the one that it replaces.
 func (p *Prepared) Command(who model.Caller, sched *profile.Schedule, version uint64) (*pb.Command, error) {
 	s := &pb.StartRun{ScheduleVersion: version}
-	var errs [3]error
+	var errs [2]error
 	if p.Run != nil {
 		s.ProfileVersion = p.Version
-		s.Run, errs[0] = json.Marshal(p.Run)
-		s.Levels, errs[1] = json.Marshal(p.Levels)
+		s.Run, errs[0] = logformat.EncodeRun(p.Run)
+		s.Levels = logformat.EncodeLevels(p.Levels)
 	}
 	if sched != nil {
-		s.Schedule, errs[2] = json.Marshal(sched)
+		s.Schedule, errs[1] = logformat.EncodeSchedule(sched)
 	}
 	return &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
 		Change: &pb.ChangeRuns_Start{Start: s},
@@ -248,13 +248,11 @@ func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02
 
 // order proposes an order about a run, whatever the version of its record is.
 func (c *Controller) order(ctx context.Context, r *profile.Run, e profile.Event) error {
-	body, err := json.Marshal(e)
+	change, err := logformat.RunEvent(r.ID, 0, e)
 	if err != nil {
 		return err
 	}
-	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
-		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: r.ID, Event: body}},
-	}}})
+	answers, err := c.cfg.Propose(ctx, &pb.Command{Tenant: r.Tenant, Actor: model.Self, Change: change})
 	if err == nil && !errors.Is(answers[0].Err, problem.Conflict) {
 		err = answers[0].Err
 	}

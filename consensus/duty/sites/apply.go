@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/builtin"
 	"github.com/coopr/coopr/engine/change/compile"
@@ -219,14 +220,18 @@ func (c *Controller) apply(ctx context.Context, who model.Caller, doc *site.Docu
 			return out, nil
 		}
 		d.gen.Reverts = reverts
-		gen, err1 := json.Marshal(d.gen)
-		switches, err2 := json.Marshal(compile.Switches(d.plan, d.next))
-		if err := errors.Join(err1, err2); err != nil {
+		next := &pb.NextGeneration{Version: d.version, Deleting: deleting}
+		if next.Generation, err = logformat.EncodeGeneration(&d.gen); err != nil {
 			return out, err
 		}
-		cmd := command(state.SiteKey{Tenant: who.Tenant, Name: doc.Name}, &pb.ChangeSite{Site: doc.Name, Next: &pb.NextGeneration{
-			Generation: gen, Switches: switches, Version: d.version, Deleting: deleting,
-		}})
+		for _, s := range compile.Switches(d.plan, d.next) {
+			m, err := logformat.EncodeSwitch(&s)
+			if err != nil {
+				return out, err
+			}
+			next.Switches = append(next.Switches, m)
+		}
+		cmd := command(state.SiteKey{Tenant: who.Tenant, Name: doc.Name}, &pb.ChangeSite{Site: doc.Name, Change: &pb.ChangeSite_Next{Next: next}})
 		cmd.Actor, cmd.RequestId = who.Actor, who.Request
 		answers, err := c.cfg.Propose(ctx, cmd)
 		if err != nil {
@@ -249,7 +254,9 @@ func (c *Controller) Release(ctx context.Context, who model.Caller, name, object
 	if !ok {
 		return state.Answer{}, noObject(name, object)
 	}
-	cmd := command(state.SiteKey{Tenant: who.Tenant, Name: name}, &pb.ChangeSite{Site: name, Release: &pb.ReleaseObject{Id: uint32(def.ID), Name: object, Reason: reason}})
+	cmd := command(state.SiteKey{Tenant: who.Tenant, Name: name}, &pb.ChangeSite{
+		Site: name, Change: &pb.ChangeSite_Release{Release: &pb.ReleaseObject{Id: uint32(def.ID), Name: object, Reason: reason}},
+	})
 	cmd.Actor, cmd.RequestId = who.Actor, who.Request
 	answers, err := c.cfg.Propose(ctx, cmd)
 	if err != nil {

@@ -98,7 +98,7 @@ func (c *Controller) addSitesOn(v *state.View, cl *model.Cluster) {
 
 // forget removes a site without driving its objects to any state.
 func (c *Controller) forget(ctx context.Context, r *site.Record) error {
-	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Forget: true})
+	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Change: &pb.ChangeSite_Forget{Forget: &pb.ForgetSite{}}})
 	cmd.Actor = model.Self
 	answers, err := c.cfg.Propose(ctx, cmd)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/loop"
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
@@ -341,7 +342,7 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 	if events := c.events[k]; len(events) > 0 {
 		delete(c.events, k)
 		for _, some := range portions(events) {
-			out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Events: &pb.ObjectEvents{Events: some}}))
+			out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: some}}}))
 		}
 	}
 	s := c.known(k, r)
@@ -361,15 +362,20 @@ func (c *Controller) advance(k state.SiteKey) (out []*pb.Command) {
 		h.send(list)
 	}
 	if hosts := c.assign(v, r); len(hosts) > 0 {
-		b, _ := json.Marshal(hosts)                                                                                     // strings only
-		return append(out, command(k, &pb.ChangeSite{Site: k.Name, Assign: &pb.AssignHosts{Hosts: b, Epoch: r.Epoch}})) // the commit adds the site again
+		assign := &pb.AssignHosts{Epoch: r.Epoch}
+		for _, h := range hosts {
+			m, _ := logformat.EncodeHost(&h) // it holds strings only
+			assign.Hosts = append(assign.Hosts, m)
+		}
+		// The commit adds the site again.
+		return append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Assign{Assign: assign}}))
 	}
 	if groups := r.Ready(func(id object.ID) bool { return s.away(r, id) }); r.Next != 0 && len(groups) > 0 {
 		sw := &pb.SwitchGroups{Generation: r.Next}
 		for _, g := range groups {
 			sw.Groups = append(sw.Groups, uint32(g))
 		}
-		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Switch: sw}))
+		out = append(out, command(k, &pb.ChangeSite{Site: k.Name, Change: &pb.ChangeSite_Switch{Switch: sw}}))
 	}
 	return out
 }

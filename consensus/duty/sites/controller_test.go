@@ -21,6 +21,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,10 +52,9 @@ func controller(t *testing.T) {
 		}
 		return out, nil
 	}
-	js := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	for _, c := range []*pb.Command{
-		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}},
-		{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "one", Record: js(model.Agent{ID: "one", Name: "x"})}}},
+		{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}},
+		{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "one", Record: logtest.Agent(model.Agent{ID: "one", Name: "x"})}}},
 	} {
 		if a, err := propose(t.Context(), c); err != nil || a[0].Err != nil {
 			t.Fatal(a, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,16 +59,16 @@ func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.A
 		}
 		return m.Apply(&raft.Log{Type: raft.LogCommand, Index: index, Data: b}).([][]state.Answer)[0][0]
 	}
-	do(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: js(model.Tenant{Name: "t"})}}})
+	do(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}})
 	g, err := plan.NewBuilder(nil, nil).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &pb.StartOperation{Graph: g.Encode(), Operation: js(model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: js(model.Cluster{
+	s := &pb.StartOperation{Graph: g.Encode(), Operation: logtest.Operation(model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: logtest.Cluster(model.Cluster{
 		ID: "1", Tenant: "t", Name: "c", Definitions: map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "x"}}}}},
 	})}
 	for i := range nodes {
-		s.Nodes = append(s.Nodes, js(model.Node{
+		s.Nodes = append(s.Nodes, logtest.Node(model.Node{
 			ID: fmt.Sprintf("1-%d", 1000+i), Cluster: "1", Tenant: "t", Number: 1000 + i, Services: []string{"s"}, States: map[string]string{"s": "START"}, Created: true, Confirmed: true,
 		}))
 	}

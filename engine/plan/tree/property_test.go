@@ -303,15 +303,9 @@ func (w *world) anotherLeader(t *rapid.T) {
 	if w.s, err = plan.DecodeState(g, state); err != nil {
 		t.Fatal(err)
 	}
-	b, err := w.d.Encode()
-	if err != nil {
+	if err := w.d.Fits(g); err != nil {
 		t.Fatal(err)
 	}
-	tree, err := Decode(g, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.d.Tree = *tree
 	if after := w.look().Info(); !reflect.DeepEqual(before, after) {
 		t.Fatalf("%v\nbecame\n%v", before, after)
 	}

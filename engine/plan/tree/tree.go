@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,30 +42,23 @@ func Plain(name string) *Tree {
 	return &Tree{Name: name, Phases: []Phase{{Name: name, Strategy: Strategy{Kind: Dependency}, End: 1}}, Strategy: Strategy{Kind: Dependency}}
 }
 
-// Encode writes the tree for a snapshot; its steps are in the graph.
-func (t *Tree) Encode() ([]byte, error) { return json.Marshal(t) }
-
-// Decode reads what Encode wrote, for a graph with the same steps. It refuses
-// a tree whose phases are not the graph's.
-func Decode(g *plan.Graph, b []byte) (*Tree, error) {
-	t := &Tree{}
-	if err := json.Unmarshal(b, t); err != nil {
-		return nil, fmt.Errorf("plan tree: %w", err)
-	}
+// Fits returns an error where the phases of the tree are not those of the graph.
+// A tree that was stored apart from its graph is checked with it.
+func (t *Tree) Fits(g *plan.Graph) error {
 	if t.Strategy.Canary != 0 {
-		return nil, errors.New("plan tree: only phases have canaries")
+		return errors.New("plan tree: only phases have canaries")
 	}
 	at := uint32(0)
 	for i, p := range t.Phases {
 		if p.First != at || p.End < at || p.Strategy.Kind > Batch || p.Strategy.Canary < 0 {
-			return nil, fmt.Errorf("plan tree: phase %d has no such steps or strategy", i)
+			return fmt.Errorf("plan tree: phase %d has no such steps or strategy", i)
 		}
 		at = p.End
 	}
 	if len(t.Phases) != g.Phases() || int(at) != g.Steps() {
-		return nil, fmt.Errorf("plan tree: %d phases with %d steps, but the graph has %d with %d", len(t.Phases), at, g.Phases(), g.Steps())
+		return fmt.Errorf("plan tree: %d phases with %d steps, but the graph has %d with %d", len(t.Phases), at, g.Phases(), g.Steps())
 	}
-	return t, nil
+	return nil
 }
 
 // StepName gives a step's name as the API shows it: "n1:[install, start]", with

@@ -2,16 +2,17 @@ package apitest
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 
 	"github.com/coopr/coopr/agent/blobs"
 	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/logformat"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/rpc/server"
 )
 
@@ -28,13 +29,13 @@ func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) e
 	if err != nil {
 		return err
 	}
-	open := &pb.OpenSession{Session: "shelf", Agent: "id-shelf", Record: []byte(`{"id":"id-shelf"}`)}
+	open := &pb.OpenSession{Session: "shelf", Agent: "id-shelf", Record: &record.Agent{Id: "id-shelf"}}
 	for _, t := range types {
-		b, err := json.Marshal(t)
+		m, err := logformat.EncodePluginType(&t)
 		if err != nil {
 			return err
 		}
-		open.Types = append(open.Types, b)
+		open.Types = append(open.Types, m)
 	}
 	a.runs.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
 	a.shelf = &shelf{blobs, most, all}
@@ -68,11 +69,11 @@ func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, 
 	if v.ResourcePin, err = s.shelf.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
 		return v, w, err
 	}
-	body, err := json.Marshal(v)
+	add, err := logformat.AddResource(&v, s.shelf.all, n.Order)
 	if err != nil {
 		return v, w, err
 	}
-	subject, w, err := s.change(who, &pb.ChangeResource{Add: body, MostBytes: s.shelf.all, Order: n.Order})
+	subject, w, err := s.change(who, add)
 	if err != nil {
 		return v, w, err
 	}
@@ -87,7 +88,11 @@ func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, 
 
 // Order carries out an order.
 func (s shelved) Order(_ context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
-	_, w, err := s.change(who, &pb.ChangeResource{Order: order, Kind: string(k.Kind), Plugin: k.Plugin, Type: k.Type, Name: k.Name, Version: int32(version)})
+	change, err := logformat.OrderResource(order, k, version)
+	if err != nil {
+		return api.Written{}, err
+	}
+	_, w, err := s.change(who, change)
 	return w, err
 }
 

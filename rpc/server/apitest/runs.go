@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,12 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/duty/runs"
+	"github.com/coopr/coopr/consensus/logformat"
 	replicated "github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
 	"github.com/coopr/coopr/rpc/server"
 )
 
@@ -38,15 +39,15 @@ func newRunTables(tenants []string, types []model.PluginType) *runTables {
 	}
 	t := &runTables{machine: m}
 	for _, name := range tenants {
-		t.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: fmt.Appendf(nil, `{"name":%q}`, name)}}})
+		t.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: name}}}})
 	}
-	open := &pb.OpenSession{Agent: "id-a", Record: []byte(`{"id":"id-a"}`)}
+	open := &pb.OpenSession{Agent: "id-a", Record: &record.Agent{Id: "id-a"}}
 	for _, p := range types {
-		b, err := json.Marshal(p)
+		m, err := logformat.EncodePluginType(&p)
 		if err != nil {
 			panic(err)
 		}
-		open.Types = append(open.Types, b)
+		open.Types = append(open.Types, m)
 	}
 	t.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
 	return t
@@ -112,14 +113,12 @@ func changeOf(c *pb.ChangeRuns) *pb.Command {
 // ChangeSetting does something to a profile, a program, a schedule, preferences or a secret.
 func (a *Agent) ChangeSetting(_ context.Context, who model.Caller, s api.Setting) (api.Written, error) {
 	_, w, err := a.changeRuns(who, func(int64) (*pb.Command, error) {
-		p := &pb.PutSetting{Kind: s.Kind, Name: s.Name, Order: s.Order, System: s.System}
-		var err error
-		if secret, ok := s.Value.(model.Secret); ok {
-			p.Body = []byte(secret.Reveal())
-		} else if s.Value != nil {
-			p.Body, err = json.Marshal(s.Value)
+		p, err := logformat.PutSetting(s.Kind, s.Name, s.Order, s.Value)
+		if err != nil {
+			return nil, err
 		}
-		return changeOf(&pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}), err
+		p.System = s.System
+		return changeOf(&pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}), nil
 	})
 	return w, err
 }
@@ -140,8 +139,8 @@ func (a *Agent) StartRun(_ context.Context, who model.Caller, req api.StartRun) 
 // OrderRun gives an order about a run.
 func (a *Agent) OrderRun(_ context.Context, who model.Caller, run string, e profile.Event) (api.Written, error) {
 	_, w, err := a.changeRuns(who, func(int64) (*pb.Command, error) {
-		body, err := json.Marshal(e)
-		return changeOf(&pb.ChangeRuns{Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: run, Event: body}}}), err
+		change, err := logformat.RunEvent(run, 0, e)
+		return &pb.Command{Change: change}, err
 	})
 	return w, err
 }

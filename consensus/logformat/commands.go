@@ -1,0 +1,90 @@
+package logformat
+
+import (
+	"fmt"
+
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+)
+
+// PutTenant returns the command that writes a tenant.
+func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) {
+	m, err := EncodeTenant(t)
+	return &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: m, CreateOnly: createOnly}}, err
+}
+
+// PutSetting returns an order, such as "put" or "disable", about a setting of
+// runs. The value goes with the orders that write: a profile.Profile,
+// profile.Program or profile.Schedule, the properties of preferences, or a
+// model.Secret. The state refuses kinds and orders that do not exist.
+func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
+	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order)}
+	switch v := value.(type) {
+	case nil:
+	case profile.Profile:
+		m, err := EncodeProfile(&v)
+		p.Value = &pb.PutSetting_Profile{Profile: m}
+		return p, err
+	case profile.Program:
+		m, err := EncodeProgram(&v)
+		p.Value = &pb.PutSetting_Program{Program: m}
+		return p, err
+	case profile.Schedule:
+		m, err := EncodeSchedule(&v)
+		p.Value = &pb.PutSetting_Schedule{Schedule: m}
+		return p, err
+	case map[string]string:
+		p.Value = &pb.PutSetting_Preferences{Preferences: &record.Properties{Properties: v}}
+	case model.Secret:
+		p.Value = &pb.PutSetting_Secret{Secret: []byte(v.Reveal())}
+	default:
+		return nil, fmt.Errorf("a setting is a %T", value)
+	}
+	return p, nil
+}
+
+// RunEvent returns the command that applies an event to a run. It is refused
+// where the run has another version; version 0 is any.
+func RunEvent(run string, version uint64, e profile.Event) (*pb.Command_ChangeRuns, error) {
+	m, err := EncodeRunEvent(&e)
+	return &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
+		Change: &pb.ChangeRuns_Event{Event: &pb.RunEvent{Run: run, Version: version, Event: m}},
+	}}, err
+}
+
+// AddResource returns the change that adds a version to a plugin resource, where
+// all of the tenant's then take at most so many bytes, and carries out an order
+// on it; "" is none.
+func AddResource(v *model.ResourceVersion, mostBytes int64, order string) (*pb.ChangeResource, error) {
+	m, err := EncodeResourceVersion(v)
+	return &pb.ChangeResource{Change: &pb.ChangeResource_Add{
+		Add: &pb.AddResource{Version: m, MostBytes: mostBytes, Order: ResourceOrders.Number(order)},
+	}}, err
+}
+
+// SyncOrder is the word of the order about all resources of a tenant.
+const SyncOrder = "sync"
+
+// OrderResource returns the change that an order about a plugin resource is.
+func OrderResource(order string, k model.ResourceKey, version int) (*pb.ChangeResource, error) {
+	if order == SyncOrder {
+		return &pb.ChangeResource{Change: &pb.ChangeResource_Sync{Sync: &pb.SyncResources{}}}, nil
+	}
+	m, err := EncodeResourceKey(&k)
+	return &pb.ChangeResource{Change: &pb.ChangeResource_Order{
+		Order: &pb.OrderResource{Resource: m, Order: ResourceOrders.Number(order), Version: int32(version)},
+	}}, err
+}
+
+// Control returns the command that an order about an operation or about a
+// cluster is, by the order's word. The state refuses a word that is no order.
+func Control(id, order, reason string) *pb.Command {
+	if n := ClusterOrders.Number(order); n != 0 {
+		return &pb.Command{Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: id, Order: n, Reason: reason}}}
+	}
+	return &pb.Command{Change: &pb.Command_ControlOperation{
+		ControlOperation: &pb.ControlOperation{Operation: id, Order: OperationOrders.Number(order), Reason: reason},
+	}}
+}

@@ -1,0 +1,403 @@
+package logformat
+
+import (
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/proto/record"
+)
+
+// EncodeTenant returns the message of a tenant.
+func EncodeTenant(x *model.Tenant) (*record.Tenant, error) { return encode(x, (*encoder).tenant) }
+
+// DecodeTenant returns what EncodeTenant was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeTenant(m *record.Tenant) (*model.Tenant, error) { return decode(m, (*decoder).tenant) }
+
+func (e *encoder) tenant(x model.Tenant) *record.Tenant {
+	return &record.Tenant{
+		Name:        x.Name,
+		Description: x.Description,
+		Weight:      int64(x.Weight),
+		MaxClusters: int64(x.MaxClusters),
+		MaxNodes:    int64(x.MaxNodes),
+	}
+}
+
+func (d *decoder) tenant(m *record.Tenant) model.Tenant {
+	if m == nil {
+		return model.Tenant{}
+	}
+	return model.Tenant{
+		Name:        m.Name,
+		Description: m.Description,
+		Weight:      int(m.Weight),
+		MaxClusters: int(m.MaxClusters),
+		MaxNodes:    int(m.MaxNodes),
+	}
+}
+
+// EncodeToken returns the message of a token.
+func EncodeToken(x *model.Token) (*record.Token, error) { return encode(x, (*encoder).token) }
+
+// DecodeToken returns what EncodeToken was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeToken(m *record.Token) (*model.Token, error) { return decode(m, (*decoder).token) }
+
+func (e *encoder) token(x model.Token) *record.Token {
+	return &record.Token{
+		Id:      x.ID,
+		Actor:   x.Actor,
+		Tenant:  x.Tenant,
+		Role:    string(x.Role),
+		Created: x.Created,
+	}
+}
+
+func (d *decoder) token(m *record.Token) model.Token {
+	if m == nil {
+		return model.Token{}
+	}
+	return model.Token{
+		ID:      m.Id,
+		Actor:   m.Actor,
+		Tenant:  m.Tenant,
+		Role:    model.Role(m.Role),
+		Created: m.Created,
+	}
+}
+
+// EncodeAgent returns the message of an agent.
+func EncodeAgent(x *model.Agent) (*record.Agent, error) { return encode(x, (*encoder).agent) }
+
+// DecodeAgent returns what EncodeAgent was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeAgent(m *record.Agent) (*model.Agent, error) { return decode(m, (*decoder).agent) }
+
+func (e *encoder) agent(x model.Agent) *record.Agent {
+	return &record.Agent{
+		Id:           x.ID,
+		Name:         x.Name,
+		PeerAddr:     x.PeerAddr,
+		ApiAddr:      x.APIAddr,
+		GossipAddr:   x.GossipAddr,
+		Incarnation:  x.Incarnation,
+		Build:        x.Build,
+		FeatureLevel: x.FeatureLevel,
+		Zone:         x.Zone,
+		Class:        x.Class,
+		Slots:        int64(x.Slots),
+		Eligible:     x.Eligible,
+		Session:      x.Session,
+		Epoch:        x.Epoch,
+		Alive:        x.Alive,
+		Left:         x.Left,
+		Plugins:      x.Plugins,
+		Since:        x.Since,
+	}
+}
+
+func (d *decoder) agent(m *record.Agent) model.Agent {
+	if m == nil {
+		return model.Agent{}
+	}
+	return model.Agent{
+		ID:           m.Id,
+		Name:         m.Name,
+		PeerAddr:     m.PeerAddr,
+		APIAddr:      m.ApiAddr,
+		GossipAddr:   m.GossipAddr,
+		Incarnation:  m.Incarnation,
+		Build:        m.Build,
+		FeatureLevel: m.FeatureLevel,
+		Zone:         m.Zone,
+		Class:        m.Class,
+		Slots:        int(m.Slots),
+		Eligible:     m.Eligible,
+		Session:      m.Session,
+		Epoch:        m.Epoch,
+		Alive:        m.Alive,
+		Left:         m.Left,
+		Plugins:      m.Plugins,
+		Since:        m.Since,
+	}
+}
+
+// EncodePluginType returns the message of a pluginType.
+func EncodePluginType(x *model.PluginType) (*record.PluginType, error) {
+	return encode(x, (*encoder).pluginType)
+}
+
+// DecodePluginType returns what EncodePluginType was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodePluginType(m *record.PluginType) (*model.PluginType, error) {
+	return decode(m, (*decoder).pluginType)
+}
+
+func (e *encoder) pluginType(x model.PluginType) *record.PluginType {
+	return &record.PluginType{
+		Name:          x.Name,
+		Label:         x.Label,
+		Description:   x.Description,
+		Icon:          x.Icon,
+		Version:       int64(x.Version),
+		Class:         x.Class,
+		Plugin:        x.Plugin,
+		Protocol:      x.Protocol,
+		Parameters:    e.pluginParameters(x.Parameters),
+		ResourceTypes: table(x.ResourceTypes, e.resourceType),
+		Actions:       x.Actions,
+		Comparators:   x.Comparators,
+		PerMachine:    x.PerMachine,
+		Classname:     x.Classname,
+	}
+}
+
+func (d *decoder) pluginType(m *record.PluginType) model.PluginType {
+	if m == nil {
+		return model.PluginType{}
+	}
+	return model.PluginType{
+		Base: model.Base{
+			Name:        m.Name,
+			Label:       m.Label,
+			Description: m.Description,
+			Icon:        m.Icon,
+			Version:     int(m.Version),
+		},
+		Class:         m.Class,
+		Plugin:        m.Plugin,
+		Protocol:      m.Protocol,
+		Parameters:    d.pluginParameters(m.Parameters),
+		ResourceTypes: table(m.ResourceTypes, d.resourceType),
+		Actions:       m.Actions,
+		Comparators:   m.Comparators,
+		PerMachine:    m.PerMachine,
+		Classname:     m.Classname,
+	}
+}
+
+func (e *encoder) pluginParameters(x model.PluginParameters) *record.PluginParameters {
+	return &record.PluginParameters{
+		Admin: e.pluginFields(x.Admin),
+		User:  e.pluginFields(x.User),
+	}
+}
+
+func (d *decoder) pluginParameters(m *record.PluginParameters) model.PluginParameters {
+	if m == nil {
+		return model.PluginParameters{}
+	}
+	return model.PluginParameters{
+		Admin: d.pluginFields(m.Admin),
+		User:  d.pluginFields(m.User),
+	}
+}
+
+func (e *encoder) pluginFields(x model.PluginFields) *record.PluginFields {
+	return &record.PluginFields{
+		Fields:   table(x.Fields, e.fieldSchema),
+		Required: list(x.Required, names),
+	}
+}
+
+func (d *decoder) pluginFields(m *record.PluginFields) model.PluginFields {
+	if m == nil {
+		return model.PluginFields{}
+	}
+	return model.PluginFields{
+		Fields:   table(m.Fields, d.fieldSchema),
+		Required: list(m.Required, namesOf),
+	}
+}
+
+func (e *encoder) fieldSchema(x model.FieldSchema) *record.FieldSchema {
+	return &record.FieldSchema{
+		Label:      x.Label,
+		Type:       x.Type,
+		Tip:        x.Tip,
+		Options:    x.Options,
+		Default:    e.optional(x.Default != nil, x.Default),
+		Override:   x.Override,
+		Sensitive:  x.Sensitive,
+		Credential: x.Credential,
+	}
+}
+
+func (d *decoder) fieldSchema(m *record.FieldSchema) model.FieldSchema {
+	if m == nil {
+		return model.FieldSchema{}
+	}
+	return model.FieldSchema{
+		Label:      m.Label,
+		Type:       m.Type,
+		Tip:        m.Tip,
+		Options:    m.Options,
+		Default:    document[any](d, m.Default),
+		Override:   m.Override,
+		Sensitive:  m.Sensitive,
+		Credential: m.Credential,
+	}
+}
+
+func (e *encoder) resourceType(x model.ResourceType) *record.ResourceType {
+	return &record.ResourceType{
+		Format:      x.Format,
+		Permissions: x.Permissions,
+		Secret:      x.Secret,
+	}
+}
+
+func (d *decoder) resourceType(m *record.ResourceType) model.ResourceType {
+	if m == nil {
+		return model.ResourceType{}
+	}
+	return model.ResourceType{
+		Format:      m.Format,
+		Permissions: m.Permissions,
+		Secret:      m.Secret,
+	}
+}
+
+// EncodePluginResource returns the message of a pluginResource.
+func EncodePluginResource(x *model.PluginResource) (*record.PluginResource, error) {
+	return encode(x, (*encoder).pluginResource)
+}
+
+// DecodePluginResource returns what EncodePluginResource was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodePluginResource(m *record.PluginResource) (*model.PluginResource, error) {
+	return decode(m, (*decoder).pluginResource)
+}
+
+func (e *encoder) pluginResource(x model.PluginResource) *record.PluginResource {
+	return &record.PluginResource{
+		Tenant:   x.Tenant,
+		Key:      e.resourceKey(x.ResourceKey),
+		Last:     int64(x.Last),
+		Versions: list(x.Versions, e.resourceVersion),
+	}
+}
+
+func (d *decoder) pluginResource(m *record.PluginResource) model.PluginResource {
+	if m == nil {
+		return model.PluginResource{}
+	}
+	return model.PluginResource{
+		Tenant:      m.Tenant,
+		ResourceKey: d.resourceKey(m.Key),
+		Last:        int(m.Last),
+		Versions:    listed(m.Versions, d.resourceVersion),
+	}
+}
+
+// EncodeResourceVersion returns the message of a resourceVersion.
+func EncodeResourceVersion(x *model.ResourceVersion) (*record.ResourceVersion, error) {
+	return encode(x, (*encoder).resourceVersion)
+}
+
+// DecodeResourceVersion returns what EncodeResourceVersion was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeResourceVersion(m *record.ResourceVersion) (*model.ResourceVersion, error) {
+	return decode(m, (*decoder).resourceVersion)
+}
+
+func (e *encoder) resourceVersion(x model.ResourceVersion) *record.ResourceVersion {
+	return &record.ResourceVersion{
+		Pin:    e.resourcePin(x.ResourcePin),
+		Status: string(x.Status),
+		Time:   x.Time,
+		Actor:  x.Actor,
+	}
+}
+
+func (d *decoder) resourceVersion(m *record.ResourceVersion) model.ResourceVersion {
+	if m == nil {
+		return model.ResourceVersion{}
+	}
+	return model.ResourceVersion{
+		ResourcePin: d.resourcePin(m.Pin),
+		Status:      model.ResourceStatus(m.Status),
+		Time:        m.Time,
+		Actor:       m.Actor,
+	}
+}
+
+func (e *encoder) resourcePin(x model.ResourcePin) *record.ResourcePin {
+	return &record.ResourcePin{
+		Key:         e.resourceKey(x.ResourceKey),
+		Version:     int64(x.Version),
+		Sha256:      x.SHA256,
+		Size:        x.Size,
+		Format:      x.Format,
+		Permissions: x.Permissions,
+		Secret:      x.Secret,
+	}
+}
+
+func (d *decoder) resourcePin(m *record.ResourcePin) model.ResourcePin {
+	if m == nil {
+		return model.ResourcePin{}
+	}
+	return model.ResourcePin{
+		ResourceKey: d.resourceKey(m.Key),
+		Version:     int(m.Version),
+		SHA256:      m.Sha256,
+		Size:        m.Size,
+		Format:      m.Format,
+		Permissions: m.Permissions,
+		Secret:      m.Secret,
+	}
+}
+
+// EncodeResourceKey returns the message of a resourceKey.
+func EncodeResourceKey(x *model.ResourceKey) (*record.ResourceKey, error) {
+	return encode(x, (*encoder).resourceKey)
+}
+
+// DecodeResourceKey returns what EncodeResourceKey was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeResourceKey(m *record.ResourceKey) (*model.ResourceKey, error) {
+	return decode(m, (*decoder).resourceKey)
+}
+
+func (e *encoder) resourceKey(x model.ResourceKey) *record.ResourceKey {
+	return &record.ResourceKey{
+		Kind:   string(x.Kind),
+		Plugin: x.Plugin,
+		Type:   x.Type,
+		Name:   x.Name,
+	}
+}
+
+func (d *decoder) resourceKey(m *record.ResourceKey) model.ResourceKey {
+	if m == nil {
+		return model.ResourceKey{}
+	}
+	return model.ResourceKey{
+		Kind:   model.Kind(m.Kind),
+		Plugin: m.Plugin,
+		Type:   m.Type,
+		Name:   m.Name,
+	}
+}
+
+// EncodeResourceSet returns the message of a resourceSet.
+func EncodeResourceSet(x *model.ResourceSet) (*record.ResourceSet, error) {
+	return encode(x, (*encoder).resourceSet)
+}
+
+// DecodeResourceSet returns what EncodeResourceSet was given. It fails where the message, or JSON in it, is missing or damaged.
+func DecodeResourceSet(m *record.ResourceSet) (*model.ResourceSet, error) {
+	return decode(m, (*decoder).resourceSet)
+}
+
+func (e *encoder) resourceSet(x model.ResourceSet) *record.ResourceSet {
+	return &record.ResourceSet{
+		Tenant: x.Tenant,
+		Number: x.Number,
+		Pins:   list(x.Pins, e.resourcePin),
+	}
+}
+
+func (d *decoder) resourceSet(m *record.ResourceSet) model.ResourceSet {
+	if m == nil {
+		return model.ResourceSet{}
+	}
+	return model.ResourceSet{
+		Tenant: m.Tenant,
+		Number: m.Number,
+		Pins:   listed(m.Pins, d.resourcePin),
+	}
+}

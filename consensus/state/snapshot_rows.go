@@ -1,0 +1,366 @@
+package state
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/profile"
+	pb "github.com/coopr/coopr/rpc/proto"
+	"github.com/coopr/coopr/rpc/proto/record"
+)
+
+// encodeRow returns the record of a row. The nodes of a cluster's snapshot go to
+// history first.
+func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err error) {
+	rec = &pb.SnapshotRecord{}
+	switch r := raw.(type) {
+	case *model.Tenant:
+		x := &pb.SnapshotRecord_Tenant{}
+		x.Tenant, err = logformat.EncodeTenant(r)
+		rec.Row = x
+	case *tokenRow:
+		x := &pb.TokenRow{Hash: r.Hash}
+		x.Token, err = logformat.EncodeToken(&r.Token)
+		rec.Row = &pb.SnapshotRecord_Token{Token: x}
+	case *definitionRow:
+		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
+			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
+		}}
+	case *pluginRow:
+		x := &pb.SnapshotRecord_PluginType{}
+		x.PluginType, err = logformat.EncodePluginType(&r.Type)
+		rec.Row = x
+	case *model.Agent:
+		x := &pb.SnapshotRecord_Agent{}
+		x.Agent, err = logformat.EncodeAgent(r)
+		rec.Row = x
+	case *sessionRow:
+		rec.Row = &pb.SnapshotRecord_Session{Session: &pb.SessionRow{Id: r.ID, Agent: r.Agent, Epoch: r.Epoch}}
+	case *model.Cluster:
+		x := &pb.SnapshotRecord_Cluster{}
+		x.Cluster, err = logformat.EncodeCluster(r)
+		rec.Row = x
+	case *model.Node:
+		x := &pb.SnapshotRecord_Node{}
+		x.Node, err = logformat.EncodeNode(r)
+		rec.Row = x
+	case *model.Operation:
+		x := &pb.SnapshotRecord_Operation{}
+		x.Operation, err = logformat.EncodeOperation(r)
+		rec.Row = x
+	case *planRow:
+		x := &pb.SnapshotRecord_Plan{}
+		x.Plan, err = encodePlan(r)
+		rec.Row = x
+	case *requestRow:
+		rec.Row = &pb.SnapshotRecord_Request{Request: &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}}
+	case *partRow:
+		rec.Row = &pb.SnapshotRecord_Part{Part: &pb.PartRow{Id: r.ID, Number: r.Number, Data: r.Data}}
+	case *valueRow:
+		rec.Row = &pb.SnapshotRecord_Value{Value: &pb.ValueRow{Node: r.Node, Key: r.Key, Value: r.Value}}
+	case *metaRow:
+		rec.Row = &pb.SnapshotRecord_Meta{Meta: &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh}}
+	case *model.Snapshot:
+		x := &pb.SnapshotRecord_History{}
+		x.History, err = history.encode(r)
+		rec.Row = x
+	case *model.NodeHealth:
+		x := &pb.SnapshotRecord_Health{}
+		x.Health, err = logformat.EncodeNodeHealth(r)
+		rec.Row = x
+	case *queueRow:
+		x := &pb.QueueRow{Operation: r.Operation}
+		x.Request, err = logformat.EncodeOperationRequest(r.Request)
+		rec.Row = &pb.SnapshotRecord_Queue{Queue: x}
+	case *site.Record:
+		x := &pb.SnapshotRecord_Site{}
+		x.Site, err = logformat.EncodeSite(r)
+		rec.Row = x
+	case *site.Generation:
+		x := &pb.SnapshotRecord_Generation{}
+		x.Generation, err = logformat.EncodeGeneration(r)
+		rec.Row = x
+	case *model.PluginResource:
+		x := &pb.SnapshotRecord_Resource{}
+		x.Resource, err = logformat.EncodePluginResource(r)
+		rec.Row = x
+	case *model.ResourceSet:
+		x := &pb.SnapshotRecord_ResourceSet{}
+		x.ResourceSet, err = logformat.EncodeResourceSet(r)
+		rec.Row = x
+	default:
+		err = encodeRunRow(raw, rec)
+	}
+	return rec, err
+}
+
+// encodeRunRow fills in the record of a row of profiles and runs.
+func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
+	switch r := raw.(type) {
+	case *profileRow:
+		x := &pb.ProfileRow{Tenant: r.Tenant}
+		x.Profile, err = logformat.EncodeProfile(&r.Profile)
+		rec.Row = &pb.SnapshotRecord_Profile{Profile: x}
+	case *programRow:
+		x := &pb.ProgramRow{Tenant: r.Tenant}
+		x.Program, err = logformat.EncodeProgram(&r.Program)
+		rec.Row = &pb.SnapshotRecord_Program{Program: x}
+	case *profile.Schedule:
+		x := &pb.SnapshotRecord_Schedule{}
+		x.Schedule, err = logformat.EncodeSchedule(r)
+		rec.Row = x
+	case *profile.Settings:
+		x := &pb.SnapshotRecord_Preferences{}
+		x.Preferences, err = logformat.EncodePreferences(r)
+		rec.Row = x
+	case *secretRow:
+		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{Tenant: r.Tenant, Name: r.Name, Value: r.Value}}
+	case *profile.Run:
+		x := &pb.SnapshotRecord_Run{}
+		x.Run, err = logformat.EncodeRun(r)
+		rec.Row = x
+	case *usageRow:
+		x := &pb.UsageRow{Tenant: r.Tenant, Kind: logformat.SettingKinds.Number(r.Kind), Name: r.Name}
+		x.Usage, err = logformat.EncodeUsage(&r.Usage)
+		rec.Row = &pb.SnapshotRecord_Usage{Usage: x}
+	default:
+		return fmt.Errorf("a row is a %T", raw)
+	}
+	return err
+}
+
+// decodeRow returns the row of a record and its table.
+func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, row any, err error) {
+	switch x := rec.Row.(type) {
+	case *pb.SnapshotRecord_Tenant:
+		table = tTenants
+		row, err = logformat.DecodeTenant(x.Tenant)
+	case *pb.SnapshotRecord_Token:
+		t, err := logformat.DecodeToken(x.Token.Token)
+		if err != nil {
+			return "", nil, err
+		}
+		return tTokens, &tokenRow{Hash: x.Token.Hash, Token: *t}, nil
+	case *pb.SnapshotRecord_Definition:
+		d := x.Definition
+		return tDefinitions, &definitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
+			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index,
+		}}, nil
+	case *pb.SnapshotRecord_PluginType:
+		t, err := logformat.DecodePluginType(x.PluginType)
+		if err != nil {
+			return "", nil, err
+		}
+		return tPluginTypes, &pluginRow{Key: t.Key(), Type: *t}, nil
+	case *pb.SnapshotRecord_Agent:
+		table = tAgents
+		row, err = logformat.DecodeAgent(x.Agent)
+	case *pb.SnapshotRecord_Session:
+		return tSessions, &sessionRow{ID: x.Session.Id, Agent: x.Session.Agent, Epoch: x.Session.Epoch}, nil
+	case *pb.SnapshotRecord_Cluster:
+		table = tClusters
+		row, err = logformat.DecodeCluster(x.Cluster)
+	case *pb.SnapshotRecord_Node:
+		table = tNodes
+		row, err = logformat.DecodeNode(x.Node)
+	case *pb.SnapshotRecord_Operation:
+		table = tOperations
+		row, err = logformat.DecodeOperation(x.Operation)
+	case *pb.SnapshotRecord_Plan:
+		table = tPlans
+		row, err = decodePlan(x.Plan)
+	case *pb.SnapshotRecord_Request:
+		r := x.Request
+		return tRequests, &requestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}, nil
+	case *pb.SnapshotRecord_Part:
+		return tParts, &partRow{ID: x.Part.Id, Number: x.Part.Number, Data: x.Part.Data}, nil
+	case *pb.SnapshotRecord_Value:
+		return tValues, &valueRow{Node: x.Value.Node, Key: x.Value.Key, Value: x.Value.Value}, nil
+	case *pb.SnapshotRecord_Meta:
+		return tMeta, &metaRow{ID: theMeta, FeatureLevel: x.Meta.FeatureLevel, Mesh: x.Meta.Mesh}, nil
+	case *pb.SnapshotRecord_History:
+		table = tHistory
+		row, err = history.snapshot(x.History)
+	case *pb.SnapshotRecord_Health:
+		table = tHealth
+		row, err = logformat.DecodeNodeHealth(x.Health)
+	case *pb.SnapshotRecord_Queue:
+		req, err := logformat.DecodeOperationRequest(x.Queue.Request)
+		if err != nil {
+			return "", nil, err
+		}
+		return tQueue, &queueRow{Operation: x.Queue.Operation, Request: req}, nil
+	case *pb.SnapshotRecord_Site:
+		table = tSites
+		row, err = logformat.DecodeSite(x.Site)
+	case *pb.SnapshotRecord_Generation:
+		table = tGenerations
+		row, err = logformat.DecodeGeneration(x.Generation)
+	case *pb.SnapshotRecord_Resource:
+		table = tResources
+		row, err = logformat.DecodePluginResource(x.Resource)
+	case *pb.SnapshotRecord_ResourceSet:
+		table = tResourceSets
+		row, err = logformat.DecodeResourceSet(x.ResourceSet)
+	default:
+		return decodeRunRow(rec)
+	}
+	return table, row, err
+}
+
+// decodeRunRow is decodeRow for the tables of profiles and runs.
+func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
+	switch x := rec.Row.(type) {
+	case *pb.SnapshotRecord_Profile:
+		p, err := logformat.DecodeProfile(x.Profile.Profile)
+		if err != nil {
+			return "", nil, err
+		}
+		return tProfiles, &profileRow{Tenant: x.Profile.Tenant, Profile: *p}, nil
+	case *pb.SnapshotRecord_Program:
+		p, err := logformat.DecodeProgram(x.Program.Program)
+		if err != nil {
+			return "", nil, err
+		}
+		return tPrograms, &programRow{Tenant: x.Program.Tenant, Program: *p}, nil
+	case *pb.SnapshotRecord_Schedule:
+		table = tSchedules
+		row, err = logformat.DecodeSchedule(x.Schedule)
+	case *pb.SnapshotRecord_Preferences:
+		table = tPreferences
+		row, err = logformat.DecodePreferences(x.Preferences)
+	case *pb.SnapshotRecord_Secret:
+		return tSecrets, &secretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value}, nil
+	case *pb.SnapshotRecord_Run:
+		table = tRuns
+		row, err = logformat.DecodeRun(x.Run)
+	case *pb.SnapshotRecord_Usage:
+		u, err := logformat.DecodeUsage(x.Usage.Usage)
+		if err != nil {
+			return "", nil, err
+		}
+		return tUsage, &usageRow{Tenant: x.Usage.Tenant, Kind: logformat.SettingKinds.Word(x.Usage.Kind), Name: x.Usage.Name, Usage: *u}, nil
+	default:
+		return "", nil, errors.New("a record is of no table that this build knows")
+	}
+	return table, row, err
+}
+
+func encodePlan(p *planRow) (*pb.PlanRow, error) {
+	m := &pb.PlanRow{Operation: p.Operation, Graph: p.State.Graph.Encode()}
+	var err error
+	if m.State, err = p.State.Encode(); err != nil {
+		return nil, err
+	}
+	if p.Tree != nil {
+		if m.Tree, err = logformat.EncodePlanTree(p.Tree); err != nil {
+			return nil, err
+		}
+	}
+	if p.Audit != nil {
+		m.Audit = p.Audit.ID
+	}
+	return m, nil
+}
+
+func decodePlan(m *pb.PlanRow) (*planRow, error) {
+	g, err := plan.DecodeGraph(m.Graph)
+	if err != nil {
+		return nil, err
+	}
+	row := &planRow{Operation: m.Operation, Audit: unlinked(m.Audit)}
+	if m.Tree != nil {
+		if row.Tree, err = planTree(g, m.Tree); err != nil {
+			return nil, err
+		}
+	}
+	row.State, err = plan.DecodeState(g, m.State)
+	return row, err
+}
+
+// historyWriter writes a node once, however many snapshots of its cluster hold
+// it. A restored state has copies of a node where the original shares one; equal
+// copies are written once too, so that equal states make equal snapshots.
+type historyWriter struct {
+	written map[*model.Node]uint32
+	bodies  map[[sha256.Size]byte]uint32
+	node    func(*record.Node)
+}
+
+func (w *historyWriter) encode(s *model.Snapshot) (*pb.HistoryRow, error) {
+	if w.written == nil {
+		w.written, w.bodies = map[*model.Node]uint32{}, map[[sha256.Size]byte]uint32{}
+	}
+	state, err := logformat.EncodeCluster(s.State)
+	if err != nil {
+		return nil, err
+	}
+	row := &pb.HistoryRow{
+		Tenant: s.Tenant, Cluster: s.Cluster, Number: int64(s.Number), Time: s.Time, Operation: s.Operation, Moment: s.Moment,
+		State: state, Nodes: make([]uint32, len(s.Nodes)),
+	}
+	for i, n := range s.Nodes {
+		at, ok := w.written[n]
+		if !ok {
+			if at, err = w.place(n); err != nil {
+				return nil, err
+			}
+			w.written[n] = at
+		}
+		row.Nodes[i] = at
+	}
+	return row, nil
+}
+
+// place returns the place of a node among those that are written, and writes it
+// where no equal one is.
+func (w *historyWriter) place(n *model.Node) (uint32, error) {
+	m, err := logformat.EncodeNode(n)
+	if err != nil {
+		return 0, err
+	}
+	body, err := logformat.Marshal(m)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256(body)
+	at, ok := w.bodies[sum]
+	if !ok {
+		w.node(m)
+		at = uint32(len(w.bodies))
+		w.bodies[sum] = at
+	}
+	return at, nil
+}
+
+// historyReader holds the nodes that the history rows behind them refer to.
+type historyReader []*model.Node
+
+func (r *historyReader) node(m *record.Node) error {
+	n, err := logformat.DecodeNode(m)
+	*r = append(*r, n)
+	return err
+}
+
+func (r *historyReader) snapshot(m *pb.HistoryRow) (*model.Snapshot, error) {
+	cl, err := logformat.DecodeCluster(m.State)
+	if err != nil {
+		return nil, err
+	}
+	s := &model.Snapshot{
+		Tenant: m.Tenant, Cluster: m.Cluster, Number: int(m.Number), Time: m.Time, Operation: m.Operation, Moment: m.Moment,
+		State: cl, Nodes: make([]*model.Node, len(m.Nodes)),
+	}
+	for i, at := range m.Nodes {
+		if int(at) >= len(*r) {
+			return nil, fmt.Errorf("snapshot %d of cluster %s refers to a node that is missing", s.Number, s.Cluster)
+		}
+		s.Nodes[i] = (*r)[at]
+	}
+	return s, nil
+}
