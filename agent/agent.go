@@ -93,7 +93,7 @@ type Agent struct {
 	journal     worker.Journal
 	logs        *worker.Logs
 	worker      *worker.Worker
-	objects     *objects.Runner     // of the change objects on this agent
+	objects     *objects.Runtime    // of the change objects on this agent
 	performer   *act.AgentPerformer // nil if Config.Changes replaces it
 	handler     http.Handler        // of the API
 	grpc        *grpc.Server        // of other agents

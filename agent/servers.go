@@ -25,7 +25,7 @@ func (a *Agent) openServers() (err error) {
 		blobServer:    blobs.Server{Cache: a.blobs},
 		machineServer: executor.Server{Plugins: a.plugins, Resources: a.blobs, Machine: a.machine},
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
-		objectServer:  objects.Server{Runner: a.objects},
+		objectServer:  objects.Server{Runtime: a.objects},
 	})
 	return nil
 }

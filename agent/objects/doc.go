@@ -1,8 +1,9 @@
-// Package objects runs the change objects of one agent: their cores decide
-// (engine/change/host), this package carries what they say to other homes, does what
-// they want done, keeps within the agent's lease, and reports to the leader
-// (docs/spec/changes.md rules 18 to 25).
+// Package objects is the host runtime of change objects: it runs the objects of the hosts
+// that the leader assigned to this agent (docs/spec/changes.md rules 18 to 25). The
+// objects decide (engine/change); this package carries their messages to other agents,
+// carries out their acts, keeps within the agent's lease, and reports to the leader.
 //
-// There is one cell a site: a goroutine that owns the site's objects here. Acts
-// run beside it, one at a time for each object, and come back as mail.
+// A site runner owns the objects of one site. Its calls come from one work queue whose
+// keys are sites. Acts run in goroutines of their own, one at a time for each object, and
+// come back as messages to the site runner.
 package objects

@@ -96,7 +96,7 @@ func random(t *testing.T, seed uint64) {
 	synctest.Wait()
 	for a, h := range w.homes {
 		h.mu.Lock()
-		if len(h.cells) > 0 {
+		if len(h.runners) > 0 {
 			t.Errorf("%s keeps the cell of a site that is gone", a)
 		}
 		h.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 )
 
 // Server serves this agent's host runtime to other agents.
-type Server struct{ Runner *Runner }
+type Server struct{ Runtime *Runtime }
 
 // Changes serves a stream of another agent's host runtime.
 func (s Server) Changes(stream grpc.BidiStreamingServer[pb.ChangePacket, pb.ChangePacket]) error {
-	return s.Runner.Serve(stream)
+	return s.Runtime.Serve(stream)
 }

@@ -53,7 +53,7 @@ func (servedStream) Close() {}
 
 // Serve serves a stream that another agent's host runtime opened, until it ends.
 // The first packet names the caller; it must be the agent that the certificate names.
-func (r *Runner) Serve(s grpc.BidiStreamingServer[pb.ChangePacket, pb.ChangePacket]) error {
+func (r *Runtime) Serve(s grpc.BidiStreamingServer[pb.ChangePacket, pb.ChangePacket]) error {
 	first, err := s.Recv()
 	if err != nil {
 		return err

@@ -2,47 +2,49 @@ package loop
 
 import "sync"
 
-// Mailbox holds calls that others leave for the owner of some state. The owner takes
-// them in the order in which they were posted. A Mailbox does not wake its owner; the
-// usual notification is a key in the owner's Queue. The zero Mailbox is empty and open.
-type Mailbox struct {
+// Mailbox holds messages, usually functions, that others leave for the owner of some
+// state. The owner takes them in the order in which they were posted. A Mailbox does not
+// notify its owner; the sender adds a key to the owner's Queue for that. The zero Mailbox
+// is empty and open.
+type Mailbox[T any] struct {
 	mu     sync.Mutex
-	calls  []func()
+	mail   []T
 	closed bool
 }
 
-// Post leaves a call. It reports false, and drops the call, if the mailbox is closed.
-func (m *Mailbox) Post(call func()) bool {
+// Post leaves a message. It reports false, and drops the message, if the mailbox is
+// closed.
+func (m *Mailbox[T]) Post(message T) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return false
 	}
-	m.calls = append(m.calls, call)
+	m.mail = append(m.mail, message)
 	return true
 }
 
-// Take removes and returns the calls that wait.
-func (m *Mailbox) Take() []func() {
+// Take removes and returns the messages that wait.
+func (m *Mailbox[T]) Take() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	calls := m.calls
-	m.calls = nil
-	return calls
+	mail := m.mail
+	m.mail = nil
+	return mail
 }
 
-// Close drops the calls that wait, and all that are posted from now on.
-func (m *Mailbox) Close() {
+// Close drops the messages that wait, and all that are posted from now on.
+func (m *Mailbox[T]) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.calls, m.closed = nil, true
+	m.mail, m.closed = nil, true
 }
 
-// CloseIfEmpty closes the mailbox and reports true, unless a call waits.
-func (m *Mailbox) CloseIfEmpty() bool {
+// CloseIfEmpty closes the mailbox and reports true, unless a message waits.
+func (m *Mailbox[T]) CloseIfEmpty() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.calls) > 0 {
+	if len(m.mail) > 0 {
 		return false
 	}
 	m.closed = true

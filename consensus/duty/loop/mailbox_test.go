@@ -7,7 +7,7 @@ import (
 )
 
 func TestMailbox(t *testing.T) {
-	var m loop.Mailbox
+	var m loop.Mailbox[func()]
 	var got []int
 	for i := range 3 {
 		if !m.Post(func() { got = append(got, i) }) {
@@ -26,7 +26,7 @@ func TestMailbox(t *testing.T) {
 	if len(m.Take()) > 0 || !m.CloseIfEmpty() || m.Post(func() {}) {
 		t.Error("a mailbox that was closed takes calls")
 	}
-	m = loop.Mailbox{}
+	m = loop.Mailbox[func()]{}
 	m.Post(func() {})
 	if m.Close(); len(m.Take()) > 0 || m.Post(func() {}) {
 		t.Error("a mailbox that was closed has calls")

@@ -57,7 +57,7 @@ type ward struct {
 
 // ended is a home, and how to end it.
 type ended struct {
-	*Runner
+	*Runtime
 	process string
 	session string
 	touch   bool
@@ -85,7 +85,7 @@ func newWard(t testing.TB, agents ...string) *ward {
 // start starts an agent's home, as another process than before.
 func (w *ward) start(agent string) {
 	h := &ended{process: fmt.Sprint(agent, time.Now().UnixNano()), session: agent, touch: true, done: make(chan struct{}), told: map[uint64]string{}}
-	h.Runner = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
+	h.Runtime = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
 		Report:  func(_ string, r *pb.HomeReport) { w.hear(r) },

@@ -1,0 +1,97 @@
+package objects
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/coopr/coopr/engine/change/object"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+func (sr *siteRunner) event(id object.ID, ev object.Event, now int64) {
+	if err := sr.host.Event(id, ev, now); err != nil {
+		sr.r.cfg.Logger.Error("a change object", "site", sr.key.name, "error", err)
+	}
+}
+
+// observe notes what has to be reported after an event of an object.
+func (sr *siteRunner) observe(_ int64, o *object.Object, ev *object.Event, _ *object.Effects) {
+	id := o.Def().ID
+	sr.dirty[id] = true
+	if o.Settled() {
+		delete(sr.restless, id)
+	} else {
+		if len(sr.restless) == 0 {
+			sr.stirs++
+		}
+		sr.restless[id] = true
+	}
+	if ev.What == object.Checked {
+		if s := o.Status(); s.Drifts != sr.drifts[id] {
+			sr.drifts[id] = s.Drifts
+			if s.Drifts > 0 { // 0 when the object has begun another life
+				sr.note(o.Def().Name, "drifted", "found "+o.Def().Type.States[s.State])
+			}
+		}
+	}
+}
+
+func (sr *siteRunner) note(object, status, message string) {
+	sr.events = append(sr.events, &pb.ObjectEvent{Object: object, Status: status, Message: message})
+}
+
+// news reports whether there is anything to report to the leader.
+func (sr *siteRunner) news() bool { return len(sr.dirty)+len(sr.events)+len(sr.probed) > 0 || sr.asked }
+
+// report sends the leader what has changed.
+func (sr *siteRunner) report(now int64) {
+	if sr.session == "" || !sr.news() {
+		return
+	}
+	r := &pb.HomeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Events: sr.events, Looked: sr.probed}
+	for id := range sr.dirty {
+		if x := sr.host.Object(id); x != nil {
+			r.Objects = append(r.Objects, sr.describe(x))
+		}
+	}
+	if sr.asked {
+		r.Calm = &pb.Calm{Call: sr.call, Settled: len(sr.restless) == 0 && sr.waiting == 0, Stirs: sr.stirs}
+	}
+	clear(sr.dirty)
+	sr.events, sr.probed, sr.asked, sr.reported = nil, nil, false, now
+	sr.r.cfg.Report(sr.session, r)
+}
+
+func (sr *siteRunner) describe(x *object.Object) *pb.ObjectReport {
+	s := x.Status()
+	waits := func(list []object.Wait) (out []*pb.ObjectWait) {
+		for _, w := range list {
+			out = append(out, &pb.ObjectWait{Why: uint32(w.Why), Peer: uint32(w.Peer), State: uint32(w.State)})
+		}
+		return out
+	}
+	return &pb.ObjectReport{
+		Id: uint32(s.ID), Inc: s.Incarnation, State: uint32(s.State), Target: uint32(s.Target), Phase: uint32(s.Phase), To: uint32(s.To),
+		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, Settled: x.Settled(),
+		Until: s.Until, Waits: waits(s.Waits), Asked: waits(s.Asked), Message: sr.messages[s.ID], Generation: sr.follows[s.Def.Host],
+	}
+}
+
+// job returns the job of an object, and the object's type.
+func (sr *siteRunner) job(id object.ID) (*Job, *object.Type, error) {
+	x := sr.host.Object(id)
+	if x == nil {
+		return nil, nil, errors.New("the object is gone")
+	}
+	d := x.Def()
+	for n, p := range sr.parts {
+		// The definition that the object itself follows, which may still be that of the
+		// previous generation.
+		if o := p.objects[id]; o != nil && int(id) < len(p.site.Defs) && p.site.Defs[id].Content == d.Content && p.site.Defs[id].Name == d.Name {
+			return &Job{Tenant: sr.key.tenant, Site: sr.key.name, Object: o, Content: d.Content, Generation: n, Node: sr.nodes[d.Host],
+				Held: time.Duration(sr.r.now()-sr.since[d.Host]) * time.Millisecond}, d.Type, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%s: this agent does not have the content of the object", d.Name)
+}
