@@ -56,7 +56,7 @@ func BenchmarkChangeObjects(b *testing.B) {
 	}
 }
 
-// heap gives the bytes that are in use.
+// heap returns the bytes that are in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -51,7 +51,7 @@ func BenchmarkLargeOperation(b *testing.B) {
 	}
 }
 
-// follow looks at an operation until enough of its tasks are done; it gives the
+// follow looks at an operation until enough of its tasks are done; it returns the
 // largest heap on the way.
 func (m *mesh) follow(op string, enough func(done int) bool) (largest uint64) {
 	m.b.Helper()
@@ -71,7 +71,7 @@ func (m *mesh) follow(op string, enough func(done int) bool) (largest uint64) {
 	}
 }
 
-// restart ends a follower and starts it again; it gives the time until its state
+// restart ends a follower and starts it again; it returns the time until its state
 // is as new as the leader's was.
 func (m *mesh) restart() time.Duration {
 	m.b.Helper()
@@ -95,7 +95,7 @@ func (m *mesh) restart() time.Duration {
 	}
 }
 
-// size gives how many bytes the first agent keeps in a folder of its data.
+// size returns how many bytes the first agent keeps in a folder of its data.
 func (m *mesh) size(folder string) (n int64) {
 	m.b.Helper()
 	err := filepath.WalkDir(filepath.Join(m.configs[0].DataDir, folder), func(_ string, d fs.DirEntry, err error) error {
@@ -114,7 +114,7 @@ func (m *mesh) size(folder string) (n int64) {
 	return n
 }
 
-// snapshot gives the size of the whole state.
+// snapshot returns the size of the whole state.
 func (m *mesh) snapshot() int {
 	m.b.Helper()
 	req, _ := http.NewRequest("GET", "http://"+m.leader.Addr()+"/v1/operator/snapshot", nil)

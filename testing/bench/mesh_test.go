@@ -75,7 +75,7 @@ func (m *mesh) run(i int) {
 	})
 }
 
-// freePort gives a port below those that outgoing connections take: a hundred
+// freePort returns a port below those that outgoing connections take: a hundred
 // agents have so many that they would take each other's.
 func freePort(b *testing.B) string {
 	for range 1000 {

@@ -69,7 +69,7 @@ func (p *player) Run(ctx context.Context, j *objects.Job, action string) error {
 	return nil
 }
 
-// whole gives the time from the first action's beginning to the last one's end,
+// whole returns the time from the first action's beginning to the last one's end,
 // and that of the chain of dependent actions that took longest.
 func (p *player) whole(s *object.Site) (took, chain time.Duration) {
 	p.mu.Lock()

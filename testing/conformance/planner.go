@@ -99,7 +99,7 @@ func plannerCommand(args []string) (passed, failed int) {
 	return runPlanner(files, asked)
 }
 
-// input gives the case as the planner's input, in compat mode.
+// input returns the case as the planner's input, in compat mode.
 func (c *plannerCase) input(services map[string]model.Service) (planner.Input, error) {
 	in, ok := plannerOps[c.Action]
 	if !ok {
@@ -204,7 +204,7 @@ func (c *plannerCase) checkDefault(services map[string]model.Service) error {
 }
 
 // live sets what has happened on the nodes before the operation: a new node has
-// nothing, services to be started are stopped, all others run. It gives the
+// nothing, services to be started are stopped, all others run. It returns the
 // slots ("node/service") that the operation is about.
 func (c *plannerCase) live(in *planner.Input) map[string]bool {
 	services := planner.ExpandServices(in.Operation, in.PlannedServices, in.Services)

@@ -140,7 +140,7 @@ func (c *planTreeCase) check() error {
 	return errors.Join(errs...)
 }
 
-// settle reads an element and gives it its status.
+// settle reads an element and returns it its status.
 func (e *element) settle() error {
 	e.errs = len(e.Errors) > 0
 	if e.Status != "" && e.Children == nil {
@@ -208,7 +208,7 @@ func (e *element) settle() error {
 func (e *element) parent() bool { return e.seen != nil }
 
 // cage makes the canaries of a beginning plan, continues as often as the case
-// says, and gives whether the element waits for an operator.
+// says, and returns whether the element waits for an operator.
 func (e *element) cage() bool {
 	n := e.strategy.Canary
 	if n == 0 {
@@ -243,7 +243,7 @@ func (e *element) cage() bool {
 	return len(left) > 0 && !released
 }
 
-// chosen gives the children that the strategy chooses.
+// chosen returns the children that the strategy chooses.
 func (e *element) chosen(dirty bool) []int {
 	if e.halted {
 		return nil
@@ -255,7 +255,7 @@ func (e *element) chosen(dirty bool) []int {
 	return e.strategy.Candidates(children, nil)
 }
 
-// candidates gives the leaves that may be worked on.
+// candidates returns the leaves that may be worked on.
 func (e *element) candidates() []*element {
 	nested := slices.ContainsFunc(e.Children, (*element).parent)
 	var out []*element

@@ -14,7 +14,7 @@ func TestSolverCases(t *testing.T) {
 	}
 }
 
-// TestWrongCases gives the runner files of which each has something wrong in it:
+// TestWrongCases returns the runner files of which each has something wrong in it:
 // it counts that as failed, says so by its exit code, and goes on with the rest.
 func TestWrongCases(t *testing.T) {
 	const (

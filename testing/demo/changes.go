@@ -94,7 +94,7 @@ func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error 
 }
 
 // edited writes the example's web server, with texts in it replaced, to a file of
-// the demo, and gives its path.
+// the demo, and returns its path.
 func (m *mesh) edited(shop, name string, oldnew ...string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(shop, "services", "shop-web.yaml"))
 	if err != nil {

@@ -44,7 +44,7 @@ func (m *mesh) importWeb(old, changed string) {
 	m.must("import", file)
 }
 
-// numbered gives the numbers of a cluster's nodes.
+// numbered returns the numbers of a cluster's nodes.
 func (m *mesh) numbered(cluster string) (out []int) {
 	m.t.Helper()
 	cl, _, err := m.api().Cluster(m.context(), cluster, client.Read{})

@@ -33,7 +33,7 @@ func (m *mesh) tenant(name, dir string) {
 	}
 }
 
-// leftOut gives the lines of a command that name what is left out.
+// leftOut returns the lines of a command that name what is left out.
 func (s said) leftOut() []string {
 	var out []string
 	for line := range strings.Lines(s.err) {
@@ -109,7 +109,7 @@ func TestOriginal(t *testing.T) {
 	m.stop()
 }
 
-// export gives all definitions of a tenant, by kind.
+// export returns all definitions of a tenant, by kind.
 func (m *mesh) export(tenant string) map[string][]json.RawMessage {
 	m.t.Helper()
 	var out map[string][]json.RawMessage

@@ -233,7 +233,7 @@ func (m *mesh) plugins(name string, of *agent) []int {
 	return out
 }
 
-// parent gives a process's parent, 0 where it has none any more.
+// parent returns a process's parent, 0 where it has none any more.
 func parent(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -75,7 +75,7 @@ func TestFigure1OfRealThings(t *testing.T) {
 	m.stop()
 }
 
-// machineProcesses gives the processes of the mesh whose command ends so.
+// machineProcesses returns the processes of the mesh whose command ends so.
 func machineProcesses(t *testing.T, dir, command string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")

@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// testdata gives the whole path of a folder of ours: the programs run elsewhere.
+// testdata returns the whole path of a folder of ours: the programs run elsewhere.
 func testdata(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))
@@ -117,7 +117,7 @@ func key(node, service, action string) string {
 
 func name(t *model.Task) string { return key(t.Hostname, t.Service, t.Action.String()) }
 
-// numbers gives the number of each node.
+// numbers returns the number of each node.
 func (m *mesh) numbers(tasks []model.Task) map[string]string {
 	m.t.Helper()
 	out := map[string]string{}

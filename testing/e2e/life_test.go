@@ -86,7 +86,7 @@ func TestLifecycle(t *testing.T) {
 	m.stop()
 }
 
-// plain gives the processes that nodes run under a name.
+// plain returns the processes that nodes run under a name.
 func (m *mesh) plain(name string) map[int]bool {
 	m.t.Helper()
 	list, err := processes(m.nodes())

@@ -56,7 +56,7 @@ type agent struct {
 	err   error         // how; read after ended is closed
 }
 
-// newMesh gives a folder for a mesh of agents with these names. Nothing is started yet.
+// newMesh returns a folder for a mesh of agents with these names. Nothing is started yet.
 func newMesh(t *testing.T, names ...string) *mesh {
 	t.Helper()
 	m := &mesh{t: t, dir: t.TempDir(), token: "coopr-e2e-" + rand.Text(), expect: len(names)}
@@ -87,14 +87,14 @@ func startMesh(t *testing.T, flags ...string) *mesh {
 func (m *mesh) tmp() string   { return filepath.Join(m.dir, "tmp") }
 func (m *mesh) nodes() string { return filepath.Join(m.dir, "nodes") }
 
-// add gives the mesh one more agent, with an address of its own.
+// add returns the mesh one more agent, with an address of its own.
 func (m *mesh) add(name string) *agent {
 	a := &agent{mesh: m, name: name, ip: freeIP(m.t), data: filepath.Join(m.dir, name)}
 	m.agents = append(m.agents, a)
 	return a
 }
 
-// freeIP gives a loopback address on which nobody uses our ports. The nodes of
+// freeIP returns a loopback address on which nobody uses our ports. The nodes of
 // the local provider live in 127.64.0.0 to 127.127.255.255.
 func freeIP(t *testing.T) string {
 	t.Helper()
@@ -276,7 +276,7 @@ func (m *mesh) context() context.Context {
 	return ctx
 }
 
-// api gives a client of these agents, or of all.
+// api returns a client of these agents, or of all.
 func (m *mesh) api(agents ...*agent) *client.Client {
 	m.t.Helper()
 	if len(agents) == 0 && m.client != nil {
@@ -373,7 +373,7 @@ func (m *mesh) leader(but ...*agent) (found *agent) {
 	return found
 }
 
-// follower gives an agent that runs and does not lead.
+// follower returns an agent that runs and does not lead.
 func (m *mesh) follower() *agent {
 	m.t.Helper()
 	leader := m.leader()
@@ -420,7 +420,7 @@ func (m *mesh) coopr(args ...string) said {
 	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must is coopr for commands that succeed; it gives what they print.
+// must is coopr for commands that succeed; it returns what they print.
 func (m *mesh) must(args ...string) string {
 	m.t.Helper()
 	s := m.coopr(args...)

@@ -18,7 +18,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// put writes a file below the test's folder and gives its path.
+// put writes a file below the test's folder and returns its path.
 func (m *mesh) put(name, text string) string {
 	m.t.Helper()
 	path := filepath.Join(m.dir, name)

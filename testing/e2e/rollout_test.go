@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// planIs waits for the plan deploy of a cluster to have this status, and gives it.
+// planIs waits for the plan deploy of a cluster to have this status, and returns it.
 func (m *mesh) planIs(cluster, status string) tree.Info {
 	m.t.Helper()
 	var info tree.Info
@@ -27,7 +27,7 @@ func (m *mesh) planIs(cluster, status string) tree.Info {
 	return info
 }
 
-// stepsOf gives the statuses of a plan's steps.
+// stepsOf returns the statuses of a plan's steps.
 func stepsOf(i tree.Info) string {
 	var out []string
 	for _, p := range i.Phases {

@@ -27,7 +27,7 @@ func (m *mesh) daemon(args ...string) said {
 	return said{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
-// config writes an agent's configuration as an operator would, and gives its path.
+// config writes an agent's configuration as an operator would, and returns its path.
 func (a *agent) config(token string, more ...string) string {
 	m := a.mesh
 	m.t.Helper()
@@ -203,7 +203,7 @@ func TestSecureMesh(t *testing.T) {
 	m.survives(op)
 }
 
-// selfSigned gives the certificate of somebody else's CA: that of another mesh.
+// selfSigned returns the certificate of somebody else's CA: that of another mesh.
 func selfSigned(t *testing.T, m *mesh) string {
 	t.Helper()
 	dir := filepath.Join(m.dir, "elsewhere")

@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// create starts a cluster of the template "ledger" and gives its operation.
+// create starts a cluster of the template "ledger" and returns its operation.
 func (m *mesh) create(name string, nodes int) model.Operation {
 	m.t.Helper()
 	m.must("import", testdata(m.t, "ledger/definitions"))
@@ -70,7 +70,7 @@ func (m *mesh) ends(op string, how model.OperationStatus, ask ...*agent) api.Ope
 	return m.until(op, string(how), func(d api.OperationDetails) bool { return d.Status == how }, ask...)
 }
 
-// tasks gives all tasks of an operation.
+// tasks returns all tasks of an operation.
 func (m *mesh) tasks(op string) []model.Task {
 	m.t.Helper()
 	list, _, err := m.api().Tasks(m.context(), op, "", client.Page{Limit: 10000}, client.Read{})

@@ -62,7 +62,7 @@ func (m *mesh) write(d *site.Document) string {
 }
 
 // did waits until objects of the world have ended so many actions since it was
-// last asked, and all is settled, and gives them.
+// last asked, and all is settled, and returns them.
 func (m *mesh) did(name string, n int) []string {
 	m.t.Helper()
 	file := filepath.Join(m.dir, "world", "log")

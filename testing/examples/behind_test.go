@@ -21,7 +21,7 @@ func onHosts(t *testing.T, machines int, test func(t *testing.T, s *installation
 	t.Run("behind", func(t *testing.T) { test(t, behindAJump(t, machines)) })
 }
 
-// behindAJump gives light machines of an inventory without systemd, reached as root by
+// behindAJump returns light machines of an inventory without systemd, reached as root by
 // way of another machine.
 func behindAJump(t *testing.T, n int) *installation {
 	s := install(t, "machines")

@@ -131,7 +131,7 @@ func keys[V any](m map[string]V) []string {
 	return all
 }
 
-// places gives the addresses that have a file's blocks, and sees to it that each block
+// places returns the addresses that have a file's blocks, and sees to it that each block
 // has so many copies.
 func (h *hadoop) places(path string, copies int) []string {
 	h.t.Helper()
@@ -222,7 +222,7 @@ func (h *hadoop) client(path string, text []byte) func(context.Context) error {
 	}
 }
 
-// words gives a text of some 40,000 bytes.
+// words returns a text of some 40,000 bytes.
 func words(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, seed))
 	var b bytes.Buffer

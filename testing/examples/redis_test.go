@@ -17,12 +17,12 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// redis asks one server one thing and gives the answer's lines.
+// redis asks one server one thing and returns the answer's lines.
 func redis(ctx context.Context, address, password string, command ...string) ([]string, error) {
 	return redisAll(ctx, address, password, command)
 }
 
-// redisAll asks one server things one after the other and gives the last answer.
+// redisAll asks one server things one after the other and returns the last answer.
 func redisAll(ctx context.Context, address, password string, commands ...[]string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -22,7 +22,7 @@ type cloud struct {
 // pool are the addresses that Neutron gives, beside those of the lab's own.
 var pool = netip.MustParsePrefix("10.77.200.0/24")
 
-// onServers gives a real OpenStack, which makes as many servers as are wanted: light
+// onServers returns a real OpenStack, which makes as many servers as are wanted: light
 // machines with the address, the name and the user data of the server (make test-openstack).
 func onServers(t *testing.T, _ int) *installation {
 	s := install(t, "servers")
@@ -34,7 +34,7 @@ func onServers(t *testing.T, _ int) *installation {
 	return s
 }
 
-// inCloud gives the example's provider, with the project's user and other fields.
+// inCloud returns the example's provider, with the project's user and other fields.
 func (s *installation) inCloud(change map[string]string) string {
 	s.T.Helper()
 	b, err := os.ReadFile("../../examples/machines/providers/servers.yaml")
@@ -58,7 +58,7 @@ func (s *installation) inCloud(change map[string]string) string {
 	return text
 }
 
-// serverOf gives the id of a node's server.
+// serverOf returns the id of a node's server.
 func serverOf(n model.Node) string {
 	id, _ := n.Results["providerid"].(string)
 	return id

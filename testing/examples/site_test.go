@@ -44,7 +44,7 @@ func install(t *testing.T, provider string) *installation {
 	return &installation{Site: site.New(t, programs, site.Config{}), provider: provider, machines: map[string]*lab.Machine{}}
 }
 
-// onMachines gives light machines under systemd, in an inventory.
+// onMachines returns light machines under systemd, in an inventory.
 func onMachines(t *testing.T, n int) *installation {
 	s := install(t, "machines")
 	var inventory strings.Builder
@@ -64,7 +64,7 @@ func onMachines(t *testing.T, n int) *installation {
 	return s
 }
 
-// onContainers gives a Docker engine, which makes as many containers as are wanted.
+// onContainers returns a Docker engine, which makes as many containers as are wanted.
 func onContainers(t *testing.T, _ int) *installation {
 	s := install(t, "containers")
 	s.engine = s.Lab.Engine(t)
@@ -124,7 +124,7 @@ func (s *installation) plan(cluster, name string, args ...string) {
 	})
 }
 
-// nodes gives those of a cluster that carry a service.
+// nodes returns those of a cluster that carry a service.
 func (s *installation) nodes(cluster, service string) []model.Node {
 	s.T.Helper()
 	cl, _, err := s.API.Cluster(s.Context(), cluster, client.Read{})
@@ -134,7 +134,7 @@ func (s *installation) nodes(cluster, service string) []model.Node {
 	return slices.DeleteFunc(cl.Nodes, func(n model.Node) bool { return !slices.Contains(n.Services, service) })
 }
 
-// address gives where a node is reached from outside.
+// address returns where a node is reached from outside.
 func addressOf(n model.Node) string { return n.IPAddresses["access_v4"] }
 
 // lose takes a node's machine away without a word to anybody: a container or a

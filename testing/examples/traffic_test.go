@@ -112,7 +112,7 @@ func (f *traffic) settle() {
 	}
 }
 
-// get asks for a page, over a connection of its own, and gives it.
+// get asks for a page, over a connection of its own, and returns it.
 func get(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

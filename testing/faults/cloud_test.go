@@ -113,7 +113,7 @@ func TestCloud(t *testing.T) {
 	})
 }
 
-// inCloud gives a fault with an account of its own, and what makes trouble before it.
+// inCloud returns a fault with an account of its own, and what makes trouble before it.
 // The account lasts as long as the site: its leader asks all providers for orphans.
 func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*one, *digitalocean.Account, *providertest.Troubled) {
 	account := digitalocean.New(s.T, providertest.NewFleet(s.T))

@@ -58,7 +58,7 @@ func TestPluginKilled(t *testing.T) {
 	o.remove()
 }
 
-// there says whether a file is on the machine.
+// there reports whether a file is on the machine.
 func (o *one) there(file string) error {
 	_, err := o.machine.Run(o.Context(), "test", "-e", file)
 	return err

@@ -120,7 +120,7 @@ func TestOpenStack(t *testing.T) {
 	}
 }
 
-// said says whether a task of an operation has failed with a text, or an attempt of it.
+// said reports whether a task of an operation has failed with a text, or an attempt of it.
 func (o *one) said(op, text string) error {
 	tasks, _, err := o.API.Tasks(o.Context(), op, "", client.Page{}, client.Read{})
 	if err != nil {

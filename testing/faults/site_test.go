@@ -63,7 +63,7 @@ clustertemplates:
 `, o.name, kind, b, cmp.Or(o.image, digitalocean.Image), timeout, install, cmp.Or(o.flavor, "any")))
 }
 
-// begin starts the cluster and gives its operation.
+// begin starts the cluster and returns its operation.
 func (o *one) begin() model.Operation {
 	o.T.Helper()
 	st, _, err := o.API.CreateCluster(o.Context(), model.CreateCluster{Name: o.name, ClusterTemplate: o.name, NumMachines: 1, OnFailure: "leave"}, false)
@@ -73,7 +73,7 @@ func (o *one) begin() model.Operation {
 	return *st.Operation
 }
 
-// over waits for an operation's end and gives its tasks that were attempted.
+// over waits for an operation's end and returns its tasks that were attempted.
 func (o *one) over(op string, want model.OperationStatus) []model.Task {
 	o.T.Helper()
 	o.Await("the operation's end", func() error {
@@ -102,7 +102,7 @@ func (o *one) lines(file string) int {
 	return len(strings.Fields(out))
 }
 
-// install gives the task that the fault is about.
+// install returns the task that the fault is about.
 func install(tasks []model.Task) model.Task {
 	for _, t := range tasks {
 		if t.Action == model.Install {

@@ -136,7 +136,7 @@ func (m *mesh) worstNight() {
 	m.remove("lost")
 }
 
-// in gives the mesh as a subtest sees it.
+// in returns the mesh as a subtest sees it.
 func (m *mesh) in(t *testing.T) *mesh {
 	of := *m
 	of.t = t

@@ -190,7 +190,7 @@ func (m *mesh) leader(among ...*lab.Machine) *lab.Machine {
 	return leads
 }
 
-// others gives the hosts but some.
+// others returns the hosts but some.
 func (m *mesh) others(but ...*lab.Machine) []*lab.Machine {
 	return slices.DeleteFunc(slices.Clone(m.hosts), func(h *lab.Machine) bool { return slices.Contains(but, h) })
 }

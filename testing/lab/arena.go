@@ -78,7 +78,7 @@ func Possible() error {
 	return err
 }
 
-// again gives the command that runs this binary in another part.
+// again returns the command that runs this binary in another part.
 func again(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
@@ -86,7 +86,7 @@ func again(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// outside starts the arena, waits for its end and gives its exit status; the
+// outside starts the arena, waits for its end and returns its exit status; the
 // error says that there can be none.
 func outside() (int, error) {
 	// The kernel ties the arena's life to this thread's.
@@ -128,7 +128,7 @@ func passSignals(to *os.Process) {
 	}()
 }
 
-// status gives the exit status that a shell would tell.
+// status returns the exit status that a shell would tell.
 func status(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -204,7 +204,7 @@ const groupVar = "COOPR_LAB_GROUP"
 // machines use.
 type cgroups struct{ name string }
 
-// hierarchy gives where a hierarchy is mounted: "cgroup2", or the name of one
+// hierarchy returns where a hierarchy is mounted: "cgroup2", or the name of one
 // of version 1.
 func hierarchy(name string) (string, bool) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
@@ -226,7 +226,7 @@ func hierarchy(name string) (string, bool) {
 	return "", false
 }
 
-// make makes the group of a machine in a hierarchy and gives its folder.
+// make makes the group of a machine in a hierarchy and returns its folder.
 func (g cgroups) make(kind, machine string) (string, error) {
 	top, ok := hierarchy(kind)
 	if !ok {
@@ -243,7 +243,7 @@ func (g cgroups) remove() {
 	}
 }
 
-// hierarchies gives where control groups are mounted, of all kinds.
+// hierarchies returns where control groups are mounted, of all kinds.
 func hierarchies() []string {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

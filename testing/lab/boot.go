@@ -140,7 +140,7 @@ func enterRoot(spec *bootSpec) error {
 	return nil
 }
 
-// hosts gives a machine's /etc/hosts.
+// hosts returns a machine's /etc/hosts.
 func hosts(name string) string {
 	return strings.Join([]string{"127.0.0.1 localhost", "127.0.1.1 " + name, ""}, "\n")
 }

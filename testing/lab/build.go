@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Build makes the image if it is not there yet, and gives its folder. It needs
+// Build makes the image if it is not there yet, and returns its folder. It needs
 // root, mmdebstrap and the packages of this host's own Debian release, all of
 // which it says if they are missing. Output of tools goes to log.
 func Build(ctx context.Context, log io.Writer) (string, error) {
@@ -100,7 +100,7 @@ type builder struct {
 	to  image
 }
 
-// run runs a tool and gives its output.
+// run runs a tool and returns its output.
 func (b *builder) run(name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(b.ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
@@ -128,7 +128,7 @@ func (b *builder) build() error {
 	return b.packages(file)
 }
 
-// sources writes a list of Debian's own sources and gives the release's name.
+// sources writes a list of Debian's own sources and returns the release's name.
 func (b *builder) sources(file string) (codename string, err error) {
 	targets, err := b.run("apt-get", "indextargets", "--format", sourceFormat, "Created-By: Packages")
 	if err != nil {

@@ -155,7 +155,7 @@ func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 }
 
 // Kill takes the containers with a label ("key=value") away, as if they had never
-// been, and gives how many they were.
+// been, and returns how many they were.
 func (e *Engine) Kill(ctx context.Context, label string) (int, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label}})
 	if err != nil {

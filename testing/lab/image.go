@@ -46,7 +46,7 @@ func (i image) engine() string { return i.layer("engine") }                  // 
 // layer is the folder of a layer, see layers.
 func (i image) layer(name string) string { return filepath.Join(string(i), name+"1") }
 
-// imagePath gives where this recipe's image is or will be.
+// imagePath returns where this recipe's image is or will be.
 func imagePath() (image, error) {
 	dir := os.Getenv(cacheVar)
 	if dir == "" {
@@ -63,7 +63,7 @@ func imagePath() (image, error) {
 	return image(filepath.Join(dir, fmt.Sprintf("%x", sum[:6]))), nil
 }
 
-// findImage gives the image, or says how to get it.
+// findImage returns the image, or says how to get it.
 func findImage() (image, error) {
 	i, err := imagePath()
 	if err != nil {
@@ -85,7 +85,7 @@ func (s source) String() string {
 // sourceFormat asks "apt-get indextargets" for what parseSources reads.
 const sourceFormat = "$(ORIGIN)|$(CODENAME)|$(COMPONENT)|$(REPO_URI)|$(RELEASE)"
 
-// parseSources gives Debian's own sources among those that this host knows,
+// parseSources returns Debian's own sources among those that this host knows,
 // and the code name of its release.
 func parseSources(targets string) (codename string, sources []source) {
 	seen := map[source]bool{}

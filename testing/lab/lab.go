@@ -52,7 +52,7 @@ func (l *Lab) aptSource() []byte {
 	return fmt.Appendf(nil, "deb [trusted=yes] http://%s ./\n", netip.AddrPortFrom(l.Gateway, mirrorPort))
 }
 
-// New gives a lab that ends with the test. It skips the test where light
+// New returns a lab that ends with the test. It skips the test where light
 // machines cannot be had, and says why.
 func New(t testing.TB) *Lab {
 	t.Helper()
@@ -92,7 +92,7 @@ func open() (*Lab, error) {
 	return l, nil
 }
 
-// plugIn gives this process its place on the wire, with the package mirror.
+// plugIn returns this process its place on the wire, with the package mirror.
 func (l *Lab) plugIn() error {
 	fd, err := openTAP("lab0")
 	if err != nil {
@@ -124,7 +124,7 @@ func (l *Lab) close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-// Key gives the private key, in OpenSSH's format, that opens all machines as
+// Key returns the private key, in OpenSSH's format, that opens all machines as
 // root and as debian (who may use sudo).
 func (l *Lab) Key() []byte { return l.key }
 
@@ -162,7 +162,7 @@ func newKey() ([]byte, ssh.Signer, error) {
 	return pem.EncodeToMemory(block), signer, err
 }
 
-// reserve gives a new machine its address and folder.
+// reserve returns a new machine its address and folder.
 func (l *Lab) reserve(m *Machine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// lower gives what lies under a machine's own files: its layers, the first on top,
+// lower returns what lies under a machine's own files: its layers, the first on top,
 // and the image's root.
 func (m *Machine) lower() string {
 	return strings.Join(append(append([]string{}, m.spec.Layers...), m.lab.image.root()), ":")
 }
 
-// Layer gives a folder of unpacked packages for Spec.Layers: "pacemaker" is a cluster
+// Layer returns a folder of unpacked packages for Spec.Layers: "pacemaker" is a cluster
 // stack with crm and pcs. It skips the test where the image has none.
 func (l *Lab) Layer(t testing.TB, name string) string {
 	t.Helper()

@@ -296,7 +296,7 @@ func (m *Machine) WaitSSH(ctx context.Context) error {
 }
 
 // Run runs a command in the machine as root, without SSH: for looking at it
-// from outside. It gives what the command printed on both outputs.
+// from outside. It returns what the command printed on both outputs.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	m.mu.Lock()
 	cmd := m.cmd
@@ -324,13 +324,13 @@ func (m *Machine) PID() int {
 	return m.cmd.Process.Pid
 }
 
-// Console gives what the machine's first process printed.
+// Console returns what the machine's first process printed.
 func (m *Machine) Console() string {
 	b, _ := os.ReadFile(filepath.Join(m.lab.dir, m.Name+".console"))
 	return string(b)
 }
 
-// socketPair gives two connected ends that keep messages apart.
+// socketPair returns two connected ends that keep messages apart.
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

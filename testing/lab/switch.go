@@ -51,14 +51,14 @@ const (
 	maxFrame = mtu + 18
 )
 
-// NewSwitch gives a switch without ports; seed makes its losses repeatable.
+// NewSwitch returns a switch without ports; seed makes its losses repeatable.
 func NewSwitch(seed uint64) *Switch {
 	s := &Switch{ports: map[netip.Addr]*port{}, macs: map[[6]byte]*port{}, faults: map[pair]Fault{}, chance: rand.New(rand.NewPCG(seed, 0))}
 	s.late.start()
 	return s
 }
 
-// Attach gives an address a device: each Read is a frame from it, each Write one to
+// Attach returns an address a device: each Read is a frame from it, each Write one to
 // it. The port lasts until the device's Read fails or it is closed.
 func (s *Switch) Attach(addr netip.Addr, device io.ReadWriteCloser) {
 	p := &port{addr: addr, mac: macOf(addr), device: device}
@@ -135,7 +135,7 @@ func (s *Switch) setDown(addr netip.Addr, down bool) {
 	}
 }
 
-// fault gives the rule for a direction; the caller holds mu.
+// fault returns the rule for a direction; the caller holds mu.
 func (s *Switch) fault(from, to netip.Addr) Fault {
 	if len(s.faults) == 0 {
 		return Fault{}
@@ -207,7 +207,7 @@ func (s *Switch) send(from, to *port, frame []byte) {
 	_, _ = to.device.Write(frame)
 }
 
-// arpTarget gives the address that an ARP request asks for.
+// arpTarget returns the address that an ARP request asks for.
 func arpTarget(frame []byte) (netip.Addr, bool) {
 	const arp, request = 0x0806, 1
 	if len(frame) < 42 || binary.BigEndian.Uint16(frame[12:]) != arp || binary.BigEndian.Uint16(frame[20:]) != request {
@@ -216,7 +216,7 @@ func arpTarget(frame []byte) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte(frame[38:42])), true
 }
 
-// macOf gives an address's hardware address: one that a machine keeps when it
+// macOf returns an address's hardware address: one that a machine keeps when it
 // starts again.
 func macOf(addr netip.Addr) [6]byte {
 	a := addr.As4()

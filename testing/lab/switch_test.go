@@ -45,7 +45,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// got gives the last byte of every frame that came.
+// got returns the last byte of every frame that came.
 func (w *wire) got() []byte {
 	var b []byte
 	for {

@@ -47,7 +47,7 @@ virsh net-start nodes
 sysctl -qw net.ipv4.ip_forward=1
 `
 
-// newHost gives a host, and an agent.
+// newHost returns a host, and an agent.
 func newHost(t *testing.T) *host {
 	layers := os.Getenv(layersVar)
 	if layers == "" {
@@ -87,7 +87,7 @@ func (h *host) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// domains gives the names of the domains that libvirt has, whatever they do.
+// domains returns the names of the domains that libvirt has, whatever they do.
 func (h *host) domains() []string {
 	h.T.Helper()
 	return strings.Fields(h.run("virsh -q list --all --name"))

@@ -72,7 +72,7 @@ func (h *host) begin(name, provider string, nodes int, args ...string) {
 	h.Must(append([]string{"cluster", "create", name, "--template", "page", "--provider", provider, "--nodes", fmt.Sprint(nodes), "--detach", "--yes"}, args...)...)
 }
 
-// ends waits until a cluster's creation has ended, and gives its operation.
+// ends waits until a cluster's creation has ended, and returns its operation.
 func (h *host) ends(name string) model.Operation {
 	h.T.Helper()
 	var op model.Operation
@@ -114,7 +114,7 @@ func (h *host) await(what string, ask func() error) {
 	}
 }
 
-// failed gives the tasks of an operation that failed for good.
+// failed returns the tasks of an operation that failed for good.
 func (h *host) failed(op model.Operation) []model.Task {
 	h.T.Helper()
 	tasks, _, err := h.API.Tasks(h.Context(), op.ID, "failed", client.Page{}, client.Read{})
@@ -124,7 +124,7 @@ func (h *host) failed(op model.Operation) []model.Task {
 	return tasks
 }
 
-// nodes gives a cluster's.
+// nodes returns a cluster's.
 func (h *host) nodes(cluster string) []model.Node {
 	h.T.Helper()
 	cl, _, err := h.API.Cluster(h.Context(), cluster, client.Read{})
@@ -182,7 +182,7 @@ func (h *host) healthIs(node, want string) {
 	})
 }
 
-// domainOf gives the name of a node's domain.
+// domainOf returns the name of a node's domain.
 func (h *host) domainOf(n model.Node) string {
 	h.T.Helper()
 	id, _ := n.Results["providerid"].(string)

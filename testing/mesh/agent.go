@@ -111,7 +111,7 @@ func (a *Agent) Start() {
 	}()
 }
 
-// Running says whether the agent is up; a frozen one is.
+// Running reports whether the agent is up; a frozen one is.
 func (a *Agent) Running() bool { return a.life != nil && !a.life.isDead() }
 
 // Crash kills the agent (kill -9): at once nothing of it reaches network, disk
@@ -173,7 +173,7 @@ func (a *Agent) FreeDisk() {
 	a.journal.SetFull(nil)
 }
 
-// Recover gives the stopped agent a Raft group of itself alone, as an operator
+// Recover returns the stopped agent a Raft group of itself alone, as an operator
 // does after a majority is lost.
 func (a *Agent) Recover() {
 	a.m.T.Helper()
@@ -191,7 +191,7 @@ func (a *Agent) Recover() {
 	}
 }
 
-// Records gives the agents, by id, that its state has.
+// Records returns the agents, by id, that its state has.
 func (a *Agent) Records() map[string]bool {
 	out := map[string]bool{}
 	if a.Running() {

@@ -81,7 +81,7 @@ type started struct {
 	Cluster   struct{ ID string }
 }
 
-// Create asks for a cluster and gives its id and its operation's.
+// Create asks for a cluster and returns its id and its operation's.
 func (m *Mesh) Create(name string, nodes int, onFailure string) (cluster, operation string) {
 	m.T.Helper()
 	var s started

@@ -155,10 +155,10 @@ func (t tracer) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Agents gives all agents, up or down.
+// Agents returns all agents, up or down.
 func (m *Mesh) Agents() []*Agent { return m.agents }
 
-// Up gives the agents that run and are not frozen.
+// Up returns the agents that run and are not frozen.
 func (m *Mesh) Up() []*Agent {
 	var out []*Agent
 	for _, a := range m.agents {
@@ -169,7 +169,7 @@ func (m *Mesh) Up() []*Agent {
 	return out
 }
 
-// Leader gives the agent that leads and whose duties run, or nil. While a
+// Leader returns the agent that leads and whose duties run, or nil. While a
 // deposed leader does not know it yet, the one with the higher term counts.
 func (m *Mesh) Leader() *Agent {
 	var best *Agent
@@ -184,7 +184,7 @@ func (m *Mesh) Leader() *Agent {
 	return best
 }
 
-// Servers gives the Raft group as the leader has it; nil while there is none.
+// Servers returns the Raft group as the leader has it; nil while there is none.
 func (m *Mesh) Servers() []raftgroup.Server {
 	if l := m.Leader(); l != nil {
 		if r := l.agent.Replica(); r != nil {
@@ -194,7 +194,7 @@ func (m *Mesh) Servers() []raftgroup.Server {
 	return nil
 }
 
-// Voters gives the voters that are up, as the leader has them; nil while there
+// Voters returns the voters that are up, as the leader has them; nil while there
 // is no leader.
 func (m *Mesh) Voters() []*Agent {
 	l := m.Leader()

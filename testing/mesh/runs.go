@@ -22,7 +22,7 @@ func (m *Mesh) DefineRuns(p profile.Profile) {
 	}}, nil)
 }
 
-// BeginRun begins a run of the program and gives its id.
+// BeginRun begins a run of the program and returns its id.
 func (m *Mesh) BeginRun() string {
 	m.T.Helper()
 	var r struct{ ID string }
@@ -30,7 +30,7 @@ func (m *Mesh) BeginRun() string {
 	return r.ID
 }
 
-// Run gives a run as the leader has it, or nil: there is no leader, or no such run.
+// Run returns a run as the leader has it, or nil: there is no leader, or no such run.
 func (m *Mesh) Run(id string) *profile.Run {
 	l := m.Leader()
 	if l == nil {
@@ -53,7 +53,7 @@ func (m *Mesh) Run(id string) *profile.Run {
 	return nil
 }
 
-// Orphans has the providers asked, and gives the machines that are no node's.
+// Orphans has the providers asked, and returns the machines that are no node's.
 func (m *Mesh) Orphans() []model.Orphan {
 	m.T.Helper()
 	var r model.OrphanReport
@@ -114,7 +114,7 @@ func (w *World) RazeAll() int {
 	return len(nodes)
 }
 
-// SaveState gives the whole state as an operator saves it.
+// SaveState returns the whole state as an operator saves it.
 func (m *Mesh) SaveState() []byte {
 	m.T.Helper()
 	code, body := m.AwaitLeader().Call("GET", "/v1/operator/snapshot", nil, "")
@@ -153,7 +153,7 @@ func (w *World) Idle() bool {
 	return true
 }
 
-// OrderRun gives an order about a run.
+// OrderRun returns an order about a run.
 func (m *Mesh) OrderRun(id, order string) {
 	m.T.Helper()
 	m.must("POST", "/v1/runs/"+id+"/"+order, nil, nil)

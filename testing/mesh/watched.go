@@ -14,7 +14,7 @@ func (m *Mesh) DefineWatched() {
 	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`, `"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
 }
 
-// Nodes gives a cluster's nodes, as whoever answers has them.
+// Nodes returns a cluster's nodes, as whoever answers has them.
 func (m *Mesh) Nodes(cluster string) []model.Node {
 	m.T.Helper()
 	var d struct{ Nodes []model.Node }
@@ -22,14 +22,14 @@ func (m *Mesh) Nodes(cluster string) []model.Node {
 	return d.Nodes
 }
 
-// Operations gives a cluster's operations.
+// Operations returns a cluster's operations.
 func (m *Mesh) Operations(cluster string) (ops []model.Operation) {
 	m.T.Helper()
 	m.must("GET", "/v1/operations?cluster="+cluster, nil, &ops)
 	return ops
 }
 
-// Index gives the last index of the log that any agent has applied.
+// Index returns the last index of the log that any agent has applied.
 func (m *Mesh) Index() (index uint64) {
 	for _, a := range m.Up() {
 		if r := a.agent.Replica(); r != nil {

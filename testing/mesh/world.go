@@ -89,7 +89,7 @@ func (w *World) violation(format string, args ...any) {
 	w.trace("VIOLATION %s", s)
 }
 
-// Violations gives what was done against the rules.
+// Violations returns what was done against the rules.
 func (w *World) Violations() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *World) Machines() int {
 	return len(w.machines)
 }
 
-// Attempts gives every call so far.
+// Attempts returns every call so far.
 func (w *World) Attempts() []*Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -353,7 +353,7 @@ func (w *World) Raze(node string) {
 	w.trace("the machine of %s is gone", node)
 }
 
-// Runs says whether a service runs on a node's machine.
+// Runs reports whether a service runs on a node's machine.
 func (w *World) Runs(node, service string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

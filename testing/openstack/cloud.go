@@ -118,7 +118,7 @@ func (c *Cloud) setUp(ctx context.Context, ready string) {
 	}
 }
 
-// systemd says whether it takes orders. More does not come at first: services that
+// systemd reports whether it takes orders. More does not come at first: services that
 // are not set up fail and begin again.
 func (c *Cloud) systemd(ctx context.Context) error {
 	_, err := c.machine.Run(ctx, "systemctl", "is-active", "basic.target")
@@ -151,7 +151,7 @@ func (c *Cloud) await(ctx context.Context, what string, ask func(context.Context
 // plain keeps no connections: tests look for what is left of them.
 var plain = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// answers says whether a service answers, whatever it says.
+// answers reports whether a service answers, whatever it says.
 func answers(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -50,7 +50,7 @@ func (c *Cloud) must(what string, err error) {
 	}
 }
 
-// fill gives a new cloud what the constants above name.
+// fill returns a new cloud what the constants above name.
 func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	var admin *gophercloud.ProviderClient
 	c.await(ctx, "a login", func(ctx context.Context) (err error) {
@@ -113,7 +113,7 @@ func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	}
 }
 
-// Credential gives the id and secret of an application credential of User's that is
+// Credential returns the id and secret of an application credential of User's that is
 // limited to rules, each "SERVICE METHOD PATH".
 func (c *Cloud) Credential(rules []string) (id, secret string) {
 	c.t.Helper()

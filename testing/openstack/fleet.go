@@ -19,7 +19,7 @@ type Fleet struct {
 	at map[string]string // addresses, by server; of all there ever were
 }
 
-// NewFleet gives a fleet that ends with the test.
+// NewFleet returns a fleet that ends with the test.
 func NewFleet(t testing.TB) *Fleet {
 	return &Fleet{Fleet: providertest.NewFleet(t), at: map[string]string{}}
 }
@@ -60,7 +60,7 @@ func (f *Fleet) Stop(id string) error {
 // Delete ends it.
 func (f *Fleet) Delete(id string) error { return f.Stop(id) }
 
-// Ever gives how many servers there have been.
+// Ever returns how many servers there have been.
 func (f *Fleet) Ever() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

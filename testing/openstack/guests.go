@@ -21,7 +21,7 @@ type Guests struct {
 	by map[string]*lab.Machine
 }
 
-// Guests gives machines of the cloud's lab, none at first.
+// Guests returns machines of the cloud's lab, none at first.
 func (c *Cloud) Guests() *Guests {
 	return &Guests{lab: c.Lab, layer: filepath.Join(c.cache, "guest"), by: map[string]*lab.Machine{}}
 }

@@ -40,7 +40,7 @@ type Machines interface {
 	Delete(id string) error
 }
 
-// Hypervisor gives every server that Nova says is ACTIVE a machine, and takes it away
+// Hypervisor returns every server that Nova says is ACTIVE a machine, and takes it away
 // with the server, until the test ends.
 func (c *Cloud) Hypervisor(m Machines) {
 	h := &hypervisor{cloud: c, machines: m, on: map[string]bool{}}
@@ -95,7 +95,7 @@ type server struct {
 	}
 }
 
-// address gives the server's first, of any of its networks.
+// address returns the server's first, of any of its networks.
 func (s *server) address() (a netip.Addr) {
 	for _, list := range s.Addresses {
 		for _, x := range list {
@@ -107,7 +107,7 @@ func (s *server) address() (a netip.Addr) {
 	return a
 }
 
-// servers gives those of all projects.
+// servers returns those of all projects.
 func (c *Cloud) servers(ctx context.Context) (list []server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -24,7 +24,7 @@ func (c *Cloud) Quota(instances int) {
 	c.must("quota", err)
 }
 
-// Hosts says whether there is a host for new servers. Without one they end in the
+// Hosts reports whether there is a host for new servers. Without one they end in the
 // state ERROR.
 func (c *Cloud) Hosts(enabled bool) {
 	c.t.Helper()
@@ -46,7 +46,7 @@ func (c *Cloud) Hosts(enabled bool) {
 	}
 }
 
-// Servers gives the addresses of all servers by their ids; an error where one is not
+// Servers returns the addresses of all servers by their ids; an error where one is not
 // ACTIVE.
 func (c *Cloud) Servers() (map[string]string, error) {
 	ctx, cancel := c.context()

@@ -23,7 +23,7 @@ type Programs struct {
 // builtVar names a folder with programs that are built already, to be quick.
 const builtVar = "COOPR_TEST_BIN"
 
-// NewPrograms gives the programs of packages of this repository ("./plugins/automator/..."),
+// NewPrograms returns the programs of packages of this repository ("./plugins/automator/..."),
 // and the command and the agent. They are built when a test needs them.
 func NewPrograms(packages ...string) *Programs {
 	p := &Programs{packages: packages}
@@ -49,7 +49,7 @@ func NewPrograms(packages ...string) *Programs {
 	return p
 }
 
-// Build gives the programs' folder; it builds them the first time.
+// Build returns the programs' folder; it builds them the first time.
 func (p *Programs) Build(t testing.TB) string {
 	t.Helper()
 	dir, err := p.build()

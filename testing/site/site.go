@@ -137,7 +137,7 @@ func (s *Site) Crash() {
 	s.atWork()
 }
 
-// For gives the site as a subtest sees it.
+// For returns the site as a subtest sees it.
 func (s *Site) For(t testing.TB) *Site {
 	of := *s
 	of.T = t
@@ -212,7 +212,7 @@ func await(t testing.TB, what string, ask func() error, ended <-chan struct{}) {
 	}
 }
 
-// Coopr runs the command and gives all that it printed.
+// Coopr runs the command and returns all that it printed.
 func (s *Site) Coopr(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()

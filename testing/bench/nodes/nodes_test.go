@@ -208,7 +208,7 @@ func (s bench) bare(machines []*lab.Machine) {
 	})
 }
 
-// python gives a layer with the Python that Ansible's modules need.
+// python returns a layer with the Python that Ansible's modules need.
 func (s bench) python() string {
 	m := s.Machine(lab.Spec{Name: "python"})
 	if _, err := m.Run(s.Context(), "/bin/sh", "-c", "apt-get -q update && apt-get -q --yes install python3"); err != nil {
@@ -227,7 +227,7 @@ func (s bench) python() string {
 	return dir
 }
 
-// ansible gives who does the work with Ansible; nil: there is none.
+// ansible returns who does the work with Ansible; nil: there is none.
 func (s bench) ansible() func([]*lab.Machine) {
 	program, err := exec.LookPath("ansible-playbook")
 	if err != nil {

@@ -210,7 +210,7 @@ func solved(in solver.Input) (*solver.Answer, string) {
 	return a, Text(a.Layout)
 }
 
-// explained tells whether an answer keeps every rule, or a refusal is right, as
+// explained reports whether an answer keeps every rule, or a refusal is right, as
 // far as that can be tried, and says why.
 func explained(in solver.Input, a *solver.Answer, r *Result) {
 	if a != nil {

@@ -11,7 +11,7 @@ import (
 const mostTries = 20_000
 
 // exists looks for a layout by trying all there are, so that a refusal is not
-// believed where that can be checked. It gives the first it finds.
+// believed where that can be checked. It returns the first it finds.
 func exists(in *solver.Input) (model.Layout, bool) {
 	s := search{in: in, services: in.Wanted, fresh: len(in.Existing) == 0}
 	for _, n := range in.Existing {
@@ -38,7 +38,7 @@ type search struct {
 	found    model.Layout
 }
 
-// over tells whether there is nothing more to look for.
+// over reports whether there is nothing more to look for.
 func (s *search) over() bool { return s.found != nil || s.tries > mostTries }
 
 func (s *search) judge(l model.Layout) {

@@ -51,7 +51,7 @@ func main() {
 
 type chaos struct{ dir string }
 
-// Describe gives the descriptor of both types.
+// Describe returns the descriptor of both types.
 func (c *chaos) Describe() model.PluginType {
 	fields := model.PluginFields{Fields: map[string]model.FieldSchema{
 		"do":   {Label: "Do", Type: "text"},
@@ -65,7 +65,7 @@ func (c *chaos) Describe() model.PluginType {
 	}
 }
 
-// Rank gives the comparator "lucky": the hardware type whose entry says "luck"
+// Rank returns the comparator "lucky": the hardware type whose entry says "luck"
 // comes first, the services whose names begin with "lucky" are worth ten. It
 // fails for templates called "unlucky".
 func (c *chaos) Rank(_ context.Context, q model.RankingQuestion) (*model.Ranking, error) {
@@ -256,7 +256,7 @@ func (p provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error) 
 	return out, err
 }
 
-// List gives the nodes' files.
+// List returns the nodes' files.
 func (p provider) List(_ context.Context, r sdk.ListRequest, found func(sdk.Resource) error) error {
 	files, _ := filepath.Glob(filepath.Join(p.dir, "node-*.json"))
 	for _, f := range files {
