@@ -34,7 +34,7 @@ func BenchmarkChangeObjects(b *testing.B) {
 				begin := time.Now()
 				x := sim.New(sim.Config{Site: s, Agents: servers, Delay: 1, MoveTime: 10, Lenient: true})
 				if !x.Settle(1_000_000) {
-					b.Fatal("it never settled")
+					b.Fatal("it never converged")
 				}
 				took += time.Since(begin)
 				runs++
@@ -56,7 +56,7 @@ func BenchmarkChangeObjects(b *testing.B) {
 	}
 }
 
-// heap returns the bytes that are in use.
+// heap returns the number of bytes in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// BenchmarkIdle is what a mesh of three costs when nobody asks anything of it:
-// share of a core for each agent (leader and followers together), and memory.
+// BenchmarkIdle measures an idle mesh of three: the share of a core for each agent (leader and
+// followers together), and memory.
 func BenchmarkIdle(b *testing.B) {
 	newMesh(b, "boltdb", 16, 3)
-	settled := time.Now().Add(10 * time.Second) // elections and joins are over
-	for time.Now().Before(settled) {
+	converged := time.Now().Add(10 * time.Second) // elections and joins are over
+	for time.Now().Before(converged) {
 		runtime.Gosched()
 		time.Sleep(time.Second)
 	}

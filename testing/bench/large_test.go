@@ -51,8 +51,8 @@ func BenchmarkLargeOperation(b *testing.B) {
 	}
 }
 
-// follow looks at an operation until enough of its tasks are done; it returns the
-// largest heap on the way.
+// follow polls an operation until enough of its tasks are done. It returns the largest heap seen
+// meanwhile.
 func (m *mesh) follow(op string, enough func(done int) bool) (largest uint64) {
 	m.b.Helper()
 	for {
@@ -71,8 +71,8 @@ func (m *mesh) follow(op string, enough func(done int) bool) (largest uint64) {
 	}
 }
 
-// restart ends a follower and starts it again; it returns the time until its state
-// is as new as the leader's was.
+// restart ends a follower and starts it again. It returns the time until its state has caught up
+// with that of the leader at the restart.
 func (m *mesh) restart() time.Duration {
 	m.b.Helper()
 	i := slices.IndexFunc(m.agents, func(a *agent.Agent) bool { return a != m.leader })

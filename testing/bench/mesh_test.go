@@ -56,7 +56,7 @@ type mesh struct {
 	stops   []func() // end an agent and wait for it
 }
 
-// run starts an agent, anew if it was there before.
+// run starts an agent, for the first time or again.
 func (m *mesh) run(i int) {
 	m.b.Helper()
 	a, err := agent.New(m.configs[i])
@@ -75,8 +75,8 @@ func (m *mesh) run(i int) {
 	})
 }
 
-// freePort returns a port below those that outgoing connections take: a hundred
-// agents have so many that they would take each other's.
+// freePort returns a port below the range of outgoing connections. A hundred agents have so many of
+// these that they would occupy each other's ports.
 func freePort(b *testing.B) string {
 	for range 1000 {
 		addr := fmt.Sprint("127.0.0.1:", 12_000+ports.Add(1)%20_000)
@@ -89,7 +89,7 @@ func freePort(b *testing.B) string {
 	return ""
 }
 
-// ports counts those that were tried; runs of the benchmarks begin apart.
+// ports counts the ports tried. Runs of the benchmarks start at different numbers.
 var ports = func() *atomic.Int64 { n := &atomic.Int64{}; n.Store(int64(os.Getpid()) * 977); return n }()
 
 // newMesh starts agents and waits for a leader and for all workers.
@@ -185,7 +185,7 @@ func (m *mesh) call(method, path string, in, out any) {
 	}
 }
 
-// index is how far the leader's state is: log entries so far.
+// index returns the index of the last entry that the leader has applied.
 func (m *mesh) index() int {
 	m.b.Helper()
 	req, _ := http.NewRequest("GET", "http://"+m.leader.Addr()+"/v1/providers", nil)

@@ -43,8 +43,8 @@ func (p *agentProcess) stop() {
 	_ = p.cmd.Wait()
 }
 
-// ready waits until the agent has a leader whose duties run and a session with
-// it: whoever asks now has his work begun.
+// ready waits until the agent has a leader whose duties run, and a session with it, so that
+// requested work starts at once.
 func (p *agentProcess) ready(b *testing.B, alive int) {
 	for time.Since(p.started) < 30*time.Second {
 		var st struct {
@@ -67,8 +67,7 @@ func (p *agentProcess) ready(b *testing.B, alive int) {
 	b.Fatal("the agent did not become ready")
 }
 
-// cpu is what the process has used, from /proc; memory its resident and its
-// proportional set in MiB.
+// cpu returns the processor time of the process, from /proc.
 func (p *agentProcess) cpu(b *testing.B) time.Duration {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -111,8 +110,8 @@ func BenchmarkStart(b *testing.B) {
 	b.ReportMetric(times[len(times)-1], "max-ms")
 }
 
-// BenchmarkIdleProcesses is what three agents cost when nobody asks anything of
-// them: each its own process, the leader apart from the followers.
+// BenchmarkIdleProcesses measures three idle agents as processes of their own, the leader
+// separately from the followers.
 func BenchmarkIdleProcesses(b *testing.B) {
 	var all []*agentProcess
 	var gossip []string

@@ -16,8 +16,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// The times that the simulated provider and the simulated job take. What a run takes
-// beyond them is Coopr's.
+// The durations of the simulated provider and job. The rest of a run's time is Coopr's.
 const (
 	simCreate = 300 * time.Millisecond
 	simJob    = 500 * time.Millisecond
@@ -51,7 +50,7 @@ func (simulated) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Resul
 	return r
 }
 
-// Types are as many as a mesh's readiness asks for.
+// Types returns as many types as a mesh needs to be ready.
 func (simulated) Types() []host.Type {
 	of := func(kind model.Kind, name string) host.Type {
 		return host.Type{Kind: kind, PluginType: model.PluginType{Base: model.Base{Name: name}, Plugin: "1"}, Checksum: name}
@@ -59,9 +58,9 @@ func (simulated) Types() []host.Type {
 	return []host.Type{of(model.KindProviderType, "sim"), of(model.KindProviderType, "other"), of(model.KindAutomatorType, "shell"), of(model.KindAutomatorType, "none")}
 }
 
-// BenchmarkRuns has 1,000 runs at a time on simulated providers, through three agents.
-// runs/min is how many end in a minute; over-p50-ms and over-p99-ms are what a run takes
-// beyond the provider's and the job's own time, until its program is over.
+// BenchmarkRuns has 1,000 runs at a time on simulated providers, through three agents. runs/min is
+// how many end in a minute; over-p50-ms and over-p99-ms are the time of a run beyond that of
+// provider and job, until its program has ended.
 func BenchmarkRuns(b *testing.B) {
 	for _, at := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("%d-at-a-time", at), func(b *testing.B) {

@@ -20,8 +20,8 @@ import (
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
-// player performs every action of every object in the same time, and remembers
-// when each was last at work.
+// player performs every action of every object in the same time, and records when each object last
+// acted.
 type player struct {
 	takes time.Duration
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ func newPlayer(takes time.Duration) *player {
 	return &player{takes: takes, up: map[string]int64{}, spans: map[string]span{}}
 }
 
-// Check says what the last action left.
+// Check returns the state that the last action left.
 func (p *player) Check(_ context.Context, j *objects.Job) (string, string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,8 +89,8 @@ func (p *player) whole(s *object.Site) (took, chain time.Duration) {
 	}))
 }
 
-// settle applies a site and waits until all of it is where it should be.
-func (m *mesh) settle(d *site.Document) {
+// converge applies a site and waits until all of it is where it should be.
+func (m *mesh) converge(d *site.Document) {
 	m.b.Helper()
 	m.call("PUT", "/v1/sites/"+d.Name, d, nil)
 	for ; ; time.Sleep(2 * time.Millisecond) {
@@ -104,11 +104,10 @@ func (m *mesh) settle(d *site.Document) {
 	}
 }
 
-// BenchmarkSites brings storage installations (C11) up over three real agents,
-// every transition taking a millisecond. x-chain is the time from the first
-// transition's beginning to the last one's end against the longest chain of
-// transitions that follow from one another, as long as each of them took
-// (timers are late); settled-ms is from the request to the answer that all is up.
+// BenchmarkSites brings storage installations (C11) up over three real agents, with transitions of
+// a millisecond. x-chain is the time from the start of the first transition to the end of the last
+// one, relative to the longest chain of dependent transitions with their measured durations (timers
+// are late); converged-ms is the time from the request to the answer that everything is up.
 func BenchmarkSites(b *testing.B) {
 	for _, servers := range []int{4, 32} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
@@ -120,7 +119,7 @@ func BenchmarkSites(b *testing.B) {
 				}
 				c.Changes = p
 			})
-			var ratios, nominal, settled []float64
+			var ratios, nominal, converged []float64
 			cpu := time.Duration(0)
 			for i := 0; b.Loop(); i++ {
 				d := installation.Document(installation.Config{Servers: servers, Host: func(s int) string { return fmt.Sprintf("agent:a%d", s%3) }})
@@ -134,8 +133,8 @@ func BenchmarkSites(b *testing.B) {
 				clear(p.spans)
 				p.mu.Unlock()
 				begin, spent := time.Now(), cpuTime()
-				m.settle(d)
-				settled = append(settled, time.Since(begin).Seconds()*1000)
+				m.converge(d)
+				converged = append(converged, time.Since(begin).Seconds()*1000)
 				cpu += cpuTime() - spent
 				took, chain := p.whole(s)
 				ratios = append(ratios, float64(took)/float64(chain))
@@ -143,7 +142,7 @@ func BenchmarkSites(b *testing.B) {
 			}
 			b.ReportMetric(middle(ratios), "x-chain")
 			b.ReportMetric(middle(nominal), "x-nominal-chain")
-			b.ReportMetric(middle(settled), "settled-ms")
+			b.ReportMetric(middle(converged), "converged-ms")
 			b.ReportMetric(float64(cpu.Microseconds())/float64(b.N*servers*installation.ObjectsPerServer), "cpu-µs/object")
 		})
 	}
@@ -154,8 +153,8 @@ func middle(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkHosts brings up 50 objects that do nothing on each of 100 hosts, each
-// an agent of its own, all in this process.
+// BenchmarkHosts brings up 50 objects without work on each of 100 hosts, each an agent of its own,
+// all in this process.
 func BenchmarkHosts(b *testing.B) {
 	const hosts = 100
 	p := newPlayer(0)
@@ -165,8 +164,8 @@ func BenchmarkHosts(b *testing.B) {
 		installation.Real(d, "/nowhere")
 		d.Name = fmt.Sprintf("s%d", i)
 		begin, spent := time.Now(), cpuTime()
-		m.settle(d)
-		b.ReportMetric(time.Since(begin).Seconds()*1000, "settled-ms")
+		m.converge(d)
+		b.ReportMetric(time.Since(begin).Seconds()*1000, "converged-ms")
 		b.ReportMetric((cpuTime()-spent).Seconds()*1000, "cpu-ms")
 		b.ReportMetric(float64(len(d.Objects))/time.Since(begin).Seconds(), "objects/s")
 		s, err := compile.Site(d, compile.Options{})
@@ -178,10 +177,10 @@ func BenchmarkHosts(b *testing.B) {
 	}
 }
 
-// BenchmarkRepair edits, at any moment, a file that a filetree keeps, or removes one
-// that a script keeps, with check_interval at a second: mean-ms and most-ms are the
-// times until it is as it should be again. Ten objects of each type take turns:
-// one that is spoilt eight times in a row is slowed down (rule 27).
+// BenchmarkRepair edits, at any moment, a file that a filetree keeps, or removes one that a script
+// keeps, with check_interval at a second: mean-ms and most-ms are the times until it is restored.
+// Ten objects of each type take turns, because one that is changed eight times in a row is slowed
+// down (docs/spec/changes.md, rule 27).
 func BenchmarkRepair(b *testing.B) {
 	const objects = 10
 	m := newMesh(b, "wal", 16, 1, func(c *agent.Config) { c.Executor = simulated{} })
@@ -197,7 +196,7 @@ func BenchmarkRepair(b *testing.B) {
 			"check": "test -e " + flag(i), "start": "touch " + flag(i), "stop": "rm -f " + flag(i),
 		}})
 	}
-	m.settle(d)
+	m.converge(d)
 	for _, x := range []struct {
 		name  string
 		spoil func(i int) error

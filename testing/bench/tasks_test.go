@@ -11,9 +11,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// BenchmarkTasks runs a cluster's creation: tasks that do nothing (noop) or run
-// a real script (script), through lease, fence, live plugin and committed
-// result on three agents with logs on disk. The figure that counts is tasks/s.
+// BenchmarkTasks runs a cluster's creation: tasks that do nothing (noop) or run a real script
+// (script), through lease, fence, live plugin and committed result on three agents with logs on
+// disk. The main figure is tasks/s.
 func BenchmarkTasks(b *testing.B) {
 	for _, store := range []string{"wal", "boltdb"} {
 		b.Run("noop/"+store, func(b *testing.B) {
@@ -51,15 +51,16 @@ func benchmarkTasks(b *testing.B, store string, nodes, services, slots int, acti
 	b.ReportMetric(float64(total)/float64(entries), "tasks/entry")
 }
 
-// cpuTime is what this process, all three agents, has used; plugins not counted.
+// cpuTime returns the processor time of this process, that is of all three agents without their
+// plugins.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkOperation is an operation of one task, from the request to its
-// committed end, seen by the client. p50 and p99 are in milliseconds.
+// BenchmarkOperation measures an operation of one task, from the request to its committed end as
+// seen by the client. p50 and p99 are in milliseconds.
 func BenchmarkOperation(b *testing.B) {
 	for _, store := range []string{"wal", "boltdb"} {
 		b.Run(store, func(b *testing.B) {

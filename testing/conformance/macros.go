@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/macro"
 )
 
-// macroFile is a file of macro cases: what the original's parser and expander gave.
+// macroFile is a file of macro cases with the results of the original's parser and expander.
 type macroFile struct {
 	Cluster struct {
 		Account struct {
@@ -38,7 +38,7 @@ type macroFile struct {
 	} `json:"format"`
 }
 
-// macroParse is ["expression", {what it means}].
+// macroParse is ["expression", {meaning}].
 type macroParse struct {
 	Expr string
 	Want struct {
@@ -56,10 +56,9 @@ func (p *macroParse) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[]any{&p.Expr, &p.Want})
 }
 
-// macroDecisions are the cases in which this project means to differ from the
-// original: its lists are in the order of node ids there, in the order of node
-// numbers here, as indexes and instance numbers are in both (docs/spec/planner.md,
-// "What a task carries").
+// macroDecisions are the cases in which this project differs from the original on purpose. Lists
+// are in the order of node ids there, and in the order of node numbers here, like indexes and
+// instance numbers in both (docs/spec/planner.md, "What a task carries").
 var macroDecisions = map[string]string{
 	"%ip.access_v4.service.svc1%":                              "9.7.8.4,9.6.8.1,9.1.3.4",
 	"%join(host.service.svc1,'-')%":                            "oof-rab-eno",
@@ -147,7 +146,7 @@ func (f *macroFile) run(report func(string, error)) {
 	}
 }
 
-// check compares what was parsed with all that the case says.
+// check compares the parsed expression with the case.
 func (c *macroParse) check() error {
 	e, err := macro.Parse(c.Expr)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command conformance runs case files against this project's engine: for each
-// failing case it prints what was expected and what came, and then how many
-// passed and failed. It exits with 1 where one failed and 2 where it was used
-// wrongly.
+// Command conformance runs case files against this project's engine: for each failing case it
+// prints the expected and the actual result, and at the end how many cases passed and failed. It
+// exits with 1 if one failed and with 2 on wrong usage.
 //
 //	go run ./testing/conformance solver FILE…
 //	go run ./testing/conformance add-services FILE…
@@ -19,8 +18,8 @@ import (
 	"strings"
 )
 
-// subcommands run the files of one kind, by the name on the command line, and
-// count. Each has a file of its own.
+// subcommands holds a function for each kind of file, by its name on the command line. It runs the
+// cases and counts them.
 var subcommands = map[string]func(files []string) (passed, failed int){
 	"add-services": runAddServices,
 	"macros":       runMacros,

@@ -14,7 +14,7 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// plannerFile is a file of planner cases: what the original's planner gave.
+// plannerFile is a file of planner cases with the results of the original's planner.
 type plannerFile struct {
 	ServiceSets map[string]map[string]model.Service `json:"serviceSets"`
 	Cases       []plannerCase                       `json:"cases"`
@@ -30,7 +30,7 @@ type plannerCase struct {
 	} `json:"nodes"`
 	PlanServices []string `json:"planServices"`
 	PlanNodes    []string `json:"planNodes"`
-	// What the original gave; a case need not tell all of it.
+	// The original's results. A case need not have all of them.
 	Tasks         *int        `json:"tasks"`
 	Levels        *int        `json:"levels"`
 	Split         *int        `json:"stagesAfterOneTaskPerNode"`
@@ -39,7 +39,7 @@ type plannerCase struct {
 	OriginalError string      `json:"originalError"`
 }
 
-// plannerOps gives our words for the original's cluster actions.
+// plannerOps maps the original's cluster actions to ours.
 var plannerOps = map[string]planner.Input{
 	"CLUSTER_CREATE":                 {Operation: model.OpCreate},
 	"CLUSTER_DELETE":                 {Operation: model.OpDelete},
@@ -51,9 +51,9 @@ var plannerOps = map[string]planner.Input{
 	"ADD_SERVICES":                   {Operation: model.OpAddServices},
 }
 
-// runPlanner runs planner cases: in compat mode the stages must be the
-// original's; otherwise the order between tasks must be, with what is done
-// already left out. Failures are printed.
+// runPlanner runs planner cases. In compat mode the stages must be those of the original. Otherwise
+// the order of tasks must be the same, without tasks whose effect is there already. Failures are
+// printed.
 func runPlanner(files []string, compat bool) (passed, failed int) {
 	for _, name := range files {
 		data, err := os.ReadFile(name)
@@ -86,8 +86,8 @@ func runPlanner(files []string, compat bool) (passed, failed int) {
 	return passed, failed
 }
 
-// plannerCommand is runPlanner as the command line has it: -compat among the
-// files asks for the original's stages.
+// plannerCommand is runPlanner for the command line, where -compat among the files selects the
+// original's stages.
 func plannerCommand(args []string) (passed, failed int) {
 	compat := func(a string) bool { return a == "-compat" || a == "--compat" }
 	asked := slices.ContainsFunc(args, compat)
@@ -152,7 +152,7 @@ func (c *plannerCase) checkCompat(services map[string]model.Service) error {
 	return errors.Join(errs...)
 }
 
-// counted compares a number with what the case says of it, if it does.
+// counted compares a number with that of the case, if it has one.
 func counted(what string, got int, want *int) error {
 	if want == nil || *want == got {
 		return nil
@@ -160,8 +160,8 @@ func counted(what string, got int, want *int) error {
 	return fmt.Errorf("%s: expected %d, came %d", what, *want, got)
 }
 
-// checkDefault compares with the original's order, which the compat mode has if
-// that gives what the case says.
+// checkDefault compares the default mode with the original's order, which is that of the compat
+// mode if the case passes there.
 func (c *plannerCase) checkDefault(services map[string]model.Service) error {
 	if err := c.checkCompat(services); err != nil {
 		return err
@@ -203,9 +203,8 @@ func (c *plannerCase) checkDefault(services map[string]model.Service) error {
 	return errors.Join(errs...)
 }
 
-// live sets what has happened on the nodes before the operation: a new node has
-// nothing, services to be started are stopped, all others run. It returns the
-// slots ("node/service") that the operation is about.
+// live sets the states of the nodes before the operation: a new node has nothing, services to be
+// started are stopped, and all others run. It returns the slots ("node/service") of the operation.
 func (c *plannerCase) live(in *planner.Input) map[string]bool {
 	services := planner.ExpandServices(in.Operation, in.PlannedServices, in.Services)
 	planned := map[string]bool{}
@@ -231,8 +230,8 @@ func (c *plannerCase) live(in *planner.Input) map[string]bool {
 	return planned
 }
 
-// mayMiss says that the default mode leaves out a task of the original: a
-// repeated START of what runs, and a BOOTSTRAP that has no new automator.
+// mayMiss reports whether the default mode leaves out a task of the original: a repeated START of a
+// running service, or a BOOTSTRAP without a new automator.
 func mayMiss(in planner.Input, task string, planned map[string]bool) bool {
 	part := strings.Split(task, "/")
 	switch part[1] {
@@ -294,7 +293,7 @@ func oncePerNode(g *plan.Graph, stages [][]int) error {
 	return nil
 }
 
-// order gives, for each task, all tasks that come after it.
+// order holds, for each task, all tasks that come after it.
 type order map[string]map[string]bool
 
 func orderOf(g *plan.Graph) order {
@@ -347,8 +346,8 @@ func orderOfEdges(edges [][2]string) order {
 	return out
 }
 
-// sameOrder compares two orders over the tasks that count (nil: over all that
-// either has an order for).
+// sameOrder compares two orders over the tasks for which counts returns true, or over all tasks if
+// counts is nil.
 func sameOrder(nameA string, a order, nameB string, b order, counts func(string) bool) error {
 	var errs []error
 	only := func(x, y order, name string) {

@@ -118,7 +118,7 @@ func (c *planTreeCase) check() error {
 	if e == nil {
 		return errors.New("the case has no element")
 	}
-	if err := e.settle(); err != nil {
+	if err := e.resolve(); err != nil {
 		return err
 	}
 	var errs []error
@@ -140,8 +140,8 @@ func (c *planTreeCase) check() error {
 	return errors.Join(errs...)
 }
 
-// settle reads an element and returns it its status.
-func (e *element) settle() error {
+// resolve reads an element and computes its status.
+func (e *element) resolve() error {
 	e.errs = len(e.Errors) > 0
 	if e.Status != "" && e.Children == nil {
 		s, err := tree.ParseStatus(e.Status)
@@ -170,7 +170,7 @@ func (e *element) settle() error {
 		if c.path = c.Name; e.path != "" {
 			c.path = e.path + "/" + c.Name
 		}
-		if err := c.settle(); err != nil {
+		if err := c.resolve(); err != nil {
 			return fmt.Errorf("%s: %w", c.path, err)
 		}
 		e.errs = e.errs || c.errs

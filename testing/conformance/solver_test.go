@@ -14,8 +14,8 @@ func TestSolverCases(t *testing.T) {
 	}
 }
 
-// TestWrongCases returns the runner files of which each has something wrong in it:
-// it counts that as failed, says so by its exit code, and goes on with the rest.
+// TestWrongCases passes faulty files to the runner, which counts each as failed, exits with the
+// right code and continues with the rest.
 func TestWrongCases(t *testing.T) {
 	const (
 		template = `"templates":{"t":{"name":"t","constraints":{"layout":{"cantcoexist":[["a","b"]]}}}}`

@@ -70,14 +70,14 @@ func TestFigure1Killed(t *testing.T) {
 		m.apply(d)
 	}
 	apply(1)
-	m.settled("figure1", 1)
+	m.converged("figure1", 1)
 	for i, a := range m.agents {
 		m.did("figure1", 0)
 		apply(2 + i)
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // any moment will do
 		a.kill()
 		a.start()
-		m.settled("figure1", uint64(2+i))
+		m.converged("figure1", uint64(2+i))
 		b, err := os.ReadFile(filepath.Join(m.dir, "world", "log"))
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestChangeCases(t *testing.T) {
 	base, one, two := m.noted("base", "a", nil), m.noted("one", "b", both("one", "two")), m.noted("two", "c", both("two", "one"))
 	one.Requires, two.Requires = up("base"), up("base")
 	m.apply(m.try("c3", base, one, two))
-	m.settled("c3", 1)
+	m.converged("c3", 1)
 	m.does("C3", "c3", "base start")
 
 	// C4: what is held up stops only when its holder has let go.
@@ -121,11 +121,11 @@ func TestChangeCases(t *testing.T) {
 	holder.Requires = append(holder.Requires, site.Requirement{From: "up", To: "down", Object: "top", State: "down"})
 	mover.Requires = []site.Requirement{{From: "outdated", To: "up", Object: "held", State: "down"}}
 	m.apply(m.try("c4", holder, held, mover, top))
-	m.settled("c4", 1)
+	m.converged("c4", 1)
 	m.did("c4", 4)
 	mover.Content["version"] = 2
 	m.apply(m.try("c4", holder, held, mover, top))
-	m.settled("c4", 2)
+	m.converged("c4", 2)
 	m.does("C4", "c4", "top stop", "holder stop", "held stop", "mover restart", "held start", "holder start", "top start")
 
 	// C6: two failures, and who depends on it waits.
@@ -134,7 +134,7 @@ func TestChangeCases(t *testing.T) {
 	flaky.Content["start"] = fmt.Sprintf("echo >>%[1]s; test $(wc -l <%[1]s) -gt 2 || exit 1; %[2]s", tries, flaky.Content["start"])
 	after.Requires = up("flaky")
 	m.apply(m.try("c6", flaky, after))
-	m.settled("c6", 1)
+	m.converged("c6", 1)
 	m.does("C6", "c6", "flaky start", "after start")
 	if b, err := os.ReadFile(tries); err != nil || len(b) != 3 {
 		t.Errorf("C6: %d tries, %v", len(b), err)
@@ -143,30 +143,30 @@ func TestChangeCases(t *testing.T) {
 	// C7: what is removed is brought down first; the rest is left alone.
 	d := m.figure1(1)
 	m.apply(d)
-	m.settled("figure1", 1)
+	m.converged("figure1", 1)
 	m.did("figure1", 3)
 	d.Objects = d.Objects[1:] // without svcB, and without what svcA needs of it
 	d.Objects[0].Requires = d.Objects[0].Requires[:1]
 	m.apply(d)
-	m.settled("figure1", 2)
+	m.converged("figure1", 2)
 	m.does("C7", "figure1", "svcB stop")
 	whole := m.figure1(1)
 	m.apply(whole)
-	m.settled("figure1", 3)
+	m.converged("figure1", 3)
 	m.does("C7, again", "figure1", "svcB start")
 	whole.Objects = whole.Objects[2:] // cfgA alone
 	whole.Objects[0].Requires = nil
 	m.apply(whole)
-	m.settled("figure1", 4)
+	m.converged("figure1", 4)
 	m.does("C7, both", "figure1", "svcB stop", "svcA stop")
 	m.apply(d)
-	m.settled("figure1", 5)
+	m.converged("figure1", 5)
 	m.does("C7, back", "figure1", "svcA start")
 
 	// C8: what somebody does by hand is found, and repaired.
 	d.CheckInterval = 200
 	m.apply(d)
-	m.settled("figure1", 6)
+	m.converged("figure1", 6)
 	if err := os.Remove(filepath.Join(m.dir, "world", "svcA")); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestConflict(t *testing.T) {
 	d := m.try("c5", x, goes, comes)
 	d.CheckInterval = 100
 	m.apply(d)
-	m.settled("c5", 1)
+	m.converged("c5", 1)
 	if got := m.did("c5", 3); len(got) != 3 {
 		t.Errorf("deployed: %q", got)
 	}

@@ -46,7 +46,7 @@ func TestFigure1OfRealThings(t *testing.T) {
 		}
 	}
 	m.apply(doc(80))
-	m.settled("figure1", 1)
+	m.converged("figure1", 1)
 	shows("deployed", "port = 80\n\nname = app\n")
 	if err := os.WriteFile(conf, []byte("port = 80\n\nname = app\n# by hand\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -54,10 +54,10 @@ func TestFigure1OfRealThings(t *testing.T) {
 	m.apply(doc(81))
 	m.agents[1].kill() // svcA's agent; its process goes on without it
 	m.agents[1].start()
-	m.settled("figure1", 2)
+	m.converged("figure1", 2)
 	shows("changed", "port = 81\n\nname = app\n# by hand\n")
 	m.must("change", "revert", "figure1", "--wait")
-	m.settled("figure1", 3)
+	m.converged("figure1", 3)
 	shows("reverted", "port = 80\n\nname = app\n# by hand\n")
 	if n := len(machineProcesses(t, m.dir, "sleep 100000")); n != 2 {
 		t.Errorf("%d processes serve, not 2", n)
@@ -104,7 +104,7 @@ func TestStorage(t *testing.T) {
 		return d
 	}
 	m.apply(doc(1))
-	m.settled("storage", 1)
+	m.converged("storage", 1)
 	log := func() map[string]int {
 		t.Helper()
 		b, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -143,7 +143,7 @@ func TestStorage(t *testing.T) {
 	// Another configuration of the first array: what stands on it goes down and
 	// comes up again, once.
 	m.apply(doc(2))
-	m.settled("storage", 2)
+	m.converged("storage", 2)
 	b, err := os.ReadFile(filepath.Join(dir, "s0/config0/settings.conf"))
 	if err != nil || !strings.Contains(string(b), "version = 1.2") {
 		t.Errorf("%s, %v", b, err)
@@ -172,7 +172,7 @@ func TestClusterHeldInShape(t *testing.T) {
 	op := m.begin(model.CreateCluster{Name: "held", ClusterTemplate: "held", NumMachines: 3})
 	m.succeeds(op.ID)
 	name := "cluster-" + op.Cluster
-	standing := func(what string, objects int) (out site.Standing) {
+	await := func(what string, objects int) (out site.Standing) {
 		t.Helper()
 		m.await(what, func() error {
 			s, err := m.api().SiteStatus(m.context(), name, 0)
@@ -184,7 +184,7 @@ func TestClusterHeldInShape(t *testing.T) {
 		})
 		return out
 	}
-	s := standing("the site of the cluster", 3)
+	s := await("the site of the cluster", 3)
 	// Another home takes over what a dead agent ran.
 	i := slices.IndexFunc(m.agents, func(a *agent) bool { return a.name == s.Items[0].Agent })
 	m.agents[i].kill()
@@ -196,7 +196,7 @@ func TestClusterHeldInShape(t *testing.T) {
 		return err
 	})
 	m.agents[i].start()
-	standing("all to be where it should be", 3)
+	await("all to be where it should be", 3)
 	// What somebody takes away by hand comes back.
 	made, err := filepath.Glob(filepath.Join(m.nodes(), "*", "*", "ready"))
 	if err != nil || len(made) != 1 {
@@ -211,7 +211,7 @@ func TestClusterHeldInShape(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.succeeds(stopped.Operation.ID)
-	standing("the objects of what was stopped to be gone", 1)
+	await("the objects of what was stopped to be gone", 1)
 	m.remove("held")
 	m.await("the site to be forgotten", func() error {
 		all, err := m.api().Sites(m.context())
@@ -231,7 +231,7 @@ func TestTypesOfAutomators(t *testing.T) {
 	m.must("import", testdata(t, "changes"))
 	op := m.begin(model.CreateCluster{Name: "made", ClusterTemplate: "held", NumMachines: 3})
 	m.succeeds(op.ID)
-	held := m.settled("cluster-"+op.Cluster, 0)
+	held := m.converged("cluster-"+op.Cluster, 0)
 	do := func(script string) map[string]any { return map[string]any{"script": script + "\n"} }
 	world := filepath.Join(m.dir, "world")
 	tool := func(name, host string) site.Object {
@@ -246,7 +246,7 @@ func TestTypesOfAutomators(t *testing.T) {
 	d := m.try("tools", first, second)
 	d.CheckInterval = 1000
 	m.apply(d)
-	m.settled("tools", 1)
+	m.converged("tools", 1)
 	where := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(world, name))
 		if err != nil {
@@ -264,7 +264,7 @@ func TestTypesOfAutomators(t *testing.T) {
 	m.await("it to come back", func() error { _, err := os.Stat(filepath.Join(world, "second")); return err })
 	d.Objects[0].Content["start"] = do("echo two >" + filepath.Join(world, "first"))
 	m.apply(d)
-	m.settled("tools", 2)
+	m.converged("tools", 2)
 	if where("first") != "two\n" {
 		t.Errorf("the second content made %q", where("first"))
 	}

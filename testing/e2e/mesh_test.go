@@ -87,7 +87,7 @@ func startMesh(t *testing.T, flags ...string) *mesh {
 func (m *mesh) tmp() string   { return filepath.Join(m.dir, "tmp") }
 func (m *mesh) nodes() string { return filepath.Join(m.dir, "nodes") }
 
-// add returns the mesh one more agent, with an address of its own.
+// add adds an agent with an address of its own to the mesh.
 func (m *mesh) add(name string) *agent {
 	a := &agent{mesh: m, name: name, ip: freeIP(m.t), data: filepath.Join(m.dir, name)}
 	m.agents = append(m.agents, a)

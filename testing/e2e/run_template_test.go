@@ -41,12 +41,12 @@ services:
 	if s.code != 0 || !strings.Contains(s.out, "| 0 has installed\n") || !strings.Contains(s.out, "| 1 has installed\n") || !strings.Contains(s.err, "does not let one choose clusterTemplate") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
-	run := m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
 	if run.Status != profile.Completed || run.Cluster.Status != profile.Deprovisioned || *run.Cluster.NumNodes != 2 {
 		t.Errorf("%+v", run)
 	}
 	s = m.coopr("run", "--profile", "tools", "--nodes", "4", "--", "true")
-	run = m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	run = m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
 	if s.code != 1 || run.Failure != profile.FailedProvisioning || !strings.Contains(run.Message, "3") || run.Cluster.Status != profile.Deprovisioned {
 		t.Errorf("code %d: %s, %s\n%s", s.code, run.Failure, run.Message, s.err)
 	}

@@ -22,8 +22,8 @@ func (m *mesh) script(name, text string) {
 	}
 }
 
-// settledRun waits until a run is as it should be.
-func (m *mesh) settledRun(id, what string, ok func(api.RunDetails) bool) (run api.RunDetails) {
+// awaitRun waits until a run is as it should be.
+func (m *mesh) awaitRun(id, what string, ok func(api.RunDetails) bool) (run api.RunDetails) {
 	m.t.Helper()
 	m.await("run "+id+" to be "+what, func() error {
 		r, _, err := m.api().Run(m.context(), id, client.Read{})
@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 	if s.code != 0 || strings.Count(s.err, "| oh\n") != 3 || !strings.Contains(s.err, "does not let one choose flavor") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
-	run := m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
 	if run.Status != profile.Completed || run.Cluster.Status != profile.Deprovisioned || *run.Cluster.NumNodes != 3 || run.NodeMinutes != 3 {
 		t.Errorf("%+v", run)
 	}
@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 	if s = m.coopr("run", "-q", "--profile", "small", "--", "./job.sh", "bad"); s.code != 7 {
 		t.Errorf("code %d\n%s", s.code, s.err)
 	}
-	run = m.settledRun(m.latestRun().ID, "kept", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Waiting })
+	run = m.awaitRun(m.latestRun().ID, "kept", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Waiting })
 	if run.Status != profile.Failed || run.Failure != profile.FailedProgram || len(run.Cluster.Nodes) != 2 || *run.ExitCode != 7 {
 		t.Errorf("%+v", run)
 	}
@@ -91,24 +91,24 @@ func TestRun(t *testing.T) {
 		t.Errorf("the run's plans are not among its cluster's: %s", out)
 	}
 	m.must("runs", "extend", run.ID, "2h")
-	if r := m.settledRun(run.ID, "kept", func(api.RunDetails) bool { return true }); r.Cluster.ExpiresAt <= run.Cluster.ExpiresAt {
+	if r := m.awaitRun(run.ID, "kept", func(api.RunDetails) bool { return true }); r.Cluster.ExpiresAt <= run.Cluster.ExpiresAt {
 		t.Errorf("until %d, and was %d", r.Cluster.ExpiresAt, run.Cluster.ExpiresAt)
 	}
 	m.must("runs", "deprovision", run.ID)
-	m.settledRun(run.ID, "gone", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Deprovisioned })
+	m.awaitRun(run.ID, "gone", func(r api.RunDetails) bool { return r.Cluster.Status == profile.Deprovisioned })
 	if s := m.coopr("runs", "deprovision", run.ID); s.code != 4 {
 		t.Errorf("what is gone was ended again: code %d\n%s", s.code, s.err)
 	}
 
 	id := strings.TrimSpace(m.must("run", "-d", "--", "sleep", "1000"))
-	m.settledRun(id, "running", func(r api.RunDetails) bool { return r.Status == profile.Running })
-	cluster := m.settledRun(id, "running", func(api.RunDetails) bool { return true }).Cluster.ID
+	m.awaitRun(id, "running", func(r api.RunDetails) bool { return r.Status == profile.Running })
+	cluster := m.awaitRun(id, "running", func(api.RunDetails) bool { return true }).Cluster.ID
 	m.must("plan", "pause", cluster, "program:"+id)
-	m.settledRun(id, "suspended", func(r api.RunDetails) bool { return r.Status == profile.Suspended })
+	m.awaitRun(id, "suspended", func(r api.RunDetails) bool { return r.Status == profile.Suspended })
 	m.must("plan", "resume", cluster, "program:"+id)
-	m.settledRun(id, "running again", func(r api.RunDetails) bool { return r.Status == profile.Running })
+	m.awaitRun(id, "running again", func(r api.RunDetails) bool { return r.Status == profile.Running })
 	m.must("runs", "stop", id)
-	run = m.settledRun(id, "over", func(r api.RunDetails) bool { return r.Over() })
+	run = m.awaitRun(id, "over", func(r api.RunDetails) bool { return r.Over() })
 	if run.Status != profile.Killed {
 		t.Errorf("%s: %s", run.Status, run.Message)
 	}
@@ -211,7 +211,7 @@ func TestRunKillLeader(t *testing.T) {
 	if s.code != 0 || strings.Count(s.out, "| done\n") < 3 {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
-	run := m.settledRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
+	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
 	if run.Status != profile.Completed || run.Cluster.Status != profile.Deprovisioned {
 		t.Errorf("%+v", run)
 	}

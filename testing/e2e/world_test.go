@@ -85,7 +85,7 @@ func (m *mesh) did(name string, n int) []string {
 		return nil
 	})
 	if name != "" {
-		m.settled(name, 0)
+		m.converged(name, 0)
 	}
 	out := read()
 	if err := os.Remove(file); err != nil && n > 0 && !os.IsNotExist(err) {
@@ -94,8 +94,8 @@ func (m *mesh) did(name string, n int) []string {
 	return out
 }
 
-// settled waits until a site is in force and all of it where it should be.
-func (m *mesh) settled(name string, generation uint64) site.Standing {
+// converged waits until a site is in force and all of it where it should be.
+func (m *mesh) converged(name string, generation uint64) site.Standing {
 	m.t.Helper()
 	var last site.Standing
 	ctx := m.context()
@@ -108,7 +108,7 @@ func (m *mesh) settled(name string, generation uint64) site.Standing {
 			for _, o := range last.Items {
 				m.t.Logf("%+v", o)
 			}
-			m.t.Fatalf("site %s never settled: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.Settled, last.Objects, err)
+			m.t.Fatalf("site %s never converged: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.Settled, last.Objects, err)
 		case err != nil:
 			pause(ctx)
 			continue

@@ -112,7 +112,7 @@ func TestEtcd(t *testing.T) {
 		lost := s.nodes("quorum", "etcd")[0]
 		f.none("a member lost, its node replaced", func() {
 			found := s.lose(lost)
-			f.settle()
+			f.quiet()
 			found()
 			s.Must("node", "replace", "quorum", lost.ID, "--yes")
 		})

@@ -297,7 +297,7 @@ func TestHadoop(t *testing.T) {
 		f.none("a machine lost, its node replaced", func() {
 			s.Must("cluster", "pause-recovery", "big", "--reason", "it is replaced by hand")
 			found := s.lose(lost)
-			f.settle()
+			f.quiet()
 			found()
 			s.Must("node", "replace", "big", lost.ID, "--yes")
 			s.Must("cluster", "resume-recovery", "big")

@@ -21,7 +21,7 @@ func TestPostgres(t *testing.T) {
 	s.importExample("postgres", "services", "clustertemplates")
 	s.create("db", "postgres", 3)
 	var servers atomic.Pointer[string]
-	look := func() []string {
+	members := func() []string {
 		var list []string
 		for _, n := range s.nodes("db", "pg-server") {
 			list = append(list, addressOf(n))
@@ -30,7 +30,7 @@ func TestPostgres(t *testing.T) {
 		servers.Store(&all)
 		return list
 	}
-	from := s.machines[look()[0]]
+	from := s.machines[members()[0]]
 	ask := func(ctx context.Context, hosts, what, sql string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
@@ -49,7 +49,7 @@ func TestPostgres(t *testing.T) {
 	// whole awaits that all others follow the primary and have what it has.
 	whole := func(when string) {
 		t.Helper()
-		list := look()
+		list := members()
 		s.Await(when, func() error {
 			there, err := ask(s.Context(), *servers.Load(), "read-write", "SELECT count(*) FROM written")
 			if err != nil {

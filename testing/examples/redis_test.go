@@ -113,16 +113,16 @@ func TestRedis(t *testing.T) {
 		s.importExample("redis", "services", "clustertemplates")
 		s.create("cache", "redis", 3)
 		var members atomic.Pointer[[]model.Node]
-		look := func() []model.Node {
+		servers := func() []model.Node {
 			list := s.nodes("cache", "redis-server")
 			members.Store(&list)
 			return list
 		}
-		look()
+		servers()
 		// whole awaits that there is one primary, with all others as its replicas.
 		whole := func(when string) (main string) {
 			t.Helper()
-			nodes := look()
+			nodes := servers()
 			s.Await(when, func() (err error) {
 				if main, err = primary(s.Context(), nodes); err != nil {
 					return err
@@ -172,7 +172,7 @@ func TestRedis(t *testing.T) {
 		runs := func() map[string]string {
 			t.Helper()
 			ids := map[string]string{}
-			for _, n := range look() {
+			for _, n := range servers() {
 				info, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "INFO", "server")
 				if err != nil {
 					t.Fatal(err)
@@ -194,7 +194,7 @@ func TestRedis(t *testing.T) {
 		whole("four replicas")
 		s.agree("after growing", "cache")
 		f.none("configure", func() { s.Must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
-		for _, n := range look() {
+		for _, n := range servers() {
 			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
@@ -207,7 +207,7 @@ func TestRedis(t *testing.T) {
 		before = runs()
 		s.redefine("redis/services/redis-server.yaml", "appendonly yes\n", "appendonly yes\n          maxmemory-policy allkeys-lru\n")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "cache", "redis-server", "--yes") })
-		for _, n := range look() {
+		for _, n := range servers() {
 			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory-policy"); err != nil || !slices.Contains(got, "allkeys-lru") {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
@@ -217,12 +217,12 @@ func TestRedis(t *testing.T) {
 		f.none("shrink by two", func() { s.Must("cluster", "shrink", "cache", "--nodes", "2", "--yes") })
 		main := whole("two replicas again")
 		s.agree("after shrinking", "cache")
-		i := slices.IndexFunc(look(), func(n model.Node) bool { return addressOf(n) == main })
-		lost := look()[i]
+		i := slices.IndexFunc(servers(), func(n model.Node) bool { return addressOf(n) == main })
+		lost := servers()[i]
 		f.during("the primary lost, its node replaced", func() {
 			found := s.lose(lost)
 			s.Await("another primary", func() error {
-				now, err := primary(s.Context(), slices.DeleteFunc(look(), func(n model.Node) bool { return n.ID == lost.ID }))
+				now, err := primary(s.Context(), slices.DeleteFunc(servers(), func(n model.Node) bool { return n.ID == lost.ID }))
 				if err == nil && now == main {
 					err = fmt.Errorf("it is %s still", main)
 				}

@@ -59,13 +59,13 @@ func (f *traffic) end() {
 // done. It sees to it that they ask before, meanwhile and afterwards.
 func (f *traffic) during(what string, do func()) (failed int) {
 	f.t.Helper()
-	f.settle()
+	f.quiet()
 	f.mu.Lock()
 	asked, before := f.asked, len(f.failed)
 	f.mu.Unlock()
 	begin := time.Now()
 	do()
-	f.settle()
+	f.quiet()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	failures := f.failed[before:]
@@ -96,8 +96,8 @@ func (f *traffic) none(what string, do func()) {
 	}
 }
 
-// settle waits until every client has asked some times more.
-func (f *traffic) settle() {
+// quiet waits until every client has asked some times more.
+func (f *traffic) quiet() {
 	f.mu.Lock()
 	want := f.asked + 20
 	f.mu.Unlock()

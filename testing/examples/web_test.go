@@ -100,7 +100,7 @@ func TestWeb(t *testing.T) {
 			lost := s.nodes("shop", "web-app")[0]
 			f.during("a machine lost, its node replaced", func() {
 				found := s.lose(lost)
-				f.settle()
+				f.quiet()
 				found()
 				s.Must("node", "replace", "shop", lost.ID, "--yes")
 			})

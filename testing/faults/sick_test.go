@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// sick: a service fails, and goes on failing while nothing is recovered. Its provider
-// says that the machine is there, so that it is kept and the service started again.
+// sick lets a service fail until it is recovered. Its provider reports that the machine exists, so
+// that the machine is kept and the service restarted.
 func sick(t *testing.T, s *site.Site) {
 	o := &one{Site: s.For(t), name: "sick"}
 	o.machine = o.Machine(lab.Spec{Name: o.name})

@@ -18,7 +18,7 @@ var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
-// one is a fault's own machine, provider, service, template and cluster, all of one name.
+// one is the machine, provider, service, template and cluster of a fault, all with the same name.
 type one struct {
 	*site.Site
 	name    string
@@ -28,7 +28,7 @@ type one struct {
 	flavor, image string
 }
 
-// on makes a machine and definitions for a fault: install is the service's script.
+// on creates a machine and definitions for a fault. install is the service's script.
 func on(t *testing.T, s *site.Site, name, install, timeout string, spec lab.Spec) *one {
 	t.Helper()
 	o := &one{Site: s.For(t), name: name}
@@ -38,7 +38,7 @@ func on(t *testing.T, s *site.Site, name, install, timeout string, spec lab.Spec
 	return o
 }
 
-// define imports a fault's definitions: a machine of an inventory, and a script.
+// define imports the definitions of a fault: a machine of an inventory and a script.
 func (o *one) define(inventory, install, timeout string) {
 	o.T.Helper()
 	o.defineOn("hosts", map[string]any{"ssh_identityfile": site.KeyFile, "inventory": inventory},
@@ -93,7 +93,7 @@ func (o *one) over(op string, want model.OperationStatus) []model.Task {
 	return tasks
 }
 
-// lines counts the lines of a file on the machine; 0 where it is not.
+// lines returns the number of lines of a file on the machine, 0 if there is none.
 func (o *one) lines(file string) int {
 	out, err := o.machine.Run(o.Context(), "/bin/sh", "-c", "cat "+file+" 2>/dev/null || true")
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *one) lines(file string) int {
 	return len(strings.Fields(out))
 }
 
-// install returns the task that the fault is about.
+// install returns the INSTALL task, at which the fault occurs.
 func install(tasks []model.Task) model.Task {
 	for _, t := range tasks {
 		if t.Action == model.Install {

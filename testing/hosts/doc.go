@@ -1,5 +1,4 @@
-// Package hosts has end-to-end tests of control hosts: machines of their own, each
-// with systemd and a coopr-agent, set up by the script that sets up Vagrant's. What
-// happens to them happens to machines: networks that part, power that fails, a host
-// that stands still, a wire that loses.
+// Package hosts has end-to-end tests of control hosts: machines with systemd and a coopr-agent
+// each, set up by the script for Vagrant. The faults are those of machines: network partitions,
+// power failures, a frozen host, a lossy network.
 package hosts

@@ -16,9 +16,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// TestControlHosts: what happens to control hosts while a cluster is made. Its
-// scripts wait until the fault is there; the operation ends well all the same, and
-// each script has ended once.
+// TestControlHosts causes faults of control hosts while a cluster is made. Its scripts wait for the
+// fault. The operation succeeds nevertheless, and each script ends once.
 func TestControlHosts(t *testing.T) {
 	m := newMesh(t, 3, 2)
 	m.define()
@@ -84,8 +83,8 @@ func TestControlHosts(t *testing.T) {
 	}
 }
 
-// worstNight loses a majority's disks in the middle of an operation, and goes by
-// docs/operations.md from there.
+// worstNight destroys the disks of a majority in the middle of an operation, and then follows
+// docs/operations.md.
 func (m *mesh) worstNight() {
 	m.t.Helper()
 	op := m.begin("lost")
@@ -150,7 +149,7 @@ func (m *mesh) check(err error) {
 	}
 }
 
-// define imports the machines to work on, and a service whose script waits.
+// define imports the machines for nodes, and a service whose script waits.
 func (m *mesh) define() {
 	m.t.Helper()
 	var inventory []string
@@ -206,7 +205,7 @@ func (m *mesh) begin(name string) model.Operation {
 	return *st.Operation
 }
 
-// goOn lets the scripts that wait end.
+// goOn lets the waiting scripts end.
 func (m *mesh) goOn() {
 	m.t.Helper()
 	for _, n := range m.nodes {
@@ -214,7 +213,7 @@ func (m *mesh) goOn() {
 	}
 }
 
-// over waits for an operation's good end.
+// over waits until an operation succeeds.
 func (m *mesh) over(op model.Operation) {
 	m.t.Helper()
 	m.await("the operation's end", func() error {
@@ -230,7 +229,7 @@ func (m *mesh) over(op model.Operation) {
 	m.once()
 }
 
-// once says that every script has ended once, and was begun once for each attempt.
+// once checks that every script ended once and started once for each attempt.
 func (m *mesh) once() {
 	m.t.Helper()
 	for _, n := range m.nodes {

@@ -23,7 +23,7 @@ var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
-// mesh is control hosts, and machines to work on.
+// mesh holds control hosts and machines for nodes.
 type mesh struct {
 	t     *testing.T
 	ctx   context.Context
@@ -37,7 +37,7 @@ type mesh struct {
 	api   *client.Client // asks whichever agent answers
 }
 
-// newMesh sets up control hosts and makes as many machines to work on.
+// newMesh sets up control hosts and starts machines for nodes.
 func newMesh(t *testing.T, hosts, nodes int) *mesh {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*site.Patience)
 	t.Cleanup(cancel)
@@ -96,7 +96,7 @@ func (m *mesh) start(spec lab.Spec) *lab.Machine {
 	return machine
 }
 
-// setUp does to hosts what "vagrant up" does to its machines.
+// setUp sets up hosts as "vagrant up" sets up its machines.
 func (m *mesh) setUp(hosts ...*lab.Machine) {
 	m.t.Helper()
 	said := make(chan error, len(hosts))
@@ -117,7 +117,7 @@ func (m *mesh) setUp(hosts ...*lab.Machine) {
 	}
 }
 
-// tell shows the agents' logs where the test failed.
+// tell shows the agents' logs if the test failed.
 func (m *mesh) tell() {
 	if !m.t.Failed() {
 		return
@@ -190,7 +190,7 @@ func (m *mesh) leader(among ...*lab.Machine) *lab.Machine {
 	return leads
 }
 
-// others returns the hosts but some.
+// others returns all hosts except some.
 func (m *mesh) others(but ...*lab.Machine) []*lab.Machine {
 	return slices.DeleteFunc(slices.Clone(m.hosts), func(h *lab.Machine) bool { return slices.Contains(but, h) })
 }

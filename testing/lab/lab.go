@@ -92,7 +92,7 @@ func open() (*Lab, error) {
 	return l, nil
 }
 
-// plugIn returns this process its place on the wire, with the package mirror.
+// plugIn connects this process to the simulated network, with the package mirror.
 func (l *Lab) plugIn() error {
 	fd, err := openTAP("lab0")
 	if err != nil {
@@ -162,7 +162,7 @@ func newKey() ([]byte, ssh.Signer, error) {
 	return pem.EncodeToMemory(block), signer, err
 }
 
-// reserve returns a new machine its address and folder.
+// reserve assigns an address and a folder to a new machine.
 func (l *Lab) reserve(m *Machine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

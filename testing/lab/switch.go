@@ -58,8 +58,8 @@ func NewSwitch(seed uint64) *Switch {
 	return s
 }
 
-// Attach returns an address a device: each Read is a frame from it, each Write one to
-// it. The port lasts until the device's Read fails or it is closed.
+// Attach creates a device for an address: each Read is a frame from it, each Write one to it. The
+// port lasts until the device's Read fails or it is closed.
 func (s *Switch) Attach(addr netip.Addr, device io.ReadWriteCloser) {
 	p := &port{addr: addr, mac: macOf(addr), device: device}
 	s.mu.Lock()

@@ -1,4 +1,4 @@
-// Package libvirt tries the provider libvirt on real virtual machines: a light machine
-// is their host, with Debian's libvirtd and QEMU (without hardware's help), and the real
-// programs make clusters there. It is a tier of its own: make test-libvirt.
+// Package libvirt tests the provider libvirt with real virtual machines. Their host is a light
+// machine with Debian's libvirtd and QEMU (without hardware acceleration), on which the real
+// programs make clusters. Run it with "make test-libvirt".
 package libvirt

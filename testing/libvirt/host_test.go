@@ -25,8 +25,8 @@ type host struct {
 // guests is the network of the virtual machines, behind the host.
 var guests = netip.MustParsePrefix("10.78.0.0/24")
 
-// setUp does what the owner of a host of virtual machines does. What it writes to
-// qemu.conf is for light machines alone: they have no control groups but systemd's.
+// setUp sets up a host for virtual machines. The changes of qemu.conf are needed on light machines
+// only, which have no control groups except systemd's.
 const setUp = `set -e
 mkdir -p /dev/net
 [ -e /dev/net/tun ] || mknod -m 666 /dev/net/tun c 10 200
@@ -87,13 +87,13 @@ func (h *host) run(script string) string {
 	return strings.TrimSpace(out)
 }
 
-// domains returns the names of the domains that libvirt has, whatever they do.
+// domains returns the names of all domains of libvirt.
 func (h *host) domains() []string {
 	h.T.Helper()
 	return strings.Fields(h.run("virsh -q list --all --name"))
 }
 
-// empty says that libvirt has nothing but what the host's owner made.
+// empty checks that libvirt has only what the host's owner made.
 func (h *host) empty() {
 	h.T.Helper()
 	has := h.run(`virsh -q list --all --name; virsh -q vol-list images | grep -vwE 'debian-12|vmlinuz|initrd'

@@ -19,8 +19,8 @@ var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
-// definitions are those of a page that a machine shows. With little to install a machine
-// is quick: without hardware's help it is some twenty times slower than others.
+// definitions describe machines that serve a page. They install little, because a machine without
+// hardware acceleration is about twenty times slower.
 const definitions = `
 providers:%[1]s
 hardwaretypes: [{name: small, providermap: {%[2]s}}]
@@ -114,7 +114,7 @@ func (h *host) await(what string, ask func() error) {
 	}
 }
 
-// failed returns the tasks of an operation that failed for good.
+// failed returns the tasks of an operation that failed finally.
 func (h *host) failed(op model.Operation) []model.Task {
 	h.T.Helper()
 	tasks, _, err := h.API.Tasks(h.Context(), op.ID, "failed", client.Page{}, client.Read{})
@@ -124,7 +124,7 @@ func (h *host) failed(op model.Operation) []model.Task {
 	return tasks
 }
 
-// nodes returns a cluster's.
+// nodes returns the nodes of a cluster.
 func (h *host) nodes(cluster string) []model.Node {
 	h.T.Helper()
 	cl, _, err := h.API.Cluster(h.Context(), cluster, client.Read{})
@@ -162,7 +162,7 @@ func get(n model.Node) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// crash kills the agent as soon as libvirt shows something.
+// crash kills the agent as soon as libvirt shows a certain state.
 func (h *host) crash(when, condition string) {
 	h.T.Helper()
 	seen := h.run("until " + condition + "; do sleep 0.01; done; virsh -q list --all; ls /var/lib/libvirt/images")
@@ -170,7 +170,7 @@ func (h *host) crash(when, condition string) {
 	h.T.Logf("the agent was killed when %s:\n%s", when, seen)
 }
 
-// healthIs waits until a node is well, or not.
+// healthIs waits until a node has a certain health.
 func (h *host) healthIs(node, want string) {
 	h.T.Helper()
 	h.await("node "+node+" to be "+want, func() error {
@@ -189,7 +189,7 @@ func (h *host) domainOf(n model.Node) string {
 	return h.run("virsh -q domname " + id)
 }
 
-// TestLibvirt is the life of clusters of real virtual machines, and what goes wrong.
+// TestLibvirt covers the life of clusters of real virtual machines, with faults.
 func TestLibvirt(t *testing.T) {
 	h := newHost(t)
 	h.define()
@@ -225,7 +225,7 @@ func TestLibvirt(t *testing.T) {
 	}
 	log("shop is made")
 
-	// One machine never lets anybody in, and is removed again.
+	// One machine never accepts a login, and is removed again.
 	h.begin("silent", "silent", 1)
 	h.begin("second", "rack2", 1, "--on-failure", "leave")
 	op := h.ends("silent")
@@ -254,7 +254,7 @@ func TestLibvirt(t *testing.T) {
 	h.answer("shop", "Hello", "booted")
 	log("shop was configured, stopped and started")
 
-	// Somebody ends a machine: that is noticed. It is started again, and its service too.
+	// A machine that was ended from outside is noticed. It is started again, and so is its service.
 	lost := nodes[0]
 	domain := h.domainOf(lost)
 	h.run("virsh -q destroy " + domain)
@@ -265,7 +265,7 @@ func TestLibvirt(t *testing.T) {
 	h.answer("shop", "Hello", "booted")
 	log("it runs again")
 
-	// Somebody takes a machine away: another one is made.
+	// A machine that was removed from outside is replaced.
 	lost = nodes[1]
 	domain = h.domainOf(lost)
 	h.run("virsh -q destroy " + domain + " && virsh -q undefine " + domain)

@@ -155,7 +155,7 @@ func (a *Agent) Freeze() {
 // Thaw ends Freeze.
 func (a *Agent) Thaw() {
 	a.m.Tracef("%s thaws", a.Name)
-	a.m.Mend("frozen " + a.Name)
+	a.m.Heal("frozen " + a.Name)
 	a.life.thaw()
 }
 
@@ -173,8 +173,8 @@ func (a *Agent) FreeDisk() {
 	a.journal.SetFull(nil)
 }
 
-// Recover returns the stopped agent a Raft group of itself alone, as an operator
-// does after a majority is lost.
+// Recover makes the stopped agent the only member of its Raft group, as an operator does after a
+// majority is lost.
 func (a *Agent) Recover() {
 	a.m.T.Helper()
 	a.m.Tracef("%s recovers alone", a.Name)

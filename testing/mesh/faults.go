@@ -114,7 +114,7 @@ var faults = []fault{
 		}
 		m.Tracef("%s is cut off", a.Name)
 		m.Cut("off "+a.Name, []*Agent{a})
-		return func() { m.Mend("off " + a.Name) }
+		return func() { m.Heal("off " + a.Name) }
 	}},
 	{"the mesh is parted", func(m *Mesh, rng *rand.Rand) func() {
 		all := slices.Clone(m.agents)
@@ -125,14 +125,14 @@ var faults = []fault{
 			m.Tracef("%s is on one side", a.Name)
 		}
 		m.Cut(name, all[:n], all[n:])
-		return func() { m.Mend(name) }
+		return func() { m.Heal(name) }
 	}},
 	{"one is deaf for another", func(m *Mesh, rng *rand.Rand) func() {
 		p := rng.Perm(len(m.agents))
 		name := fmt.Sprint("deaf ", rng.Uint32())
 		m.Tracef("%s cannot be heard by %s", m.agents[p[0]].Name, m.agents[p[1]].Name)
 		m.CutOneWay(name, m.agents[p[0]], m.agents[p[1]])
-		return func() { m.Mend(name) }
+		return func() { m.Heal(name) }
 	}},
 	{"the network is bad", func(m *Mesh, rng *rand.Rand) func() {
 		m.Fabric.SetQuality(fabric.Quality{Delay: 20 * time.Millisecond, Jitter: 100 * time.Millisecond, Loss: 0.1 + 0.2*rng.Float64()})

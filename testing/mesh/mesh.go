@@ -247,7 +247,7 @@ func (m *Mesh) AwaitLeader() *Agent {
 	return l
 }
 
-// Cut makes a partition that Mend ends; parts in no group keep their links.
+// Cut makes a partition that Heal ends; parts in no group keep their links.
 func (m *Mesh) Cut(name string, groups ...[]*Agent) {
 	c := cut{}
 	for _, g := range groups {
@@ -265,8 +265,8 @@ func (m *Mesh) CutOneWay(name string, from, to *Agent) {
 	m.setCut(name, &cut{oneWay: [][2]string{{from.ip, to.ip}}})
 }
 
-// Mend ends a partition.
-func (m *Mesh) Mend(name string) { m.setCut(name, nil) }
+// Heal ends a partition.
+func (m *Mesh) Heal(name string) { m.setCut(name, nil) }
 
 func (m *Mesh) setCut(name string, c *cut) {
 	m.mu.Lock()

@@ -80,7 +80,7 @@ func recoverAll(t *testing.T, seed uint64) {
 		t.Errorf("%d recoveries of %d breaks", n, broken)
 	}
 	// Well for an hour, nothing more is done, and the log hears nothing of checks.
-	ops, index, checks := len(m.Operations(cluster)), m.Index(), m.World.Looks()
+	ops, index, checks := len(m.Operations(cluster)), m.Index(), m.World.Checks()
 	time.Sleep(time.Hour)
 	if now := len(m.Operations(cluster)); now != ops {
 		t.Errorf("%d operations of a cluster that is well", now-ops)
@@ -88,7 +88,7 @@ func recoverAll(t *testing.T, seed uint64) {
 	if now := m.Index(); now-index > 20 {
 		t.Errorf("%d log entries in an hour in which nothing happened", now-index)
 	}
-	if now := m.World.Looks() - checks; now < 12*100 || now > 12*150 {
+	if now := m.World.Checks() - checks; now < 12*100 || now > 12*150 {
 		t.Errorf("%d checks of 12 services in an hour", now)
 	}
 }

@@ -153,7 +153,7 @@ func (w *World) Idle() bool {
 	return true
 }
 
-// OrderRun returns an order about a run.
+// OrderRun gives an order to a run.
 func (m *Mesh) OrderRun(id, order string) {
 	m.T.Helper()
 	m.must("POST", "/v1/runs/"+id+"/"+order, nil, nil)

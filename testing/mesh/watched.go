@@ -61,8 +61,8 @@ func (m *Mesh) Well(cluster string) string {
 	return ""
 }
 
-// Looks counts the checks of machines and services so far.
-func (w *World) Looks() int {
+// Checks counts the checks of machines and services so far.
+func (w *World) Checks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.checks

@@ -50,7 +50,7 @@ func (c *Cloud) must(what string, err error) {
 	}
 }
 
-// fill returns a new cloud what the constants above name.
+// fill creates in a new cloud what the constants above name.
 func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	var admin *gophercloud.ProviderClient
 	c.await(ctx, "a login", func(ctx context.Context) (err error) {

@@ -40,8 +40,8 @@ type Machines interface {
 	Delete(id string) error
 }
 
-// Hypervisor returns every server that Nova says is ACTIVE a machine, and takes it away
-// with the server, until the test ends.
+// Hypervisor starts a machine for every server that Nova says is ACTIVE, and removes it with the
+// server, until the test ends.
 func (c *Cloud) Hypervisor(m Machines) {
 	h := &hypervisor{cloud: c, machines: m, on: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,14 +13,14 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// Programs are those that a package's tests need.
+// Programs holds the programs that the tests of a package need.
 type Programs struct {
 	packages []string
 	build    func() (string, error)
 	dir      string // once they are built
 }
 
-// builtVar names a folder with programs that are built already, to be quick.
+// builtVar names a folder with programs that are built already, to save time.
 const builtVar = "COOPR_TEST_BIN"
 
 // NewPrograms returns the programs of packages of this repository ("./plugins/automator/..."),

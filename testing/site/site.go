@@ -26,7 +26,7 @@ const Patience = 5 * time.Minute
 // address is the agent's; the arena is ours alone.
 const address = "127.0.0.1:55054"
 
-// KeyFile is the name by which plugins know the key that opens the lab's machines.
+// KeyFile is the name under which plugins find the private key of the lab's machines.
 const KeyFile = "machines"
 
 // Site is an agent with a lab, as one test sees it.
@@ -47,7 +47,7 @@ type agent struct {
 	err   error         // how; read after ended is closed
 }
 
-// Config says what is special about a site.
+// Config holds the differences from an ordinary site.
 type Config struct {
 	// Slots is how many tasks the agent runs at a time; 0: as by default.
 	Slots int
@@ -125,8 +125,8 @@ func (s *Site) atWork() {
 	})
 }
 
-// Crash kills the agent as it is and starts it again, on the data that it has. No
-// other test of the site may run meanwhile.
+// Crash kills the agent and starts it again with the same data. No other test of the site may run
+// meanwhile.
 func (s *Site) Crash() {
 	s.T.Helper()
 	if err := s.cmd.Process.Kill(); err != nil {
@@ -151,7 +151,7 @@ func (s *Site) env() []string {
 // PID is the agent's.
 func (s *Site) PID() int { return s.cmd.Process.Pid }
 
-// end stops the agent, and shows its log where the test failed.
+// end stops the agent, and shows its log if the test failed.
 func (s *Site) end() {
 	if s.API != nil {
 		s.API.Close()
@@ -180,7 +180,7 @@ func (s *Site) Context() context.Context {
 	return ctx
 }
 
-// Await asks again and again until there is no error any more.
+// Await repeats a function until it returns no error.
 func (s *Site) Await(what string, ask func() error) {
 	s.T.Helper()
 	await(s.T, what, ask, s.ended)
@@ -224,8 +224,8 @@ func (s *Site) Coopr(args ...string) (string, error) {
 	return both.String(), err
 }
 
-// Must is Coopr for commands that succeed. Of an operation that did not, it shows
-// what its tasks said.
+// Must is Coopr for commands that succeed. If an operation does not, it shows the output of its
+// tasks.
 func (s *Site) Must(args ...string) string {
 	s.T.Helper()
 	out, err := s.Coopr(args...)

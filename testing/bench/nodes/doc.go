@@ -1,4 +1,4 @@
-// Package nodes measures what Coopr adds to work over SSH: machines get three
-// actions each from us, from a bare SSH client, and from Ansible, in turns in one run.
-// Run it with "make bench-ssh"; docs/benchmarks.md records what came out.
+// Package nodes measures the overhead of Coopr over SSH: in one run Coopr, a bare SSH client and
+// Ansible in turn execute three actions on each machine. Run it with "make bench-ssh";
+// docs/benchmarks.md has the results.
 package nodes

@@ -25,25 +25,26 @@ var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
-// width is how many nodes are worked on at a time, by everybody.
+// width is the number of nodes that each tool works on at a time.
 const width = 16
 
-// tasks of ours for each node: create, confirm, bootstrap, and the three actions.
+// tasks is the number of Coopr's tasks for each node: create, confirm, bootstrap, and the three
+// actions.
 const tasks = 6
 
-// actions are what is done on each node. They take next to nothing by themselves.
+// actions are executed on each node. They take hardly any time themselves.
 var actions = []struct{ name, script string }{
 	{"install", "#!/bin/sh -e\nmkdir -p /srv/app\necho 1.0 >/srv/app/version"},
 	{"configure", "#!/bin/sh -e\necho port=8080 >/srv/app/settings"},
 	{"start", "#!/bin/sh -e\ntest -s /srv/app/settings\ndate >/srv/app/started"},
 }
 
-// BenchmarkNodes has machines prepared in turns: over bare SSH (one connection each,
-// three commands), by us (create, confirm, bootstrap, three actions), and by Ansible
-// (one play of three tasks, pipelined, without facts). over-ms/task is what ours takes
-// longer than bare SSH, for each of its tasks; -low and -high are the extremes.
-// over-cpu-ms/task is the same of processor time, that of the machines included;
-// agent-cpu-ms/task is what the agent and its plugins use.
+// BenchmarkNodes prepares machines in turn: over bare SSH (one connection each, three commands), by
+// Coopr (create, confirm, bootstrap, three actions), and by Ansible (one play of three tasks,
+// pipelined, without facts). over-ms/task is the additional time of Coopr over bare SSH for each of
+// its tasks; -low and -high are the extremes. over-cpu-ms/task is the same for processor time,
+// including that of the machines; agent-cpu-ms/task is the processor time of the agent and its
+// plugins.
 func BenchmarkNodes(b *testing.B) {
 	for _, n := range []int{20, 200} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkNodes(b, n) })
@@ -117,7 +118,7 @@ func median(x []float64) float64 {
 	return x[len(x)/2]
 }
 
-// each does something with every machine, some at a time.
+// each calls a function for every machine, some at a time.
 func each(machines []*lab.Machine, at int, do func(int, *lab.Machine)) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, at)
@@ -175,7 +176,7 @@ func (s bench) create(name string, n int) {
 	})
 }
 
-// check sees that the work was done, by whom ever.
+// check checks that the work was done.
 func (s bench) check(machines []*lab.Machine) {
 	for _, m := range machines {
 		if out, err := m.Run(s.Context(), "/bin/sh", "-c", "cat /srv/app/version /srv/app/settings && rm -r /srv/app"); err != nil || out != "1.0\nport=8080\n" {
@@ -227,7 +228,7 @@ func (s bench) python() string {
 	return dir
 }
 
-// ansible returns who does the work with Ansible; nil: there is none.
+// ansible returns a function that does the work with Ansible, or nil where it is not installed.
 func (s bench) ansible() func([]*lab.Machine) {
 	program, err := exec.LookPath("ansible-playbook")
 	if err != nil {
@@ -262,8 +263,8 @@ func (s bench) ansible() func([]*lab.Machine) {
 	}
 }
 
-// cpu is what the processes of the arena have used so far: in all, machines and this
-// process included, and the agent with its plugins.
+// cpu returns the processor time of the arena's processes so far: in total, including machines and
+// this process, and of the agent with its plugins.
 func (s bench) cpu() (c struct{ all, ours time.Duration }) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {

@@ -15,7 +15,7 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// Result is how one case came out.
+// Result is the result of one case.
 type Result struct {
 	Name     string
 	OK       bool
@@ -38,8 +38,8 @@ func layoutOf(groups []group) model.Layout {
 	return l
 }
 
-// Text writes a layout so that equal ones are equal texts: counts per hardware
-// type, image type and services, in any order.
+// Text returns a layout as text, so that equal layouts have equal texts: counts for each hardware
+// type, image type and set of services, in any order.
 func Text(l model.Layout) string {
 	sum := map[string]int{}
 	for _, g := range l {
@@ -54,7 +54,7 @@ func Text(l model.Layout) string {
 	return strings.Join(lines, " + ")
 }
 
-// Types makes hardware and image types of the given names for a provider.
+// Types returns hardware and image types with the given names for a provider.
 func Types(hardware, images []string, provider string) (hw []model.HardwareType, img []model.ImageType) {
 	entry := func(key, name string) map[string]map[string]any {
 		return map[string]map[string]any{provider: {key: name}}
@@ -68,7 +68,7 @@ func Types(hardware, images []string, provider string) (hw []model.HardwareType,
 	return hw, img
 }
 
-// Services makes plain definitions of the given names.
+// Services returns plain definitions with the given names.
 func Services(names ...[]string) map[string]model.Service {
 	out := map[string]model.Service{}
 	for _, list := range names {
@@ -116,8 +116,8 @@ func Solver(path string) ([]Result, error) {
 			out = append(out, malformed(c.Name, n, wrong))
 			continue
 		}
-		// The types are those that are left after the original's own choice: the
-		// template's defaults have done their work.
+		// The types of a case are those left after the original's own choice, so the template's
+		// defaults have been applied already.
 		t.Defaults.HardwareType, t.Defaults.ImageType = "", ""
 		t.Compatibility.HardwareTypes, t.Compatibility.ImageTypes = nil, nil
 		in := solver.Input{Template: t, Provider: "p", Wanted: c.Services, Nodes: c.NumMachines, Comparator: solver.ComparatorOriginal,
@@ -201,7 +201,7 @@ func AddServices(path string) ([]Result, error) {
 	return out, nil
 }
 
-// solved asks the solver; the answer is nil where there is none.
+// solved calls the solver. The answer is nil if there is no layout.
 func solved(in solver.Input) (*solver.Answer, string) {
 	a, err := solver.Solve(context.Background(), in)
 	if err != nil {
@@ -210,8 +210,8 @@ func solved(in solver.Input) (*solver.Answer, string) {
 	return a, Text(a.Layout)
 }
 
-// explained reports whether an answer keeps every rule, or a refusal is right, as
-// far as that can be tried, and says why.
+// explained checks that an answer satisfies every rule, or that a refusal is right as far as an
+// exhaustive search can tell, and records the reason.
 func explained(in solver.Input, a *solver.Answer, r *Result) {
 	if a != nil {
 		broken := Broken(&in.Template, a.Services, a.Layout, len(in.Existing) == 0)

@@ -1,3 +1,3 @@
-// Package layoutcase reads the case files of the solver and of adding services,
-// and judges what engine/solver answers to them (docs/spec/solver.md "Cases").
+// Package layoutcase reads the case files of the solver and of adding services, and checks the
+// answers of engine/solver (docs/spec/solver.md "Cases").
 package layoutcase

@@ -7,11 +7,11 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// mostTries bounds what exists looks at: beyond it, it does not know.
+// mostTries bounds the search of exists; beyond it the result is unknown.
 const mostTries = 20_000
 
-// exists looks for a layout by trying all there are, so that a refusal is not
-// believed where that can be checked. It returns the first it finds.
+// exists searches for a layout by trying all of them, so that a refusal can be checked. It returns
+// the first one that it finds.
 func exists(in *solver.Input) (model.Layout, bool) {
 	s := search{in: in, services: in.Wanted, fresh: len(in.Existing) == 0}
 	for _, n := range in.Existing {
@@ -38,7 +38,7 @@ type search struct {
 	found    model.Layout
 }
 
-// over reports whether there is nothing more to look for.
+// over reports whether the search has ended.
 func (s *search) over() bool { return s.found != nil || s.tries > mostTries }
 
 func (s *search) judge(l model.Layout) {

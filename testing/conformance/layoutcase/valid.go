@@ -8,10 +8,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Broken lists every rule of the template that a layout breaks, checked from the
-// definitions alone (docs/spec/solver.md rules 1 to 3) and without any of the solver's
-// code. fresh tells whether the nodes were made by this layout, so that services
-// without constraints must be on all of them.
+// Broken lists every rule of the template that a layout breaks, checked from the definitions alone
+// (docs/spec/solver.md rules 1 to 3) and without any of the solver's code. fresh says that the
+// nodes are new, so that services without constraints must be on all of them.
 func Broken(t *model.ClusterTemplate, services []string, layout model.Layout, fresh bool) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -67,7 +66,7 @@ func Broken(t *model.ClusterTemplate, services []string, layout model.Layout, fr
 	return out
 }
 
-// brokenNode lists the rules that one node layout breaks, whatever else there is.
+// brokenNode lists the rules that one node layout breaks by itself.
 func brokenNode(t *model.ClusterTemplate, services []string, g model.NodeGroup) []string {
 	var out []string
 	bad := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }

@@ -1,6 +1,5 @@
-// Chaos is a plugin for tests: a provider type and an automator type, both
-// named "chaos", that do what their tasks tell them: nothing, sleep, fail,
-// panic, crash, hang, print garbage.
+// Chaos is a plugin for tests: a provider type and an automator type, both named "chaos", whose
+// tasks say what happens: nothing, sleep, fail, panic, crash, hang, print garbage.
 //
 // A task says what to do with the field "do" (of the service's action, or the
 // provider's), which is one of the words of the switch in behave; "for" is a
@@ -65,9 +64,9 @@ func (c *chaos) Describe() model.PluginType {
 	}
 }
 
-// Rank returns the comparator "lucky": the hardware type whose entry says "luck"
-// comes first, the services whose names begin with "lucky" are worth ten. It
-// fails for templates called "unlucky".
+// Rank is the comparator "lucky": the hardware type whose entry has "luck" comes first, and
+// services whose names begin with "lucky" have the weight ten. It fails for templates called
+// "unlucky".
 func (c *chaos) Rank(_ context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 	if q.Template == "unlucky" {
 		return nil, errors.New("bad luck")
@@ -99,7 +98,7 @@ func (c *chaos) Validate(_ context.Context, _ sdk.Scope, fields map[string]any) 
 	return faults
 }
 
-// called records the call, where a folder is given.
+// called records the call if there is a folder for that.
 func (c *chaos) called(t *sdk.Task, action string) error {
 	if c.dir == "" {
 		return nil
@@ -113,7 +112,7 @@ func (c *chaos) called(t *sdk.Task, action string) error {
 	return err
 }
 
-// order is what a task may say.
+// order holds what a task may ask for.
 type order struct {
 	Do    string `json:"do"`
 	For   string `json:"for"`
@@ -121,7 +120,7 @@ type order struct {
 	Count int    `json:"count"`
 }
 
-// behave does what the task says.
+// behave does what the task asks for.
 func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if err := c.called(t, t.Action); err != nil {
 		return nil, err
@@ -218,7 +217,7 @@ func (p provider) path(cluster, node string) string {
 	return filepath.Join(p.dir, "node-"+cluster+"-"+node+".json")
 }
 
-// Create does what it is told, then makes the node's file.
+// Create behaves as its task says, then creates the node's file.
 func (p provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	if p.dir != "" {
 		b, err := json.Marshal(sdk.Resource{Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, ID: "chaos-" + t.Node})
@@ -236,7 +235,7 @@ func (p provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) 
 	return out, err
 }
 
-// Confirm does what it is told.
+// Confirm behaves as its task says.
 func (p provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	out, err := p.behave(ctx, t)
 	if err == nil && out == nil {
@@ -245,7 +244,7 @@ func (p provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	return out, err
 }
 
-// Delete does what it is told, then removes the node's file.
+// Delete behaves as its task says, then removes the node's file.
 func (p provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	out, err := p.behave(ctx, t)
 	if err == nil && p.dir != "" {
@@ -277,17 +276,17 @@ func (p provider) List(_ context.Context, r sdk.ListRequest, found func(sdk.Reso
 
 type automator struct{ *chaos }
 
-// Bootstrap does what it is told.
+// Bootstrap behaves as its task says.
 func (a automator) Bootstrap(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return a.behave(ctx, t)
 }
 
-// Run does what it is told.
+// Run behaves as its task says.
 func (a automator) Run(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return a.behave(ctx, t)
 }
 
-// Check says that nothing is done yet.
+// Check reports that nothing is done yet.
 func (a automator) Check(_ context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	return false, nil, a.called(t, "OBSERVE")
 }
