@@ -33,7 +33,8 @@ func TenantCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Short: "Show a tenant", Args: cli.Args("NAME"), Example: "  coopr tenant get acme", ValidArgsFunction: completeTenants(app)}
+	get := &cobra.Command{Use: "get NAME", Short: "Show a tenant", Args: cli.Args("NAME"), Example: "  coopr tenant get acme",
+		ValidArgsFunction: completeTenants(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Tenant, error) {
 		t, _, err := c.TenantByName(ctx, args[0], client.Read{})
@@ -122,7 +123,8 @@ func TokenCommand(app cli.App) *cobra.Command {
 			return out.Encode(t)
 		}
 		if t.Secret == "" && meta.Repeated {
-			return fmt.Errorf("token %s was created, but the response that holds it was lost; revoke it with coopr token revoke %s and create another one", t.ID, t.ID)
+			return fmt.Errorf("token %s was created, but the response that holds it was lost; revoke it with coopr token revoke %s and create "+
+				"another one", t.ID, t.ID)
 		}
 		// Only the token goes to the standard output, so that a script can read it.
 		out.Notef("Token for %s with role %s in tenant %s. It is shown only once:\n", t.Actor, t.Role, t.Tenant)

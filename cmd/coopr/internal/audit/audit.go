@@ -42,7 +42,8 @@ func (f *auditFlags) add(cmd *cobra.Command, app cli.App) {
 	fl.StringVar(&f.Node, "node", "", "only records of the tasks of this node, by its id")
 	fl.StringVar(&f.Actor, "actor", "", "only changes by this actor; the mesh itself is the actor coopr")
 	fl.StringSliceVar(&f.Types, "type", nil, "only records of these types, such as operation.order or task.*")
-	fl.StringVar(&f.since, "since", "", "only records since this time: a duration before now (2h, 3d) or a time (2006-01-02, 2006-01-02T15:04:05Z)")
+	fl.StringVar(&f.since, "since", "", "only records since this time: a duration before now (2h, 3d) or a time (2006-01-02, "+
+		"2006-01-02T15:04:05Z)")
 	fl.StringVar(&f.until, "until", "", "only records until this time")
 	cli.CompleteFlag(cmd, "cluster", cli.CompleteClusters(app))
 	cli.CompleteFlag(cmd, "operation", cli.CompleteOperations(app))
@@ -78,7 +79,8 @@ func pointInTime(s string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d * days), nil
 	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return t, nil
 		}
@@ -93,21 +95,24 @@ func listCmd(app cli.App) *cobra.Command {
 	next := ""
 	cmd := cli.List(app, cli.Listing[audit.Record]{
 		Use: "list", Short: "List changes with time and actor, newest first",
-		Example: "  coopr audit list --cluster shop\n  coopr audit list --type operation.order --since 7d\n  coopr audit list --operation 00000001-001 --type 'task.*' --oldest-first -o json",
-		Empty:   "There are no records.", Narrow: narrowing,
+		Example: "  coopr audit list --cluster shop\n  coopr audit list --type operation.order --since 7d\n" +
+			"  coopr audit list --operation 00000001-001 --type 'task.*' --oldest-first -o json",
+		Empty: "There are no records.", Narrow: narrowing,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]audit.Record, client.Meta, error) {
 			page, meta, err := c.Audit(ctx, q, read)
 			next = page.Next
 			return page.Records, meta, err
 		},
 		Rows: func(items []audit.Record) output.Table {
-			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "HASH"}, Wide: 3}
+			t := output.Table{Head: []string{"NUMBER", "TIME", "ACTOR", "TYPE", "CLUSTER", "SUBJECT", "CHANGE", "OPERATION", "REQUEST", "HASH"},
+				Wide: 3}
 			for _, r := range items {
 				width := 60
 				if out.Form == output.FormWide {
 					width = 1000
 				}
-				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width), r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
+				t.Row(audit.CursorOf(&r).String(), output.Moment(r.Time), r.Actor, r.Type, r.Cluster, subject(&r), output.Clip(change(&r), width),
+					r.Operation, r.Request, r.Hash[:min(len(r.Hash), 12)])
 			}
 			return t
 		},
@@ -172,7 +177,8 @@ func change(r *audit.Record) string {
 	}
 	slices.SortFunc(parts, func(x, y string) int {
 		// A status has no name before it, and comes first.
-		if sx, sy := strings.Contains(x, " → ") && !strings.Contains(x, ": "), strings.Contains(y, " → ") && !strings.Contains(y, ": "); sx != sy {
+		isStatus := func(s string) bool { return strings.Contains(s, " → ") && !strings.Contains(s, ": ") }
+		if sx, sy := isStatus(x), isStatus(y); sx != sy {
 			if sx {
 				return -1
 			}
@@ -215,7 +221,8 @@ coopr audit verify FILE. It holds records of other tenants as digests only.
 To keep the log for longer than the mesh does, export it regularly with --after
 and the last number that you have. Keep the files where the mesh cannot change
 them.`,
-		Example: "  coopr audit export audit.jsonl\n  coopr audit export --after 5000 audit-2.jsonl\n  coopr audit export --cluster shop | jq .type",
+		Example: "  coopr audit export audit.jsonl\n  coopr audit export --after 5000 audit-2.jsonl\n" +
+			"  coopr audit export --cluster shop | jq .type",
 	}
 	f.add(cmd, app)
 	cmd.Flags().Uint64Var(&after, "after", 0, "only records after the one with this number")
@@ -260,7 +267,8 @@ file. A file is verified without a mesh. The command names the first bad record.
 An attacker who can replace the whole log can also compute a valid chain of
 hashes. Therefore keep the head that this command shows in a safe place, and
 give it later with --known: the log must still contain it.`,
-		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		Example: "  coopr audit verify\n  coopr audit verify audit.jsonl\n" +
+			"  coopr audit verify --known 120:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 	}
 	cmd.Flags().StringSliceVar(&known, "known", nil, "head from an earlier verification, as NUMBER:HASH; may be repeated")
 	cmd.Flags().BoolVar(&stale, "stale", false, "verify the copy of the agent at --addr instead of the leader's")
@@ -326,7 +334,8 @@ func verified(out *output.Printer, name string, r io.Reader, known []audit.Place
 	}
 	for _, k := range known {
 		if rep.OK && (k.Seq < rep.Anchor.Seq || k.Seq > rep.Head.Seq) {
-			return fmt.Errorf("%s is intact, but holds only records %d to %d; it cannot show whether record %d is the known one", name, rep.Anchor.Seq+1, rep.Head.Seq, k.Seq)
+			return fmt.Errorf("%s is intact, but holds only records %d to %d; it cannot show whether record %d is the known one", name,
+				rep.Anchor.Seq+1, rep.Head.Seq, k.Seq)
 		}
 	}
 	return verdict(out, name, rep)

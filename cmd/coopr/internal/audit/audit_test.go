@@ -27,7 +27,8 @@ func TestAuditChange(t *testing.T) {
 		{"", ``, `{"name":"x","maxNodes":5}`, "", "maxNodes 5, name x"},
 		{"", `{"status":"running"}`, `{"status":"paused","message":"lunch"}`, "lunch", "running → paused, message:  → lunch"},
 		{"", `{"config":{"a":1}}`, `{"config":{"a":2}}`, "m", `config: {"a":1} → {"a":2}; m`},
-		{"o/1", `{"status":"leased"}`, `{"status":"ready","agent":"a","attempt":2,"fence":9,"outcome":"lost"}`, "gone", "leased → ready, agent a, attempt 2, outcome lost; gone"},
+		{"o/1", `{"status":"leased"}`, `{"status":"ready","agent":"a","attempt":2,"fence":9,"outcome":"lost"}`, "gone",
+			"leased → ready, agent a, attempt 2, outcome lost; gone"},
 	} {
 		r := audit.Record{Task: tt.task, After: []byte(tt.after), Message: tt.message}
 		if tt.before != "" {

@@ -36,7 +36,7 @@ func TestAuditStory(t *testing.T) {
 	s.Run(0, "audit", "export", "--type", "operation.changed", "--actor", "bob")
 	s.Run(0, "audit", "export", "part.jsonl", "--actor", "bob")
 
-	// A file needs no mesh, and shows what was done to it.
+	// A file is verified without a mesh.
 	addr := s.Env["COOPR_ADDR"]
 	s.Env["COOPR_ADDR"] = "127.0.0.1:1"
 	out := s.Run(0, "audit", "verify", "audit.jsonl")
@@ -63,7 +63,7 @@ func TestAuditStory(t *testing.T) {
 	s.Mesh.Prune(5)
 	s.Run(0, "audit", "verify")
 	s.Run(4, "audit", "export", "--after", "1")
-	// Request ids are drawn, and the hashes go with them.
+	// Request ids are random, and the hashes depend on them.
 	story := requestIDs.ReplaceAllString(s.Story.String(), `"request":"REQUEST"`)
 	story = hashes.ReplaceAllStringFunc(story, func(h string) string {
 		if strings.Trim(h, "0") == "" {

@@ -85,7 +85,9 @@ func watchSnapshots(ctx context.Context, app cli.App, c *client.Client, name str
 	var s snapshot
 	for after := uint64(0); ; after = max(s.status.Revision, 1) {
 		was := s.status.Overview
-		if s.status, s.err = c.SiteStatus(ctx, name, after); s.err == nil && (s.graph == nil || was.Generation != s.status.Generation || was.Next != s.status.Next) {
+		s.status, s.err = c.SiteStatus(ctx, name, after)
+		changed := s.graph == nil || was.Generation != s.status.Generation || was.Next != s.status.Next
+		if s.err == nil && changed {
 			s.graph, s.err = c.SiteGraph(ctx, name)
 		}
 		if ctx.Err() != nil {
@@ -161,7 +163,13 @@ func (v *view) draw() {
 var siteSigns = []struct {
 	sign, meaning string
 	c             output.Colour
-}{{"✓", "converged", output.Green}, {"●", "working", output.Yellow}, {"○", "waiting", output.Yellow}, {"✗", "failed, will be retried", output.Red}, {"?", "agent does not answer", output.Red}}
+}{
+	{"✓", "converged", output.Green},
+	{"●", "working", output.Yellow},
+	{"○", "waiting", output.Yellow},
+	{"✗", "failed, will be retried", output.Red},
+	{"?", "agent does not answer", output.Red},
+}
 
 // lines returns the lines of the view. They fit the screen.
 func (v *view) lines(width, height int) []string {

@@ -15,14 +15,19 @@ import (
 // object that waits, and no more than a screen.
 func TestSiteView(t *testing.T) {
 	out := &output.Printer{Stdout: io.Discard, Env: func(string) string { return "" }}
-	g := &site.Graph{Nodes: []site.GraphNode{{Name: "cfgA", Preferred: "up"}, {Name: "svcA", Preferred: "up"}, {Name: "svcB", Preferred: "up"}}, Edges: []site.GraphEdge{
-		{From: "svcB", To: "svcA", When: "*→up", State: "up"}, {From: "svcB", To: "svcA", When: "up", State: "up", Hold: true}, {From: "svcA", To: "svcB", When: "up→down", State: "down"},
+	g := &site.Graph{Nodes: []site.GraphNode{{Name: "cfgA", Preferred: "up"}, {Name: "svcA", Preferred: "up"}, {Name: "svcB",
+		Preferred: "up"}}, Edges: []site.GraphEdge{
+		{From: "svcB", To: "svcA", When: "*→up", State: "up"}, {From: "svcB", To: "svcA", When: "up", State: "up",
+			Hold: true}, {From: "svcA", To: "svcB", When: "up→down", State: "down"},
 		{From: "svcA", To: "cfgA", When: "*→up", State: "up"}, {From: "cfgA", To: "svcA", When: "outdated→up", State: "down"},
 	}}
-	v := &view{out: out, name: "shop", now: snapshot{graph: g, status: site.Standing{Overview: site.Overview{Name: "shop", Generation: 2, Objects: 3}, Items: []site.ObjectStatus{
+	v := &view{out: out, name: "shop", now: snapshot{graph: g, status: site.Standing{Overview: site.Overview{Name: "shop", Generation: 2,
+		Objects: 3}, Items: []site.ObjectStatus{
 		{Name: "svcB", Host: "agent:c", State: "up", To: "down", Target: "down", Preferred: "up", Phase: "moving"},
-		{Name: "svcA", Host: "agent:b", State: "up", Target: "down", Preferred: "up", Phase: "resting", Waits: []string{"waits for svcB in down", "held in up by svcB"}},
-		{Name: "cfgA", Host: "agent:a", State: "outdated", Target: "up", Preferred: "up", Phase: "resting", Waits: []string{"waits for svcA in down"}},
+		{Name: "svcA", Host: "agent:b", State: "up", Target: "down", Preferred: "up", Phase: "resting",
+			Waits: []string{"waits for svcB in down", "held in up by svcB"}},
+		{Name: "cfgA", Host: "agent:a", State: "outdated", Target: "up", Preferred: "up", Phase: "resting",
+			Waits: []string{"waits for svcA in down"}},
 	}}}}
 	v.hear(model.Event{Type: "site.changed", Subject: "shop", Status: "generation 2 is in force"})
 	v.hear(model.Event{Type: "object.changed", Subject: "another/svcB", Status: "moved", Message: "stop: up → down"})
@@ -53,12 +58,15 @@ func TestSiteView(t *testing.T) {
 		o := &v.now.status.Items[i]
 		o.State, o.Target, o.To, o.Phase, o.Waits, o.Settled = "up", "up", "", "resting", nil, true
 	}
-	v.now.status.Items[0].Settled, v.now.status.Items[0].Phase, v.now.status.Items[0].Failures, v.now.status.Items[0].Message = false, "backoff", 2, "start: exit code 7"
+	v.now.status.Items[0].Settled, v.now.status.Items[0].Phase, v.now.status.Items[0].Failures, v.now.status.Items[0].Message = false,
+		"backoff", 2, "start: exit code 7"
 	v.now.status.Settled = 2
 	for range 100 {
-		v.now.status.Items = append(v.now.status.Items, site.ObjectStatus{Name: "more", State: "up", Target: "up", Phase: "resting", Settled: true})
+		v.now.status.Items = append(v.now.status.Items, site.ObjectStatus{Name: "more", State: "up", Target: "up", Phase: "resting",
+			Settled: true})
 	}
-	if got := seen(120, 24); !strings.Contains(got, "✗ svcB    agent:c  svcA        up     failed 2×: start: exit code 7\n  … and 102 more\n") || strings.Count(got, "\n") > 23 {
+	if got := seen(120, 24); !strings.Contains(got, "✗ svcB    agent:c  svcA        up     failed 2×: start: exit code 7\n"+
+		"  … and 102 more\n") || strings.Count(got, "\n") > 23 {
 		t.Errorf("many objects:\n%s", got)
 	}
 	v.now.status.Converged = true

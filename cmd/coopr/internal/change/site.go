@@ -80,7 +80,8 @@ func readSite(app cli.App, file string) ([]byte, string, error) {
 
 func planCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "plan FILE", Short: "Show what applying a site would change, and in which order", Args: cli.Args("FILE"), Example: "  coopr change plan figure1.yaml"}
+	cmd := &cobra.Command{Use: "plan FILE", Short: "Show what applying a site would change, and in which order", Args: cli.Args("FILE"),
+		Example: "  coopr change plan figure1.yaml"}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (site.ChangePreview, error) {
 		b, _, err := readSite(app, args[0])
@@ -103,7 +104,8 @@ func showPreview(out *output.Printer, p *site.ChangePreview) {
 		mark, what string
 		names      []string
 		c          output.Colour
-	}{{"+", "added", p.Added, output.Green}, {"~", "changed", p.Changed, output.Yellow}, {"-", "removed", p.Removed, output.Red}, {"*", "rewired", p.Rewired, output.Plain}} {
+	}{{"+", "added", p.Added, output.Green}, {"~", "changed", p.Changed, output.Yellow}, {"-", "removed", p.Removed, output.Red},
+		{"*", "rewired", p.Rewired, output.Plain}} {
 		for _, n := range part.names {
 			out.Printf("  %s %s (%s)\n", out.Paint(part.c, part.mark), n, part.what)
 		}
@@ -173,7 +175,8 @@ func applied(ctx context.Context, app cli.App, c *client.Client, name string, an
 	}
 	if f.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("site %s has not converged after %s; to see why: coopr change explain %s", name, f.timeout, name))
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout,
+			fmt.Errorf("site %s has not converged after %s; to see why: coopr change explain %s", name, f.timeout, name))
 		defer cancel()
 	}
 	return watchSite(ctx, app, c, name, ans.Generation)
@@ -309,7 +312,9 @@ func status(o *site.ObjectStatus) string {
 
 func explainCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "explain SITE [OBJECT]", Short: "Show what an object waits for, down to the root cause; without OBJECT, for all that have not converged", Args: cli.Args("SITE", "[OBJECT"),
+	cmd := &cobra.Command{Use: "explain SITE [OBJECT]",
+		Short:   "Show what an object waits for, down to the root cause; without OBJECT, for all that have not converged",
+		Args:    cli.Args("SITE", "[OBJECT"),
 		Example: "  coopr change explain figure1 svcB", ValidArgsFunction: completeSites(app)}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		objects := args[1:]
@@ -374,7 +379,8 @@ func graphCmd(app cli.App) *cobra.Command {
 
 func checkCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "check SITE", Short: "Check every object for drift and change nothing; exit code 4 reports drift", Args: cli.Args("SITE"),
+	cmd := &cobra.Command{Use: "check SITE", Short: "Check every object for drift and change nothing; exit code 4 reports drift",
+		Args:    cli.Args("SITE"),
 		Example: "  coopr change check figure1", ValidArgsFunction: completeSites(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -399,7 +405,9 @@ func checkCmd(app cli.App) *cobra.Command {
 			out.Printf("%s checked, %d drifted.\n", words.Count(len(found), "object"), drifted)
 		}
 		if err == nil && drifted > 0 {
-			return &client.Error{Status: 409, Title: "Drift", Detail: fmt.Sprintf("%s of site %s drifted; with check_interval, drift is repaired automatically", words.Count(drifted, "object"), args[0])}
+			return &client.Error{Status: 409, Title: "Drift",
+				Detail: fmt.Sprintf("%s of site %s drifted; with check_interval, drift is repaired automatically", words.Count(drifted, "object"),
+					args[0])}
 		}
 		return err
 	})
@@ -408,7 +416,8 @@ func checkCmd(app cli.App) *cobra.Command {
 
 func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[site.PastGeneration]{
-		Use: "history SITE", Short: "List the generations of a site", Example: "  coopr change history figure1", Args: cli.Args("SITE"), Still: true, Empty: "There are no generations.",
+		Use: "history SITE", Short: "List the generations of a site", Example: "  coopr change history figure1", Args: cli.Args("SITE"),
+		Still: true, Empty: "There are no generations.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, _ client.Read) ([]site.PastGeneration, client.Meta, error) {
 			all, err := c.SiteHistory(ctx, args[0])
 			return all, client.Meta{}, err
@@ -446,7 +455,8 @@ func revertCmd(app cli.App) *cobra.Command {
 
 func showCmd(app cli.App) *cobra.Command {
 	var generation uint64
-	cmd := &cobra.Command{Use: "show SITE", Short: "Show the document of a site", Args: cli.Args("SITE"), Example: "  coopr change show figure1 -o yaml", ValidArgsFunction: completeSites(app)}
+	cmd := &cobra.Command{Use: "show SITE", Short: "Show the document of a site", Args: cli.Args("SITE"),
+		Example: "  coopr change show figure1 -o yaml", ValidArgsFunction: completeSites(app)}
 	cmd.Flags().Uint64Var(&generation, "generation", 0, "number of an earlier generation (default: the current one)")
 	cli.FormFlag(cmd, output.FormYAML, output.FormJSON)
 	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (*site.Document, error) {
@@ -458,14 +468,16 @@ func showCmd(app cli.App) *cobra.Command {
 func releaseCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var reason string
-	cmd := &cobra.Command{Use: "release SITE OBJECT --reason TEXT", Short: "Release the locks of an object whose host is lost, so that other objects can continue", Args: cli.Args("SITE", "OBJECT"),
+	cmd := &cobra.Command{Use: "release SITE OBJECT --reason TEXT",
+		Short: "Release the locks of an object whose host is lost, so that other objects can continue", Args: cli.Args("SITE", "OBJECT"),
 		Example: "  coopr change release figure1 svcB --reason 'the machine was scrapped'", ValidArgsFunction: completeSites(app)}
 	cmd.Flags().StringVar(&reason, "reason", "", "how you know that the object is gone (required)")
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if reason == "" {
 			return cli.Usage(cmd, "--reason is missing: say how you know that the object is gone; the audit log keeps the text")
 		}
-		if err := cli.Confirm(app, cmd, fmt.Sprintf("Are you sure that %s no longer runs and no longer uses anything?", strings.Join(given[1:], " "))); err != nil {
+		if err := cli.Confirm(app, cmd, fmt.Sprintf("Are you sure that %s no longer runs and no longer uses anything?",
+			strings.Join(given[1:], " "))); err != nil {
 			return err
 		}
 		return cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {

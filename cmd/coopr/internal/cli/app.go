@@ -59,7 +59,8 @@ func Run(app App, fn Handler) func(*cobra.Command, []string) error {
 
 // Show returns a function that fetches one value and writes it: as JSON or YAML if that was asked for,
 // and with text otherwise. If text is nil, the command has only structured output.
-func Show[T any](app App, fetch func(ctx context.Context, c *client.Client, args []string) (T, error), text func(T)) func(*cobra.Command, []string) error {
+func Show[T any](app App, fetch func(ctx context.Context, c *client.Client, args []string) (T, error),
+	text func(T)) func(*cobra.Command, []string) error {
 	out := app.Printer()
 	return Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		v, err := fetch(ctx, c, args)
@@ -87,7 +88,7 @@ func Confirm(app App, cmd *cobra.Command, question string) error {
 	case yes:
 		return nil
 	case !interactive:
-		return Usage(cmd, "%s There is no terminal to answer on; confirm with --yes", question)
+		return Usage(cmd, "confirmation required: %s Without a terminal, confirm with --yes", question)
 	}
 	return Ask(app, question)
 }

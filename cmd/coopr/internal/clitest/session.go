@@ -239,9 +239,12 @@ links:
 // Definitions writes the definitions of a web shop into the folder defs.
 func (s *Session) Definitions() {
 	s.File("defs/clustertemplates/shop.yaml", shopYAML)
-	s.File("defs/services/nginx.json", `{"name":"nginx","description":"A web server","provisioner":{"actions":{"install":{"type":"shell","fields":{"script":"i.sh"}},"start":{"type":"shell","fields":{"script":"s.sh"}}}}}`)
+	s.File("defs/services/nginx.json", `{"name":"nginx","description":"A web server",
+"provisioner":{"actions":{"install":{"type":"shell","fields":{"script":"i.sh"}},
+"start":{"type":"shell","fields":{"script":"s.sh"}}}}}`)
 	s.File("defs/services/php.json", `{"name":"php","description":"A language"}`)
-	s.File("defs/providers/cloud.json", `{"name":"cloud","description":"The cloud","providertype":"cloud","provisioner":{"region":"north","pin":"1234"}}`)
+	s.File("defs/providers/cloud.json", `{"name":"cloud","description":"The cloud",
+"providertype":"cloud","provisioner":{"region":"north","pin":"1234"}}`)
 	s.File("defs/README.md", "not a definition")
 }
 

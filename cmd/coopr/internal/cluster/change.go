@@ -31,9 +31,11 @@ type changing struct {
 
 // changeCmd returns a command that starts an operation on a cluster. take, which may be nil, puts the
 // arguments after the cluster's name into the request.
-func changeCmd(app cli.App, op model.OperationType, use, short, example string, arguments []string, take func(c *changing, args []string) error) *changing {
+func changeCmd(app cli.App, op model.OperationType, use, short, example string, arguments []string,
+	take func(c *changing, args []string) error) *changing {
 	c := &changing{op: api.Operate{Type: op}}
-	c.cmd = &cobra.Command{Use: string(op) + " " + use, Short: short, Example: example, Args: cli.Args(arguments...), ValidArgsFunction: cli.CompleteClusters(app)}
+	c.cmd = &cobra.Command{Use: string(op) + " " + use, Short: short, Example: example, Args: cli.Args(arguments...),
+		ValidArgsFunction: cli.CompleteClusters(app)}
 	c.starter.AddFlags(c.cmd)
 	f := c.cmd.Flags()
 	f.StringVar(&c.op.Change.OnFailure, "on-failure", "", "what to do when a task fails for good: rollback (default), pause or leave")
@@ -81,7 +83,8 @@ func (c *changing) newNodeFlags() {
 
 // resolveFlag adds the flag that lets an operation try other layouts.
 func resolveFlag(f *pflag.FlagSet, n *model.Int) {
-	f.IntVar((*int)(n), "resolve-on-failure", 0, "number of other layouts to try if this one fails for good; each failed layout is undone first")
+	f.IntVar((*int)(n), "resolve-on-failure", 0,
+		"number of other layouts to try if this one fails for good; each failed layout is undone first")
 }
 
 // services puts the services that the arguments name into the request.
@@ -89,7 +92,8 @@ func services(c *changing, args []string) error { c.op.Services = args; return n
 
 func growCmd(app cli.App) *cobra.Command {
 	c := changeCmd(app, model.OpGrow, "NAME --nodes N", "Add nodes to a cluster",
-		"  coopr cluster grow shop --nodes 2\n  coopr cluster grow shop --nodes 2 --dry-run", []string{"NAME"}, func(c *changing, _ []string) error {
+		"  coopr cluster grow shop --nodes 2\n  coopr cluster grow shop --nodes 2 --dry-run", []string{"NAME"},
+		func(c *changing, _ []string) error {
 			if !c.cmd.Flags().Changed("nodes") {
 				return cli.Usage(c.cmd, "--nodes is missing: give the number of nodes to add")
 			}
@@ -104,8 +108,10 @@ func growCmd(app cli.App) *cobra.Command {
 }
 
 func shrinkCmd(app cli.App) *cobra.Command {
-	c := changeCmd(app, model.OpShrink, "NAME (--nodes N | NODE…)", "Remove nodes from a cluster: the named ones, or the newest ones that can be removed",
-		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run", []string{"NAME", "[NODE…"}, func(c *changing, args []string) error {
+	c := changeCmd(app, model.OpShrink, "NAME (--nodes N | NODE…)",
+		"Remove nodes from a cluster: the named ones, or the newest ones that can be removed",
+		"  coopr cluster shrink shop --nodes 1\n  coopr cluster shrink shop 1004 1005 --dry-run", []string{"NAME", "[NODE…"},
+		func(c *changing, args []string) error {
 			if c.op.Change.NodeNames = args; len(args) == 0 && c.nodes < 1 {
 				return cli.Usage(c.cmd, "give the number of nodes to remove with --nodes, or name the nodes")
 			}
@@ -133,7 +139,8 @@ func addServicesCmd(app cli.App) *cobra.Command {
 }
 
 func removeServicesCmd(app cli.App) *cobra.Command {
-	c := changeCmd(app, model.OpRemoveServices, "NAME SERVICE…", "Remove services from a cluster", "  coopr cluster remove-services shop redis", []string{"NAME", "SERVICE…"},
+	c := changeCmd(app, model.OpRemoveServices, "NAME SERVICE…", "Remove services from a cluster",
+		"  coopr cluster remove-services shop redis", []string{"NAME", "SERVICE…"},
 		func(c *changing, args []string) error {
 			c.starter.Question = fmt.Sprintf("Remove %s from the cluster and delete the data of these services?", strings.Join(args, ", "))
 			return services(c, args)
@@ -179,15 +186,17 @@ func rollbackCmd(app cli.App) *cobra.Command {
 
 func historyCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.HistoryEntry]{
-		Use: "history NAME", Short: "List the snapshots of a cluster, taken before and after its operations", Example: "  coopr cluster history shop",
-		Args: cli.Args("NAME"), Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
+		Use: "history NAME", Short: "List the snapshots of a cluster, taken before and after its operations",
+		Example: "  coopr cluster history shop",
+		Args:    cli.Args("NAME"), Empty: "There are no snapshots yet. The first one is taken when the cluster has been created.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.HistoryEntry, client.Meta, error) {
 			return c.History(ctx, args[0], read)
 		},
 		Rows: func(items []api.HistoryEntry) output.Table {
 			t := output.Table{Head: []string{"NUMBER", "TAKEN", "MOMENT", "OPERATION", "STATUS", "NODES", "ACTOR", "SERVICES"}, Wide: 2}
 			for _, s := range items {
-				t.Row(strconv.Itoa(s.Number), output.Moment(s.Time), s.Moment+" "+string(s.Type), s.Operation, string(s.Status), strconv.Itoa(s.Nodes), s.Actor, strings.Join(s.Services, ","))
+				t.Row(strconv.Itoa(s.Number), output.Moment(s.Time), s.Moment+" "+string(s.Type), s.Operation, string(s.Status),
+					strconv.Itoa(s.Nodes), s.Actor, strings.Join(s.Services, ","))
 			}
 			return t
 		},
@@ -196,8 +205,9 @@ func historyCmd(app cli.App) *cobra.Command {
 
 func diffCmd(app cli.App) *cobra.Command {
 	return cli.List(app, cli.Listing[api.Difference]{
-		Use: "diff NAME FROM [TO]", Short: "Compare two snapshots of a cluster, or one snapshot with the present cluster", Example: "  coopr cluster diff shop 2 5\n  coopr cluster diff shop 2",
-		Args: cli.Args("NAME", "FROM", "[TO"), Empty: "There are no differences.",
+		Use: "diff NAME FROM [TO]", Short: "Compare two snapshots of a cluster, or one snapshot with the present cluster",
+		Example: "  coopr cluster diff shop 2 5\n  coopr cluster diff shop 2",
+		Args:    cli.Args("NAME", "FROM", "[TO"), Empty: "There are no differences.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]api.Difference, client.Meta, error) {
 			var numbers [2]int
 			for i, arg := range args[1:] {

@@ -40,7 +40,8 @@ func listCmd(app cli.App) *cobra.Command {
 			return c.Clusters(ctx, status, read)
 		},
 		Rows: func(items []api.ClusterSummary) output.Table {
-			t := output.Table{Head: []string{"NAME", "ID", "STATUS", "NODES", "TEMPLATE", "LATEST", "AGE", "PROVIDER", "OWNER", "SERVICES", "MESSAGE"}, Wide: 4}
+			t := output.Table{Head: []string{"NAME", "ID", "STATUS", "NODES", "TEMPLATE", "LATEST", "AGE", "PROVIDER", "OWNER", "SERVICES",
+				"MESSAGE"}, Wide: 4}
 			for _, cl := range items {
 				t.Row(cl.Name, cl.ID, string(cl.Status), strconv.Itoa(cl.NumNodes), cl.ClusterTemplate.Name, latest(cl.Progress), out.Ago(cl.CreatedAt),
 					cl.Provider.Name, cl.OwnerID, output.Clip(strings.Join(cl.Services, ","), 60), output.Clip(cl.Message, 60))
@@ -48,7 +49,8 @@ func listCmd(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only clusters with these statuses: pending, active, incomplete, inconsistent, failed, terminated")
+	cmd.Flags().StringSliceVar(&status, "status", nil,
+		"only clusters with these statuses: pending, active, incomplete, inconsistent, failed, terminated")
 	return cmd
 }
 
@@ -125,7 +127,8 @@ func servicesCmd(app cli.App, op model.OperationType) *cobra.Command {
 	var r progress.Starter
 	word := string(op)
 	cmd := &cobra.Command{
-		Use: word + " NAME [SERVICE…]", Short: strings.ToUpper(word[:1]) + word[1:] + " all or some services of a cluster", Args: cli.Args("NAME", "[SERVICE…"),
+		Use: word + " NAME [SERVICE…]", Short: strings.ToUpper(word[:1]) + word[1:] + " all or some services of a cluster",
+		Args:    cli.Args("NAME", "[SERVICE…"),
 		Example: fmt.Sprintf("  coopr cluster %s shop\n  coopr cluster %s shop nginx", word, word), ValidArgsFunction: cli.CompleteClusters(app),
 	}
 	r.AddFlags(cmd)
@@ -142,7 +145,8 @@ func configureCmd(app cli.App) *cobra.Command {
 	var replace, noRestart bool
 	cmd := &cobra.Command{
 		Use: "configure NAME", Short: "Change the configuration of a cluster, or apply it again", Args: cli.Args("NAME"),
-		Example: "  coopr cluster configure shop --set nginx.workers=8\n  coopr cluster configure shop --config new.yaml --replace --no-restart", ValidArgsFunction: cli.CompleteClusters(app),
+		Example: "  coopr cluster configure shop --set nginx.workers=8\n" +
+			"  coopr cluster configure shop --config new.yaml --replace --no-restart", ValidArgsFunction: cli.CompleteClusters(app),
 	}
 	cmd.Flags().StringVar(&file, "config", "", "JSON or YAML file with configuration")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "one configuration value, as path.to.key=value; may be repeated")

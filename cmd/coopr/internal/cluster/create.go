@@ -44,7 +44,8 @@ only the display; the work continues.`,
 	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes (default: from the template)")
 	f.StringVar(&req.ImageType, "image", "", "image type of all nodes (default: from the template)")
 	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas (default: from the template)")
-	f.StringVar(&req.Comparator, "comparator", "", "which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
+	f.StringVar(&req.Comparator, "comparator", "",
+		"which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
 	f.StringVar(&file, "config", "", "JSON or YAML file with configuration that overrides the template's")
 	f.StringArrayVar(&set, "set", nil, "one configuration value, as path.to.key=value; may be repeated")
 	f.StringArrayVar(&fields, "provider-field", nil, "value of a provider field, as name=value; may be repeated")
@@ -53,7 +54,8 @@ only the display; the work continues.`,
 	f.StringVar(&req.OnFailure, "on-failure", "", "what to do when a task fails for good: delete (default), pause or leave")
 	resolveFlag(f, &req.ResolveOnFailure)
 	r.AddFlags(cmd)
-	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider, "hardware": model.KindHardwareType, "image": model.KindImageType} {
+	for flag, kind := range map[string]model.Kind{"template": model.KindClusterTemplate, "provider": model.KindProvider,
+		"hardware": model.KindHardwareType, "image": model.KindImageType} {
 		cli.CompleteFlag(cmd, flag, cli.CompleteDefinitions(app, kind))
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -81,18 +83,17 @@ only the display; the work continues.`,
 			return err
 		}
 		if faults := req.Check(); len(faults) > 0 {
-			for _, f := range faults {
-				if flag := createFlags[f.Path]; flag != "" {
-					f.Path = flag
-				}
-			}
-			return faults
+			return withFlags(faults)
 		}
 		return r.Run(app, cmd, progress.Request{
 			Creates: true, Question: fmt.Sprintf("Create cluster %s?", req.Name),
 			Title: fmt.Sprintf("Cluster %s of template %s, %s", req.Name, req.ClusterTemplate, words.Count(nodes, "node")),
 			Send: func(ctx context.Context, c *client.Client, dry bool) (api.StartedBody, error) {
 				st, _, err := c.CreateCluster(ctx, req, dry)
+				var problem *client.Error
+				if errors.As(err, &problem) {
+					problem.Faults = withFlags(problem.Faults)
+				}
 				return st, err
 			},
 		})
@@ -103,7 +104,18 @@ only the display; the work continues.`,
 // createFlags maps the fields of the request to the arguments that set them.
 var createFlags = map[string]string{
 	"name": "NAME", "numMachines": "--nodes", "clusterTemplate": "--template", "dnsSuffix": "--dns-suffix",
-	"initialLeaseDuration": "--lease", "onFailure": "--on-failure",
+	"initialLeaseDuration": "--lease", "onFailure": "--on-failure", "provider": "--provider", "hardwaretype": "--hardware",
+	"imagetype": "--image", "services": "--services", "comparator": "--comparator",
+}
+
+// withFlags names the arguments that faults are about instead of the fields of the request.
+func withFlags(faults model.Faults) model.Faults {
+	for _, f := range faults {
+		if flag := createFlags[f.Path]; flag != "" {
+			f.Path = flag
+		}
+	}
+	return faults
 }
 
 // operate starts an operation on a cluster and follows it until it ends.
@@ -144,7 +156,8 @@ func whatFirst(ctx context.Context, c *client.Client, cluster string) string {
 func operateTitle(op model.OperationType, cluster string) string {
 	words := map[model.OperationType]string{
 		model.OpAddServices: "Add services to cluster %s", model.OpRemoveServices: "Remove services from cluster %s",
-		model.OpRecover: "Restart a node of cluster %s", model.OpPauseNode: "Pause a node of cluster %s", model.OpResumeNode: "Resume a node of cluster %s",
+		model.OpRecover: "Restart a node of cluster %s", model.OpPauseNode: "Pause a node of cluster %s",
+		model.OpResumeNode:  "Resume a node of cluster %s",
 		model.OpReplaceNode: "Replace nodes of cluster %s", model.OpRollback: "Roll cluster %s back",
 		model.OpSyncTemplate: "Update cluster %s to the newest version of its template",
 	}[op]

@@ -32,7 +32,8 @@ func NodeCommand(app cli.App) *cobra.Command {
 	cli.CompleteFlag(list, "cluster", cli.CompleteClusters(app))
 	cli.PageFlags(list, &page)
 
-	get := &cobra.Command{Use: "get ID", Short: "Show all that is known about a node", Args: cli.Args("ID"), Example: "  coopr node get 00000001-1000"}
+	get := &cobra.Command{Use: "get ID", Short: "Show all that is known about a node", Args: cli.Args("ID"),
+		Example: "  coopr node get 00000001-1000"}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (model.Node, error) {
 		n, _, err := c.Node(ctx, args[0], client.Read{})
@@ -65,7 +66,8 @@ func nodeTable(items []model.Node) output.Table {
 			states = append(states, service+"="+state)
 		}
 		sort.Strings(states)
-		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, output.Clip(strings.Join(n.Services, ","), 60), strings.Join(states, ","), n.Cluster}
+		row := []string{n.ID, n.Hostname, address(n), n.HardwareType, n.ImageType, output.Clip(strings.Join(n.Services, ","), 60),
+			strings.Join(states, ","), n.Cluster}
 		for _, c := range more {
 			row = slices.Insert(row, c.at, c.of(&n))
 		}

@@ -59,7 +59,8 @@ func recoveryCmd(app cli.App, word, short string, pause bool) *cobra.Command {
 	out := app.Printer()
 	var reason string
 	cmd := &cobra.Command{
-		Use: word + "-recovery NAME", Short: short, Args: cli.Args("NAME"), Example: fmt.Sprintf("  coopr cluster %s-recovery shop", word), ValidArgsFunction: cli.CompleteClusters(app),
+		Use: word + "-recovery NAME", Short: short, Args: cli.Args("NAME"), Example: fmt.Sprintf("  coopr cluster %s-recovery shop", word),
+		ValidArgsFunction: cli.CompleteClusters(app),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, kept in the audit log")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {

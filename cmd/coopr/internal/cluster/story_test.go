@@ -77,7 +77,8 @@ func TestStructuredOutputIsAlone(t *testing.T) {
 		Operation api.OperationDetails
 		Cluster   api.ClusterDetails
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.Cluster.Status != model.ClusterActive || got.Operation.Status != model.OpSucceeded {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || got.Cluster.Status != model.ClusterActive ||
+		got.Operation.Status != model.OpSucceeded {
 		t.Errorf("%d %v\n%s\n%s", code, err, out, errs)
 	}
 	if !strings.Contains(errs, "CREATE") {
@@ -104,7 +105,7 @@ func TestCtrlCLeavesTheOperation(t *testing.T) {
 	s.Ctx = context.Background()
 	v, _ := s.Mesh.View(s.Ctx, api.Default, 0)
 	if op, ok := v.Operation("acme", "00000001-001"); !ok || op.Status != model.OpRunning {
-		t.Error("the operation does not go on")
+		t.Error("the operation does not continue")
 	}
 }
 

@@ -115,7 +115,8 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 			for _, raw := range items {
 				var d map[string]any
 				_ = json.Unmarshal(raw, &d)
-				t.Row(append(append([]string{text(d["name"]), text(d["version"])}, n.cells(d)...), output.Clip(text(d["description"]), 60), text(d["label"]))...)
+				t.Row(append(append([]string{text(d["name"]), text(d["version"])}, n.cells(d)...), output.Clip(text(d["description"]), 60),
+					text(d["label"]))...)
 			}
 			return t
 		},
@@ -136,7 +137,8 @@ func definitionCmd(app cli.App, n noun) *cobra.Command {
 
 	put := &cobra.Command{
 		Use: "put FILE", Short: "Write " + withArticle(n.word) + " from a JSON or YAML file; -: standard input", Args: cli.Args("FILE"),
-		Example: fmt.Sprintf("  coopr %s put %s.yaml\n  coopr %s get %s | sed s/old/new/ | coopr %s put -", n.use, n.example, n.use, n.example, n.use),
+		Example: fmt.Sprintf("  coopr %s put %s.yaml\n  coopr %s get %s | sed s/old/new/ | coopr %s put -", n.use, n.example, n.use,
+			n.example, n.use),
 	}
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		data, err := cli.ReadFile(app, args[0])

@@ -36,8 +36,9 @@ Files are JSON or YAML. A file may hold one definition, several definitions, or
 an export. The kind of a definition follows from its directory (services/,
 clustertemplates/, …), its key "kind", or its other keys. Definitions that are
 not in the files do not change.`,
-		Example: "  coopr import examples/shop\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n  coopr export | coopr --tenant other import -",
-		Args:    cli.Args("DIR|FILE…"),
+		Example: "  coopr import examples/shop\n  coopr import shop.yaml services/\n  coopr import --skip-faulty old-templates/\n" +
+			"  coopr export | coopr --tenant other import -",
+		Args: cli.Args("DIR|FILE…"),
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "only check the files; write nothing")
 	cmd.Flags().BoolVar(&skip, "skip-faulty", false, "leave out faulty definitions and write all others")
@@ -241,7 +242,8 @@ func ExportCommand(app cli.App) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Show all definitions, or write each to a file", Args: cli.Args(),
-		Long:    "Show all definitions of the tenant in a form that import accepts. For admins, the\noutput includes the secrets of providers: store it like a password.",
+		Long: "Show all definitions of the tenant in a form that import accepts. For admins, the\n" +
+			"output includes the secrets of providers: store it like a password.",
 		Example: "  coopr export > definitions.yaml\n  coopr export --dir definitions/",
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "write one file for each definition into this directory")

@@ -80,7 +80,8 @@ func showOrphans(out *output.Printer, r model.OrphanReport) {
 			t.Wide = 3 // none of them is removed automatically
 		}
 		for _, x := range r.Orphans {
-			t.Row(x.ID, x.Provider, x.Cluster, x.Node, string(x.Why), out.Ago(x.Since), output.Moment(x.DeleteAt), strconv.FormatUint(x.Fence, 10), x.Fault)
+			t.Row(x.ID, x.Provider, x.Cluster, x.Node, string(x.Why), out.Ago(x.Since), output.Moment(x.DeleteAt),
+				strconv.FormatUint(x.Fence, 10), x.Fault)
 		}
 		out.Show(t)
 	}

@@ -39,7 +39,7 @@ func TestDefinitionsStory(t *testing.T) {
 	if info, err := os.Stat("out/providers/cloud.yaml"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info, err)
 	}
-	// What was exported is imported as it is.
+	// An export can be imported without changes.
 	if code, _, errs := s.Exec("import", "out"); code != 0 {
 		t.Errorf("%s", errs)
 	}

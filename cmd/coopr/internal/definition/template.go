@@ -120,7 +120,8 @@ func templateSolveCmd(app cli.App) *cobra.Command {
 	var budget int
 	var req api.SolveRequest
 	cmd := &cobra.Command{
-		Use: "solve NAME|FILE --nodes 3..100", Short: "Show the layouts of clusters of a template, by number of nodes", Args: cli.Args("NAME|FILE"),
+		Use: "solve NAME|FILE --nodes 3..100", Short: "Show the layouts of clusters of a template, by number of nodes",
+		Args: cli.Args("NAME|FILE"),
 		Long: `Show the layouts of clusters of a template for each number of nodes: the number
 of nodes of each kind, their services, the cost per hour, and for sizes without
 a layout the reason. Nothing is created. Sizes with the same layout share a row;
@@ -138,7 +139,8 @@ The template may also be a JSON or YAML file.`,
 	f.StringVar(&req.HardwareType, "hardware", "", "hardware type of all nodes (default: from the template)")
 	f.StringVar(&req.ImageType, "image", "", "image type of all nodes (default: from the template)")
 	f.StringSliceVar(&req.Services, "services", nil, "services, separated by commas (default: from the template)")
-	f.StringVar(&req.Comparator, "comparator", "", "which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
+	f.StringVar(&req.Comparator, "comparator", "",
+		"which layouts to prefer: original, cost, or the comparator of a plugin (default: from the template)")
 	f.StringVar(&exclude, "exclude", "", "file with a list of layouts to exclude")
 	f.IntVar(&budget, "budget", 0, "limit of the search for all sizes together, in steps of about a microsecond")
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)

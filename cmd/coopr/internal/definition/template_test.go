@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/clitest"
 )
 
-// TestTemplateStory lints and solves templates, written and not.
+// TestTemplateStory lints and solves templates in the mesh and in files.
 func TestTemplateStory(t *testing.T) {
 	s := clitest.New(t)
 	s.File("defs/all.yaml", `providers: [{name: cloud, providertype: cloud}]
@@ -37,7 +37,8 @@ clustertemplates:
 	s.Run(0, "template", "solve", "shop", "-n", "4", "--comparator", apitest.Backwards)
 	s.Run(0, "template", "solve", "shop", "-n", "4", "--services", "web,cache", "--hardware", "big")
 	s.Run(0, "template", "solve", "shop", "-n", "9", "--budget", "1")
-	s.File("not.json", `[[{"count":1,"hardwaretype":"big","imagetype":"debian","services":["base","db"]},{"count":2,"hardwaretype":"small","imagetype":"debian","services":["base","web"]}]]`)
+	s.File("not.json", `[[{"count":1,"hardwaretype":"big","imagetype":"debian","services":["base","db"]},
+{"count":2,"hardwaretype":"small","imagetype":"debian","services":["base","web"]}]]`)
 	s.Run(0, "template", "solve", "shop", "-n", "3", "--exclude", "not.json")
 	s.File("draft.yaml", "name: draft\ndefaults: {services: [base, db, web], provider: cloud, hardwaretype: small}\n")
 	s.Run(0, "template", "solve", "draft.yaml", "-n", "1..3")

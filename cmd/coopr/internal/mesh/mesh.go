@@ -26,7 +26,8 @@ import (
 func JoinCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: "join ADDRESS…", Short: "Make the agent at --addr join the mesh of other agents, by their gossip addresses", Args: cli.Args("ADDRESS…"),
+		Use: "join ADDRESS…", Short: "Make the agent at --addr join the mesh of other agents, by their gossip addresses",
+		Args:    cli.Args("ADDRESS…"),
 		Example: "  coopr join 10.0.0.1\n  coopr --addr 10.0.0.2 join 10.0.0.1:55056 10.0.0.3:55056",
 	}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -105,7 +106,8 @@ func MembersCommand(app cli.App) *cobra.Command {
 // StatusCommand returns the command "status".
 func StatusCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "status", Short: "Show the status of the agent at --addr and of its mesh", Args: cli.Args(), Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
+	cmd := &cobra.Command{Use: "status", Short: "Show the status of the agent at --addr and of its mesh", Args: cli.Args(),
+		Example: "  coopr status\n  coopr --addr 10.0.0.2 status -o json"}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, _ []string) (api.AgentStatus, error) {
 		return c.Status(ctx)

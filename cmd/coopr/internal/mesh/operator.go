@@ -19,7 +19,8 @@ import (
 func OperatorCommand(app cli.App) *cobra.Command {
 	out := app.Printer()
 	peers := cli.List(app, cli.Listing[api.RaftPeer]{
-		Use: "peers", Short: "List the members of the Raft group", Example: "  coopr operator raft peers", Empty: "The Raft group has no members.", Still: true,
+		Use: "peers", Short: "List the members of the Raft group", Example: "  coopr operator raft peers",
+		Empty: "The Raft group has no members.", Still: true,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, _ client.Read) ([]api.RaftPeer, client.Meta, error) {
 			p, err := c.RaftPeers(ctx)
 			return p, client.Meta{}, err
@@ -49,7 +50,8 @@ func OperatorCommand(app cli.App) *cobra.Command {
 	})
 	remove := &cobra.Command{
 		Use: "remove ID", Short: "Remove a member from the Raft group", Args: cli.Args("ID"),
-		Long:    "Remove a member from the Raft group. The mesh removes dead agents by itself;\nuse this command only for a member that the mesh does not remove.",
+		Long: "Remove a member from the Raft group. The mesh removes dead agents by itself;\n" +
+			"use this command only for a member that the mesh does not remove.",
 		Example: "  coopr operator raft remove 7d0f1b2c-1111-4222-8333-944455566677 --yes",
 	}
 	remove.RunE = cli.Confirmed(app, func(args []string) string { return fmt.Sprintf("Remove %s from the Raft group?", args[0]) },

@@ -22,7 +22,8 @@ func explainCmd(app cli.App) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "explain ID", Short: "Show why an operation does not continue: what each step waits for", Args: cli.Args("ID"),
-		Example: "  coopr operation explain 00000001-001\n  coopr operation explain 00000001-001 --limit 1000 -o json", ValidArgsFunction: cli.CompleteOperations(app),
+		Example:           "  coopr operation explain 00000001-001\n  coopr operation explain 00000001-001 --limit 1000 -o json",
+		ValidArgsFunction: cli.CompleteOperations(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.Flags().IntVar(&limit, "limit", 0, "show at most this many steps (default 100); steps that do not wait for other steps come first")
@@ -40,7 +41,8 @@ func explainCmd(app cli.App) *cobra.Command {
 			waiting += e.Waiting[k]
 			kinds = append(kinds, fmt.Sprintf("%d for %s", e.Waiting[k], waitsFor[k]))
 		}
-		out.Printf("Plan %s is %s: %s done, %d running, %d waiting.\n", e.Plan, out.Status(e.Status), words.Count(e.Done, "step"), e.Running, waiting)
+		out.Printf("Plan %s is %s: %s done, %d running, %d waiting.\n", e.Plan, out.Status(e.Status), words.Count(e.Done, "step"), e.Running,
+			waiting)
 		for _, w := range e.Waits {
 			out.Printf("The plan waits: %s\n", w.Text)
 		}
@@ -69,7 +71,9 @@ func explainCmd(app cli.App) *cobra.Command {
 
 // waitsFor describes each kind of waiting.
 var waitsFor = map[string]string{
-	tree.WaitsGate: "an operator", tree.WaitsDependency: "earlier steps", tree.WaitsFailed: "failed steps", tree.WaitsDelay: "the time of the next attempt",
-	tree.WaitsNode: "their node", tree.WaitsPlan: "another plan", tree.WaitsLimit: "their provider's limit", tree.WaitsPlugin: "an agent with the plugin",
+	tree.WaitsGate: "an operator", tree.WaitsDependency: "earlier steps", tree.WaitsFailed: "failed steps",
+	tree.WaitsDelay: "the time of the next attempt",
+	tree.WaitsNode:  "their node", tree.WaitsPlan: "another plan", tree.WaitsLimit: "their provider's limit",
+	tree.WaitsPlugin: "an agent with the plugin",
 	tree.WaitsWorker: "a free worker", tree.WaitsNothing: "nothing",
 }

@@ -34,21 +34,24 @@ func listCmd(app cli.App) *cobra.Command {
 	var status []string
 	var page client.Page
 	cmd := cli.List(app, cli.Listing[api.OperationDetails]{
-		Use: "list", Short: "List operations, newest first", Example: "  coopr operation list\n  coopr operation list --cluster shop --status running,paused",
-		Narrow: []string{"status", "cluster"}, Empty: "There are no operations.",
+		Use: "list", Short: "List operations, newest first",
+		Example: "  coopr operation list\n  coopr operation list --cluster shop --status running,paused",
+		Narrow:  []string{"status", "cluster"}, Empty: "There are no operations.",
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.OperationDetails, client.Meta, error) {
 			return c.Operations(ctx, cluster, status, page, read)
 		},
 		Rows: func(items []api.OperationDetails) output.Table {
 			t := output.Table{Head: []string{"ID", "CLUSTER", "TYPE", "STATUS", "TASKS", "AGE", "ACTOR", "MESSAGE"}, Wide: 2}
 			for _, op := range items {
-				t.Row(op.ID, op.Cluster, string(op.Type), string(op.Status), fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total), out.Ago(op.CreatedAt), op.Actor, output.Clip(op.Message, 80))
+				t.Row(op.ID, op.Cluster, string(op.Type), string(op.Status), fmt.Sprintf("%d/%d", op.Progress.Done, op.Progress.Total),
+					out.Ago(op.CreatedAt), op.Actor, output.Clip(op.Message, 80))
 			}
 			return t
 		},
 	})
 	cmd.Flags().StringVar(&cluster, "cluster", "", "only operations of this cluster")
-	cmd.Flags().StringSliceVar(&status, "status", nil, "only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, rolled-back")
+	cmd.Flags().StringSliceVar(&status, "status", nil,
+		"only operations with these statuses: accepted, running, paused, aborting, rolling-back, succeeded, failed, aborted, rolled-back")
 	cli.PageFlags(cmd, &page)
 	return cmd
 }
@@ -101,7 +104,8 @@ func orderCmd(app cli.App, order, short string) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: order + " ID", Short: short, Args: cli.Args("ID"),
-		Example: fmt.Sprintf("  coopr operation %s 00000001-001 --reason 'the rack is being moved'", order), ValidArgsFunction: cli.CompleteOperations(app),
+		Example:           fmt.Sprintf("  coopr operation %s 00000001-001 --reason 'the rack is being moved'", order),
+		ValidArgsFunction: cli.CompleteOperations(app),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, shown with the operation and in the audit log")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

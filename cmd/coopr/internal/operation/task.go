@@ -47,10 +47,12 @@ func TaskCommand(app cli.App) *cobra.Command {
 		},
 	})
 	list.ValidArgsFunction = cli.CompleteOperations(app)
-	list.Flags().StringVar(&status, "status", "", "only tasks with this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
+	list.Flags().StringVar(&status, "status", "",
+		"only tasks with this status: blocked, ready, leased, running, succeeded, failed, cancelled, uncertain")
 	cli.PageFlags(list, &page)
 
-	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"), Example: "  coopr task get 00000001-001/3"}
+	get := &cobra.Command{Use: "get ID", Short: "Show a task with all its attempts", Args: cli.Args("ID"),
+		Example: "  coopr task get 00000001-001/3"}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
 	get.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		t, _, err := c.Task(ctx, args[0], client.Read{})

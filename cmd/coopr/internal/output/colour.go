@@ -21,7 +21,8 @@ func ColourOf(word string) Colour {
 		return Green
 	case "failed", "inconsistent", "incomplete", "uncertain", "dead", "ERROR", "DELAYED":
 		return Red
-	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect", "STARTING", "STARTED", "PREPARED", "IN_PROGRESS", "WAITING":
+	case "pending", "running", "paused", "aborting", "rolling-back", "leased", "suspect", "STARTING", "STARTED", "PREPARED",
+		"IN_PROGRESS", "WAITING":
 		return Yellow
 	case "terminated", "cancelled", "aborted", "rolled-back", "left", "blocked", "PENDING":
 		return Faint

@@ -25,7 +25,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestNarrowTable: on a terminal words go on below themselves, ids stay whole; elsewhere a row is a line.
+// TestNarrowTable checks that words are folded on a terminal, that ids are not, and that each row is one line
+// elsewhere.
 func TestNarrowTable(t *testing.T) {
 	var out bytes.Buffer
 	p := &Printer{Stdout: &out, Form: FormTable, Terminal: true, Width: func() int { return 30 }, Env: func(string) string { return "x" }}

@@ -23,11 +23,14 @@ func Command(app cli.App) *cobra.Command {
 		orderCmd(app, "pause", "interrupt", "interrupt", "paused", "PLAN [PHASE]",
 			"Pause a plan or one of its phases; running steps continue", "  coopr plan pause shop deploy\n  coopr plan pause shop deploy shop-web"),
 		orderCmd(app, "resume", "continue", "continue", "resumed", "PLAN [PHASE]",
-			"Resume a plan or a phase; in a phase with canaries, release the next canary", "  coopr plan resume shop deploy\n  coopr plan resume shop deploy nodes"),
+			"Resume a plan or a phase; in a phase with canaries, release the next canary",
+			"  coopr plan resume shop deploy\n  coopr plan resume shop deploy nodes"),
 		orderCmd(app, "restart", "force-restart", "restart", "restarted", "PLAN [PHASE [STEP]]",
-			"Run a plan, a phase or a step again", "  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop1-1000:[start]'"),
+			"Run a plan, a phase or a step again",
+			"  coopr plan restart shop deploy shop-web\n  coopr plan restart shop deploy shop-web 'shop1-1000:[start]'"),
 		orderCmd(app, "force-complete", "force", "forceComplete", "forced to complete", "PLAN [PHASE [STEP]]",
-			"Mark a step, a phase or a plan as complete without running it", "  coopr plan force-complete shop deploy shop-web 'shop1-1000:[start]'"))
+			"Mark a step, a phase or a plan as complete without running it",
+			"  coopr plan force-complete shop deploy shop-web 'shop1-1000:[start]'"))
 	cmd.Aliases = []string{"plans"}
 	return cmd
 }
@@ -42,8 +45,9 @@ func completePlans(app cli.App) cli.Completion {
 
 func listCmd(app cli.App) *cobra.Command {
 	cmd := cli.List(app, cli.Listing[tree.DebugPlan]{
-		Use: "list CLUSTER", Short: "List the plans of a cluster in order of priority", Example: "  coopr plan list shop\n  coopr plan list shop -o json",
-		Args: cli.Args("CLUSTER"), Empty: "There are no plans: the operations of the cluster are no longer kept.",
+		Use: "list CLUSTER", Short: "List the plans of a cluster in order of priority",
+		Example: "  coopr plan list shop\n  coopr plan list shop -o json",
+		Args:    cli.Args("CLUSTER"), Empty: "There are no plans: the operations of the cluster are no longer kept.",
 		Fetch: func(ctx context.Context, c *client.Client, args []string, read client.Read) ([]tree.DebugPlan, client.Meta, error) {
 			d, m, err := c.PlansAtAGlance(ctx, args[0], read)
 			return d.Plans, m, err
@@ -65,7 +69,8 @@ func showCmd(app cli.App) *cobra.Command {
 	var watch, raw bool
 	cmd := &cobra.Command{
 		Use: "show CLUSTER PLAN", Aliases: []string{"status"}, Short: "Show the status of a plan with its phases and steps",
-		Example: "  coopr plan show shop deploy\n  coopr plan show shop deploy --watch", Args: cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
+		Example: "  coopr plan show shop deploy\n  coopr plan show shop deploy --watch", Args: cli.Args("CLUSTER", "PLAN"),
+		ValidArgsFunction: completePlans(app),
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.Flags().BoolVar(&raw, "json", false, "the same as -o json")
@@ -149,7 +154,8 @@ func startCmd(app cli.App) *cobra.Command {
 	var params []string
 	cmd := &cobra.Command{
 		Use: "start CLUSTER PLAN", Short: "Start a plan with parameters for its tasks; a complete plan runs again",
-		Example: "  coopr plan start shop backup\n  coopr plan start shop backup -p BUCKET=nightly -p OPTIONS=a=b", Args: cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
+		Example: "  coopr plan start shop backup\n  coopr plan start shop backup -p BUCKET=nightly -p OPTIONS=a=b",
+		Args:    cli.Args("CLUSTER", "PLAN"), ValidArgsFunction: completePlans(app),
 	}
 	cmd.Flags().StringArrayVarP(&params, "param", "p", nil, "environment variable for the tasks of the plan, as NAME=value; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -184,7 +190,8 @@ func orderCmd(app cli.App, word, alias, command, what, use, short, example strin
 		names = append(names, strings.TrimRight(name, "]"))
 	}
 	cmd := &cobra.Command{
-		Use: word + " CLUSTER " + use, Aliases: []string{alias}, Short: short, Example: example, Args: cli.Args(names...), ValidArgsFunction: completePlans(app),
+		Use: word + " CLUSTER " + use, Aliases: []string{alias}, Short: short, Example: example, Args: cli.Args(names...),
+		ValidArgsFunction: completePlans(app),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o := tree.Order{Command: command, Plan: args[1]}
@@ -194,7 +201,8 @@ func orderCmd(app cli.App, word, alias, command, what, use, short, example strin
 			}
 		}
 		if command == "forceComplete" && o.Step == "" {
-			if err := cli.Confirm(app, cmd, fmt.Sprintf("Mark all of %s as complete, although parts of it may not have run?", strings.Join(args[1:], " "))); err != nil {
+			if err := cli.Confirm(app, cmd, fmt.Sprintf("Mark all of %s as complete, although parts of it may not have run?",
+				strings.Join(args[1:], " "))); err != nil {
 				return err
 			}
 		}

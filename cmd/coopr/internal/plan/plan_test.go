@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/clitest"
 )
 
-// hello gives the plan of docs/spec/plans.md §3, STR-14: two phases with canaries.
+// hello returns the plan of docs/spec/plans.md §3, STR-14: two phases with canaries.
 func hello() *tree.View {
 	v := &tree.View{Tree: &tree.Tree{Name: "deploy", Phases: []tree.Phase{
 		{Name: "hello-deploy", Strategy: tree.Strategy{Kind: tree.Parallel, Canary: 2}, End: 4},
@@ -47,7 +47,8 @@ func TestPlans(t *testing.T) {
 	s.Run(0, "plan", "list", "shop")
 	s.Run(0, "plan", "show", "shop", "deploy")
 	s.Mesh.PutPlan(id, hello())
-	backup := &tree.View{Tree: &tree.Tree{Name: "backup", Phases: []tree.Phase{{Name: "backup", End: 1}}}, Interrupted: true, Held: make([]bool, 1), Steps: make([]tree.Child, 1),
+	backup := &tree.View{Tree: &tree.Tree{Name: "backup", Phases: []tree.Phase{{Name: "backup", End: 1}}}, Interrupted: true,
+		Held: make([]bool, 1), Steps: make([]tree.Child, 1),
 		StepName: func(uint32) string { return "hello-0:[backup]" }}
 	s.Mesh.PutPlan(id, backup)
 	s.Run(0, "plans", "list", "shop")
@@ -86,12 +87,13 @@ func TestPlans(t *testing.T) {
 	s.Golden("plan")
 }
 
-// TestWatchingAPlan shows it again at each change, until it is complete.
+// TestWatchingAPlan checks that a plan is shown again at each change until it is complete.
 func TestWatchingAPlan(t *testing.T) {
 	s, _ := planSession(t)
 	begin := sync.OnceFunc(func() { s.Work(nil) })
 	code, out, errs := s.ExecSeen(func(string) { begin() }, "plan", "show", "shop", "deploy", "--watch")
-	if code != 0 || !strings.HasPrefix(out, "deploy (serial strategy) (PENDING)\n") || !strings.Contains(out, "\n\ndeploy (serial strategy) (COMPLETE)\n") {
+	if code != 0 || !strings.HasPrefix(out, "deploy (serial strategy) (PENDING)\n") || !strings.Contains(out,
+		"\n\ndeploy (serial strategy) (COMPLETE)\n") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	s, _ = planSession(t)

@@ -130,7 +130,8 @@ func watch(ctx context.Context, c *client.Client, id string, pace time.Duration,
 // leave says how to return to an operation that continues.
 func leave(out *output.Printer, id string, last snapshot) error {
 	if !last.op.Status.Ended() {
-		out.Notef("\nThe operation continues. To watch it again: coopr operation watch %s\nTo see what it waits for: coopr operation explain %s\n", id, id)
+		out.Notef("\nThe operation continues. To watch it again: coopr operation watch %s\n"+
+			"To see what it waits for: coopr operation explain %s\n", id, id)
 	}
 	return cli.ErrLeft
 }
@@ -193,7 +194,8 @@ func ended(ctx context.Context, out *output.Printer, w io.Writer, c *client.Clie
 		succeeded(out, w, op, cluster, name)
 		return nil
 	}
-	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted", model.OpRolledBack: "has failed and was rolled back"}[op.Status]
+	became := map[model.OperationStatus]string{model.OpFailed: "has failed", model.OpAborted: "was aborted",
+		model.OpRolledBack: "has failed and was rolled back"}[op.Status]
 	text := fmt.Sprintf("operation %s (%s cluster %s) %s", op.ID, op.Type, name, became)
 	if op.Message != "" {
 		text += ": " + op.Message
@@ -243,6 +245,7 @@ func ShowLinks(out *output.Printer, links []model.Link) {
 
 // RepairHint says what can be done with a cluster that has failed.
 func RepairHint(cluster string) string {
-	return fmt.Sprintf("Cluster %s stays as it is. To restore an earlier state: coopr cluster history %s, then coopr cluster rollback %s --to N\nIf you repair it by hand, mark it as repaired: coopr cluster resolve %s --reason TEXT",
+	return fmt.Sprintf("Cluster %s stays as it is. To restore an earlier state: coopr cluster history %s, then coopr cluster rollback %s "+
+		"--to N\nIf you repair it by hand, mark it as repaired: coopr cluster resolve %s --reason TEXT",
 		cluster, cluster, cluster, cluster)
 }

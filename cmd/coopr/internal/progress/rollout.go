@@ -18,7 +18,8 @@ type rollout struct {
 
 func (r *rollout) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.strategy, "strategy", "", "order in which nodes are changed: serial, parallel, canary, parallel-canary, batch=N or batch=N%")
+	f.StringVar(&r.strategy, "strategy", "",
+		"order in which nodes are changed: serial, parallel, canary, parallel-canary, batch=N or batch=N%")
 	f.StringVar(&r.batch, "batch", "", "nodes to change at a time, such as 2 or 25%; the same as --strategy batch=2")
 	f.BoolVar(&r.canary, "canary", false, "wait for \"coopr plan resume\" before each of the first two nodes")
 	f.IntVar(&r.maxFailures, "max-failures", 0, "continue while at most this many nodes have failed")

@@ -15,7 +15,7 @@ import (
 
 // Starter starts an operation by the flags that all such commands share, and follows it.
 type Starter struct {
-	// Question is asked if the operation cannot be undone. Where nobody can be asked, --yes is required.
+	// Question is asked if the operation cannot be undone. Without a terminal, --yes is required.
 	Question string
 
 	dryRun, detach bool

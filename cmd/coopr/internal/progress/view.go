@@ -148,7 +148,8 @@ func (b *bars) draw(s snapshot) {
 			}
 		}
 	} else {
-		text = append(text, fmt.Sprintf("  %s %d/%d  %d running", b.bar(op.Progress.Done, op.Progress.Total), op.Progress.Done, op.Progress.Total, op.Progress.Counts["running"]))
+		text = append(text, fmt.Sprintf("  %s %d/%d  %d running", b.bar(op.Progress.Done, op.Progress.Total), op.Progress.Done,
+			op.Progress.Total, op.Progress.Counts["running"]))
 	}
 	if op.Status == model.OpPaused {
 		text = append(text, "  paused; to continue: coopr operation resume "+op.ID, "          to undo it:  coopr operation rollback "+op.ID)

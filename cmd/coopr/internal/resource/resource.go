@@ -33,7 +33,8 @@ func Command(app cli.App) *cobra.Command {
 	return cli.Group("resource", "Upload and activate scripts, archives, cookbooks and keys for plugins",
 		listCmd(app), uploadCmd(app),
 		orderCmd(app, model.StageResource, "Stage a version: the next sync activates it", "%s was staged. To activate it: coopr resource sync\n"),
-		orderCmd(app, model.RecallResource, "Recall a version: the next sync deactivates it", "%s was recalled. To deactivate it: coopr resource sync\n"),
+		orderCmd(app, model.RecallResource, "Recall a version: the next sync deactivates it",
+			"%s was recalled. To deactivate it: coopr resource sync\n"),
 		syncCmd(app),
 		orderCmd(app, model.ActivateResource, "Activate a version now, instead of the active one", "%s is active.\n"),
 		getCmd(app), downloadCmd(app), deleteCmd(app))
@@ -105,7 +106,8 @@ func listCmd(app cli.App) *cobra.Command {
 				if v.Secret {
 					sum = model.Redacted
 				}
-				t.Row(shortResource(v.ResourceKey), strconv.Itoa(v.Version), string(v.Status), strconv.FormatInt(v.Size, 10), out.Ago(v.Time), v.Actor, sum)
+				t.Row(shortResource(v.ResourceKey), strconv.Itoa(v.Version), string(v.Status), strconv.FormatInt(v.Size, 10), out.Ago(v.Time),
+					v.Actor, sum)
 			}
 			return t
 		},
@@ -124,7 +126,8 @@ func uploadCmd(app cli.App) *cobra.Command {
 
 FILE may be a directory; it is uploaded as an archive. The new version is
 inactive until it is activated, or staged and synced.`,
-		Example: "  coopr resource upload automator/shell/scripts/deploy.sh ./deploy.sh --activate\n  coopr resource upload automator/chef-solo/cookbooks/web ./cookbooks/web --stage",
+		Example: "  coopr resource upload automator/shell/scripts/deploy.sh ./deploy.sh --activate\n" +
+			"  coopr resource upload automator/chef-solo/cookbooks/web ./cookbooks/web --stage",
 	}
 	cmd.Flags().BoolVar(&stage, "stage", false, "stage the new version")
 	cmd.Flags().BoolVar(&activate, "activate", false, "activate the new version")
@@ -253,7 +256,8 @@ func packDir(dir string) (_ *os.File, err error) {
 func orderCmd(app cli.App, order, short, done string) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
-		Use: order + " PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: short, Long: short + ".\n\n" + resourceHelp, Args: cli.Args("RESOURCE@VERSION"),
+		Use: order + " PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: short, Long: short + ".\n\n" + resourceHelp,
+		Args:    cli.Args("RESOURCE@VERSION"),
 		Example: "  coopr resource " + order + " automator/shell/scripts/deploy.sh@2", ValidArgsFunction: completeResources(app),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -276,7 +280,8 @@ func syncCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	cmd := &cobra.Command{
 		Use: "sync", Short: "Activate all staged versions and deactivate all recalled ones", Args: cli.Args(),
-		Long:    "Activate all staged versions and deactivate all recalled ones, in one step. New plans use\nthe new versions; running plans keep the versions with which they were made.",
+		Long: "Activate all staged versions and deactivate all recalled ones, in one step. New plans use\n" +
+			"the new versions; running plans keep the versions with which they were made.",
 		Example: "  coopr resource sync",
 	}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
@@ -296,7 +301,8 @@ func syncCmd(app cli.App) *cobra.Command {
 
 func getCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "get PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: "Show the details of a version", Args: cli.Args("RESOURCE@VERSION"),
+	cmd := &cobra.Command{Use: "get PLUGIN/TYPE/RESOURCES/NAME@VERSION", Short: "Show the details of a version",
+		Args:    cli.Args("RESOURCE@VERSION"),
 		Example: "  coopr resource get automator/shell/scripts/deploy.sh@2", ValidArgsFunction: completeResources(app)}
 	cli.FormFlag(cmd, output.FormYAML, output.FormJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -317,8 +323,10 @@ func getCmd(app cli.App) *cobra.Command {
 
 func downloadCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "download PLUGIN/TYPE/RESOURCES/NAME@VERSION [FILE]", Short: "Download the content of a version to a file or the standard output", Args: cli.Args("RESOURCE@VERSION", "[FILE]"),
-		Long: "Download the content of a version to a file or the standard output. Keys cannot be\ndownloaded.", Example: "  coopr resource download automator/shell/scripts/deploy.sh@2 deploy.sh", ValidArgsFunction: completeResources(app)}
+	cmd := &cobra.Command{Use: "download PLUGIN/TYPE/RESOURCES/NAME@VERSION [FILE]",
+		Short: "Download the content of a version to a file or the standard output", Args: cli.Args("RESOURCE@VERSION", "[FILE]"),
+		Long:    "Download the content of a version to a file or the standard output. Keys cannot be\ndownloaded.",
+		Example: "  coopr resource download automator/shell/scripts/deploy.sh@2 deploy.sh", ValidArgsFunction: completeResources(app)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, n, err := parseResource(cmd, args[0], true)
 		if err != nil {
@@ -336,7 +344,8 @@ func downloadCmd(app cli.App) *cobra.Command {
 
 func deleteCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "delete PLUGIN/TYPE/RESOURCES/NAME[@VERSION]", Short: "Delete an inactive version, or all versions", Args: cli.Args("RESOURCE"),
+	cmd := &cobra.Command{Use: "delete PLUGIN/TYPE/RESOURCES/NAME[@VERSION]", Short: "Delete an inactive version, or all versions",
+		Args:    cli.Args("RESOURCE"),
 		Long:    "Delete one version or all versions of a resource; they must be inactive. Existing plans\nthat use a version keep its content.",
 		Example: "  coopr resource delete automator/shell/scripts/deploy.sh@1 --yes", ValidArgsFunction: completeResources(app)}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

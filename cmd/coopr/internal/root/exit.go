@@ -56,7 +56,8 @@ func (a *app) exit(err error) int {
 		out.Error(err)
 		var unknown x509.UnknownAuthorityError
 		if errors.As(err, &unknown) {
-			out.Noteln("Give the CA certificate of the mesh with --ca-cert or COOPR_CACERT. To show it, run on a control host: coopr-agent ca --data-dir DIR")
+			out.Noteln("Give the CA certificate of the mesh with --ca-cert or COOPR_CACERT. To show it, run on a control host: coopr-agent ca " +
+				"--data-dir DIR")
 		} else {
 			out.Noteln("Check that an agent runs at this address, or name another one with --addr.")
 		}
@@ -86,7 +87,8 @@ func (a *app) exit(err error) int {
 		} else {
 			out.Error("the mesh requires a token")
 		}
-		out.Noteln("Give a token with --token or COOPR_TOKEN. To show the root token, run on a control host: coopr-agent token --data-dir DIR. A dev agent prints its token when it starts.")
+		out.Noteln("Give a token with --token or COOPR_TOKEN. To show the root token, run on a control host: coopr-agent token --data-dir " +
+			"DIR. A dev agent prints its token when it starts.")
 		return ExitFailed
 	}
 	out.Error(err)

@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/root"
 )
 
-// TestEveryCommandHelps looks at each command's help: it has an example, and
-// the example is one that the command line takes.
+// TestEveryCommandHelps checks that the help of each command has an example, and that the command line
+// accepts the example.
 func TestEveryCommandHelps(t *testing.T) {
 	s := clitest.New(t)
 	var walk func(path []string)

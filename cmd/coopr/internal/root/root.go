@@ -110,4 +110,5 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 // typeNames are the types of flags in plain words.
-var typeNames = map[string]string{"int": "a whole number", "uint64": "a whole number", "bool": "true or false", "duration": "a duration such as 30s or 5m"}
+var typeNames = map[string]string{"int": "a whole number", "uint64": "a whole number", "bool": "true or false",
+	"duration": "a duration such as 30s or 5m"}

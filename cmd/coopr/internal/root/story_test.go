@@ -53,7 +53,7 @@ func TestTheDevAgentsFileIsFound(t *testing.T) {
 	if code, out, errs := s.Exec("status"); code != 0 {
 		t.Errorf("%s%s", out, errs)
 	}
-	// Its token goes to nobody else.
+	// Its token is not sent to other agents.
 	other := clitest.New(t)
 	s.Env["COOPR_ADDR"] = other.URL
 	if code, _, _ := s.Exec("status"); code == 0 {

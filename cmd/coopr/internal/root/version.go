@@ -11,7 +11,8 @@ import (
 )
 
 func versionCmd(out *output.Printer, version string) *cobra.Command {
-	cmd := &cobra.Command{Use: "version", Short: "Show the version of this command", Args: cli.Args(), Example: "  coopr version\n  coopr version -o json"}
+	cmd := &cobra.Command{Use: "version", Short: "Show the version of this command", Args: cli.Args(),
+		Example: "  coopr version\n  coopr version -o json"}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.ReadForm(out, cmd); err != nil {

@@ -48,12 +48,17 @@ func ProfileCommand(app cli.App) *cobra.Command {
 		},
 	})
 	return cli.Group("profile", "Manage profiles, by which the clusters of runs are created",
-		list, profileShowCmd(app, "get", "Show a profile with its properties, assignments and usage"), profilePutCmd(app, "create", true), profilePutCmd(app, "edit", false),
-		profileVerbCmd(app, "delete", "Delete a profile that is disabled and not in use", func(ctx context.Context, c *client.Client, name string) error { return c.DeleteProfile(ctx, name) }),
+		list, profileShowCmd(app, "get", "Show a profile with its properties, assignments and usage"), profilePutCmd(app, "create", true),
+		profilePutCmd(app, "edit", false),
+		profileVerbCmd(app, "delete", "Delete a profile that is disabled and not in use", func(ctx context.Context, c *client.Client,
+			name string) error {
+			return c.DeleteProfile(ctx, name)
+		}),
 		profileVerbCmd(app, "enable", "Enable a profile", func(ctx context.Context, c *client.Client, name string) error {
 			return c.EnableProfile(ctx, name, true)
 		}),
-		profileVerbCmd(app, "disable", "Disable a profile: no new runs can use it", func(ctx context.Context, c *client.Client, name string) error {
+		profileVerbCmd(app, "disable", "Disable a profile: no new runs can use it", func(ctx context.Context, c *client.Client,
+			name string) error {
 			return c.EnableProfile(ctx, name, false)
 		}),
 		profileStatsCmd(app), profileAssignCmd(app), profileUnassignCmd(app), profileFindCmd(app), provisionersCmd(app))
@@ -69,7 +74,8 @@ func shownProfile(r profile.Ref) string {
 
 func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: use + " NAME", Aliases: []string{"show"}, Short: short, Args: cli.Args("NAME"), Example: "  coopr profile show small\n  coopr profile show SYSTEM:native", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: use + " NAME", Aliases: []string{"show"}, Short: short, Args: cli.Args("NAME"),
+		Example: "  coopr profile show small\n  coopr profile show SYSTEM:native", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ProfileDetails, error) {
 		p, _, err := c.Profile(ctx, args[0], client.Read{})
@@ -89,8 +95,10 @@ func profileShowCmd(app cli.App, use, short string) *cobra.Command {
 			}
 			out.Show(t)
 		}
-		out.Printf("\nNodes are kept after a failure: %s; after a stop with --keep: %s\n", kept(p.KeepAlive.Failed, "no"), kept(p.KeepAlive.Killed, "until they are deleted by hand"))
-		out.Printf("Time limit for provisioning: %s; for deletion: %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout), cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
+		out.Printf("\nNodes are kept after a failure: %s; after a stop with --keep: %s\n", kept(p.KeepAlive.Failed, "no"),
+			kept(p.KeepAlive.Killed, "until they are deleted by hand"))
+		out.Printf("Time limit for provisioning: %s; for deletion: %s\n", cmp.Or(p.Timeout, profile.DefaultTimeout),
+			cmp.Or(p.DeprovisionTimeout, profile.DefaultDeprovision))
 		if runs, launching := p.Limits.Bounds(); runs != profile.Unlimited || launching != profile.Unlimited {
 			out.Printf("Runs at a time, including runs whose nodes are kept: %s; of these in provisioning: %s\n", bound(runs), bound(launching))
 		}
@@ -129,7 +137,8 @@ func (existsError) Is(target error) bool { return target == client.ErrConflict }
 
 // showUsage shows what the runs of a profile have used.
 func showUsage(out *output.Printer, u profile.Usage) {
-	t := output.Table{Head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES", "PROVISIONING"}}
+	t := output.Table{Head: []string{"RUNS", "COMPLETED", "FAILED", "KILLED", "REJECTED", "ACTIVE", "NODES UP", "NODE-MINUTES",
+		"PROVISIONING"}}
 	took := ""
 	if u.Provisioned > 0 {
 		took = (time.Duration(u.ProvisioningMillis/u.Provisioned) * time.Millisecond).Round(time.Millisecond).String()
@@ -141,7 +150,8 @@ func showUsage(out *output.Printer, u profile.Usage) {
 
 func profileStatsCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "stats NAME", Short: "Show the results and the usage of the runs of a profile", Args: cli.Args("NAME"), Example: "  coopr profile stats small", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: "stats NAME", Short: "Show the results and the usage of the runs of a profile", Args: cli.Args("NAME"),
+		Example: "  coopr profile stats small", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (profile.Usage, error) {
 		p, _, err := c.Profile(ctx, args[0], client.Read{})
@@ -165,7 +175,8 @@ func profilePutCmd(app cli.App, use string, create bool) *cobra.Command {
 		short = "Create a profile"
 	}
 	cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: cli.Args("NAME"),
-		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --keep-failed 1h\n  coopr profile " + use + " big -f big.yaml"}
+		Example: "  coopr profile " + use + " small --provisioner local -p numMachines=3 --keep-failed 1h\n" +
+			"  coopr profile " + use + " big -f big.yaml"}
 	if !create {
 		cmd.ValidArgsFunction = completeProfiles(app)
 	}
@@ -220,7 +231,8 @@ func (f *profileFlags) into(cmd *cobra.Command, p *profile.Profile) error {
 			*into = v
 		}
 	}
-	for flag, into := range map[string]*model.Millis{"keep-failed": &p.KeepAlive.Failed, "keep-killed": &p.KeepAlive.Killed, "timeout": &p.Timeout} {
+	for flag, into := range map[string]*model.Millis{"keep-failed": &p.KeepAlive.Failed, "keep-killed": &p.KeepAlive.Killed,
+		"timeout": &p.Timeout} {
 		if v, _ := cmd.Flags().GetString(flag); v != "" {
 			m, err := millis(v)
 			if err != nil {
@@ -271,7 +283,8 @@ func millis(s string) (model.Millis, error) {
 // profileVerbCmd returns a command that does one thing with a profile.
 func profileVerbCmd(app cli.App, verb, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr profile " + verb + " small", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: verb + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr profile " + verb + " small",
+		ValidArgsFunction: completeProfiles(app)}
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := do(ctx, c, args[0]); err != nil {
 			return err
@@ -286,7 +299,8 @@ func profileVerbCmd(app cli.App, verb, short string, do func(context.Context, *c
 func profileAssignCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var program string
-	cmd := &cobra.Command{Use: "assign NAME", Short: "Make a profile the default for the runs of the tenant or of a program", Args: cli.Args("NAME"),
+	cmd := &cobra.Command{Use: "assign NAME", Short: "Make a profile the default for the runs of the tenant or of a program",
+		Args:    cli.Args("NAME"),
 		Example: "  coopr profile assign small\n  coopr profile assign big --program wordcount", ValidArgsFunction: completeProfiles(app)}
 	cmd.Flags().StringVar(&program, "program", "", "assign to this program instead of the tenant")
 	cli.CompleteFlag(cmd, "program", completePrograms(app))
@@ -338,7 +352,8 @@ func assign(ctx context.Context, out *output.Printer, c *client.Client, program,
 
 func profileFindCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs use a profile", Args: cli.Args("NAME"), Example: "  coopr profile find small", ValidArgsFunction: completeProfiles(app)}
+	cmd := &cobra.Command{Use: "find NAME", Short: "Find the programs and schedules whose runs use a profile", Args: cli.Args("NAME"),
+		Example: "  coopr profile find small", ValidArgsFunction: completeProfiles(app)}
 	cli.FormFlag(cmd, output.FormTable, output.FormJSON, output.FormYAML)
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		list, _, err := c.Search(ctx, "profile:"+args[0], client.Read{})
@@ -363,7 +378,8 @@ func profileFindCmd(app cli.App) *cobra.Command {
 
 func provisionersCmd(app cli.App) *cobra.Command {
 	cmd := cli.List(app, cli.Listing[profile.Spec]{
-		Use: "provisioners", Short: "List the provisioners, which create the clusters of runs", Example: "  coopr profile provisioners\n  coopr profile provisioners -o json", Still: true,
+		Use: "provisioners", Short: "List the provisioners, which create the clusters of runs",
+		Example: "  coopr profile provisioners\n  coopr profile provisioners -o json", Still: true,
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]profile.Spec, client.Meta, error) {
 			return c.Provisioners(ctx, read)
 		},

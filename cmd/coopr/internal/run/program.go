@@ -37,14 +37,16 @@ func ProgramCommand(app cli.App) *cobra.Command {
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program and the usage of its runs", Args: cli.Args("NAME"), Example: "  coopr program get wordcount", ValidArgsFunction: completePrograms(app)}
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a program and the usage of its runs",
+		Args: cli.Args("NAME"), Example: "  coopr program get wordcount", ValidArgsFunction: completePrograms(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ProgramDetails, error) {
 		v, _, err := c.Program(ctx, args[0], client.Read{})
 		return v, err
 	}, nil)
 	var file string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create a program, or write its next version", Args: cli.Args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml", ValidArgsFunction: completePrograms(app)}
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create a program, or write its next version",
+		Args: cli.Args("NAME"), Example: "  coopr program put wordcount -f wordcount.yaml", ValidArgsFunction: completePrograms(app)}
 	put.Flags().StringVarP(&file, "file", "f", "-", "YAML or JSON file; -: standard input")
 	put.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		var shown api.ProgramDetails // the form that "coopr program get" shows
@@ -57,7 +59,8 @@ func ProgramCommand(app cli.App) *cobra.Command {
 		}
 		return err
 	})
-	del := &cobra.Command{Use: "delete NAME", Short: "Delete a program that has no schedules", Args: cli.Args("NAME"), Example: "  coopr program delete wordcount", ValidArgsFunction: completePrograms(app)}
+	del := &cobra.Command{Use: "delete NAME", Short: "Delete a program that has no schedules", Args: cli.Args("NAME"),
+		Example: "  coopr program delete wordcount", ValidArgsFunction: completePrograms(app)}
 	del.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.DeleteProgram(ctx, args[0]); err != nil {
 			return err
@@ -80,12 +83,14 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 		Rows: func(items []api.ScheduleDetails) output.Table {
 			t := output.Table{Head: []string{"NAME", "PROGRAM", "CRON", "ZONE", "STATUS", "NEXT", "LAST RUN", "SKIPPED", "MESSAGE"}}
 			for _, s := range items {
-				t.Row(s.Name, s.Program, s.Cron, s.TimeZone, s.Status, output.Moment(s.Next), s.LastRun, strconv.FormatInt(s.Skipped, 10), output.Clip(s.Message, 60))
+				t.Row(s.Name, s.Program, s.Cron, s.TimeZone, s.Status, output.Moment(s.Next), s.LastRun, strconv.FormatInt(s.Skipped, 10),
+					output.Clip(s.Message, 60))
 			}
 			return t
 		},
 	})
-	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: cli.Args("NAME"), Example: "  coopr schedule get nightly", ValidArgsFunction: completeSchedules(app)}
+	get := &cobra.Command{Use: "get NAME", Aliases: []string{"show"}, Short: "Show a schedule", Args: cli.Args("NAME"),
+		Example: "  coopr schedule get nightly", ValidArgsFunction: completeSchedules(app)}
 	cli.FormFlag(get, output.FormYAML, output.FormJSON)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.ScheduleDetails, error) {
 		v, _, err := c.Schedule(ctx, args[0], client.Read{})
@@ -93,8 +98,10 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 	}, nil)
 	var named profile.Schedule
 	var file, chosen string
-	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"}, Short: "Create or change a schedule; values without a flag stay unchanged", Args: cli.Args("NAME"), ValidArgsFunction: completeSchedules(app),
-		Example: "  coopr schedule put nightly --program wordcount --cron '30 2 * * *' --zone Europe/Berlin"}
+	put := &cobra.Command{Use: "put NAME", Aliases: []string{"create", "edit"},
+		Short: "Create or change a schedule; values without a flag stay unchanged", Args: cli.Args("NAME"),
+		ValidArgsFunction: completeSchedules(app),
+		Example:           "  coopr schedule put nightly --program wordcount --cron '30 2 * * *' --zone Europe/Berlin"}
 	f := put.Flags()
 	f.StringVarP(&file, "file", "f", "", "YAML or JSON file; -: standard input")
 	f.StringVar(&named.Program, "program", "", "program to run")
@@ -121,7 +128,8 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 			return err
 		}
 		for into, value := range map[*string]string{
-			&s.Program: named.Program, &s.Cron: named.Cron, &s.TimeZone: named.TimeZone, &s.Concurrency: named.Concurrency, &s.CatchUp: named.CatchUp,
+			&s.Program: named.Program, &s.Cron: named.Cron, &s.TimeZone: named.TimeZone, &s.Concurrency: named.Concurrency,
+			&s.CatchUp: named.CatchUp,
 		} {
 			if value != "" {
 				*into = value
@@ -144,7 +152,8 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 		return err
 	})
 	verb := func(use, short string, do func(context.Context, *client.Client, string) error) *cobra.Command {
-		cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr schedule " + use + " nightly", ValidArgsFunction: completeSchedules(app)}
+		cmd := &cobra.Command{Use: use + " NAME", Short: short, Args: cli.Args("NAME"), Example: "  coopr schedule " + use + " nightly",
+			ValidArgsFunction: completeSchedules(app)}
 		cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 			if err := do(ctx, c, args[0]); err != nil {
 				return err
@@ -156,6 +165,12 @@ func ScheduleCommand(app cli.App) *cobra.Command {
 	}
 	return cli.Group("schedule", "Manage schedules, which start runs at set times", list, get, put,
 		verb("delete", "Delete a schedule", func(ctx context.Context, c *client.Client, n string) error { return c.DeleteSchedule(ctx, n) }),
-		verb("enable", "Enable a schedule", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, true) }),
-		verb("disable", "Disable a schedule: it starts no more runs", func(ctx context.Context, c *client.Client, n string) error { return c.EnableSchedule(ctx, n, false) }))
+		verb("enable", "Enable a schedule", func(ctx context.Context, c *client.Client, n string) error {
+			return c.EnableSchedule(ctx, n,
+				true)
+		}),
+		verb("disable", "Disable a schedule: it starts no more runs", func(ctx context.Context, c *client.Client,
+			n string) error {
+			return c.EnableSchedule(ctx, n, false)
+		}))
 }

@@ -60,7 +60,8 @@ Ctrl-C the job continues; "coopr runs logs RUN --follow" shows its output again.
 	f.StringVar(&r.fromProgram, "program", "", "run this program; COMMAND and ARG become its arguments")
 	f.StringVar(&r.name, "name", "", "name of the job (default: from COMMAND)")
 	f.StringVar(&r.on, "on", profile.OnEach, "nodes on which the job runs: each or one")
-	f.StringArrayVarP(&r.env, "env", "e", nil, "environment variable of the job, as NAME=value; the value may be ${secure(SECRET)}; may be repeated")
+	f.StringArrayVarP(&r.env, "env", "e", nil,
+		"environment variable of the job, as NAME=value; the value may be ${secure(SECRET)}; may be repeated")
 	f.StringArrayVar(&r.files, "file", nil, "file to copy to the nodes; may be repeated")
 	f.StringArrayVarP(&r.properties, "property", "p", nil, "override a property of the profile, as NAME=value; may be repeated")
 	f.StringVar(&r.timeout, "timeout", "", "time limit of the job, such as 30m")
@@ -260,8 +261,9 @@ func RunsCommand(app cli.App) *cobra.Command {
 	var f client.RunFilter
 	var page client.Page
 	list := cli.List(app, cli.Listing[api.RunDetails]{
-		Use: "list", Short: "List runs, newest first", Example: "  coopr runs list\n  coopr runs list --status WAITING\n  coopr runs list --orphaned",
-		Empty: "There are no runs.", Narrow: []string{"program", "profile", "schedule", "status", "orphaned"},
+		Use: "list", Short: "List runs, newest first",
+		Example: "  coopr runs list\n  coopr runs list --status WAITING\n  coopr runs list --orphaned",
+		Empty:   "There are no runs.", Narrow: []string{"program", "profile", "schedule", "status", "orphaned"},
 		Fetch: func(ctx context.Context, c *client.Client, _ []string, read client.Read) ([]api.RunDetails, client.Meta, error) {
 			return c.Runs(ctx, f, page, read)
 		},
@@ -276,7 +278,8 @@ func RunsCommand(app cli.App) *cobra.Command {
 				if r.Lost() {
 					message = r.Orphan.Reason
 				}
-				t.Row(r.ID, r.Program.Name, r.Profile, string(r.Status), string(r.Cluster.Status), nodes, out.Ago(r.Created), output.Moment(r.Cluster.ExpiresAt), output.Clip(message, 60))
+				t.Row(r.ID, r.Program.Name, r.Profile, string(r.Status), string(r.Cluster.Status), nodes, out.Ago(r.Created),
+					output.Moment(r.Cluster.ExpiresAt), output.Clip(message, 60))
 			}
 			return t
 		},
@@ -292,14 +295,16 @@ func RunsCommand(app cli.App) *cobra.Command {
 	cli.CompleteFlag(list, "schedule", completeSchedules(app))
 	cli.PageFlags(list, &page)
 
-	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes", Args: cli.Args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, nil)}
+	get := &cobra.Command{Use: "get RUN", Aliases: []string{"show"}, Short: "Show a run: its program, its cluster and its nodes",
+		Args: cli.Args("RUN"), Example: "  coopr runs get 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, nil)}
 	cli.FormFlag(get, output.FormTable, output.FormJSON, output.FormYAML)
 	get.RunE = cli.Show(app, func(ctx context.Context, c *client.Client, args []string) (api.RunDetails, error) {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
 		return r, err
 	}, func(r api.RunDetails) { showRun(out, r) })
 	var follow bool
-	logs := &cobra.Command{Use: "logs RUN", Short: "Show the output of a run", Args: cli.Args("RUN"), Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow", ValidArgsFunction: completeRuns(app, nil)}
+	logs := &cobra.Command{Use: "logs RUN", Short: "Show the output of a run", Args: cli.Args("RUN"),
+		Example: "  coopr runs logs 05q8v3k1m2n4p6r8 --follow", ValidArgsFunction: completeRuns(app, nil)}
 	logs.Flags().BoolVarP(&follow, "follow", "f", false, "follow the output until the program ends")
 	logs.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		r, _, err := c.Run(ctx, args[0], client.Read{})
@@ -311,12 +316,13 @@ func RunsCommand(app cli.App) *cobra.Command {
 	return cli.Group("runs", "Show and control runs", list, get, logs, runStopCmd(app), runExtendCmd(app), runForceCmd(app),
 		runOrderCmd(app, "deprovision", "Delete the nodes that were kept after a run", waits, func(string) any { return nil }),
 		runOrderCmd(app, "retry", "Try again to delete the cluster of an orphaned run", (*profile.Run).Lost, func(string) any { return nil }),
-		runOrderCmd(app, "purge", "Remove a run from the list of orphans, because nothing is left of it", (*profile.Run).Lost, func(reason string) any { return api.OrderBody{Reason: reason} }))
+		runOrderCmd(app, "purge", "Remove a run from the list of orphans, because nothing is left of it", (*profile.Run).Lost,
+			func(reason string) any { return api.OrderBody{Reason: reason} }))
 }
 
 // showRun shows a run as text.
 func showRun(out *output.Printer, r api.RunDetails) {
-	out.Printf("%s of %s with profile %s\n", r.ID, r.Program.Name, r.Profile)
+	out.Printf("Run %s of program %s with profile %s\n", r.ID, r.Program.Name, r.Profile)
 	out.Printf("Program: %s", out.Paint(output.ColourOf(strings.ToLower(string(r.Status))), string(r.Status)))
 	if r.ExitCode != nil {
 		out.Printf(", exit code %d", *r.ExitCode)
@@ -354,7 +360,8 @@ func showRun(out *output.Printer, r api.RunDetails) {
 	}
 	out.Println(started)
 	if r.Ended > 0 && r.Started > 0 {
-		out.Printf("Provisioning took %s, the program %s\n", time.Duration(r.ProvisioningMillis)*time.Millisecond, time.Duration(r.Ended-r.Started)*time.Millisecond)
+		out.Printf("Provisioning took %s; the program took %s\n", time.Duration(r.ProvisioningMillis)*time.Millisecond,
+			time.Duration(r.Ended-r.Started)*time.Millisecond)
 	}
 	if len(r.Ignored) > 0 {
 		out.Printf("Locked by the profile, so not overridden: %s\n", strings.Join(r.Ignored, ", "))
@@ -404,7 +411,8 @@ func runOrder(ctx context.Context, out *output.Printer, c *client.Client, id, or
 func runOrderCmd(app cli.App, order, short string, fits func(*profile.Run) bool, body func(reason string) any) *cobra.Command {
 	out := app.Printer()
 	var reason string
-	cmd := &cobra.Command{Use: order + " RUN", Short: short, Args: cli.Args("RUN"), Example: "  coopr runs " + order + " 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, fits)}
+	cmd := &cobra.Command{Use: order + " RUN", Short: short, Args: cli.Args("RUN"),
+		Example: "  coopr runs " + order + " 05q8v3k1m2n4p6r8", ValidArgsFunction: completeRuns(app, fits)}
 	if body("x") != nil {
 		cmd.Flags().StringVar(&reason, "reason", "", "reason, kept in the audit log (required)")
 		cmd.Example += " --reason 'checked by hand'"
@@ -421,7 +429,8 @@ func runOrderCmd(app cli.App, order, short string, fits func(*profile.Run) bool,
 func runStopCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var b api.StopBody
-	cmd := &cobra.Command{Use: "stop RUN", Short: "Stop the program of a run, and delete or keep the nodes", Args: cli.Args("RUN"), Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: completeRuns(app, (*profile.Run).Active)}
+	cmd := &cobra.Command{Use: "stop RUN", Short: "Stop the program of a run, and delete or keep the nodes", Args: cli.Args("RUN"),
+		Example: "  coopr runs stop 05q8v3k1m2n4p6r8 --keep", ValidArgsFunction: completeRuns(app, (*profile.Run).Active)}
 	cmd.Flags().BoolVar(&b.KeepAlive, "keep", false, "keep the nodes, for as long as the profile says")
 	cmd.Flags().StringVar(&b.Reason, "reason", "", "reason, kept in the audit log")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
@@ -432,7 +441,8 @@ func runStopCmd(app cli.App) *cobra.Command {
 
 func runExtendCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
-	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep the nodes of a run for a time from now on; 0: without a limit", Args: cli.Args("RUN", "DURATION"), ValidArgsFunction: completeRuns(app, waits),
+	cmd := &cobra.Command{Use: "extend RUN DURATION", Short: "Keep the nodes of a run for a time from now on; 0: without a limit",
+		Args: cli.Args("RUN", "DURATION"), ValidArgsFunction: completeRuns(app, waits),
 		Example: "  coopr runs extend 05q8v3k1m2n4p6r8 2h\n  coopr runs extend 05q8v3k1m2n4p6r8 0"}
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
 		if len(given) < 2 {
@@ -457,8 +467,10 @@ func runForceCmd(app cli.App) *cobra.Command {
 	out := app.Printer()
 	var orphan bool
 	var b api.ForceBody
-	cmd := &cobra.Command{Use: "force RUN", Short: "Mark the cluster of a run as deleted, if it cannot be deleted", Args: cli.Args("RUN"), ValidArgsFunction: completeRuns(app, (*profile.Run).Up),
-		Example: "  coopr runs force 05q8v3k1m2n4p6r8 --reason 'deleted in the console'\n  coopr runs force 05q8v3k1m2n4p6r8 --orphaned --reason 'the account is closed'"}
+	cmd := &cobra.Command{Use: "force RUN", Short: "Mark the cluster of a run as deleted, if it cannot be deleted", Args: cli.Args("RUN"),
+		ValidArgsFunction: completeRuns(app, (*profile.Run).Up),
+		Example: "  coopr runs force 05q8v3k1m2n4p6r8 --reason 'deleted in the console'\n" +
+			"  coopr runs force 05q8v3k1m2n4p6r8 --orphaned --reason 'the account is closed'"}
 	cmd.Flags().BoolVar(&orphan, "orphaned", false, "the cluster may still exist: add the run to the list of orphans")
 	cmd.Flags().StringVar(&b.Reason, "reason", "", "what was done, kept in the audit log (required)")
 	cmd.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {

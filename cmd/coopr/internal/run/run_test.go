@@ -19,7 +19,8 @@ func TestProfileStory(t *testing.T) {
 	s := clitest.New(t)
 	s.Run(0, "profile", "list")
 	s.Run(0, "profile", "provisioners")
-	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=3", "-l", "flavor=tiny", "--keep-failed", "1h", "--max-runs", "5", "--label", "Small")
+	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=3", "-l", "flavor=tiny", "--keep-failed", "1h",
+		"--max-runs", "5", "--label", "Small")
 	s.Run(4, "profile", "create", "small", "--provisioner", "cloud")
 	s.Run(1, "profile", "create", "bad", "--provisioner", "clowd", "-p", "numMachines=many")
 	s.Run(2, "profile", "create", "bad", "--provisioner", "cloud", "-p", "numMachines")
@@ -28,7 +29,8 @@ func TestProfileStory(t *testing.T) {
 	s.Stdin = "1234\n"
 	s.Run(0, "secret", "put", "pin")
 	s.Run(0, "secret", "list")
-	s.File("big.yaml", "provisioner:\n  name: cloud\n  properties:\n    - {name: providerField.pin, value: '${secure(pin)}', editable: false}\ntimeout: 10m\n")
+	s.File("big.yaml", "provisioner:\n  name: cloud\n  properties:\n    - {name: providerField.pin, value: '${secure(pin)}', editable: "+
+		"false}\ntimeout: 10m\n")
 	s.Run(0, "profile", "create", "big", "-f", "big.yaml")
 	s.Run(0, "profile", "edit", "big", "--keep-killed", "30m")
 	s.Run(0, "profile", "list", "-o", "wide")
@@ -50,7 +52,7 @@ func TestProfileStory(t *testing.T) {
 	s.Run(0, "schedule", "disable", "nightly")
 	s.Run(4, "schedule", "disable", "nightly")
 	s.Run(0, "schedule", "get", "nightly")
-	// What is shown is taken as it is.
+	// The output of get is accepted as input without changes.
 	for _, kind := range []string{"profile get big", "program get job", "schedule get nightly"} {
 		words := strings.Fields(kind)
 		_, out, _ := s.Exec(append(words, "-o", "yaml")...)
@@ -73,7 +75,7 @@ func TestProfileStory(t *testing.T) {
 	s.Golden("profile")
 }
 
-// id gives the latest run's.
+// latest returns the id of the latest run.
 func latest(s *clitest.Session) string {
 	s.T.Helper()
 	v, err := s.Mesh.View(context.Background(), api.Default, 0)
@@ -83,7 +85,8 @@ func latest(s *clitest.Session) string {
 	return v.Runs("acme")[0].ID
 }
 
-// goes has these events happen to what is begun next, which writes a text where there is one.
+// goes applies events to the next run that starts, and lets it write a text unless that is empty. The function
+// that it returns waits until that has happened.
 func goes(s *clitest.Session, text string, events ...profile.Event) (wait func()) {
 	var wg sync.WaitGroup
 	v, _ := s.Mesh.View(context.Background(), api.Default, 0)
@@ -103,23 +106,25 @@ func goes(s *clitest.Session, text string, events ...profile.Event) (wait func()
 
 func TestRunStory(t *testing.T) {
 	s := clitest.New(t)
-	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=2", "-l", "flavor=tiny", "--keep-failed", "1h", "--max-runs", "1")
+	s.Run(0, "profile", "create", "small", "--provisioner", "cloud", "-p", "numMachines=2", "-l", "flavor=tiny", "--keep-failed", "1h",
+		"--max-runs", "1")
 	s.As(apitest.User)
 	s.Run(0, "runs", "list")
 	s.Run(2, "run", "--profile", "small")
 	s.Run(3, "run", "--profile", "nobody", "--", "true")
 	s.Run(1, "run", "--profile", "small", "--env", "COOPR_X=1", "--", "true")
 
-	// One that fails, and keeps its nodes.
+	// A run that fails and keeps its nodes.
 	s.File("job.sh", "#!/bin/sh\necho hello\n")
-	wait := goes(s, "12:00:00.000   hello\n12:00:00.100 ! oh\n", append(apitest.Up(2), apitest.Ended(profile.Failed, "step run failed on c1-1: exit status 7"))...)
+	wait := goes(s, "12:00:00.000   hello\n12:00:00.100 ! oh\n", append(apitest.Up(2), apitest.Ended(profile.Failed,
+		"step run failed on c1-1: exit status 7"))...)
 	s.Run(1, "run", "--profile", "small", "-p", "flavor=huge", "--", "./job.sh", "data")
 	wait()
 	failed := latest(s)
 	s.Run(0, "runs", "list")
 	s.Run(0, "runs", "get", failed)
 	s.Run(0, "runs", "logs", failed)
-	s.Run(1, "run", "--profile", "small", "--", "true") // there is no room
+	s.Run(1, "run", "--profile", "small", "--", "true") // the profile allows no more runs
 	s.Run(0, "runs", "list", "--status", "rejected")
 	s.Run(0, "runs", "extend", failed, "2h")
 	s.Run(2, "runs", "extend", failed, "long")
@@ -138,7 +143,7 @@ func TestRunStory(t *testing.T) {
 	s.Run(0, "runs", "purge", failed, "--reason", "looked for it by hand")
 	s.Run(4, "runs", "retry", failed)
 
-	// One that is detached, stopped with its nodes kept, and forced to its end.
+	// A detached run that is stopped, keeps its nodes, and is marked as deleted.
 	s.Run(0, "run", "-d", "--profile", "small", "--", "sleep", "1000")
 	id := latest(s)
 	s.Mesh.Happen(id, apitest.Up(2)...)
@@ -151,16 +156,17 @@ func TestRunStory(t *testing.T) {
 	s.Run(0, "profile", "stats", "small")
 	s.Run(0, "profile", "stats", "small", "-o", "json")
 
-	// One whose cluster cannot be made.
+	// A run whose cluster cannot be created.
 	s.Run(0, "profile", "edit", "small", "--max-runs", "-1")
-	wait = goes(s, "", profile.Event{Kind: profile.Asking}, profile.Event{Kind: profile.CallFailed, Error: "the cloud does not know flavor tiny"})
+	wait = goes(s, "", profile.Event{Kind: profile.Asking}, profile.Event{Kind: profile.CallFailed,
+		Error: "the cloud does not know flavor tiny"})
 	s.Run(1, "run", "--profile", "small", "--", "true")
 	wait()
 	s.Run(0, "runs", "get", latest(s))
 	s.Golden("run")
 }
 
-// TestRunIsLeft: Ctrl-C leaves the job alone, and says how to come back.
+// TestRunIsLeft checks that the job continues after Ctrl-C, and that the command says how to follow it again.
 func TestRunIsLeft(t *testing.T) {
 	s := clitest.New(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -171,12 +177,13 @@ func TestRunIsLeft(t *testing.T) {
 			cancel(cli.ErrInterrupted)
 		}
 	}, "run", "--", "sleep", "1000")
-	if id := latest(s); code != root.ExitInterrupted || !strings.Contains(errs, "coopr runs logs "+id+" --follow") || !strings.Contains(errs, "coopr runs stop "+id) {
+	if id := latest(s); code != root.ExitInterrupted || !strings.Contains(errs, "coopr runs logs "+id+" --follow") ||
+		!strings.Contains(errs, "coopr runs stop "+id) {
 		t.Errorf("%d %s", code, errs)
 	}
 }
 
-// TestCompletionOfRuns: names of profiles, programs, schedules and runs, where they fit.
+// TestCompletionOfRuns checks which names of profiles, programs, schedules and runs are offered.
 func TestCompletionOfRuns(t *testing.T) {
 	s := clitest.New(t)
 	for _, args := range [][]string{
@@ -200,11 +207,15 @@ func TestCompletionOfRuns(t *testing.T) {
 		have, not string
 	}{
 		{"profile get |", "small", ""}, {"profile assign sm|", "small", "SYSTEM:native"}, {"profile assign small --program |", "job", ""},
-		{"profile create x --provisioner |", "cluster", ""}, {"run --profile SY|", "SYSTEM:native", "small"}, {"run --on |", "each", ""}, {"run --program |", "job", ""},
+		{"profile create x --provisioner |", "cluster", ""}, {"run --profile SY|", "SYSTEM:native", "small"}, {"run --on |", "each", ""},
+		{"run --program |", "job", ""},
 		{"program get |", "job", ""}, {"program delete |", "job", ""}, {"program put |", "job", ""},
-		{"schedule get |", "nightly", ""}, {"schedule enable |", "nightly", ""}, {"schedule put x --program |", "job", ""}, {"schedule put x --concurrency |", "replace", ""},
-		{"runs get |", kept, "\x00"}, {"runs get |", active, ""}, {"runs stop |", active, kept}, {"runs extend |", kept, active}, {"runs deprovision |", kept, active},
-		{"runs logs |", kept, ""}, {"runs force |", active, ""}, {"runs list --profile |", "small", ""}, {"runs list --schedule |", "nightly", ""},
+		{"schedule get |", "nightly", ""}, {"schedule enable |", "nightly", ""}, {"schedule put x --program |", "job", ""},
+		{"schedule put x --concurrency |", "replace", ""},
+		{"runs get |", kept, "\x00"}, {"runs get |", active, ""}, {"runs stop |", active, kept}, {"runs extend |", kept, active},
+		{"runs deprovision |", kept, active},
+		{"runs logs |", kept, ""}, {"runs force |", active, ""}, {"runs list --profile |", "small", ""}, {"runs list --schedule |",
+			"nightly", ""},
 	} {
 		words := strings.Split(c.line, " ")
 		words[len(words)-1] = strings.TrimSuffix(words[len(words)-1], "|")
@@ -214,6 +225,6 @@ func TestCompletionOfRuns(t *testing.T) {
 		}
 	}
 	if _, out, _ := s.Exec("__complete", "runs", "retry", ""); strings.Contains(out, kept) || strings.Contains(out, active) {
-		t.Errorf("what is no orphan is offered: %s", out)
+		t.Errorf("a run that is not an orphan is offered: %s", out)
 	}
 }

@@ -35,7 +35,8 @@ func SecretCommand(app cli.App) *cobra.Command {
 		},
 	})
 	var file string
-	put := &cobra.Command{Use: "put NAME", Short: "Store a secret from a file or the standard input", Args: cli.Args("NAME"), ValidArgsFunction: names,
+	put := &cobra.Command{Use: "put NAME", Short: "Store a secret from a file or the standard input", Args: cli.Args("NAME"),
+		ValidArgsFunction: names,
 		Long: `Store a secret. Properties of profiles and environment variables of programs refer
 to it as ${secure(NAME)}. Only the plugins and jobs that use the secret receive its
 value; it is never shown. A newline at the end is not part of the secret.`,
@@ -56,7 +57,8 @@ value; it is never shown. A newline at the end is not part of the secret.`,
 		out.Printf("Secret %s was stored. To refer to it: ${secure(%s)}\n", args[0], args[0])
 		return nil
 	})
-	del := &cobra.Command{Use: "delete NAME", Short: "Delete a secret", Args: cli.Args("NAME"), Example: "  coopr secret delete cloud-token", ValidArgsFunction: names}
+	del := &cobra.Command{Use: "delete NAME", Short: "Delete a secret", Args: cli.Args("NAME"),
+		Example: "  coopr secret delete cloud-token", ValidArgsFunction: names}
 	del.RunE = cli.Run(app, func(ctx context.Context, c *client.Client, args []string) error {
 		if err := c.DeleteSecret(ctx, args[0]); err != nil {
 			return err
