@@ -10,16 +10,16 @@ import (
 	"github.com/coopr/coopr/agent/config"
 )
 
-// devFile is what a dev agent leaves for the command line to find it by.
+// devFile is the file by which the command line finds a dev agent.
 type devFile struct {
 	Addr  string `json:"addr"`
 	Token string `json:"token"`
 	PID   int    `json:"pid"`
 }
 
-// announce tells how to talk to a dev agent, and writes it where the command
-// line looks: in the data directory, and in the user's configuration unless
-// another dev agent is there already. The result takes it back.
+// announce prints how to reach a dev agent and writes it to the files that the command
+// line reads: one in the data directory, and one in the user's configuration, unless
+// another dev agent owns that one. The returned function removes the files.
 func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 	d := devFile{Addr: "http://" + a.Addr(), Token: a.Token(), PID: os.Getpid()}
 	body, err := json.Marshal(d)
@@ -32,11 +32,11 @@ func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 	}
 	var written []string
 	for i, f := range files {
-		if i > 0 && taken(f) {
+		if i > 0 && owned(f) {
 			continue
 		}
 		if err := os.MkdirAll(filepath.Dir(f), 0o700); err != nil {
-			continue // a home that cannot be written to is no reason not to run
+			continue // an agent runs without a writable home directory
 		}
 		if err := os.WriteFile(f, body, 0o600); err != nil {
 			if i == 0 {
@@ -46,7 +46,7 @@ func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 		}
 		written = append(written, f)
 	}
-	fmt.Fprintf(os.Stdout, "Coopr agent in dev mode: everything on loopback, nothing is encrypted.\n\n  API    %s\n  token  %s\n\nThe coopr command finds both by itself. From another shell:\n\n  export COOPR_ADDR=%s COOPR_TOKEN=%s\n\n", d.Addr, d.Token, d.Addr, d.Token)
+	fmt.Fprintf(os.Stdout, "Coopr agent in dev mode: everything is on loopback, and nothing is encrypted.\n\n  API    %s\n  token  %s\n\nThe coopr command finds both by itself. From another shell:\n\n  export COOPR_ADDR=%s COOPR_TOKEN=%s\n\n", d.Addr, d.Token, d.Addr, d.Token)
 	return func() {
 		for _, f := range written {
 			if b, err := os.ReadFile(f); err == nil && string(b) == string(body) {
@@ -56,8 +56,8 @@ func announce(cfg config.Config, a *agent.Agent) (func(), error) {
 	}, nil
 }
 
-// taken says whether another dev agent that still lives has written the file.
-func taken(file string) bool {
+// owned reports whether another dev agent that still runs has written the file.
+func owned(file string) bool {
 	b, err := os.ReadFile(file)
 	var d devFile
 	if err != nil || json.Unmarshal(b, &d) != nil || d.PID == 0 || d.PID == os.Getpid() {

@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	_ "time/tzdata" // schedules have time zones, and hosts may have none
+	_ "time/tzdata" // schedules have time zones, and a host may have no files of them
 
 	"github.com/spf13/cobra"
 
@@ -23,17 +24,27 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "coopr-agent:", err)
-		var usage usageError
-		if errors.As(err, &usage) {
-			os.Exit(2)
-		}
-		os.Exit(1)
+	c := command()
+	c.SetContext(ctx)
+	if code := execute(c, os.Stderr); code != 0 {
+		os.Exit(code)
 	}
 }
 
-// usageError is a fault of the command line or the configuration.
+// execute runs a command and returns the exit code of the program.
+func execute(c *cobra.Command, errs io.Writer) int {
+	err := c.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(errs, "coopr-agent:", err)
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is an error of the command line or the configuration. The exit code is 2.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
@@ -54,7 +65,7 @@ func command() *cobra.Command {
 		c.RunE = func(c *cobra.Command, _ []string) error { return start(c.Context(), load) }
 	}
 	validate := &cobra.Command{
-		Use: "validate", Short: "Check a configuration and name every fault", Args: cobra.NoArgs,
+		Use: "validate", Short: "Check a configuration and report every fault", Args: cobra.NoArgs,
 		Example: "  coopr-agent validate --config /etc/coopr/agent.yaml",
 	}
 	load := settings(validate)
@@ -65,14 +76,14 @@ func command() *cobra.Command {
 		fmt.Fprintln(c.OutOrStdout(), "The configuration is valid.")
 		return nil
 	}
-	root.AddCommand(run, validate, tokenCommand(), caCommand(), versionCommand())
+	root.AddCommand(run, validate, tokenCommand(), caCommand(), recoverCommand(), snapshotCommand(), versionCommand())
 	return root
 }
 
-// settings gives a command the flags of the configuration, and the function
-// that reads it all.
+// settings adds the flags of the configuration to a command. It returns the function
+// that loads the configuration from files, environment and flags.
 func settings(c *cobra.Command) func() (config.Config, error) {
-	files := c.Flags().StringSlice("config", nil, "YAML file, or directory of them; may be given more than once")
+	files := c.Flags().StringSlice("config", nil, "YAML file, or a directory of YAML files; may be given more than once")
 	values := map[string]*string{}
 	flags := map[string]string{} // path of each flag
 	for _, f := range config.Fields() {
@@ -103,7 +114,7 @@ func settings(c *cobra.Command) func() (config.Config, error) {
 func tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "token", Short: "Show the root API token of this agent's mesh", Args: cobra.NoArgs,
-		Long:    "Shows the API token that may do everything. It is derived from the mesh's secret, so that whoever can read the data directory of an agent can show it.",
+		Long:    "Shows the API token that allows everything. It is derived from the mesh's secret, so every user who can read the data directory of an agent can show it.",
 		Example: "  export COOPR_TOKEN=$(coopr-agent token --data-dir /var/lib/coopr)",
 	}
 	load := settings(c)
@@ -120,8 +131,8 @@ func tokenCommand() *cobra.Command {
 		return nil
 	}
 	c.AddCommand(&cobra.Command{
-		Use: "new", Short: "Make the join token of a new mesh", Args: cobra.NoArgs,
-		Long:    "Makes a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Whoever has it can join the mesh and do everything in it.",
+		Use: "new", Short: "Create the join token of a new mesh", Args: cobra.NoArgs,
+		Long:    "Creates a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Anyone who has the token can join the mesh and do everything in it.",
 		Example: "  (umask 077; coopr-agent token new > /etc/coopr/join-token)",
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := identity.NewSecret()
@@ -137,8 +148,8 @@ func tokenCommand() *cobra.Command {
 
 func caCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "ca", Short: "Show the certificate by which this agent's mesh is known", Args: cobra.NoArgs,
-		Long:    "Shows the certificate of the mesh's CA in PEM. It is no secret: clients check the agents' certificates against it.",
+		Use: "ca", Short: "Show the CA certificate of this agent's mesh", Args: cobra.NoArgs,
+		Long:    "Shows the certificate of the mesh's CA in PEM. It is not secret: clients verify the agents' certificates with it.",
 		Example: "  coopr-agent ca --data-dir /var/lib/coopr > coopr-ca.pem\n  export COOPR_CACERT=$PWD/coopr-ca.pem",
 	}
 	load := settings(c)
@@ -167,9 +178,10 @@ func versionCommand() *cobra.Command {
 	}}
 }
 
-// version is set when a release is built.
+// version is set by the linker in a release.
 var version = ""
 
+// build returns the version of this binary.
 func build() string {
 	if version != "" {
 		return version
@@ -180,6 +192,7 @@ func build() string {
 	return "dev"
 }
 
+// start runs an agent until ctx ends. A dev agent without a data directory gets a temporary one.
 func start(ctx context.Context, load func() (config.Config, error)) error {
 	cfg, err := load()
 	if err != nil {
@@ -199,30 +212,30 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	if err != nil {
 		return err
 	}
-	tell := func(state string) {
+	report := func(state string) {
 		if err := notify(state); err != nil {
-			logger.Warn("the service manager does not listen", "error", err)
+			logger.Warn("the service manager could not be notified", "error", err)
 		}
 	}
 	a, err := agent.New(agent.Config{
-		Config: cfg, Build: build(), Logger: logger, Secret: secret, Started: func() { tell("READY=1") },
+		Config: cfg, Build: build(), Logger: logger, Secret: secret, Started: func() { report("READY=1") },
 	})
 	if err != nil {
 		return err
 	}
 	if cfg.Dev {
-		forget, err := announce(cfg, a)
+		withdraw, err := announce(cfg, a)
 		if err != nil {
 			return errors.Join(err, a.Close())
 		}
-		defer forget()
+		defer withdraw()
 	}
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { tell("STOPPING=1") })()
+	defer context.AfterFunc(ctx, func() { report("STOPPING=1") })()
 	go func() {
 		for {
 			select {
@@ -231,7 +244,7 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 			case <-hup:
 				next, err := load()
 				if err != nil {
-					logger.Error("the configuration is not reloaded: it has faults", "faults", err.Error())
+					logger.Error("the configuration was not reloaded, as it has faults", "faults", err.Error())
 					continue
 				}
 				setLevel(level, next.Log.Level)
@@ -242,8 +255,8 @@ func start(ctx context.Context, load func() (config.Config, error)) error {
 	return a.Run(ctx)
 }
 
-// meshSecret gives the secret that the configuration names and keeps it in the
-// data directory, or the one that is kept there.
+// meshSecret returns the mesh's secret: the one in the data directory, or the one that
+// the configuration names, which it then saves in the data directory.
 func meshSecret(cfg config.Config) (identity.Secret, error) {
 	if cfg.Dev {
 		return identity.Secret{}, nil
@@ -258,17 +271,18 @@ func meshSecret(cfg config.Config) (identity.Secret, error) {
 	kept, err := identity.LoadSecret(cfg.DataDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && given.IsZero():
-		return given, usageError{errors.New("no join token: give join_token_file (make the token of a new mesh with: coopr-agent token new), or use --dev")}
+		return given, usageError{errors.New("there is no join token: set join_token_file (coopr-agent token new creates the token of a new mesh), or use --dev")}
 	case errors.Is(err, fs.ErrNotExist):
 		return given, identity.SaveSecret(cfg.DataDir, given)
 	case err != nil:
 		return kept, err
 	case !given.IsZero() && given.Token() != kept.Token():
-		return kept, usageError{fmt.Errorf("the join token is of another mesh than the one that %s belongs to: use another data directory, or take the token away", cfg.DataDir)}
+		return kept, usageError{fmt.Errorf("%s belongs to another mesh than the join token: use another data directory, or remove the token from the configuration", cfg.DataDir)}
 	}
 	return kept, nil
 }
 
+// setLevel changes the log level. An unknown name changes nothing.
 func setLevel(v *slog.LevelVar, name string) {
 	var l slog.Level
 	if l.UnmarshalText([]byte(name)) == nil {

@@ -95,7 +95,7 @@ func (m *mesh) worstNight() {
 	}
 	m.hosts = []*lab.Machine{survivor}
 	m.must(survivor, "systemctl", "stop", "coopr-agent")
-	m.must(survivor, "sh", "-ec", `exec runuser -u coopr -- coopr operator recover --yes --data-dir /var/lib/coopr "$(cat /var/lib/coopr/agent-id)=$1:55055"`, "sh", survivor.Addr.String())
+	m.must(survivor, "sh", "-ec", `exec runuser -u coopr -- coopr-agent recover --yes --data-dir /var/lib/coopr "$(cat /var/lib/coopr/agent-id)=$1:55055"`, "sh", survivor.Addr.String())
 	m.must(survivor, "systemctl", "start", "coopr-agent")
 	m.leader(survivor)
 	m.goOn()

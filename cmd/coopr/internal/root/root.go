@@ -14,7 +14,6 @@ import (
 	"github.com/coopr/coopr/cmd/coopr/internal/cluster"
 	"github.com/coopr/coopr/cmd/coopr/internal/definition"
 	"github.com/coopr/coopr/cmd/coopr/internal/mesh"
-	"github.com/coopr/coopr/cmd/coopr/internal/offline"
 	"github.com/coopr/coopr/cmd/coopr/internal/operation"
 	"github.com/coopr/coopr/cmd/coopr/internal/plan"
 	"github.com/coopr/coopr/cmd/coopr/internal/resource"
@@ -75,7 +74,7 @@ func (a *app) command() *cobra.Command {
 		"definitions": append(definition.Commands(a), definition.ImportCommand(a), definition.ExportCommand(a), resource.Command(a)),
 		"mesh": {
 			mesh.JoinCommand(a), mesh.LeaveCommand(a), mesh.MembersCommand(a), mesh.StatusCommand(a), mesh.PluginCommand(a),
-			a.operatorCmd(),
+			mesh.OperatorCommand(a),
 		},
 		"access": {access.TenantCommand(a), access.TokenCommand(a), audit.Command(a)},
 	} {
@@ -86,18 +85,6 @@ func (a *app) command() *cobra.Command {
 	}
 	root.AddCommand(versionCmd(&a.printer, a.cfg.Version))
 	return root
-}
-
-// operatorCmd adds the operator commands that work without a mesh to those that need one.
-func (a *app) operatorCmd() *cobra.Command {
-	operator := mesh.OperatorCommand(a)
-	for _, c := range operator.Commands() {
-		if c.Name() == "snapshot" {
-			c.AddCommand(offline.InspectCommand(&a.printer))
-		}
-	}
-	operator.AddCommand(offline.RecoverCommand(a))
-	return operator
 }
 
 // flagError describes the value that a flag does not accept.
