@@ -1,4 +1,4 @@
-// Package pagetest holds a plugin's page in docs/plugins against the plugin.
+// Package pagetest compares a plugin's page in docs/plugins with the plugin.
 package pagetest
 
 import (
@@ -28,10 +28,10 @@ var (
 	quoted = regexp.MustCompile("`([^`]+)`")
 )
 
-// Check holds a page against a plugin: it has the sections that every page has, names every
-// field that the plugin has and none that it has not, and has an example that can be
-// imported and that the plugin finds nothing wrong with. Further pages, such as what several
-// plugins have in common, may name fields, too; paths are those of files.
+// Check compares a page with a plugin. The page must have the sections that all pages have,
+// describe exactly the plugin's fields, and have an example that can be imported and that the
+// plugin accepts. Further pages, such as one for several plugins, may describe fields as well.
+// Pages are given as paths of files.
 func Check(t testing.TB, plugin sdk.Describer, page string, further ...string) {
 	t.Helper()
 	d := plugin.Describe()
@@ -51,7 +51,7 @@ func Check(t testing.TB, plugin sdk.Describer, page string, further ...string) {
 		if i > 0 {
 			continue
 		}
-		// What begins a row of the first table is a field.
+		// Each row of the first table begins with a field.
 		table, _, _ := strings.Cut(fields[max(strings.Index(fields, "|"), 0):], "\n\n")
 		for _, m := range row.FindAllStringSubmatch(table, -1) {
 			for _, f := range quoted.FindAllStringSubmatch(m[1], -1) {
@@ -63,14 +63,14 @@ func Check(t testing.TB, plugin sdk.Describer, page string, further ...string) {
 	}
 	for _, f := range slices.Sorted(maps.Keys(d.Parameters.Admin.Fields)) {
 		if !named[f] {
-			t.Errorf("%s: nothing is said of the field %q", page, f)
+			t.Errorf("%s: the field %q is not described", page, f)
 		}
 	}
 
 	examples := 0
 	for _, m := range blocks.FindAllStringSubmatch(text, -1) {
 		if strings.HasPrefix(m[1], "plugins:") {
-			continue // of the agents' configuration
+			continue // the agents' configuration
 		}
 		defs, err := model.Classify(page+".yaml", []byte(m[1]))
 		if err != nil {
@@ -104,7 +104,7 @@ func read(t testing.TB, file string) string {
 	return string(bytes.ReplaceAll(b, []byte("\r"), nil))
 }
 
-// privateKey makes what "KEY" stands for in an example.
+// privateKey returns a key for "KEY" in an example.
 func privateKey(t testing.TB) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -118,14 +118,14 @@ func privateKey(t testing.TB) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: b}))
 }
 
-// section gives what stands below a heading, up to the next one of its level.
+// section returns the text below a heading, up to the next heading of the same level.
 func section(text, heading string) string {
 	_, rest, _ := strings.Cut(text, "\n## "+heading+"\n")
 	out, _, _ := strings.Cut(rest, "\n## ")
 	return out
 }
 
-// fieldsFor gives the fields that a definition has for a plugin, once for each use.
+// fieldsFor returns the fields of each use of a plugin in a definition.
 func fieldsFor(def model.Definition, plugin string) (out []map[string]any) {
 	switch x := def.Value.(type) {
 	case *model.Provider:
@@ -142,7 +142,7 @@ func fieldsFor(def model.Definition, plugin string) (out []map[string]any) {
 	return out
 }
 
-// faults gives what is wrong with the fields of an example, the plugin's own opinion included.
+// faults returns all faults of an example's fields, including those that the plugin finds.
 func faults(plugin sdk.Describer, d model.PluginType, fields map[string]any) (out []string) {
 	found := sdk.CheckFields(d, sdk.ScopeAdmin, fields)
 	if v, ok := plugin.(sdk.Validator); ok {

@@ -46,7 +46,7 @@ func TestOpenStack(t *testing.T) {
 		{name: "quota", before: func() { cloud.Quota(0) }, after: func() { cloud.Quota(10) }, ends: model.OpSucceeded, attempts: 2, ever: 1, says: "Quota exceeded"},
 		{name: "no-host", before: func() { cloud.Hosts(false) }, after: func() { cloud.Hosts(true) }, ends: model.OpSucceeded, attempts: 2, ever: 1, says: "No valid host"},
 		{name: "wrong-password", fields: map[string]any{"password": "wrong"}, ends: model.OpFailed, attempts: 1, says: "credentials"},
-		{name: "no-network", fields: map[string]any{"networks": "no-such"}, ends: model.OpFailed, attempts: 1, says: "there is no network no-such"},
+		{name: "no-network", fields: map[string]any{"networks": "no-such"}, ends: model.OpFailed, attempts: 1, says: "no network is named no-such"},
 	} {
 		ok := t.Run(x.name, func(t *testing.T) {
 			before := machines.Ever()

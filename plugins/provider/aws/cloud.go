@@ -25,7 +25,7 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "aws", Label: "Amazon EC2", Description: "Nodes are instances of Amazon EC2"},
@@ -33,16 +33,17 @@ func New(keys ssh.Keys) *instance.Provider {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
 				"region": {Label: "Region", Type: "text", Tip: "Such as eu-central-1"},
-				"access_key": {Label: "Access key id", Type: "text", Tip: "Empty: what the agent's machine has (a role, ~/.aws)",
+				"access_key": {Label: "Access key id", Type: "text", Tip: "Default: the credentials of the agent's machine (a role, ~/.aws)",
 					Sensitive: true},
-				"secret_key":       {Label: "Secret access key", Type: "password"},
-				"session_token":    {Label: "Session token", Type: "password"},
-				"subnets":          {Label: "Subnets", Type: "text", Tip: "One id, or ZONE=ID with commas; empty: the default one"},
-				"security_groups":  {Label: "Security groups", Type: "text", Tip: "Ids, with commas; empty: the default one"},
-				"public_address":   {Label: "Public address", Type: "checkbox", Tip: "Give machines one where their subnet does not"},
-				"key_name":         {Label: "Key pair", Type: "text", Tip: "Name of one of the account's, put on machines beside the node's own"},
-				"instance_profile": {Label: "Instance profile", Type: "text", Tip: "Name of the role that machines have"},
-				"endpoint":         {Label: "API", Type: "text", Tip: "Of another cloud that speaks EC2's protocol"},
+				"secret_key":      {Label: "Secret access key", Type: "password"},
+				"session_token":   {Label: "Session token", Type: "password"},
+				"subnets":         {Label: "Subnets", Type: "text", Tip: "One id, or comma-separated ZONE=ID; default: the default subnet"},
+				"security_groups": {Label: "Security groups", Type: "text", Tip: "Comma-separated ids; default: the default group"},
+				"public_address":  {Label: "Public address", Type: "checkbox", Tip: "Assign a public address even if the subnet does not"},
+				"key_name": {Label: "Key pair", Type: "text",
+					Tip: "Name of a key pair of the account, installed in addition to the node's own key"},
+				"instance_profile": {Label: "Instance profile", Type: "text", Tip: "Name of the role of the machines"},
+				"endpoint":         {Label: "API", Type: "text", Tip: "Address of another cloud with EC2's API"},
 			},
 			Required: [][]string{{"region"}},
 		}},
@@ -52,7 +53,7 @@ func New(keys ssh.Keys) *instance.Provider {
 // cloud is an account in a region.
 type cloud struct {
 	region, key, secret, session, endpoint string
-	subnet                                 string            // where zones do not matter
+	subnet                                 string            // for every zone that subnets lacks
 	subnets                                map[string]string // by zone
 	groups                                 []string
 	public                                 bool
@@ -69,7 +70,7 @@ func open(f *instance.Fields) instance.Cloud {
 		profile: f.Text("instance_profile", ""), subnets: map[string]string{},
 	}
 	if (c.key == "") != (c.secret == "") {
-		f.Faults.Add("secret_key", "access_key and secret_key belong together")
+		f.Faults.Add("secret_key", "access_key and secret_key have to be set together")
 	}
 	for _, s := range f.List("subnets") {
 		if zone, id, ok := strings.Cut(s, "="); ok {
@@ -82,10 +83,10 @@ func open(f *instance.Fields) instance.Cloud {
 	return c
 }
 
-// tries is how often a request is sent that is throttled or fails.
+// tries is the maximum number of attempts at a request that is throttled or fails.
 const tries = 6
 
-// connect finds credentials; nothing is asked of the API.
+// connect finds the credentials, without a request to the API.
 func (c *cloud) connect() (*ec2.Client, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithRegion(c.region),
@@ -113,7 +114,7 @@ func (c *cloud) connect() (*ec2.Client, error) {
 	}), nil
 }
 
-// fault tells the API's errors apart by their codes.
+// fault classifies the API's errors by their codes.
 func fault(err error) error {
 	if err == nil {
 		return nil
@@ -122,14 +123,14 @@ func fault(err error) error {
 	if !errors.As(err, &api) {
 		kind := instance.KindOf(err)
 		if kind == instance.Other {
-			kind = instance.Unclear // not the API's answer, so there was none
+			kind = instance.Unclear // the error is not an answer of the API, so the request may have been lost
 		}
 		return &instance.Fault{Kind: kind, Err: err}
 	}
 	return instance.Faultf(kindOf(api.ErrorCode()), "%s: %s", api.ErrorCode(), api.ErrorMessage())
 }
 
-// kindOf gives what an error code of EC2 means.
+// kindOf returns the kind of an error code of EC2.
 func kindOf(code string) instance.Kind {
 	switch code {
 	case "AuthFailure", "UnauthorizedOperation", "InvalidClientTokenId", "SignatureDoesNotMatch", "OptInRequired", "PendingVerification",
@@ -157,7 +158,8 @@ func kindOf(code string) instance.Kind {
 	return instance.Other
 }
 
-// machine gives an instance as it is; false where it is going, or not ours.
+// machine converts an instance. It returns false if the instance is being terminated or is not
+// Coopr's.
 func machine(i *types.Instance) (instance.Machine, bool) {
 	m := map[string]string{}
 	for _, t := range i.Tags {
@@ -185,7 +187,7 @@ func machine(i *types.Instance) (instance.Machine, bool) {
 	return out, ours
 }
 
-// List gives the instances with our tags.
+// List returns the instances with Coopr's tags.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	api, err := c.api()
 	if err != nil {
@@ -217,14 +219,14 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	return out, nil
 }
 
-// literal takes the meaning from what filters take for patterns.
+// literal escapes the characters that filters treat as patterns.
 func literal(s string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`).Replace(s)
 }
 
-// Create asks for an instance. EC2 does a request with one token once, and for as
-// long as it remembers gives the same instance again, one that is gone, too: then
-// the token of the next follows from the two.
+// Create requests an instance. For requests with the same token EC2 returns the same instance for
+// as long as it remembers the token, even after the instance has been terminated. In that case the
+// next token is derived from the token and the terminated instance.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine, error) {
 	api, err := c.api()
 	if err != nil {
@@ -241,7 +243,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 			return nil, fault(err)
 		}
 		if len(got.Instances) != 1 {
-			return nil, instance.Faultf(instance.Unclear, "one instance was asked for, %d were given", len(got.Instances))
+			return nil, instance.Faultf(instance.Unclear, "one instance was requested, but %d were created", len(got.Instances))
 		}
 		m, _ := machine(&got.Instances[0])
 		m.Tags = s.Tags
@@ -254,10 +256,10 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 	}
 }
 
-// request is what is asked of EC2.
+// request returns the request for a machine.
 func (c *cloud) request(s *instance.Spec) (*ec2.RunInstancesInput, error) {
 	if s.Flavor == "" {
-		return nil, instance.Faultf(instance.Invalid, "the hardware type names no flavor (providermap: flavor), such as t3.small")
+		return nil, instance.Faultf(instance.Invalid, "the hardware type has no flavor (providermap: flavor), such as t3.small")
 	}
 	tags := []types.Tag{{Key: sdk.String("Name"), Value: &s.Name}}
 	for k, v := range s.Tags.Map() {
@@ -275,7 +277,7 @@ func (c *cloud) request(s *instance.Spec) (*ec2.RunInstancesInput, error) {
 		in.Placement = &types.Placement{AvailabilityZone: &s.Zone}
 		if len(c.subnets) > 0 {
 			if subnet = c.subnets[s.Zone]; subnet == "" {
-				return nil, instance.Faultf(instance.Invalid, "the field subnets names none in zone %s", s.Zone)
+				return nil, instance.Faultf(instance.Invalid, "the field subnets has no subnet in zone %s", s.Zone)
 			}
 		}
 	}
@@ -300,7 +302,7 @@ func (c *cloud) request(s *instance.Spec) (*ec2.RunInstancesInput, error) {
 	return in, nil
 }
 
-// Delete asks for an instance's end.
+// Delete requests an instance's termination.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	api, err := c.api()
 	if err != nil {

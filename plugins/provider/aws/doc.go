@@ -1,3 +1,2 @@
-// Package aws is the provider "aws": a node is an instance of Amazon EC2
-// (docs/plugins/aws.md).
+// Package aws is the provider "aws": a node is an instance of Amazon EC2 (docs/plugins/aws.md).
 package aws

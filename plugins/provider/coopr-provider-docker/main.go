@@ -1,5 +1,5 @@
-// Coopr-provider-docker is the plugin of the provider type "docker". Its settings
-// have one field: keys, the folders with private keys that containers accept.
+// Coopr-provider-docker is the plugin of the provider type "docker". Its settings are keys, the
+// folders with private keys that containers accept.
 package main
 
 import (

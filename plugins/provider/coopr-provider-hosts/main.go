@@ -1,5 +1,5 @@
-// Coopr-provider-hosts is the plugin of the provider type "hosts". Its settings
-// have one field: keys, the folders with private keys of machines.
+// Coopr-provider-hosts is the plugin of the provider type "hosts". Its settings are keys, the
+// folders with the private keys of machines.
 package main
 
 import (

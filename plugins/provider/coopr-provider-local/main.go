@@ -1,6 +1,5 @@
-// Coopr-provider-local is the plugin of the provider type "local". Called as
-// coopr-node it is that program, so that nodes work without anything else
-// being installed.
+// Coopr-provider-local is the plugin of the provider type "local". Called by the name coopr-node it
+// is that program, so that nodes work without another installed file.
 package main
 
 import (
@@ -20,14 +19,14 @@ func main() {
 	sdk.Serve(sdk.Plugin{Provider: local.New(os.Getenv("COOPR_LOCAL_ROOT"), program())})
 }
 
-// program gives the path of coopr-node: the small one beside this binary, or
-// this binary itself.
+// program returns the path of coopr-node: the small program beside this binary, or this binary
+// itself.
 func program() string {
 	self, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	self = strings.TrimSuffix(self, " (deleted)") // replaced by a newer one
+	self = strings.TrimSuffix(self, " (deleted)") // the file was replaced by a newer one
 	small := filepath.Join(filepath.Dir(self), "coopr-node")
 	if fi, err := os.Stat(small); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
 		return small

@@ -20,17 +20,18 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "digitalocean", Label: "DigitalOcean", Description: "Nodes are droplets of DigitalOcean"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"token":    {Label: "API token", Type: "password", Tip: "Of an account's or a project's, with the scopes droplet and tag"},
-				"region":   {Label: "Region", Type: "text", Tip: "Such as fra1; the field zones names several", Override: true},
-				"vpc":      {Label: "VPC", Type: "text", Tip: "Id of the network; empty: the region's own"},
-				"ssh_keys": {Label: "Account's SSH keys", Type: "text", Tip: "Ids or fingerprints, with commas, put on droplets beside the node's own"},
+				"token":  {Label: "API token", Type: "password", Tip: "Token of the account or a project, with the scopes droplet and tag"},
+				"region": {Label: "Region", Type: "text", Tip: "Such as fra1; set zones for several", Override: true},
+				"vpc":    {Label: "VPC", Type: "text", Tip: "Id of the network; default: that of the region"},
+				"ssh_keys": {Label: "Account's SSH keys", Type: "text",
+					Tip: "Comma-separated ids or fingerprints of keys that are installed in addition to the node's own key"},
 				"endpoint": {Label: "API", Type: "text", Default: defaultEndpoint},
 			},
 			Required: [][]string{{"token", "region"}},
@@ -58,7 +59,7 @@ func open(f *instance.Fields) instance.Cloud {
 	}
 }
 
-// judge reads what the API says of a refusal.
+// judge reads the API's reason for a refusal.
 func judge(status int, body []byte) (string, instance.Kind) {
 	var e struct{ ID, Message string }
 	_ = json.Unmarshal(body, &e)
@@ -71,7 +72,7 @@ func judge(status int, body []byte) (string, instance.Kind) {
 	return e.Message, 0
 }
 
-// droplet is a machine as the API has it.
+// droplet is a machine in the API's form.
 type droplet struct {
 	ID       int64     `json:"id"`
 	Name     string    `json:"name"`
@@ -89,10 +90,11 @@ type droplet struct {
 	} `json:"region"`
 }
 
-// all is a tag that every droplet of ours has.
+// all is the tag of every droplet that Coopr creates.
 const all = "coopr"
 
-// tags are flat here: "coopr-node:00000001-7".
+// tags returns the droplet's tags. Tags have no values here, so both are joined:
+// "coopr-node:00000001-7".
 func tags(t instance.Tags) []string {
 	out := []string{all}
 	for k, v := range t.EscapedMap() {
@@ -127,10 +129,11 @@ func (d *droplet) machine() (instance.Machine, bool) {
 	return out, ours
 }
 
-// perPage is the most that the API gives in one answer.
+// perPage is the API's maximum.
 const perPage = 200
 
-// List gives the droplets with our tags; the API is asked for the rarest one.
+// List returns the droplets with Coopr's tags. The API filters by one tag, so it is given the
+// rarest one.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	tag := all
 	for _, x := range [][2]string{{instance.TagMesh, filter.Mesh}, {instance.TagCluster, filter.Cluster}, {instance.TagNode, filter.Node}} {
@@ -151,7 +154,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 		err := c.api.Do(ctx, http.MethodGet, fmt.Sprintf("/v2/droplets?tag_name=%s&per_page=%d&page=%d", url.QueryEscape(tag), perPage, page),
 			nil, &answer)
 		if instance.KindOf(err) == instance.NotFound {
-			return out, nil // nothing has the tag yet
+			return out, nil // no droplet has the tag yet
 		}
 		if err != nil {
 			return nil, err
@@ -167,12 +170,12 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	}
 }
 
-// Create asks for a droplet.
+// Create requests a droplet.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine, error) {
 	if s.Flavor == "" {
-		return nil, instance.Faultf(instance.Invalid, "the hardware type names no flavor (providermap: flavor), such as s-1vcpu-1gb")
+		return nil, instance.Faultf(instance.Invalid, "the hardware type has no flavor (providermap: flavor), such as s-1vcpu-1gb")
 	}
-	var image any = s.Image // a slug, or the number of an image of the account's
+	var image any = s.Image // a slug, or the number of an image of the account
 	if n, err := strconv.ParseInt(s.Image, 10, 64); err == nil {
 		image = n
 	}
@@ -197,7 +200,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 	return &m, nil
 }
 
-// Delete asks for a droplet's end.
+// Delete requests a droplet's deletion.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	return c.api.Do(ctx, http.MethodDelete, "/v2/droplets/"+url.PathEscape(m.ID), nil, nil)
 }

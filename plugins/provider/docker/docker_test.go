@@ -185,7 +185,7 @@ func TestLife(t *testing.T) {
 	if got := providertest.Listed(t, s, s.fields); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	if err := nodes[0].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "gone") {
+	if err := nodes[0].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("confirm what is gone: %v", err)
 	}
 }
@@ -233,14 +233,14 @@ func TestWays(t *testing.T) {
 func TestTrouble(t *testing.T) {
 	s := newSite(t)
 	for says, change := range map[string]func(*providertest.Node){
-		"no image nothing:9":       func(n *providertest.Node) { n.Image = "nothing:9" },
-		"names no image":           func(n *providertest.Node) { n.Image = "" },
-		"docker network create x1": func(n *providertest.Node) { n.Fields["network"] = "x1" },
-		"ssh_identityfile":         func(n *providertest.Node) { n.Fields["ssh_identityfile"] = "missing" },
-		"at least 6 MiB":           func(n *providertest.Node) { n.Flavor = "1x1" },
-		"cannot name a container":  func(n *providertest.Node) { n.Cluster = "../c" },
-		"must be text":             func(n *providertest.Node) { n.Fields["network"] = 3 },
-		"look for container":       func(n *providertest.Node) { n.Fields["engine"] = "unix:///no/such/socket" },
+		"no image nothing:9":            func(n *providertest.Node) { n.Image = "nothing:9" },
+		"has no image":                  func(n *providertest.Node) { n.Image = "" },
+		"docker network create x1":      func(n *providertest.Node) { n.Fields["network"] = "x1" },
+		"ssh_identityfile":              func(n *providertest.Node) { n.Fields["ssh_identityfile"] = "missing" },
+		"at least 6 MiB":                func(n *providertest.Node) { n.Flavor = "1x1" },
+		"cannot be part of a container": func(n *providertest.Node) { n.Cluster = "../c" },
+		"must be text":                  func(n *providertest.Node) { n.Fields["network"] = 3 },
+		"find container":                func(n *providertest.Node) { n.Fields["engine"] = "unix:///no/such/socket" },
 	} {
 		n := s.node(1)
 		change(n)

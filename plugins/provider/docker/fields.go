@@ -11,14 +11,14 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// settings are the provider's fields, read.
+// settings are the parsed fields of the provider.
 type settings struct {
-	host     string // the engine's API; "": as the environment says
+	host     string // address of the engine's API; "": from the environment
 	network  string
 	command  string
 	user     string
 	identity string     // key file, or ""
-	publish  netip.Addr // where SSH is published; not valid: nowhere
+	publish  netip.Addr // address where SSH is published; invalid: not published
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 	defaultNetwork = "bridge"
 )
 
-// parse reads the fields, giving all that is wrong with them.
+// parse decodes the fields and returns all their faults.
 func parse(fields map[string]any) (*settings, model.Faults) {
 	var faults model.Faults
 	text := func(name, fallback string) string {
@@ -49,7 +49,7 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 		faults.Add("engine", fmt.Sprintf("%q is neither unix://PATH nor tcp://HOST:PORT", s.host))
 	}
 	if !userName.MatchString(s.user) {
-		faults.Add("ssh_user", fmt.Sprintf("%q cannot be a user's name", s.user))
+		faults.Add("ssh_user", fmt.Sprintf("%q is not a valid user name", s.user))
 	}
 	if p := text("publish", ""); p != "" {
 		var err error
@@ -62,12 +62,12 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 
 var (
 	userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
-	// safeName is what may become part of a container's name.
+	// safeName matches text that may be part of a container's name.
 	safeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 )
 
-// limits reads a flavor: CPUS x MEBIBYTES, "0.5x512". Other names limit
-// nothing.
+// limits parses a flavor of the form CPUS x MEBIBYTES, such as "0.5x512". Any other name sets no
+// limit.
 func limits(flavor string) (nanoCPUs, memory int64, err error) {
 	c, m, ok := strings.Cut(flavor, "x")
 	if !ok {

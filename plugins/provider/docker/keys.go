@@ -18,10 +18,10 @@ import (
 	"github.com/coopr/coopr/plugins/remote/ssh"
 )
 
-// hostKeyFile is where the container's sshd has its host key.
+// hostKeyFile is the host key of the container's sshd.
 const hostKeyFile = "/etc/ssh/ssh_host_ed25519_key"
 
-// newKey makes a key pair: private as OpenSSH writes it.
+// newKey returns a key pair; the private key is in OpenSSH's format.
 func newKey() (string, gossh.PublicKey, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -35,8 +35,8 @@ func newKey() (string, gossh.PublicKey, error) {
 	return string(pem.EncodeToMemory(block)), key, err
 }
 
-// equip gives a container what it needs to be reached: who may log in, and,
-// unless it has one, a host key. It gives the results that lead there.
+// equip installs the node's authorized key in a container, and a host key unless it has one. It
+// returns the results by which automators reach the container.
 func (p *Provider) equip(ctx context.Context, c *client.Client, id string, s *settings) (*ssh.Results, error) {
 	r := &ssh.Results{User: s.user, Identity: s.identity}
 	var mine gossh.PublicKey
@@ -117,7 +117,7 @@ func readFile(ctx context.Context, c *client.Client, id, name string) ([]byte, e
 	}
 }
 
-// uid gives the number of a user of the container's image.
+// uid returns the number of a user of the container's image.
 func uid(ctx context.Context, c *client.Client, id, user string) (int, error) {
 	users, err := readFile(ctx, c, id, "/etc/passwd")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// The labels that say whose a container is.
+// The labels of a container, which identify its node.
 const (
 	labelTenant  = "coopr.tenant"
 	labelMesh    = "coopr.mesh"
@@ -33,7 +33,7 @@ const (
 	labelFence   = "coopr.fence"
 )
 
-// Provider makes nodes that are containers.
+// Provider creates nodes that are containers.
 type Provider struct {
 	keys ssh.Keys
 	pool *ssh.Pool
@@ -42,13 +42,13 @@ type Provider struct {
 	engines map[string]*client.Client // by address
 }
 
-// New gives a provider; keys are the folders of private keys that the field
-// ssh_identityfile names. Close ends it.
+// New returns a provider, which the caller closes. keys are the folders of private keys for the
+// field ssh_identityfile.
 func New(keys ssh.Keys) *Provider {
 	return &Provider{keys: keys, pool: ssh.New(ssh.Config{}), engines: map[string]*client.Client{}}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *Provider) Close() {
 	p.pool.Close()
 	p.mu.Lock()
@@ -58,23 +58,23 @@ func (p *Provider) Close() {
 	}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (p *Provider) Describe() model.PluginType {
 	return model.PluginType{
-		Base:   model.Base{Name: "docker", Label: "Docker", Description: "Nodes are containers with sshd, of a Docker engine"},
+		Base:   model.Base{Name: "docker", Label: "Docker", Description: "Nodes are containers of a Docker engine, with sshd"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
-			"engine":  {Label: "Engine", Type: "text", Tip: "unix://PATH or tcp://HOST:PORT; empty: the agent's own machine"},
-			"network": {Label: "Network", Type: "text", Tip: "A network of the engine's", Default: defaultNetwork},
-			"publish": {Label: "Publish SSH", Type: "text", Tip: "An address of the engine's machine where the containers' SSH ports are " +
-				"published; empty: agents reach the containers' own addresses"},
-			"command":  {Label: "Command", Type: "text", Tip: "What the container runs, by /bin/sh", Default: defaultCommand},
+			"engine":  {Label: "Engine", Type: "text", Tip: "unix://PATH or tcp://HOST:PORT; default: the engine of the agent's machine"},
+			"network": {Label: "Network", Type: "text", Tip: "A network of the engine", Default: defaultNetwork},
+			"publish": {Label: "Publish SSH", Type: "text", Tip: "Address of the engine's machine where the containers' SSH ports are " +
+				"published; default: agents connect to the containers' own addresses"},
+			"command":  {Label: "Command", Type: "text", Tip: "Command of the container, run by /bin/sh", Default: defaultCommand},
 			"ssh_user": {Label: "SSH user", Type: "text", Tip: "root, or a user of the image with sudo", Default: "root"},
 			"ssh_identityfile": {Label: "SSH key file", Type: "text",
-				Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
+				Tip: "Name of a private key in the key folders of the plugins' settings; default: each node gets a key of its own"},
 		}}},
 		Actions:    map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
-		PerMachine: true, // the default engine is the agent's own
+		PerMachine: true, // the default engine is that of the agent's machine
 	}
 }
 
@@ -87,7 +87,7 @@ func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[strin
 	return faults
 }
 
-// engine reads the fields and gives the engine they name.
+// engine parses the fields and returns the client of their engine.
 func (p *Provider) engine(fields map[string]any) (*settings, *client.Client, error) {
 	s, faults := parse(fields)
 	if err := faults.Err(); err != nil {
@@ -112,8 +112,7 @@ func (p *Provider) engine(fields map[string]any) (*settings, *client.Client, err
 
 func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
 
-// told marks what an engine says: begun tells whether something may have been
-// done.
+// told marks an engine's error. begun reports that the request may have changed something.
 func told(what string, err error, begun bool) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	switch {
@@ -127,7 +126,7 @@ func told(what string, err error, begun bool) error {
 	return err
 }
 
-// at is a task's node: its settings, its engine, its container.
+// at is a task's node with its settings and its engine.
 type at struct {
 	in   *model.TaskInput
 	s    *settings
@@ -145,12 +144,12 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 		return nil, err
 	}
 	if !safeName.MatchString(t.Cluster) {
-		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot name a container", t.Cluster))
+		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot be part of a container's name", t.Cluster))
 	}
 	return &at{in, s, c, name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
 }
 
-// name is a node's: ids of clusters are unique in one mesh only.
+// name returns the name of a node's container. Ids of clusters are unique within one mesh only.
 func name(mesh, cluster string, number int) string {
 	if mesh != "" {
 		mesh += "-"
@@ -158,27 +157,27 @@ func name(mesh, cluster string, number int) string {
 	return fmt.Sprintf("coopr-%s%s-%d", mesh, cluster, number)
 }
 
-// find gives the node's container; nil: there is none. A container of that name
-// that is another's is an error.
+// find returns the node's container, or nil if there is none. A container of that name that belongs
+// to another node is an error.
 func (a *at) find(ctx context.Context, t *sdk.Task) (*container.InspectResponse, error) {
 	got, err := a.c.ContainerInspect(ctx, a.name, client.ContainerInspectOptions{})
 	if isNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, told("look for container "+a.name, err, false)
+		return nil, told("find container "+a.name, err, false)
 	}
 	if labels := got.Container.Config.Labels; labels[labelNode] != t.Node || labels[labelCluster] != t.Cluster || labels[labelMesh] != t.Mesh {
-		return nil, sdk.NothingDone(fmt.Errorf("container %s: %w (it says %q of cluster %q): remove it first", a.name, errAnothers,
+		return nil, sdk.NothingDone(fmt.Errorf("container %s: %w (its labels name node %q of cluster %q): remove it first", a.name, errAnothers,
 			labels[labelNode], labels[labelCluster]))
 	}
 	return &got.Container, nil
 }
 
-var errAnothers = errors.New("it is not this node's")
+var errAnothers = errors.New("it does not belong to this node")
 
-// Create makes the node's container, equips it and starts it. One that is there
-// already is taken over, with new keys.
+// Create creates the node's container, installs its keys and starts it. An existing container is
+// adopted and gets new keys.
 func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	a, err := p.at(t)
 	if err != nil {
@@ -189,7 +188,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, err
 	}
 	if found != nil {
-		t.Logf("container %s is there", a.name)
+		t.Logf("container %s exists already", a.name)
 		return p.finish(ctx, a, found.ID)
 	}
 	nano, memory, err := limits(a.in.Config.Flavor)
@@ -197,7 +196,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, sdk.Fatal(err)
 	}
 	if a.in.Config.Image == "" {
-		return nil, sdk.Fatal(errors.New("the image type names no image for this provider (providermap: image)"))
+		return nil, sdk.Fatal(errors.New("the image type has no image for this provider (providermap: image)"))
 	}
 	if a.s.identity != "" {
 		if _, err := p.keys.Signer(a.s.identity); err != nil {
@@ -205,9 +204,9 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		}
 	}
 	if _, err := a.c.NetworkInspect(ctx, a.s.network, client.NetworkInspectOptions{}); isNotFound(err) {
-		return nil, sdk.Fatal(fmt.Errorf("the engine has no network %s: docker network create %s", a.s.network, a.s.network))
+		return nil, sdk.Fatal(fmt.Errorf("the engine has no network %s: run docker network create %s", a.s.network, a.s.network))
 	} else if err != nil {
-		return nil, told("look for network "+a.s.network, err, false)
+		return nil, told("find network "+a.s.network, err, false)
 	}
 	host := &container.HostConfig{
 		NetworkMode: container.NetworkMode(a.s.network), RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyUnlessStopped},
@@ -232,17 +231,17 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	})
 	switch {
 	case isNotFound(err):
-		return nil, sdk.Fatal(fmt.Errorf("the engine has no image %s: pull or import it there", a.in.Config.Image))
+		return nil, sdk.Fatal(fmt.Errorf("the engine has no image %s: pull or import it", a.in.Config.Image))
 	case errdefs.IsConflict(err):
-		return nil, fmt.Errorf("container %s appeared just now: %w", a.name, err) // the next attempt takes it over
+		return nil, fmt.Errorf("container %s was created meanwhile: %w", a.name, err) // the next attempt adopts it
 	case err != nil:
-		return nil, told("make container "+a.name, err, true)
+		return nil, told("create container "+a.name, err, true)
 	}
-	t.Logf("made container %s (%.12s)", a.name, made.ID)
+	t.Logf("created container %s (%.12s)", a.name, made.ID)
 	return p.finish(ctx, a, made.ID)
 }
 
-// finish equips a container and starts it.
+// finish installs a container's keys and starts it.
 func (p *Provider) finish(ctx context.Context, a *at, id string) (*sdk.Output, error) {
 	r, err := p.equip(ctx, a.c, id, a.s)
 	if err != nil {
@@ -253,12 +252,12 @@ func (p *Provider) finish(ctx context.Context, a *at, id string) (*sdk.Output, e
 	}
 	got, err := a.c.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return nil, told("look at container "+a.name, err, true)
+		return nil, told("inspect container "+a.name, err, true)
 	}
 	return a.s.output(&got.Container, r)
 }
 
-// output gives what tasks learn of a node.
+// output returns the task's output for a container.
 func (s *settings) output(c *container.InspectResponse, r *ssh.Results) (*sdk.Output, error) {
 	address, err := s.address(c)
 	if err != nil {
@@ -281,7 +280,7 @@ func (s *settings) output(c *container.InspectResponse, r *ssh.Results) (*sdk.Ou
 	return out, nil
 }
 
-// address gives a running container's address on its network.
+// address returns a running container's address on its network.
 func (s *settings) address(c *container.InspectResponse) (netip.Addr, error) {
 	if c.NetworkSettings != nil {
 		if e := c.NetworkSettings.Networks[s.network]; e != nil && e.IPAddress.IsValid() {
@@ -295,8 +294,8 @@ func (s *settings) address(c *container.InspectResponse) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("container %s has no address on network %s: it is %s", c.Name, s.network, state)
 }
 
-// Observe gives the node if its container exists, made anew with keys that we
-// know: those of the attempt that made it may be lost.
+// Observe returns the node if its container exists. The container gets new keys, because those of
+// an earlier attempt may be lost.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	a, err := p.at(t)
 	if err != nil {
@@ -323,7 +322,7 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		return nil, err
 	}
 	if found == nil {
-		return nil, sdk.Fatal(fmt.Errorf("container %s is gone", a.name))
+		return nil, sdk.Fatal(fmt.Errorf("container %s does not exist any more", a.name))
 	}
 	r := &ssh.Results{User: a.s.user, Identity: a.s.identity}
 	if auth, ok := a.in.Config.Results["ssh-auth"].(map[string]any); ok {
@@ -332,7 +331,7 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	if r.HostKeys, err = ssh.ParseHostKeys(a.in.Config.Results["ssh_host_keys"]); err != nil {
 		return nil, sdk.Fatal(err)
 	}
-	// Its address may be another since it was started again.
+	// A restart may have changed its address.
 	out, err := a.s.output(found, r)
 	if err != nil {
 		return nil, err
@@ -361,7 +360,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	found, err := a.find(ctx, t)
 	switch {
 	case errors.Is(err, errAnothers):
-		t.Logf("%v: there is nothing to delete", err)
+		t.Logf("%v: nothing to delete", err)
 		return nil, nil
 	case err != nil || found == nil:
 		return nil, err
@@ -373,7 +372,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	return nil, nil
 }
 
-// remove removes a container, or waits until somebody else has.
+// remove removes a container, or waits until a concurrent removal has ended.
 func remove(ctx context.Context, c *client.Client, id string) error {
 	for {
 		_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -402,7 +401,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 		return nil
 	}
 	if err != nil {
-		return told("look at container "+x.ID, err, false)
+		return told("inspect container "+x.ID, err, false)
 	}
 	if l := got.Container.Config.Labels; l[labelNode] != x.Node || l[labelCluster] != x.Cluster || l[labelMesh] != req.Mesh {
 		return fmt.Errorf("container %s: %w", x.ID, errAnothers)
@@ -410,7 +409,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	return remove(ctx, c, x.ID)
 }
 
-// List gives every container that has our labels.
+// List returns every container with Coopr's labels.
 func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk.Resource) error) error {
 	_, c, err := p.engine(req.Fields)
 	if err != nil {

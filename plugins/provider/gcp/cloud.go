@@ -22,22 +22,22 @@ const Version = "1.0.0"
 
 const defaultEndpoint = "https://compute.googleapis.com/compute/v1"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "gcp", Label: "Google Compute Engine", Description: "Nodes are instances of Google Compute Engine"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"project": {Label: "Project", Type: "text", Tip: "Its id; empty: the service account's own"},
-				"zone":    {Label: "Zone", Type: "text", Tip: "Such as europe-west3-a; the field zones names several"},
+				"project": {Label: "Project", Type: "text", Tip: "Project id; default: that of the service account"},
+				"zone":    {Label: "Zone", Type: "text", Tip: "Such as europe-west3-a; set zones for several"},
 				"json_key": {Label: "Service account's key", Type: "password",
-					Tip: "JSON, as Google gives it out; empty: the account of the agents' machines"},
+					Tip: "The JSON file that Google issues; default: the account of the agent's machine"},
 				"network":        {Label: "Network", Type: "text", Default: "global/networks/default"},
 				"subnetwork":     {Label: "Subnetwork", Type: "text", Tip: "Such as regions/europe-west3/subnetworks/nodes"},
-				"public_address": {Label: "Public address", Type: "checkbox", Tip: "Give machines one"},
-				"network_tags":   {Label: "Network tags", Type: "text", Tip: "With commas, for firewall rules"},
-				"disk_gb":        {Label: "Disk (GB)", Type: "text", Tip: "Empty: the image's size"},
+				"public_address": {Label: "Public address", Type: "checkbox", Tip: "Assign a public address"},
+				"network_tags":   {Label: "Network tags", Type: "text", Tip: "Comma-separated tags for firewall rules"},
+				"disk_gb":        {Label: "Disk (GB)", Type: "text", Tip: "Default: the size of the image"},
 				"endpoint":       {Label: "API", Type: "text", Default: defaultEndpoint},
 			},
 			Required: [][]string{{"zone"}},
@@ -76,7 +76,7 @@ func open(f *instance.Fields) instance.Cloud {
 	}
 }
 
-// judge reads what the API says of a refusal.
+// judge reads the API's reason for a refusal.
 func judge(_ int, body []byte) (string, instance.Kind) {
 	var e struct {
 		Error struct {
@@ -94,7 +94,7 @@ func judge(_ int, body []byte) (string, instance.Kind) {
 	return e.Error.Message, kindOf(reason)
 }
 
-// kindOf gives what a reason, or the code of an operation's error, means.
+// kindOf returns the kind of a refusal's reason or of an operation's error code.
 func kindOf(reason string) instance.Kind {
 	switch reason {
 	case "quotaExceeded", "QUOTA_EXCEEDED", "LIMIT_EXCEEDED":
@@ -113,12 +113,12 @@ func kindOf(reason string) instance.Kind {
 	return 0
 }
 
-// vm is an instance as the API has it.
+// vm is an instance in the API's form.
 type vm struct {
 	ID      string            `json:"id"`
 	Name    string            `json:"name"`
 	Status  string            `json:"status"`
-	Zone    string            `json:"zone"` // an address
+	Zone    string            `json:"zone"` // a URL that ends with the zone's name
 	Created time.Time         `json:"creationTimestamp"`
 	Labels  map[string]string `json:"labels"`
 	Nets    []struct {
@@ -148,7 +148,7 @@ func (v *vm) machine() (instance.Machine, bool) {
 	return out, ours
 }
 
-// List gives the instances of all zones with our labels.
+// List returns the instances of all zones with Coopr's labels.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	var wants []string
 	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster,
@@ -177,7 +177,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 			return nil, err
 		}
 		if len(answer.Unreachable) > 0 {
-			return nil, instance.Faultf(instance.Unclear, "%s cannot be reached", strings.Join(answer.Unreachable, ", "))
+			return nil, instance.Faultf(instance.Unclear, "zones cannot be reached: %s", strings.Join(answer.Unreachable, ", "))
 		}
 		for _, zone := range answer.Items {
 			for i := range zone.Instances {
@@ -192,7 +192,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	}
 }
 
-// operation is work that the API does after its answer.
+// operation is work that continues after the API's answer.
 type operation struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
@@ -202,7 +202,7 @@ type operation struct {
 	} `json:"error"`
 }
 
-// await waits for an operation's end: only then quota and capacity are known.
+// await waits for the end of an operation, which reports exhausted quota or capacity.
 func (c *cloud) await(ctx context.Context, zone string, op *operation) error {
 	for op.Status != "DONE" {
 		if err := c.api.Do(ctx, http.MethodPost, fmt.Sprintf("/zones/%s/operations/%s/wait", url.PathEscape(zone), url.PathEscape(op.Name)), nil,
@@ -216,16 +216,16 @@ func (c *cloud) await(ctx context.Context, zone string, op *operation) error {
 	return nil
 }
 
-// uuid makes one of a token, as requestId wants it.
+// uuid formats a token as a UUID, as requestId requires.
 func uuid(token string) string {
 	t := fmt.Sprintf("%-32s", token)
 	return t[:8] + "-" + t[8:12] + "-4" + t[13:16] + "-8" + t[17:20] + "-" + t[20:32]
 }
 
-// Create asks for an instance. Its name is taken once in a zone.
+// Create requests an instance. Its name is unique within a zone.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine, error) {
 	if s.Flavor == "" {
-		return nil, instance.Faultf(instance.Invalid, "the hardware type names no flavor (providermap: flavor), such as e2-small")
+		return nil, instance.Faultf(instance.Invalid, "the hardware type has no flavor (providermap: flavor), such as e2-small")
 	}
 	zone := cmp.Or(s.Zone, c.zone)
 	disk := map[string]any{"sourceImage": s.Image}
@@ -260,7 +260,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 	return &instance.Machine{ID: op.Target, Name: s.Name, Tags: s.Tags, Zone: zone}, nil
 }
 
-// Delete asks for an instance's end.
+// Delete requests an instance's deletion.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	return c.api.Do(ctx, http.MethodDelete, fmt.Sprintf("/zones/%s/instances/%s", url.PathEscape(m.Zone), url.PathEscape(m.Name)), nil, nil)
 }

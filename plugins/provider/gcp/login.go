@@ -22,7 +22,7 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// account is a service account's key, as Google gives it out.
+// account is the key of a service account, in the form that Google issues.
 type account struct {
 	Email     string `json:"client_email"`
 	KeyID     string `json:"private_key_id"`
@@ -36,11 +36,11 @@ type account struct {
 func parseAccount(text string) (*account, error) {
 	a := &account{}
 	if err := json.Unmarshal([]byte(text), a); err != nil {
-		return nil, fmt.Errorf("is not a service account's key in JSON: %w", err)
+		return nil, fmt.Errorf("is not the JSON key of a service account: %w", err)
 	}
 	block, _ := pem.Decode([]byte(a.Key))
 	if a.Email == "" || a.TokenURI == "" || block == nil {
-		return nil, errors.New("is not a service account's key: client_email, token_uri or private_key is missing")
+		return nil, errors.New("is not the key of a service account: client_email, token_uri or private_key is missing")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -53,12 +53,12 @@ func parseAccount(text string) (*account, error) {
 	return a, nil
 }
 
-// metadata is where a machine of Google's learns who it is.
+// metadata is the address from which a machine in Google's cloud gets a token for its own account.
 const metadata = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
 
-// tokens gives tokens for the API and keeps them while they last.
+// tokens gets tokens for the API and keeps each while it is valid.
 type tokens struct {
-	account *account // nil: the machine's own
+	account *account // nil: the account of the agent's machine
 
 	mu    sync.Mutex
 	token string
@@ -117,10 +117,10 @@ func (t *tokens) renew(ctx context.Context) error {
 	return nil
 }
 
-// assertion says who we are, signed: a JSON web token.
+// assertion returns a signed JSON web token that identifies the account.
 func (a *account) assertion(now time.Time) (string, error) {
 	part := func(v any) string {
-		b, _ := json.Marshal(v) // maps of texts and numbers
+		b, _ := json.Marshal(v) // cannot fail for maps of texts and numbers
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
 	text := part(map[string]string{"alg": "RS256", "typ": "JWT", "kid": a.KeyID}) + "." + part(map[string]any{

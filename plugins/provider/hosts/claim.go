@@ -10,49 +10,50 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// claim is what a machine says of who has it.
+// claim is the record on a machine of its current owner.
 type claim struct {
 	Tenant  string `json:"tenant,omitempty"`
 	Mesh    string `json:"mesh,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Fence   uint64 `json:"fence,omitempty"`
-	// Task is the CREATE that claimed it, all attempts at which are one.
+	// Task is the CREATE task that claimed the machine; all its attempts have the same id.
 	Task string `json:"task,omitempty"`
-	// Refused says why the machine is handed out to nobody.
+	// Refused is the reason why the machine is not handed out, or "".
 	Refused string `json:"refused,omitempty"`
 }
 
-// of says whether the claim is that of a task's node, whichever task made it.
+// of reports whether the claim is that of a task's node, made by any task.
 func (c *claim) of(t *sdk.Task) bool {
 	return c.Node == t.Node && c.Cluster == t.Cluster && c.Mesh == t.Mesh
 }
 
-// by says whether an attempt at this very task made the claim.
+// by reports whether an attempt at this task made the claim.
 func (c *claim) by(t *sdk.Task) bool { return c.of(t) && c.Task == t.ID }
 
-// The scripts that claims are handled by. The first argument is the folder, which
-// holds the claim alone of what is ours; the file appears by link(2), so that one
-// of several who want it has it.
+// The scripts that read and write claims. The first argument is the folder, which holds only the
+// claim until the node is used. The claim's file is created with link(2), so that only one of
+// several concurrent claims succeeds.
 const (
 	claimScript = `set -e; umask 077; mkdir -p "$1"; tmp="$1/claim.$$"; printf '%s\n' "$2" >"$tmp"
 ln "$tmp" "$1/claim.json" 2>/dev/null || [ -e "$1/claim.json" ]; rm -f "$tmp"; cat "$1/claim.json"`
 	readScript = `if [ -e "$1/claim.json" ]; then cat "$1/claim.json"; fi`
-	// dropScript removes everything of ours, the claim last, if it is still the one.
+	// dropScript removes all of the folder's files, the claim last, if the claim is still the given
+	// one.
 	dropScript = `set -e; [ -e "$1/claim.json" ] || exit 0; [ "$(cat "$1/claim.json")" = "$2" ] || exit 3
 for f in "$1"/* "$1"/.[!.]*; do [ "$f" = "$1/claim.json" ] || rm -rf "$f"; done; rm -f "$1/claim.json"; rmdir "$1" 2>/dev/null || :`
-	// refuseScript replaces the claim by one that nobody holds.
+	// refuseScript replaces the claim with one that belongs to no node.
 	refuseScript = `set -e; printf '%s\n' "$2" >"$1/claim.new"; mv -f "$1/claim.new" "$1/claim.json"`
 )
 
-// host is a machine that can be talked to.
+// host is a machine with its connection.
 type host struct {
 	*machine
 	node *ssh.Node
 	dir  string
 }
 
-// run runs a script on the machine and gives its output.
+// run runs a script on the machine and returns its output.
 func (h *host) run(ctx context.Context, what, script string, args ...string) (string, error) {
 	out, err := h.node.Ask(ctx, what, script, append([]string{h.dir}, args...)...)
 	if err != nil {
@@ -61,7 +62,7 @@ func (h *host) run(ctx context.Context, what, script string, args ...string) (st
 	return strings.TrimSpace(out), nil
 }
 
-// read gives the machine's claim; nil: there is none.
+// read returns the machine's claim, or nil if there is none.
 func (h *host) read(ctx context.Context) (*claim, error) {
 	out, err := h.run(ctx, "read the claim", readScript)
 	if err != nil || out == "" {
@@ -78,7 +79,8 @@ func (h *host) decode(text string) (*claim, error) {
 	return &c, nil
 }
 
-// take claims the machine and gives the claim that holds, ours or another's.
+// take claims the machine and returns the claim that is in force: the given one or that of another
+// node.
 func (h *host) take(ctx context.Context, c *claim) (*claim, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -91,22 +93,22 @@ func (h *host) take(ctx context.Context, c *claim) (*claim, error) {
 	return h.decode(out)
 }
 
-// drop gives the machine back.
+// drop releases the machine.
 func (h *host) drop(ctx context.Context, c *claim) error {
 	b, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	_, err = h.run(ctx, "give the machine back", dropScript, string(b))
+	_, err = h.run(ctx, "release the machine", dropScript, string(b))
 	return err
 }
 
-// refuse sets the machine aside.
+// refuse excludes the machine from being handed out.
 func (h *host) refuse(ctx context.Context, why string) error {
 	b, err := json.Marshal(claim{Refused: why})
 	if err != nil {
 		return err
 	}
-	_, err = h.run(ctx, "set the machine aside", refuseScript, string(b))
+	_, err = h.run(ctx, "mark the machine as refused", refuseScript, string(b))
 	return err
 }

@@ -1,9 +1,9 @@
-// Package hosts is the provider "hosts": nodes are machines that exist already,
-// from an inventory in the provider's fields. They are handed out, and taken
-// back when their node is deleted, cleaned by a script of the operator's, or
-// set aside when that script refuses (docs/plugins/hosts.md).
+// Package hosts is the provider "hosts": nodes are existing machines from an inventory in the
+// provider's fields. A machine is handed out when a node is created and taken back when the node is
+// deleted. Then an operator's script resets it; if the script fails, the machine is set aside
+// (docs/plugins/hosts.md).
 //
-// Who has a machine is written on the machine itself: a claim, a small file
-// that only one can make. So agents need no common memory to agree, and what a
-// machine says is always true of it.
+// The owner of a machine is recorded on the machine itself, in a claim: a small file that is
+// created atomically. So agents need no shared state, and the claim on a machine is always the
+// truth.
 package hosts

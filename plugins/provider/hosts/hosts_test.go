@@ -90,7 +90,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("listed %v, made %v", got, want)
 	}
 	over := s.node("n3")
-	if err := over.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are handed out") {
+	if err := over.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are in use") {
 		t.Errorf("one too many: %v", err)
 	}
 	// Made again, a node finds the machine that it has; an earlier attempt is seen.
@@ -110,7 +110,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes[1].Must("DELETE", s.Delete)
-	if log := nodes[1].Log(); !strings.Contains(log, "cleaning for n1") || !strings.Contains(log, "given back") {
+	if log := nodes[1].Log(); !strings.Contains(log, "cleaning for n1") || !strings.Contains(log, "is released") {
 		t.Error(log)
 	}
 	if out, err := m.Run(t.Context(), "sh", "-c", "ls -d /srv/data /var/lib/coopr 2>/dev/null; true"); err != nil || out != "" {

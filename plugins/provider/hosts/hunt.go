@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// hunt keeps nodes that look for machines at the same time out of each other's way.
-// What it remembers only says what is tried last: the machine's claim is what counts.
+// hunt keeps concurrent searches for machines apart. It only changes the order in which machines
+// are tried; the machine's claim decides.
 type hunt struct {
 	mu   sync.Mutex
-	busy map[string]time.Time // by address: when it was last tried
+	busy map[string]time.Time // time of the last attempt, by address
 }
 
-// memory is how long a machine that was tried counts as somebody's. It may be given
-// back sooner by another agent: then it is tried last.
+// memory is how long a machine counts as taken after it was tried. Another agent may release it
+// sooner; then it is only tried later than others.
 const memory = 10 * time.Minute
 
-// next gives the machine to try next and those that are left.
+// next returns the machine to try next and the remaining ones.
 func (h *hunt) next(list []machine) (machine, []machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -31,7 +31,7 @@ func (h *hunt) next(list []machine) (machine, []machine) {
 	return m, slices.Delete(list, i, i+1)
 }
 
-// free says that a machine is nobody's any more.
+// free marks a machine as free again.
 func (h *hunt) free(m *machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,29 +15,29 @@ import (
 
 // machine is one entry of the inventory.
 type machine struct {
-	Name     string // unique; the address unless named
-	Address  string // that agents reach
-	Internal string // that other nodes reach; default Address
+	Name     string // unique; default: the address
+	Address  string // for agents
+	Internal string // for other nodes; default: Address
 	Port     int
-	Flavor   string // "": for every flavor
-	Image    string // "": for every image
-	Zone     string // "": it serves nodes without a zone only
-	User     string // "": the field's
-	Keys     string // host keys, a line each; "": learned
+	Flavor   string // "": any flavor
+	Image    string // "": any image
+	Zone     string // "": only for nodes without a zone
+	User     string // "": that of the field
+	Keys     string // host keys, one per line; "": recorded at the first contact
 }
 
-// settings are the provider's fields, read.
+// settings are the parsed fields of the provider.
 type settings struct {
 	machines []machine
-	auth     ssh.Results // who logs in, and how
+	auth     ssh.Results // user and credentials
 	jumps    any
-	reset    string // script, the name of one among the resources, or ""
+	reset    string // a script, the name of a resource that is one, or ""
 }
 
-// entryKeys are the keys of an inventory's entries.
+// entryKeys are the keys of the inventory's entries.
 var entryKeys = []string{"address", "name", "internal", "port", "flavor", "image", "zone", "user", "hostkey"}
 
-// parse reads the provider's fields, giving all that is wrong with them.
+// parse decodes the provider's fields and returns all their faults.
 func parse(fields map[string]any) (*settings, model.Faults) {
 	var faults model.Faults
 	s := &settings{}
@@ -55,7 +55,7 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 	s.auth = ssh.Results{User: text("ssh_user"), Identity: text("ssh_identityfile"), PrivateKey: text("ssh_private_key"),
 		Password: text("ssh_password"), Dir: text("ssh_dir")}
 	if s.auth.Identity == "" && s.auth.PrivateKey == "" && s.auth.Password == "" {
-		faults.Add("ssh_identityfile", "there are no credentials: give ssh_identityfile, ssh_private_key or ssh_password")
+		faults.Add("ssh_identityfile", "no credentials: set ssh_identityfile, ssh_private_key or ssh_password")
 	}
 	if s.auth.PrivateKey != "" {
 		if _, err := ssh.ParseKey([]byte(s.auth.PrivateKey)); err != nil {
@@ -75,7 +75,7 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 	if p := fields["ssh_port"]; p != nil && p != "" {
 		var err error
 		if port, err = strconv.Atoi(fmt.Sprint(p)); err != nil || port < 1 || port > 65535 {
-			faults.Add("ssh_port", "must be a port")
+			faults.Add("ssh_port", "must be a port number")
 		}
 	}
 	var entries []any
@@ -90,10 +90,10 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 			}
 		}
 	default:
-		faults.Add("inventory", "must be text with one machine a line, or a list")
+		faults.Add("inventory", "must be text with one machine per line, or a list")
 	}
 	if len(entries) == 0 && fields["inventory"] != nil {
-		faults.Add("inventory", "names no machine")
+		faults.Add("inventory", "is empty: add at least one machine")
 	}
 	seen := map[string]bool{}
 	for i, e := range entries {
@@ -106,7 +106,7 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 		case err != nil:
 			faults.Add(at, err.Error())
 		case seen[m.Name] || seen[m.Address+" "+strconv.Itoa(m.Port)]:
-			faults.Add(at, fmt.Sprintf("%s is in it twice", m.Name))
+			faults.Add(at, fmt.Sprintf("%s is listed twice", m.Name))
 		default:
 			if _, err := ssh.ParseHostKeys(m.Keys); err != nil {
 				faults.Add(at+".hostkey", err.Error())
@@ -119,14 +119,14 @@ func parse(fields map[string]any) (*settings, model.Faults) {
 		zones, _ := (&model.Provider{Provisioner: fields}).Places()
 		for _, zone := range zones {
 			if !slices.ContainsFunc(s.machines, func(m machine) bool { return m.Zone == zone }) {
-				faults.Add("zones", fmt.Sprintf("no machine of the inventory is in zone %s: give those that are zone=%s", zone, zone))
+				faults.Add("zones", fmt.Sprintf("no machine of the inventory is in zone %s: add zone=%s to those that are", zone, zone))
 			}
 		}
 	}
 	return s, faults
 }
 
-// entry reads one machine: "ADDRESS key=value …", or an object.
+// entry decodes one machine: "ADDRESS key=value …", or an object.
 func entry(v any) (*machine, error) {
 	values := map[string]string{}
 	switch e := v.(type) {
@@ -157,12 +157,13 @@ func entry(v any) (*machine, error) {
 	}
 	m := &machine{Address: values["address"], Name: values["name"], Internal: values["internal"], Flavor: values["flavor"],
 		Image: values["image"], Zone: values["zone"], User: values["user"], Keys: values["hostkey"]}
-	// In a line a key's type and text are joined: a space would end the word.
+	// In a line, the type and the text of a key are joined with a colon, because a space would end
+	// the word.
 	m.Keys = strings.Replace(m.Keys, ":", " ", 1)
 	if values["port"] != "" {
 		var err error
 		if m.Port, err = strconv.Atoi(values["port"]); err != nil || m.Port < 1 || m.Port > 65535 {
-			return nil, fmt.Errorf("port %q is not a port", values["port"])
+			return nil, fmt.Errorf("port %q is not a port number", values["port"])
 		}
 	}
 	if m.Address == "" || strings.ContainsAny(m.Address, " /@") {
@@ -177,16 +178,16 @@ func entry(v any) (*machine, error) {
 	return m, nil
 }
 
-// at is where the machine's sshd is.
+// at returns the address of the machine's sshd.
 func (m *machine) at() string { return net.JoinHostPort(m.Address, strconv.Itoa(m.Port)) }
 
-// fits says whether a machine may be a node of a flavor and an image in a zone.
+// fits reports whether a machine matches a node's flavor, image and zone.
 func (m *machine) fits(c *model.TaskConfig) bool {
 	return (m.Flavor == "" || m.Flavor == c.Flavor) && (m.Image == "" || m.Image == c.Image) && (c.Zone == "" || m.Zone == c.Zone)
 }
 
-// order gives the machines in the order in which a node tries them: its own,
-// so that nodes that are made at the same time rarely meet.
+// order returns the machines in the order in which a node tries them. The order differs from node
+// to node, so that concurrent creates rarely try the same machine.
 func order(machines []machine, node string) []machine {
 	weight := func(m machine) uint64 {
 		h := fnv.New64a()
@@ -195,7 +196,7 @@ func order(machines []machine, node string) []machine {
 	}
 	sorted := slices.Clone(machines)
 	slices.SortStableFunc(sorted, func(a, b machine) int {
-		// Machines for one flavor before those for all: these may be needed.
+		// Machines for one flavor come first, because the others may be needed by other flavors.
 		if (a.Flavor == "") != (b.Flavor == "") {
 			if a.Flavor != "" {
 				return -1
@@ -214,7 +215,7 @@ func order(machines []machine, node string) []machine {
 	return sorted
 }
 
-// results says how automators reach a machine.
+// results returns how automators reach a machine.
 func (s *settings) results(m *machine) ssh.Results {
 	r := s.auth
 	if m.User != "" {
@@ -224,7 +225,7 @@ func (s *settings) results(m *machine) ssh.Results {
 	return r
 }
 
-// target says how we reach it; without host keys where none is given.
+// target returns how this plugin reaches a machine. It has no host keys if the inventory has none.
 func (s *settings) target(m *machine, keys ssh.Keys) (*ssh.Target, error) {
 	r := s.results(m)
 	t := &ssh.Target{Hop: ssh.Hop{Address: m.at(), User: r.User, Password: r.Password}, Dir: r.Dir}

@@ -77,7 +77,7 @@ func TestLeftBehind(t *testing.T) {
 	s.fields["reset"] = "#!/bin/sh\nexit 4"
 	n.Operation = "third"
 	if err := n.Do("CREATE", s.Create); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE ||
-		!strings.Contains(err.Error(), "1 are handed out or set aside") {
+		!strings.Contains(err.Error(), "1 are in use or set aside") {
 		t.Errorf("a machine that was refused: %v", err)
 	}
 	if got := s.listed(); len(got) != 0 {
@@ -99,7 +99,7 @@ func TestZones(t *testing.T) {
 		n = s.node("more-" + zone)
 		n.Zone = zone
 		if err := n.Do("CREATE", s.Create); err == nil ||
-			!strings.Contains(err.Error(), "of 2, 1 are handed out or set aside, 1 are of other flavors, images or zones") {
+			!strings.Contains(err.Error(), "of 2, 1 are in use or set aside, 1 have another flavor, image or zone") {
 			t.Errorf("one too many in %s: %v", zone, err)
 		}
 	}

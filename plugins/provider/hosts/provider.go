@@ -22,39 +22,39 @@ import (
 const Version = "1.0.0"
 
 const (
-	// scriptType are the resources that the field reset may name.
+	// scriptType is the type of the resources that the field reset may name.
 	scriptType = "scripts"
-	// parallel is how many machines are looked at at once.
+	// parallel is how many machines are contacted at once.
 	parallel = 16
-	// patience is how long one machine may take to say whose it is.
+	// patience is how long one machine may take to return its claim.
 	patience = 30 * time.Second
 )
 
-// Provider hands machines of an inventory out and takes them back.
+// Provider hands out the machines of an inventory and takes them back.
 type Provider struct {
 	pool *ssh.Pool
 	keys ssh.Keys
 	hunt hunt
 }
 
-// New gives a provider; keys are the folders of private keys that the field
-// ssh_identityfile names. Close ends it.
+// New returns a provider, which the caller closes. keys are the folders of private keys for the
+// field ssh_identityfile.
 func New(keys ssh.Keys) *Provider {
 	return &Provider{pool: ssh.New(ssh.Config{}), keys: keys, hunt: hunt{busy: map[string]time.Time{}}}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *Provider) Close() { p.pool.Close() }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (p *Provider) Describe() model.PluginType {
 	return model.PluginType{
 		Base: model.Base{Name: "hosts", Label: "Existing machines",
-			Description: "Machines of an inventory, reached over SSH, handed out and taken back"},
+			Description: "Machines of an inventory that are reached over SSH, handed out and taken back"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
-				"inventory": {Label: "Inventory", Type: "text", Tip: "A machine a line: ADDRESS [name=… internal=… port=… flavor=… image=… " +
+				"inventory": {Label: "Inventory", Type: "text", Tip: "One machine per line: ADDRESS [name=… internal=… port=… flavor=… image=… " +
 					"zone=… user=… hostkey=TYPE:BASE64]; or a list of such objects"},
 				"ssh_user":         {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo", Default: "root"},
 				"ssh_identityfile": {Label: "SSH key file", Type: "text", Tip: "Name of a private key in the key folders of the plugins' settings"},
@@ -63,10 +63,10 @@ func (p *Provider) Describe() model.PluginType {
 				"ssh_port":         {Label: "SSH port", Type: "text", Default: "22"},
 				"ssh_dir":          {Label: "Folder on machines", Type: "text", Default: ssh.DefaultDir},
 				"ssh_jump":         {Label: "Jump hosts", Type: "text", Tip: "A list of objects: address, ssh-auth, ssh_host_keys"},
-				"zones": {Label: "Zones", Type: "text", Tip: "Over which nodes are spread, with commas: those of the inventory's machines",
+				"zones": {Label: "Zones", Type: "text", Tip: "Comma-separated zones of the inventory's machines, over which nodes are spread",
 					Override: true},
-				"reset": {Label: "Reset script", Type: "text", Tip: "Cleans a machine that is given back: a script that begins with #!, or the name " +
-					"of a resource; exit status other than 0 sets it aside"},
+				"reset": {Label: "Reset script", Type: "text", Tip: "Resets a machine that is taken back: a script that begins with #!, or the name " +
+					"of a resource; an exit status other than 0 sets the machine aside"},
 			},
 			Required: [][]string{{"inventory"}},
 		}},
@@ -89,7 +89,7 @@ func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[strin
 	return faults
 }
 
-// read reads a task's fields.
+// read parses a task's fields.
 func read(fields map[string]any) (*settings, error) {
 	s, faults := parse(fields)
 	if err := faults.Err(); err != nil {
@@ -98,8 +98,8 @@ func read(fields map[string]any) (*settings, error) {
 	return s, nil
 }
 
-// host makes a machine ready to be talked to; known are host keys learned
-// before.
+// host returns a machine with its connection, and its host keys. known are host keys from an
+// earlier contact.
 func (p *Provider) host(ctx context.Context, s *settings, m *machine, known []gossh.PublicKey) (*host, []gossh.PublicKey, error) {
 	t, err := s.target(m, p.keys)
 	if err != nil {
@@ -118,12 +118,12 @@ func (p *Provider) host(ctx context.Context, s *settings, m *machine, known []go
 	return &host{machine: m, node: p.pool.Node(t), dir: cmp.Or(t.Dir, ssh.DefaultDir)}, t.HostKeys, nil
 }
 
-// mine gives the claim of a task's node.
+// mine returns the claim for a task's node.
 func mine(t *sdk.Task) *claim {
 	return &claim{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, Task: t.ID}
 }
 
-// output gives what tasks learn of a node.
+// output returns the task's output for a machine.
 func (s *settings) output(m *machine, keys []gossh.PublicKey) *sdk.Output {
 	r := s.results(m)
 	r.HostKeys = keys
@@ -138,8 +138,7 @@ func (s *settings) output(m *machine, keys []gossh.PublicKey) *sdk.Output {
 	return &sdk.Output{IPAddresses: map[string]string{"access_v4": m.Address, "bind_v4": m.Internal}, Result: result}
 }
 
-// Create hands a machine out: the first in the node's own order that fits and
-// that nobody has.
+// Create hands out a machine: the first free one that fits, in the node's own order.
 func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -159,40 +158,40 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		m, left = p.hunt.next(left)
 		h, held, keys, err := p.try(ctx, s, &m, mine(t))
 		if err == nil && held.of(t) && !held.by(t) {
-			// It was left behind when the node had it before, and nobody has cleaned it.
-			t.Logf("machine %s was node %s's before", m.Name, t.Node)
+			// The node has had this machine before, and it was left behind without a reset.
+			t.Logf("machine %s belonged to node %s before", m.Name, t.Node)
 			if err = p.takeBack(ctx, t, s, h, held); err == nil {
 				_, held, keys, err = p.try(ctx, s, &m, mine(t))
 			}
 		}
 		switch {
 		case errors.Is(err, errUncertain):
-			// It may be ours now: the next attempt looks.
+			// The machine may be claimed now, so the next attempt observes first.
 			return nil, sdk.Unknown(err)
 		case ctx.Err() != nil:
 			return nil, sdk.NothingDone(context.Cause(ctx))
 		case err != nil:
-			t.Logf("passed over: %v", err)
+			t.Logf("skipped: %v", err)
 			away = append(away, err)
 		case held.by(t):
-			t.Logf("machine %s is node %s", m.Name, t.Node)
+			t.Logf("machine %s is claimed for node %s", m.Name, t.Node)
 			return s.output(&m, keys), nil
 		default:
 			taken++
 		}
 	}
-	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are handed out or set aside, %d are of other flavors, images or zones, "+
+	err = fmt.Errorf("no machine of the inventory is free: of %d, %d are in use or set aside, %d have another flavor, image or zone, "+
 		"%d cannot be reached", len(s.machines), taken, unfit, len(away))
 	if len(away) > 0 {
-		err = fmt.Errorf("%w; the first of these: %w", err, away[0])
+		err = fmt.Errorf("%w; the first error: %w", err, away[0])
 	}
 	return nil, sdk.NothingDone(err)
 }
 
-// errUncertain says that a machine may have been claimed.
+// errUncertain means that a machine may have been claimed.
 var errUncertain = errors.New("the machine may have been claimed")
 
-// try claims a machine and gives the claim that holds.
+// try claims a machine and returns the claim that is in force.
 func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (*host, *claim, []gossh.PublicKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -207,11 +206,12 @@ func (p *Provider) try(ctx context.Context, s *settings, m *machine, c *claim) (
 	return h, held, keys, err
 }
 
-// survey looks at all machines, several at a time, and gives those with claims.
+// survey contacts all machines, several at a time. It calls found for each one with a claim, and
+// away for each error.
 func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []gossh.PublicKey, *claim) error, away func(error)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var mu sync.Mutex // for found and away
+	var mu sync.Mutex // serialises found and away
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
 	for i := range s.machines {
@@ -242,9 +242,9 @@ func (p *Provider) survey(ctx context.Context, s *settings, found func(*host, []
 	return context.Cause(ctx)
 }
 
-// Observe looks for the machine that an earlier attempt has claimed, or, in a check, for
-// the node's. Of several, which two attempts may have left, the latest is kept and the others are
-// given back. Machines that the node had before are none.
+// Observe returns the machine that an earlier attempt of the task has claimed, or, for a check, the
+// node's machine. If several attempts have claimed machines, the latest is kept and the others are
+// released. Machines that the node had before do not count.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -260,7 +260,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		claim *claim
 	}
 	var ours []held
-	// A check is about the machine that the node has, whichever task claimed it.
+	// A check is about the node's current machine, whichever task claimed it.
 	check := t.Action == model.Check.String()
 	name, _ := in.Config.Results["providerid"].(string)
 	err = p.survey(ctx, s, func(h *host, keys []gossh.PublicKey, c *claim) error {
@@ -268,7 +268,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 			ours = append(ours, held{h, keys, c})
 		}
 		return nil
-	}, func(err error) { t.Logf("nobody knows whose it is: %v", err) })
+	}, func(err error) { t.Logf("the owner of a machine is unknown: %v", err) })
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	}
 	slices.SortFunc(ours, func(a, b held) int { return cmp.Compare(b.claim.Fence, a.claim.Fence) })
 	for _, extra := range ours[1:] {
-		t.Logf("machine %s was claimed as well: given back", extra.host.Name)
+		t.Logf("machine %s was claimed as well: released", extra.host.Name)
 		if err := extra.host.drop(ctx, extra.claim); err != nil {
 			return nil, err
 		}
@@ -285,7 +285,8 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	return s.output(ours[0].host.machine, ours[0].keys), nil
 }
 
-// of gives the machine of a task's node, and the keys learned when it was made.
+// of returns the machine of a task's node, or nil if the inventory lacks it, and the host keys that
+// were recorded at its creation.
 func (p *Provider) of(t *sdk.Task) (*settings, *machine, []gossh.PublicKey, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -308,15 +309,15 @@ func (p *Provider) of(t *sdk.Task) (*settings, *machine, []gossh.PublicKey, erro
 	return s, nil, keys, nil
 }
 
-// Confirm waits until the node's machine can be worked on, and sees that it is
-// still the node's.
+// Confirm waits until the node's machine can be worked on, and checks that its claim is still that
+// of the node.
 func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	s, m, known, err := p.of(t)
 	if err != nil {
 		return nil, err
 	}
 	if m == nil {
-		return nil, sdk.Fatal(fmt.Errorf("the machine of node %s is not in the inventory any more: put it back, or delete the node", t.Node))
+		return nil, sdk.Fatal(fmt.Errorf("the machine of node %s is missing from the inventory: add it again, or delete the node", t.Node))
 	}
 	target, err := s.target(m, p.keys)
 	if err != nil {
@@ -341,13 +342,13 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 		return nil, err
 	}
 	if c == nil || !c.of(t) {
-		return nil, sdk.Fatal(fmt.Errorf("machine %s is not node %s's any more: its claim is gone", m.Name, t.Node))
+		return nil, sdk.Fatal(fmt.Errorf("machine %s does not belong to node %s any more: its claim is gone", m.Name, t.Node))
 	}
 	return s.output(m, keys), nil
 }
 
-// Delete takes the node's machine back: cleaned, or set aside, or, when it does not
-// answer a second attempt either, left behind.
+// Delete takes the node's machine back: it is reset and released, or set aside. If the machine does
+// not respond to a second attempt either, it is left behind.
 func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	s, m, known, err := p.of(t)
 	if err != nil {
@@ -360,32 +361,31 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 			c, err = h.read(ctx)
 		}
 		if err != nil && t.Attempt > 1 && ctx.Err() == nil && !errors.Is(err, ssh.ErrHostKey) && !errors.Is(err, ssh.ErrAuth) {
-			// Its claim stays, so nobody gets it; once it answers it is an orphan.
-			t.Logf("machine %s is left behind: %v", m.Name, err)
+			// The claim stays, so the machine is not handed out; it is an orphan once it responds
+			// again.
+			t.Logf("machine %s does not respond and is left behind: %v", m.Name, err)
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 		if c == nil || !c.of(t) {
-			t.Logf("machine %s is not node %s's: there is nothing to give back", h.Name, t.Node)
+			t.Logf("machine %s does not belong to node %s: nothing to take back", h.Name, t.Node)
 			return nil, nil
 		}
 		return nil, p.takeBack(ctx, t, s, h, c)
 	}
-	// Nobody knows which it is: a create whose answer was lost, or an inventory
-	// that has changed.
+	// The node's machine is unknown: the answer to a create was lost, or the inventory has changed.
 	err = p.survey(ctx, s, func(h *host, _ []gossh.PublicKey, c *claim) error {
 		if !c.of(t) {
 			return nil
 		}
 		return p.takeBack(ctx, t, s, h, c)
-	}, func(err error) { t.Logf("nobody knows whose it is: %v", err) })
+	}, func(err error) { t.Logf("the owner of a machine is unknown: %v", err) })
 	return nil, err
 }
 
-// takeBack resets a machine of a task's node with this claim and gives it back, or
-// sets it aside.
+// takeBack resets a machine with the claim of a task's node, then releases it or sets it aside.
 func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *host, c *claim) error {
 	if s.reset != "" {
 		script, err := t.Script(scriptType, s.reset)
@@ -397,7 +397,7 @@ func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *ho
 			return err
 		}
 		if refused != "" {
-			t.Logf("machine %s is set aside: %s. Remove %s/claim.json on it when it is fit again", h.Name, refused, h.dir)
+			t.Logf("machine %s is set aside: %s. Remove %s/claim.json on it once it can be used again", h.Name, refused, h.dir)
 			return h.refuse(ctx, refused)
 		}
 	}
@@ -405,18 +405,18 @@ func (p *Provider) takeBack(ctx context.Context, t *sdk.Task, s *settings, h *ho
 		return err
 	}
 	p.hunt.free(h.machine)
-	t.Logf("machine %s is given back", h.Name)
+	t.Logf("machine %s is released", h.Name)
 	return nil
 }
 
-// reset runs the operator's script. It gives why the machine is refused, or "".
+// reset runs the operator's script. It returns the reason why the machine is refused, or "".
 func (h *host) reset(ctx context.Context, t *sdk.Task, script string) (refused string, err error) {
 	path, remove, err := h.node.Secret(ctx, []byte(script+"\n"))
 	if err != nil {
 		return "", err
 	}
 	defer remove()
-	// Its own first line says what it is a script for.
+	// The script's first line names its interpreter.
 	exit, err := h.node.Run(ctx, remote.Command{
 		Args: []string{"/bin/sh", "-c", `i=$(head -n 1 "$1"); exec ${i#\#!} "$1"`, "sh", path}, Dir: "/",
 		Env: []string{"PATH=" + h.node.Path(), "LANG=C.UTF-8", "COOPR_CLUSTER=" + t.Cluster, "COOPR_NODE=" + t.Node,
@@ -429,12 +429,12 @@ func (h *host) reset(ctx context.Context, t *sdk.Task, script string) (refused s
 	case exit.Signal != "":
 		return "", fmt.Errorf("reset machine %s: the script was ended by a signal: %s", h.Name, exit.Signal)
 	case exit.Code != 0:
-		return fmt.Sprintf("the reset script ended with exit status %d", exit.Code), nil
+		return fmt.Sprintf("the reset script failed with exit status %d", exit.Code), nil
 	}
 	return "", nil
 }
 
-// List gives every machine that somebody has.
+// List returns every machine with an owner.
 func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk.Resource) error) error {
 	s, err := read(req.Fields)
 	if err != nil {
@@ -449,12 +449,12 @@ func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk
 		return found(sdk.Resource{Cluster: c.Cluster, Node: c.Node, Fence: c.Fence, ID: h.Name, Output: s.output(h.machine, keys)})
 	}, func(err error) { away = append(away, err) })
 	if err == nil && len(away) > 0 {
-		return fmt.Errorf("%d of %d machines of the inventory cannot be reached; the first of these: %w", len(away), len(s.machines), away[0])
+		return fmt.Errorf("%d of %d machines of the inventory cannot be reached; the first error: %w", len(away), len(s.machines), away[0])
 	}
 	return err
 }
 
-// Remove takes a listed machine back that is no node's.
+// Remove takes back a listed machine that belongs to no node.
 func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resource) error {
 	s, err := read(req.Fields)
 	if err != nil {
@@ -462,7 +462,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	}
 	i := slices.IndexFunc(s.machines, func(m machine) bool { return m.Name == x.ID })
 	if i < 0 {
-		return fmt.Errorf("machine %s is not in the inventory any more", x.ID)
+		return fmt.Errorf("machine %s is missing from the inventory: add it again", x.ID)
 	}
 	h, _, err := p.host(ctx, s, &s.machines[i], nil)
 	if err != nil {
@@ -472,7 +472,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	t := sdk.NewTask(&proto.Task{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node, Fence: x.Fence,
 		ResourcesDir: req.Resources}, nil, nil)
 	if err != nil || c == nil || !c.of(t) || c.Fence > x.Fence {
-		return err // it is not what was listed any more: it may have been claimed since
+		return err // the machine may have been claimed again since it was listed
 	}
 	return p.takeBack(ctx, t, s, h, c)
 }

@@ -19,24 +19,24 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// savedKey is under which a node's own key is kept in the replicated state, from
-// before its machine is asked for: the answer that says so may be lost.
+// savedKey is the key in the replicated state under which a node's private key is saved. It is
+// saved before the machine is requested, because the task's answer may be lost.
 const savedKey = "instance-key"
 
-// access is how a node is reached: by a key file of the agents, or a key of its own.
+// access is the key by which a node is reached: a key file of the agents, or a key of its own.
 type access struct {
 	identity string
 	private  string
 	signer   gossh.Signer
 }
 
-// fingerprint names the key in a tag.
+// fingerprint returns the key's name in a tag.
 func (k *access) fingerprint() string {
 	sum := sha256.Sum256(k.signer.PublicKey().Marshal())
 	return hex.EncodeToString(sum[:8])
 }
 
-// newKey makes a key pair, as OpenSSH writes it.
+// newKey returns a new key pair; the private key is in OpenSSH's format.
 func newKey() (*access, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -50,8 +50,8 @@ func newKey() (*access, error) {
 	return &access{private: string(pem.EncodeToMemory(block)), signer: signer}, err
 }
 
-// access gives the key of a task's node: that of its results, the one that was
-// kept, or nil where it has none yet.
+// access returns the key of a task's node: that in its results, or the saved one, or nil if it has
+// none yet.
 func (p *Provider) access(a *at, t *sdk.Task) (*access, error) {
 	if id := a.common.identity; id != "" {
 		s, err := p.keys.Signer(id)
@@ -76,12 +76,13 @@ func (p *Provider) access(a *at, t *sdk.Task) (*access, error) {
 	return &access{private: private, signer: s}, nil
 }
 
-// authorized is the key as a line of authorized_keys, without an end of line.
+// authorized returns the key as a line of authorized_keys, without a newline.
 func (k *access) authorized() string {
 	return strings.TrimSpace(string(gossh.MarshalAuthorizedKey(k.signer.PublicKey())))
 }
 
-// userData is what tells cloud-init who may log in, and what it runs at the first boot.
+// userData returns the data for cloud-init: the user with the key, and the script of the first
+// boot.
 func (c *common) userData(k *access, hostname, boot string) ([]byte, error) {
 	short, _, _ := strings.Cut(hostname, ".")
 	doc := map[string]any{"hostname": short, "fqdn": hostname, "ssh_pwauth": false}
@@ -103,7 +104,7 @@ func (c *common) userData(k *access, hostname, boot string) ([]byte, error) {
 	return append([]byte("#cloud-config\n"), b...), err
 }
 
-// target is how a machine is reached; known are its host keys, as learned before.
+// target returns how a machine is reached. known are its recorded host keys.
 func (a *at) target(m *Machine, k *access, known []gossh.PublicKey) *ssh.Target {
 	address, _ := a.common.addresses(m)
 	return &ssh.Target{

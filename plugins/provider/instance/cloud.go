@@ -5,46 +5,45 @@ import (
 	"time"
 )
 
-// Cloud is one cloud as the fields of a provider name it. Its methods are called
-// concurrently. Errors are told apart by Fault; one that is none stands for
-// something that another attempt may not meet.
+// Cloud is the cloud that a provider's fields describe. Its methods are called concurrently. Errors
+// are classified by Fault; any other error may not happen again.
 type Cloud interface {
-	// List gives the machines whose tags fit: empty parts of the filter fit
-	// everything, but Mesh. Machines that are certain to go are left out.
+	// List returns the machines whose tags match the filter. An empty part of the filter matches
+	// everything, except Mesh. Machines that are being deleted are omitted.
 	List(ctx context.Context, filter Tags) ([]Machine, error)
-	// Create asks for a machine and does not wait for it. Where the cloud keeps
-	// names or tokens apart, a second request for the same Spec.Token finds the
-	// first one's machine.
+	// Create requests a machine and does not wait for it. If the cloud has unique names or tokens,
+	// a second request with the same Spec.Token returns the machine of the first.
 	Create(ctx context.Context, s *Spec) (*Machine, error)
-	// Delete asks for a machine's end. One that is gone is a success.
+	// Delete requests a machine's deletion. A missing machine is a success.
 	Delete(ctx context.Context, m *Machine) error
 }
 
-// A Starter is a Cloud whose new machines may be found stopped: made by a request
-// whose second half failed or was lost, or ended by somebody before they were ready.
+// A Starter is a Cloud whose new machines may be found stopped: the second half of their creation
+// failed or was lost, or somebody stopped them before they were ready.
 type Starter interface {
-	// Start starts a machine that is Stopped. One that is being started is a Conflict.
+	// Start starts a machine that is Stopped. If it is already being started, the error is a
+	// Conflict.
 	Start(ctx context.Context, m *Machine) error
 }
 
-// Machine is a machine as its cloud has it.
+// Machine is a machine in a cloud.
 type Machine struct {
 	ID    string
 	Name  string
 	Tags  Tags
 	State State
-	// Fault says why it failed, in the cloud's words.
+	// Fault is the cloud's reason for the state Failed.
 	Fault string
-	// Public and Private are its addresses; "" where it has none, or none yet.
+	// Public and Private are the machine's addresses, or "".
 	Public, Private string
 	Zone            string
 	Created         time.Time
 }
 
-// State is what a machine does.
+// State is the state of a machine.
 type State int
 
-// The states. A machine that is Failed will never run.
+// The states. A machine that is Failed never runs.
 const (
 	Pending State = iota
 	Running
@@ -56,22 +55,21 @@ func (s State) String() string {
 	return [...]string{"pending", "running", "stopped", "failed"}[s]
 }
 
-// Spec is a machine that is wanted.
+// Spec describes a machine to create.
 type Spec struct {
-	// Name follows from mesh, cluster and node number alone: letters, digits and
-	// dashes, beginning with a letter, at most 63.
+	// Name follows from mesh, cluster and node number alone. It has at most 63 letters, digits and
+	// dashes, and begins with a letter.
 	Name     string
 	Hostname string
 	Tags     Tags
-	// Token is the same for every attempt at the same machine with the same key,
-	// for clouds that do a request with one token once: 32 hexadecimal digits.
+	// Token is the same for every attempt at the same machine with the same key, for clouds that
+	// carry out requests with one token once. It has 32 hexadecimal digits.
 	Token         string
 	Flavor, Image string
-	// Zone is where it shall be; "" leaves it to the cloud.
+	// Zone is the wanted zone; "" leaves the choice to the cloud.
 	Zone string
-	// PublicKey is who may log in, as a line of authorized_keys; User under which
-	// name. UserData is what tells cloud-init so: clouds with an API for keys of
-	// their own need not use it.
+	// PublicKey is the key that may log in as User, as a line of authorized_keys. UserData passes
+	// both to cloud-init; a cloud with an API for keys may use that instead.
 	PublicKey, User string
 	UserData        []byte
 }

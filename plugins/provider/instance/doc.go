@@ -1,7 +1,7 @@
-// Package instance is what all providers of rented machines have in common, so
-// that a provider of one more cloud is only what is special about it: a Cloud.
+// Package instance is the common part of all providers of rented machines. A provider for one more
+// cloud only implements Cloud.
 //
-// A machine is found again by its tags, taken over where an earlier attempt's
-// answer was lost, reached by a key that is made for it or given, and removed
-// with every other machine of the same node.
+// A machine is found by its tags. If the answer of an earlier attempt was lost, its machine is
+// adopted. A machine is reached with a key of its own or a given one, and is removed together with
+// every other machine of the same node.
 package instance

@@ -10,32 +10,32 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Kind tells failures of a cloud apart.
+// Kind classifies the failures of a cloud.
 type Kind int
 
 // The kinds.
 const (
-	// Other may go away by itself.
+	// Other failures may not happen again.
 	Other Kind = iota
-	// Credentials are missing, wrong, or may not do this.
+	// Credentials are missing, wrong or insufficient.
 	Credentials
-	// Invalid is a request that can never be right: no such image, flavor, zone.
+	// Invalid is a request that can never succeed: no such image, flavor or zone.
 	Invalid
-	// Quota is room that the account has not.
+	// Quota of the account is exhausted.
 	Quota
-	// Capacity is room that the cloud has not, just now or in this zone.
+	// Capacity of the cloud is exhausted, for now or in this zone.
 	Capacity
-	// Throttled is one request too many.
+	// Throttled requests came too fast.
 	Throttled
-	// NotFound is about something that is not there (any more).
+	// NotFound means that the object of the request does not exist.
 	NotFound
-	// Conflict is about something that is there already, or is changing now.
+	// Conflict means that the object exists already, or is being changed.
 	Conflict
-	// Unclear: whether the request was carried out is not known.
+	// Unclear means that the request may have been carried out.
 	Unclear
 )
 
-// Fault is a failure of a known kind.
+// Fault is a failure with its kind.
 type Fault struct {
 	Kind Kind
 	Err  error
@@ -44,13 +44,12 @@ type Fault struct {
 func (f *Fault) Error() string { return f.Err.Error() }
 func (f *Fault) Unwrap() error { return f.Err }
 
-// Faultf makes one.
+// Faultf returns a Fault with a formatted message.
 func Faultf(k Kind, format string, args ...any) error {
 	return &Fault{k, fmt.Errorf(format, args...)}
 }
 
-// KindOf gives an error's kind; for those that are no Fault it looks whether the
-// connection was the matter.
+// KindOf returns an error's kind. Network errors and timeouts that are no Fault are Unclear.
 func KindOf(err error) Kind {
 	var f *Fault
 	var n net.Error
@@ -63,7 +62,7 @@ func KindOf(err error) Kind {
 	return Other
 }
 
-// KindOfStatus gives what an HTTP status means where the cloud says no more.
+// KindOfStatus returns the usual meaning of an HTTP status.
 func KindOfStatus(status int) Kind {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusPaymentRequired:
@@ -83,8 +82,8 @@ func KindOfStatus(status int) Kind {
 	return Other
 }
 
-// told turns a cloud's failure into a task's: begun says that something was asked
-// for that changes something.
+// told turns a cloud's failure into a task's. begun reports that the request may have changed
+// something.
 func told(what string, err error, begun bool) error {
 	if err == nil {
 		return nil
@@ -93,11 +92,11 @@ func told(what string, err error, begun bool) error {
 	err = fmt.Errorf("%s: %w", what, err)
 	switch {
 	case k == Credentials:
-		return sdk.Fatal(fmt.Errorf("%w: look at the credentials among the provider's fields, and what they may do", err))
+		return sdk.Fatal(fmt.Errorf("%w: check the credentials in the provider's fields and their permissions", err))
 	case k == Invalid, k == NotFound && begun:
 		return sdk.Fatal(err)
 	case k == Quota:
-		return sdk.NothingDone(fmt.Errorf("%w: delete what is not needed, or have the account's quota raised", err))
+		return sdk.NothingDone(fmt.Errorf("%w: delete unused resources, or have the account's quota raised", err))
 	case k == Capacity, k == Throttled, !begun:
 		return sdk.NothingDone(err)
 	case k == Unclear:

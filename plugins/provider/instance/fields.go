@@ -13,13 +13,13 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Fields reads a provider's fields and gathers all that is wrong with them.
+// Fields decodes a provider's fields and collects their faults.
 type Fields struct {
 	Values map[string]any
 	Faults model.Faults
 }
 
-// Text reads a text; missing or empty it is the fallback.
+// Text decodes a text; fallback replaces a missing or empty one.
 func (f *Fields) Text(name, fallback string) string {
 	switch v := f.Values[name].(type) {
 	case nil:
@@ -33,7 +33,7 @@ func (f *Fields) Text(name, fallback string) string {
 	return fallback
 }
 
-// Need reads a text that must be there.
+// Need decodes a required text.
 func (f *Fields) Need(name string) string {
 	v := f.Text(name, "")
 	if v == "" && f.Values[name] == nil || f.Values[name] == "" {
@@ -42,7 +42,7 @@ func (f *Fields) Need(name string) string {
 	return v
 }
 
-// OneOf reads a text among some; the first is the default.
+// OneOf decodes a text that must be one of options; the first is the default.
 func (f *Fields) OneOf(name string, options ...string) string {
 	v := f.Text(name, options[0])
 	for _, o := range options {
@@ -54,16 +54,16 @@ func (f *Fields) OneOf(name string, options ...string) string {
 	return options[0]
 }
 
-// URL reads an address of an API.
+// URL decodes the address of an API.
 func (f *Fields) URL(name, fallback string) string {
 	v := f.Text(name, fallback)
 	if u, err := url.Parse(v); v != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
-		f.Faults.Add(name, fmt.Sprintf("%q is not an address such as https://HOST/PATH", v))
+		f.Faults.Add(name, fmt.Sprintf("%q is not a URL such as https://HOST/PATH", v))
 	}
 	return strings.TrimRight(v, "/")
 }
 
-// Number reads a whole number within bounds.
+// Number decodes a whole number within bounds.
 func (f *Fields) Number(name string, fallback, low, high int) int {
 	text := ""
 	switch v := f.Values[name].(type) {
@@ -84,7 +84,7 @@ func (f *Fields) Number(name string, fallback, low, high int) int {
 	return n
 }
 
-// Bool reads true or false, also as text.
+// Bool decodes true or false, also as text.
 func (f *Fields) Bool(name string) bool {
 	switch v := f.Values[name].(type) {
 	case nil:
@@ -100,7 +100,7 @@ func (f *Fields) Bool(name string) bool {
 	return false
 }
 
-// List reads a list of texts, or one text with commas.
+// List decodes a list of texts, or a text with commas.
 func (f *Fields) List(name string) []string {
 	var out []string
 	switch v := f.Values[name].(type) {
@@ -131,13 +131,13 @@ var (
 	sshDir   = regexp.MustCompile(`^/[A-Za-z0-9/_.-]*$`)
 )
 
-// common are the fields that every provider of rented machines has.
+// common holds the fields that every provider of rented machines has.
 type common struct {
 	user, identity, dir string
 	port                int
-	private             bool // agents reach the machines' private addresses
+	private             bool // agents use the machines' private addresses
 	boot                string
-	within              time.Duration // until somebody can log in; 0: as long as a task may take
+	within              time.Duration // until login is possible; 0: limited by the task alone
 }
 
 func (f *Fields) common() *common {
@@ -146,9 +146,9 @@ func (f *Fields) common() *common {
 		port:    f.Number("ssh_port", 22, 1, 65535),
 		private: f.OneOf("address", "public", "private") == "private", boot: f.Text("boot_script", ""),
 	}
-	f.List("zones") // the leader's: it chooses one for each node
+	f.List("zones") // read by the leader, which chooses a zone for each node
 	if !userName.MatchString(c.user) {
-		f.Faults.Add("ssh_user", fmt.Sprintf("%q cannot be a user's name", c.user))
+		f.Faults.Add("ssh_user", fmt.Sprintf("%q is not a valid user name", c.user))
 	}
 	if c.dir != "" && !sshDir.MatchString(c.dir) {
 		f.Faults.Add("ssh_dir", fmt.Sprintf("%q is not an absolute path", c.dir))
@@ -156,7 +156,7 @@ func (f *Fields) common() *common {
 	if text := f.Text("ready_within", ""); text != "" {
 		var err error
 		if c.within, err = time.ParseDuration(text); err != nil || c.within <= 0 {
-			f.Faults.Add("ready_within", fmt.Sprintf("%q is not a time such as 5m", text))
+			f.Faults.Add("ready_within", fmt.Sprintf("%q is not a duration such as 5m", text))
 		}
 	}
 	if c.boot != "" {
@@ -167,22 +167,22 @@ func (f *Fields) common() *common {
 	return c
 }
 
-// commonFields are their descriptions.
+// commonFields returns the descriptions of the common fields.
 func commonFields() map[string]model.FieldSchema {
 	return map[string]model.FieldSchema{
-		"ssh_user": {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo; it is made where the image knows cloud-init",
+		"ssh_user": {Label: "SSH user", Type: "text", Tip: "root, or a user with sudo, which cloud-init creates",
 			Default: "root"},
 		"ssh_identityfile": {Label: "SSH key file", Type: "text",
-			Tip: "Name of a private key in the key folders of the plugins' settings; empty: a key is made for each node"},
+			Tip: "Name of a private key in the key folders of the plugins' settings; default: each node gets a key of its own"},
 		"ssh_port": {Label: "SSH port", Type: "text", Default: "22"},
 		"ssh_dir":  {Label: "Folder on machines", Type: "text"},
 		"address": {Label: "Address", Type: "select", Options: []string{"public", "private"}, Default: "public",
-			Tip: "Which of a machine's addresses agents reach; the only one where it has one"},
+			Tip: "Which address of a machine agents use, if it has both"},
 		"zones": {Label: "Zones", Type: "text",
-			Tip: "Where machines may be, in the cloud's words, with commas: nodes are spread over them", Override: true},
+			Tip: "Comma-separated zones, in the cloud's terms, over which nodes are spread", Override: true},
 		"ready_within": {Label: "Ready within", Type: "text",
-			Tip: "How long a machine may take until it runs and lets agents in, such as 5m; empty: a quarter of an hour, three times"},
+			Tip: "How long a machine may take until agents can log in, such as 5m; default: a quarter of an hour, three times"},
 		"boot_script": {Label: "Script at first boot", Type: "text",
-			Tip: "A script that begins with #!, or the name of a resource; run by cloud-init as root"},
+			Tip: "A script that begins with #!, or the name of a resource; cloud-init runs it as root"},
 	}
 }

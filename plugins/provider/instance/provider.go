@@ -19,22 +19,19 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// scriptType are the resources that the field boot_script may name.
+// scriptType is the type of the resources that the field boot_script may name.
 const scriptType = "scripts"
 
-// Config of a Provider.
+// Config describes a Provider.
 type Config struct {
-	// Type is the cloud's descriptor with the fields of its own; the common ones
-	// are added.
+	// Type is the descriptor with the cloud's own fields; the common ones are added.
 	Type model.PluginType
-	// Open reads the fields and gives the cloud they name, without talking to it.
-	// What is wrong with them goes to their Faults. A Cloud that is an io.Closer is
-	// closed in the end.
+	// Open decodes the fields and returns their cloud, without a request to it. It adds faults of
+	// the fields to their Faults. A Cloud that is an io.Closer is closed by the Provider.
 	Open func(*Fields) Cloud
-	// Keys are the folders of private keys that ssh_identityfile names.
+	// Keys are the folders of private keys for the field ssh_identityfile.
 	Keys ssh.Keys
-	// Poll is the first pause between two looks at a machine that is to change;
-	// default one second.
+	// Poll is the first interval at which a changing machine is polled; default one second.
 	Poll time.Duration
 }
 
@@ -45,10 +42,10 @@ type Provider struct {
 	pool *ssh.Pool
 
 	mu     sync.Mutex
-	clouds map[string]Cloud // by their fields
+	clouds map[string]Cloud // by their fields, as JSON
 }
 
-// New makes a provider. Close ends it.
+// New returns a provider, which the caller closes.
 func New(cfg Config) *Provider {
 	cfg.Poll = cmp.Or(cfg.Poll, time.Second)
 	fields := commonFields()
@@ -59,7 +56,7 @@ func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, keys: cfg.Keys, pool: ssh.New(ssh.Config{}), clouds: map[string]Cloud{}}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *Provider) Close() {
 	p.pool.Close()
 	p.mu.Lock()
@@ -67,7 +64,7 @@ func (p *Provider) Close() {
 	p.forget()
 }
 
-// forget closes the clouds that are open.
+// forget closes the open clouds.
 func (p *Provider) forget() {
 	for _, c := range p.clouds {
 		if c, ok := c.(io.Closer); ok {
@@ -77,7 +74,7 @@ func (p *Provider) forget() {
 	clear(p.clouds)
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (p *Provider) Describe() model.PluginType { return p.cfg.Type }
 
 // Validate checks the fields.
@@ -93,10 +90,10 @@ func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[strin
 	return f.Faults
 }
 
-// maxClouds bounds how many clouds are kept open.
+// maxClouds bounds the number of open clouds.
 const maxClouds = 64
 
-// open gives the cloud that fields name.
+// open returns the cloud of a provider's fields.
 func (p *Provider) open(fields map[string]any) (Cloud, *common, error) {
 	f := &Fields{Values: fields}
 	c := f.common()
@@ -120,7 +117,7 @@ func (p *Provider) open(fields map[string]any) (Cloud, *common, error) {
 	return cloud, c, nil
 }
 
-// at is a task's node.
+// at is a task's node in its cloud.
 type at struct {
 	in     *model.TaskInput
 	cloud  Cloud
@@ -142,11 +139,11 @@ func (p *Provider) at(t *sdk.Task) (*at, error) {
 		name(t.Mesh, t.Cluster, int(in.Config.NodeNum))}, nil
 }
 
-// machines gives the node's, the oldest attempt's first.
+// machines returns the node's machines, beginning with that of the earliest attempt.
 func (a *at) machines(ctx context.Context) ([]Machine, error) {
 	ms, err := a.cloud.List(ctx, a.tags)
 	if err != nil {
-		return nil, told("look for machine "+a.name, err, false)
+		return nil, told("find machine "+a.name, err, false)
 	}
 	slices.SortStableFunc(ms, func(x, y Machine) int {
 		return cmp.Or(cmp.Compare(x.Tags.Fence, y.Tags.Fence), x.Created.Compare(y.Created), cmp.Compare(x.ID, y.ID))
@@ -154,7 +151,7 @@ func (a *at) machines(ctx context.Context) ([]Machine, error) {
 	return ms, nil
 }
 
-// Create asks for the node's machine. One that is there already is taken over.
+// Create requests the node's machine, or adopts an existing one.
 func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	a, err := p.at(t)
 	if err != nil {
@@ -172,7 +169,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		if k, err = newKey(); err != nil {
 			return nil, sdk.NothingDone(err)
 		}
-		// Before the machine is: the answer that has it may be lost.
+		// The key is saved before the machine exists, because the task's answer may be lost.
 		if err := t.Save(savedKey, k.private); err != nil {
 			return nil, sdk.NothingDone(err)
 		}
@@ -194,17 +191,17 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		return nil, sdk.NothingDone(err)
 	}
 	if s.Image == "" {
-		return nil, sdk.Fatal(errors.New("the image type names no image for this provider (providermap: image)"))
+		return nil, sdk.Fatal(errors.New("the image type has no image for this provider (providermap: image)"))
 	}
 	m, err := a.cloud.Create(ctx, s)
 	if err != nil {
-		return nil, told("make machine "+a.name, err, true)
+		return nil, told("create machine "+a.name, err, true)
 	}
-	t.Logf("made machine %s (%s)", m.Name, m.ID)
+	t.Logf("created machine %s (%s)", m.Name, m.ID)
 	return a.output(m, k, nil), nil
 }
 
-// Observe gives the node's machine if there is one.
+// Observe returns the node's machine, if there is one.
 func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	a, err := p.at(t)
 	if err != nil {
@@ -213,7 +210,7 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	if t.Action == model.Create.String() {
 		return p.adopt(ctx, a, t)
 	}
-	// Only whether it is there is asked: nothing is changed.
+	// A check changes nothing: it only reports whether the machine exists.
 	ms, err := a.machines(ctx)
 	if err != nil {
 		return nil, err
@@ -224,8 +221,8 @@ func (p *Provider) Observe(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	return &sdk.Output{Result: map[string]any{"providerid": ms[0].ID}}, nil
 }
 
-// adopt takes over the machine that an earlier attempt at CREATE has left. Nobody
-// works on it yet: what cannot be used is removed.
+// adopt takes over the machine of an earlier attempt at CREATE. Nothing runs on it yet, so machines
+// that cannot be used are removed.
 func (p *Provider) adopt(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output, error) {
 	ms, err := a.machines(ctx)
 	if err != nil {
@@ -245,7 +242,7 @@ func (p *Provider) adopt(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output, 
 		}
 	}
 	if len(rest) > 0 {
-		t.Logf("%d machines of earlier attempts cannot be used and are removed", len(rest))
+		t.Logf("%d machines of earlier attempts cannot be used: removing them", len(rest))
 		if err := p.end(ctx, a.cloud, rest, a.tags); err != nil {
 			return nil, err
 		}
@@ -253,11 +250,11 @@ func (p *Provider) adopt(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output, 
 	if mine == nil {
 		return nil, sdk.ErrNotFound
 	}
-	t.Logf("machine %s (%s) is there", mine.Name, mine.ID)
+	t.Logf("machine %s (%s) exists already", mine.Name, mine.ID)
 	return a.output(mine, k, nil), nil
 }
 
-// addresses gives where agents and where other nodes reach a machine.
+// addresses returns the addresses that agents and other nodes use for a machine.
 func (c *common) addresses(m *Machine) (access, bind string) {
 	access = cmp.Or(m.Public, m.Private)
 	if c.private {
@@ -266,14 +263,14 @@ func (c *common) addresses(m *Machine) (access, bind string) {
 	return access, cmp.Or(m.Private, m.Public)
 }
 
-// output gives what tasks learn of a node.
+// output returns the task's output for a machine.
 func (a *at) output(m *Machine, k *access, hostKeys []gossh.PublicKey) *sdk.Output {
 	r := ssh.Results{User: a.common.user, Identity: k.identity, PrivateKey: k.private, HostKeys: hostKeys, Port: a.common.port,
 		Dir: a.common.dir}
 	out := &sdk.Output{Result: r.Map()}
 	out.Result["providerid"] = m.ID
 	if len(hostKeys) == 0 {
-		out.Result["ssh_host_keys"] = nil // what was learned of the node's machine before this one
+		out.Result["ssh_host_keys"] = nil // removes the host keys of an earlier machine of the node
 	}
 	if m.Zone != "" {
 		out.Result["zone"] = m.Zone
@@ -287,8 +284,8 @@ func (a *at) output(m *Machine, k *access, hostKeys []gossh.PublicKey) *sdk.Outp
 	return out
 }
 
-// errLate ends the wait for a machine that may not take as long as a task.
-var errLate = errors.New("time is up")
+// errLate ends the wait for a machine that has less time than its task.
+var errLate = errors.New("the time is over")
 
 // Confirm waits until the machine runs and can be worked on.
 func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
@@ -303,7 +300,7 @@ func (p *Provider) Confirm(ctx context.Context, t *sdk.Task) (*sdk.Output, error
 	defer cancel()
 	out, err := p.confirm(limited, a, t)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		return nil, sdk.Fatal(fmt.Errorf("machine %s is not ready within %s (ready_within): %w", a.name, a.common.within, err))
+		return nil, sdk.Fatal(fmt.Errorf("machine %s was not ready within %s (ready_within): %w", a.name, a.common.within, err))
 	}
 	return out, err
 }
@@ -314,7 +311,8 @@ func (p *Provider) confirm(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output
 		return nil, err
 	}
 	if k == nil {
-		return nil, sdk.Fatal(fmt.Errorf("nobody knows the key of machine %s: its results are lost", a.name))
+		return nil, sdk.Fatal(fmt.Errorf("the key of machine %s is lost, with the results of its creation: delete the node "+
+			"and create it again", a.name))
 	}
 	known, err := ssh.ParseHostKeys(a.in.Config.Results["ssh_host_keys"])
 	if err != nil {
@@ -326,7 +324,7 @@ func (p *Provider) confirm(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output
 		return nil, err
 	}
 	if len(second) > 0 {
-		t.Logf("%d machines more were made for the node, by attempts that ended late: removed", len(second))
+		t.Logf("removing %d surplus machines of the node, which late attempts have created", len(second))
 		if err := p.end(ctx, a.cloud, second, a.tags); err != nil {
 			return nil, err
 		}
@@ -341,8 +339,8 @@ func (p *Provider) confirm(ctx context.Context, a *at, t *sdk.Task) (*sdk.Output
 	return a.output(m, k, []gossh.PublicKey{key}), nil
 }
 
-// await waits until the node's machine runs and has an address. It also gives
-// machines that the node has beside it.
+// await waits until the node's machine runs and has an address. It returns that machine and any
+// other machines of the node.
 func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*Machine, []Machine, error) {
 	said := ""
 	for wait := p.cfg.Poll; ; wait = min(wait*3/2, 10*p.cfg.Poll) {
@@ -352,13 +350,13 @@ func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*M
 		}
 		i := slices.IndexFunc(ms, func(m Machine) bool { return m.ID == id })
 		if i < 0 {
-			return nil, nil, sdk.Fatal(fmt.Errorf("machine %s (%s) is gone", a.name, id))
+			return nil, nil, sdk.Fatal(fmt.Errorf("machine %s (%s) does not exist any more", a.name, id))
 		}
 		m := ms[i]
 		access, _ := a.common.addresses(&m)
 		switch {
 		case m.State == Failed:
-			return nil, nil, fmt.Errorf("machine %s (%s) failed: %s", a.name, id, cmp.Or(m.Fault, "its cloud does not say why"))
+			return nil, nil, fmt.Errorf("machine %s (%s) failed: %s", a.name, id, cmp.Or(m.Fault, "the cloud gives no reason"))
 		case m.State == Running && access != "":
 			return &m, slices.Delete(ms, i, i+1), nil
 		case m.State == Stopped:
@@ -366,7 +364,7 @@ func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*M
 				return nil, nil, err
 			}
 		}
-		if s := fmt.Sprintf("not yet: the machine is %s, its address is %q", m.State, access); s != said {
+		if s := fmt.Sprintf("not ready: the machine is %s, its address is %q", m.State, access); s != said {
 			said = s
 			t.Logf("%s", s)
 		}
@@ -376,13 +374,13 @@ func (p *Provider) await(ctx context.Context, a *at, t *sdk.Task, id string) (*M
 	}
 }
 
-// start starts a stopped machine, where its cloud knows how.
+// start starts a stopped machine, if its cloud is a Starter.
 func (a *at) start(ctx context.Context, m *Machine) error {
 	s, ok := a.cloud.(Starter)
 	if !ok {
 		return nil
 	}
-	// Where the request that made it has not ended, it may be started by that.
+	// A Conflict means that the request that created the machine is still starting it.
 	if err := s.Start(ctx, m); err != nil && KindOf(err) != Conflict {
 		return told("start machine "+a.name, err, true)
 	}
@@ -417,7 +415,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	return nil, nil
 }
 
-// end removes machines and waits until they are listed no more.
+// end removes machines and waits until they are not listed any more.
 func (p *Provider) end(ctx context.Context, cloud Cloud, ms []Machine, tags Tags) error {
 	doomed := map[string]bool{}
 	for _, m := range ms {
@@ -434,7 +432,7 @@ func (p *Provider) end(ctx context.Context, cloud Cloud, ms []Machine, tags Tags
 		}
 		left, err := cloud.List(ctx, tags)
 		if err != nil {
-			return fmt.Errorf("see whether machines are removed: %w", err)
+			return fmt.Errorf("list the machines that are being removed: %w", err)
 		}
 		if ms = slices.DeleteFunc(left, func(m Machine) bool { return !doomed[m.ID] }); len(ms) == 0 {
 			return nil
@@ -445,7 +443,7 @@ func (p *Provider) end(ctx context.Context, cloud Cloud, ms []Machine, tags Tags
 	}
 }
 
-// List gives every machine of the mesh.
+// List returns every machine of the mesh.
 func (p *Provider) List(ctx context.Context, req sdk.ListRequest, found func(sdk.Resource) error) error {
 	cloud, _, err := p.open(req.Fields)
 	if err != nil {
@@ -472,7 +470,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	tags := Tags{Tenant: req.Tenant, Mesh: req.Mesh, Cluster: x.Cluster, Node: x.Node}
 	ms, err := cloud.List(ctx, tags)
 	if err != nil {
-		return told("look for machine "+x.ID, err, false)
+		return told("find machine "+x.ID, err, false)
 	}
 	if ms = slices.DeleteFunc(ms, func(m Machine) bool { return m.ID != x.ID }); len(ms) == 0 {
 		return nil

@@ -8,9 +8,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// Serve is the whole program of a provider of rented machines. The plugin's
-// settings have one field: keys, the folders with private keys that
-// ssh_identityfile names.
+// Serve is the main function of a provider of rented machines. The plugin's settings are keys, the
+// folders with private keys for the field ssh_identityfile.
 func Serve(provider func(ssh.Keys) *Provider) {
 	keys, err := ssh.KeysFromSettings(os.Getenv("COOPR_PLUGIN_SETTINGS"))
 	if err != nil {

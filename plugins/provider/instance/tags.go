@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Tags say whose a machine is.
+// Tags identify the node of a machine.
 type Tags struct {
 	Tenant, Mesh, Cluster, Node string
 	Fence                       uint64
-	// Key is the fingerprint of the key that may log in.
+	// Key is the fingerprint of the key that can log in.
 	Key string
 }
 
-// The names of the tags, where a cloud has names and values.
+// The names of the tags, in clouds whose tags have names and values.
 const (
 	TagTenant  = "coopr-tenant"
 	TagMesh    = "coopr-mesh"
@@ -27,7 +27,7 @@ const (
 	TagKey     = "coopr-key"
 )
 
-// Map gives the tags by name.
+// Map returns the tags by name.
 func (t Tags) Map() map[string]string {
 	return map[string]string{
 		TagTenant: t.Tenant, TagMesh: t.Mesh, TagCluster: t.Cluster, TagNode: t.Node,
@@ -35,22 +35,22 @@ func (t Tags) Map() map[string]string {
 	}
 }
 
-// TagsOf reads tags; false where they are not ours.
+// TagsOf decodes tags. It returns false if they are not Coopr's.
 func TagsOf(m map[string]string) (Tags, bool) {
 	fence, _ := strconv.ParseUint(m[TagFence], 10, 64)
 	t := Tags{m[TagTenant], m[TagMesh], m[TagCluster], m[TagNode], fence, m[TagKey]}
 	return t, t.Node != "" && t.Cluster != ""
 }
 
-// Fits says whether a machine with these tags is one that a filter wants.
+// Fits reports whether the tags match a filter.
 func (t Tags) Fits(filter Tags) bool {
 	fits := func(want, have string) bool { return want == "" || want == have }
 	return t.Mesh == filter.Mesh && fits(filter.Tenant, t.Tenant) && fits(filter.Cluster, t.Cluster) && fits(filter.Node, t.Node)
 }
 
-// Escape writes text with small letters, digits and dashes only, and underscores
-// before two hexadecimal digits for everything else: for clouds whose tags have no
-// other letters. Unescape reads it.
+// Escape encodes a text with small letters, digits and dashes, and underscores before two
+// hexadecimal digits for all other bytes, for clouds whose tags allow no other characters. Unescape
+// decodes it.
 func Escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
@@ -63,7 +63,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// Unescape reads what Escape wrote; false where it did not.
+// Unescape decodes the result of Escape. It returns false for any other text.
 func Unescape(s string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -93,7 +93,7 @@ func (t Tags) EscapedMap() map[string]string {
 	return m
 }
 
-// TagsOfEscaped reads what EscapedMap wrote.
+// TagsOfEscaped decodes the result of EscapedMap.
 func TagsOfEscaped(m map[string]string) (Tags, bool) {
 	plain := map[string]string{}
 	for k, v := range m {
@@ -104,8 +104,8 @@ func TagsOfEscaped(m map[string]string) (Tags, bool) {
 	return TagsOf(plain)
 }
 
-// name gives a machine's: what is too long for a name of a machine ends in a hash
-// of all of it.
+// name returns a machine's name. A name that is too long, or has other characters, ends with a hash
+// of the whole name.
 func name(mesh, cluster string, number int) string {
 	full := fmt.Sprintf("coopr-%s-%s-%d", cmp.Or(mesh, "0"), cluster, number)
 	var b strings.Builder
@@ -123,7 +123,7 @@ func name(mesh, cluster string, number int) string {
 	return strings.TrimRight(s[:min(len(s), 52)], "-") + "-" + hex.EncodeToString(sum[:5])
 }
 
-// token is the same for the same machine with the same key.
+// token returns the same text for the same machine with the same key.
 func token(name string, t Tags) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{name, t.Tenant, t.Mesh, t.Cluster, t.Node, t.Key}, "\x00")))
 	return hex.EncodeToString(sum[:16])

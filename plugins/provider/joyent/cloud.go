@@ -23,7 +23,7 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "joyent", Label: "Joyent Triton", Description: "Nodes are instances of Triton"},
@@ -31,10 +31,10 @@ func New(keys ssh.Keys) *instance.Provider {
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
 				"joyent_username": {Label: "Account", Type: "text", Credential: true},
-				"joyent_api_url":  {Label: "CloudAPI", Type: "text", Tip: "https://… of the data center"},
+				"joyent_api_url":  {Label: "CloudAPI", Type: "text", Tip: "https://… of the data center's CloudAPI"},
 				"joyent_key": {Label: "Private key", Type: "password",
-					Tip: "Of type RSA or ECDSA, without passphrase; its public half is among the account's"},
-				"networks": {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: the account's default ones"},
+					Tip: "RSA or ECDSA, without passphrase; the public key belongs to the account"},
+				"networks": {Label: "Networks", Type: "text", Tip: "Comma-separated ids; default: the account's default networks"},
 			},
 			Required: [][]string{{"joyent_username", "joyent_api_url", "joyent_key"}},
 		}},
@@ -61,7 +61,7 @@ func open(f *instance.Fields) instance.Cloud {
 	return c
 }
 
-// sign signs a request's date, as CloudAPI wants it (draft-cavage-http-signatures).
+// sign signs a request's date, as CloudAPI requires (draft-cavage-http-signatures).
 func sign(r *http.Request, account string, signer gossh.Signer, now time.Time) error {
 	date := now.UTC().Format(http.TimeFormat)
 	algorithm, format := "rsa-sha256", gossh.KeyAlgoRSASHA256
@@ -83,7 +83,7 @@ func sign(r *http.Request, account string, signer gossh.Signer, now time.Time) e
 	return nil
 }
 
-// judge reads what the API says of a refusal.
+// judge reads the API's reason for a refusal.
 func judge(_ int, body []byte) (string, instance.Kind) {
 	var e struct{ Code, Message string }
 	if json.Unmarshal(body, &e) != nil || e.Code == "" {
@@ -109,7 +109,7 @@ func judge(_ int, body []byte) (string, instance.Kind) {
 	return e.Code + ": " + e.Message, kind
 }
 
-// machine is an instance as the API has it.
+// machine is an instance in the API's form.
 type machine struct {
 	ID      string         `json:"id"`
 	Name    string         `json:"name"`
@@ -149,10 +149,10 @@ func (m *machine) instance() (instance.Machine, bool) {
 	return out, ours
 }
 
-// perPage is the most that the API gives in one answer.
+// perPage is the API's maximum.
 const perPage = 1000
 
-// List gives the instances with our tags.
+// List returns the instances with Coopr's tags.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	q := url.Values{"limit": {fmt.Sprint(perPage)}}
 	for k, v := range map[string]string{instance.TagMesh: filter.Mesh, instance.TagTenant: filter.Tenant, instance.TagCluster: filter.Cluster,
@@ -179,8 +179,8 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 	}
 }
 
-// mark writes a tag's value. The API takes what looks like a number, or like true,
-// for one: an escaped first letter keeps it text.
+// mark encodes a tag's value. The API converts values such as 7 or true; an escaped first character
+// keeps them text.
 func mark(s string) string {
 	if s == "" {
 		return s
@@ -188,10 +188,10 @@ func mark(s string) string {
 	return fmt.Sprintf("_%02x", s[0]) + instance.Escape(s[1:])
 }
 
-// Create asks for an instance. Its name is taken once in an account.
+// Create requests an instance. Its name is unique within the account.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine, error) {
 	if s.Flavor == "" {
-		return nil, instance.Faultf(instance.Invalid, "the hardware type names no flavor (providermap: flavor), such as g4-highcpu-1G")
+		return nil, instance.Faultf(instance.Invalid, "the hardware type has no flavor (providermap: flavor), such as g4-highcpu-1G")
 	}
 	body := map[string]any{
 		"name": s.Name, "package": s.Flavor, "image": s.Image,
@@ -210,7 +210,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (*instance.Machine
 	return &instance.Machine{ID: made.ID, Name: s.Name, Tags: s.Tags}, nil
 }
 
-// Delete asks for an instance's end. Older data centers stop it first.
+// Delete requests an instance's deletion. Older data centers require that it is stopped first.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	err := c.api.Do(ctx, http.MethodDelete, "/machines/"+url.PathEscape(m.ID), nil, nil)
 	if instance.KindOf(err) == instance.Conflict {

@@ -1,3 +1,3 @@
-// Package joyent is the provider "joyent": a node is an instance of Triton, by its
+// Package joyent is the provider "joyent": a node is an instance of Triton, reached through its
 // CloudAPI (docs/plugins/joyent.md).
 package joyent

@@ -19,29 +19,29 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "libvirt", Label: "libvirt", Description: "Nodes are domains of a libvirt daemon"},
 		Plugin: Version, PerMachine: true,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
 			"uri": {Label: "URI", Type: "text", Default: defaultURI,
-				Tip: "What the daemon shall connect to: qemu:///system, test:///default"},
-			"socket": {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "The daemon's, on the agent's machine"},
+				Tip: "Hypervisor of the daemon: qemu:///system, test:///default"},
+			"socket": {Label: "Socket", Type: "text", Default: defaultSocket, Tip: "Path of the daemon's socket on the agent's machine"},
 			"host": {Label: "Host", Type: "text",
-				Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; use it in a trusted network only"},
-			"daemons":     {Label: "Daemons", Type: "text", Tip: "Several of them, as ZONE=HOST:PORT with commas; zones says where nodes may be"},
+				Tip: "HOST:PORT of a daemon that listens on TCP, instead of a socket; only for trusted networks"},
+			"daemons":     {Label: "Daemons", Type: "text", Tip: "Several daemons, as comma-separated ZONE=HOST:PORT; zones selects among them"},
 			"domain_type": {Label: "Domain type", Type: "select", Options: []string{"kvm", "qemu", "test"}, Default: "kvm"},
-			"pool":        {Label: "Storage pool", Type: "text", Default: "default", Tip: "Where images are, and nodes' disks are made"},
+			"pool":        {Label: "Storage pool", Type: "text", Default: "default", Tip: "Pool of the images and of the nodes' disks"},
 			"network":     {Label: "Network", Type: "text", Default: "default"},
 			"bridge": {Label: "Bridge", Type: "text",
-				Tip: "A bridge of the host's instead of a network; addresses are then those that the host has seen (ARP)"},
+				Tip: "A bridge of the host instead of a network; addresses are then those in the host's ARP table"},
 			"seed": {Label: "Seed disk", Type: "select", Options: []string{"disk", "none"}, Default: "disk",
-				Tip: "A small disk from which cloud-init learns who may log in"},
+				Tip: "A small disk from which cloud-init reads the key that can log in"},
 			"kernel":  {Label: "Kernel", Type: "text", Tip: "Path of a kernel on the daemon's machine, for images without a boot loader"},
 			"initrd":  {Label: "Initial file system", Type: "text"},
 			"cmdline": {Label: "Kernel's command line", Type: "text", Default: defaultCmdline},
-			"domain":  {Label: "Domain's XML", Type: "text", Tip: "A template instead of the plugin's own"},
+			"domain":  {Label: "Domain's XML", Type: "text", Tip: "A template that replaces the plugin's own"},
 		}}},
 	}})
 }
@@ -52,7 +52,7 @@ const (
 	defaultCmdline = "root=/dev/vda rw console=ttyS0"
 )
 
-// cloud is one daemon, or several that are set up alike.
+// cloud is one daemon, or several with the same settings.
 type cloud struct {
 	daemons                          []daemon
 	uri, kind, pool, network, bridge string
@@ -76,7 +76,7 @@ func open(f *instance.Fields) instance.Cloud {
 	return c
 }
 
-// is says whether an error is the daemon's, of one of these numbers.
+// is reports whether an error comes from the daemon with one of these codes.
 func is(err error, codes ...lv.ErrorNumber) bool {
 	var e lv.Error
 	if errors.As(err, &e) {
@@ -89,7 +89,7 @@ func is(err error, codes ...lv.ErrorNumber) bool {
 	return false
 }
 
-// fault tells the daemon's errors apart.
+// fault classifies the daemon's errors.
 func fault(err error) error {
 	var e lv.Error
 	kind := instance.Other
@@ -108,7 +108,7 @@ func fault(err error) error {
 	case is(err, lv.ErrNoMemory):
 		kind = instance.Capacity
 	case !errors.As(err, &e):
-		kind = instance.Unclear // the connection
+		kind = instance.Unclear // an error of the connection
 	}
 	return &instance.Fault{Kind: kind, Err: err}
 }
@@ -116,7 +116,7 @@ func fault(err error) error {
 func rootOf(name string) string { return name + ".qcow2" }
 func seedOf(name string) string { return name + "-seed.img" }
 
-// List gives the domains with our mark, of all daemons or none.
+// List returns the domains with Coopr's mark. It fails if any daemon cannot be reached.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.Machine, err error) {
 	for _, d := range c.daemons {
 		ms, err := c.list(ctx, d, filter)
@@ -137,7 +137,7 @@ func (c *cloud) list(ctx context.Context, at daemon, filter instance.Tags) (out 
 		for _, d := range all {
 			text, err := l.DomainGetXMLDesc(d, 0)
 			if is(err, lv.ErrNoDomain) {
-				continue // gone just now
+				continue // undefined meanwhile
 			}
 			if err != nil {
 				return fault(err)
@@ -164,7 +164,7 @@ func (c *cloud) list(ctx context.Context, at daemon, filter instance.Tags) (out 
 	return out, err
 }
 
-// machine gives a domain as it is; nil: it is gone.
+// machine converts a domain. It returns nil if the domain does not exist any more.
 func (c *cloud) machine(l *lv.Libvirt, d lv.Domain, mark *mark) (*instance.Machine, error) {
 	m := &instance.Machine{ID: uuid(d.UUID), Name: d.Name, Tags: mark.tags()}
 	state, _, err := l.DomainGetState(d, 0)
@@ -174,7 +174,7 @@ func (c *cloud) machine(l *lv.Libvirt, d lv.Domain, mark *mark) (*instance.Machi
 	case err != nil:
 		return nil, fault(err)
 	case !mark.Done:
-		m.State, m.Fault = instance.Failed, "it was made in part"
+		m.State, m.Fault = instance.Failed, "its creation was not completed"
 	case lv.DomainState(state) == lv.DomainRunning:
 		m.State = instance.Running
 		m.Private = c.address(l, d)
@@ -183,15 +183,15 @@ func (c *cloud) machine(l *lv.Libvirt, d lv.Domain, mark *mark) (*instance.Machi
 	case lv.DomainState(state) == lv.DomainShutoff:
 		m.State = instance.Stopped
 	default:
-		m.State = instance.Pending // paused, or on its way down
+		m.State = instance.Pending // paused or shutting down
 	}
 	return m, nil
 }
 
 func isGone(err error) bool { return is(err, lv.ErrNoDomain) }
 
-// address asks the network's leases, then what the host has seen, then the guest's
-// agent, which only some images have.
+// address returns the domain's address from the network's leases, or the host's ARP table, or the
+// guest agent, which only some images have.
 func (c *cloud) address(l *lv.Libvirt, d lv.Domain) string {
 	for _, source := range []lv.DomainInterfaceAddressesSource{lv.DomainInterfaceAddressesSrcLease, lv.DomainInterfaceAddressesSrcArp,
 		lv.DomainInterfaceAddressesSrcAgent} {
@@ -214,7 +214,7 @@ func uuid(u lv.UUID) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// volume is what is read of an image's XML.
+// volume holds the parts of an image's XML that are used.
 type volume struct {
 	Capacity uint64 `xml:"capacity"`
 	Target   struct {
@@ -225,8 +225,8 @@ type volume struct {
 	} `xml:"target"`
 }
 
-// Create defines the domain first, so that nothing is made that nobody finds, then
-// makes its disks, starts it, and marks it done.
+// Create defines the domain first, so that List finds everything that was created. Then it creates
+// the disks, starts the domain, and marks it as complete.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Machine, err error) {
 	cpus, mebibytes, gibibytes, err := size(s.Flavor)
 	if err != nil {
@@ -261,7 +261,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 			return err
 		}
 		if old, err := l.DomainLookupByName(s.Name); err == nil {
-			return instance.Faultf(instance.Conflict, "domain %s (%s) is another node's", s.Name, uuid(old.UUID))
+			return instance.Faultf(instance.Conflict, "domain %s (%s) belongs to another node", s.Name, uuid(old.UUID))
 		}
 		d, err := l.DomainDefineXML(text)
 		if err != nil {
@@ -291,7 +291,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 	return out, err
 }
 
-// lookUp finds a storage pool that is active.
+// lookUp returns an active storage pool.
 func lookUp(l *lv.Libvirt, name string) (lv.StoragePool, error) {
 	pool, err := l.StoragePoolLookupByName(name)
 	if err != nil {
@@ -299,21 +299,21 @@ func lookUp(l *lv.Libvirt, name string) (lv.StoragePool, error) {
 	}
 	active, err := l.StoragePoolIsActive(pool)
 	if err == nil && active == 0 {
-		err = fmt.Errorf("storage pool %s is not active: virsh pool-start %[1]s, and pool-autostart", name)
+		err = fmt.Errorf("storage pool %s is not active: run virsh pool-start %[1]s, and pool-autostart", name)
 	}
 	return pool, err
 }
 
-// image finds the image that a node's disk is made over.
+// image returns the image below a node's disk.
 func (c *cloud) image(l *lv.Libvirt, pool lv.StoragePool, name string) (*volume, error) {
 	vol, err := l.StorageVolLookupByName(pool, name)
 	if is(err, lv.ErrNoStorageVol) {
-		// It may have been put there without libvirt's knowledge.
+		// The file may have been added without libvirt.
 		_ = l.StoragePoolRefresh(pool, 0)
 		vol, err = l.StorageVolLookupByName(pool, name)
 	}
 	if is(err, lv.ErrNoStorageVol) {
-		return nil, instance.Faultf(instance.Invalid, "pool %s has no volume %s: put the image there", c.pool, name)
+		return nil, instance.Faultf(instance.Invalid, "pool %s has no volume %s: add the image to the pool", c.pool, name)
 	}
 	if err != nil {
 		return nil, fault(err)
@@ -329,7 +329,7 @@ func (c *cloud) image(l *lv.Libvirt, pool lv.StoragePool, name string) (*volume,
 	return v, nil
 }
 
-// disks makes the domain's disks, anew where remains of an earlier attempt are.
+// disks creates the domain's disks, and replaces those of an earlier attempt.
 func (c *cloud) disks(l *lv.Libvirt, pool lv.StoragePool, image *volume, s *instance.Spec, gibibytes int) error {
 	if err := c.dropDisks(l, c.pool, s.Name); err != nil {
 		return err
@@ -382,7 +382,7 @@ func (c *cloud) disks(l *lv.Libvirt, pool lv.StoragePool, image *volume, s *inst
 	return nil
 }
 
-// dropDisks removes a domain's disks, where they are.
+// dropDisks removes a domain's disks, if they exist.
 func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
 	pool, err := lookUp(l, poolName)
 	if err != nil {
@@ -400,7 +400,7 @@ func (c *cloud) dropDisks(l *lv.Libvirt, poolName, name string) error {
 	return nil
 }
 
-// Start starts a domain that was ended, by itself or by somebody.
+// Start starts a domain that has stopped.
 func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
 	at, err := c.at(m.Zone)
 	if err != nil {
@@ -415,7 +415,8 @@ func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
 	})
 }
 
-// Delete ends a domain, removes its disks, and last what it is found by.
+// Delete stops a domain and removes its disks. The definition, by which List finds it, is removed
+// last.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	at, err := c.at(m.Zone)
 	if err != nil {
@@ -435,7 +436,7 @@ func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 		}
 		var of described
 		if err := xml.Unmarshal([]byte(text), &of); err != nil || of.Metadata.Node == nil {
-			return fmt.Errorf("domain %s has lost its mark: %w", m.Name, err)
+			return fmt.Errorf("domain %s has no mark of Coopr: %w", m.Name, err)
 		}
 		if err := l.DomainDestroy(d); err != nil && !is(err, lv.ErrOperationInvalid) {
 			return fault(err)
@@ -445,7 +446,7 @@ func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 		}
 		err = l.DomainUndefineFlags(d, lv.DomainUndefineManagedSave|lv.DomainUndefineSnapshotsMetadata|lv.DomainUndefineNvram)
 		if err != nil && !isGone(err) {
-			err = l.DomainUndefine(d) // drivers that know no flags
+			err = l.DomainUndefine(d) // for drivers that do not support flags
 		}
 		if err != nil && !isGone(err) {
 			return fault(err)

@@ -14,11 +14,11 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// daemon is where a libvirt daemon listens, HOST:PORT or the path of a socket, and the
-// zone that its machines are in; "" where it is the only one.
+// daemon is the address of a libvirt daemon, HOST:PORT or the path of a socket, and the zone of its
+// machines, which is "" for a single daemon.
 type daemon struct{ zone, address string }
 
-// daemonsOf reads the fields daemons, host and socket.
+// daemonsOf parses the fields daemons, host and socket.
 func daemonsOf(f *instance.Fields) []daemon {
 	socket, host, hosts := f.Text("socket", defaultSocket), f.Text("host", ""), f.List("daemons")
 	if !strings.HasPrefix(socket, "/") {
@@ -31,16 +31,16 @@ func daemonsOf(f *instance.Fields) []daemon {
 		checkAddress(f, "host", host)
 		return []daemon{{address: host}}
 	case host != "":
-		f.Faults.Add("host", "does not go with daemons")
+		f.Faults.Add("host", "cannot be combined with daemons")
 	}
 	if len(f.List("zones")) == 0 {
-		f.Faults.Add("zones", "is missing: which of the daemons nodes may be on")
+		f.Faults.Add("zones", "is missing: list the zones of the daemons that nodes may use")
 	}
 	var out []daemon
 	for _, h := range hosts {
 		zone, address, _ := strings.Cut(h, "=")
 		if zone == "" || slices.ContainsFunc(out, func(d daemon) bool { return d.zone == zone }) {
-			f.Faults.Add("daemons", fmt.Sprintf("%q has no zone of its own", h))
+			f.Faults.Add("daemons", fmt.Sprintf("%q needs a zone of its own: ZONE=HOST:PORT", h))
 		}
 		checkAddress(f, "daemons", address)
 		out = append(out, daemon{zone, address})
@@ -54,7 +54,7 @@ func checkAddress(f *instance.Fields, field, address string) {
 	}
 }
 
-// at gives the daemon of a zone.
+// at returns the daemon of a zone.
 func (c *cloud) at(zone string) (daemon, error) {
 	for _, d := range c.daemons {
 		if d.zone == zone {
@@ -62,13 +62,13 @@ func (c *cloud) at(zone string) (daemon, error) {
 		}
 	}
 	if c.daemons[0].zone == "" {
-		return c.daemons[0], nil // the only one is everywhere
+		return c.daemons[0], nil // a single daemon serves every zone
 	}
-	return daemon{}, instance.Faultf(instance.Invalid, "the provider's daemons have none for zone %q", zone)
+	return daemon{}, instance.Faultf(instance.Invalid, "the field daemons has no daemon for zone %q", zone)
 }
 
-// with connects to the daemon for as long as fn takes. A connection costs a
-// thousandth of a second; none that is kept can be stale.
+// with connects to the daemon while fn runs. A connection takes about a millisecond, and a new one
+// cannot be stale.
 func (d daemon) with(ctx context.Context, uri string, fn func(*lv.Libvirt) error) (err error) {
 	line := &line{daemon: d, ctx: ctx}
 	defer line.end()
@@ -85,15 +85,15 @@ func (d daemon) with(ctx context.Context, uri string, fn func(*lv.Libvirt) error
 	return fn(l)
 }
 
-// line makes a connection that ends with a context. The library waits for the daemon's
-// answer to everything, its parting words too, and knows no other end.
+// line is a dialer whose connection is closed when a context is done. The library waits for the
+// daemon's answer to every request, including the last one, and has no other way to stop.
 type line struct {
 	daemon
 	ctx  context.Context
 	stop func() bool
 }
 
-// Dial is the library's.
+// Dial implements the library's dialer.
 func (l *line) Dial() (net.Conn, error) {
 	network := "tcp"
 	if strings.HasPrefix(l.address, "/") {

@@ -9,10 +9,10 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// namespace is that of the metadata in domains' XML.
+// namespace is the XML namespace of the metadata.
 const namespace = "https://github.com/coopr/coopr/libvirt"
 
-// mark is what a domain says of itself. Done says that everything of it was made.
+// mark is the metadata of a domain. Done reports that its creation was completed.
 type mark struct {
 	XMLName xml.Name `xml:"https://github.com/coopr/coopr/libvirt node"`
 	Tenant  string   `xml:"tenant,attr"`
@@ -33,7 +33,7 @@ func markOf(t instance.Tags, pool string, done bool) *mark {
 	return &mark{Tenant: t.Tenant, Mesh: t.Mesh, Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, Key: t.Key, Pool: pool, Done: done}
 }
 
-// described is what is read of a domain's XML.
+// described holds the parts of a domain's XML that are used.
 type described struct {
 	Name     string `xml:"name"`
 	Metadata struct {
@@ -41,14 +41,14 @@ type described struct {
 	} `xml:"metadata"`
 }
 
-// values are what the domain's template is filled with.
+// values are the variables of the domain's template.
 type values struct {
 	Name, Hostname, Type, Pool, Root, Seed, Network, Bridge, Kernel, Initrd, Cmdline string
 	CPUs, Mebibytes                                                                  int
 	Metadata                                                                         string
 }
 
-// plainDomain is the domain unless the field "domain" says otherwise.
+// plainDomain is the template of domains, unless the field "domain" has another.
 const plainDomain = `<domain type='{{.Type}}'>
   <name>{{.Name}}</name>
   <metadata>{{.Metadata}}</metadata>
@@ -101,7 +101,7 @@ func parseTemplate(text string) (*template.Template, error) {
 	return template.New("domain").Option("missingkey=error").Funcs(template.FuncMap{"xml": escaped}).Parse(text)
 }
 
-// fill writes a domain's XML.
+// fill executes the template of a domain's XML and checks the result.
 func fill(t *template.Template, v *values) (string, error) {
 	var b strings.Builder
 	if err := t.Execute(&b, v); err != nil {
@@ -112,7 +112,7 @@ func fill(t *template.Template, v *values) (string, error) {
 		return "", fmt.Errorf("the domain's XML: %w", err)
 	}
 	if d.Name != v.Name || d.Metadata.Node == nil {
-		return "", fmt.Errorf("the field domain must have <name>{{.Name}}</name> and <metadata>{{.Metadata}}</metadata>")
+		return "", fmt.Errorf("the field domain must contain <name>{{.Name}}</name> and <metadata>{{.Metadata}}</metadata>")
 	}
 	return b.String(), nil
 }

@@ -8,25 +8,25 @@ import (
 	"unicode/utf16"
 )
 
-// The seed disk is a FAT file system with the label "cidata", where cloud-init
-// looks for its data (its source NoCloud). It is as small as FAT12 can well be:
-// one FAT with two sectors, one sector of root folder, clusters of one sector.
+// The seed disk is a FAT file system with the label "cidata", in which cloud-init finds its data
+// (data source NoCloud). It is a minimal FAT12: one FAT of two sectors, a root folder of one
+// sector, clusters of one sector.
 const (
 	sector   = 512
-	fats     = 2 // sectors of the only FAT: room for 682 clusters
+	fats     = 2 // sectors of the FAT, for 682 clusters
 	rootAt   = 1 + fats
-	rootSize = 1 // sectors: 16 entries
+	rootSize = 1 // sectors, for 16 entries
 	dataAt   = rootAt + rootSize
 	clusters = fats*sector*2/3 - 2
 )
 
 // seedFile is a file on the disk.
 type seedFile struct {
-	name, short string // short: 8.3, padded
+	name, short string // short has the form 8.3, padded
 	content     []byte
 }
 
-// seed makes the disk.
+// seed returns the content of the disk.
 func seed(instance, hostname string, userData []byte) ([]byte, error) {
 	files := []seedFile{
 		{"meta-data", "META-D~1   ", fmt.Appendf(nil, "instance-id: %s\nlocal-hostname: %s\n", instance, hostname)},
@@ -52,7 +52,7 @@ func seed(instance, hostname string, userData []byte) ([]byte, error) {
 	boot[510], boot[511] = 0x55, 0xaa
 
 	fat := disk[sector : rootAt*sector]
-	link := func(cluster, next int) { // entries are of twelve bits
+	link := func(cluster, next int) { // entries have twelve bits
 		at := cluster + cluster/2
 		old := le.Uint16(fat[at:])
 		if cluster%2 == 0 {
@@ -72,7 +72,7 @@ func seed(instance, hostname string, userData []byte) ([]byte, error) {
 	for _, f := range files {
 		need := (len(f.content) + sector - 1) / sector
 		if next+need > clusters+2 {
-			return nil, fmt.Errorf("%s has %d bytes: the seed disk has room for %d in all", f.name, len(f.content), clusters*sector)
+			return nil, fmt.Errorf("%s has %d bytes, but the seed disk has room for %d in all", f.name, len(f.content), clusters*sector)
 		}
 		first := 0
 		for i := range need {
@@ -100,7 +100,8 @@ func seed(instance, hostname string, userData []byte) ([]byte, error) {
 	return disk, nil
 }
 
-// longName is the entry that holds a name of up to 13 letters before the short one.
+// longName returns the directory entry that holds a long name of up to 13 characters, before the
+// short one.
 func longName(f seedFile) []byte {
 	var sum byte
 	for _, c := range []byte(f.short) {
@@ -123,8 +124,7 @@ func longName(f seedFile) []byte {
 	return e
 }
 
-// size reads what a flavor says: CPUSxMEBIBYTES, or CPUSxMEBIBYTESxGIBIBYTES with
-// the disk's size.
+// size parses a flavor: CPUSxMEBIBYTES, or CPUSxMEBIBYTESxGIBIBYTES with the size of the disk.
 func size(flavor string) (cpus, mebibytes, gibibytes int, err error) {
 	n, _ := fmt.Sscanf(flavor+"x0", "%dx%dx%d", &cpus, &mebibytes, &gibibytes)
 	if parts := strings.Count(flavor, "x"); n != 3 || parts < 1 || parts > 2 || cpus < 1 || cpus > 1024 || mebibytes < 1 ||

@@ -22,29 +22,29 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// stopGrace is how long a node's processes have between TERM and KILL.
+// stopGrace is the time between TERM and KILL for a node's processes.
 const stopGrace = 5 * time.Second
 
-// Provider makes nodes that are folders.
+// Provider creates nodes that are folders.
 type Provider struct {
 	defaultRoot string
-	program     string // the program coopr-node
+	program     string // path of coopr-node
 }
 
-// New gives a provider. defaultRoot is where nodes are made unless the
-// provider's field root says otherwise; program is the path of coopr-node, or
-// of a program that behaves as it does when called by that name.
+// New returns a provider. defaultRoot is the folder of nodes, unless the provider's field root
+// names another. program is the path of coopr-node, or of a program that acts as coopr-node when
+// called by that name.
 func New(defaultRoot, program string) *Provider {
 	return &Provider{defaultRoot: defaultRoot, program: program}
 }
 
-// Describe gives the descriptor.
+// Describe returns the descriptor.
 func (p *Provider) Describe() model.PluginType {
 	return model.PluginType{
-		Base:   model.Base{Name: "local", Label: "This machine", Description: "Nodes are folders with processes on the agent's own machine"},
+		Base:   model.Base{Name: "local", Label: "This machine", Description: "Nodes are folders with processes on the agent's machine"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
-			"root": {Label: "Root folder", Type: "text", Tip: "Absolute path of the folder for nodes; empty: the agent's data folder"},
+			"root": {Label: "Root folder", Type: "text", Tip: "Absolute path of the folder for nodes; default: within the agent's data folder"},
 		}}},
 		Actions:    map[string]string{"create": "observe", "confirm": "idempotent", "delete": "idempotent"},
 		PerMachine: true,
@@ -64,8 +64,8 @@ func (p *Provider) Validate(_ context.Context, scope sdk.Scope, fields map[strin
 	return faults
 }
 
-// Create makes the node's folder and gives it an address. A node that exists
-// already is given back as it is.
+// Create creates the node's folder and reserves its address. An existing node is returned
+// unchanged.
 func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 	at, err := p.place(t)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// Made aside, it becomes the node by one rename.
+	// The folder is built under another name and becomes the node by one rename.
 	aside := path.Join(workDir, fmt.Sprintf("%s-%d-%d", t.Cluster, r.Number, t.Fence))
 	err = p.build(at.root, aside, r)
 	if err == nil {
@@ -105,17 +105,17 @@ func (p *Provider) Create(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 		err = at.root.Rename(aside, at.name)
 	}
 	if err == nil {
-		t.Logf("made node %s with address %s", at.dir(), address)
+		t.Logf("created node %s with address %s", at.dir(), address)
 		return r.output(at.dir()), nil
 	}
 	_ = at.root.RemoveAll(aside)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
 		return at.existing(t) // another attempt was faster
 	}
-	return nil, fmt.Errorf("make node %s: %w", at.dir(), err)
+	return nil, fmt.Errorf("create node %s: %w", at.dir(), err)
 }
 
-// existing gives the output of the task's node if it is there.
+// existing returns the output of the task's node, or nil if it does not exist.
 func (at *place) existing(t *sdk.Task) (*sdk.Output, error) {
 	r, err := read(at.root, at.name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,13 +125,13 @@ func (at *place) existing(t *sdk.Task) (*sdk.Output, error) {
 		return nil, err
 	}
 	if r.Node != t.Node || r.Mesh != t.Mesh {
-		return nil, sdk.NothingDone(fmt.Errorf("%s is the folder of node %s (operation %s), not of node %s: delete that one first", at.dir(),
+		return nil, sdk.NothingDone(fmt.Errorf("%s is the folder of node %s (operation %s), not of node %s: delete that node first", at.dir(),
 			r.Node, r.Operation, t.Node))
 	}
 	return r.output(at.dir()), nil
 }
 
-// build makes a node's folder.
+// build creates a node's folder.
 func (p *Provider) build(root *os.Root, name string, r *Record) error {
 	if err := root.RemoveAll(name); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (p *Provider) build(root *os.Root, name string, r *Record) error {
 	return root.WriteFile(path.Join(name, recordName), append(b, '\n'), 0o644)
 }
 
-// Observe gives the node if it exists.
+// Observe returns the node if it exists.
 func (p *Provider) Observe(_ context.Context, t *sdk.Task) (*sdk.Output, error) {
 	at, err := p.place(t)
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *Provider) Observe(_ context.Context, t *sdk.Task) (*sdk.Output, error) 
 	return out, err
 }
 
-// Confirm checks that the node is there.
+// Confirm checks that the node exists.
 func (p *Provider) Confirm(_ context.Context, t *sdk.Task) (*sdk.Output, error) {
 	at, err := p.place(t)
 	if err != nil {
@@ -176,7 +176,7 @@ func (p *Provider) Confirm(_ context.Context, t *sdk.Task) (*sdk.Output, error) 
 	defer at.close()
 	out, err := at.existing(t)
 	if err == nil && out == nil {
-		err = fmt.Errorf("node %s is not there any more", at.dir())
+		err = fmt.Errorf("node %s does not exist any more", at.dir())
 	}
 	return out, err
 }
@@ -191,8 +191,8 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	r, err := read(at.root, at.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Made in part, deleted in part, or deleted before: some of it, the
-		// address above all, may still be there.
+		// The node was created or deleted only in part, or deleted before. Parts of it may remain,
+		// in particular its address.
 		if err := machine.Sweep(ctx, at.dir()); err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	case err != nil:
 		return nil, err
 	case r.Node != t.Node || r.Mesh != t.Mesh:
-		t.Logf("%s belongs to node %s: there is nothing to delete", at.dir(), r.Node)
+		t.Logf("%s belongs to node %s: nothing to delete", at.dir(), r.Node)
 		return nil, nil
 	}
 	if err := at.remove(ctx, r); err != nil {
@@ -216,7 +216,7 @@ func (p *Provider) Delete(ctx context.Context, t *sdk.Task) (*sdk.Output, error)
 	return nil, nil
 }
 
-// gone is where a node's folder is while it is being removed.
+// gone returns the path of a node's folder while it is being removed.
 func (at *place) gone() string {
 	return path.Join(workDir, strings.ReplaceAll(at.name, "/", "-")+".gone")
 }
@@ -227,14 +227,14 @@ func (at *place) remove(ctx context.Context, r *Record) error {
 	if err := machine.Shutdown(ctx, at.dir(), stopGrace); err != nil {
 		return err
 	}
-	// Taken aside by one rename, it is no node any more, whatever comes next.
+	// After one rename the folder is not a node any more, even if the removal stops here.
 	if err := at.root.RemoveAll(gone); err != nil {
 		return err
 	}
 	if err := at.root.Rename(at.name, gone); err != nil {
 		return fmt.Errorf("remove node %s: %w", at.dir(), err)
 	}
-	// A script may have started something in the meantime.
+	// A script may have started a process meanwhile.
 	err := errors.Join(machine.Sweep(ctx, at.dir()), machine.Sweep(ctx, filepath.Join(at.base, gone)))
 	if err == nil {
 		err = at.root.RemoveAll(gone)
@@ -245,7 +245,7 @@ func (at *place) remove(ctx context.Context, r *Record) error {
 	if err != nil {
 		return fmt.Errorf("remove node %s: %w", at.dir(), err)
 	}
-	// The last node takes the cluster's folder along.
+	// With its last node, the cluster's folder is removed as well.
 	_ = at.root.Remove(path.Dir(at.name))
 	return nil
 }
@@ -259,7 +259,7 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	defer root.Close()
 	name, err := filepath.Rel(base, x.ID)
 	if err != nil || !filepath.IsLocal(name) || path.Dir(path.Dir(name)) != "." {
-		return nil // of another agent's root
+		return nil // it lies in another root
 	}
 	at := &place{base: base, root: root, name: name}
 	r, err := read(root, name)
@@ -269,12 +269,12 @@ func (p *Provider) Remove(ctx context.Context, req sdk.ListRequest, x sdk.Resour
 	case err != nil:
 		return err
 	case r.Node != x.Node || r.Cluster != x.Cluster || r.Mesh != req.Mesh:
-		return fmt.Errorf("%s is another node's now: %s of cluster %s", x.ID, r.Node, r.Cluster)
+		return fmt.Errorf("%s belongs to another node now: %s of cluster %s", x.ID, r.Node, r.Cluster)
 	}
 	return at.remove(ctx, r)
 }
 
-// List gives every node below the root.
+// List returns every node below the root.
 func (p *Provider) List(_ context.Context, req sdk.ListRequest, found func(sdk.Resource) error) error {
 	root, base, err := p.open(req.Fields)
 	if err != nil {
@@ -300,7 +300,7 @@ func (p *Provider) List(_ context.Context, req sdk.ListRequest, found func(sdk.R
 			name := path.Join(c.Name(), n.Name())
 			r, err := read(root, name)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // deleted just now, or not ours
+				continue // deleted meanwhile, or not a node
 			}
 			if err != nil {
 				return err

@@ -18,12 +18,12 @@ const (
 	recordName = "node.json"
 	addresses  = ".addresses"
 	workDir    = ".work"
-	// Transport is the value of the result "transport" by which automators
-	// know that the node's folder is at hand.
+	// Transport is the value of the result "transport" with which automators use the node's folder
+	// directly.
 	Transport = "local"
 )
 
-// Record is what a node's folder says of itself.
+// Record is the content of a node's node.json.
 type Record struct {
 	Tenant    string `json:"tenant"`
 	Mesh      string `json:"mesh,omitempty"`
@@ -38,7 +38,7 @@ type Record struct {
 	Fence     uint64 `json:"fence"`
 }
 
-// output gives what tasks learn of the node.
+// output returns the task's output for the node.
 func (r *Record) output(dir string) *sdk.Output {
 	out := &sdk.Output{
 		Hostname:    r.Hostname,
@@ -54,20 +54,20 @@ func (r *Record) output(dir string) *sdk.Output {
 	return out
 }
 
-// safeName is what may become part of a path.
+// safeName matches text that may be part of a path.
 var safeName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-// place is where a task's node is, or will be.
+// place is the location of a task's node, which may not exist yet.
 type place struct {
 	base string   // absolute path of the root folder
-	root *os.Root // nothing outside it can be reached, by links neither
+	root *os.Root // prevents access outside of the folder, also through links
 	name string   // <cluster>/<number>, relative to base
 }
 
 func (p *place) close()      { p.root.Close() }
 func (p *place) dir() string { return filepath.Join(p.base, p.name) }
 
-// open opens the root folder, making it if need be.
+// open opens the root folder, and creates it if needed.
 func (p *Provider) open(fields map[string]any) (*os.Root, string, error) {
 	base := p.defaultRoot
 	switch v := fields["root"].(type) {
@@ -84,9 +84,9 @@ func (p *Provider) open(fields map[string]any) (*os.Root, string, error) {
 	}
 	base = filepath.Clean(base)
 	if err := os.MkdirAll(base, 0o755); err != nil {
-		return nil, "", sdk.NothingDone(fmt.Errorf("the folder of nodes: %w", err))
+		return nil, "", sdk.NothingDone(fmt.Errorf("create the folder of nodes: %w", err))
 	}
-	// Processes are known by their folder's path: it has no links in it.
+	// Processes are identified by their folder's path, which therefore must not contain links.
 	base, err := filepath.EvalSymlinks(base)
 	if err != nil {
 		return nil, "", sdk.NothingDone(err)
@@ -107,7 +107,7 @@ func (p *Provider) open(fields map[string]any) (*os.Root, string, error) {
 func checkRoot(base string) error {
 	switch {
 	case base == "":
-		return errors.New("provider local: set the field root to a folder for nodes, or COOPR_LOCAL_ROOT for its plugin")
+		return errors.New("provider local: set the field root, or COOPR_LOCAL_ROOT of its plugin, to a folder for nodes")
 	case !filepath.IsAbs(base):
 		return fmt.Errorf("provider local: root must be an absolute path, not %q", base)
 	case filepath.Clean(base) == "/":
@@ -116,8 +116,7 @@ func checkRoot(base string) error {
 	return nil
 }
 
-// place finds where a task's node belongs: a name that follows from cluster
-// and node number alone.
+// place returns the location of a task's node, which follows from cluster and node number alone.
 func (p *Provider) place(t *sdk.Task) (*place, error) {
 	in, err := t.Input()
 	if err != nil {
@@ -125,7 +124,7 @@ func (p *Provider) place(t *sdk.Task) (*place, error) {
 	}
 	number := strconv.Itoa(int(in.Config.NodeNum))
 	if !safeName.MatchString(t.Cluster) {
-		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot name a folder", t.Cluster))
+		return nil, sdk.Fatal(fmt.Errorf("cluster id %q cannot be part of a folder's name", t.Cluster))
 	}
 	root, base, err := p.open(in.Config.Provider.Provisioner)
 	if err != nil {
@@ -134,16 +133,16 @@ func (p *Provider) place(t *sdk.Task) (*place, error) {
 	return &place{base: base, root: root, name: path.Join(t.Cluster, number)}, nil
 }
 
-// read gives the record of the node at name; fs.ErrNotExist: there is none.
+// read returns the record of the node at name, or fs.ErrNotExist.
 func read(root *os.Root, name string) (*Record, error) {
-	// A node is a real folder, made by us; a link in its place is not followed.
+	// A node is a real folder; a link in its place is not followed.
 	for _, part := range []string{path.Dir(name), name, path.Join(name, recordName)} {
 		fi, err := root.Lstat(part)
 		if err != nil {
 			return nil, err
 		}
 		if fi.Mode()&fs.ModeSymlink != 0 {
-			return nil, fmt.Errorf("%s is a link, not a node of ours: remove it by hand", part)
+			return nil, fmt.Errorf("%s is a link, not a node's folder: remove it by hand", part)
 		}
 	}
 	b, err := root.ReadFile(path.Join(name, recordName))
@@ -152,7 +151,7 @@ func read(root *os.Root, name string) (*Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("the record of node %s: %w", name, err)
+		return nil, fmt.Errorf("decode the record of node %s: %w", name, err)
 	}
 	return &r, nil
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// session is what a login gives: clients of the services.
+// session holds the clients of the services after a login.
 type session struct {
 	compute *gophercloud.ServiceClient
-	// image and network are nil where names are not looked up.
+	// image and network are nil if the services are not used to resolve names.
 	image, network *gophercloud.ServiceClient
 }
 
@@ -39,8 +39,7 @@ type cloud struct {
 	now *session
 }
 
-// session logs in, if that was not done yet. What the library does by itself is
-// to log in again when a token is over.
+// session logs in, unless that was done before. The library renews expired tokens by itself.
 func (c *cloud) session(ctx context.Context) (*session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *cloud) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// fault tells the services' refusals apart.
+// fault classifies the services' refusals.
 func fault(err error) error {
 	var code gophercloud.ErrUnexpectedResponseCode
 	var endpoint *gophercloud.ErrEndpointNotFound
@@ -86,10 +85,10 @@ func fault(err error) error {
 			kind = instance.Quota
 		}
 	}
-	return instance.Faultf(kind, "%s (HTTP %d)", cmp.Or(message, "no reason was given"), code.Actual)
+	return instance.Faultf(kind, "%s (HTTP %d)", cmp.Or(message, "no reason given"), code.Actual)
 }
 
-// said reads the message of {"badRequest": {"message": …}}, however it is called.
+// said returns the message of a body such as {"badRequest": {"message": …}}, under any key.
 func said(body []byte) string {
 	var doc map[string]struct{ Message string }
 	if json.Unmarshal(body, &doc) == nil {
@@ -102,14 +101,14 @@ func said(body []byte) string {
 	return strings.TrimSpace(string(body[:min(len(body), 300)]))
 }
 
-// address is one of a server's.
+// address is one address of a server.
 type address struct {
 	Addr    string `json:"addr"`
 	Version int    `json:"version"`
 	Type    string `json:"OS-EXT-IPS:type"` // fixed, floating
 }
 
-// machine gives a server as it is; false where it is going, or not ours.
+// machine converts a server. It returns false if the server is being deleted or is not Coopr's.
 func (c *cloud) machine(s *servers.Server, zone string) (instance.Machine, bool) {
 	of, ours := instance.TagsOf(s.Metadata)
 	out := instance.Machine{ID: s.ID, Name: s.Name, Tags: of, Public: s.AccessIPv4, Created: s.Created, Zone: zone, Fault: s.Fault.Message}
@@ -129,7 +128,7 @@ func (c *cloud) machine(s *servers.Server, zone string) (instance.Machine, bool)
 		names = append(names, n)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		// The first of the field's networks is the nodes' own.
+		// The first network of the field is the nodes' own.
 		rank := func(n string) int {
 			if i := slices.Index(c.networks, n); i >= 0 {
 				return i
@@ -156,10 +155,10 @@ func (c *cloud) machine(s *servers.Server, zone string) (instance.Machine, bool)
 	return out, ours
 }
 
-// ofOurs is what all names of ours begin with.
+// ofOurs matches the names of all servers that Coopr creates.
 const ofOurs = "^coopr-"
 
-// List gives the servers with our metadata.
+// List returns the servers with Coopr's metadata.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Machine, error) {
 	s, err := c.session(ctx)
 	if err != nil {
@@ -183,7 +182,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 			continue
 		}
 		if m.State == instance.Failed && m.Fault == "" {
-			// Why no host took it is in no list.
+			// The reason of a failure is missing from lists.
 			if one, err := servers.Get(ctx, s.compute, m.ID).Extract(); err == nil {
 				m.Fault = one.Fault.Message
 			}
@@ -195,18 +194,18 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) ([]instance.Mach
 
 var isID = regexp.MustCompile(`^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$`)
 
-// only gives the one id of a name.
+// only returns the single id of a name.
 func only(what, name string, ids []string) (string, error) {
 	switch len(ids) {
 	case 0:
-		return "", instance.Faultf(instance.Invalid, "there is no %s %s", what, name)
+		return "", instance.Faultf(instance.Invalid, "no %s is named %s", what, name)
 	case 1:
 		return ids[0], nil
 	}
-	return "", instance.Faultf(instance.Invalid, "%d %ss are called %s: name one by its id", len(ids), what, name)
+	return "", instance.Faultf(instance.Invalid, "%d %ss are named %s: use an id", len(ids), what, name)
 }
 
-// imageID, flavorID and networkID look names up; ids are taken as they are.
+// imageID, flavorID and networkID resolve names; ids are returned unchanged.
 func (s *session) imageID(ctx context.Context, name string) (string, error) {
 	if isID.MatchString(name) || s.image == nil {
 		return name, nil
@@ -271,10 +270,10 @@ func (s *session) networkID(ctx context.Context, name string) (string, error) {
 	return only("network", name, ids)
 }
 
-// Create asks for a server.
+// Create requests a server.
 func (c *cloud) Create(ctx context.Context, spec *instance.Spec) (*instance.Machine, error) {
 	if spec.Flavor == "" {
-		return nil, instance.Faultf(instance.Invalid, "the hardware type names no flavor (providermap: flavor)")
+		return nil, instance.Faultf(instance.Invalid, "the hardware type has no flavor (providermap: flavor)")
 	}
 	s, err := c.session(ctx)
 	if err != nil {
@@ -313,7 +312,7 @@ func (c *cloud) Create(ctx context.Context, spec *instance.Spec) (*instance.Mach
 	return &instance.Machine{ID: made.ID, Name: spec.Name, Tags: spec.Tags}, nil
 }
 
-// withKey adds a key pair of the account's.
+// withKey adds a key pair of the account.
 type withKey struct {
 	servers.CreateOpts
 	name string
@@ -327,7 +326,7 @@ func (w withKey) ToServerCreateMap() (map[string]any, error) {
 	return m, err
 }
 
-// Delete asks for a server's end.
+// Delete requests a server's deletion.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	s, err := c.session(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Version is the plugins' version.
 const Version = "1.0.0"
 
-// New gives the provider of clouds with Keystone.
+// New returns the provider of clouds with Keystone.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base:   model.Base{Name: "openstack", Label: "OpenStack", Description: "Nodes are servers of an OpenStack cloud"},
@@ -28,16 +28,16 @@ func New(keys ssh.Keys) *instance.Provider {
 				"username": {Label: "User", Type: "text", Credential: true},
 				"password": {Label: "Password", Type: "password"},
 				"project":  {Label: "Project", Type: "text"},
-				"domain":   {Label: "Domain", Type: "text", Default: "Default", Tip: "Of user and project"},
+				"domain":   {Label: "Domain", Type: "text", Default: "Default", Tip: "Domain of user and project"},
 				"application_credential": {Label: "Application credential", Type: "text", Credential: true,
-					Tip: "Its id, instead of user, password and project"},
+					Tip: "Id of the credential, which replaces user, password and project"},
 				"application_credential_secret": {Label: "Its secret", Type: "password"},
 				"networks": {Label: "Networks", Type: "text",
-					Tip: "Names or ids, with commas; the first is the nodes' own. Empty: the project's only one"},
-				"security_groups": {Label: "Security groups", Type: "text", Tip: "Names, with commas; empty: default"},
-				"key_name":        {Label: "Key pair", Type: "text", Tip: "One of the user's, put on machines beside the node's own"},
+					Tip: "Comma-separated names or ids; the first is the nodes' own. Default: the project's only network"},
+				"security_groups": {Label: "Security groups", Type: "text", Tip: "Comma-separated names; default: the group default"},
+				"key_name":        {Label: "Key pair", Type: "text", Tip: "A key pair of the user, installed in addition to the node's own key"},
 				"interface": {Label: "Interface", Type: "select", Options: []string{"public", "internal"}, Default: "public",
-					Tip: "Which of the catalogue's addresses the agents use"},
+					Tip: "Which of the catalog's addresses agents use"},
 			},
 			Required: [][]string{{"auth_url", "username", "password", "project"},
 				{"auth_url", "application_credential", "application_credential_secret"}},

@@ -150,7 +150,7 @@ func TestRackspace(t *testing.T) {
 			`be performed."}}`),
 	}).Try(t)
 	for says, change := range map[string][2]string{"credentials": {"rackspace_api_key", "wrong"},
-		`there are ["DFW"]`: {"rackspace_region", "ORD"}} {
+		`its regions are ["DFW"]`: {"rackspace_region", "ORD"}} {
 		bad := map[string]any{}
 		for k, v := range fields {
 			bad[k] = v

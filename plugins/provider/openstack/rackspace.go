@@ -16,7 +16,7 @@ import (
 
 const rackspaceIdentity = "https://identity.api.rackspacecloud.com/v2.0"
 
-// NewRackspace gives the provider of Rackspace's public cloud.
+// NewRackspace returns the provider of Rackspace's public cloud.
 func NewRackspace(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: openRackspace, Type: model.PluginType{
 		Base:   model.Base{Name: "rackspace", Label: "Rackspace", Description: "Nodes are cloud servers of Rackspace"},
@@ -26,8 +26,8 @@ func NewRackspace(keys ssh.Keys) *instance.Provider {
 				"rackspace_username": {Label: "User", Type: "text", Credential: true},
 				"rackspace_api_key":  {Label: "API key", Type: "password"},
 				"rackspace_region":   {Label: "Region", Type: "text", Tip: "Such as DFW", Override: true},
-				"networks":           {Label: "Networks", Type: "text", Tip: "Ids, with commas; empty: PublicNet and ServiceNet"},
-				"key_name":           {Label: "Key pair", Type: "text", Tip: "One of the account's, put on machines beside the node's own"},
+				"networks":           {Label: "Networks", Type: "text", Tip: "Comma-separated ids; default: PublicNet and ServiceNet"},
+				"key_name":           {Label: "Key pair", Type: "text", Tip: "A key pair of the account, installed in addition to the node's own key"},
 				"auth_url":           {Label: "Identity", Type: "text", Default: rackspaceIdentity},
 			},
 			Required: [][]string{{"rackspace_username", "rackspace_api_key", "rackspace_region"}},
@@ -58,8 +58,8 @@ func openRackspace(f *instance.Fields) instance.Cloud {
 	return c
 }
 
-// rackspaceLogin gives a token and the address of the region's servers. Keystone
-// knows no API keys: this is Rackspace's own.
+// rackspaceLogin returns a token and the address of the region's servers. It is Rackspace's own
+// login, because Keystone does not support API keys.
 func rackspaceLogin(ctx context.Context, identity, user, key, region string) (token, url string, err error) {
 	var answer struct {
 		Access struct {
@@ -88,5 +88,5 @@ func rackspaceLogin(ctx context.Context, identity, user, key, region string) (to
 		}
 	}
 	known, _ := json.Marshal(regions)
-	return "", "", instance.Faultf(instance.Invalid, "the account has no servers in region %s: there are %s", region, known)
+	return "", "", instance.Faultf(instance.Invalid, "the account has no servers in region %s; its regions are %s", region, known)
 }

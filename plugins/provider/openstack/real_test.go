@@ -79,7 +79,7 @@ func TestReal(t *testing.T) {
 		outcome proto.Outcome
 	}{
 		"credentials":           {map[string]any{"password": "wrong"}, proto.Outcome_OUTCOME_FATAL},
-		"there is no network":   {map[string]any{"networks": "no-such"}, proto.Outcome_OUTCOME_FATAL},
+		"no network is named":   {map[string]any{"networks": "no-such"}, proto.Outcome_OUTCOME_FATAL},
 		"availability zone":     {map[string]any{"zones": "no-such"}, proto.Outcome_OUTCOME_FATAL},
 		"connection refused":    {map[string]any{"auth_url": "http://" + s.Host + ":1/v3"}, proto.Outcome_OUTCOME_NOTHING_DONE},
 		"no suitable endpoint":  {map[string]any{"region": "elsewhere"}, proto.Outcome_OUTCOME_FATAL},

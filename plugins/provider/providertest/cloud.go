@@ -13,16 +13,17 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Instances is a provider of rented machines with a cloud to try it on.
+// Instances is a provider of rented machines with a cloud for its tests.
 type Instances struct {
 	sdk.Provider
 	Fields        map[string]any
 	Flavor, Image string
-	// Confirms says that the cloud's machines have SSH.
+	// Confirms reports that the cloud's machines have SSH.
 	Confirms bool
-	// Troubled stands before the cloud's API; nil: there is no trouble with it.
+	// Troubled is the proxy in front of the cloud's API that causes failures; nil: none are tested.
 	Troubled *Troubled
-	// Throttled, Quota and Refused are how the cloud says so; nil: it does not.
+	// Throttled, Quota and Refused are the cloud's answers for these failures; nil: the cloud has
+	// no such answer.
 	Throttled, Quota, Refused Trouble
 }
 
@@ -36,7 +37,7 @@ func (c *Instances) observe(ctx context.Context, t *sdk.Task) (*sdk.Output, erro
 	return c.Provider.(sdk.Observer).Observe(ctx, t)
 }
 
-// up creates a node, and confirms it where that can be.
+// up creates a node and confirms it, if the machines have SSH.
 func (c *Instances) up(n *Node) {
 	n.T.Helper()
 	n.Must("CREATE", c.Create)
@@ -70,7 +71,7 @@ func (c *Instances) listed(t testing.TB, tenant, mesh string) map[string]string 
 	return out
 }
 
-// Try tries everything that a provider of rented machines has to do.
+// Try runs all tests of a provider of rented machines.
 func (c *Instances) Try(t *testing.T) {
 	t.Run("life", c.life)
 	if c.Troubled != nil {
@@ -78,7 +79,7 @@ func (c *Instances) Try(t *testing.T) {
 	}
 }
 
-// life: machines are made, found again, told apart, taken over and removed.
+// life tests that machines are created, found, told apart, adopted and removed.
 func (c *Instances) life(t *testing.T) {
 	nodes := []*Node{c.node(t, 1), c.node(t, 2), c.node(t, 1001)}
 	want := map[string]string{}
@@ -96,27 +97,27 @@ func (c *Instances) life(t *testing.T) {
 	if a, b := c.listed(t, "another", "mesh7"), c.listed(t, "t", "mesh8"); len(a)+len(b) > 0 {
 		t.Errorf("another tenant's are %v, another mesh's are %v", a, b)
 	}
-	// The answer is lost, or an attempt is made twice: it is there.
+	// If the answer is lost, or an attempt is repeated, the same machine is returned.
 	for _, verb := range []Verb{c.observe, c.Create} {
 		again := c.node(t, 2)
 		again.Saved = nodes[1].Saved
 		again.Must("CREATE", verb)
 		if again.ProviderID() != want[again.ID] {
-			t.Errorf("%s became %s", want[again.ID], again.ProviderID())
+			t.Errorf("machine %s became %s", want[again.ID], again.ProviderID())
 		}
 		c.confirm(again)
 	}
 	if err := nodes[0].Do("CHECK", c.observe); err != nil {
-		t.Errorf("a machine that is there: %v", err)
+		t.Errorf("check of an existing machine: %v", err)
 	}
-	// The key that lets in is lost with the answer: that machine is of no use.
+	// If the private key is lost with the answer, the machine cannot be used.
 	useless := c.node(t, 2)
 	if err := useless.Do("CREATE", c.observe); !errors.Is(err, sdk.ErrNotFound) {
-		t.Errorf("a machine without its key: %v", err)
+		t.Errorf("observe a machine without its key: %v", err)
 	}
 	c.up(nodes[1])
 	want[nodes[1].ID] = nodes[1].ProviderID()
-	// One that is no node's.
+	// A machine that belongs to no node.
 	stray := c.node(t, 3)
 	stray.Must("CREATE", c.Create)
 	remove := func(id string) error {
@@ -141,23 +142,23 @@ func (c *Instances) life(t *testing.T) {
 		t.Errorf("left: %v", got)
 	}
 	if err := nodes[0].Do("CHECK", c.observe); !errors.Is(err, sdk.ErrNotFound) {
-		t.Errorf("a machine that is gone: %v", err)
+		t.Errorf("check of a deleted machine: %v", err)
 	}
 	if err := nodes[0].Do("CONFIRM", c.Confirm); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_FATAL {
-		t.Errorf("confirm what is gone: %v", err)
+		t.Errorf("confirm a deleted machine: %v", err)
 	}
 	nameless := c.node(t, 4)
 	nameless.Image = "no-such-image"
 	if err := nameless.Do("CREATE", c.Create); err == nil {
-		t.Error("a machine was made of an image that is not")
+		t.Error("a machine was created from an image that does not exist")
 	}
 	if got := c.listed(t, "t", "mesh7"); len(got) > 0 {
 		t.Errorf("left: %v", got)
 	}
 }
 
-// trouble: what can go wrong with the request that makes a machine. Whatever it
-// is, the node has one machine in the end, and then none.
+// trouble tests failures of the request that creates a machine. After each of them the node has
+// exactly one machine, and none after its deletion.
 func (c *Instances) trouble(t *testing.T) {
 	for name, x := range map[string]struct {
 		orders  []Trouble
@@ -177,8 +178,8 @@ func (c *Instances) trouble(t *testing.T) {
 			n := c.node(t, 5)
 			c.Troubled.Next(x.orders...)
 			err := n.Do("CREATE", c.Create)
-			// Some clouds' libraries ask again by themselves, with a token by which it
-			// is done once.
+			// Some clouds' libraries repeat the request by themselves, with a token that prevents a
+			// second machine.
 			if got := sdk.OutcomeOf(err); got != x.outcome && !(x.outcome == proto.Outcome_OUTCOME_UNKNOWN && err == nil) ||
 				!strings.Contains(fmt.Sprint(err), x.says) && err != nil {
 				t.Errorf("%v: %v", got, err)

@@ -15,18 +15,18 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// FleetPort is where the machines of a Fleet have their SSH.
+// FleetPort is the SSH port of a Fleet's machines.
 const FleetPort = 24022
 
-// Fleet are machines for clouds that only pretend to have some: SSH servers on
-// loopback addresses that run what they are told on this machine.
+// Fleet holds the machines of played clouds: SSH servers on loopback addresses that run commands on
+// this machine.
 type Fleet struct {
 	t  testing.TB
 	mu sync.Mutex
 	up map[string]*Machine
 }
 
-// Machine is one of them.
+// Machine is a machine of a Fleet.
 type Machine struct {
 	Address string
 	listen  net.Listener
@@ -37,7 +37,7 @@ type Machine struct {
 	closed  bool
 }
 
-// NewFleet gives a fleet that ends with the test.
+// NewFleet returns a fleet that ends with the test.
 func NewFleet(t testing.TB) *Fleet {
 	f := &Fleet{t: t, up: map[string]*Machine{}}
 	t.Cleanup(func() {
@@ -48,15 +48,15 @@ func NewFleet(t testing.TB) *Fleet {
 	return f
 }
 
-// Boot starts a machine that lets the holder of a key in, a line as in
-// authorized_keys, at an address of its own, which it gives.
+// Boot starts a machine on an address of its own, which it returns. The machine accepts the key
+// authorized, a line of authorized_keys.
 func (f *Fleet) Boot(authorized string) string { return f.BootAt("", authorized) }
 
-// BootAt is Boot at an address of the test's.
+// BootAt is Boot on a given address.
 func (f *Fleet) BootAt(address, authorized string) string {
 	key, _, _, _, err := gossh.ParseAuthorizedKey([]byte(authorized))
 	if err != nil {
-		f.t.Errorf("a machine is to let in %q: %v", authorized, err)
+		f.t.Errorf("the authorized key %q: %v", authorized, err)
 		return ""
 	}
 	_, private, _ := ed25519.GenerateKey(rand.Reader)
@@ -93,7 +93,7 @@ func (f *Fleet) BootAt(address, authorized string) string {
 	return m.Address
 }
 
-// Halt ends a machine.
+// Halt stops a machine.
 func (f *Fleet) Halt(address string) {
 	f.mu.Lock()
 	m := f.up[address]

@@ -1,5 +1,5 @@
-// Package providertest plays the leader for tests of providers: it writes the
-// tasks of a node and keeps what they return, as the replicated state does.
+// Package providertest plays the leader in tests of providers: it writes the tasks of a node and
+// keeps their results, as the replicated state does.
 package providertest
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// Node is what the leader knows of a node of tenant "t".
+// Node is the leader's knowledge of a node of tenant "t".
 type Node struct {
 	T       testing.TB
-	Fields  map[string]any // the provider's
+	Fields  map[string]any // fields of the provider
 	Mesh    string
 	Cluster string
-	// Resources is the folder with the provider's plugin resources; "": it has none.
+	// Resources is the folder with the provider's plugin resources, or "".
 	Resources string
 	// Operation and Attempt are those of the next tasks.
 	Operation string
@@ -31,22 +31,22 @@ type Node struct {
 	Number    int
 	Flavor    string
 	Image     string
-	Zone      string // of those that Fields list, by the number, unless it is set
+	Zone      string // if empty, one of the field zones, chosen by Number
 	Fence     uint64 // of the last task
 	Results   map[string]any
 	IPs       map[string]string
-	Saved     map[string]json.RawMessage // what the provider keeps
+	Saved     map[string]json.RawMessage // values that the provider has saved
 
 	mu  sync.Mutex
 	log []string
 }
 
-// New gives a node that nothing is known of yet, of cluster "c".
+// New returns a node of cluster "c" without any results.
 func New(t testing.TB, fields map[string]any, id string) *Node {
 	return &Node{T: t, Fields: fields, Cluster: "c", ID: id, Attempt: 1, Results: map[string]any{}}
 }
 
-// Task writes a task for an action, with the next fence.
+// Task returns a task for an action, with the next fence.
 func (n *Node) Task(action string) *sdk.Task {
 	n.Fence++
 	if list, _ := n.Fields["zones"].(string); list != "" && n.Zone == "" {
@@ -79,7 +79,7 @@ func (n *Node) Task(action string) *sdk.Task {
 // Verb is a provider's method.
 type Verb func(context.Context, *sdk.Task) (*sdk.Output, error)
 
-// Do carries out a task, for a minute at most, and keeps what it returns.
+// Do carries out a task, for a minute at most, and keeps its results.
 func (n *Node) Do(action string, v Verb) error {
 	ctx, cancel := context.WithTimeout(n.T.Context(), time.Minute)
 	defer cancel()
@@ -89,9 +89,9 @@ func (n *Node) Do(action string, v Verb) error {
 	}
 	maps.Copy(n.Results, out.Result)
 	if zone := out.Result["zone"]; zone != nil && n.Zone != "" && zone != n.Zone {
-		n.T.Errorf("node %s is in zone %v, and was to be in %s", n.ID, zone, n.Zone)
+		n.T.Errorf("node %s is in zone %v instead of %s", n.ID, zone, n.Zone)
 	}
-	// What is kept is JSON.
+	// The state keeps JSON.
 	b, merr := json.Marshal(n.Results)
 	if merr != nil {
 		n.T.Fatal(merr)
@@ -106,7 +106,7 @@ func (n *Node) Do(action string, v Verb) error {
 	return err
 }
 
-// Must is Do for what has to succeed.
+// Must is Do for a task that has to succeed.
 func (n *Node) Must(action string, v Verb) {
 	n.T.Helper()
 	if err := n.Do(action, v); err != nil {
@@ -114,20 +114,20 @@ func (n *Node) Must(action string, v Verb) {
 	}
 }
 
-// ProviderID is the provider's own name for the node.
+// ProviderID returns the provider's id of the node.
 func (n *Node) ProviderID() string {
 	s, _ := n.Results["providerid"].(string)
 	return s
 }
 
-// Log gives the lines of all tasks.
+// Log returns the log lines of all tasks.
 func (n *Node) Log() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return strings.Join(n.log, "\n")
 }
 
-// Listed gives what a provider lists for cluster "c": node → the provider's id.
+// Listed returns what a provider lists for cluster "c": node → the provider's id.
 func Listed(t testing.TB, p sdk.Provider, fields map[string]any) map[string]string {
 	t.Helper()
 	out := map[string]string{}

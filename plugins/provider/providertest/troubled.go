@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Troubled stands before a cloud's API and makes trouble with the requests that
-// create machines, once for each order.
+// Troubled is a proxy in front of a cloud's API. It causes failures of requests that create
+// machines, one failure per order.
 type Troubled struct {
 	URL string
-	// Creates says whether a request, with its body, is one that creates.
+	// Creates reports whether a request, with its body, creates a machine.
 	Creates func(r *http.Request, body string) bool
 
 	server *httptest.Server
@@ -21,13 +21,13 @@ type Troubled struct {
 	mu     sync.Mutex
 	orders []Trouble
 	work   sync.WaitGroup
-	gate   chan struct{} // what is Late goes on when it is closed
+	gate   chan struct{} // closed to carry out the requests of Late
 }
 
-// Trouble is what happens to one request.
+// Trouble is a failure of one request.
 type Trouble func(s *Troubled, w http.ResponseWriter, r *http.Request)
 
-// NewTroubled stands before a handler.
+// NewTroubled returns a proxy in front of a handler.
 func NewTroubled(t testing.TB, to http.Handler, creates func(*http.Request, string) bool) *Troubled {
 	s := &Troubled{to: to, Creates: creates, gate: make(chan struct{})}
 	s.server = httptest.NewServer(s)
@@ -40,14 +40,14 @@ func NewTroubled(t testing.TB, to http.Handler, creates func(*http.Request, stri
 	return s
 }
 
-// Next makes this trouble with the next requests that create, in order.
+// Next orders failures of the next requests that create, in order.
 func (s *Troubled) Next(orders ...Trouble) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.orders = append(s.orders, orders...)
 }
 
-// ServeHTTP passes on, or makes trouble.
+// ServeHTTP passes the request on, or makes it fail.
 func (s *Troubled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -67,20 +67,20 @@ func (s *Troubled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	order(s, w, r)
 }
 
-// hangUp ends the connection without an answer.
+// hangUp closes the connection without an answer.
 func hangUp(w http.ResponseWriter) {
 	if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 		_ = c.Close()
 	}
 }
 
-// Lost carries the request out and loses the answer.
+// Lost carries the request out and drops the answer.
 func Lost(s *Troubled, w http.ResponseWriter, r *http.Request) {
 	s.to.ServeHTTP(httptest.NewRecorder(), r)
 	hangUp(w)
 }
 
-// Late loses the connection and carries the request out when Release is called.
+// Late closes the connection and carries the request out when Release is called.
 func Late(s *Troubled, w http.ResponseWriter, r *http.Request) {
 	late := r.Clone(r.Context())
 	b, _ := io.ReadAll(r.Body)
@@ -95,7 +95,7 @@ func Late(s *Troubled, w http.ResponseWriter, r *http.Request) {
 	hangUp(w)
 }
 
-// Release carries out what is Late, and waits for it.
+// Release carries out the requests of Late and waits for their end.
 func (s *Troubled) Release() {
 	s.mu.Lock()
 	close(s.gate)
@@ -104,7 +104,8 @@ func (s *Troubled) Release() {
 	s.work.Wait()
 }
 
-// Says answers with a status, a header line and a body and does nothing.
+// Says returns a Trouble that answers with a status, a header line and a body, and does nothing
+// else.
 func Says(status int, header, body string) Trouble {
 	return func(_ *Troubled, w http.ResponseWriter, _ *http.Request) {
 		if k, v, ok := strings.Cut(header, ": "); ok {

@@ -29,11 +29,11 @@ import (
 // Version is the plugin's version.
 const Version = "1.0.0"
 
-// New gives the provider.
+// New returns the provider.
 func New(keys ssh.Keys) *instance.Provider {
 	return instance.New(instance.Config{Keys: keys, Open: open, Type: model.PluginType{
 		Base: model.Base{Name: "vsphere", Label: "vSphere",
-			Description: "Nodes are virtual machines of a vCenter or ESXi host, clones of a template"},
+			Description: "Nodes are virtual machines of a vCenter or ESXi host, cloned from a template"},
 		Plugin: Version,
 		Parameters: model.PluginParameters{Admin: model.PluginFields{
 			Fields: map[string]model.FieldSchema{
@@ -41,12 +41,12 @@ func New(keys ssh.Keys) *instance.Provider {
 				"username":   {Label: "User", Type: "text", Credential: true},
 				"password":   {Label: "Password", Type: "password"},
 				"insecure":   {Label: "Any certificate", Type: "checkbox", Tip: "Do not verify the server's certificate"},
-				"datacenter": {Label: "Data center", Type: "text", Tip: "Empty: the only one"},
+				"datacenter": {Label: "Data center", Type: "text", Tip: "Default: the only one"},
 				"folder": {Label: "Folder", Type: "text",
-					Tip: "Path of the folder for machines; give the plugin one of its own. Empty: the data center's"},
+					Tip: "Path of the folder for machines, which should hold no others. Default: that of the data center"},
 				"resource_pool": {Label: "Resource pool", Type: "text",
-					Tip: "Path, such as CLUSTER/Resources; with the field zones, the zone's takes its place"},
-				"datastore": {Label: "Data store", Type: "text", Tip: "Empty: the template's"},
+					Tip: "Path, such as CLUSTER/Resources; if zones are set, each zone names a pool instead"},
+				"datastore": {Label: "Data store", Type: "text", Tip: "Default: that of the template"},
 				"linked":    {Label: "Linked clones", Type: "checkbox", Tip: "Disks over the template's current snapshot"},
 			},
 			Required: [][]string{{"url", "username", "password"}},
@@ -75,7 +75,7 @@ func open(f *instance.Fields) instance.Cloud {
 	return c
 }
 
-// fault tells the server's faults apart.
+// fault classifies the server's faults.
 func fault(err error) error {
 	if err == nil {
 		return nil
@@ -102,13 +102,13 @@ func fault(err error) error {
 	case kind == instance.Other && !soap.IsSoapFault(err) && !soap.IsVimFault(err) && !vfault.Is(err, &types.MethodFault{}):
 		var task interface{ Fault() types.BaseMethodFault }
 		if !errors.As(err, &task) {
-			kind = instance.Unclear // no answer of the server's
+			kind = instance.Unclear // the server has not answered
 		}
 	}
 	return &instance.Fault{Kind: kind, Err: err}
 }
 
-// isCapacity says whether the server lacks resources: one of a family of faults.
+// isCapacity reports whether the server lacks resources, which is a family of faults.
 func isCapacity(err error) bool {
 	found := false
 	vfault.In(err, func(f types.BaseMethodFault, _ string, _ []types.LocalizableMessage) bool {
@@ -118,10 +118,10 @@ func isCapacity(err error) bool {
 	return found
 }
 
-// logOut is how long the end of a session may take.
+// logOut bounds the logout at the end of a session.
 const logOut = 5 * time.Second
 
-// with logs in for as long as fn takes: no session is kept that could be over.
+// with logs in while fn runs, so that no session can expire.
 func (c *cloud) with(ctx context.Context, fn func(*govmomi.Client, *find.Finder) error) error {
 	client, err := govmomi.NewClient(ctx, c.url, c.insecure)
 	if err != nil {
@@ -141,13 +141,13 @@ func (c *cloud) with(ctx context.Context, fn func(*govmomi.Client, *find.Finder)
 	return fault(fn(client, f.SetDatacenter(dc)))
 }
 
-// guestData are the names under which cloud-init looks for its data here.
+// guestUser and guestMeta are the names under which cloud-init finds its data.
 const (
 	guestUser = "guestinfo.userdata"
 	guestMeta = "guestinfo.metadata"
 )
 
-// List gives the machines of the folder, and those below, that have our marks.
+// List returns the machines of the folder and its subfolders that have Coopr's marks.
 func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.Machine, err error) {
 	err = c.with(ctx, func(client *govmomi.Client, f *find.Finder) error {
 		folder, err := f.FolderOrDefault(ctx, c.folder)
@@ -175,7 +175,7 @@ func (c *cloud) List(ctx context.Context, filter instance.Tags) (out []instance.
 	return out, err
 }
 
-// machine gives a machine as it is; false where it is not ours.
+// machine converts a virtual machine. It returns false if it is not Coopr's.
 func machine(vm *mo.VirtualMachine) (instance.Machine, bool) {
 	out := instance.Machine{ID: vm.Self.Value, Name: vm.Name}
 	if vm.Config == nil || vm.Config.Template {
@@ -204,7 +204,7 @@ func machine(vm *mo.VirtualMachine) (instance.Machine, bool) {
 	return out, ours
 }
 
-// v4 gives the first address that others can reach.
+// v4 returns the first address that other machines can reach.
 func v4(g *types.GuestInfo) string {
 	addresses := []string{g.IpAddress}
 	for _, n := range g.Net {
@@ -218,8 +218,8 @@ func v4(g *types.GuestInfo) string {
 	return ""
 }
 
-// Create clones the template, marked and started in the same request, and waits
-// until the server has done so: only then the machine has an id.
+// Create clones the template. The clone is marked and started by the same request. Create waits for
+// its end, because the machine has no id before.
 func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Machine, err error) {
 	spec, err := configOf(s)
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 		}
 		ref, ok := info.Result.(types.ManagedObjectReference)
 		if !ok {
-			return instance.Faultf(instance.Unclear, "the clone of %s ended without saying what it made", s.Image)
+			return instance.Faultf(instance.Unclear, "the clone of %s ended without a result", s.Image)
 		}
 		out = &instance.Machine{ID: ref.Value, Name: s.Name, Tags: s.Tags}
 		return nil
@@ -281,7 +281,7 @@ func (c *cloud) Create(ctx context.Context, s *instance.Spec) (out *instance.Mac
 	return out, err
 }
 
-// configOf is what a clone is to have: its size, marks, and data for cloud-init.
+// configOf returns the configuration of a clone: its size, its marks, and the data for cloud-init.
 func configOf(s *instance.Spec) (*types.VirtualMachineConfigSpec, error) {
 	out := &types.VirtualMachineConfigSpec{}
 	if s.Flavor != "" {
@@ -303,7 +303,7 @@ func configOf(s *instance.Spec) (*types.VirtualMachineConfigSpec, error) {
 	return out, nil
 }
 
-// Start switches a machine on: one that was cloned, for whose start there was no room.
+// Start powers a machine on, for example a clone that could not be started for lack of room.
 func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
 	return c.with(ctx, func(client *govmomi.Client, _ *find.Finder) error {
 		vm := object.NewVirtualMachine(client.Client, types.ManagedObjectReference{Type: "VirtualMachine", Value: m.ID})
@@ -315,7 +315,7 @@ func (c *cloud) Start(ctx context.Context, m *instance.Machine) error {
 	})
 }
 
-// Delete switches a machine off and destroys it with its disks.
+// Delete powers a machine off and destroys it with its disks.
 func (c *cloud) Delete(ctx context.Context, m *instance.Machine) error {
 	return c.with(ctx, func(client *govmomi.Client, _ *find.Finder) error {
 		vm := object.NewVirtualMachine(client.Client, types.ManagedObjectReference{Type: "VirtualMachine", Value: m.ID})

@@ -1,7 +1,7 @@
-// Package ec2 is a small EC2 for tests, written by us from Amazon's documentation of
-// the Query API (2016-11-15): RunInstances with client tokens and tags,
-// DescribeInstances with filters and pages, TerminateInstances. It is not Amazon's,
-// and proves nothing about it but how we read its documentation.
+// Package ec2 is a small EC2 for tests, written from Amazon's documentation of the Query API
+// (2016-11-15): RunInstances with client tokens and tags, DescribeInstances with filters and pages,
+// TerminateInstances. It shows how the documentation was understood, and proves nothing about the
+// real EC2.
 package ec2
 
 import (
@@ -19,11 +19,11 @@ import (
 
 // Server is one account.
 type Server struct {
-	// AccessKey is the only one that is let in. Signatures are not verified.
+	// AccessKey is the only accepted key. Signatures are not verified.
 	AccessKey string
-	// Image is the only one that there is.
+	// Image is the only image.
 	Image string
-	// Boot starts a machine with this user data and gives its address; Halt ends it.
+	// Boot starts a machine with this user data and returns its address; Halt stops it.
 	Boot func(userData string) string
 	Halt func(address string)
 
@@ -42,7 +42,7 @@ type state struct {
 	Name string `xml:"name"`
 }
 
-// instance is one as the API writes it.
+// instance is an instance in the API's form.
 type instance struct {
 	ID     string    `xml:"instanceId"`
 	Image  string    `xml:"imageId"`
@@ -72,7 +72,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = xml.NewEncoder(w).Encode(v)
 }
 
-// Refusal is an error as the API writes it.
+// Refusal returns an error in the API's form.
 func Refusal(code, message string) string {
 	return fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>r-0</RequestID></Response>",
 		code, message)

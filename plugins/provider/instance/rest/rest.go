@@ -1,6 +1,5 @@
-// Package rest talks to clouds' APIs that are JSON over HTTP: it waits where it is
-// told that it asks too much, asks again what can be asked again, and tells
-// failures apart.
+// Package rest is a client for clouds' JSON APIs over HTTP. It waits when the API throttles it,
+// repeats requests that can be repeated, and classifies failures.
 package rest
 
 import (
@@ -18,24 +17,24 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// Client is one API.
+// Client is the client of one API.
 type Client struct {
-	// Base is the API's address without a slash at its end.
+	// Base is the API's address without a trailing slash.
 	Base string
-	// HTTP carries the requests; nil: a Patient transport.
+	// HTTP sends the requests; nil: a client with a Patient transport.
 	HTTP *http.Client
 	// Sign adds credentials to a request.
 	Sign func(context.Context, *http.Request) error
-	// Judge reads a refusal's body: what the cloud says, and of which kind it is
-	// where the status alone does not tell (instance.KindOfStatus).
+	// Judge reads the body of a refusal: the cloud's message, and its kind if the status alone does
+	// not tell (instance.KindOfStatus).
 	Judge func(status int, body []byte) (message string, kind instance.Kind)
 }
 
 // maxBody bounds an answer, in bytes.
 const maxBody = 64 << 20
 
-// Do sends a request with a body of JSON (nil: none) and reads the answer into out
-// (nil: it is not wanted).
+// Do sends a request with in as its JSON body, unless it is nil, and decodes the answer into out,
+// unless it is nil.
 func (c *Client) Do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -78,33 +77,32 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any) error
 			said, k := c.Judge(resp.StatusCode, b)
 			message, kind = cmp.Or(said, message), cmp.Or(k, kind)
 		}
-		return instance.Faultf(kind, "%s (HTTP %d)", cmp.Or(message, "no reason was given"), resp.StatusCode)
+		return instance.Faultf(kind, "%s (HTTP %d)", cmp.Or(message, "no reason given"), resp.StatusCode)
 	}
 	if out == nil || len(b) == 0 {
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &instance.Fault{Kind: instance.Unclear, Err: fmt.Errorf("%s %s: the answer cannot be read: %w", method, req.URL.Path, err)}
+		return &instance.Fault{Kind: instance.Unclear, Err: fmt.Errorf("%s %s: the answer cannot be decoded: %w", method, req.URL.Path, err)}
 	}
 	return nil
 }
 
 var patient = &http.Client{Transport: &Patient{}}
 
-// Patient is a transport that waits and asks again: where the API throttles it, as
-// long as the answer says; and, for requests that change nothing, where the API
-// fails or cannot be reached.
+// Patient is a transport that waits and repeats requests: if the API throttles it, for as long as
+// the answer says; and for requests that change nothing, if the API fails or cannot be reached.
 type Patient struct {
-	// Next carries the requests; nil: http.DefaultTransport.
+	// Next sends the requests; nil: http.DefaultTransport.
 	Next http.RoundTripper
-	// Tries bounds how often one request is sent; default 6.
+	// Tries is the maximum number of attempts at one request; default 6.
 	Tries int
-	// Pause is the first pause, doubled each time; default half a second. Longest
-	// bounds one that the API asks for; default 30 seconds.
+	// Pause is the first pause, doubled each time; default half a second. Longest bounds a pause
+	// that the API demands; default 30 seconds.
 	Pause, Longest time.Duration
 }
 
-// RoundTrip sends a request as often as need be.
+// RoundTrip sends a request, and repeats it where necessary.
 func (p *Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	pause, longest := cmp.Or(p.Pause, 500*time.Millisecond), cmp.Or(p.Longest, 30*time.Second)
 	var next http.RoundTripper = http.DefaultTransport
@@ -149,8 +147,8 @@ func (p *Patient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// after reads how long an API asks to be left alone: Retry-After in seconds or as
-// a time, or the time in seconds at which a limit begins anew.
+// after returns how long the API asks the client to wait: Retry-After in seconds or as a time, or
+// the time in seconds at which a limit is reset.
 func after(h http.Header, now time.Time) time.Duration {
 	if v := h.Get("Retry-After"); v != "" {
 		if s, err := strconv.Atoi(v); err == nil {

@@ -30,7 +30,7 @@ start does nothing when the same command runs under the name already, and
 replaces another one. The node is the one of the running task (COOPR_NODE_DIR).
 `
 
-// Exit codes of coopr-node.
+// Exit statuses of coopr-node.
 const (
 	exitOK         = 0
 	exitFailed     = 1
@@ -40,8 +40,8 @@ const (
 
 var processName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// Main is the command coopr-node; args are without the program's name. It
-// gives the exit code.
+// Main is the main function of coopr-node; args are without the program's name. It returns the exit
+// status.
 func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 || args[0] == "help" || args[0] == "--help" || args[0] == "-h" {
 		fmt.Fprint(stdout, usage)
@@ -63,7 +63,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// options are the flags of all verbs; each verb uses its own.
+// options are the flags of all subcommands; each uses some of them.
 type options struct {
 	names   []string
 	env     []string
@@ -165,7 +165,7 @@ func command(verb string, args []string, stdout io.Writer) (int, error) {
 		}
 	case "restart":
 		if _, err = call(ctx, dir, request{Verb: "restart", Name: name}); errors.Is(err, errNoSupervisor) {
-			err = fmt.Errorf("there is no process named %q on this node: start it", name)
+			err = fmt.Errorf("there is no process named %q on this node: use coopr-node start", name)
 		}
 	case "status":
 		return status(ctx, dir, name, o.json, stdout)
@@ -180,7 +180,7 @@ func command(verb string, args []string, stdout io.Writer) (int, error) {
 	return exitOK, nil
 }
 
-// List gives the named processes of a node, those too that have ended.
+// List returns the named processes of a node, including those that have ended.
 func List(ctx context.Context, dir string) ([]Status, error) {
 	resp, err := call(ctx, dir, request{Verb: "status"})
 	if errors.Is(err, errNoSupervisor) {
@@ -235,7 +235,7 @@ func status(ctx context.Context, dir, name string, asJSON bool, stdout io.Writer
 	return code, w.Flush()
 }
 
-// logs prints a process's log, the older file first.
+// logs prints a process's log, beginning with the older file.
 func logs(dir, name string, stdout io.Writer) error {
 	found := false
 	for _, suffix := range []string{".log.1", ".log"} {
@@ -256,15 +256,15 @@ func logs(dir, name string, stdout io.Writer) error {
 	return nil
 }
 
-// config prints a value of the cluster's configuration, as the running task
-// sees it: text as it is, anything else as JSON.
+// config prints a value of the cluster's configuration, as passed to the running task: text
+// unchanged, anything else as JSON.
 func config(args []string, stdout io.Writer) (int, error) {
 	if len(args) == 0 || len(args) > 2 {
-		return exitUsage, usageError("config needs a path and may have a default")
+		return exitUsage, usageError("config takes a path and optionally a default")
 	}
 	path := os.Getenv("COOPR_CONFIG")
 	if path == "" {
-		return exitFailed, errors.New("COOPR_CONFIG is not set: only a task's script has a configuration")
+		return exitFailed, errors.New("COOPR_CONFIG is not set: only the script of a task has a configuration")
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {

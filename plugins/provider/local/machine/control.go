@@ -26,38 +26,38 @@ const (
 	endedName   = "run/ended.json"
 	superLog    = "run/supervisor.log"
 	logsDir     = "logs"
-	NodeDirVar  = "COOPR_NODE_DIR" // set for every process of a node, to its folder
+	NodeDirVar  = "COOPR_NODE_DIR" // environment variable of every process of a node: the node's folder
 	programName = "coopr-node"
 )
 
-// Spec is a process that a node keeps running.
+// Spec describes a process that a node keeps running.
 type Spec struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command"`
-	// Env are variables given by name; Base is the rest of the environment.
+	// Env are the variables from the command line; Base is the rest of the environment.
 	Env  []string `json:"env,omitempty"`
 	Base []string `json:"base,omitempty"`
 	Dir  string   `json:"dir,omitempty"` // default: the node's folder
 	// Restart is "on-failure" (the default), "always" or "never".
 	Restart string `json:"restart,omitempty"`
-	// Grace is how long the process has between TERM and KILL.
+	// Grace is the time between TERM and KILL.
 	Grace time.Duration `json:"grace,omitempty"`
 }
 
-// same says whether two specs ask for the same process.
+// same reports whether two specs describe the same process.
 func (s *Spec) same(o *Spec) bool {
 	join := func(x []string) string { return strings.Join(x, "\x00") }
 	return join(s.Command) == join(o.Command) && join(s.Env) == join(o.Env) && s.Dir == o.Dir && s.Restart == o.Restart
 }
 
-// Status is what a named process is doing.
+// Status is the state of a named process.
 type Status struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"` // "running", "waiting" (to be restarted), "exited", "stopped"
 	PID      int       `json:"pid,omitempty"`
 	Restarts int       `json:"restarts"`
 	Since    time.Time `json:"since,omitzero"`
-	Last     string    `json:"last,omitempty"` // how it last ended
+	Last     string    `json:"last,omitempty"` // how it ended the last time
 }
 
 type request struct {
@@ -72,12 +72,12 @@ type response struct {
 	Services []Status `json:"services,omitempty"`
 }
 
-// errNoSupervisor says that nothing listens in the node's folder.
-var errNoSupervisor = errors.New("no supervisor runs")
+// errNoSupervisor means that no supervisor listens in the node's folder.
+var errNoSupervisor = errors.New("no supervisor is running")
 
 // call sends one request to the node's supervisor.
 func call(ctx context.Context, dir string, req request) (*response, error) {
-	// The folder's descriptor keeps the socket's path short, however deep it lies.
+	// A path through the folder's descriptor is short, however deep the folder is.
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func call(ctx context.Context, dir string, req request) (*response, error) {
 		return nil, err
 	}
 	if _, err := conn.Write(append(b, '\n')); err != nil {
-		return nil, errNoSupervisor // it was ending
+		return nil, errNoSupervisor // the supervisor is ending
 	}
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
 	if err != nil {
@@ -109,7 +109,7 @@ func call(ctx context.Context, dir string, req request) (*response, error) {
 	}
 	var resp response
 	if err := json.Unmarshal(line, &resp); err != nil {
-		return nil, fmt.Errorf("the supervisor's answer: %w", err)
+		return nil, fmt.Errorf("decode the supervisor's answer: %w", err)
 	}
 	if resp.Error != "" {
 		return &resp, errors.New(resp.Error)
@@ -117,7 +117,7 @@ func call(ctx context.Context, dir string, req request) (*response, error) {
 	return &resp, nil
 }
 
-// start asks for a process, starting the supervisor if there is none.
+// start starts a process, and the supervisor if there is none.
 func start(ctx context.Context, dir string, spec *Spec) error {
 	for {
 		_, err := call(ctx, dir, request{Verb: "start", Name: spec.Name, Spec: spec})
@@ -130,8 +130,8 @@ func start(ctx context.Context, dir string, spec *Spec) error {
 	}
 }
 
-// spawnSupervisor starts a supervisor and waits until it listens, or has
-// ended because another one does.
+// spawnSupervisor starts a supervisor and waits until it listens, or has ended because another one
+// is running.
 func spawnSupervisor(dir string) error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -161,19 +161,19 @@ func spawnSupervisor(dir string) error {
 	if err != nil {
 		return err
 	}
-	// It closes its end when it listens.
+	// The supervisor closes its end once it listens.
 	_, _ = ready.Read(make([]byte, 1))
 	return cmd.Process.Release()
 }
 
-// taskVars are the variables that belong to one task, not to the node.
+// taskVars are the variables of a task, which a lasting process must not inherit.
 var taskVars = map[string]bool{
 	"COOPR_TASK": true, "COOPR_FENCE": true, "COOPR_ACTION": true, "COOPR_CONFIG": true, "COOPR_ATTEMPT": true, "COOPR_OPERATION": true,
 	NodeDirVar: true,
 }
 
-// withoutTask gives an environment without what belongs to the task that
-// happens to run: what a task starts for good must not look like part of it.
+// withoutTask returns an environment without the variables of the current task, so that a lasting
+// process is not taken for a part of the task.
 func withoutTask(env []string) []string {
 	var out []string
 	for _, e := range env {
@@ -184,8 +184,8 @@ func withoutTask(env []string) []string {
 	return out
 }
 
-// Shutdown ends every process of the node: first politely, by the supervisor,
-// for at most grace, then all that can be found. It returns when none is left.
+// Shutdown ends every process of the node: first through the supervisor, for at most grace, then by
+// killing all that are left. It returns when none is left.
 func Shutdown(ctx context.Context, dir string, grace time.Duration) error {
 	polite, cancel := context.WithTimeout(ctx, grace+5*time.Second)
 	_, err := call(polite, dir, request{Verb: "shutdown", Grace: grace})

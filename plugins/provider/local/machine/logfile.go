@@ -9,7 +9,7 @@ import (
 // kept beside it as NAME.log.1.
 const maxLog = 1 << 20
 
-// logFile is a log that does not grow for ever.
+// logFile is a log of bounded size.
 type logFile struct {
 	path string
 
@@ -18,7 +18,7 @@ type logFile struct {
 	size int64
 }
 
-// Write appends; it never fails, for a full disk must not stop a process.
+// Write appends p. It never fails, because a full disk must not stop a process.
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

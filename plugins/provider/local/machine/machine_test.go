@@ -134,7 +134,7 @@ func TestStartStop(t *testing.T) {
 		t.Errorf("stopped: %+v", s)
 	}
 	b.eventually("the supervisor's end", func() bool { return len(Processes(b.dir)) == 0 })
-	if out, code := b.run("restart", "web"); code != exitFailed || !strings.Contains(out, "start it") {
+	if out, code := b.run("restart", "web"); code != exitFailed || !strings.Contains(out, "use coopr-node start") {
 		t.Errorf("restart of nothing: %d %s", code, out)
 	}
 }

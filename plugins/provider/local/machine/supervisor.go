@@ -25,12 +25,12 @@ import (
 const (
 	firstDelay   = 100 * time.Millisecond // before the first restart; doubled with each crash
 	maxDelay     = 30 * time.Second
-	steadyAfter  = 10 * time.Second // a process that lived so long starts again from firstDelay
+	steadyAfter  = 10 * time.Second // age of a process after which its restarts begin at firstDelay again
 	defaultGrace = 10 * time.Second
-	lonelyFor    = 500 * time.Millisecond // how long a supervisor with nothing to do waits for orders
+	lonelyFor    = 500 * time.Millisecond // how long a supervisor with nothing to do waits for requests
 )
 
-// keptVar marks the processes that a supervisor keeps, with their name.
+// keptVar is the variable that marks a supervisor's processes, with their name.
 const keptVar = "COOPR_NODE_PROCESS"
 
 // service is one named process.
@@ -40,22 +40,22 @@ type service struct {
 	pid    int // 0: not running
 	log    *logFile
 
-	crashes  int // in a row
+	crashes  int // consecutive crashes
 	restarts int
 	since    time.Time
 	last     string
-	next     time.Time // of a restart; zero: none is planned
-	kill     time.Time // when TERM becomes KILL; zero: not stopping
+	next     time.Time // time of the next restart; zero: none
+	kill     time.Time // time of KILL; zero: not stopping
 	waiters  []chan<- response
 }
 
-// supervisor keeps the processes of one node. One goroutine, locked to one
-// thread, owns everything: the kernel ties the children's fate to that thread.
+// supervisor keeps the processes of one node running. One goroutine, locked to its thread, owns all
+// of its state, because the kernel ties the children's death signal to the thread.
 type supervisor struct {
 	dir      string
 	services map[string]*service
 	requests chan received
-	closing  bool // shutdown was asked for
+	closing  bool // shutdown was requested
 	closeAt  time.Time
 	closers  []chan<- response
 }
@@ -65,7 +65,7 @@ type received struct {
 	reply chan<- response
 }
 
-// supervise is the whole life of a supervisor process.
+// supervise is the main function of a supervisor process.
 func supervise(dir string) error {
 	runtime.LockOSThread()
 	ready := os.NewFile(3, "ready")
@@ -81,16 +81,16 @@ func supervise(dir string) error {
 		return err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		// Another one is at work, or just ending: the caller asks again.
+		// Another supervisor is running or ending: the caller tries again.
 		time.Sleep(10 * time.Millisecond)
 		return nil
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become the parent of orphans: %w", err)
+		return fmt.Errorf("become the subreaper: %w", err)
 	}
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	// Caught, not ignored: children would inherit that.
+	// These signals are caught, because children would inherit ignored ones.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
@@ -106,13 +106,13 @@ func supervise(dir string) error {
 	ready.Close()
 	s.loop(children, terminate)
 	s.report()
-	// Gone from the folder before the lock is: who comes now starts another one.
+	// The socket is removed before the lock, so that the next caller starts a new supervisor.
 	listener.Close()
 	return nil
 }
 
-// boot starts again what an earlier supervisor that was killed had kept. Its
-// own children died with it; theirs are cleared away.
+// boot restarts the processes of an earlier supervisor that was killed. Its children died with it;
+// their own children are killed.
 func (s *supervisor) boot() {
 	var wanted []Spec
 	b, err := os.ReadFile(wantedName)
@@ -137,7 +137,7 @@ func (s *supervisor) add(spec Spec) *service {
 	return svc
 }
 
-// accept reads one request a connection.
+// accept reads one request per connection.
 func (s *supervisor) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -164,7 +164,7 @@ func (s *supervisor) accept(l net.Listener) {
 	}
 }
 
-// loop handles one event after the other until nothing is left.
+// loop handles events until there is nothing left to supervise.
 func (s *supervisor) loop(children, terminate <-chan os.Signal) {
 	lonely := time.Now()
 	for {
@@ -179,7 +179,7 @@ func (s *supervisor) loop(children, terminate <-chan os.Signal) {
 			for _, c := range s.closers {
 				c <- response{}
 			}
-			time.Sleep(10 * time.Millisecond) // the answers' goroutines
+			time.Sleep(10 * time.Millisecond) // lets the goroutines send the replies
 			return
 		}
 		if now.Sub(lonely) >= lonelyFor {
@@ -198,7 +198,7 @@ func (s *supervisor) loop(children, terminate <-chan os.Signal) {
 	}
 }
 
-// busy says whether some process is wanted.
+// busy reports whether any process runs or is to be restarted.
 func (s *supervisor) busy() bool {
 	for _, svc := range s.services {
 		if svc.pid != 0 || !svc.next.IsZero() {
@@ -208,7 +208,7 @@ func (s *supervisor) busy() bool {
 	return false
 }
 
-// reap takes in ended children; it says whether any are left.
+// reap collects ended children and reports whether any are left.
 func (s *supervisor) reap() bool {
 	for {
 		var ws syscall.WaitStatus
@@ -229,9 +229,9 @@ func (s *supervisor) reap() bool {
 	}
 }
 
-// ended decides what follows a process's end.
+// ended handles the end of a process.
 func (s *supervisor) ended(svc *service, ws syscall.WaitStatus) {
-	// What is left of its group goes with it.
+	// The rest of its process group is killed as well.
 	_ = syscall.Kill(-svc.pid, syscall.SIGKILL)
 	failed := true
 	if ws.Signaled() {
@@ -263,7 +263,7 @@ func (s *supervisor) ended(svc *service, ws syscall.WaitStatus) {
 	svc.crashes++
 }
 
-// due does what the time has come for.
+// due carries out the timed actions that are due.
 func (s *supervisor) due(now time.Time) {
 	for _, svc := range s.services {
 		if !svc.kill.IsZero() && !now.Before(svc.kill) && svc.pid != 0 {
@@ -284,11 +284,11 @@ func (s *supervisor) due(now time.Time) {
 	}
 }
 
-// nextDue gives how long to sleep unless something happens.
+// nextDue returns how long to wait for the next timed action.
 func (s *supervisor) nextDue(now, lonely time.Time) time.Duration {
 	d := time.Hour
 	if !s.busy() {
-		d = lonelyFor // also while orphans live: their end is a signal
+		d = lonelyFor // also while orphans live, as their end is signalled
 	}
 	for _, svc := range s.services {
 		for _, t := range []time.Time{svc.next, svc.kill} {
@@ -303,7 +303,7 @@ func (s *supervisor) nextDue(now, lonely time.Time) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// handle answers a request, now or when its process has ended.
+// handle answers a request, at once or when its process has ended.
 func (s *supervisor) handle(r received) {
 	svc := s.services[r.Name]
 	switch {
@@ -339,7 +339,7 @@ func (s *supervisor) handle(r received) {
 	}
 }
 
-// replace starts a process, after the one that had its name has ended.
+// replace starts a process, after the previous one of that name has ended.
 func (s *supervisor) replace(old *service, spec Spec, reply chan<- response) {
 	if old != nil && old.pid != 0 {
 		ended := make(chan response, 1)
@@ -375,7 +375,7 @@ func (s *supervisor) stop(svc *service, grace time.Duration) {
 	svc.kill = time.Now().Add(cmp.Or(grace, svc.spec.Grace, defaultGrace))
 }
 
-// shutdown ends all: named processes and what they left behind.
+// shutdown ends all processes, including those that named processes have left behind.
 func (s *supervisor) shutdown(r received) {
 	s.closers = append(s.closers, r.reply)
 	if s.closing {
@@ -422,7 +422,7 @@ func (s *supervisor) run(svc *service) (err error) {
 	}
 	pid, err := syscall.ForkExec(path, svc.spec.Command, &syscall.ProcAttr{
 		Dir: dir, Env: env, Files: []uintptr{null.Fd(), in.Fd(), in.Fd()},
-		// A killed supervisor is a power cut: its processes die with it.
+		// The death of the supervisor ends its processes, like a power failure.
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	})
 	in.Close()
@@ -439,7 +439,7 @@ func (s *supervisor) run(svc *service) (err error) {
 	return nil
 }
 
-// lookPath finds a command as a shell in dir with this environment would.
+// lookPath resolves a command as a shell in dir with this environment does.
 func lookPath(command, dir string, env []string) (string, error) {
 	if strings.Contains(command, "/") {
 		if !filepath.IsAbs(command) {
@@ -463,18 +463,18 @@ func lookPath(command, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: %w", command, exec.ErrNotFound)
 }
 
-// report leaves behind how the processes ended, for who asks later.
+// report writes how the processes ended, for later status requests.
 func (s *supervisor) report() {
 	b, err := json.Marshal(s.status())
 	if err == nil {
 		err = os.WriteFile(endedName, b, 0o600)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "report how the node's processes ended:", err)
+		fmt.Fprintln(os.Stderr, "record how the node's processes ended:", err)
 	}
 }
 
-// save writes what is wanted, for a supervisor after this one.
+// save writes the wanted processes, for the next supervisor.
 func (s *supervisor) save() {
 	wanted := []Spec{}
 	for _, svc := range s.services {
@@ -490,7 +490,7 @@ func (s *supervisor) save() {
 		}
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "remember the node's processes:", err)
+		fmt.Fprintln(os.Stderr, "record the node's processes:", err)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Processes gives the pids of all processes of a node: those that have its
-// folder in COOPR_NODE_DIR, those that work inside the folder without a
-// terminal, and their descendants. The caller and what it descends from are never among them.
+// Processes returns the pids of all processes of a node: those with its folder in COOPR_NODE_DIR,
+// those that work in the folder without a terminal, and the descendants of both. The caller and its
+// ancestors are never included.
 func Processes(dir string) []int {
 	type proc struct {
 		parent int
@@ -61,7 +61,7 @@ func Processes(dir string) []int {
 				break
 			}
 			if ancestors[at] {
-				break // what the caller descends from is not the node's
+				break // the caller's ancestors do not belong to the node
 			}
 			at = p.parent
 		}
@@ -69,7 +69,7 @@ func Processes(dir string) []int {
 	return pids
 }
 
-// stat gives a process's parent and terminal. Zombies are not there any more.
+// stat returns a process's parent and terminal. It returns false for zombies.
 func stat(pid int) (parent, tty int, ok bool) {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -96,7 +96,7 @@ func Sweep(ctx context.Context, dir string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("processes %v of node %s do not die: %w", pids, dir, context.Cause(ctx))
+			return fmt.Errorf("processes %v of node %s cannot be killed: %w", pids, dir, context.Cause(ctx))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
