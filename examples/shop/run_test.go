@@ -22,8 +22,8 @@ import (
 	"github.com/coopr/coopr/plugins/provider/local/machine"
 )
 
-// site is a shop built by its own scripts, run here one after the other in an
-// order that a plan could have.
+// site is a shop that is built by its own scripts, run here one after the other in an order that a
+// plan could have.
 type site struct {
 	t        *testing.T
 	bin, dir string
@@ -32,7 +32,7 @@ type site struct {
 	nodes    []macro.Node
 }
 
-// newSite makes three empty nodes: a balancer, a web server and a store.
+// newSite creates three empty nodes: a balancer, a web server and a store.
 func newSite(t *testing.T) *site {
 	s := &site{t: t, bin: t.TempDir(), dir: t.TempDir(), actions: map[string]map[string]model.ServiceAction{}}
 	build := exec.Command("go", "build", "-o", s.bin, "./cmd/shop", "../../plugins/provider/coopr-node")
@@ -48,7 +48,7 @@ func newSite(t *testing.T) *site {
 		s.actions[name] = d.Provisioner.Actions
 	}
 	h := fnv.New32a()
-	h.Write([]byte(s.dir)) // addresses that no test beside this one is likely to use
+	h.Write([]byte(s.dir)) // addresses that a concurrent test is unlikely to use
 	for i, n := range p.Nodes {
 		address := fmt.Sprintf("127.%d.%d.%d", 128+h.Sum32()%64, h.Sum32()>>8%256, 1+i)
 		s.nodes = append(s.nodes, macro.Node{Number: n.Number, Hostname: n.Hostname, Services: n.Services,
@@ -76,8 +76,8 @@ func (s *site) node(service string) macro.Node {
 	return s.nodes[i]
 }
 
-// run runs an action's script on the node that has the service, as the shell
-// automator does, and returns what it printed.
+// run runs an action's script on the node of the service, as the shell automator does, and returns
+// its output.
 func (s *site) run(service, action string) (string, error) {
 	s.t.Helper()
 	n := s.node(service)
@@ -104,7 +104,7 @@ func (s *site) run(service, action string) (string, error) {
 	return out.String(), err
 }
 
-// must runs actions in order, each twice: a script may be repeated at any time.
+// must runs actions in order, each twice, because a script may be repeated at any time.
 func (s *site) must(service string, actions ...string) {
 	s.t.Helper()
 	for _, a := range actions {
@@ -144,8 +144,7 @@ func (s *site) expect(want ...string) {
 	}
 }
 
-// TestLife runs every script of the example for real, from empty nodes to
-// empty nodes: no agent is needed to know that they are right.
+// TestLife runs every script of the example, from empty nodes to empty nodes, without an agent.
 func TestLife(t *testing.T) {
 	s := newSite(t)
 	tiers := []string{"shop-store", "shop-web", "shop-balancer"}
@@ -158,7 +157,7 @@ func TestLife(t *testing.T) {
 	s.expect("200 ", "Welcome to the shop", "visitor number <b>1</b>", "coffee",
 		s.node("shop-balancer").Hostname+" asked "+s.node("shop-web").Hostname+", which asked "+s.node("shop-store").Hostname)
 
-	// New settings: the web server says something else, and nothing is lost.
+	// With new settings the web server's greeting changes and no data is lost.
 	s.config = maps.Clone(s.config)
 	s.config["shop"] = maps.Clone(s.config["shop"].(map[string]any))
 	s.config["shop"].(map[string]any)["greeting"] = `"Two for one" & more`
@@ -169,7 +168,7 @@ func TestLife(t *testing.T) {
 	s.must("shop-balancer", "check")
 	s.expect("200 ", "&#34;Two for one&#34; &amp; more", "visitor number <b>2</b>")
 
-	// Stopped, started, and what was counted is still there.
+	// The count survives a stop and a start.
 	for i := len(tiers); i > 0; i-- {
 		s.must(tiers[i-1], "stop")
 		if out, err := s.run(tiers[i-1], "check"); err == nil {
@@ -181,7 +180,7 @@ func TestLife(t *testing.T) {
 	}
 	s.expect("visitor number <b>3</b>")
 
-	// What cannot start says why.
+	// A web server that cannot start reports why.
 	s.must("shop-web", "stop")
 	if err := os.WriteFile(filepath.Join(s.nodeDir(s.node("shop-web")), "etc/web.conf"), []byte("store = nowhere\n"), 0o644); err != nil {
 		t.Fatal(err)

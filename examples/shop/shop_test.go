@@ -1,6 +1,5 @@
-// Package shop_test checks the example's definitions: they are read without a
-// fault, the template's constraints mean what its comment says, and every
-// script is one that a shell can read.
+// Package shop_test checks the example's definitions: they are free of faults, the template's
+// constraints allow the layouts of its comment, and every script is valid shell.
 package shop_test
 
 import (

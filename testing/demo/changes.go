@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// changes is the part of the tour in which a living cluster changes: it grows,
-// is upgraded with canaries, has a bad upgrade undone and a dead node repaired.
+// changes is the part of the tour in which a running cluster changes: it grows, is upgraded with
+// canaries, has a bad upgrade undone and a dead node repaired.
 func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error {
 	t.chapter("The shop grows")
 	if err := t.show(ctx, m, "cluster", "grow", clusterName, "--nodes", "1"); err != nil {
 		return err
 	}
 
-	t.chapter("An upgrade, node by node, with a person's word")
-	t.say("Version 2 of the web servers greets otherwise, and is looked after every half second.")
+	t.chapter("An upgrade, node by node, with a person's approval")
+	t.say("Version 2 of the web servers has another greeting and a health check every half second.")
 	second := []string{
 		`echo "greeting = $greeting"`, `echo "greeting = $greeting, version 2"`,
 		"restart_on_configure: false", "restart_on_configure: false\nhealth-check: {interval: 500, grace-period: 1s, " +
@@ -42,7 +42,7 @@ func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error 
 	if err != nil {
 		return err
 	}
-	t.say("\nTwo canaries wait, and nothing happens until somebody lets the first one go:")
+	t.say("\nTwo canaries wait, and nothing happens until somebody releases the first one:")
 	if err := t.show(ctx, m, "plan", "resume", clusterName, "deploy", phase); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error 
 	if err := t.show(ctx, m, "plan", "show", clusterName, "deploy"); err != nil {
 		return err
 	}
-	t.say("\nIt sings. After the second one the others follow by themselves:")
+	t.say("\nThe first canary is well. After the second one the others follow by themselves:")
 	if err := t.show(ctx, m, "plan", "resume", clusterName, "deploy", phase); err != nil {
 		return err
 	}
@@ -86,15 +86,15 @@ func changes(ctx context.Context, t *tour, m *mesh, shop, address string) error 
 		return err
 	}
 
-	t.chapter("All of it is in the audit log, a chain that nobody can change unseen")
+	t.chapter("Everything is in the audit log, a chain that nobody can change unnoticed")
 	if err := t.show(ctx, m, "audit", "list", "--cluster", clusterName, "--type", "operation.*,plan.*", "--oldest-first"); err != nil {
 		return err
 	}
 	return t.show(ctx, m, "audit", "verify")
 }
 
-// edited writes the example's web server, with texts in it replaced, to a file of
-// the demo, and returns its path.
+// edited writes the example's web server, with some texts replaced, to a file of the demo, and
+// returns the file's path.
 func (m *mesh) edited(shop, name string, oldnew ...string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(shop, "services", "shop-web.yaml"))
 	if err != nil {
@@ -102,19 +102,19 @@ func (m *mesh) edited(shop, name string, oldnew ...string) (string, error) {
 	}
 	for i := 0; i < len(oldnew); i += 2 {
 		if !strings.Contains(string(b), oldnew[i]) {
-			return "", fmt.Errorf("shop-web.yaml does not say %q any more", oldnew[i])
+			return "", fmt.Errorf("shop-web.yaml does not contain %q any more", oldnew[i])
 		}
 	}
 	file := filepath.Join(m.dir, name)
 	if here, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(rel) {
-			file = rel // as one would type it
+			file = rel // as a person would type it
 		}
 	}
 	return file, os.WriteFile(file, []byte(strings.NewReplacer(oldnew...).Replace(string(b))), 0o600)
 }
 
-// await asks again and again until ok says yes, or a minute has passed.
+// await polls until ok returns true, for a minute at most.
 func await(ctx context.Context, what string, ok func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,8 +133,8 @@ func await(ctx context.Context, what string, ok func() (bool, error)) error {
 	}
 }
 
-// stepsAre waits until the plan has a status, and so many complete steps in its
-// first phase, whose name it gives.
+// stepsAre waits until the plan has a status and a number of complete steps in its first phase, and
+// returns the name of that phase.
 func (m *mesh) stepsAre(ctx context.Context, status string, complete int) (phase string, err error) {
 	err = await(ctx, "plan that is "+status, func() (bool, error) {
 		var p struct {
@@ -159,8 +159,7 @@ func (m *mesh) stepsAre(ctx context.Context, status string, complete int) (phase
 	return phase, err
 }
 
-// killNode kills all that runs on a node of a web server, and waits until it is
-// well again.
+// killNode kills all processes of a web server's node and waits for the node's recovery.
 func (t *tour) killNode(ctx context.Context, m *mesh) error {
 	var c struct {
 		ID    string
@@ -172,20 +171,20 @@ func (t *tour) killNode(ctx context.Context, m *mesh) error {
 	if err := m.query(ctx, &c, "cluster", "get", clusterName); err != nil {
 		return err
 	}
-	last := c.Nodes[len(c.Nodes)-1] // the one that growing added: a web server
+	last := c.Nodes[len(c.Nodes)-1] // the node that grow has added: a web server
 	pids, err := processes(filepath.Join(m.dir, "nodes", c.ID, strconv.Itoa(last.Number)))
 	if err != nil || len(pids) == 0 {
-		return errors.Join(fmt.Errorf("nothing runs on node %s", last.Hostname), err)
+		return errors.Join(fmt.Errorf("no process runs on node %s", last.Hostname), err)
 	}
 	text := "kill -9"
 	for _, pid := range pids {
 		text += " " + strconv.Itoa(pid)
 	}
-	t.commands(text + "   # all of node " + last.Hostname)
+	t.commands(text + "   # all processes of node " + last.Hostname)
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	t.say("Its health check fails, and a recovery starts it again. Nobody is asked.")
+	t.say("The node's health check fails, and Coopr starts it again without being asked.")
 	return await(ctx, "repaired node", func() (bool, error) {
 		var ops []struct{ Type, Status string }
 		err := m.query(ctx, &ops, "operation", "list", "--cluster", clusterName)

@@ -14,13 +14,12 @@ import (
 	"time"
 )
 
-// marker is an environment variable that everything the demo starts inherits;
-// its value is the demo's folder. With it the demo finds its processes, those
-// of the nodes included, and nobody else's.
+// marker is an environment variable that all processes of the demo inherit; its value is the demo's
+// folder. It identifies the demo's processes, including those of nodes.
 const marker = "INSIDE_COOPR_DEMO"
 
-// processes lists the pids of the demo in dir: those that carry the marker,
-// and those that work inside the folder. This process is not among them.
+// processes returns the pids of the demo in dir: processes that carry the marker, and those that
+// work inside the folder. This process is never included.
 func processes(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -33,7 +32,8 @@ func processes(dir string) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// A process that ends, or is someone else's, cannot be read: not ours.
+		// The files of a process that has ended, or belongs to another user, cannot be read: it is
+		// not the demo's.
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
 		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
 		if slices.ContainsFunc(bytes.Split(env, []byte{0}), func(kv []byte) bool { return bytes.Equal(kv, mark) }) ||
@@ -44,8 +44,8 @@ func processes(dir string) ([]int, error) {
 	return out, nil
 }
 
-// endProcesses ends every process of the demo in dir and waits until none is
-// left: kindly at first, by force after grace. It says how many there were.
+// endProcesses ends every process of the demo in dir and waits until none is left: first with TERM,
+// with KILL after grace. It returns how many there were.
 func endProcesses(ctx context.Context, dir string, grace time.Duration) (int, error) {
 	force := time.Now().Add(grace)
 	seen := map[int]bool{}
@@ -70,7 +70,7 @@ func endProcesses(ctx context.Context, dir string, grace time.Duration) (int, er
 		}
 		select {
 		case <-ctx.Done():
-			return len(seen), fmt.Errorf("processes %v do not end: %w", pids, ctx.Err())
+			return len(seen), fmt.Errorf("processes %v cannot be ended: %w", pids, ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -18,7 +18,7 @@ func TestEndProcesses(t *testing.T) {
 	dir := t.TempDir()
 	start := func(script, at string, env ...string) *exec.Cmd {
 		t.Helper()
-		// The shell says when its trap is set.
+		// The shell reports that its trap is set.
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Dir, cmd.Env = at, append(env, "PATH="+os.Getenv("PATH"))
 		out, err := cmd.StdoutPipe()
@@ -38,11 +38,11 @@ func TestEndProcesses(t *testing.T) {
 	stubborn := start("trap '' TERM; echo; exec sleep 1000", dir)
 	stranger := start("echo; exec sleep 1000", "/", marker+"="+dir+"-other")
 	defer func() {
-		_ = stranger.Process.Kill() // it is alive, as the test shows
+		_ = stranger.Process.Kill() // the test has shown that it is alive
 		_ = stranger.Wait()
 	}()
 	done := make(chan struct{})
-	go func() { // the dead stay in /proc until they are waited for
+	go func() { // dead processes stay in /proc until they are waited for
 		defer close(done)
 		for _, c := range []*exec.Cmd{marked, inside, stubborn} {
 			_ = c.Wait() // they end by a signal

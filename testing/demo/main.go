@@ -14,10 +14,10 @@ import (
 )
 
 func main() {
-	bin := flag.String("bin", "bin", "folder of the programs that 'make build' makes")
+	bin := flag.String("bin", "bin", "folder of the programs that 'make build' builds")
 	dir := flag.String("dir", ".demo", "folder for everything the demo writes; removed at the end")
 	shop := flag.String("shop", "examples/shop", "folder of the example's definitions")
-	runs := flag.Bool("runs", false, "show clusters that live as long as one job, instead of one that stays")
+	runs := flag.Bool("runs", false, "show clusters that live as long as one job, instead of a permanent one")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// demo prepares the folder, shows the tour, and cleans up whatever happened.
+// demo prepares the folder, shows the tour, and cleans up in any case.
 func demo(bin, dir string, show func(*mesh) error) (err error) {
 	if bin, err = filepath.Abs(bin); err != nil {
 		return err
@@ -45,23 +45,23 @@ func demo(bin, dir string, show func(*mesh) error) (err error) {
 	}
 	for _, p := range []string{"coopr-agent", "coopr", "shop"} {
 		if _, err := os.Stat(filepath.Join(bin, p)); err != nil {
-			return fmt.Errorf("no program %s in %s: run 'make build'", p, bin)
+			return fmt.Errorf("%s is missing in %s: run 'make build'", p, bin)
 		}
 	}
 	lock, err := take(dir)
 	if err != nil {
 		return err
 	}
-	// Closed last: whoever takes the folder next finds it gone.
+	// The lock is released last, so that the next demo finds the folder removed.
 	defer func() { err = errors.Join(err, clean(dir), lock.Close()) }()
 	return show(&mesh{bin: bin, dir: dir})
 }
 
-// errBusy says that another demo runs.
-var errBusy = errors.New("another demo is running here: wait for its end, or give this one another folder with --dir")
+// errBusy means that another demo is running.
+var errBusy = errors.New("another demo is running here: wait for its end, or choose another folder with --dir")
 
-// take makes the folder the demo's own. What a demo that was killed has left
-// there is ended and removed; a folder that is no demo's is not touched.
+// take acquires the demo's folder. It ends and removes the leftovers of a demo that was killed. A
+// folder without a demo's lock is not touched.
 func take(dir string) (lock *os.File, err error) {
 	path := filepath.Join(dir, "demo.lock")
 	switch err := os.Mkdir(dir, 0o700); {
@@ -70,7 +70,7 @@ func take(dir string) (lock *os.File, err error) {
 		return nil, err
 	default:
 		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%s is there and is no demo's folder: remove it, or give another with --dir", dir)
+			return nil, fmt.Errorf("%s exists and is not a demo's folder: remove it, or choose another one with --dir", dir)
 		}
 	}
 	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -96,8 +96,8 @@ func take(dir string) (lock *os.File, err error) {
 	return lock, nil
 }
 
-// clean ends the processes of the demo in dir and removes the folder. It has a
-// deadline of its own: it must work when the demo's context has ended.
+// clean ends the processes of the demo in dir and removes the folder. It has its own deadline,
+// because the demo's context may be done.
 func clean(dir string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

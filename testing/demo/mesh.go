@@ -19,10 +19,10 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// mesh is the demo's agents, and the ways to talk to them.
+// mesh is the demo's agents and their clients.
 type mesh struct {
 	bin, dir string
-	token    string // the operator's
+	token    string // token of the operator
 	agents   []*agent
 }
 
@@ -34,7 +34,7 @@ type agent struct {
 	ended              chan struct{} // closed when the process has ended
 }
 
-// start begins so many agents that know one another.
+// start starts agents that know each other.
 func (m *mesh) start(names ...string) error {
 	m.token = "coopr-demo-" + rand.Text()
 	for _, name := range names {
@@ -64,7 +64,7 @@ func (m *mesh) run(a *agent, join []string) error {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return err
 	}
-	// One token for all three: a request may go from one to another.
+	// All agents get the same token, because they pass requests on to each other.
 	if err := os.WriteFile(filepath.Join(data, "dev-token"), []byte(m.token+"\n"), 0o600); err != nil {
 		return err
 	}
@@ -76,11 +76,11 @@ func (m *mesh) run(a *agent, join []string) error {
 	a.cmd = exec.Command(filepath.Join(m.bin, "coopr-agent"), "--dev",
 		"--name", a.name, "--data-dir", data, "--bootstrap-expect", fmt.Sprint(len(m.agents)),
 		"--http-addr", a.http, "--peer-addr", a.peer, "--gossip-addr", a.gossip, "--join", strings.Join(join, ","),
-		// The nodes are this machine's, whichever agent works on them.
+		// Nodes belong to this machine, so any agent can work on them.
 		"--providers-local-root", filepath.Join(m.dir, "nodes"), "--plugin-dir", m.bin)
 	a.cmd.Dir, a.cmd.Env = m.dir, m.env()
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	// A group of its own, so that Ctrl-C is the demo's business.
+	// A process group of its own, so that Ctrl-C reaches only the demo.
 	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := a.cmd.Start(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (m *mesh) run(a *agent, join []string) error {
 	return nil
 }
 
-// env is what everything the demo starts gets: no settings of the user's, and
-// no folder to write to but the demo's.
+// env returns the environment of the demo's processes: without settings of the user, and with the
+// demo's folder as the only place to write to.
 func (m *mesh) env() []string {
 	env := []string{marker + "=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.dir,
 		"PATH=" + m.bin + string(os.PathListSeparator) + os.Getenv("PATH")}
@@ -102,7 +102,7 @@ func (m *mesh) env() []string {
 			env = append(env, k+"="+v)
 		}
 	}
-	// Any agent will do: the command takes the first that answers.
+	// The command uses the first agent that answers.
 	var addrs []string
 	for _, a := range m.agents {
 		addrs = append(addrs, a.http)
@@ -122,8 +122,7 @@ func (a *agent) alive() bool {
 	}
 }
 
-// freeAddress finds a port of 127.0.0.1 that nobody uses at the moment, for
-// TCP and UDP.
+// freeAddress returns an address of 127.0.0.1 with a port that is currently free for TCP and UDP.
 func freeAddress() (string, error) {
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +141,7 @@ func freeAddress() (string, error) {
 	return "", errors.New("no free port on 127.0.0.1")
 }
 
-// cli runs the coopr command for the reader's eyes.
+// cli runs the coopr command and shows its output.
 func (m *mesh) cli(ctx context.Context, args ...string) error {
 	cmd := m.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -171,13 +170,13 @@ func (m *mesh) query(ctx context.Context, into any, args ...string) error {
 func (m *mesh) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(m.bin, "coopr"), args...)
 	cmd.Env, cmd.Stdin = m.env(), nil
-	// Ctrl-C is for the demo alone: the command would say how to come back to
-	// an operation that will be gone.
+	// Ctrl-C must reach only the demo: the command would explain how to return to an operation that
+	// is about to be removed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
-// member is what the demo reads of "coopr members".
+// member holds the fields of "coopr members" that the demo reads.
 type member struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
@@ -185,9 +184,8 @@ type member struct {
 	Voter  bool   `json:"voter"`
 }
 
-// until asks for the members again and again until ok is content with them, or
-// a minute has passed, or an agent has ended that should not: only the one
-// called dead may.
+// until polls the members until ok accepts them. It fails after a minute, or if an agent other than
+// dead has ended.
 func (m *mesh) until(ctx context.Context, what, dead string, ok func([]member) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -212,8 +210,8 @@ func (m *mesh) until(ctx context.Context, what, dead string, ok func([]member) b
 	}
 }
 
-// leader waits until the mesh has a leader that is not the agent called dead,
-// and so many voters; it returns it.
+// leader waits until the mesh has a leader other than the agent dead, and a number of voters. It
+// returns the leader.
 func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agent, err error) {
 	err = m.until(ctx, "leader", dead, func(members []member) bool {
 		have := 0
@@ -233,7 +231,7 @@ func (m *mesh) leader(ctx context.Context, dead string, voters int) (found *agen
 	return found, err
 }
 
-// ready waits until the mesh has agents with plugins of these names.
+// ready waits until the mesh offers plugins of these names.
 func (m *mesh) ready(ctx context.Context, plugins ...string) error {
 	return m.until(ctx, "agent that offers "+words.And(plugins), "", func([]member) bool {
 		var offered []struct{ Name string }
@@ -249,7 +247,7 @@ func (m *mesh) ready(ctx context.Context, plugins ...string) error {
 	})
 }
 
-// gone waits until the mesh has noticed that an agent is dead.
+// gone waits until the mesh has noticed the death of an agent.
 func (m *mesh) gone(ctx context.Context, dead *agent) error {
 	return m.until(ctx, "agreement that "+dead.name+" is dead", dead.name, func(members []member) bool {
 		for _, x := range members {
@@ -261,7 +259,7 @@ func (m *mesh) gone(ctx context.Context, dead *agent) error {
 	})
 }
 
-// tail is the end of an agent's log.
+// tail returns the end of an agent's log.
 func (m *mesh) tail(a *agent) string {
 	b, err := os.ReadFile(filepath.Join(m.dir, a.name+".log"))
 	if err != nil {

@@ -55,8 +55,8 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 			return err
 		}
 	}
-	t.say("The program counts words: each node counts those of its files, one adds them up.")
-	t.say("The profile makes three plain nodes on this machine, and keeps failed ones for a minute.")
+	t.say("The program counts words: each node counts those of its files, and one node adds them up.")
+	t.say("The profile describes three plain nodes on this machine; those of a failed job are kept for a minute.")
 	if err := t.show(ctx, m, "program", "put", "wordcount", "-f", filepath.Join(m.dir, "wordcount.yaml")); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 		return err
 	}
 
-	t.chapter("One command makes the nodes, runs the job and tears them down")
+	t.chapter("One command creates the nodes, runs the job and tears the nodes down")
 	if err := t.show(ctx, m, "run", "--profile", "three", "--program", "wordcount"); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	if err != nil {
 		return err
 	}
-	t.say("The nodes of run %s are gone: they lived as long as the job.", r.ID)
+	t.say("The nodes of run %s are gone: they lived exactly as long as the job.", r.ID)
 
 	t.chapter("A job that fails: its nodes are kept for inspection")
 	t.commands("coopr run --profile three -- ./job.sh")
@@ -109,7 +109,7 @@ func walkRuns(ctx context.Context, t *tour, m *mesh) error {
 	if err := t.show(ctx, m, "profile", "stats", "three"); err != nil {
 		return err
 	}
-	t.say("\nThat was all, in %s. Everything is being cleaned up.", time.Since(began).Round(time.Second))
+	t.say("\nDone in %s. Everything is being cleaned up.", time.Since(began).Round(time.Second))
 	return nil
 }
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// tour prints what the demo does, for someone who has never seen Coopr.
+// tour prints the steps of the demo, for a reader who has never seen Coopr.
 type tour struct {
 	out    io.Writer
 	colour bool
 	step   int
 }
 
-// newTour writes to stdout, in colour only on a terminal.
+// newTour returns a tour on stdout, in colour only on a terminal.
 func newTour() *tour {
 	info, err := os.Stdout.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -34,12 +34,12 @@ func (t *tour) chapter(title string) {
 	fmt.Fprintf(t.out, "\n%s %s\n", t.paint("36;1", fmt.Sprintf("%d.", t.step)), t.paint("1", title))
 }
 
-// say tells something, in short lines.
+// say prints a paragraph.
 func (t *tour) say(format string, a ...any) {
 	fmt.Fprintf(t.out, "%s\n", fmt.Sprintf(format, a...))
 }
 
-// commands shows commands that the reader could type.
+// commands prints commands as the reader would type them.
 func (t *tour) commands(lines ...string) {
 	fmt.Fprintln(t.out)
 	for _, line := range lines {
@@ -47,7 +47,7 @@ func (t *tour) commands(lines ...string) {
 	}
 }
 
-// quote shows what a program answered.
+// quote prints the output of a program.
 func (t *tour) quote(text string) {
 	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
 		fmt.Fprintf(t.out, "%s %s\n", t.paint("2", "│"), strings.TrimRight(line, "\n"))

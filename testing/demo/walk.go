@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// clusterName is the cluster that the tour makes.
+// clusterName is the name of the tour's cluster.
 const clusterName = "my-shop"
 
-// walk is the tour, step by step.
+// walk is the tour of a permanent cluster.
 func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	began := time.Now()
 	fmt.Fprintln(t.out, t.paint("1", "Coopr: a cluster from nothing, on this machine"))
-	t.say("Everything happens in one folder, %s, and on loopback addresses.", filepath.Base(m.dir))
-	t.say("Ctrl-C ends it at any time and cleans up.")
+	t.say("Everything stays in one folder, %s, and on loopback addresses.", filepath.Base(m.dir))
+	t.say("Press Ctrl-C at any time: the demo ends and cleans up.")
 
 	t.chapter("Three agents meet and become a mesh")
-	t.say("Each is one process. No database, no server to install.")
+	t.say("Each agent is one process. There is no database and no server to install.")
 	if err := m.start("ada", "bob", "cyd"); err != nil {
 		return err
 	}
@@ -41,16 +41,16 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "members"); err != nil {
 		return err
 	}
-	t.say("They elected %s to lead. Any of them takes any request.", first.name)
+	t.say("They elected %s as their leader. Every agent accepts every request.", first.name)
 
-	t.chapter("The definitions: what can be built, and how")
-	t.say("Templates, services and machines, as files: see examples/shop.")
+	t.chapter("Definitions say what can be built, and how")
+	t.say("Templates, services and machines are files: see examples/shop.")
 	if err := t.show(ctx, m, "import", shop); err != nil {
 		return err
 	}
 
-	t.chapter("One command makes a cluster of six nodes")
-	t.say("The template says: one balancer, one store, each alone; the rest are web servers.")
+	t.chapter("One command creates a cluster of six nodes")
+	t.say("The template asks for one balancer and one store, each on its own node; the others are web servers.")
 	if err := t.show(ctx, m, "cluster", "create", clusterName, "--template", "shop", "--nodes", "6", "--yes"); err != nil {
 		return err
 	}
@@ -86,17 +86,17 @@ func walk(ctx context.Context, t *tour, m *mesh, shop string) error {
 	if err := t.show(ctx, m, "members"); err != nil {
 		return err
 	}
-	t.say("%s led %.1f seconds after %s died.", second.name, took.Seconds(), first.name)
+	t.say("%s became the leader %.1f seconds after the death of %s.", second.name, took.Seconds(), first.name)
 
 	if err := changes(ctx, t, m, shop, address); err != nil {
 		return err
 	}
 
-	t.chapter("The end: the cluster is taken away")
+	t.chapter("The end: the cluster is deleted")
 	if err := t.show(ctx, m, "cluster", "delete", clusterName, "--yes"); err != nil {
 		return err
 	}
-	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. What happened, and where to read on: README.md",
+	t.say("\n%s", t.paint("1", fmt.Sprintf("Done in %.0f seconds. README.md explains what happened, and where to read on",
 		time.Since(began).Seconds())))
 	return nil
 }
@@ -116,7 +116,7 @@ func (t *tour) visit(ctx context.Context, address string, n int) error {
 	}
 	t.quote(body)
 	if want := fmt.Sprintf("visitor number %d.", n); !strings.Contains(body, want) {
-		return fmt.Errorf("the shop's page does not say %q", want)
+		return fmt.Errorf("the shop's page does not contain %q", want)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func get(ctx context.Context, address string) (string, error) {
 	return string(b), nil
 }
 
-// shopAddress asks Coopr for the cluster's link to its shop.
+// shopAddress returns the address in the cluster's link to its shop.
 func (m *mesh) shopAddress(ctx context.Context) (string, error) {
 	var c struct {
 		Links []struct{ Label, URL string }

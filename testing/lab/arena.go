@@ -14,24 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The parts that the test binary plays, told by this variable.
+// The roles of the test binary's processes, passed in this variable.
 const (
 	roleVar     = "COOPR_LAB_ROLE"
 	roleArena   = "arena"   // the first process of the arena
 	roleInside  = "inside"  // the tests
-	roleMachine = "machine" // the first process of a machine, until it is Debian's
-	roleEngine  = "engine"  // a Docker engine, until it is Debian's
+	roleMachine = "machine" // the first process of a machine, until it executes Debian's
+	roleEngine  = "engine"  // a Docker engine, until it executes Debian's
 )
 
-// errMissing says why there is no arena; nil inside one.
+// errMissing is the reason why there is no arena; nil inside one.
 var errMissing = errors.New("lab.Enter was not called by this package's TestMain")
 
-// Enter moves the test process into an arena; it is the first thing that
-// TestMain does. It returns inside the arena, or outside where there can be
-// none: then New skips.
+// Enter moves the test process into an arena. It is the first call of TestMain. It returns inside
+// the arena, or outside if no arena is possible; then New skips the test.
 //
-// The process that go test started waits outside and ends with the tests' exit
-// status.
+// The process that go test started stays outside and ends with the exit status of the tests.
 func Enter() {
 	switch os.Getenv(roleVar) {
 	case roleMachine:
@@ -57,7 +55,7 @@ func Enter() {
 	}
 }
 
-// fail ends a process that plays another part than the tests.
+// fail ends a process that has another role than the tests.
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "lab:", err)
 	os.Exit(125)
@@ -78,7 +76,7 @@ func Possible() error {
 	return err
 }
 
-// again returns the command that runs this binary in another part.
+// again returns a command that runs this binary in another role.
 func again(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
@@ -86,10 +84,10 @@ func again(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// outside starts the arena, waits for its end and returns its exit status; the
-// error says that there can be none.
+// outside starts the arena, waits for its end and returns its exit status. An error means that no
+// arena is possible.
 func outside() (int, error) {
-	// The kernel ties the arena's life to this thread's.
+	// The kernel ends the arena with this thread.
 	runtime.LockOSThread()
 	cmd := again(roleArena, os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -99,7 +97,8 @@ func outside() (int, error) {
 	}
 	groups := cgroups{name: fmt.Sprintf("coopr-lab-%d", os.Getpid())}
 	if around := os.Getenv(groupVar); around != "" {
-		// An arena in an arena: of processes outside nothing is seen here.
+		// In an arena within an arena, processes outside are invisible, so stale groups cannot be
+		// recognised.
 		groups.name = fmt.Sprintf("%s-%d", around, os.Getpid())
 	} else {
 		groups.removeStale()
@@ -107,7 +106,7 @@ func outside() (int, error) {
 	cmd.Env = append(cmd.Env, groupVar+"="+groups.name)
 	defer groups.remove()
 	if err := cmd.Start(); err != nil {
-		// Not allowed here, by a container say.
+		// A container may forbid it, for example.
 		return 0, fmt.Errorf("light machines need namespaces of their own: %w", err)
 	}
 	passSignals(cmd.Process)
@@ -117,7 +116,7 @@ func outside() (int, error) {
 	return status(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-// passSignals passes what this process is told on to another, for good.
+// passSignals passes all further signals of this process on to another one.
 func passSignals(to *os.Process) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
@@ -128,7 +127,7 @@ func passSignals(to *os.Process) {
 	}()
 }
 
-// status returns the exit status that a shell would tell.
+// status returns the exit status that a shell would report.
 func status(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -136,8 +135,8 @@ func status(ws syscall.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// arena is the life of the arena's first process: it prepares the namespaces,
-// starts the tests, and buries what they leave.
+// arena is the arena's first process: it prepares the namespaces, starts the tests, and reaps
+// orphans.
 func arena() error {
 	image, err := findImage()
 	if err != nil {
@@ -146,7 +145,7 @@ func arena() error {
 	if err := errors.Join(
 		mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 		mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
-		// Machines' disks: gone with the namespace.
+		// The disks of machines vanish with the namespace.
 		mount("tmpfs", image.run(), "tmpfs", 0, "mode=700"),
 	); err != nil {
 		return err
@@ -160,7 +159,7 @@ func arena() error {
 		return err
 	}
 	passSignals(cmd.Process)
-	// Everything that is orphaned in here comes to this process.
+	// All orphans in the arena become children of this process.
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)
@@ -174,8 +173,8 @@ func arena() error {
 	}
 }
 
-// ip configures the network of the calling process's namespace, with the
-// image's own tool: lines as "ip -batch" takes them.
+// ip configures the network of the calling process's namespace, with the image's own tool. The
+// lines are those of "ip -batch".
 func ip(root string, lines ...string) error {
 	cmd := exec.Command("/sbin/ip", "-batch", "-")
 	if root != "" {
@@ -189,7 +188,7 @@ func ip(root string, lines ...string) error {
 	return nil
 }
 
-// mount is mount(2) with an error that tells what was mounted.
+// mount is mount(2), with an error that names the mount.
 func mount(source, target, kind string, flags uintptr, data string) error {
 	if err := unix.Mount(source, target, kind, flags, data); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", kind, target, err)
@@ -197,15 +196,13 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 	return nil
 }
 
-// groupVar tells processes in the arena the name of its control groups.
+// groupVar holds the name of the arena's control groups.
 const groupVar = "COOPR_LAB_GROUP"
 
-// cgroups are the control groups of one arena: one below each hierarchy that
-// machines use.
+// cgroups are the control groups of one arena: one in each hierarchy that machines use.
 type cgroups struct{ name string }
 
-// hierarchy returns where a hierarchy is mounted: "cgroup2", or the name of one
-// of version 1.
+// hierarchy returns where a hierarchy is mounted: "cgroup2", or a named one of version 1.
 func hierarchy(name string) (string, bool) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -226,7 +223,7 @@ func hierarchy(name string) (string, bool) {
 	return "", false
 }
 
-// make makes the group of a machine in a hierarchy and returns its folder.
+// make creates the group of a machine in a hierarchy and returns its folder.
 func (g cgroups) make(kind, machine string) (string, error) {
 	top, ok := hierarchy(kind)
 	if !ok {
@@ -236,14 +233,14 @@ func (g cgroups) make(kind, machine string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// remove removes the arena's groups; its processes are gone.
+// remove removes the arena's groups, whose processes have ended.
 func (g cgroups) remove() {
 	for _, top := range hierarchies() {
 		removeGroup(filepath.Join(top, g.name))
 	}
 }
 
-// hierarchies returns where control groups are mounted, of all kinds.
+// hierarchies returns where control groups of all kinds are mounted.
 func hierarchies() []string {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -259,7 +256,7 @@ func hierarchies() []string {
 	return tops
 }
 
-// removeGroup removes a group with those below it.
+// removeGroup removes a group with its subgroups.
 func removeGroup(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -270,7 +267,7 @@ func removeGroup(dir string) {
 	_ = os.Remove(dir)
 }
 
-// removeStale removes groups of arenas whose outside process was killed.
+// removeStale removes the groups of arenas whose outside process was killed.
 func (g cgroups) removeStale() {
 	for _, top := range hierarchies() {
 		found, _ := filepath.Glob(filepath.Join(top, "coopr-lab-*"))

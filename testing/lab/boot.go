@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files that a machine's first process is born with.
+// The file descriptors that a machine's first process inherits.
 const (
-	bootSocket = 3 // gives the network device away, takes the order to go on, tells of readiness
-	bootPlan   = 4 // what to be: a bootSpec
+	bootSocket = 3 // sends the network device, receives the order to continue, reports readiness
+	bootPlan   = 4 // the machine's bootSpec
 )
 
-// bootSpec is what a machine's first process is told.
+// bootSpec describes the machine to its first process.
 type bootSpec struct {
 	Hostname string
-	Address  string // with the length of its network: 10.77.0.2/16
+	Address  string // with the length of the network's prefix: 10.77.0.2/16
 	Gateway  string
 	MAC      [6]byte
 	Lower    string // the image's root
@@ -29,9 +29,8 @@ type bootSpec struct {
 	Systemd  bool
 }
 
-// boot is the life of a machine's first process up to the point where it
-// becomes Debian's: it runs in the machine's namespaces and builds the
-// machine around itself. It returns only if that fails.
+// boot is the machine's first process until it executes Debian's: it runs in the machine's
+// namespaces and builds the machine. It returns only if that fails.
 func boot() error {
 	var spec bootSpec
 	if err := json.NewDecoder(os.NewFile(bootPlan, "plan")).Decode(&spec); err != nil {
@@ -53,7 +52,7 @@ func build(spec *bootSpec) error {
 		return fmt.Errorf("hand the network device over: %w", err)
 	}
 	unix.Close(tap)
-	// It is put into its control groups meanwhile.
+	// Meanwhile the lab moves this process into its control groups.
 	if n, err := unix.Read(bootSocket, make([]byte, 1)); n != 1 {
 		return fmt.Errorf("the lab is gone: %w", err)
 	}
@@ -64,7 +63,7 @@ func build(spec *bootSpec) error {
 		return err
 	}
 	lines := append(device("eth0", spec.Address, spec.MAC), "link set lo up", "route add default via "+spec.Gateway)
-	// No IPv6: its neighbours' talk is only noise on the wire.
+	// IPv6 is off, because neighbour discovery would only add frames to the wire.
 	_ = os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0)
 	if err := ip("", lines...); err != nil {
 		return err
@@ -78,11 +77,11 @@ func build(spec *bootSpec) error {
 	if spec.Systemd {
 		return syscall.Exec("/lib/systemd/systemd", []string{"systemd", "--show-status=false", "--log-target=console"}, env)
 	}
-	// sshd is a daemon like any other: it may be restarted.
+	// sshd is an ordinary daemon, so that it can be restarted.
 	return syscall.Exec("/usr/bin/tini", []string{"tini", "--", "/bin/sh", "-c", "/usr/sbin/sshd && exec sleep infinity"}, env)
 }
 
-// enterRoot puts the machine's root file system together and moves into it.
+// enterRoot assembles the machine's root file system and makes it the root.
 func enterRoot(spec *bootSpec) error {
 	root := filepath.Join(spec.Dir, "merged")
 	at := func(name string) string { return filepath.Join(root, name) }
@@ -122,7 +121,7 @@ func enterRoot(spec *bootSpec) error {
 		return err
 	}
 	if spec.Systemd {
-		// Its own group looks like the root of the hierarchy to it.
+		// The machine's own group becomes the root of its hierarchy.
 		if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 			return fmt.Errorf("a view of control groups of its own: %w", err)
 		}

@@ -16,9 +16,9 @@ import (
 	"syscall"
 )
 
-// Build makes the image if it is not there yet, and returns its folder. It needs
-// root, mmdebstrap and the packages of this host's own Debian release, all of
-// which it says if they are missing. Output of tools goes to log.
+// Build builds the image, unless it exists, and returns its folder. It needs root, mmdebstrap and
+// packages of the host's Debian release; the error names what is missing. The output of tools goes
+// to log.
 func Build(ctx context.Context, log io.Writer) (string, error) {
 	i, err := imagePath()
 	if err != nil {
@@ -46,7 +46,7 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 		return string(i), nil
 	}
 	if os.Geteuid() != 0 {
-		return "", errors.New("the image of light machines can be made by root only")
+		return "", errors.New("only root can build the image of light machines")
 	}
 	for tool, why := range map[string]string{"apt-get": "Debian's packages", "mmdebstrap": "apt-get install mmdebstrap",
 		"dpkg-deb": "Debian's packages"} {
@@ -58,9 +58,9 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	if noRoot != nil {
 		b.to = image(string(i) + ".new")
 		if err := b.aside(string(b.to), b.build); err != nil {
-			return "", fmt.Errorf("make the image of light machines: %w", err)
+			return "", fmt.Errorf("build the image of light machines: %w", err)
 		}
-		// It is there whole or not at all.
+		// The rename makes the image appear completely or not at all.
 		if err := os.Rename(string(b.to), string(i)); err != nil {
 			return "", err
 		}
@@ -69,7 +69,7 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	for _, name := range missing {
 		layer := i.layer(name) + ".new"
 		if err := b.aside(layer, func() error { return b.layer(name, layer) }); err != nil {
-			return "", fmt.Errorf("make the layer %s of light machines: %w", name, err)
+			return "", fmt.Errorf("build the layer %s of light machines: %w", name, err)
 		}
 		if err := os.Rename(layer, i.layer(name)); err != nil {
 			return "", err
@@ -78,7 +78,7 @@ func Build(ctx context.Context, log io.Writer) (string, error) {
 	return string(i), nil
 }
 
-// aside makes a folder and what is in it, or nothing.
+// aside creates a folder and fills it, or leaves nothing behind.
 func (b *builder) aside(dir string, fill func() error) error {
 	err := os.RemoveAll(dir)
 	if err == nil {
@@ -93,7 +93,7 @@ func (b *builder) aside(dir string, fill func() error) error {
 	return nil
 }
 
-// builder makes one image.
+// builder builds one image.
 type builder struct {
 	ctx context.Context
 	log io.Writer
@@ -128,7 +128,7 @@ func (b *builder) build() error {
 	return b.packages(file)
 }
 
-// sources writes a list of Debian's own sources and returns the release's name.
+// sources writes a list of Debian's sources and returns the release's code name.
 func (b *builder) sources(file string) (codename string, err error) {
 	targets, err := b.run("apt-get", "indextargets", "--format", sourceFormat, "Created-By: Packages")
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *builder) sources(file string) (codename string, err error) {
 	}
 	codename, sources := parseSources(string(targets))
 	if codename == "" {
-		return "", errors.New("this host's apt knows no release of Debian (after apt-get update): the image is made of Debian's packages")
+		return "", errors.New("apt on this host knows no release of Debian, from whose packages the image is built: run apt-get update")
 	}
 	var list strings.Builder
 	for _, s := range sources {
@@ -145,8 +145,8 @@ func (b *builder) sources(file string) (codename string, err error) {
 	return codename, os.WriteFile(file, []byte(list.String()), 0o600)
 }
 
-// system makes the root file system. No source of packages and no host key is
-// left in it: machines have the mirror, and keys of their own.
+// system builds the root file system. It contains no package sources and no host key: machines use
+// the mirror, and get keys of their own.
 func (b *builder) system(codename, sources string) error {
 	args := []string{"--mode=root", "--variant=minbase", "--include=" + strings.Join(recipe.packages, ",")}
 	for _, o := range []string{`Acquire::Languages "none"`, "APT::Install-Recommends false"} {
@@ -160,7 +160,7 @@ func (b *builder) system(codename, sources string) error {
 		`chroot "$1" useradd --create-home --shell /bin/bash debian`,
 		`echo "debian ALL=(ALL) NOPASSWD: ALL" > "$1/etc/sudoers.d/debian"`,
 		`rm -rf "$1"/etc/ssh/ssh_host_* "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* "$1"/etc/machine-id`,
-		// What only looks for the outside world, or for hardware.
+		// Units that only use the Internet or hardware.
 		`rm -f "$1"/etc/systemd/system/*.wants/*.timer "$1"/etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service ` +
 			`"$1"/etc/systemd/system/getty.target.wants/*`,
 		`: > "$1/etc/resolv.conf"`,
@@ -171,7 +171,7 @@ func (b *builder) system(codename, sources string) error {
 	return err
 }
 
-// fetch downloads packages with all that they need beside what the image has.
+// fetch downloads packages with all dependencies that the image lacks.
 func (b *builder) fetch(sources, work string, packages []string) ([]string, error) {
 	for _, d := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(work, d), 0o755); err != nil {
@@ -193,7 +193,7 @@ func (b *builder) fetch(sources, work string, packages []string) ([]string, erro
 	return filepath.Glob(filepath.Join(work, "cache/archives/*.deb"))
 }
 
-// packages fills the mirror with what machines are offered.
+// packages fills the mirror with the packages for machines.
 func (b *builder) packages(sources string) error {
 	work := filepath.Join(string(b.to), "apt")
 	defer os.RemoveAll(work)
@@ -220,7 +220,7 @@ func (b *builder) packages(sources string) error {
 	return os.WriteFile(filepath.Join(b.to.mirror(), "Packages"), index.Bytes(), 0o644)
 }
 
-// layer makes a layer that lies over the image's root.
+// layer builds a layer over the image's root.
 func (b *builder) layer(name, layer string) error {
 	work := layer + ".apt"
 	defer os.RemoveAll(work)
@@ -240,7 +240,7 @@ func (b *builder) layer(name, layer string) error {
 			return err
 		}
 	}
-	// In the root these are links into /usr; a folder would hide all that is there.
+	// In the root these are links into /usr, which a folder in the layer would hide.
 	for _, d := range []string{"lib", "lib64", "bin", "sbin"} {
 		if _, err := os.Stat(filepath.Join(layer, d)); err != nil {
 			continue

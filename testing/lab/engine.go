@@ -18,21 +18,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Engine is a Docker engine of the lab's own: its containers, images and
-// networks are in the arena and end with it.
+// Engine is a Docker engine of the lab: its containers, images and networks are in the arena and
+// end with it.
 type Engine struct {
-	Host string // where its API is: unix://…
+	Host string // address of its API: unix://…
 
 	socket string
 	cmd    *exec.Cmd
 	log    string
 }
 
-// engineVar tells an engine's first process where it lives.
+// engineVar holds the folder of an engine, for its first process.
 const engineVar = "COOPR_LAB_ENGINE"
 
-// Engine starts a Docker engine that ends with the test. It skips the test
-// where the image has none.
+// Engine starts a Docker engine that ends with the test. It skips the test if the image lacks the
+// engine's layer.
 func (l *Lab) Engine(t testing.TB) *Engine {
 	t.Helper()
 	if _, err := os.Stat(l.image.engine()); err != nil {
@@ -93,7 +93,7 @@ func (l *Lab) startEngine(ctx context.Context) (*Engine, error) {
 
 // stop ends the engine with all its containers.
 func (e *Engine) stop() error {
-	// Told to end, it ends its containers first.
+	// On TERM the engine ends its containers first.
 	if err := e.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -103,7 +103,7 @@ func (e *Engine) stop() error {
 	return nil
 }
 
-// client talks to the engine's API.
+// client returns a client of the engine's API.
 func (e *Engine) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -111,8 +111,7 @@ func (e *Engine) client() *http.Client {
 		}}}
 }
 
-// Import makes a Docker image of the light machines' root, with the lab's package
-// mirror.
+// Import creates a Docker image from the light machines' root, with the lab's package mirror.
 func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 	own, err := os.MkdirTemp(l.dir, "import")
 	if err != nil {
@@ -154,8 +153,7 @@ func (l *Lab) Import(ctx context.Context, e *Engine, repository string) error {
 	return tar.Wait()
 }
 
-// Kill takes the containers with a label ("key=value") away, as if they had never
-// been, and returns how many they were.
+// Kill removes the containers with a label ("key=value") and returns how many there were.
 func (e *Engine) Kill(ctx context.Context, label string) (int, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label}})
 	if err != nil {
@@ -173,7 +171,7 @@ func (e *Engine) Kill(ctx context.Context, label string) (int, error) {
 	return len(found), nil
 }
 
-// ask asks the engine's API and reads its answer.
+// ask sends a request to the engine's API and decodes the answer.
 func (e *Engine) ask(ctx context.Context, method, path string, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, nil)
 	if err != nil {
@@ -193,9 +191,8 @@ func (e *Engine) ask(ctx context.Context, method, path string, answer any) error
 	return json.NewDecoder(resp.Body).Decode(answer)
 }
 
-// becomeEngine builds the engine's own view of the file system, and becomes
-// Debian's dockerd. It shares the arena's network: containers' networks are
-// the arena's.
+// becomeEngine builds the engine's view of the file system and executes Debian's dockerd. The
+// engine shares the arena's network, so containers' networks are part of it.
 func becomeEngine() error {
 	image, err := findImage()
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// recipe is what the image is made from; a change makes another image.
+// recipe describes the content of the image; a change leads to another image.
 var recipe = struct {
-	version  int      // raised when the making itself changes
+	version  int      // raised when the building itself changes
 	packages []string // installed in the image
-	mirror   []string // offered to machines, with all that they need
+	mirror   []string // offered to machines, with all dependencies
 }{
 	version:  2,
 	packages: []string{"openssh-server", "tini", "systemd-sysv", "iproute2", "iputils-ping", "procps", "sudo", "curl", "python3-minimal"},
@@ -24,29 +24,29 @@ var recipe = struct {
 	},
 }
 
-// layers are packages that are unpacked over the root of the machines that want
-// them, and not set up: that takes no time. An image that lacks one gets it.
+// layers are packages that are unpacked over the root of machines, without their setup, which takes
+// no time. Layers that an image lacks are added.
 var layers = map[string][]string{
 	"engine": {"docker.io"},
 	// A cluster stack, with both of its tools (Lab.Layer).
 	"pacemaker": {"pacemaker", "corosync", "resource-agents", "crmsh", "pcs"},
 }
 
-// cacheVar names the folder of images, beside the default in the user's cache.
+// cacheVar names the folder of images; the default is in the user's cache.
 const cacheVar = "COOPR_LAB_CACHE"
 
 // image is a folder with a Debian root file system and a package mirror.
 type image string
 
 func (i image) root() string   { return filepath.Join(string(i), "root") }   // lower layer of all machines
-func (i image) mirror() string { return filepath.Join(string(i), "mirror") } // packages, and their index
-func (i image) run() string    { return filepath.Join(string(i), "run") }    // an empty folder to mount on
+func (i image) mirror() string { return filepath.Join(string(i), "mirror") } // packages and their index
+func (i image) run() string    { return filepath.Join(string(i), "run") }    // an empty mount point
 func (i image) engine() string { return i.layer("engine") }                  // upper layer with a Docker engine
 
-// layer is the folder of a layer, see layers.
+// layer returns the folder of a layer.
 func (i image) layer(name string) string { return filepath.Join(string(i), name+"1") }
 
-// imagePath returns where this recipe's image is or will be.
+// imagePath returns the path of this recipe's image, which may not exist yet.
 func imagePath() (image, error) {
 	dir := os.Getenv(cacheVar)
 	if dir == "" {
@@ -63,7 +63,7 @@ func imagePath() (image, error) {
 	return image(filepath.Join(dir, fmt.Sprintf("%x", sum[:6]))), nil
 }
 
-// findImage returns the image, or says how to get it.
+// findImage returns the image, or an error that says how to build it.
 func findImage() (image, error) {
 	i, err := imagePath()
 	if err != nil {
@@ -75,18 +75,18 @@ func findImage() (image, error) {
 	return i, nil
 }
 
-// source is one place that Debian's packages come from.
+// source is one source of Debian's packages.
 type source struct{ uri, release, component string }
 
 func (s source) String() string {
 	return fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s %s", s.uri, s.release, s.component)
 }
 
-// sourceFormat asks "apt-get indextargets" for what parseSources reads.
+// sourceFormat makes "apt-get indextargets" print lines for parseSources.
 const sourceFormat = "$(ORIGIN)|$(CODENAME)|$(COMPONENT)|$(REPO_URI)|$(RELEASE)"
 
-// parseSources returns Debian's own sources among those that this host knows,
-// and the code name of its release.
+// parseSources returns Debian's own sources among those of this host, and the code name of its
+// release.
 func parseSources(targets string) (codename string, sources []source) {
 	seen := map[source]bool{}
 	for line := range strings.Lines(targets) {
@@ -94,7 +94,7 @@ func parseSources(targets string) (codename string, sources []source) {
 		if len(f) != 5 || f[0] != "Debian" || f[2] != "main" {
 			continue
 		}
-		// "bookworm-security" and "bookworm-updates" go with "bookworm".
+		// "bookworm-security" and "bookworm-updates" belong to "bookworm".
 		if base, _, suffixed := strings.Cut(f[1], "-"); !suffixed {
 			codename = cmp.Or(codename, base)
 		}

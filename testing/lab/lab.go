@@ -20,8 +20,7 @@ import (
 
 // Lab is a network of light machines. It is safe for concurrent use.
 type Lab struct {
-	// Net is the wire between the machines; Gateway is the address of the test's
-	// own process on it.
+	// Net is the wire between the machines; Gateway is the address of the test process on it.
 	Net     *Switch
 	Gateway netip.Addr
 
@@ -37,23 +36,23 @@ type Lab struct {
 	machines map[string]*Machine
 }
 
-// prefix is the labs' network; one lab of a process exists at a time.
+// prefix is the network of all labs; a process has one lab at a time.
 var prefix = netip.MustParsePrefix("10.77.0.0/16")
 
-// Network is the network of the machines.
+// Network returns the network of the machines.
 func (l *Lab) Network() netip.Prefix { return prefix }
 
 const mirrorPort = 8088
 
-// aptSource is the file that tells machines of the mirror.
+// aptSource is the file in which machines find the mirror.
 const aptSource = "etc/apt/sources.list.d/lab.list"
 
 func (l *Lab) aptSource() []byte {
 	return fmt.Appendf(nil, "deb [trusted=yes] http://%s ./\n", netip.AddrPortFrom(l.Gateway, mirrorPort))
 }
 
-// New returns a lab that ends with the test. It skips the test where light
-// machines cannot be had, and says why.
+// New returns a lab that ends with the test. If light machines are not possible, it skips the test
+// with the reason.
 func New(t testing.TB) *Lab {
 	t.Helper()
 	if errMissing != nil {
@@ -92,7 +91,7 @@ func open() (*Lab, error) {
 	return l, nil
 }
 
-// plugIn connects this process to the simulated network, with the package mirror.
+// plugIn connects this process to the wire and serves the package mirror.
 func (l *Lab) plugIn() error {
 	fd, err := openTAP("lab0")
 	if err != nil {
@@ -124,21 +123,20 @@ func (l *Lab) close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-// Key returns the private key, in OpenSSH's format, that opens all machines as
-// root and as debian (who may use sudo).
+// Key returns the private key, in OpenSSH's format, for logins on all machines as root and as
+// debian (who may use sudo).
 func (l *Lab) Key() []byte { return l.key }
 
-// Signer is Key for ssh.PublicKeys.
+// Signer returns Key for ssh.PublicKeys.
 func (l *Lab) Signer() ssh.Signer { return l.signer }
 
-// Isolate cuts a machine off from all others, this process included.
+// Isolate cuts a machine off from all others, including this process.
 func (l *Lab) Isolate(m *Machine) {
 	l.Net.Set(m.Addr, netip.Addr{}, Fault{Cut: true})
 	l.Net.Set(netip.Addr{}, m.Addr, Fault{Cut: true})
 }
 
-// Partition cuts every wire between the addresses of a and those of b, in both
-// directions.
+// Partition cuts every connection between the addresses of a and those of b, in both directions.
 func (l *Lab) Partition(a, b []netip.Addr) {
 	for _, x := range a {
 		for _, y := range b {
@@ -148,7 +146,7 @@ func (l *Lab) Partition(a, b []netip.Addr) {
 	}
 }
 
-// newKey makes a key pair: private as OpenSSH writes it, and for signing.
+// newKey returns a new key: private in OpenSSH's format, and as a signer.
 func newKey() ([]byte, ssh.Signer, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -167,11 +165,11 @@ func (l *Lab) reserve(m *Machine) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.machines[m.Name] != nil {
-		return fmt.Errorf("there is a machine %s already", m.Name)
+		return fmt.Errorf("machine %s exists already", m.Name)
 	}
 	if m.Addr = m.spec.Addr; !m.Addr.IsValid() {
 		m.Addr, l.next = l.next, l.next.Next()
-		if m.Addr.As4()[3] == 255 || m.Addr.As4()[3] == 0 { // they look wrong to some software
+		if m.Addr.As4()[3] == 255 || m.Addr.As4()[3] == 0 { // some programs reject such addresses
 			m.Addr, l.next = l.next.Next(), l.next.Next().Next()
 		}
 	}

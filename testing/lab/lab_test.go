@@ -15,7 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// limit bounds what a test waits for.
+// limit returns a context that bounds a wait.
 func limit(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -34,7 +34,7 @@ func start(t testing.TB, l *Lab, spec Spec) *Machine {
 	return m
 }
 
-// over runs a command over SSH, as somebody who has never seen our code would.
+// over runs a command over SSH with an ordinary client.
 func over(m *Machine, user, command string) (string, error) {
 	c, err := ssh.Dial("tcp", net.JoinHostPort(m.Addr.String(), "22"), &ssh.ClientConfig{
 		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(m.lab.Signer())}, HostKeyCallback: ssh.FixedHostKey(m.HostKey),
@@ -129,7 +129,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// reach tries a connection that must not come about.
+// reach tries a connection that must fail.
 func reach(address string) string {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err == nil {

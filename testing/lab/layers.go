@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// lower returns what lies under a machine's own files: its layers, the first on top,
-// and the image's root.
+// lower returns the lower directories of a machine's file system: its layers, the first on top, and
+// the image's root.
 func (m *Machine) lower() string {
 	return strings.Join(append(append([]string{}, m.spec.Layers...), m.lab.image.root()), ":")
 }
 
-// Layer returns a folder of unpacked packages for Spec.Layers: "pacemaker" is a cluster
-// stack with crm and pcs. It skips the test where the image has none.
+// Layer returns a folder of unpacked packages for Spec.Layers: "pacemaker" is a cluster stack with
+// crm and pcs. It skips the test if the image lacks the layer.
 func (l *Lab) Layer(t testing.TB, name string) string {
 	t.Helper()
 	if _, err := os.Stat(l.image.layer(name)); err != nil {
@@ -26,8 +26,8 @@ func (l *Lab) Layer(t testing.TB, name string) string {
 	return l.image.layer(name)
 }
 
-// Save copies what a machine that does not run has written to a new folder, to be
-// a layer of other machines.
+// Save copies the files that a stopped machine has written to a new folder, as a layer for other
+// machines.
 func (m *Machine) Save(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,13 +44,13 @@ func (m *Machine) Save(dir string) error {
 	return os.Rename(half, dir)
 }
 
-// Route tells the test process that a network is behind a machine.
+// Route routes a network through a machine, for the test process.
 func (l *Lab) Route(network netip.Prefix, m *Machine) error {
 	return ip(l.image.root(), "route add "+network.String()+" via "+m.Addr.String())
 }
 
-// Own makes all addresses of a network the test process's own: it can listen on
-// them, and machines reach them by way of the gateway.
+// Own assigns all addresses of a network to the test process: it can listen on them, and machines
+// reach them through the gateway.
 func (l *Lab) Own(network netip.Prefix) error {
 	return ip(l.image.root(), "route add local "+network.String()+" dev lo")
 }

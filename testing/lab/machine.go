@@ -21,22 +21,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spec says what machine to make.
+// Spec describes a machine.
 type Spec struct {
 	Name    string // its host name
 	Systemd bool   // systemd is its first process; otherwise there is only sshd
-	Disk    int64  // bytes that can be written; 0: no limit
-	// Addr is its address, one of Network; not valid: the next one, from the lowest up.
+	Disk    int64  // writable space in bytes; 0: no limit
+	// Addr is the machine's address, within Network; if invalid, the lowest free one.
 	Addr netip.Addr
-	// Files are files of root's on its disk, with their contents, by their path
-	// without the first "/". They go before the lab's own.
+	// Files are files of root on its disk: contents by path without the leading "/". They replace
+	// the lab's own.
 	Files map[string]string
-	// Layers are folders of files that lie over the image's, the first on top.
+	// Layers are folders of files over the image's root, the first on top.
 	Layers []string
 }
 
-// Machine is one light machine. Its disk, address and host key last until it
-// is destroyed; its processes until it crashes or is destroyed.
+// Machine is one light machine. Its disk, address and host key exist until it is destroyed; its
+// processes until it crashes or is destroyed.
 type Machine struct {
 	Name    string
 	Addr    netip.Addr
@@ -45,13 +45,13 @@ type Machine struct {
 	lab    *Lab
 	dir    string
 	spec   Spec
-	freeze string // folder of its group, "" where it cannot be frozen
+	freeze string // file that freezes its group; "" if it cannot be frozen
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // nil: not running
 }
 
-// Start makes a machine and boots it; it returns when its network is up.
+// Start creates a machine and boots it. It returns when the machine's network is up.
 func (l *Lab) Start(ctx context.Context, spec Spec) (*Machine, error) {
 	m := &Machine{Name: spec.Name, lab: l, spec: spec}
 	if err := l.reserve(m); err != nil {
@@ -67,7 +67,7 @@ func (l *Lab) Start(ctx context.Context, spec Spec) (*Machine, error) {
 	return m, nil
 }
 
-// format writes the machine's disk: what is its own in the image's root.
+// format writes the machine's own files to its disk.
 func (m *Machine) format() error {
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (m *Machine) format() error {
 	)
 }
 
-// Boot starts a machine that is not running, with the disk it has.
+// Boot starts a stopped machine with its existing disk.
 func (m *Machine) Boot(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,8 +183,8 @@ func (m *Machine) spawn(socket *os.File) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// attach sees a new machine through: its network device goes to the switch, it
-// into its groups, and it says when it is ready.
+// attach completes the start of a machine: it connects its network device to the switch, moves the
+// machine into its groups, and waits until it is ready.
 func (m *Machine) attach(socket *os.File, pid int) error {
 	fd, err := receiveFD(socket)
 	if err != nil {
@@ -221,15 +221,15 @@ func (m *Machine) attach(socket *os.File, pid int) error {
 	return nil
 }
 
-// Crash is a power cut: all processes are gone at once, the disk stays as it is.
-// A machine that is not running stays so.
+// Crash is a power failure: all processes end at once, the disk stays as it is. A stopped machine
+// stays stopped.
 func (m *Machine) Crash() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.cmd == nil {
 		return nil
 	}
-	// All of a pid namespace goes with its first process.
+	// A pid namespace ends with its first process.
 	if err := m.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -244,7 +244,7 @@ func (m *Machine) Crash() error {
 	return nil
 }
 
-// Destroy takes the machine and its disk away.
+// Destroy removes the machine and its disk.
 func (m *Machine) Destroy() error {
 	err := m.Crash()
 	if m.spec.Disk > 0 {
@@ -254,8 +254,8 @@ func (m *Machine) Destroy() error {
 	return errors.Join(err, os.RemoveAll(m.dir))
 }
 
-// Freeze stops the machine as a stalled hypervisor does: no process runs and
-// nothing answers, but nothing is lost. Thaw lets it go on.
+// Freeze stops the machine like a stalled hypervisor: no process runs and nothing answers, but
+// nothing is lost. Thaw continues it.
 func (m *Machine) Freeze() error { return m.setFrozen(true) }
 
 // Thaw ends Freeze.
@@ -295,8 +295,8 @@ func (m *Machine) WaitSSH(ctx context.Context) error {
 	}
 }
 
-// Run runs a command in the machine as root, without SSH: for looking at it
-// from outside. It returns what the command printed on both outputs.
+// Run runs a command in the machine as root, without SSH, to inspect it from outside. It returns
+// the output, including error output.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	m.mu.Lock()
 	cmd := m.cmd
@@ -314,7 +314,7 @@ func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// PID is that of the first process of a machine that runs, 0 where it does not.
+// PID returns the pid of the first process of a running machine, or 0.
 func (m *Machine) PID() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,13 +324,13 @@ func (m *Machine) PID() int {
 	return m.cmd.Process.Pid
 }
 
-// Console returns what the machine's first process printed.
+// Console returns the output of the machine's first process.
 func (m *Machine) Console() string {
 	b, _ := os.ReadFile(filepath.Join(m.lab.dir, m.Name+".console"))
 	return string(b)
 }
 
-// socketPair returns two connected ends that keep messages apart.
+// socketPair returns two connected sockets that preserve message boundaries.
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

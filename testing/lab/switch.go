@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Fault is what the wire does to frames from one machine to another.
+// Fault is the treatment of frames from one machine to another.
 type Fault struct {
 	Cut    bool          // nothing arrives
-	Loss   float64       // share of frames that are lost, 0 to 1
-	Delay  time.Duration // how much later frames arrive
-	Jitter time.Duration // up to so much later still, by chance
+	Loss   float64       // share of lost frames, 0 to 1
+	Delay  time.Duration // delay of every frame
+	Jitter time.Duration // maximum of a random additional delay
 }
 
-// pair is a direction: from one address to another. The zero address stands for
-// all that have no rule of their own.
+// pair is a direction: from one address to another. The zero address stands for every address
+// without a rule of its own.
 type pair struct{ from, to netip.Addr }
 
-// Switch carries Ethernet frames between ports, one per address, and does to
-// them what Set says. Every port has a goroutine that reads its device.
+// Switch carries Ethernet frames between ports, one per address, and applies the faults of Set.
+// Every port has a goroutine that reads its device.
 type Switch struct {
 	mu      sync.RWMutex
 	ports   map[netip.Addr]*port
@@ -42,7 +42,7 @@ type port struct {
 	addr   netip.Addr
 	mac    [6]byte
 	device io.ReadWriteCloser
-	down   bool // nothing comes and nothing goes
+	down   bool // drops all frames
 }
 
 // maxFrame is the longest frame: the machines' MTU with its header.
@@ -58,8 +58,8 @@ func NewSwitch(seed uint64) *Switch {
 	return s
 }
 
-// Attach creates a device for an address: each Read is a frame from it, each Write one to it. The
-// port lasts until the device's Read fails or it is closed.
+// Attach connects a device to an address: each Read returns a frame from it, each Write sends one
+// to it. The port exists until the device's Read fails or the port is closed.
 func (s *Switch) Attach(addr netip.Addr, device io.ReadWriteCloser) {
 	p := &port{addr: addr, mac: macOf(addr), device: device}
 	s.mu.Lock()
@@ -84,7 +84,7 @@ func (s *Switch) Attach(addr netip.Addr, device io.ReadWriteCloser) {
 	})
 }
 
-// Detach takes a port away.
+// Detach removes a port.
 func (s *Switch) Detach(addr netip.Addr) {
 	s.mu.RLock()
 	p := s.ports[addr]
@@ -94,7 +94,7 @@ func (s *Switch) Detach(addr netip.Addr) {
 	}
 }
 
-// Close takes all ports away and ends the switch's goroutines.
+// Close removes all ports and ends the switch's goroutines.
 func (s *Switch) Close() {
 	s.mu.RLock()
 	for _, p := range s.ports {
@@ -119,14 +119,14 @@ func (s *Switch) Set(from, to netip.Addr, f Fault) {
 	s.faults[pair{from, to}] = f
 }
 
-// Heal takes all faults away.
+// Heal removes all faults.
 func (s *Switch) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.faults)
 }
 
-// setDown pulls a port's plug, or puts it in again.
+// setDown disconnects a port, or connects it again.
 func (s *Switch) setDown(addr netip.Addr, down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *Switch) fault(from, to netip.Addr) Fault {
 	return Fault{}
 }
 
-// forward sends a frame where it belongs: to the port of its address; a
-// question for an address (ARP) to whom it is about; other frames for many to all.
+// forward sends a frame to the port of its destination; an ARP request to the address that it asks
+// for; any other multicast to all ports.
 func (s *Switch) forward(from *port, frame []byte) {
 	if len(frame) < 14 {
 		return
@@ -178,7 +178,7 @@ func (s *Switch) forward(from *port, frame []byte) {
 	}
 }
 
-// send delivers a frame, unless a fault has it otherwise.
+// send delivers a frame, subject to the direction's fault.
 func (s *Switch) send(from, to *port, frame []byte) {
 	if to.down {
 		return
@@ -203,7 +203,7 @@ func (s *Switch) send(from, to *port, frame []byte) {
 		s.late.add(time.Now().Add(d), to.device, append([]byte(nil), frame...))
 		return
 	}
-	// A device that is gone or full drops the frame, as devices do.
+	// A device that is closed or full drops the frame.
 	_, _ = to.device.Write(frame)
 }
 
@@ -216,14 +216,13 @@ func arpTarget(frame []byte) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte(frame[38:42])), true
 }
 
-// macOf returns an address's hardware address: one that a machine keeps when it
-// starts again.
+// macOf returns an address's hardware address, which a machine keeps over restarts.
 func macOf(addr netip.Addr) [6]byte {
 	a := addr.As4()
 	return [6]byte{0x02, 0x4c, a[0], a[1], a[2], a[3]}
 }
 
-// delayLine writes frames when their time has come, in its own goroutine.
+// delayLine writes frames when they are due, in its own goroutine.
 type delayLine struct {
 	mu     sync.Mutex
 	queue  lateFrames
@@ -235,7 +234,7 @@ type delayLine struct {
 
 type lateFrame struct {
 	at    time.Time
-	seq   uint64 // of two at the same time the first comes first
+	seq   uint64 // keeps the order of frames that are due at the same time
 	to    io.Writer
 	frame []byte
 }
@@ -264,8 +263,7 @@ func (d *delayLine) add(at time.Time, to io.Writer, frame []byte) {
 	}
 }
 
-// next takes a frame that is due, or says how long until there is one;
-// errEmpty when none waits.
+// next returns a frame that is due, or the time until the next one; errEmpty if there is none.
 func (d *delayLine) next(now time.Time) (lateFrame, time.Duration, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,7 +276,7 @@ func (d *delayLine) next(now time.Time) (lateFrame, time.Duration, error) {
 	return heap.Pop(&d.queue).(lateFrame), 0, nil
 }
 
-var errEmpty = errors.New("no frame waits")
+var errEmpty = errors.New("no frame is waiting")
 
 func (d *delayLine) run() {
 	defer close(d.closed)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTAP makes a network device in the calling process's namespace whose
-// frames are read from and written to the file.
+// openTAP creates a network device in the calling process's namespace; its frames are read from and
+// written to the file.
 func openTAP(name string) (int, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -28,7 +28,7 @@ func openTAP(name string) (int, error) {
 	return fd, nil
 }
 
-// device configures the lines by which "ip" brings a device up.
+// device returns the lines for "ip" that bring a device up.
 func device(name, cidr string, mac [6]byte) []string {
 	return []string{
 		fmt.Sprintf("link set dev %s address %s mtu %d", name, net.HardwareAddr(mac[:]), mtu),
@@ -42,8 +42,8 @@ func sendFD(socket, fd int) error {
 	return unix.Sendmsg(socket, []byte{'f'}, unix.UnixRights(fd), nil, 0)
 }
 
-// receiveFD takes the file that sendFD passed. An error that the other end
-// wrote instead is given as it wrote it.
+// receiveFD receives the file that sendFD passed. If the other end sent an error's text instead, it
+// returns that as the error.
 func receiveFD(socket *os.File) (int, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Command protogen generates Go from .proto files with tools that come through
-// the module proxy alone: protocompile parses, protoc-gen-go and
-// protoc-gen-go-grpc write.
+// Command protogen generates Go from .proto files, only with tools from the module proxy:
+// protocompile parses, protoc-gen-go and protoc-gen-go-grpc generate.
 //
 // Usage: protogen DIR FILE.proto…
 package main

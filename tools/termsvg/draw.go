@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The picture's measures in pixels, and its colours.
+// The picture's dimensions in pixels, and its colours.
 const (
 	charWidth  = 8.4
 	lineHeight = 20
@@ -22,8 +22,8 @@ var palette = [16]string{
 	"#7b8496", "#f08a92", "#a9d99a", "#f0d399", "#8fc0f5", "#dbaef0", "#85dbe5", "#ffffff",
 }
 
-// draw gives the lines as one SVG document. Text stays text: it can be
-// searched, copied and read aloud.
+// draw returns the lines as an SVG document. Text stays text, so that it can be searched, copied
+// and read aloud.
 func draw(lines [][]cell, columns int, title string) []byte {
 	for len(lines) > 0 && strings.TrimSpace(plain(lines[len(lines)-1])) == "" {
 		lines = lines[:len(lines)-1]
@@ -49,7 +49,7 @@ func draw(lines [][]cell, columns int, title string) []byte {
 			}
 			text := strings.TrimRight(plain(line[from:to]), " ")
 			if text != "" {
-				// textLength holds each run to the grid whatever font the reader has.
+				// textLength keeps each run on the grid with any font.
 				n := len([]rune(text))
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f" lengthAdjust="spacingAndGlyphs"%s>%s</text>`+"\n",
 					margin+float64(from)*charWidth, titleBar+i*lineHeight+14, float64(n)*charWidth, line[from].attributes(), escaped(text))
@@ -88,6 +88,6 @@ func plain(line []cell) string {
 
 func escaped(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder does not fail
+	_ = xml.EscapeText(&b, []byte(s)) // a strings.Builder cannot fail
 	return b.String()
 }

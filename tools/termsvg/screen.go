@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// style is how a character looks. Colour is 0 for the default, or 1 + the
-// number of one of the sixteen colours.
+// style is the appearance of a character. Colour is 0 for the default, or 1 + the number of one of
+// the sixteen colours.
 type style struct {
 	colour            int
 	bold, dim, italic bool
@@ -19,9 +19,9 @@ type cell struct {
 	style
 }
 
-// screen is a terminal that never forgets a line that has scrolled away, so
-// that its last state shows the whole run. It knows what command-line programs
-// use: colours, moves of the cursor, erasing. The rest is left out.
+// screen is a terminal that keeps the lines that have scrolled away, so that its last state shows
+// the whole run. It supports what command-line programs use: colours, cursor movement, erasing.
+// Other sequences are ignored.
 type screen struct {
 	columns  int
 	lines    [][]cell
@@ -31,7 +31,7 @@ type screen struct {
 
 func newScreen(columns int) *screen { return &screen{columns: columns, lines: [][]cell{nil}} }
 
-// write plays what a program has sent.
+// write interprets the output of a program.
 func (s *screen) write(text string) {
 	for len(text) > 0 {
 		if text[0] == 0x1b {
@@ -77,7 +77,7 @@ func (s *screen) put(r rune) {
 	s.col++
 }
 
-// escape plays the sequence at the start of text and returns what follows.
+// escape interprets the sequence at the start of text and returns the rest.
 func (s *screen) escape(text string) string {
 	if len(text) < 2 {
 		return ""
@@ -107,12 +107,12 @@ func (s *screen) escape(text string) string {
 	}
 }
 
-// maxMove bounds one move of the cursor, so that a mad number costs nothing.
+// maxMove bounds one cursor movement, so that a huge number costs nothing.
 const maxMove = 10_000
 
 func (s *screen) control(args string, verb byte) {
 	if strings.HasPrefix(args, "?") {
-		return // modes, such as the cursor's visibility
+		return // modes, such as the visibility of the cursor
 	}
 	first, _, _ := strings.Cut(args, ";")
 	n, err := strconv.Atoi(first)

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// balancer spreads requests over the web servers: the top tier.
+// balancer runs the top tier, which spreads requests over the web servers.
 func (p program) balancer(ctx context.Context, args []string) error {
 	var listen, name, backends string
 	var timeout, interval time.Duration
 	s := p.newSettings("balancer")
 	s.common(&listen, &name, &timeout)
-	s.StringVar(&backends, "backends", "", "`URLs` of the web servers, with commas between; read again from --config when it "+
+	s.StringVar(&backends, "backends", "", "comma-separated `URLs` of the web servers; read again from --config when it "+
 		"changes or on SIGHUP")
 	s.DurationVar(&interval, "interval", time.Second, "how often web servers are checked")
 	if err := s.parse(args); err != nil {
@@ -53,7 +53,7 @@ func (p program) balancer(ctx context.Context, args []string) error {
 	return serve(ctx, log, listen, timeout, balancerHandler(name, log, pool, transport))
 }
 
-// backendURLs reads a comma-separated list; all bad entries are reported.
+// backendURLs parses a comma-separated list. The error names all faulty entries.
 func backendURLs(list string) ([]string, error) {
 	var out []string
 	var faults []error
@@ -71,13 +71,13 @@ func backendURLs(list string) ([]string, error) {
 	return out, errors.Join(faults...)
 }
 
-// reload gives the pool a new list whenever the file changes or hup says so. A
-// file that cannot be read leaves the list as it is.
+// reload gives the pool a new list when the file changes or hup receives a signal. An unreadable
+// file leaves the list unchanged.
 func reload(ctx context.Context, log *slog.Logger, path string, every time.Duration, hup <-chan os.Signal, pool *pool,
 	kick chan<- struct{}) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last := "" // the first look cannot know what was read at start, so it reads once more
+	last := "" // "" makes the first tick read the file again, as it may have changed since the start
 	for {
 		forced := false
 		select {
@@ -96,8 +96,8 @@ func reload(ctx context.Context, log *slog.Logger, path string, every time.Durat
 			urls, err = backendURLs(raw)
 		}
 		if err != nil {
-			if key := "fault: " + err.Error(); key != last { // once, not at every tick
-				log.Error("settings not taken, the old ones stay", "why", err)
+			if key := "fault: " + err.Error(); key != last { // logged once, not at every tick
+				log.Error("settings are not applied, the old ones stay in force", "why", err)
 				last = key
 			}
 			continue
@@ -169,11 +169,11 @@ func balancerHandler(name string, log *slog.Logger, pool *pool, transport http.R
 	return mux
 }
 
-// errNoBackend says that no web server could be asked.
+// errNoBackend means that no web server could take a request.
 var errNoBackend = errors.New("no web server")
 
-// spreader sends each request to the next web server that is alive, and to
-// another one when that one does not answer and asking twice is safe.
+// spreader sends each request to the next live web server, and to another one if the first does not
+// answer and a repetition is safe.
 type spreader struct {
 	pool *pool
 	base http.RoundTripper
@@ -186,7 +186,7 @@ func (s spreader) RoundTrip(req *http.Request) (*http.Response, error) {
 		at, ok := s.pool.pick(tried)
 		if !ok {
 			if req.Body != nil {
-				_ = req.Body.Close() // a RoundTripper closes the body whatever happens
+				_ = req.Body.Close() // a RoundTripper always closes the body
 			}
 			if len(faults) > 0 {
 				return nil, fmt.Errorf("%w: %w", errNoBackend, errors.Join(faults...))
@@ -212,8 +212,8 @@ func (s spreader) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// repeatable says whether a request that failed so may go to another server: it
-// changes nothing, or it never left. One with a body is not, as the body is spent.
+// repeatable reports whether a failed request may be sent to another server: it changes nothing, or
+// was never sent. A request with a body is not, because the body has been read.
 func repeatable(req *http.Request, err error) bool {
 	if req.Body != nil && req.Body != http.NoBody {
 		return false

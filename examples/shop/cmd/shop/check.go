@@ -13,7 +13,7 @@ import (
 func (p program) check(ctx context.Context, args []string) error {
 	var wait time.Duration
 	s := p.newSettings("check")
-	s.DurationVar(&wait, "wait", 0, "how long to try again")
+	s.DurationVar(&wait, "wait", 0, "how long to retry")
 	if err := s.parse(args); err != nil {
 		return err
 	}

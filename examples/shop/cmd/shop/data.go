@@ -16,10 +16,9 @@ import (
 	"syscall"
 )
 
-// data is a map of keys to values that outlives its process. Each change is
-// one line of JSON appended to a file and synced before it is seen; the file is
-// rewritten when it holds much more history than keys. A last line that a crash
-// cut short is dropped; any other bad line is an error.
+// data is a persistent map from keys to values. Each change is appended to a file as a line of JSON
+// and synced before it becomes visible. The file is rewritten when it holds much more history than
+// keys. A last line that was cut short by a crash is dropped; any other faulty line is an error.
 type data struct {
 	mu      sync.Mutex
 	path    string
@@ -27,7 +26,7 @@ type data struct {
 	file    *os.File
 	lock    *os.File
 	records int   // lines in the file
-	broken  error // a failed write: the file's end is unknown, refuse all others
+	broken  error // a failed write: the end of the file is unknown, so further writes are refused
 }
 
 // record is one line of the file.
@@ -37,18 +36,18 @@ type record struct {
 	Deleted bool   `json:"d,omitempty"`
 }
 
-// errInUse says that another process has the file open.
+// errInUse means that another process has the file open.
 var errInUse = errors.New("data file is in use by another process")
 
-// errNotNumber says that a key that is to be counted holds something else.
+// errNotNumber means that the value of a counter is not a number.
 var errNotNumber = errors.New("value is not a number")
 
-// openData opens or makes the file at path.
+// openData opens the file at path, or creates it.
 func openData(path string) (*data, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open data: %w", err)
 	}
-	// The lock is a file of its own, because rewriting replaces the other one.
+	// The lock is a separate file, because a rewrite replaces the data file.
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open data: %w", err)
@@ -111,7 +110,7 @@ func (d *data) close() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// get returns a key's value and whether it is there.
+// get returns the value of a key, and whether the key exists.
 func (d *data) get(key string) (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +132,7 @@ func (d *data) set(key, value string) error {
 	return d.write(record{Key: key, Value: value})
 }
 
-// remove deletes a key and says whether it was there.
+// remove deletes a key and reports whether it existed.
 func (d *data) remove(key string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +142,7 @@ func (d *data) remove(key string) (bool, error) {
 	return true, d.write(record{Key: key, Deleted: true})
 }
 
-// count adds one to a number, which begins at 0, and returns it.
+// count adds one to a number, which starts at 0, and returns it.
 func (d *data) count(key string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +154,7 @@ func (d *data) count(key string) (int64, error) {
 	return n, d.write(record{Key: key, Value: strconv.FormatInt(n, 10)})
 }
 
-// number returns what count has counted so far.
+// number returns the current count.
 func (d *data) number(key string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,8 +173,8 @@ func (d *data) parse(key string) (int64, error) {
 	return n, nil
 }
 
-// write appends one record and syncs it; the caller holds the lock, so writes
-// go to disk one by one. That is plenty for a shop with one door.
+// write appends one record and syncs it. It is called with mu held, so that writes reach the disk
+// one by one.
 func (d *data) write(r record) error {
 	if d.broken != nil {
 		return fmt.Errorf("%s: an earlier write failed: %w", d.path, d.broken)

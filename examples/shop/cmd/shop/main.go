@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// program is the world as a command sees it, so that tests can give another.
+// program is the environment of a command, which tests replace.
 type program struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	hup            <-chan os.Signal // asks the balancer to read its settings again
+	hup            <-chan os.Signal // makes the balancer read its settings again
 }
 
-// errUsage marks a fault of the command line: exit code 2.
+// errUsage marks an error of the command line: exit status 2.
 var errUsage = errors.New("usage")
 
 const usage = `shop is the example's three-tier shop.
@@ -44,7 +44,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run executes one command and returns the exit code: 0 done, 1 failed, 2 usage.
+// run executes one command and returns the exit status: 0 done, 1 failed, 2 usage.
 func (p program) run(ctx context.Context, args []string) int {
 	commands := map[string]func(context.Context, []string) error{
 		"store": p.store, "web": p.web, "balancer": p.balancer, "seed": p.seed, "check": p.check,

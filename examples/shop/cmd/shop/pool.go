@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// pool is the list of web servers with what is known of each. It owns their
-// state; the checker and the requests tell it what they saw.
+// pool is the list of web servers with their states, which it owns. The checker and the requests
+// report what they observe.
 type pool struct {
 	log    *slog.Logger
 	client *http.Client
 
 	mu   sync.Mutex
 	list []*backend
-	next int // where the round continues
+	next int // index at which the next round begins
 }
 
-// backend is one web server. fault is why it is skipped; "" means alive.
+// backend is one web server. fault is the reason why it is skipped, or "" if it is alive.
 type backend struct{ url, fault string }
 
-// notChecked is the fault of a web server that nobody has asked yet.
+// notChecked is the fault of a web server before its first check.
 const notChecked = "not checked yet"
 
-// set replaces the list. Those that stay keep their state, so that a reload
-// drops no request.
+// set replaces the list. Web servers in both lists keep their state, so that a reload loses no
+// request.
 func (p *pool) set(urls []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *pool) pick(tried map[string]bool) (string, bool) {
 	return "", false
 }
 
-// mark notes what was seen of a web server: nil is alive.
+// mark records an observation of a web server; nil means alive.
 func (p *pool) mark(url string, err error) {
 	fault := ""
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *pool) mark(url string, err error) {
 	}
 }
 
-// count returns how many web servers are alive, and of how many.
+// count returns the number of live web servers and of all.
 func (p *pool) count() (alive, all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *pool) count() (alive, all int) {
 	return alive, len(p.list)
 }
 
-// faults says why no web server can be asked.
+// faults returns the reason why no web server is available.
 func (p *pool) faults() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,10 +111,10 @@ func (p *pool) faults() string {
 			out = append(out, fmt.Sprintf("%s (%s)", b.url, b.fault))
 		}
 	}
-	return "none of the web servers answers: " + strings.Join(out, ", ")
+	return "no web server answers: " + strings.Join(out, ", ")
 }
 
-// check asks every web server once, all at the same time.
+// check probes all web servers once, concurrently.
 func (p *pool) check(ctx context.Context) {
 	p.mu.Lock()
 	list := slices.Clone(p.list)
@@ -134,7 +134,7 @@ func (p *pool) check(ctx context.Context) {
 	wg.Wait()
 }
 
-// keepChecking checks at every tick, and at once whenever kick says so.
+// keepChecking checks at every tick, and immediately after each value from kick.
 func (p *pool) keepChecking(ctx context.Context, every time.Duration, kick <-chan struct{}) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

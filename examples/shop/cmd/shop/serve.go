@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serve answers on addr until ctx ends, then lets requests in flight finish,
-// but no longer than grace.
+// serve serves on addr until ctx is done. Then it lets the requests in flight finish, for at most
+// grace.
 func serve(ctx context.Context, log *slog.Logger, addr string, grace time.Duration, h http.Handler) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -44,10 +44,10 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // fails only when the client has gone
+	_ = enc.Encode(v) // fails only if the client has gone
 }
 
-// writeError tells a client what went wrong, as {"error": …}.
+// writeError answers with a status and {"error": …}.
 func writeError(w http.ResponseWriter, status int, format string, a ...any) {
 	writeJSON(w, status, map[string]string{"error": fmt.Sprintf(format, a...)})
 }

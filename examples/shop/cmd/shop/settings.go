@@ -22,7 +22,7 @@ type settings struct {
 func (p program) newSettings(command string) *settings {
 	s := &settings{FlagSet: flag.NewFlagSet("shop "+command, flag.ContinueOnError), p: p}
 	s.SetOutput(p.stderr)
-	s.StringVar(&s.config, "config", "", "`file` of settings, one \"name = value\" a line")
+	s.StringVar(&s.config, "config", "", "`file` of settings, one \"name = value\" per line")
 	return s
 }
 
@@ -37,8 +37,8 @@ func (s *settings) common(listen, name *string, timeout *time.Duration) {
 	s.DurationVar(timeout, "timeout", 5*time.Second, "how long to wait for another tier, and for requests in flight at the end")
 }
 
-// parse reads args; what they do not set comes from the environment, then from
-// the file. All faults are reported at once.
+// parse parses args. Missing values come from the environment, then from the file. All faults are
+// reported together.
 func (s *settings) parse(args []string) error {
 	if err := s.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -94,8 +94,8 @@ type setting struct {
 	line        int
 }
 
-// readSettings reads "name = value" lines; "#" begins a comment line. A value
-// is the rest of its line as it stands, so nothing has to be quoted.
+// readSettings reads "name = value" lines; "#" begins a comment line. A value is the unchanged rest
+// of its line, so nothing has to be quoted.
 func readSettings(path string) ([]setting, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func readSettings(path string) ([]setting, error) {
 	var out []setting
 	var faults []error
 	lines := bufio.NewScanner(bytes.NewReader(b))
-	lines.Buffer(nil, 16<<20) // one line may name thousands of web servers
+	lines.Buffer(nil, 16<<20) // one line may list thousands of web servers
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {

@@ -23,8 +23,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the shop itself when a test starts this binary as one of the
-// tiers, so that the tests below are about real processes.
+// TestMain runs the shop itself when a test starts this binary as one of the tiers, so that the
+// tests use real processes.
 func TestMain(m *testing.M) {
 	if os.Getenv("SHOP_TEST_AS_PROGRAM") == "1" {
 		main()
@@ -208,7 +208,7 @@ func TestThreeTiers(t *testing.T) {
 	eventually(t, func() bool {
 		balancer.mu.Lock()
 		defer balancer.mu.Unlock()
-		return strings.Contains(balancer.log.String(), "settings not taken")
+		return strings.Contains(balancer.log.String(), "settings are not applied")
 	})
 	shopHealth(t, balancer.url, alive(2, 2))
 

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// keyPattern is what a key may look like.
+// keyPattern matches valid keys.
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 
 // maxValue bounds one value, in bytes.
 const maxValue = 1 << 20
 
-// store serves a data file: the bottom tier.
+// store runs the bottom tier, which serves a data file.
 func (p program) store(ctx context.Context, args []string) (err error) {
 	var listen, name, path string
 	var timeout time.Duration
 	s := p.newSettings("store")
 	s.common(&listen, &name, &timeout)
-	s.StringVar(&path, "data", "shop.db", "`file` that keeps the keys")
+	s.StringVar(&path, "data", "shop.db", "`file` that holds the keys")
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -35,11 +35,11 @@ func (p program) store(ctx context.Context, args []string) (err error) {
 	return serve(ctx, p.logger("store", name), listen, timeout, storeHandler(name, d))
 }
 
-// seed writes the first catalogue, unless the file has been made already.
+// seed writes the first catalogue, unless the file has one.
 func (p program) seed(_ context.Context, args []string) (err error) {
 	var path string
 	s := p.newSettings("seed")
-	s.StringVar(&path, "data", "shop.db", "`file` that keeps the keys")
+	s.StringVar(&path, "data", "shop.db", "`file` that holds the keys")
 	if err := s.parse(args); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (p program) seed(_ context.Context, args []string) (err error) {
 	}
 	for _, kv := range [][2]string{
 		{"item.apples", "1.20"}, {"item.bread", "2.80"}, {"item.coffee", "6.50"},
-		{"seeded", time.Now().UTC().Format(time.RFC3339)}, // last, so that a half-done seed is done again
+		{"seeded", time.Now().UTC().Format(time.RFC3339)}, // last, so that an interrupted seed is repeated
 	} {
 		if err := d.set(kv[0], kv[1]); err != nil {
 			return err
@@ -101,7 +101,7 @@ func storeHandler(name string, d *data) http.Handler {
 			writeError(w, http.StatusRequestEntityTooLarge, "value of %q: more than %d bytes", key, maxValue)
 			return
 		case err != nil:
-			return // the client went away
+			return // the client has gone
 		}
 		if err := d.set(key, string(b)); err != nil {
 			writeError(w, http.StatusInternalServerError, "%v", err)
@@ -131,7 +131,7 @@ func storeHandler(name string, d *data) http.Handler {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		n, err := d.number("visits")
 		if err == nil {
-			_, err = os.Stat(d.path) // with its file deleted, a store would lose every later write
+			_, err = os.Stat(d.path) // a store whose file was deleted would lose every later write
 		}
 		if err != nil {
 			writeError(w, http.StatusInternalServerError, "store %s: %v", name, err)

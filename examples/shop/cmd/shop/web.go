@@ -24,7 +24,7 @@ var pageHTML string
 //go:embed page.txt
 var pageText string
 
-// page is what the templates show.
+// page holds the values of the templates.
 type page struct {
 	Greeting             string
 	Visits               int64
@@ -34,22 +34,22 @@ type page struct {
 
 type item struct{ Name, Price string }
 
-// health is the web tier's answer, and with Balancer the whole shop's: every
-// value in it came from the tier it names.
+// health is the answer of the web tier and, with Balancer, of the whole shop. Every value comes
+// from the tier that it names.
 type health struct {
 	Balancer string `json:"balancer,omitempty"`
 	Web      string `json:"web"`
 	Store    string `json:"store"`
 	Visits   int64  `json:"visits"`
-	// Alive of Backends web servers answer; set by the balancer.
+	// Alive is the number of live web servers, Backends of all; set by the balancer.
 	Alive    int `json:"alive,omitempty"`
 	Backends int `json:"backends,omitempty"`
 }
 
-// balancerHeader tells a web server which balancer a request came through.
+// balancerHeader names the balancer through which a request came.
 const balancerHeader = "X-Shop-Balancer"
 
-// web serves the page: the middle tier. It keeps nothing itself.
+// web runs the middle tier, which serves the page and keeps no state.
 func (p program) web(ctx context.Context, args []string) error {
 	var listen, name, store, greeting string
 	var timeout time.Duration
@@ -73,7 +73,7 @@ func (p program) web(ctx context.Context, args []string) error {
 	return serve(ctx, p.logger("web", name), listen, timeout, h)
 }
 
-// httpURL reads "http://HOST:PORT", with or without a final slash.
+// httpURL parses "http://HOST:PORT", with or without a final slash.
 func httpURL(s string) (string, error) {
 	u, err := url.Parse(s)
 	switch {
@@ -123,7 +123,7 @@ func webHandler(name, greeting string, store storeClient) (http.Handler, error) 
 		}
 		w.Header().Set("Content-Type", kind+"; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(out.Bytes()) // fails only when the client has gone
+		_, _ = w.Write(out.Bytes()) // fails only if the client has gone
 	})
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, r *http.Request) {
 		var now counted
@@ -136,7 +136,7 @@ func webHandler(name, greeting string, store storeClient) (http.Handler, error) 
 	return mux, nil
 }
 
-// items are the keys that begin with "item.", by name.
+// items returns the keys that begin with "item.", sorted by name.
 func items(keys map[string]string) []item {
 	var out []item
 	for k, v := range keys {
@@ -148,7 +148,7 @@ func items(keys map[string]string) []item {
 	return out
 }
 
-// storeClient asks the store.
+// storeClient is a client of the store.
 type storeClient struct {
 	url  string
 	http *http.Client
@@ -162,8 +162,8 @@ func (c storeClient) do(ctx context.Context, method, path string, into any) erro
 	return fetch(c.http, req, into)
 }
 
-// fetch sends req and decodes the JSON of a 200; any other status is an error
-// that carries the answer's text.
+// fetch sends req and decodes the JSON body of a 200. Any other status is an error with the body's
+// text.
 func fetch(client *http.Client, req *http.Request, into any) error {
 	resp, err := client.Do(req)
 	if err != nil {
