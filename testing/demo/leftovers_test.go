@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestEndProcesses ends a process found by its marker, one found by its
-// folder, and one that ignores SIGTERM; a stranger goes on.
+// TestEndProcesses ends a process found by its marker, one found by its folder, and one that
+// ignores SIGTERM; another process continues.
 func TestEndProcesses(t *testing.T) {
 	dir := t.TempDir()
 	start := func(script, at string, env ...string) *exec.Cmd {

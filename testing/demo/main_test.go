@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTake: a folder is one demo's at a time; what a killed one has left goes,
-// what is somebody else's stays.
+// TestTake: one demo at a time has the folder. What a killed one has left is removed, other folders
+// stay.
 func TestTake(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo")
 	lock, err := take(dir)

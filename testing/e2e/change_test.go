@@ -57,8 +57,8 @@ func (m *mesh) numbered(cluster string) (out []int) {
 	return out
 }
 
-// TestChange grows, shrinks, repairs, upgrades and rolls back a shop of real
-// processes; what breaks on the way is undone by itself.
+// TestChange grows, shrinks, repairs, upgrades and rolls back a shop of real processes. Failed
+// operations are rolled back automatically.
 func TestChange(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -103,7 +103,7 @@ func TestChange(t *testing.T) {
 	m.must("cluster", "configure", "shop", "--set", "shop.greeting=Welcome to the shop, stranger")
 	answers("configured")
 
-	// A definition that does not start: the upgrade is undone by itself.
+	// A definition that does not start: the upgrade is rolled back automatically.
 	m.importWeb("shop check --wait 20s", "exit 1; shop check --wait 20s")
 	if s := m.coopr("cluster", "upgrade", "shop", "--yes"); s.code != 1 || !strings.Contains(s.err, "rolled back") {
 		t.Errorf("a broken upgrade: exit code %d\n%s%s", s.code, s.out, s.err)
@@ -124,8 +124,8 @@ func TestChange(t *testing.T) {
 	m.stop()
 }
 
-// TestKillWhileRollingBack kills the leader while an operation that broke is
-// being undone: it is undone all the same, and once.
+// TestKillWhileRollingBack kills the leader during the rollback of a failed operation. The rollback
+// completes, once.
 func TestKillWhileRollingBack(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -176,7 +176,7 @@ func TestKillWhileRollingBack(t *testing.T) {
 	m.stop()
 }
 
-// TestPauseAndRollback stops a growth that an operator does not want after all.
+// TestPauseAndRollback stops and rolls back a growth on an operator's order.
 func TestPauseAndRollback(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// Figure 1 of the paper, over three agents (cases C1 and C2), and back.
+// TestFigure1 runs cases C1 and C2 of docs/spec/changes.md over three agents, and reverts.
 func TestFigure1(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -49,15 +49,15 @@ func TestFigure1(t *testing.T) {
 		}
 		return err
 	})
-	// Nothing says that cfgA may go only when svcA is down.
+	// Nothing requires svcA to be down before cfgA is removed.
 	if got := m.did("", 3); len(got) != 3 || slices.Index(got, "svcB stop") > slices.Index(got, "svcA stop") {
 		t.Errorf("deletion: did %q", got)
 	}
 	m.stop()
 }
 
-// Case C9: whoever is killed, whenever: nothing runs twice at a time, nothing
-// without its locks, and it ends as it would have.
+// TestFigure1Killed is case C9: whichever agent is killed at whatever moment, no action runs twice
+// at a time or without its locks, and the end is the same.
 func TestFigure1Killed(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -94,8 +94,8 @@ func TestFigure1Killed(t *testing.T) {
 	m.stop()
 }
 
-// Cases C3, C4, C6, C7, C8, C10 and C12 over three real agents. C1, C2, C5, C9 and
-// C11 have tests of their own.
+// TestChangeCases runs cases C3, C4, C6, C7, C8, C10 and C12 over three real agents. C1, C2, C5, C9
+// and C11 have tests of their own.
 func TestChangeCases(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -112,7 +112,7 @@ func TestChangeCases(t *testing.T) {
 	m.converged("c3", 1)
 	m.does("C3", "c3", "base start")
 
-	// C4: what is held up stops only when its holder has let go.
+	// C4: an object that is held in up stops only after its holder has released it.
 	holder, held, mover := m.noted("holder", "a", nil), m.noted("held", "b", nil), m.noted("mover", "c", nil)
 	holder.Requires, holder.Holds = up("held"), []site.Holding{{Object: "held"}}
 	top := m.noted("top", "c", nil)
@@ -128,7 +128,7 @@ func TestChangeCases(t *testing.T) {
 	m.converged("c4", 2)
 	m.does("C4", "c4", "top stop", "holder stop", "held stop", "mover restart", "held start", "holder start", "top start")
 
-	// C6: two failures, and who depends on it waits.
+	// C6: two failures, during which the dependent object waits.
 	flaky, after := m.noted("flaky", "a", nil), m.noted("after", "b", nil)
 	tries := filepath.Join(m.dir, "world", "tries")
 	flaky.Content["start"] = fmt.Sprintf("echo >>%[1]s; test $(wc -l <%[1]s) -gt 2 || exit 1; %[2]s", tries, flaky.Content["start"])
@@ -140,7 +140,7 @@ func TestChangeCases(t *testing.T) {
 		t.Errorf("C6: %d tries, %v", len(b), err)
 	}
 
-	// C7: what is removed is brought down first; the rest is left alone.
+	// C7: removed objects are brought down first; the others are untouched.
 	d := m.figure1(1)
 	m.apply(d)
 	m.converged("figure1", 1)
@@ -163,7 +163,7 @@ func TestChangeCases(t *testing.T) {
 	m.converged("figure1", 5)
 	m.does("C7, back", "figure1", "svcA start")
 
-	// C8: what somebody does by hand is found, and repaired.
+	// C8: a change by hand is found and repaired.
 	d.CheckInterval = 200
 	m.apply(d)
 	m.converged("figure1", 6)
@@ -172,7 +172,7 @@ func TestChangeCases(t *testing.T) {
 	}
 	m.does("C8", "figure1", "svcA start")
 
-	// C10 and C12: sites that are certain to hang, or to go round for ever.
+	// C10 and C12: sites that would deadlock or never come to rest.
 	a, b := m.noted("A", "a", nil), m.noted("B", "b", nil)
 	a.Requires, b.Requires = up("B"), up("A")
 	if said := m.coopr("change", "apply", m.write(m.try("c10", a, b))); said.code != 1 || !strings.Contains(said.out+said.err, "A → B → A") {
@@ -186,8 +186,8 @@ func TestChangeCases(t *testing.T) {
 	m.stop()
 }
 
-// Case C5 over three real agents, told by events: x is wanted up and down at the same
-// time; down wins, and up follows.
+// TestConflict is case C5 over three real agents, observed by events: x is requested up and down at
+// the same time; down wins, and up follows.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -255,7 +255,7 @@ func TestConflict(t *testing.T) {
 	}
 	m.does("C5", "c5", "x stop", "goes restart", "x start", "comes start")
 
-	// What watches is told everything, each in its order.
+	// A watcher receives all events, in order.
 	m.must("change", "delete", "c5", "--yes")
 	if err := <-ended; err != nil {
 		t.Fatalf("%v, after %q", err, told)

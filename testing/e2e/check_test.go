@@ -36,9 +36,9 @@ const checkDefinitions = `
   recovery: {backoff: 1s, max-backoff: 2s}
 `
 
-// TestChecksOfUploads: a check may be an uploaded script with an archive, as all actions
-// may; and of a machine whose service fails its provider says that it is there, so that
-// the service is started again and the machine kept.
+// TestChecksOfUploads uses an uploaded script with an archive as a check. When the service fails,
+// its provider reports that the machine exists, so that the service is restarted and the machine
+// kept.
 func TestChecksOfUploads(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

@@ -44,7 +44,7 @@ func (s said) leftOut() []string {
 	return out
 }
 
-// says checks that there are as many lines as wanted, each with its words.
+// says checks the number of lines, and that each has its words.
 func says(t *testing.T, what string, lines []string, want ...string) {
 	t.Helper()
 	if len(lines) != len(want) {
@@ -58,8 +58,8 @@ func says(t *testing.T, what string, lines []string, want ...string) {
 	}
 }
 
-// TestOriginal imports the original's sets of definitions whole: everything
-// but the bad ones is there, and each bad one is refused with its reason.
+// TestOriginal imports the original's sets of definitions. Everything except the faulty definitions
+// is imported, and each faulty one is refused with its reason.
 func TestOriginal(t *testing.T) {
 	t.Parallel()
 	m, dir := newOriginal(t)
@@ -153,8 +153,8 @@ func dryRuns(t *testing.T, m *mesh) {
 	}
 }
 
-// TestOriginalPartials imports the original's tests of partial templates file
-// by file, in the world that they were made for.
+// TestOriginalPartials imports the original's tests of partial templates file by file, together
+// with the definitions that they need.
 func TestOriginalPartials(t *testing.T) {
 	t.Parallel()
 	m, dir := newOriginal(t)

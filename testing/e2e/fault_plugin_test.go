@@ -30,7 +30,7 @@ func TestKillPlugin(t *testing.T) {
 	m.survives(op)
 }
 
-// TestHangPlugin: the plugin that runs one agent's scripts stops to answer.
+// TestHangPlugin: the plugin that runs one agent's scripts stops answering.
 func TestHangPlugin(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -52,9 +52,8 @@ func TestHangPlugin(t *testing.T) {
 	m.survives(op)
 }
 
-// TestGarbagePlugin: the provider prints garbage where its answer should be,
-// after it has made a node; beside it lie plugins that print garbage, end, or
-// hang when they are started.
+// TestGarbagePlugin: the provider prints garbage instead of its answer, after it has made a node.
+// Other plugins in the folder print garbage, exit, or hang when they are started.
 func TestGarbagePlugin(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
@@ -93,8 +92,8 @@ func TestGarbagePlugin(t *testing.T) {
 	m.survives(op)
 }
 
-// TestUnrulyPlugin: tasks that kill their plugin's process, freeze it, are deaf to
-// their time-out, print on its output, and then do what they should.
+// TestUnrulyPlugin has tasks that kill their plugin's process, freeze it, ignore their time-out and
+// print on its output, before they succeed.
 func TestUnrulyPlugin(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t, "--plugin-dir", filepath.Join(bin, "more"))

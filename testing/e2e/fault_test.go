@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// nodes is the size of the clusters that faults happen to.
+// nodes is the size of the clusters in tests of faults.
 const nodes = 30
 
 // ledgerMesh is a mesh whose agents have the provider "ledger".
@@ -22,8 +22,8 @@ func ledgerMesh(t *testing.T, flags ...string) *mesh {
 	return startMesh(t, append([]string{"--plugin-dir", testdata(t, "ledger/plugins")}, flags...)...)
 }
 
-// survives checks the end of a cluster's creation that something happened to,
-// takes the cluster away and stops the mesh: nothing is left.
+// survives checks the end of a cluster's creation after a fault, deletes the cluster and stops the
+// mesh, and checks that nothing is left.
 func (m *mesh) survives(op model.Operation) {
 	m.t.Helper()
 	m.succeeds(op.ID)
@@ -32,7 +32,7 @@ func (m *mesh) survives(op model.Operation) {
 	m.stop()
 }
 
-// TestNoFault is how it goes when nothing happens.
+// TestNoFault is the same without a fault.
 func TestNoFault(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -68,8 +68,8 @@ func TestKillFollower(t *testing.T) {
 	m.survives(op)
 }
 
-// TestRestartWorker: kill -9 of an agent with running tasks, which is back at
-// once: its journal says what it had, so nobody waits for its leases to end.
+// TestRestartWorker: kill -9 of an agent with running tasks, which restarts at once. Its journal
+// has its tasks, so that the mesh does not wait for its leases to end.
 func TestRestartWorker(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -95,8 +95,8 @@ func (a *agent) busy() {
 	})
 }
 
-// TestKillAll: kill -9 of all three agents, which leave no process behind and
-// go on when they are started again.
+// TestKillAll: kill -9 of all three agents, which leave no process behind and continue when they
+// are started again.
 func TestKillAll(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -122,11 +122,11 @@ func TestKillAll(t *testing.T) {
 	m.survives(op)
 }
 
-// asleepFor is how long a leader is stopped, at least.
+// asleepFor is the least time for which a leader is stopped.
 const asleepFor = 20 * time.Second
 
-// TestStopLeader: SIGSTOP of the leader, for so long that the others have
-// taken its leases away and finished its work; then it wakes up.
+// TestStopLeader: SIGSTOP of the leader until the others have revoked its leases and finished its
+// work; then it continues.
 func TestStopLeader(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -164,8 +164,7 @@ func TestStopLeader(t *testing.T) {
 	m.survives(op)
 }
 
-// TestFullDisk: the leader's disk is full in the middle of the work, and has
-// room again later.
+// TestFullDisk: the leader's disk is full for a while in the middle of the work.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")

@@ -13,9 +13,9 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// TestHandOver hands the leadership over, again and again, while a cluster is
-// made and clients read and write at every agent, each request sent once: none
-// of them gets an error, and no running task is begun anew.
+// TestHandOver hands leadership over repeatedly while a cluster is made and clients read and write
+// at every agent, sending each request once. No client gets an error, and no running task is
+// started again.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Figure 1 with real processes as services and a real file, which a person edits.
+// TestFigure1OfRealThings runs case C1 with real processes as services and a real file, which is
+// edited by hand.
 func TestFigure1OfRealThings(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -92,8 +93,8 @@ func machineProcesses(t *testing.T, dir, command string) (pids []string) {
 	return pids
 }
 
-// Case C11: a storage installation of four servers, 200 objects, over three
-// agents, with scripts and files.
+// TestStorage is case C11: a storage installation of four servers, 200 objects, over three agents,
+// with scripts and files.
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -140,8 +141,8 @@ func TestStorage(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
-	// Another configuration of the first array: what stands on it goes down and
-	// comes up again, once.
+	// Another configuration of the first array: the objects that rely on it go down and come up
+	// again, once.
 	m.apply(doc(2))
 	m.converged("storage", 2)
 	b, err := os.ReadFile(filepath.Join(dir, "s0/config0/settings.conf"))
@@ -163,8 +164,8 @@ func TestStorage(t *testing.T) {
 	m.stop()
 }
 
-// A cluster that a plan has made is held in shape by its services' change
-// objects, wherever their homes are.
+// TestClusterHeldInShape: the change objects of services keep a cluster as described, whichever
+// agents run them.
 func TestClusterHeldInShape(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -185,7 +186,7 @@ func TestClusterHeldInShape(t *testing.T) {
 		return out
 	}
 	s := await("the site of the cluster", 3)
-	// Another home takes over what a dead agent ran.
+	// Another agent takes over the objects of a dead one.
 	i := slices.IndexFunc(m.agents, func(a *agent) bool { return a.name == s.Items[0].Agent })
 	m.agents[i].kill()
 	m.await("another home", func() error {
@@ -197,7 +198,7 @@ func TestClusterHeldInShape(t *testing.T) {
 	})
 	m.agents[i].start()
 	await("all to be where it should be", 3)
-	// What somebody takes away by hand comes back.
+	// A file that is removed by hand is restored.
 	made, err := filepath.Glob(filepath.Join(m.nodes(), "*", "*", "ready"))
 	if err != nil || len(made) != 1 {
 		t.Fatalf("%q, %v", made, err)
@@ -257,7 +258,7 @@ func TestTypesOfAutomators(t *testing.T) {
 	if where("first") == where("second") {
 		t.Errorf("both were made at %q", where("first"))
 	}
-	// What is taken away by hand comes back; another content is put in the old one's place.
+	// A file that is removed by hand is restored; a new content replaces the old one.
 	if err := os.Remove(filepath.Join(world, "second")); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func TestTypesOfAutomators(t *testing.T) {
 	if where("first") != "two\n" {
 		t.Errorf("the second content made %q", where("first"))
 	}
-	// Nobody offers this one.
+	// No agent offers this type.
 	d.Objects[0].Type = "automator:nobody"
 	if s := m.coopr("change", "apply", m.write(d)); s.code == 0 || !strings.Contains(s.out+s.err, `objects[0].type: no agent offers the automator "nobody"`) {
 		t.Errorf("%d: %s%s", s.code, s.out, s.err)

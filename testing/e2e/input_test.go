@@ -14,7 +14,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// request is one request by hand, as no client of ours would make it.
+// request is a request that the client would not send.
 type request struct {
 	method, path, body string
 	header             map[string]string
@@ -51,8 +51,8 @@ func (a *agent) do(r request) (status int, header http.Header, body []byte, err 
 	return res.StatusCode, res.Header, body, err
 }
 
-// TestBadInput sends what nobody should send, to the leader and to an agent
-// that passes it on; each is refused with its reason, and changes nothing.
+// TestBadInput sends invalid requests to the leader and to an agent that forwards them. Each is
+// refused with its reason and changes nothing.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -181,8 +181,8 @@ func bomb() string {
 	return b.String()
 }
 
-// TestRequestOnce repeats a request with the same request id, to each agent,
-// also after the leader has died: it is done once.
+// TestRequestOnce repeats a request with the same request id at each agent, also after the leader
+// has died. It takes effect once.
 func TestRequestOnce(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// testdata returns the whole path of a folder of ours: the programs run elsewhere.
+// testdata returns the absolute path of a folder in testdata, since the programs run in other
+// folders.
 func testdata(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))
@@ -23,14 +24,14 @@ func testdata(t *testing.T, name string) string {
 	return path
 }
 
-// entry is one line of the ledger: what a provider or a script says of itself.
+// entry is one line of the ledger, written by a provider or a script.
 type entry struct {
 	node, service, action string
 	fence                 uint64
 	what                  string
 }
 
-// ledger reads what was done, in order.
+// ledger reads the entries in order.
 func (m *mesh) ledger() []entry {
 	m.t.Helper()
 	b, err := os.ReadFile(filepath.Join(m.dir, "ledger"))
@@ -52,10 +53,9 @@ func (m *mesh) ledger() []entry {
 	return out
 }
 
-// audit compares what was done with what the mesh says of it: every attempt
-// that the ledger knows is one of the mesh's, no attempt was made twice, each
-// new one has the end of the one before as its reason, every node was made
-// once, and the order on each node is the plan's.
+// audit compares the ledger with the records of the mesh: every attempt that the ledger knows is
+// one of the mesh's, no attempt was made twice, each new one has the end of the one before as its
+// reason, every node was made once, and the order on each node is the plan's.
 func (m *mesh) audit(op string, nodes int) {
 	m.t.Helper()
 	tasks := m.tasks(op)
@@ -134,8 +134,8 @@ func (m *mesh) numbers(tasks []model.Task) map[string]string {
 	return out
 }
 
-// attempts looks at a task's attempts: the last is the good one, the others
-// have ended each for a reason, fences and times grow, agents are ours.
+// attempts checks a task's attempts: the last one succeeded, the others each ended for a reason,
+// fences and times grow, and the agents belong to the mesh.
 func (m *mesh) attempts(t *model.Task) {
 	m.t.Helper()
 	var fence uint64
@@ -163,8 +163,8 @@ func (m *mesh) attempts(t *model.Task) {
 	}
 }
 
-// order looks at what happened on each node: the actions of a service came in
-// their order, and app, which needs base, was started after it.
+// order checks the order on each node: the actions of a service ran in their order, and app, which
+// needs base, was started after it.
 func (m *mesh) order(op string) {
 	m.t.Helper()
 	if d := m.tasks(op); len(d) == 0 {

@@ -46,7 +46,7 @@ func processes(dir string) ([]process, error) {
 	return out, nil
 }
 
-// endProcesses kills what is still there, however the test went.
+// endProcesses kills the remaining processes, whatever the result of the test.
 func endProcesses(t *testing.T, dir string) {
 	for {
 		list, err := processes(dir)
@@ -63,7 +63,7 @@ func endProcesses(t *testing.T, dir string) {
 	}
 }
 
-// files lists the files and folders below dir, but those that ok allows.
+// files lists the files and folders below dir, except those that ok allows.
 func files(t *testing.T, dir string, ok func(path string, d fs.DirEntry) bool) []string {
 	t.Helper()
 	var out []string
@@ -82,8 +82,8 @@ func files(t *testing.T, dir string, ok func(path string, d fs.DirEntry) bool) [
 	return out
 }
 
-// noneLeft waits for the last process to end, and then looks for what should
-// not be there: processes, nodes, addresses, sockets, records of processes.
+// noneLeft waits for the last process to end, and then checks that nothing is left behind:
+// processes, nodes, addresses, sockets, records of processes.
 func (m *mesh) noneLeft() {
 	m.t.Helper()
 	var list []process

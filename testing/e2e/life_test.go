@@ -15,7 +15,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// page gets what a cluster shows at its first link.
+// page returns the page at a cluster's first link.
 func (m *mesh) page(cluster string) (string, error) {
 	cl, _, err := m.api().Cluster(m.context(), cluster, client.Read{})
 	if err != nil || len(cl.Links) == 0 {
@@ -39,8 +39,8 @@ func (m *mesh) page(cluster string) (string, error) {
 	return string(body), err
 }
 
-// TestLifecycle makes the example's shop of real processes, stops, starts,
-// restarts and reconfigures it, and takes it away, all with the command.
+// TestLifecycle makes the example's shop of real processes, stops, starts, restarts, reconfigures
+// and deletes it, all with the command.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

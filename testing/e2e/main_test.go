@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// build makes the programs: the plugins beside the agent, where it looks for
-// them in dev mode, but the test's own, which only some tests want.
+// build builds the programs: the plugins in the folder of the agent, where it finds them in dev
+// mode, and the test's own plugins elsewhere, since only some tests use them.
 func build(bin string) error {
 	for _, args := range [][]string{
 		{"-o", bin + "/", "./cmd/...", "./examples/shop/cmd/shop",

@@ -23,15 +23,15 @@ import (
 // guards against waiting for ever; nothing is said about how fast things are.
 const patience = 90 * time.Second
 
-// Ports of every agent: each has a loopback address of its own, where nobody
-// else's connections begin.
+// The ports of every agent. Each agent has a loopback address of its own, from which no other
+// connections start.
 const (
 	httpPort   = "14054"
 	peerPort   = "14055"
 	gossipPort = "14056"
 )
 
-// mesh is some agents that know one another.
+// mesh is a mesh of agents.
 type mesh struct {
 	t      *testing.T
 	dir    string
@@ -43,7 +43,7 @@ type mesh struct {
 	client *client.Client
 }
 
-// agent is one coopr-agent process, or one that will be or has been.
+// agent is a coopr-agent process before, during or after its run.
 type agent struct {
 	mesh  *mesh
 	name  string
@@ -94,8 +94,8 @@ func (m *mesh) add(name string) *agent {
 	return a
 }
 
-// freeIP returns a loopback address on which nobody uses our ports. The nodes of
-// the local provider live in 127.64.0.0 to 127.127.255.255.
+// freeIP returns a loopback address on which the ports are free. The nodes of the local provider
+// live in 127.64.0.0 to 127.127.255.255.
 func freeIP(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -166,8 +166,8 @@ func (a *agent) run(args ...string) {
 
 func (a *agent) log() string { return filepath.Join(a.mesh.dir, a.name+".log") }
 
-// env is what everything of the mesh gets. It has the folder's path, by which
-// processes are found.
+// env returns the environment of all processes of the mesh. It has the folder's path, by which they
+// are found.
 func (m *mesh) env() []string {
 	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + bin + ":" + os.Getenv("PATH")}
 }
@@ -194,7 +194,7 @@ func (a *agent) stop() {
 	a.endsWell()
 }
 
-// endsWell waits for the end of an agent that was told to stop.
+// endsWell waits until an agent that was told to stop has ended without an error.
 func (a *agent) endsWell() {
 	a.mesh.t.Helper()
 	select {
@@ -219,7 +219,7 @@ func (a *agent) alive() bool {
 	}
 }
 
-// stop stops every agent that runs, and looks for what they leave.
+// stop stops every running agent and checks that nothing is left behind.
 func (m *mesh) stop() {
 	m.t.Helper()
 	var told []*agent
@@ -235,8 +235,8 @@ func (m *mesh) stop() {
 	m.noneLeft()
 }
 
-// end ends what is still there and shows the logs of a test that failed. With
-// COOPR_E2E_KEEP every test's folder is copied there.
+// end ends the remaining processes and shows the logs of a failed test. If COOPR_E2E_KEEP is set,
+// every test's folder is copied there.
 func (m *mesh) end() {
 	if m.client != nil {
 		m.client.Close()
@@ -302,8 +302,7 @@ func (m *mesh) api(agents ...*agent) *client.Client {
 	return c
 }
 
-// await asks again and again until there is no error any more: for what has
-// no blocking read.
+// await repeats a function until it returns no error, for conditions without a blocking read.
 func (m *mesh) await(what string, ask func() error) {
 	m.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -393,7 +392,7 @@ func (a *agent) status() (s api.AgentStatus, err error) {
 	return a.mesh.api(a).Status(ctx)
 }
 
-// said is how a command ended.
+// said is the result of a command.
 type said struct {
 	out, err string
 	code     int

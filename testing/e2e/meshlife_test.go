@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// TestRestore saves a snapshot, loses every agent, and brings the state into a
-// new mesh, which goes on with the cluster that is still there.
+// TestRestore saves a snapshot, loses every agent, and restores the state into a new mesh, which
+// continues with the existing cluster.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -51,7 +51,7 @@ func TestRestore(t *testing.T) {
 	}
 	m.must("operator", "snapshot", "restore", file, "--yes")
 	m.ready()
-	// The agents are those of now, not those of the snapshot's time.
+	// The agents are the current ones, not those of the snapshot.
 	if list, _, err := m.api().Agents(m.context(), client.Read{}); err != nil || len(list) != len(m.agents) {
 		t.Errorf("agents after the restore: %v %+v", err, list)
 	}
@@ -77,7 +77,7 @@ func TestRestore(t *testing.T) {
 	if again, _, err := m.api().Operations(m.context(), "c", nil, client.Page{}, client.Read{}); err != nil || len(again) != 2 {
 		t.Errorf("operations of the cluster: %v %v", again, err)
 	} else {
-		// Fences count on from where the state was, not from where the new mesh is.
+		// Fences continue from those of the restored state, not from those of the new mesh.
 		old, young := m.tasks(op.ID), m.tasks(again[0].ID)
 		for _, task := range young {
 			if task.Fence <= old[len(old)-1].Fence {
@@ -86,7 +86,7 @@ func TestRestore(t *testing.T) {
 		}
 	}
 	m.remove("c")
-	// What was begun after the snapshot is nobody's any more, as the manual says.
+	// Machines that were made after the snapshot belong to no cluster, as docs/operations.md says.
 	if err := os.RemoveAll(m.nodes()); err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +111,7 @@ func (m *mesh) wipe(lost ...*agent) {
 	}
 }
 
-// TestLostQuorum loses two of three agents with their disks, and does what
-// docs/operations.md says.
+// TestLostQuorum loses two of three agents with their disks, and follows docs/operations.md.
 func TestLostQuorum(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)
@@ -190,8 +189,8 @@ func TestLostQuorum(t *testing.T) {
 	m.stop()
 }
 
-// TestMove restarts every agent, one after the other, at other addresses: they
-// are the same agents, and work goes on.
+// TestMove restarts every agent, one after the other, at another address. They stay the same
+// agents, and work continues.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	m := ledgerMesh(t)

@@ -36,8 +36,8 @@ func (m *mesh) machines() map[string]local.Record {
 	return out
 }
 
-// agree waits until what the provider has is what the records say, node for node,
-// and the mesh says so too.
+// agree waits until the provider's machines match the records, node for node, and the mesh reports
+// that.
 func (m *mesh) agree() {
 	m.t.Helper()
 	m.await("providers and records to agree", func() error {
@@ -80,9 +80,9 @@ func (m *mesh) agree() {
 	}
 }
 
-// TestOrphans: agents die with kill -9 while machines are made and while they are
-// removed; what the provider has and what the records say is the same afterwards.
-// Machines that are no node's are found, told of, and removed by policy or by hand.
+// TestOrphans kills agents while machines are made and while they are removed. Afterwards the
+// provider's machines match the records. Orphans are found, reported, and removed by policy or by
+// hand.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t, "--orphans-every", "1s", "--orphans-delete", "--orphans-grace", "1s")
@@ -103,8 +103,8 @@ func TestOrphans(t *testing.T) {
 		t.Errorf("%d machines were made, not 8", n)
 	}
 
-	// Machines nobody knows: of a node that the cluster has not, and of another
-	// cluster, as after a restored snapshot. And one that somebody removed by hand.
+	// Orphans: a machine of a node that the cluster does not have, and one of an unknown cluster,
+	// as after a restored snapshot. And a machine that was removed by hand.
 	var mesh string
 	lost := ""
 	for dir, r := range m.machines() {
@@ -175,7 +175,7 @@ func TestOrphans(t *testing.T) {
 	m.stop()
 }
 
-// stray makes a machine behind the mesh's back.
+// stray makes a machine without the mesh.
 func (m *mesh) stray(r local.Record) string {
 	m.t.Helper()
 	dir := filepath.Join(m.nodes(), r.Cluster, fmt.Sprint(r.Number))

@@ -14,8 +14,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// importWatched imports the example with health checks and recovery that are in
-// more of a hurry.
+// importWatched imports the example with shorter intervals for health checks and recovery.
 func (m *mesh) importWatched() {
 	m.t.Helper()
 	m.importShop()
@@ -90,8 +89,8 @@ func (m *mesh) killNode(n *model.Node) {
 	}
 }
 
-// TestReadiness: what is started is STARTED until its check says that it is ready;
-// what depends on it waits, and a change of leader changes nothing.
+// TestReadiness: a started service is STARTED until its check succeeds. Dependent services wait,
+// also across a change of leader.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -147,8 +146,8 @@ func TestReadiness(t *testing.T) {
 	m.stop()
 }
 
-// TestRecovery kills a web server, takes a machine away, and pauses a node: the
-// shop is whole again by itself, or as it is told to be, and the audit log has it.
+// TestRecovery kills a web server, removes a machine, and pauses a node. The shop recovers
+// automatically or follows the orders, and the audit log has the records.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

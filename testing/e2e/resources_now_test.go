@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// TestResourcesOfObjects: what automators do for change objects they do with the scripts
-// that are in force, on an agent, too, that holds no state.
+// TestResourcesOfObjects: automators use the scripts in force for change objects, also on an agent
+// without the state.
 func TestResourcesOfObjects(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c", "w")
@@ -33,7 +33,7 @@ func TestResourcesOfObjects(t *testing.T) {
 		m.await("the object to be made by version "+want, func() error {
 			b, err := os.ReadFile(file)
 			if err == nil && string(b) != want+"\n" {
-				// Made by what was in force a moment ago: it is to be made again.
+				// It was made by the previous version and has to be made again.
 				err = fmt.Errorf("%w: it was made by %q", errNotYet, b)
 				_ = os.Remove(file)
 			}

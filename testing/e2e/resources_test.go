@@ -28,7 +28,7 @@ func (m *mesh) put(name, text string) string {
 	return path
 }
 
-// content is where an agent keeps a content.
+// content returns the path of a content at an agent.
 func (a *agent) content(text string) string {
 	return filepath.Join(a.data, "resources", "contents", fmt.Sprintf("%x", sha256.Sum256([]byte(text))))
 }
@@ -69,13 +69,13 @@ const resourceDefinitions = `
   compatibility: {services: [job], hardwaretypes: [small], imagetypes: [host]}
 `
 
-// step is a script that tells which version of it ran; its first action waits for a gate.
+// step returns a script that reports its version; its first action waits for a gate.
 func (m *mesh) step(version string) string {
 	return fmt.Sprintf("#!/bin/sh\necho %s $1 $(cat $COOPR_ARCHIVES/site/page) >>%s\nwhile [ $1 = install ] && [ ! -e %s ]; do sleep 0.05; done\n",
 		version, filepath.Join(m.dir, "said"), filepath.Join(m.dir, "gate"))
 }
 
-// heard waits for what the scripts have said.
+// heard waits for the reports of the scripts.
 func (m *mesh) heard(want ...string) {
 	m.t.Helper()
 	m.await(fmt.Sprintf("the scripts to say %q", want), func() error {
@@ -87,9 +87,8 @@ func (m *mesh) heard(want ...string) {
 	})
 }
 
-// TestPluginResources: what is uploaded to one agent is worked with by another; a plan
-// keeps the versions that it was made with; what a disk has spoilt is fetched anew;
-// keys do not come out again.
+// TestPluginResources: a resource uploaded to one agent is used by another; a plan keeps the
+// versions that it was made with; a damaged content is fetched again; keys cannot be downloaded.
 func TestPluginResources(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c", "w")
@@ -138,7 +137,7 @@ func TestPluginResources(t *testing.T) {
 		}
 	}
 
-	// What an automator thinks of an action's fields is said when it is written.
+	// An automator's faults in the fields of an action are reported when the definition is written.
 	bad := strings.Replace(resourceDefinitions, "args: start}", "args: it's}", 1)
 	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 || !strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (automator shell says)") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
@@ -167,7 +166,7 @@ func TestPluginResources(t *testing.T) {
 	said := []string{"one install first", "one start first", "two stop second", "two start second"}
 	restart(said...)
 
-	// A content that the worker lacks and that the leader's disk has spoilt comes from another.
+	// A content that the worker lacks and that is damaged at the leader comes from another agent.
 	worker.kill()
 	leader := m.leader()
 	for _, path := range []string{worker.content(two), leader.content(two)} {
@@ -187,7 +186,7 @@ func TestPluginResources(t *testing.T) {
 		t.Errorf("nobody noticed: %v", err)
 	}
 
-	// What nobody has is named, and comes back with the same content.
+	// A content that no agent has is named, and can be uploaded again.
 	worker.kill()
 	for _, a := range m.agents {
 		if err := os.Remove(a.content(two)); err != nil {
@@ -220,7 +219,7 @@ func TestPluginResources(t *testing.T) {
 	m.stop()
 }
 
-// latePlugin: a plugin that is put into an agent's folder is on offer without a restart.
+// latePlugin checks that a plugin put into an agent's folder is offered without a restart.
 func (m *mesh) latePlugin() {
 	m.t.Helper()
 	m.put("late/late.yaml", "name: late\nkind: automator\nplugin: 1.0.0\nprotocol: exec\ncommand: [/bin/true]\n")
@@ -235,7 +234,7 @@ func (m *mesh) latePlugin() {
 	})
 }
 
-// keys: a key is kept for its owner alone, and is in no answer, log or snapshot.
+// keys checks that a key is readable by its owner alone and is in no answer, log or snapshot.
 func (m *mesh) keys(voters []*agent) {
 	t := m.t
 	t.Helper()
@@ -264,7 +263,7 @@ func (m *mesh) keys(voters []*agent) {
 	}
 }
 
-// gated is a content whose second half is given out only once its gate is open.
+// gated is a content whose second half can be read only when its gate is open.
 type gated struct {
 	content []byte
 	reached func()
@@ -282,8 +281,8 @@ func (g *gated) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(g.content).ReadAt(p, off)
 }
 
-// TestUploadKilled: an upload whose agent dies in its middle is not there; one whose
-// leader dies is there once, after another try, and on a majority of the voters.
+// TestUploadKilled: an upload whose agent dies leaves nothing. An upload whose leader dies exists
+// once, after a repetition, on a majority of the voters.
 func TestUploadKilled(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

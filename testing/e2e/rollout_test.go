@@ -38,9 +38,9 @@ func stepsOf(i tree.Info) string {
 	return strings.Join(out, " ")
 }
 
-// TestRollout upgrades a shop of real processes with canaries that an operator
-// releases; then one whose canary breaks, which is rolled back by itself and has
-// left the others alone.
+// TestRollout upgrades a shop of real processes with canaries that an operator releases; then once
+// more with a failing canary, which is rolled back automatically and does not touch the other
+// nodes.
 func TestRollout(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)
@@ -130,9 +130,9 @@ func TestRollout(t *testing.T) {
 	m.stop()
 }
 
-// TestCustomPlan runs a plan of the template's own, with parameters: it waits until
-// it is started, changes nothing of the layout, begins anew when it is started again,
-// and two that want the same nodes take turns.
+// TestCustomPlan runs a plan of the template's own, with parameters: it waits until it is started,
+// does not change the layout, starts from the beginning when it is started again, and takes turns
+// with another plan on the same nodes.
 func TestCustomPlan(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

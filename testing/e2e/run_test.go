@@ -45,8 +45,8 @@ func (m *mesh) latestRun() api.RunDetails {
 	return list[0]
 }
 
-// TestRun: a job on three nodes of its own, its output and its exit code; nodes that are kept,
-// for longer, and ended; a stop; what a profile locks.
+// TestRun runs a job on three nodes of its own and checks its output and exit code; kept nodes,
+// extended and removed; a stop; the locked properties of a profile.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a")
@@ -185,8 +185,8 @@ func (m *mesh) profiles() {
 	}
 }
 
-// TestRunKillLeader: the leader is killed while a job runs; another one goes on, the output
-// is whole, and nothing is left.
+// TestRunKillLeader kills the leader while a job runs. Another leader continues, the output is
+// complete, and nothing is left.
 func TestRunKillLeader(t *testing.T) {
 	t.Parallel()
 	m := startMesh(t)

@@ -81,8 +81,8 @@ func (m *mesh) pluginDir() (dir, sum string) {
 	return dir, fmt.Sprintf("sha256:%x", sha256.Sum256(program))
 }
 
-// TestSecureMesh is a mesh as it is in earnest: configuration files, a join
-// token, TLS everywhere. Who has another token stays outside.
+// TestSecureMesh runs a mesh as in production: configuration files, a join token, TLS everywhere.
+// An agent with another token is not admitted.
 func TestSecureMesh(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "a", "b", "c")
@@ -124,7 +124,7 @@ func TestSecureMesh(t *testing.T) {
 		}
 	}
 
-	// Somebody with a token of another mesh knocks, and later with ours.
+	// An agent tries to join with a token of another mesh, and later with the right one.
 	stranger := m.add("d")
 	m.expect = 0
 	other := strings.TrimSpace(m.daemon("token", "new").out)
@@ -203,7 +203,7 @@ func TestSecureMesh(t *testing.T) {
 	m.survives(op)
 }
 
-// selfSigned returns the certificate of somebody else's CA: that of another mesh.
+// selfSigned returns the certificate of the CA of another mesh.
 func selfSigned(t *testing.T, m *mesh) string {
 	t.Helper()
 	dir := filepath.Join(m.dir, "elsewhere")

@@ -30,9 +30,8 @@ func (a *agent) logs(words string) {
 	})
 }
 
-// TestSecondAgentKeepsTheMesh joins an agent in dev mode to one that is at work,
-// as a person does by hand: it takes part and takes nothing away. An agent that
-// has a mesh's state is never taken into another one's.
+// TestSecondAgentKeepsTheMesh joins an agent in dev mode to a running one by hand: it takes part,
+// and nothing is lost. An agent with the state of one mesh is never admitted to another.
 func TestSecondAgentKeepsTheMesh(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "first")

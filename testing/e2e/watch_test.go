@@ -26,8 +26,7 @@ func (m *mesh) begin(req model.CreateCluster) model.Operation {
 	return *st.Operation
 }
 
-// until reads an operation, each time newer, until ok is content with it. It
-// does not ask the agents in vain, and none of those that are named.
+// until reads ever newer versions of an operation until ok returns true.
 func (m *mesh) until(op, what string, ok func(api.OperationDetails) bool, ask ...*agent) api.OperationDetails {
 	m.t.Helper()
 	ctx := m.context()
@@ -50,8 +49,7 @@ func (m *mesh) until(op, what string, ok func(api.OperationDetails) bool, ask ..
 	}
 }
 
-// half waits until an operation is in its middle: some of its tasks are done
-// and many are not.
+// half waits until a share of an operation's tasks is done.
 func (m *mesh) half(op string, share float64) {
 	m.t.Helper()
 	m.until(op, fmt.Sprintf("done to %g", share), func(d api.OperationDetails) bool {
@@ -59,7 +57,7 @@ func (m *mesh) half(op string, share float64) {
 	})
 }
 
-// succeeds waits for an operation's good end.
+// succeeds waits until an operation succeeds.
 func (m *mesh) succeeds(op string, ask ...*agent) api.OperationDetails {
 	m.t.Helper()
 	return m.ends(op, model.OpSucceeded, ask...)

@@ -14,12 +14,11 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// noted is a script object that writes down what it does, and is up for as long
-// as its file is there.
+// noted returns a script object that records its actions, and is up while its file exists.
 func (m *mesh) noted(name, host string, content map[string]any) site.Object {
 	file, log := filepath.Join(m.dir, "world", name), filepath.Join(m.dir, "world", "log")
-	// Who acts holds a lock that ends with the last process of the act: nothing
-	// may run twice at a time, whoever was killed.
+	// An act holds a lock until its last process ends, so that acts at the same time are detected
+	// even if their agent was killed.
 	script := func(what, do string) string {
 		return fmt.Sprintf("exec 9>>%[5]s; flock -n 9 || echo overlap %[1]s %[2]s >>%[3]s; echo begin %[1]s %[2]s >>%[3]s; sleep 0.05; %[4]s; echo end %[1]s %[2]s >>%[3]s", name, what, log, do, file+".lock")
 	}

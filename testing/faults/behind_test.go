@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// leftBehind: a machine does not answer any more, and its node gets another one. When
-// the lost machine is back nobody is given it until it was cleaned as an orphan.
+// leftBehind: a machine stops answering, and its node gets another one. When the lost machine
+// returns, no node gets it before it was cleaned as an orphan.
 func leftBehind(t *testing.T, s *site.Site) {
 	o := &one{Site: s.For(t), name: "behind"}
 	lost, spare := o.Machine(lab.Spec{Name: "behind"}), o.Machine(lab.Spec{Name: "spare"})
@@ -27,8 +27,8 @@ func leftBehind(t *testing.T, s *site.Site) {
 	if node().IPAddresses["access_v4"] != lost.Addr.String() {
 		lost, spare = spare, lost
 	}
-	// Its sshd refuses, which is known sooner than silence: on another port, and every
-	// connection that stands ends.
+	// Its sshd moves to another port and existing connections end: a refusal is noticed sooner than
+	// silence.
 	change := func(script string) {
 		t.Helper()
 		if out, err := lost.Run(o.Context(), "/bin/sh", "-c", script+"; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done"); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// TestCloud: what goes wrong between an agent and a cloud, through everything from the
-// request to the script on the machine. Each fault has an account and a cluster of its own.
-// The cloud is a played one (testing/doubles/digitalocean); its machines have SSH.
+// TestCloud covers faults between an agent and a cloud, from the request to the script on the
+// machine. Each fault has an account and a cluster of its own. The cloud is simulated
+// (testing/doubles/digitalocean); its machines have real SSH.
 func TestCloud(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	for name, x := range map[string]struct {
@@ -67,7 +67,7 @@ func TestCloud(t *testing.T) {
 				t.Errorf("installed %d times, not %d", n, want)
 			}
 			if x.late {
-				// The request of the attempt that was given up is carried out now.
+				// The request of the abandoned attempt is carried out now.
 				api.Release()
 				if now, _ := account.Droplets(); now != 2 {
 					t.Errorf("%d droplets, nothing came late", now)
@@ -83,8 +83,8 @@ func TestCloud(t *testing.T) {
 			o.gone(account)
 		})
 	}
-	// A machine that never opens SSH is waited for as long as a task may take (a quarter
-	// of an hour): somebody ends it before.
+	// The provider waits for a machine that never opens SSH until the task's time-out (15 minutes);
+	// the test ends it before.
 	t.Run("silent", func(t *testing.T) {
 		t.Parallel()
 		o, account, _ := inCloud(t, s, "silent", nil)
@@ -113,8 +113,8 @@ func TestCloud(t *testing.T) {
 	})
 }
 
-// inCloud returns a fault with an account of its own, and what makes trouble before it.
-// The account lasts as long as the site: its leader asks all providers for orphans.
+// inCloud returns a fault with an account of its own and a proxy that causes the trouble. The
+// account exists as long as the site, because its leader asks all providers for orphans.
 func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*one, *digitalocean.Account, *providertest.Troubled) {
 	account := digitalocean.New(s.T, providertest.NewFleet(s.T))
 	api := providertest.NewTroubled(s.T, account, digitalocean.Creates)

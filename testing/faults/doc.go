@@ -1,4 +1,4 @@
-// Package faults has end-to-end tests of what goes wrong on nodes and on the way to
-// them: the real programs, light machines reached over SSH, and the faults of
-// issue 5. Each ends as its test says: nothing is done twice, nothing is left.
+// Package faults has end-to-end tests of faults on nodes and on the way to them: the real programs,
+// light machines reached over SSH, and faults. Each test checks the end: nothing is done twice, and
+// nothing is left behind.
 package faults

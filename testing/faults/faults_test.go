@@ -14,8 +14,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// TestFaults: each fault has a machine and a cluster of its own, all at one agent
-// at the same time: what goes wrong on one is nobody else's matter.
+// TestFaults runs all faults at one agent at the same time, each with a machine and a cluster of
+// its own. They must not affect each other.
 func TestFaults(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	for name, test := range map[string]func(*testing.T, *site.Site){
@@ -28,8 +28,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestPluginKilled: the plugin that runs a script dies; it is found out whether the
-// script was done before it is run again. It is alone: the plugin is everybody's.
+// TestPluginKilled kills the plugin that runs a script. The node's record is read before the script
+// runs again. The test runs alone, because all others use the same plugin.
 func TestPluginKilled(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	o := on(t, s, "killed", "[ $(wc -l </begun) -gt 1 ] || { : >/waits; exec sleep 1000; }", "5m", lab.Spec{})
@@ -64,7 +64,7 @@ func (o *one) there(file string) error {
 	return err
 }
 
-// away: nobody answers at the machine's SSH port, ever.
+// away: the machine's SSH port never answers.
 func away(t *testing.T, s *site.Site) {
 	o := on(t, s, "away", "true", "1m", lab.Spec{})
 	o.define("127.0.0.9", "true", "1m") // nobody listens there
@@ -83,7 +83,7 @@ func away(t *testing.T, s *site.Site) {
 func otherKey(t *testing.T, s *site.Site) {
 	o := on(t, s, "otherkey", "true", "1m", lab.Spec{})
 	const key = "/etc/ssh/ssh_host_ed25519_key"
-	// The provider is not told the key: what CONFIRM learned is insisted on.
+	// The provider is not given the key, so the one recorded at CONFIRM is required.
 	o.define(o.machine.Addr.String(), "true", "1m")
 	o.over(o.begin().ID, model.OpSucceeded)
 	began := o.lines("/begun")
@@ -124,7 +124,7 @@ func powerCut(t *testing.T, s *site.Site) {
 	o.remove()
 }
 
-// restartedSSHD: the script restarts the very sshd that it came by.
+// restartedSSHD: the script restarts the sshd of its own connection.
 func restartedSSHD(t *testing.T, s *site.Site) {
 	o := on(t, s, "sshd", "pkill -HUP -o -x sshd; sleep 1; : >/after", "1m", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpSucceeded))
@@ -134,8 +134,8 @@ func restartedSSHD(t *testing.T, s *site.Site) {
 	o.remove()
 }
 
-// muchOutput: 100 MB of output, and the script's end is heard all the same. Its log
-// says where it is cut.
+// muchOutput: a script writes 100 MB of output, and its end is still noticed. Its log says where it
+// is cut.
 func muchOutput(t *testing.T, s *site.Site) {
 	o := on(t, s, "much", "yes 0123456789012345678901234567890123456789012345678901234567890 | head -c 100000000", "5m", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpSucceeded))
@@ -149,8 +149,8 @@ func muchOutput(t *testing.T, s *site.Site) {
 	o.remove()
 }
 
-// deafScript: a script that ignores TERM is over its time: it and what it started
-// are ended, each time, and the operation fails.
+// deafScript: a script ignores TERM and exceeds its time-out. In each attempt it is ended together
+// with its processes, and the operation fails.
 func deafScript(t *testing.T, s *site.Site) {
 	o := on(t, s, "deaf", "trap '' TERM INT HUP\nmarker=marker-deaf sh -c 'trap \"\" TERM; exec -a marker-deaf sleep 1000' &\nsh -c 'while :; do sleep 1; done # marker-deaf'", "1s", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpFailed))
@@ -169,8 +169,8 @@ func deafScript(t *testing.T, s *site.Site) {
 	o.remove()
 }
 
-// fullDisk: there is no room on the machine's disk. The script says so, and the
-// machine is given back all the same.
+// fullDisk: the machine's disk is full. The script fails with that message, and the machine is
+// released nevertheless.
 func fullDisk(t *testing.T, s *site.Site) {
 	o := on(t, s, "full", "cat /dev/zero >/srv/zero", "1m", lab.Spec{Disk: 4 << 20})
 	i := install(o.over(o.begin().ID, model.OpFailed))

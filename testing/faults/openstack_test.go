@@ -15,9 +15,9 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// TestOpenStack: what goes wrong between an agent and a real OpenStack, through
-// everything from the request to the script on the machine (make test-openstack). One
-// fault after the other: quota and hosts are the cloud's.
+// TestOpenStack covers faults between an agent and a real OpenStack, from the request to the script
+// on the machine (make test-openstack). Faults run one after the other, because quota and hosts
+// belong to the whole cloud.
 func TestOpenStack(t *testing.T) {
 	openstack.Need(t)
 	s := site.New(t, programs, site.Config{})
@@ -92,7 +92,7 @@ func TestOpenStack(t *testing.T) {
 				t.Errorf("installed %d times, not %d", n, installed)
 			}
 			if x.after != nil && x.trouble != nil {
-				// What came late: CONFIRM has removed it, or it is found as an orphan.
+				// The late server was removed by CONFIRM or is found as an orphan.
 				o.Await("one server", func() error {
 					list, err := cloud.Servers()
 					if err == nil && len(list) != 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// The death of a process is told by the leader, long before its session's end
-// and before gossip could know: a suspicion alone takes 750 ms.
+// TestDeathIsToldByTheLeader: the leader announces the death of a process long before its session
+// ends and before gossip can notice it; a suspicion alone takes 750 ms.
 func TestDeathIsToldByTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 5, Expect: 3, Seed: 1, TTL: time.Minute, Verbose: testing.Verbose()})

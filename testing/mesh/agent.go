@@ -21,7 +21,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
-// Agent is one simulated agent, with the host it is on and what outlives it.
+// Agent is a simulated agent with its host and the data that outlives it.
 type Agent struct {
 	Name string
 	ID   string
@@ -54,7 +54,7 @@ const (
 	gossipPort = 55056
 )
 
-// Start starts the agent on what its earlier lives stored.
+// Start starts the agent with the data of its earlier lives.
 func (a *Agent) Start() {
 	a.m.T.Helper()
 	if a.Running() {
@@ -114,8 +114,7 @@ func (a *Agent) Start() {
 // Running reports whether the agent is up; a frozen one is.
 func (a *Agent) Running() bool { return a.life != nil && !a.life.isDead() }
 
-// Crash kills the agent (kill -9): at once nothing of it reaches network, disk
-// or world any more.
+// Crash kills the agent (kill -9). From then on it has no effect on network, disk or world.
 func (a *Agent) Crash() {
 	if !a.Running() {
 		return
@@ -143,9 +142,8 @@ func (a *Agent) Stop() {
 	a.kill()
 }
 
-// Freeze stops the agent like SIGSTOP: no byte comes in or goes out, and its
-// plugins do nothing. Its own goroutines cannot be held; what they do reaches
-// nobody.
+// Freeze stops the agent like SIGSTOP: no byte comes in or goes out, and its plugins do nothing.
+// Its goroutines cannot be stopped, but have no effect outside.
 func (a *Agent) Freeze() {
 	a.m.Tracef("%s is frozen", a.Name)
 	a.life.freeze()
@@ -191,7 +189,7 @@ func (a *Agent) Recover() {
 	}
 }
 
-// Records returns the agents, by id, that its state has.
+// Records returns the ids of the agents in its state.
 func (a *Agent) Records() map[string]bool {
 	out := map[string]bool{}
 	if a.Running() {

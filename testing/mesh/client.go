@@ -23,8 +23,8 @@ func (a *Agent) Call(method, path string, body []byte, request string) (int, []b
 	return rec.Code, rec.Body.Bytes()
 }
 
-// Ask asks the mesh as a patient user does: one agent after the other, with
-// one request id, until somebody answers.
+// Ask sends a request as a patient user does: to one agent after the other, with one request id,
+// until one answers.
 func (m *Mesh) Ask(method, path string, body any, into any) int {
 	m.T.Helper()
 	var b []byte
@@ -75,7 +75,7 @@ func (m *Mesh) Define() {
 	m.must("POST", "/v1/import", definitions, nil)
 }
 
-// started is what the API says of a new operation.
+// started is the answer of the API about a new operation.
 type started struct {
 	Operation struct{ ID string }
 	Cluster   struct{ ID string }
@@ -98,7 +98,7 @@ func (m *Mesh) Delete(cluster string) (operation string) {
 	return s.Operation.ID
 }
 
-// Operation reads an operation from whoever answers.
+// Operation reads an operation from any agent that answers.
 func (m *Mesh) Operation(id string) (op model.Operation) {
 	m.T.Helper()
 	m.must("GET", "/v1/operations/"+id, nil, &op)

@@ -1,7 +1,7 @@
 package mesh
 
-// definitions are those of the simulated cluster: three services that depend
-// on each other, with a configuration that speaks of other nodes.
+// definitions describe the simulated cluster: three services that depend on each other, with a
+// configuration that refers to other nodes.
 const definitions = `{
  "providers": [{"name": "cloud", "providertype": "sim"}],
  "hardwaretypes": [{"name": "small", "providermap": {"cloud": {"flavor": "s"}}}],

@@ -9,8 +9,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
-// fault is something that happens to a mesh: begin does it, and gives what
-// ends it.
+// fault is a fault of a mesh: begin starts it and returns a function that ends it.
 type fault struct {
 	name  string
 	begin func(m *Mesh, rng *rand.Rand) (end func())
@@ -70,7 +69,7 @@ func freeze(who func(*Mesh, *rand.Rand) *Agent) func(*Mesh, *rand.Rand) func() {
 	}
 }
 
-// faults is what may happen.
+// faults holds all faults.
 var faults = []fault{
 	{"the leader is killed", kill((*Mesh).leaderOr)},
 	{"a follower is killed", kill((*Mesh).follower)},

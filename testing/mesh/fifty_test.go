@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// Fifty agents, and nobody is told who keeps the state: five of them do. Any
-// agent answers, and takes work; who dies is replaced without anybody's help.
+// TestFiftyAgents: of fifty agents, five become voters by themselves. Any agent answers and takes
+// work; a dead voter is replaced automatically.
 func TestFiftyAgents(t *testing.T) {
 	agents := 50
 	if testing.Short() || raced {

@@ -11,8 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// CheckAll waits until every voter is up to date and holds everything against
-// the promises.
+// CheckAll waits until every voter is up to date and checks all guarantees.
 func (m *Mesh) CheckAll() {
 	m.T.Helper()
 	v := m.checkEqual()
@@ -75,8 +74,8 @@ func (m *Mesh) checkEqual() *state.View {
 	return views[0]
 }
 
-// checkPlan holds a plan against what was done to the world: only what really
-// ended well under its fence counts, and nothing began before what it waits for.
+// checkPlan compares a plan with the effects on the world: only attempts that succeeded under their
+// fence count, and nothing began before its predecessors.
 func (m *Mesh) checkPlan(op *model.Operation, s *plan.State, byTask map[string][]*Attempt) {
 	g := s.Graph
 	good := make([]*Attempt, g.Len())  // the attempt that counts
@@ -139,7 +138,7 @@ func (m *Mesh) checkPlan(op *model.Operation, s *plan.State, byTask map[string][
 	}
 }
 
-// checkCluster holds a cluster at rest against the world.
+// checkCluster compares a cluster at rest with the world.
 func (m *Mesh) checkCluster(v *state.View, op *model.Operation) {
 	cl, ok := v.Cluster(op.Tenant, op.Cluster)
 	if !ok || cl.Operation != op.ID || !op.Status.Ended() {

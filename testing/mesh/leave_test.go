@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// forget tells an agent that another is no more, until it is believed.
+// forget asks an agent to remove another one, until that is accepted.
 func forget(t *testing.T, m *mesh.Mesh, at, gone *mesh.Agent) {
 	t.Helper()
 	m.Until(gone.Name+" to be forgotten", func() bool {
@@ -24,8 +24,8 @@ func forget(t *testing.T, m *mesh.Mesh, at, gone *mesh.Agent) {
 	})
 }
 
-// A dead standby is out of the Raft group with the command that says so: it
-// would stand in the way of others for a while.
+// TestForgottenStandbyIsNoMember: removing a dead standby also removes it from the Raft group,
+// where it would delay others for a while.
 func TestForgottenStandbyIsNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 2, Expect: 1, Seed: 1, Verbose: testing.Verbose()})
@@ -46,7 +46,7 @@ func TestForgottenStandbyIsNoMember(t *testing.T) {
 	})
 }
 
-// Any agent may be told that another is no more.
+// TestForgetAtAFollower: any agent accepts the removal of another one.
 func TestForgetAtAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose()})
@@ -71,8 +71,8 @@ func TestForgetAtAFollower(t *testing.T) {
 	})
 }
 
-// A recovered mesh whose records have the dead as they were gives them no
-// place: who is to have a vote must have been heard.
+// TestRecoveredQuorumDoesNotCountOnTheDead: a recovered mesh whose records still have the dead
+// agents gives them no vote; a voter must have been heard of.
 func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 1, Verbose: testing.Verbose()})
@@ -92,7 +92,7 @@ func TestRecoveredQuorumDoesNotCountOnTheDead(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		// Others in the place of the dead are taken at once.
+		// New agents in place of the dead ones become voters at once.
 		for _, a := range m.Agents() {
 			a.Start()
 		}

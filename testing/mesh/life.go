@@ -15,9 +15,8 @@ import (
 	"github.com/coopr/coopr/rpc/wire"
 )
 
-// life is one life of an agent: what runs between a start and a crash. After
-// the crash its goroutines are still there for a moment; nothing that they do
-// may leave the process that is no more.
+// life is one run of an agent, between a start and a crash. Its goroutines exist for a moment after
+// the crash; nothing that they do may have an effect outside.
 type life struct {
 	dead chan struct{} // closed by the crash
 

@@ -16,7 +16,7 @@ import (
 
 // Options shape a mesh.
 type Options struct {
-	// Agents is how many there are; 0 means 3.
+	// Agents is the number of agents; 0 means 3.
 	Agents int
 	// Seed chooses everything that is left to chance.
 	Seed uint64
@@ -33,7 +33,7 @@ type Options struct {
 	Verbose bool
 }
 
-// Mesh is the box.
+// Mesh is a simulated mesh.
 type Mesh struct {
 	T      testing.TB
 	Fabric *fabric.Fabric
@@ -55,7 +55,7 @@ type cut struct {
 	oneWay [][2]string
 }
 
-// Token is the superadmin's of every simulated mesh.
+// Token is the superadmin's token in every simulated mesh.
 const Token = "simulated-root-token"
 
 // New makes a mesh and starts its agents. It must be called in a synctest
@@ -121,7 +121,7 @@ func (m *Mesh) Tracef(format string, args ...any) {
 	}
 }
 
-// tracer is a log handler that writes what an agent says to the trace.
+// tracer is a log handler that writes an agent's log to the trace.
 type tracer struct {
 	m     *Mesh
 	life  *life // the dead are silent
@@ -260,7 +260,7 @@ func (m *Mesh) Cut(name string, groups ...[]*Agent) {
 	m.setCut(name, &c)
 }
 
-// CutOneWay makes to deaf for from.
+// CutOneWay drops everything that from sends to to.
 func (m *Mesh) CutOneWay(name string, from, to *Agent) {
 	m.setCut(name, &cut{oneWay: [][2]string{{from.ip, to.ip}}})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// Everything that an agent starts ends with it: synctest does not let a bubble
-// go that has goroutines left, and goleak looks at what lives outside.
+// Everything that an agent starts ends with it: synctest waits for all goroutines of a bubble, and
+// goleak checks those outside.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestCreateAndDelete(t *testing.T) {

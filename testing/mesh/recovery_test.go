@@ -11,10 +11,10 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// TestRecoveryOutlivesLeaders breaks services and takes machines away while leaders
-// are killed, frozen and cut off. In the end all runs again, nothing was done to a
-// machine that Coopr took away, no machine was made twice, and it took no more
-// recoveries than there was to recover, give or take those that a fault disturbed.
+// TestRecoveryOutlivesLeaders breaks services and removes machines while leaders are killed, frozen
+// and cut off. In the end everything runs again, nothing was done to a removed machine, no machine
+// was made twice, and there were no more recoveries than needed, apart from those that a fault
+// disturbed.
 func TestRecoveryOutlivesLeaders(t *testing.T) {
 	seeds := uint64(3)
 	if raced {
@@ -79,7 +79,7 @@ func recoverAll(t *testing.T, seed uint64) {
 	if n := len(m.Operations(cluster)) - 1; n < 1 || n > 4*broken {
 		t.Errorf("%d recoveries of %d breaks", n, broken)
 	}
-	// Well for an hour, nothing more is done, and the log hears nothing of checks.
+	// In a healthy hour nothing more is done, and checks cause no log entries.
 	ops, index, checks := len(m.Operations(cluster)), m.Index(), m.World.Checks()
 	time.Sleep(time.Hour)
 	if now := len(m.Operations(cluster)); now != ops {

@@ -53,7 +53,7 @@ func (m *Mesh) Run(id string) *profile.Run {
 	return nil
 }
 
-// Orphans has the providers asked, and returns the machines that are no node's.
+// Orphans lets the mesh ask the providers, and returns the orphans.
 func (m *Mesh) Orphans() []model.Orphan {
 	m.T.Helper()
 	var r model.OrphanReport
@@ -61,13 +61,13 @@ func (m *Mesh) Orphans() []model.Orphan {
 	return r.Orphans
 }
 
-// RemoveOrphan has one of them removed.
+// RemoveOrphan lets the mesh remove one of them.
 func (m *Mesh) RemoveOrphan(id string) {
 	m.T.Helper()
 	m.must("POST", "/v1/orphans/remove", map[string]string{"id": id}, nil)
 }
 
-// List tells of every machine that was made.
+// List reports every machine.
 func (x *executor) List(ctx context.Context, _ string, _ *pb.ListRequest, found func(*pb.Resource) error) error {
 	if err := x.life.moving(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (x *executor) List(ctx context.Context, _ string, _ *pb.ListRequest, found 
 	return ctx.Err()
 }
 
-// Remove removes a machine that List told of.
+// Remove removes a machine that List reported.
 func (x *executor) Remove(_ context.Context, _ string, req *pb.RemoveRequest) error {
 	if err := x.life.moving(); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (x *executor) Remove(_ context.Context, _ string, req *pb.RemoveRequest) er
 // id is the cloud's own name for the machine.
 func (m *Machine) id() string { return fmt.Sprint("vm-", m.Fence) }
 
-// RazeAll takes all machines away, which nobody is told, and says how many there were.
+// RazeAll removes all machines without notice, and returns their number.
 func (w *World) RazeAll() int {
 	w.mu.Lock()
 	var nodes []string
@@ -141,7 +141,7 @@ func (w *World) SetTrouble(trouble func(t *pb.Task, attempt int) Trouble) {
 	w.Trouble = trouble
 }
 
-// Idle says that nothing is at work in the world.
+// Idle reports whether no attempt is running in the world.
 func (w *World) Idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

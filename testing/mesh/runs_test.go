@@ -13,9 +13,8 @@ import (
 	"github.com/coopr/coopr/testing/mesh"
 )
 
-// failing is one of the failure scenarios of docs/spec/profiles.md §4, over whole agents. Its
-// trouble is asked about every attempt of the run's tasks, razes whether all machines vanish
-// now.
+// failing is one of the failure scenarios of docs/spec/profiles.md §4, over whole agents. trouble
+// decides about every attempt of the run's tasks, razes whether all machines vanish now.
 type failing struct {
 	name    string
 	profile profile.Profile
@@ -32,7 +31,7 @@ type course struct {
 	razed           bool
 }
 
-// outage is how long the cloud is down, where it is for a while.
+// outage is the duration of a cloud outage.
 const outage = 15 * time.Second
 
 func failures() []failing {
@@ -76,7 +75,7 @@ func failures() []failing {
 	}
 }
 
-// where says in which states of which machines a run stands.
+// where returns the states of a run's state machines as text.
 func where(r *profile.Run) string {
 	s := fmt.Sprintf("%s, %s", r.Status, r.Cluster.Status)
 	if t := r.Current(); t != nil {
@@ -93,10 +92,9 @@ func killLeader(m *mesh.Mesh) {
 	l.Start()
 }
 
-// TestRunsOutliveLeaders: in each failure scenario of docs/spec/profiles.md §4 the leader is killed in every state that a run
-// passes through, with the work that it had itself; run after run, until one passes through
-// none in which that was not done. Each comes to the same, no machine was made twice, and
-// none is left.
+// TestRunsOutliveLeaders: in each failure scenario of docs/spec/profiles.md §4 the leader is killed
+// in every state that a run passes through, until a run has no new state. Each run has the same
+// result, no machine was made twice, and none is left.
 func TestRunsOutliveLeaders(t *testing.T) {
 	for i, f := range failures() {
 		if raced && i != 8 {
@@ -154,7 +152,7 @@ func (f *failing) run(m *mesh.Mesh, killed map[string]bool) {
 	}
 }
 
-// follow watches a run until all is done.
+// follow watches a run until its end.
 func (f *failing) follow(m *mesh.Mesh, c *course, id string, killed map[string]bool, done func(*profile.Run) bool) *profile.Run {
 	m.T.Helper()
 	var r *profile.Run
@@ -177,9 +175,9 @@ func (f *failing) follow(m *mesh.Mesh, c *course, id string, killed map[string]b
 	return r
 }
 
-// TestStateErased is scenario 9: the state loses a run, in every state of it, as by an old
-// snapshot that somebody restores. What the run had made is found by comparing with what the
-// provider has, and removed by hand; nothing of it is left, and the next run is none the worse.
+// TestStateErased is scenario 9: the state loses a run, in every state of it, as by an old snapshot
+// that somebody restores. What the run had made is found by comparison with the provider's list and
+// removed by hand. Nothing of it is left, and the next run succeeds.
 func TestStateErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mesh.New(t, mesh.Options{Agents: 3, Seed: 400, Verbose: *oneSeed != 0 && testing.Verbose()})
@@ -200,7 +198,7 @@ func TestStateErased(t *testing.T) {
 			m.Tracef("run %s is erased when it is %s", id, where(r))
 			m.RestoreState(before)
 			killLeader(m)
-			// What is being made just now is there a little later.
+			// Machines that are being made appear a little later.
 			m.Until("all that the run made to be found and removed", func() bool {
 				for _, o := range m.Orphans() {
 					m.RemoveOrphan(o.ID)

@@ -33,8 +33,8 @@ func seedsFromEnv() int {
 	return 200
 }
 
-// Whatever happens to agents, disks, plugins and network while a cluster is
-// created and deleted: the promises hold, and it ends as it would have.
+// TestSeeds causes random faults of agents, disks, plugins and network while a cluster is created
+// and deleted. The guarantees hold, and the result is the same as without faults.
 func TestSeeds(t *testing.T) {
 	from, n := *first, *seeds
 	if *oneSeed != 0 {
@@ -81,7 +81,7 @@ func live(t *testing.T, seed uint64) {
 	switch {
 	case st == model.OpSucceeded && kind != 0:
 	case kind == 0 || kind == 1:
-		// What was made goes again by itself.
+		// What was made is removed automatically.
 		next := cluster + "-002"
 		if st := m.AwaitEnd(next); st != model.OpSucceeded {
 			t.Fatalf("seed %d: the delete that follows the failed create ended %s", seed, st)
@@ -114,8 +114,7 @@ func nothingLeft(t *testing.T, m *mesh.Mesh, cluster string) {
 	}
 }
 
-// troubles lets some first attempts of a create's tasks go wrong, and with
-// doomed one task for good.
+// troubles lets some first attempts of a create's tasks fail, and with doomed one task finally.
 func troubles(seed uint64, doomed bool) func(*pb.Task, int) mesh.Trouble {
 	return func(t *pb.Task, attempt int) mesh.Trouble {
 		h := fnv.New64a()

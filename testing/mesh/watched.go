@@ -14,7 +14,7 @@ func (m *Mesh) DefineWatched() {
 	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`, `"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
 }
 
-// Nodes returns a cluster's nodes, as whoever answers has them.
+// Nodes returns a cluster's nodes, from any agent that answers.
 func (m *Mesh) Nodes(cluster string) []model.Node {
 	m.T.Helper()
 	var d struct{ Nodes []model.Node }
@@ -39,8 +39,8 @@ func (m *Mesh) Index() (index uint64) {
 	return index
 }
 
-// Well says what of a cluster is not as it should be: services that do not run,
-// nodes that are not known to be healthy, operations under way.
+// Well describes what is wrong with a cluster, or returns "": services that do not run, nodes that
+// are not known to be healthy, operations in progress.
 func (m *Mesh) Well(cluster string) string {
 	m.T.Helper()
 	for _, n := range m.Nodes(cluster) {

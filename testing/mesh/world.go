@@ -15,9 +15,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// World is the cloud that agents work on, and the witness of what they did to
-// it. It is deliberately unforgiving: a second CREATE makes a second machine,
-// and whatever the architecture rules out is put on record as a violation.
+// World is the simulated cloud, which records what agents do to it. It is deliberately strict: a
+// second CREATE makes a second machine, and anything that the architecture rules out is recorded as
+// a violation.
 type World struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -29,11 +29,11 @@ type World struct {
 	doubts   map[string]bool // tasks whose last attempt ended unseen, after its effect
 	wrong    []string
 	created  int
-	// Trouble decides how an attempt goes; nil: all go well.
+	// Trouble decides the result of an attempt; nil means that all succeed.
 	Trouble func(t *pb.Task, attempt int) Trouble
 	tries   map[string]int
 	clock   int // orders starts and ends
-	// checks counts the looks at machines and services.
+	// checks counts the checks of machines and services.
 	checks int
 }
 
@@ -56,7 +56,7 @@ type Attempt struct {
 	life                        *life
 }
 
-// Trouble is what goes wrong with an attempt.
+// Trouble is a fault of an attempt.
 type Trouble int
 
 // The troubles.
@@ -89,7 +89,7 @@ func (w *World) violation(format string, args ...any) {
 	w.trace("VIOLATION %s", s)
 }
 
-// Violations returns what was done against the rules.
+// Violations returns the violations of the rules so far.
 func (w *World) Violations() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +137,7 @@ func (x *executor) Types() []host.Type {
 	}
 }
 
-// Execute plays one attempt.
+// Execute simulates one attempt.
 func (x *executor) Execute(ctx context.Context, t *pb.Task, sink host.Sink) *pb.Result {
 	w := x.world
 	if t.Action == model.Check.String() && t.Operation == "check" {
@@ -188,8 +188,7 @@ func outcome(o pb.Outcome, format string, args ...any) *pb.Result {
 	return &pb.Result{Outcome: o, Message: fmt.Sprintf(format, args...)}
 }
 
-// stopped says how a call ended that was stopped from outside, as the plugin
-// host says it.
+// stopped returns the result of a call that was stopped from outside, like that of the plugin host.
 func stopped(t *pb.Task, err error) *pb.Result {
 	if t.Action == model.Create.String() {
 		return outcome(pb.Outcome_OUTCOME_UNKNOWN, "stopped: %v", err)
@@ -315,8 +314,8 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 	return res, nil
 }
 
-// check looks at a machine, or at a service on one. It changes nothing, so that it
-// may be done while something is at work there.
+// check checks a machine, or a service on one. It changes nothing, so it may run while an action
+// runs there.
 func (w *World) check(ctx context.Context, x *executor, t *pb.Task) *pb.Result {
 	if err := x.life.sleep(ctx, w.between(time.Millisecond, 100*time.Millisecond)); err != nil {
 		return outcome(pb.Outcome_OUTCOME_CANCELLED, "stopped: %v", err)
@@ -334,7 +333,7 @@ func (w *World) check(ctx context.Context, x *executor, t *pb.Task) *pb.Result {
 	return &pb.Result{Task: t.Id, Fence: t.Fence, Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
 }
 
-// Break ends a service on a node, which nobody is told; Raze the machine.
+// Break ends a service on a node without notice.
 func (w *World) Break(node, service string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -344,7 +343,7 @@ func (w *World) Break(node, service string) {
 	w.trace("%s on %s breaks", service, node)
 }
 
-// Raze takes a node's machine away, which nobody is told.
+// Raze removes a node's machine without notice.
 func (w *World) Raze(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,7 +360,7 @@ func (w *World) Runs(node, service string) bool {
 	return m != nil && m.Running[service]
 }
 
-// once says that doing the action twice is not the same as doing it once.
+// once reports whether an action must not be done twice.
 func once(action string) bool {
 	switch action {
 	case "CONFIRM", "BOOTSTRAP", "CONFIGURE":
@@ -370,7 +369,7 @@ func once(action string) bool {
 	return true
 }
 
-// Workers counts the agents that carried something out.
+// Workers returns the number of agents that executed something.
 func (w *World) Workers() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
