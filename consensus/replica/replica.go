@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/propose"
 	"github.com/coopr/coopr/consensus/raftgroup"
@@ -82,7 +83,7 @@ func encode(groups [][]*pb.Command) ([]byte, error) {
 		e.Commands = append(e.Commands, g...)
 		e.Groups = append(e.Groups, uint32(len(g)))
 	}
-	return proto.Marshal(e)
+	return logformat.Marshal(e)
 }
 
 // Propose commits commands together in one log entry and gives an answer for
@@ -97,7 +98,7 @@ func (r *Replica) Propose(ctx context.Context, commands ...*pb.Command) ([]state
 }
 
 func (r *Replica) inParts(ctx context.Context, c *pb.Command) ([]state.Answer, error) {
-	data, err := proto.Marshal(c)
+	data, err := logformat.Marshal(c)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/coopr/coopr/internal/hclogbridge"
 	"github.com/coopr/coopr/plugins/sdk/wire"
 	"github.com/coopr/coopr/rpc/proto"
 )
@@ -61,7 +62,7 @@ func (h *Host) start(path string, file *os.File) (*process, error) {
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     h.cfg.StartTimeout,
-		Logger:           bridge(log),
+		Logger:           hclogbridge.NewLeveled(log, exitsAreNormal),
 		SyncStdout:       &lineLogger{log: log},
 		SyncStderr:       &lineLogger{log: log},
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: h.left.sockets},

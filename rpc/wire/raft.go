@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 // Raft is the peer port as Raft's stream layer: conns that opened with the Raft byte, and dials that open with it. The
@@ -43,7 +45,7 @@ func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *sl
 		Stream:  m.Raft(),
 		MaxPool: 3,
 		Timeout: 10 * time.Second,
-		Logger:  HCLog(logger, "raft-transport"),
+		Logger:  hclogbridge.NewLeveled(logger, quieter).Named("raft-transport"),
 		// Both ends are of this module: the new format is the only one spoken.
 		MsgpackUseNewTimeFormat: true,
 	}
@@ -51,6 +53,15 @@ func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *sl
 		config.ServerAddressProvider = addressProvider(addrOf)
 	}
 	return raft.NewNetworkTransportWithConfig(config)
+}
+
+// quieter lowers the level of what Raft's transport reports for information: an
+// operator has the agent's own messages about elections and connections.
+func quieter(l slog.Level, _ string) slog.Level {
+	if l == slog.LevelInfo {
+		return slog.LevelDebug
+	}
+	return l
 }
 
 type addressProvider func(id string) (string, error)

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coopr/coopr/internal/hclogbridge"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/wire"
 	"github.com/coopr/coopr/testing/doubles/fabric"
@@ -59,7 +58,7 @@ func TestRaftOverTheMux(t *testing.T) {
 			transport := wire.NewRaftTransport(mux, addrOf, nil)
 			conf := raft.DefaultConfig()
 			conf.LocalID = raft.ServerID(agentID(i))
-			conf.Logger = wire.HCLog(nil, "raft")
+			conf.Logger = hclogbridge.New(nil)
 			snaps := raft.NewInmemSnapshotStore()
 			if bootstrap != nil {
 				if err := raft.BootstrapCluster(conf, store, store, snaps, transport, *bootstrap); err != nil {
@@ -159,24 +158,6 @@ func TestGRPCCallsKnowTheirCaller(t *testing.T) {
 	}
 	if got := <-callers; got != agentID(2) {
 		t.Error("the caller is", got)
-	}
-}
-
-func TestHCLogReachesSlog(t *testing.T) {
-	var out strings.Builder
-	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	h := wire.HCLog(logger, "raft").With("peer", "x")
-	h.Info("entering follower state", "term", 7)
-	h.Warn("slow", "took", "1s")
-	h.Trace("invisible")
-	got := out.String()
-	for _, want := range []string{"level=DEBUG msg=\"entering follower state\"", "term=7", "level=WARN msg=slow", "peer=x", "library=raft"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "invisible") {
-		t.Error("trace at debug level")
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package hclogbridge lets the HashiCorp libraries (raft, raft-wal, autopilot)
-// write their logs through a slog.Logger.
+// Package hclogbridge lets the HashiCorp libraries (raft, raft-wal, autopilot,
+// go-plugin) write their logs to a slog.Logger.
 package hclogbridge
 
 import (
@@ -13,21 +13,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// levelTrace sits below slog's debug: the libraries have a level that slog lacks.
+// levelTrace is below slog.LevelDebug: the libraries have a level that slog lacks.
 const levelTrace = slog.LevelDebug - 4
 
-// New gives a hclog.Logger that writes to l. A nil l discards everything.
-func New(l *slog.Logger) hclog.Logger {
+// New returns a hclog.Logger that writes to l. A nil l discards everything.
+func New(l *slog.Logger) hclog.Logger { return NewLeveled(l, nil) }
+
+// NewLeveled returns a logger like that of New. The function adjust chooses the
+// level at which a message is written: it is given the library's level and the
+// message. It lets an operator's log leave out what only the library's authors
+// find worth a warning.
+func NewLeveled(l *slog.Logger, adjust func(slog.Level, string) slog.Level) hclog.Logger {
 	if l == nil {
 		l = slog.New(slog.DiscardHandler)
 	}
-	return &bridge{out: l}
+	return &bridge{out: l, adjust: adjust}
 }
 
 type bridge struct {
 	out     *slog.Logger
 	name    string
 	implied []any
+	adjust  func(slog.Level, string) slog.Level // or nil
 }
 
 var _ hclog.Logger = (*bridge)(nil)
@@ -50,6 +57,9 @@ func level(l hclog.Level) slog.Level {
 func (b *bridge) enabled(l slog.Level) bool { return b.out.Enabled(context.Background(), l) }
 
 func (b *bridge) emit(l slog.Level, msg string, args []any) {
+	if b.adjust != nil {
+		l = b.adjust(l, msg)
+	}
 	if !b.enabled(l) {
 		return
 	}
@@ -61,8 +71,8 @@ func (b *bridge) emit(l slog.Level, msg string, args []any) {
 	b.out.Log(context.Background(), l, msg, all...)
 }
 
-// plain turns hclog's own value types, which only its printer understands,
-// into values that any slog handler prints well.
+// plain converts hclog's own value types, which only its printer understands, to
+// values that every slog handler prints well.
 func plain(args []any) []any {
 	out := make([]any, len(args))
 	for i, a := range args {
@@ -108,7 +118,7 @@ func (b *bridge) ImpliedArgs() []any { return b.implied }
 
 func (b *bridge) With(args ...any) hclog.Logger {
 	implied := append(append([]any(nil), b.implied...), args...)
-	return &bridge{out: b.out.With(plain(args)...), name: b.name, implied: implied}
+	return &bridge{out: b.out.With(plain(args)...), name: b.name, implied: implied, adjust: b.adjust}
 }
 
 func (b *bridge) Name() string { return b.name }
@@ -117,11 +127,11 @@ func (b *bridge) Named(name string) hclog.Logger {
 	if b.name != "" {
 		name = b.name + "." + name
 	}
-	return &bridge{out: b.out, name: name, implied: b.implied}
+	return &bridge{out: b.out, name: name, implied: b.implied, adjust: b.adjust}
 }
 
 func (b *bridge) ResetNamed(name string) hclog.Logger {
-	return &bridge{out: b.out, name: name, implied: b.implied}
+	return &bridge{out: b.out, name: name, implied: b.implied, adjust: b.adjust}
 }
 
 // SetLevel does nothing: the slog handler decides what is printed.
@@ -146,8 +156,8 @@ func (b *bridge) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
 	return log.New(b.StandardWriter(opts), "", 0)
 }
 
-// StandardWriter takes lines such as "[WARN] text" and logs them at the level
-// that they name.
+// StandardWriter returns a writer for lines such as "[WARN] text". It logs each
+// line at the level that the line names.
 func (b *bridge) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return lineWriter{b} }
 
 type lineWriter struct{ to *bridge }

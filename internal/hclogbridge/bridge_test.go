@@ -47,4 +47,15 @@ func TestBridge(t *testing.T) {
 		t.Errorf("level is %v", got)
 	}
 	New(nil).Error("goes nowhere")
+	buf.Reset()
+	quiet := NewLeveled(out, func(l slog.Level, msg string) slog.Level {
+		if msg == "exit" {
+			return slog.LevelDebug
+		}
+		return l
+	}).Named("plugin").With("pid", 7)
+	quiet.Error("exit")
+	if got := buf.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "pid=7") {
+		t.Errorf("%q", got)
+	}
 }
