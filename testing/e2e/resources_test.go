@@ -116,9 +116,9 @@ func TestPluginResources(t *testing.T) {
 		{[]string{"upload", "automator/shel/scripts/step.sh", file}, 3, `did you mean "shell"?`},
 		{[]string{"upload", "automator/shell/script/step.sh", file}, 3, "it has archives, keys, scripts"},
 		{[]string{"upload", "automator/shell/archives/site", file}, 1, "tar, tar.gz"},
-		{[]string{"upload", "shell/scripts/step.sh", file}, 2, "names no resource"},
+		{[]string{"upload", "shell/scripts/step.sh", file}, 2, "is not the name of a resource"},
 		{[]string{"stage", "automator/shell/scripts/step.sh@1"}, 3, "there is no resource"},
-		{[]string{"activate", "automator/shell/scripts/step.sh"}, 2, "which version?"},
+		{[]string{"activate", "automator/shell/scripts/step.sh"}, 2, "the version is missing"},
 	} {
 		if s := m.coopr(append([]string{"resource"}, bad.args...)...); s.code != bad.code || !strings.Contains(s.err, bad.says) {
 			t.Errorf("coopr resource %q: code %d\n%s%s", bad.args, s.code, s.out, s.err)
