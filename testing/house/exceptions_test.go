@@ -30,7 +30,7 @@ var allowedCitations = map[string]string{
 // testRooms are the packages that exist for tests.
 var testRooms = []string{
 	"testing", "cmd/coopr/internal/clitest", "plugins/pagetest", "plugins/automator/automatortest", "plugins/provider/providertest", "rpc/server/apitest",
-	"engine/change/search", "engine/change/sim", "engine/change/storage",
+	"engine/change/search", "engine/change/sim",
 }
 
 var allowedDead = map[string]string{
