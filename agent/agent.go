@@ -26,10 +26,12 @@ import (
 	"github.com/coopr/coopr/agent/mesh"
 	"github.com/coopr/coopr/agent/objects"
 	"github.com/coopr/coopr/agent/objects/act"
+	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/agent/worker"
 	"github.com/coopr/coopr/consensus/logstore"
 	"github.com/coopr/coopr/consensus/raftgroup"
 	"github.com/coopr/coopr/consensus/replica"
+	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/plugins/host"
 	"github.com/coopr/coopr/rpc/identity"
 	"github.com/coopr/coopr/rpc/server"
@@ -98,8 +100,8 @@ type Agent struct {
 	handler     http.Handler        // of the API
 	grpc        *grpc.Server        // of other agents
 
-	leaving atomic.Bool
-	quit    chan struct{} // closed when the agent has left the mesh for good
+	departure   *service.Departure // from the mesh, for good
+	definitions *service.Definitions
 }
 
 // New assembles an agent and binds its ports. The caller then calls Run, or Close if
@@ -113,7 +115,7 @@ func New(cfg Config) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		cfg: cfg, id: cfg.ID, token: cfg.Token, machine: cfg.Machine, log: cfg.Logger.With("agent", cfg.Name),
-		metrics: prometheus.NewRegistry(), agents: member.NewRegistry(), quit: make(chan struct{}), pluginsNews: make(chan struct{}, 1),
+		metrics: prometheus.NewRegistry(), agents: member.NewRegistry(), pluginsNews: make(chan struct{}, 1),
 	}
 	a.settings.Store(&a.cfg.Config)
 	defer func() {
@@ -221,12 +223,15 @@ func (a *Agent) openMember() error {
 		Timing:       timing, RecoveryDir: a.cfg.DataDir, Mesh: a.mesh, Peers: a.net.peers, Registry: a.agents,
 		ResourcesChanged: func() { a.blobs.Notify() }, Logger: a.log,
 		Leader: member.LeaderConfig{
-			SessionTTL: a.cfg.TTL, Rank: a.Rank,
+			SessionTTL: a.cfg.TTL, Rank: func(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
+				return a.definitions.Rank(ctx, q)
+			},
 			AuditRetention: a.cfg.Audit.Retention, AuditRecords: uint64(a.cfg.Audit.Records), AuditMemory: uint64(a.cfg.Audit.Memory),
 			OrphanInterval: a.cfg.Orphans.Every, OrphanGrace: a.cfg.Orphans.Grace, DeleteOrphans: a.cfg.Orphans.Delete,
 		},
 	})
 	a.locator = member.NewLocator(a.supervisor)
+	a.departure = service.NewDeparture(a.supervisor, func() error { return a.mesh.SetSelf(a.self()) })
 	return a.metrics.Register(member.RunMetrics{Supervisor: a.supervisor})
 }
 
@@ -305,7 +310,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 	go func() {
 		select {
-		case <-a.quit:
+		case <-a.departure.Done():
 			stopWorking()
 		case <-working.Done():
 		}

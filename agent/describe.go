@@ -16,7 +16,7 @@ func (a *Agent) self() mesh.Self {
 	return mesh.Self{
 		Name: now.Name, RPCAddr: a.net.mux.Addr().String(), APIAddr: a.net.apiAddr(), Build: a.cfg.Build,
 		FeatureLevel: state.FeatureLevel, Zone: now.Zone, Class: now.Class, Eligible: a.cfg.Eligible,
-		BootstrapExpect: a.cfg.BootstrapExpect, Leaving: a.leaving.Load(),
+		BootstrapExpect: a.cfg.BootstrapExpect, Leaving: a.departure != nil && a.departure.Leaving(),
 	}
 }
 

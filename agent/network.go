@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/agent/listener"
+	"github.com/coopr/coopr/agent/service"
 	"github.com/coopr/coopr/rpc/peer"
 	"github.com/coopr/coopr/rpc/wire"
 )
@@ -22,10 +23,6 @@ type network struct {
 	forward *http.Transport // API requests that are passed on to the leader
 	api     net.Listener    // nil if the API has no port of its own
 }
-
-// errNotReached is returned for a forwarded request that was not sent, as there is
-// no connection.
-var errNotReached = errors.New("the agent cannot be reached")
 
 // listen binds the agent's ports.
 func (a *Agent) listen() (err error) {
@@ -50,7 +47,7 @@ func (a *Agent) listen() (err error) {
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			conn, err := n.mux.DialHTTP(ctx, addr)
 			if err != nil {
-				return nil, fmt.Errorf("%w: %w", errNotReached, err)
+				return nil, fmt.Errorf("%w: %w", service.ErrNotSent, err)
 			}
 			return conn, nil
 		},

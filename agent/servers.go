@@ -14,7 +14,7 @@ import (
 
 // openServers creates the servers of the API and of other agents.
 func (a *Agent) openServers() (err error) {
-	a.handler, err = server.New(server.Config{Backend: &backend{a}, Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
+	a.handler, err = server.New(server.Config{Services: a.services(), Logger: a.log, Registry: a.metrics, Name: a.cfg.Name,
 		MaxBody: int64(a.cfg.Limits.Body), MaxWatches: a.cfg.Limits.Watches})
 	if err != nil {
 		return err

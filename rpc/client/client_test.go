@@ -38,7 +38,7 @@ type mesh struct {
 func newMesh(t *testing.T, s *apitest.Store) *mesh {
 	t.Helper()
 	m := &mesh{Agent: apitest.NewAgent(s, "a")}
-	h, err := server.New(server.Config{Backend: m.Agent, Patience: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond})
+	h, err := server.New(server.Config{Services: m.Agent.Services(), Patience: 50 * time.Millisecond, Heartbeat: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

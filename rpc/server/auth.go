@@ -73,7 +73,7 @@ func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Va
 	if token == "" {
 		return problem.New(problem.Unauthorized, "send a token, as \"Authorization: Bearer TOKEN\"")
 	}
-	who, err := s.backend.Authenticate(ctx, token)
+	who, err := s.Tokens.Authenticate(ctx, token)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Va
 		case ru.local:
 			// What concerns this agent alone belongs to no tenant.
 		default:
-			v, err := s.backend.View(ctx, c.consistency, 0)
+			v, err := s.State.View(ctx, c.consistency, 0)
 			if err != nil {
 				return err
 			}

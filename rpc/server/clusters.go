@@ -51,7 +51,7 @@ func (s *server) clusterRoutes() {
 			if err != nil {
 				return api.StartedBody{}, api.Written{}, err
 			}
-			started, err := s.backend.CreateCluster(ctx, c.who, req, in.DryRun)
+			started, err := s.Clusters.Create(ctx, c.who, req, in.DryRun)
 			return s.started(ctx, c, started, in.DryRun, err)
 		})
 	read(s, route{id: "getCluster", path: one, tag: tag, rule: reads, summary: "A cluster with its nodes, links and progress"},
@@ -212,7 +212,7 @@ func (s *server) operate(ctx context.Context, c *call, idOrName string, req api.
 		p.Errors = faults
 		return api.StartedBody{}, api.Written{}, p
 	}
-	started, err := s.backend.Operate(ctx, c.who, cl.ID, req)
+	started, err := s.Clusters.Operate(ctx, c.who, cl.ID, req)
 	return s.started(ctx, c, started, req.DryRun, err)
 }
 

@@ -81,12 +81,12 @@ func definitionRoutes[T any](s *server, kind model.Kind, id, word string) {
 		})
 	write(s, route{id: "delete" + id, method: http.MethodDelete, path: one, tag: tag, rule: admin, summary: "Delete all versions of a " + word},
 		func(ctx context.Context, c *call, in *ByName) (api.Deleted, api.Written, error) {
-			w, err := s.backend.DeleteDefinition(ctx, c.who, kind, in.Name, 0)
+			w, err := s.Definitions.Delete(ctx, c.who, kind, in.Name, 0)
 			return api.Deleted{Kind: kind, Name: in.Name}, w, err
 		})
 	write(s, route{id: "delete" + id + "Version", method: http.MethodDelete, path: one + "/versions/{version}", tag: tag, rule: admin, summary: "Delete one version of a " + word},
 		func(ctx context.Context, c *call, in *byVersion) (api.Deleted, api.Written, error) {
-			w, err := s.backend.DeleteDefinition(ctx, c.who, kind, in.Name, in.Version)
+			w, err := s.Definitions.Delete(ctx, c.who, kind, in.Name, in.Version)
 			return api.Deleted{Kind: kind, Name: in.Name, Version: in.Version}, w, err
 		})
 }
@@ -181,7 +181,7 @@ func putDefinition[T any](ctx context.Context, s *server, c *call, kind model.Ki
 	if err != nil {
 		return nil, api.Written{}, err
 	}
-	w, err := s.backend.PutDefinitions(ctx, c.who, stored, createOnly)
+	w, err := s.Definitions.Put(ctx, c.who, stored, createOnly)
 	if err != nil {
 		return nil, w, err
 	}

@@ -260,7 +260,7 @@ func TestServerHasLimits(t *testing.T) {
 
 func TestConfiguredLimits(t *testing.T) {
 	a := apitest.NewAgent(apitest.NewStore(), "a")
-	h, err := server.New(server.Config{Backend: a, MaxBody: 2000, MaxWatches: 1})
+	h, err := server.New(server.Config{Services: a.Services(), MaxBody: 2000, MaxWatches: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 		out.beat(ctx, s.heartbeat)
 	}()
 	owners := map[string]bool{}
-	err := s.backend.Events(ctx, tenant, after, func(batch []model.Event) error {
+	err := s.State.Follow(ctx, tenant, after, func(batch []model.Event) error {
 		return out.batch(batch, func(e *model.Event) bool {
 			return in.wants(types, e) && s.seesEvent(ctx, c, owners, e)
 		})
@@ -118,7 +118,7 @@ func (s *server) seesEvent(ctx context.Context, c *call, known map[string]bool, 
 	}
 	sees, ok := known[e.Cluster]
 	if !ok {
-		v, err := s.backend.View(ctx, api.Stale, 0)
+		v, err := s.State.View(ctx, api.Stale, 0)
 		if err != nil {
 			return false
 		}

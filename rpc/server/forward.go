@@ -47,7 +47,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 	defer cancel()
 	pause := 25 * time.Millisecond
 	for {
-		status, answer, stream, err := s.backend.LeaderTransport().RoundTripToLeader(ctx, r.Method, r.URL.RequestURI(), header, body.next())
+		status, answer, stream, err := s.Router.RoundTripToLeader(ctx, r.Method, r.URL.RequestURI(), header, body.next())
 		notLeader := err == nil && status == http.StatusServiceUnavailable && http.Header(answer).Get(api.HeaderNotLeader) != ""
 		if err == nil && !notLeader {
 			s.copyAnswer(w, status, answer, stream)
@@ -77,7 +77,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 			select {
 			case <-timer.C:
 				pause = min(2*pause, 400*time.Millisecond)
-				if s.backend.Serves(stale) {
+				if s.Router.Serves(stale) {
 					note.forwarded, note.err = false, nil
 					r.Body = io.NopCloser(body.next())
 					return false

@@ -96,7 +96,7 @@ func (s *server) historyRoutes() {
 			if err != nil {
 				return api.ClusterSummary{}, api.Written{}, err
 			}
-			w, err := s.backend.Resolve(ctx, c.who, cl.ID, body.Reason)
+			w, err := s.Clusters.Resolve(ctx, c.who, cl.ID, body.Reason)
 			if err != nil {
 				return api.ClusterSummary{}, w, err
 			}

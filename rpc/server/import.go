@@ -61,7 +61,7 @@ func (s *server) importDefinitions(ctx context.Context, c *call, in *importBody)
 	if err != nil {
 		return done, api.Written{}, err
 	}
-	w, err := s.backend.PutDefinitions(ctx, c.who, stored, false)
+	w, err := s.Definitions.Put(ctx, c.who, stored, false)
 	if err != nil {
 		return done, w, err
 	}

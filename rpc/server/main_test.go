@@ -55,15 +55,16 @@ func newWorld(t *testing.T) *world {
 	return serve(t, apitest.NewAgent(apitest.NewStore(), "a"), nil)
 }
 
-// serve gives an agent's API a port; backend, where given, stands before it.
-func serve(t *testing.T, a *apitest.Agent, backend server.Backend) *world {
+// serve serves an agent's API on a port; change may replace some of its services.
+func serve(t *testing.T, a *apitest.Agent, change func(*server.Services)) *world {
 	t.Helper()
 	w := &world{Agent: a, t: t, log: &safeBuffer{}, registry: prometheus.NewRegistry()}
-	if backend == nil {
-		backend = a
+	services := a.Services()
+	if change != nil {
+		change(&services)
 	}
 	h, err := server.New(server.Config{
-		Backend: backend, Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Services: services, Logger: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registry: w.registry, Name: "test", Patience: 300 * time.Millisecond, Heartbeat: 50 * time.Millisecond,
 	})
 	if err != nil {

@@ -15,10 +15,10 @@ func (s *server) meshRoutes() {
 
 	ask(s, route{id: "healthz", method: http.MethodGet, path: "/v1/healthz", tag: tag, rule: rule{public: true, local: true}, summary: "Whether the agent answers at all; needs no token"}, always(api.Health{Status: "ok"}))
 	ask(s, route{id: "getStatus", method: http.MethodGet, path: "/v1/status", tag: tag, rule: local, summary: "How the asked agent and its mesh are"},
-		func(context.Context, *call, *none) (api.AgentStatus, error) { return s.backend.Status(), nil })
+		func(context.Context, *call, *none) (api.AgentStatus, error) { return s.Mesh.Status(), nil })
 	ask(s, route{id: "listMembers", method: http.MethodGet, path: "/v1/members", tag: tag, rule: local, summary: "The mesh as the asked agent sees it"},
 		func(context.Context, *call, *none) ([]api.Member, error) {
-			return append([]api.Member{}, s.backend.Members()...), nil
+			return append([]api.Member{}, s.Mesh.Members()...), nil
 		})
 	ask(s, route{id: "joinMesh", method: http.MethodPost, path: "/v1/join", tag: tag, rule: steer, summary: "Make the asked agent look for the mesh at these addresses"},
 		func(ctx context.Context, _ *call, in *struct {
@@ -31,7 +31,7 @@ func (s *server) meshRoutes() {
 			if len(body.Addresses) == 0 {
 				return api.Joined{}, invalid(model.Faults{{Path: "addresses", Message: "is empty: give the gossip address of at least one agent"}})
 			}
-			n, err := s.backend.Join(ctx, body.Addresses)
+			n, err := s.Mesh.Join(ctx, body.Addresses)
 			return api.Joined{Reached: n}, err
 		})
 	ask(s, route{id: "leaveMesh", method: http.MethodPost, path: "/v1/leave", tag: tag, rule: steer, optional: true, summary: "Make the asked agent leave the mesh, or remove one that is dead for good"},
@@ -42,12 +42,12 @@ func (s *server) meshRoutes() {
 			if err != nil {
 				return api.Left{}, err
 			}
-			return api.Left(body), s.backend.Leave(ctx, body.Agent)
+			return api.Left(body), s.Mesh.Leave(ctx, body.Agent)
 		})
 	stream(s, route{id: "getMetrics", method: http.MethodGet, path: "/v1/metrics", tag: tag, rule: local, bare: true, summary: "The asked agent's metrics"},
 		"text/plain; version=0.0.4; charset=utf-8", "Prometheus text format",
 		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, _ *http.Request) error {
-			return s.backend.Metrics(w)
+			return s.metrics.write(w)
 		})
 	read(s, route{id: "listAgents", path: "/v1/agents", tag: tag, rule: rule{need: model.RoleRead}, summary: "The agents on record"},
 		func(_ context.Context, _ *call, v View, _ *none) ([]model.Agent, error) {

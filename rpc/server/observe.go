@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -10,19 +11,23 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/coopr/coopr/engine/problem"
 )
 
 // metrics of the API. Labels are routes and statuses, never names of things.
 type metrics struct {
+	registry *prometheus.Registry // may be nil
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	active   prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+// newMetrics registers the metrics with reg, unless that is nil.
+func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 	m := &metrics{
+		registry: reg,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coopr_api_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
@@ -43,6 +48,24 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// write writes all metrics of the registry in the text format of Prometheus.
+func (m *metrics) write(w io.Writer) error {
+	if m.registry == nil {
+		return nil
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		return err
+	}
+	enc := expfmt.NewEncoder(w, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // note is what the inner layers tell the log about one request. It is written

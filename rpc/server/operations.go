@@ -107,7 +107,7 @@ func (s *server) operationRoutes() {
 				if _, err := c.operation(v, in.ID); err != nil {
 					return api.OperationDetails{}, api.Written{}, err
 				}
-				w, err := s.backend.Order(ctx, c.who, in.ID, order.word, body.Reason)
+				w, err := s.Operations.Order(ctx, c.who, in.ID, order.word, body.Reason)
 				if err != nil {
 					return api.OperationDetails{}, w, err
 				}

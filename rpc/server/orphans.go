@@ -14,7 +14,7 @@ func (s *server) orphanRoutes() {
 	reads := rule{need: model.RoleAdmin, allTenants: true}
 	report := func(look bool) func(context.Context, *call, *none) (model.OrphanReport, error) {
 		return func(ctx context.Context, c *call, _ *none) (model.OrphanReport, error) {
-			r, err := s.backend.Orphans(ctx, look)
+			r, err := s.Orphans.Report(ctx, look)
 			return orphansOf(r, c.who.Tenant), err
 		}
 	}
@@ -33,7 +33,7 @@ func (s *server) orphanRoutes() {
 			if err != nil {
 				return api.Removed{}, api.Written{}, err
 			}
-			w, err := s.backend.RemoveOrphan(ctx, c.who, body.ID)
+			w, err := s.Orphans.Remove(ctx, c.who, body.ID)
 			return api.Removed(body), w, err
 		})
 }

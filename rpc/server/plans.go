@@ -221,7 +221,7 @@ func (s *server) planRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return s.backend.Explain(ctx, c.who.Tenant, op.ID, cmp.Or(in.Limit, 100))
+			return s.Operations.Explain(ctx, c.who.Tenant, op.ID, cmp.Or(in.Limit, 100))
 		})
 	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "All plans of a cluster at a glance", description: alsoSDK},
 		[]sdkAnswer{{200, "The plans", reflect.TypeFor[api.PlansAtAGlance]()}},
@@ -280,7 +280,7 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 		if r := tree.Give([]*tree.View{t}, o); r.Code != tree.CodeOK {
 			return 0, nil, 0, &tree.Refusal{Code: r.Code, Message: r.Message}
 		}
-		if p.Operation, _, err = s.backend.BeginPlan(ctx, c.who, cl.ID, p.Name); err != nil {
+		if p.Operation, _, err = s.Operations.BeginPlan(ctx, c.who, cl.ID, p.Name); err != nil {
 			return 0, nil, 0, err
 		}
 	}
@@ -290,7 +290,7 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 		}
 		return http.StatusOK, api.Said{Message: o.Received()}, v.Index(), nil
 	}
-	w, err := s.backend.OrderPlan(ctx, c.who, p.Operation, o)
+	w, err := s.Operations.OrderPlan(ctx, c.who, p.Operation, o)
 	return http.StatusOK, api.Said{Message: o.Received()}, w.Index, err
 }
 

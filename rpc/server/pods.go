@@ -70,7 +70,7 @@ func (s *server) recoveryRoutes() {
 				if err != nil {
 					return model.Cluster{}, api.Written{}, err
 				}
-				w, err := s.backend.Order(ctx, c.who, cl.ID, o.order, body.Reason)
+				w, err := s.Operations.Order(ctx, c.who, cl.ID, o.order, body.Reason)
 				if err != nil {
 					return model.Cluster{}, w, err
 				}
@@ -122,7 +122,7 @@ func (s *server) orderPod(ctx context.Context, c *call, in *ByPod, op model.Oper
 	for _, service := range services {
 		out.Tasks = append(out.Tasks, podName(n)+"-"+service)
 	}
-	st, err := s.backend.Operate(ctx, c.who, cl.ID, req)
+	st, err := s.Clusters.Operate(ctx, c.who, cl.ID, req)
 	var faults model.Faults
 	if errors.As(err, &faults) {
 		return 0, nil, 0, &tree.Refusal{Code: http.StatusConflict, Message: faults.Error()} // there is nothing to do it with

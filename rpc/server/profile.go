@@ -110,7 +110,7 @@ func (s *server) profileRoutes() {
 			if err != nil {
 				return api.Deleted{}, api.Written{}, err
 			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: "delete"})
 			return api.Deleted{Name: ref.String()}, w, err
 		})
 	for order, words := range map[string]string{"enable": "Let a profile be used", "disable": "Let no more runs begin with a profile; those that go on do"} {
@@ -120,7 +120,7 @@ func (s *server) profileRoutes() {
 				if err != nil {
 					return api.StatusBody{}, api.Written{}, err
 				}
-				w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: order})
+				w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: order})
 				return api.StatusBody{Status: strings.ToUpper(order) + "D"}, w, err
 			})
 	}
@@ -155,7 +155,7 @@ func (s *server) putProfile(ctx context.Context, c *call, name string, body raw[
 	if fs := p.Check(spec, known); len(fs) > 0 {
 		return p, api.Written{}, fs
 	}
-	w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: "put", Value: p})
+	w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: "put", Value: p})
 	if err != nil {
 		return p, w, err
 	}
@@ -275,7 +275,7 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 		if fs := profile.CheckSettings(set.Properties, at.system); len(fs) > 0 {
 			return set, api.Written{}, bad(fs)
 		}
-		w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: name, System: at.system, Order: "put", Value: set.Properties})
+		w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: name, System: at.system, Order: "put", Value: set.Properties})
 		return set, w, err
 	}
 	r := route{id: "put" + at.id, method: http.MethodPut, path: at.path, tag: tag, rule: writes, summary: "Set the settings that runs begin with, such as system.profile.name"}
@@ -295,7 +295,7 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 	}
 	write(s, route{id: "delete" + at.id, method: http.MethodDelete, path: at.path, tag: tag, rule: writes, summary: "Take settings away: those of the level above count"},
 		func(ctx context.Context, c *call, in *I) (api.Deleted, api.Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: program(in), System: at.system, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: program(in), System: at.system, Order: "delete"})
 			return api.Deleted{Name: program(in)}, w, err
 		})
 }
@@ -319,12 +319,12 @@ func (s *server) secretRoutes() {
 			if why := model.CheckName(in.Name); why != "" {
 				return api.Done{}, api.Written{}, bad(model.Faults{{Path: "name", Message: why}})
 			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "put", Value: model.NewSecret(b.Value)})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "put", Value: model.NewSecret(b.Value)})
 			return api.Done{Done: true}, w, err
 		})
 	write(s, route{id: "deleteSecret", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Forget a secret"},
 		func(ctx context.Context, c *call, in *ByName) (api.Deleted, api.Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err
 		})
 }

@@ -51,7 +51,7 @@ func (s *server) programRoutes() {
 			if fs := p.Check(); len(fs) > 0 {
 				return p, api.Written{}, fs
 			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "program", Name: in.Name, Order: "put", Value: p})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "program", Name: in.Name, Order: "put", Value: p})
 			if err != nil {
 				return p, w, err
 			}
@@ -62,7 +62,7 @@ func (s *server) programRoutes() {
 		})
 	write(s, route{id: "deleteProgram", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete all versions of a program that has no schedules"},
 		func(ctx context.Context, c *call, in *ByProgram) (api.Deleted, api.Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "program", Name: in.Name, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "program", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err
 		})
 	s.startRoute(route{id: "startProgram", path: one + "/start", tag: tag, summary: "Begin a run of a program"})
@@ -116,7 +116,7 @@ func (s *server) scheduleRoutes() {
 			if fs := x.Check(); len(fs) > 0 {
 				return api.ScheduleDetails{}, api.Written{}, fs
 			}
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: "put", Value: x})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: "put", Value: x})
 			if err != nil {
 				return api.ScheduleDetails{}, w, err
 			}
@@ -127,13 +127,13 @@ func (s *server) scheduleRoutes() {
 		})
 	write(s, route{id: "deleteSchedule", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a schedule; its runs go on"},
 		func(ctx context.Context, c *call, in *BySchedule) (api.Deleted, api.Written, error) {
-			w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: "delete"})
+			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err
 		})
 	for _, order := range []string{"enable", "disable"} {
 		write(s, route{id: order + "Schedule", method: http.MethodPost, path: one + "/" + order, tag: tag, rule: writes, summary: "Let a schedule begin runs, or no more; what was due meanwhile is not made up for"},
 			func(ctx context.Context, c *call, in *BySchedule) (api.Done, api.Written, error) {
-				w, err := s.backend.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: order})
+				w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: order})
 				return api.Done{Done: true}, w, err
 			})
 	}

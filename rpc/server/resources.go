@@ -13,20 +13,6 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Resources is what the API of plugin resources stands on; the leader answers.
-type Resources interface {
-	// List gives every version of every resource of a tenant.
-	List(tenant string) (all []model.ResourceVersion, index uint64, err error)
-	// Upload keeps a content as the next version. It is on a majority of the voters' disks
-	// when Upload returns.
-	Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error)
-	// Order carries out one of the orders about a version ("delete" of version 0: of all
-	// versions), or "sync" about all that the tenant has.
-	Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error)
-	// Content gives what was uploaded.
-	Content(ctx context.Context, p model.ResourcePin) (io.ReadCloser, error)
-}
-
 // ByResource names a resource in the path.
 type ByResource struct {
 	Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
@@ -57,11 +43,7 @@ func (s *server) resourceRoutes() {
 	reads, admin := rule{need: model.RoleRead}, rule{need: model.RoleAdmin}
 
 	list := func(c *call, status string, of func(model.ResourceVersion) bool) ([]model.ResourceVersion, error) {
-		r, err := s.backend.Resources()
-		if err != nil {
-			return nil, err
-		}
-		all, _, err := r.List(c.who.Tenant)
+		all, _, err := s.Resources.List(c.who.Tenant)
 		out := []model.ResourceVersion{}
 		for _, v := range all {
 			if (status == "" || string(v.Status) == status) && of(v) {
@@ -71,11 +53,7 @@ func (s *server) resourceRoutes() {
 		return out, err
 	}
 	find := func(c *call, in *byResourceVersion) (model.ResourceVersion, error) {
-		r, err := s.backend.Resources()
-		if err != nil {
-			return model.ResourceVersion{}, err
-		}
-		all, _, err := r.List(c.who.Tenant)
+		all, _, err := s.Resources.List(c.who.Tenant)
 		if err != nil {
 			return model.ResourceVersion{}, err
 		}
@@ -124,11 +102,7 @@ func (s *server) resourceRoutes() {
 			if v.Secret {
 				return forbidden("resource %s is secret: its content is not given back", v)
 			}
-			r, err := s.backend.Resources()
-			if err != nil {
-				return err
-			}
-			content, err := r.Content(ctx, v.ResourcePin)
+			content, err := s.Resources.Content(ctx, v.ResourcePin)
 			if err != nil {
 				return err
 			}
@@ -142,11 +116,7 @@ func (s *server) resourceRoutes() {
 	order := func(order, summary string) {
 		write(s, route{id: order + "Resource", method: http.MethodPost, path: version + "/" + order, tag: tag, rule: admin, summary: summary},
 			func(ctx context.Context, c *call, in *byResourceVersion) (model.ResourceVersion, api.Written, error) {
-				r, err := s.backend.Resources()
-				if err != nil {
-					return model.ResourceVersion{}, api.Written{}, err
-				}
-				w, err := r.Order(ctx, c.who, order, in.key(), in.Version)
+				w, err := s.Resources.Order(ctx, c.who, order, in.key(), in.Version)
 				if err != nil {
 					return model.ResourceVersion{}, w, err
 				}
@@ -160,11 +130,7 @@ func (s *server) resourceRoutes() {
 	write(s, route{id: "syncResources", method: http.MethodPost, path: path + "/sync", tag: tag, rule: admin, summary: "Put in force what is staged, and out of force what is recalled, all at once",
 		description: "Plans that begin from now on work with it. Those under way go on with the versions that they were planned with."},
 		func(ctx context.Context, c *call, _ *none) (api.Synced, api.Written, error) {
-			r, err := s.backend.Resources()
-			if err != nil {
-				return api.Synced{}, api.Written{}, err
-			}
-			w, err := r.Order(ctx, c.who, "sync", model.ResourceKey{}, 0)
+			w, err := s.Resources.Order(ctx, c.who, "sync", model.ResourceKey{}, 0)
 			if err != nil {
 				return api.Synced{}, w, err
 			}
@@ -172,11 +138,7 @@ func (s *server) resourceRoutes() {
 			return api.Synced{Active: active}, w, err
 		})
 	drop := func(ctx context.Context, c *call, k model.ResourceKey, version int) (api.Deleted, api.Written, error) {
-		r, err := s.backend.Resources()
-		if err != nil {
-			return api.Deleted{}, api.Written{}, err
-		}
-		w, err := r.Order(ctx, c.who, model.DeleteResource, k, version)
+		w, err := s.Resources.Order(ctx, c.who, model.DeleteResource, k, version)
 		return api.Deleted{Name: k.String(), Version: version}, w, err
 	}
 	write(s, route{id: "deleteResourceVersion", method: http.MethodDelete, path: version, tag: tag, rule: admin, summary: "Delete a version that is inactive"},
@@ -199,11 +161,7 @@ func (s *server) uploadRoute(tag, path string) {
 			SHA256 string `query:"sha256" pattern:"^[0-9a-fA-F]{64}$" doc:"What the content must hash to; another one is refused"`
 			Then   string `query:"then" enum:"activate,stage" doc:"What to do with the new version at once"`
 		}, w http.ResponseWriter, r *http.Request) error {
-			store, err := s.backend.Resources()
-			if err != nil {
-				return err
-			}
-			v, written, err := store.Upload(ctx, c.who, api.NewResource{ResourceKey: in.key(), SHA256: in.SHA256, Order: in.Then}, r.Body)
+			v, written, err := s.Resources.Upload(ctx, c.who, api.NewResource{ResourceKey: in.key(), SHA256: in.SHA256, Order: in.Then}, r.Body)
 			if c.note.body != nil {
 				return bodyProblem(c.note.body)
 			}

@@ -318,7 +318,7 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 		defer leave()
 	}
 	stale := !ru.local && r.Method == http.MethodGet && api.Consistency(query.Get("consistency")) == api.Stale
-	if !ru.local && !s.backend.Serves(stale) {
+	if !ru.local && !s.Router.Serves(stale) {
 		if r.Header.Get(api.HeaderForwarded) != "" {
 			w.Header().Set(api.HeaderNotLeader, s.name)
 			refuse(problem.New(problem.NoLeader, "agent %s is not the leader", s.name))
@@ -447,11 +447,11 @@ func (s *server) view(ctx context.Context, c *call) (View, error) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(c.wait))
 		defer cancel()
 	}
-	return s.backend.View(ctx, c.consistency, c.after)
+	return s.State.View(ctx, c.consistency, c.after)
 }
 
 // now gives the state after a write, to answer with what was written.
-func (s *server) now(ctx context.Context) (View, error) { return s.backend.View(ctx, api.Default, 0) }
+func (s *server) now(ctx context.Context) (View, error) { return s.State.View(ctx, api.Default, 0) }
 
 // raw is a request's body, described in the document as a T. It is read by
 // the handler: strictly, and with all faults at once.

@@ -109,7 +109,7 @@ func (s *server) startRoute(r route) {
 		if req.Nodes < 0 {
 			return api.RunDetails{}, api.Written{}, invalid(model.Faults{{Path: "nodes", Message: "must not be negative"}})
 		}
-		id, w, err := s.backend.StartRun(ctx, c.who, req)
+		id, w, err := s.Runs.Start(ctx, c.who, req)
 		if err != nil {
 			return api.RunDetails{}, w, err
 		}
@@ -177,7 +177,7 @@ func runOrder[B any](s *server, tag, one, verb string, need model.Role, summary 
 			if _, err := c.run(v, in.ID); err != nil {
 				return api.RunDetails{}, api.Written{}, err
 			}
-			w, err := s.backend.OrderRun(ctx, c.who, in.ID, event(b))
+			w, err := s.Runs.Order(ctx, c.who, in.ID, event(b))
 			if err != nil {
 				return api.RunDetails{}, w, err
 			}

@@ -78,7 +78,7 @@ func (f *runLog) all(ctx context.Context, v View) error {
 			break
 		}
 		wait, done := context.WithTimeout(ctx, 5*time.Second)
-		next, err := f.s.backend.View(wait, api.Default, max(v.Index(), 1))
+		next, err := f.s.State.View(wait, api.Default, max(v.Index(), 1))
 		done()
 		switch {
 		case ctx.Err() != nil:
@@ -125,7 +125,7 @@ func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 			line.Time, line.Stderr, line.Text = splitLine(text)
 			return f.write(line)
 		}}
-		_ = f.s.backend.TaskLog(ctx, f.c.who, k.task, k.attempt, f.follow && !over, w) // gone with its agent, where it cannot be had
+		_ = f.s.Operations.TaskLog(ctx, f.c.who, k.task, k.attempt, f.follow && !over, w) // gone with its agent, where it cannot be had
 		w.end()
 		done = max(done, w.number)
 		if over {

@@ -14,12 +14,13 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// Config is what New needs. Backend is required.
+// Config configures the API. Services is required.
 type Config struct {
-	Backend Backend
-	Logger  *slog.Logger
-	// Registry takes the API's metrics; nil: they are not registered.
-	Registry prometheus.Registerer
+	Services Services
+	Logger   *slog.Logger
+	// Registry registers the API's metrics and is what GET /v1/metrics shows. If it is
+	// nil, the metrics are not registered and nothing is shown.
+	Registry *prometheus.Registry
 	// Name tells this agent apart in the header of requests it passes on.
 	Name string
 	// Patience is how long a request waits for a leader; 0 means 5 seconds.
@@ -38,7 +39,7 @@ type Config struct {
 }
 
 type server struct {
-	backend   Backend
+	Services
 	log       *slog.Logger
 	metrics   *metrics
 	name      string
@@ -53,15 +54,15 @@ type server struct {
 
 // New gives the handler of the whole API. Serve it with NewServer's limits.
 func New(cfg Config) (http.Handler, error) {
-	if cfg.Backend == nil {
-		return nil, errors.New("HTTP API: no backend")
+	if cfg.Services.State == nil {
+		return nil, errors.New("HTTP API: Config.Services is required")
 	}
 	m, err := newMetrics(cfg.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP API: metrics: %w", err)
 	}
 	s := newServer()
-	s.backend, s.metrics = cfg.Backend, m
+	s.Services, s.metrics = cfg.Services, m
 	if cfg.Logger != nil {
 		s.log = cfg.Logger
 	}

@@ -10,26 +10,6 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Sites is what the API asks about sites of change objects; the leader answers.
-type Sites interface {
-	List(ctx context.Context, tenant string) ([]site.Overview, error)
-	// Status waits for another revision than after, for as long as ctx allows; 0
-	// does not wait.
-	Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error)
-	Document(tenant, name string, generation uint64) (*site.Document, error)
-	History(tenant, name string) ([]site.PastGeneration, error)
-	Graph(tenant, name string) (*site.Graph, error)
-	Explain(tenant, name, object string) ([]site.Reason, error)
-	Preview(tenant string, doc *site.Document) (site.ChangePreview, error)
-	// Apply puts a document on its way; unchanged says that it is in force already.
-	Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written, err error)
-	Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written, err error)
-	Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, api.Written, error)
-	// Look checks everything, changing nothing.
-	Look(ctx context.Context, tenant, name string) ([]site.Finding, error)
-	Release(ctx context.Context, who model.Caller, name, object, reason string) (api.Written, error)
-}
-
 // BySite names a site in the path.
 type BySite struct {
 	Site string `path:"site" doc:"The site's name"`
@@ -44,14 +24,8 @@ func (s *server) siteRoutes() {
 	get := func(id, path, summary string) route {
 		return route{id: id, method: http.MethodGet, path: path, tag: tag, rule: see, summary: summary}
 	}
-	sites := func() (Sites, error) { return s.backend.Sites() }
-
 	ask(s, get("listSites", "/v1/sites", "List the sites of change objects"), func(ctx context.Context, c *call, _ *none) ([]site.Overview, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.List(ctx, c.who.Tenant)
+		return s.Sites.List(ctx, c.who.Tenant)
 	})
 	watched := get("getSiteStatus", one+"/status", "How a site's objects are, as their homes report it")
 	watched.rule.watches = true
@@ -59,57 +33,33 @@ func (s *server) siteRoutes() {
 		BySite
 		After uint64 `query:"after" doc:"Wait until the revision is another than this one, a minute at most"`
 	}) (site.Standing, error) {
-		k, err := sites()
-		if err != nil {
-			return site.Standing{}, err
-		}
 		ctx, cancel := context.WithTimeout(ctx, defaultWait)
 		defer cancel()
-		return k.Status(ctx, c.who.Tenant, in.Site, in.After)
+		return s.Sites.Status(ctx, c.who.Tenant, in.Site, in.After)
 	})
 	ask(s, get("getSite", one, "Get a site's document"), func(_ context.Context, c *call, in *struct {
 		BySite
 		Generation uint64 `query:"generation" doc:"That of an earlier generation; absent: the newest"`
 	}) (*site.Document, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Document(c.who.Tenant, in.Site, in.Generation)
+		return s.Sites.Document(c.who.Tenant, in.Site, in.Generation)
 	})
 	ask(s, get("getSiteHistory", one+"/history", "The generations of a site that are kept, the newest first"), func(_ context.Context, c *call, in *BySite) ([]site.PastGeneration, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.History(c.who.Tenant, in.Site)
+		return s.Sites.History(c.who.Tenant, in.Site)
 	})
 	ask(s, get("getSiteGraph", one+"/graph", "A site's objects and their dependencies"), func(_ context.Context, c *call, in *BySite) (*site.Graph, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Graph(c.who.Tenant, in.Site)
+		return s.Sites.Graph(c.who.Tenant, in.Site)
 	})
 	ask(s, get("explainObject", one+"/explain", "What an object waits for, followed to the root; empty where it is settled"), func(_ context.Context, c *call, in *struct {
 		BySite
 		Object string `query:"object" required:"true" doc:"The object's name"`
 	}) ([]site.Reason, error) {
-		k, err := sites()
-		if err != nil {
-			return nil, err
-		}
-		return k.Explain(c.who.Tenant, in.Site, in.Object)
+		return s.Sites.Explain(c.who.Tenant, in.Site, in.Object)
 	})
 	ask(s, route{id: "checkSite", method: http.MethodPost, path: one + "/check", tag: tag, rule: use, summary: "Check every object of a site, changing nothing"},
 		func(ctx context.Context, c *call, in *BySite) ([]site.Finding, error) {
-			k, err := sites()
-			if err != nil {
-				return nil, err
-			}
 			ctx, cancel := context.WithTimeout(ctx, longestLook)
 			defer cancel()
-			return k.Look(ctx, c.who.Tenant, in.Site)
+			return s.Sites.Check(ctx, c.who.Tenant, in.Site)
 		})
 	ask(s, route{id: "planSite", method: http.MethodPost, path: "/v1/sites", tag: tag, rule: use, summary: "Say what applying a site would do"},
 		func(_ context.Context, c *call, in *struct{ Body raw[site.Document] }) (site.ChangePreview, error) {
@@ -117,11 +67,7 @@ func (s *server) siteRoutes() {
 			if err != nil {
 				return site.ChangePreview{}, err
 			}
-			k, err := sites()
-			if err != nil {
-				return site.ChangePreview{}, err
-			}
-			return k.Preview(c.who.Tenant, &doc)
+			return s.Sites.Preview(c.who.Tenant, &doc)
 		})
 	write(s, route{id: "applySite", method: http.MethodPut, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Put a site into force, as its next generation"},
 		func(ctx context.Context, c *call, in *struct {
@@ -135,11 +81,7 @@ func (s *server) siteRoutes() {
 			if doc.Name != in.Site {
 				return api.SiteApplied{}, api.Written{}, invalid(model.Faults{{Path: "name", Message: "is " + doc.Name + ", but the path says " + in.Site}})
 			}
-			k, err := sites()
-			if err != nil {
-				return api.SiteApplied{}, api.Written{}, err
-			}
-			p, unchanged, w, err := k.Apply(ctx, c.who, &doc)
+			p, unchanged, w, err := s.Sites.Apply(ctx, c.who, &doc)
 			return api.SiteApplied{ChangePreview: p, Unchanged: unchanged}, w, err
 		})
 	write(s, route{id: "revertSite", method: http.MethodPost, path: one + "/revert", status: http.StatusAccepted, tag: tag, rule: use, optional: true, summary: "Put the content of an earlier generation into force again"},
@@ -151,20 +93,12 @@ func (s *server) siteRoutes() {
 			if err != nil {
 				return api.SiteApplied{}, api.Written{}, err
 			}
-			k, err := sites()
-			if err != nil {
-				return api.SiteApplied{}, api.Written{}, err
-			}
-			p, unchanged, w, err := k.Revert(ctx, c.who, in.Site, body.Generation)
+			p, unchanged, w, err := s.Sites.Revert(ctx, c.who, in.Site, body.Generation)
 			return api.SiteApplied{ChangePreview: p, Unchanged: unchanged}, w, err
 		})
 	write(s, route{id: "deleteSite", method: http.MethodDelete, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Bring all objects of a site down in order, and forget it"},
 		func(ctx context.Context, c *call, in *BySite) (api.SiteApplied, api.Written, error) {
-			k, err := sites()
-			if err != nil {
-				return api.SiteApplied{}, api.Written{}, err
-			}
-			p, w, err := k.Delete(ctx, c.who, in.Site)
+			p, w, err := s.Sites.Delete(ctx, c.who, in.Site)
 			return api.SiteApplied{ChangePreview: p}, w, err
 		})
 	write(s, route{id: "releaseObject", method: http.MethodPost, path: one + "/release", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Say that an object whose home is gone holds nothing",
@@ -187,11 +121,7 @@ func (s *server) siteRoutes() {
 			if len(faults) > 0 {
 				return api.Done{}, api.Written{}, invalid(faults)
 			}
-			k, err := sites()
-			if err != nil {
-				return api.Done{}, api.Written{}, err
-			}
-			w, err := k.Release(ctx, c.who, in.Site, body.Object, body.Reason)
+			w, err := s.Sites.Release(ctx, c.who, in.Site, body.Object, body.Reason)
 			return api.Done{Done: err == nil}, w, err
 		})
 }

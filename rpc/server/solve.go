@@ -146,7 +146,7 @@ func (s *server) smallest(ctx context.Context, t model.ClusterTemplate, all mode
 		return 0, &model.Fault{Message: err.Error()}, true
 	}
 	in := solver.Input{Template: t, Budget: lintBudget}
-	if err := in.Define(ctx, model.WithRanker(all, s.backend.Rank)); err != nil {
+	if err := in.Define(ctx, model.WithRanker(all, s.Definitions.Rank)); err != nil {
 		return 0, &model.Fault{Message: err.Error()}, false
 	}
 	from, to, most := 1, model.MaxClusterSize, model.MaxClusterSize
@@ -219,7 +219,7 @@ func (s *server) solve(ctx context.Context, c *call, v View, req api.SolveReques
 		faults.Add("provider", fmt.Sprintf("there is no provider %q%s", in.Provider, hint))
 		return api.Solved{}, faults
 	}
-	if err := in.Define(ctx, model.WithRanker(known, s.backend.Rank)); err != nil {
+	if err := in.Define(ctx, model.WithRanker(known, s.Definitions.Rank)); err != nil {
 		return api.Solved{}, err
 	}
 	table, err := solver.Sizes(ctx, in, int(req.From), int(req.To))

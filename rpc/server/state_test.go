@@ -190,7 +190,7 @@ func TestBlockingReads(t *testing.T) {
 
 // slow tells when a request's context ends.
 type slow struct {
-	*apitest.Agent
+	server.State
 	begun, ended chan struct{}
 }
 
@@ -199,13 +199,13 @@ func (s *slow) View(ctx context.Context, c api.Consistency, after uint64) (serve
 		close(s.begun)
 		defer close(s.ended)
 	}
-	return s.Agent.View(ctx, c, after)
+	return s.State.View(ctx, c, after)
 }
 
 func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	a := apitest.NewAgent(apitest.NewStore(), "a")
-	b := &slow{a, make(chan struct{}), make(chan struct{})}
-	w := serve(t, a, b)
+	b := &slow{begun: make(chan struct{}), ended: make(chan struct{})}
+	w := serve(t, a, func(s *server.Services) { b.State, s.State = s.State, b })
 	ctx, cancel := context.WithCancel(context.Background())
 	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/clusters?index=99&wait=10m", nil)
 	req.Header.Set("Authorization", "Bearer "+apitest.User)
@@ -342,7 +342,7 @@ func TestMesh(t *testing.T) {
 	}
 	w.must(200, apitest.Super, "GET", "/v1/operator/raft/peers", "")
 	w.must(200, apitest.Super, "DELETE", "/v1/operator/raft/peers/id-x", "")
-	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_test_index") || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
+	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_api_requests_total") || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
 		t.Errorf("%v %s", a.header, a.body)
 	}
 	w.must(200, apitest.Admin, "PUT", "/v1/services/kept", `{"name":"kept"}`)
@@ -364,13 +364,13 @@ func TestMesh(t *testing.T) {
 }
 
 // broken panics where a test wants it.
-type broken struct{ *apitest.Agent }
+type broken struct{ server.Mesh }
 
 func (broken) Members() []api.Member { panic("members") }
 
 func TestPanicsAreProblems(t *testing.T) {
 	a := apitest.NewAgent(apitest.NewStore(), "a")
-	w := serve(t, a, broken{a})
+	w := serve(t, a, func(s *server.Services) { s.Mesh = broken{s.Mesh} })
 	p := w.must(500, apitest.Guest, "GET", "/v1/members", "").problem(t)
 	if p.Type != api.ProblemInternal || strings.Contains(p.Detail, "members") {
 		t.Errorf("%+v", p)

@@ -43,7 +43,7 @@ func (s *server) taskRoutes() {
 				defer timer.Stop()
 				defer out.end()
 			}
-			if err := s.backend.TaskLog(r.Context(), c.who, in.ID, in.Attempt, in.Follow, out); err != nil {
+			if err := s.Operations.TaskLog(r.Context(), c.who, in.ID, in.Attempt, in.Follow, out); err != nil {
 				if r.Context().Err() != nil {
 					return nil // the reader is gone
 				}

@@ -46,7 +46,7 @@ func (s *server) tenantRoutes() {
 		})
 	write(s, route{id: "deleteTenant", method: http.MethodDelete, path: one, tag: tag, rule: super, summary: "Delete a tenant that has no clusters"},
 		func(ctx context.Context, c *call, in *ByName) (api.Deleted, api.Written, error) {
-			w, err := s.backend.DeleteTenant(ctx, c.who, in.Name)
+			w, err := s.Tenants.Delete(ctx, c.who, in.Name)
 			return api.Deleted{Name: in.Name}, w, err
 		})
 }
@@ -74,7 +74,7 @@ func (s *server) putTenant(ctx context.Context, c *call, name string, body raw[m
 	if len(faults) > 0 {
 		return t, api.Written{}, invalid(faults)
 	}
-	w, err := s.backend.PutTenant(ctx, c.who, t, createOnly)
+	w, err := s.Tenants.Put(ctx, c.who, t, createOnly)
 	if err != nil {
 		return t, w, err
 	}

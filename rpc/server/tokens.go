@@ -49,7 +49,7 @@ func (s *server) tokenRoutes() {
 			if !atLeast(c.who.Role, req.Role) {
 				return out, api.Written{}, forbidden("%s has the role %s and cannot issue a token with the role %s", c.who.Actor, c.who.Role, req.Role)
 			}
-			secret, w, err := s.backend.CreateToken(ctx, c.who, model.Token{Actor: req.Actor, Tenant: c.who.Tenant, Role: req.Role})
+			secret, w, err := s.Tokens.Create(ctx, c.who, model.Token{Actor: req.Actor, Tenant: c.who.Tenant, Role: req.Role})
 			if err != nil {
 				return out, w, err
 			}
@@ -78,7 +78,7 @@ func (s *server) tokenRoutes() {
 			if !slices.ContainsFunc(v.Tokens(c.who.Tenant), func(t model.Token) bool { return t.ID == in.ID }) {
 				return api.Deleted{}, api.Written{}, notFound("there is no token with the id %q in tenant %s", in.ID, c.who.Tenant)
 			}
-			w, err := s.backend.DeleteToken(ctx, c.who, in.ID)
+			w, err := s.Tokens.Delete(ctx, c.who, in.ID)
 			return api.Deleted{Name: in.ID}, w, err
 		})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/coopr/coopr/rpc/server"
 )
 
-// Agent is one agent of a test mesh; it is an api.Backend.
+// Agent is one agent of a test mesh; Services returns it as the services of an API.
 type Agent struct {
 	*Store
 	name string
@@ -30,8 +30,6 @@ type Agent struct {
 	joined, left []string
 	removed      []string
 }
-
-var _ server.Backend = (*Agent)(nil)
 
 // NewAgent gives an agent that leads.
 func NewAgent(s *Store, name string) *Agent {
@@ -88,9 +86,6 @@ func (a *Agent) failure() error {
 
 // Serves says whether the agent leads, or votes and is asked for stale state.
 func (a *Agent) Serves(stale bool) bool { return a.leads.Load() || stale && a.voter.Load() }
-
-// LeaderTransport sends to the leader's API.
-func (a *Agent) LeaderTransport() server.Transport { return a }
 
 // RoundTripToLeader sends one request to the leader's API.
 func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
@@ -300,10 +295,4 @@ func (a *Agent) SnapshotRestore(_ context.Context, r io.Reader) error {
 		return err
 	}
 	return a.restore(data)
-}
-
-// Metrics writes one metric.
-func (a *Agent) Metrics(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "coopr_test_index %d\n", a.Index())
-	return err
 }

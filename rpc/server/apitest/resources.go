@@ -13,7 +13,6 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
-	"github.com/coopr/coopr/rpc/server"
 )
 
 // shelf is where a test mesh keeps contents, and how many bytes one and all may have.
@@ -38,17 +37,12 @@ func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) e
 		open.Types = append(open.Types, m)
 	}
 	a.runs.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: open}})
-	a.shelf = &shelf{blobs, most, all}
+	a.contents = &shelf{blobs, most, all}
 	return nil
 }
 
-// Resources gives what was shelved.
-func (a *Agent) Resources() (server.Resources, error) {
-	if a.shelf == nil {
-		return nil, problem.New(problem.NotFound, "the test mesh has no plugin resources")
-	}
-	return shelved{a}, nil
-}
+// errNoResources is the answer of a mesh without resources.
+var errNoResources = problem.New(problem.NotFound, "the test mesh has no plugin resources")
 
 // shelved does as agents do, but that nothing has to come to other agents.
 type shelved struct{ *Agent }
@@ -66,10 +60,10 @@ func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 
 // Upload keeps a content as the next version of a resource.
 func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
-	if v.ResourcePin, err = s.shelf.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.shelf.most, n.SHA256); err != nil {
+	if v.ResourcePin, err = s.contents.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.contents.most, n.SHA256); err != nil {
 		return v, w, err
 	}
-	add, err := logformat.AddResource(&v, s.shelf.all, n.Order)
+	add, err := logformat.AddResource(&v, s.contents.all, n.Order)
 	if err != nil {
 		return v, w, err
 	}
@@ -104,7 +98,7 @@ func (s shelved) change(who model.Caller, ch *pb.ChangeResource) (string, api.Wr
 
 // Content gives what was uploaded.
 func (s shelved) Content(_ context.Context, p model.ResourcePin) (io.ReadCloser, error) {
-	f, err := s.shelf.blobs.Open(p.SHA256)
+	f, err := s.contents.blobs.Open(p.SHA256)
 	if err != nil {
 		return nil, problem.New(problem.Conflict, "resource %s: %w", p, err)
 	}

@@ -22,12 +22,12 @@ type Store struct {
 	logs   map[string][]byte
 	// Secrets of tokens are kept apart from the state, as a real mesh keeps
 	// their hashes only.
-	secrets map[string]string // secret → token id
-	done    map[string]reply
-	clock   int64
-	plans   map[string]*audit.Plan // by operation
-	runs    *runTables
-	shelf   *shelf // nil: there are no plugin resources
+	secrets  map[string]string // secret → token id
+	done     map[string]reply
+	clock    int64
+	plans    map[string]*audit.Plan // by operation
+	runs     *runTables
+	contents *shelf // nil: there are no plugin resources
 }
 
 // reply is what a request with an id was answered.

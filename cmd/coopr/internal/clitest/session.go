@@ -58,7 +58,7 @@ type Session struct {
 func New(t *testing.T) *Session {
 	t.Helper()
 	s := &Session{T: t, Mesh: apitest.NewAgent(apitest.NewStore(), "a"), Dir: t.TempDir(), Ctx: context.Background()}
-	h, err := server.New(server.Config{Backend: s.Mesh, Patience: 20 * time.Millisecond, Now: s.now})
+	h, err := server.New(server.Config{Services: s.Mesh.Services(), Patience: 20 * time.Millisecond, Now: s.now})
 	if err != nil {
 		t.Fatal(err)
 	}

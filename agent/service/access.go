@@ -1,0 +1,79 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Tenants writes tenants.
+type Tenants struct {
+	Supervisor Supervisor
+}
+
+// Put creates or changes a tenant.
+func (t *Tenants) Put(ctx context.Context, who model.Caller, tenant model.Tenant, createOnly bool) (api.Written, error) {
+	put, err := logformat.PutTenant(&tenant, createOnly)
+	if err != nil {
+		return api.Written{}, err
+	}
+	return write(ctx, t.Supervisor, who, &pb.Command{Change: put})
+}
+
+// Delete deletes a tenant that has no clusters.
+func (t *Tenants) Delete(ctx context.Context, who model.Caller, name string) (api.Written, error) {
+	return write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: name}}})
+}
+
+// Tokens writes tokens and recognises them.
+type Tokens struct {
+	Supervisor Supervisor
+	// Root is the token of the superadmin, or "" if there is none.
+	Root string
+	// RootActor is the superadmin's name in records.
+	RootActor string
+}
+
+// Authenticate returns the caller that a token belongs to.
+func (t *Tokens) Authenticate(_ context.Context, token string) (model.Caller, error) {
+	if t.Root != "" && subtle.ConstantTimeCompare([]byte(token), []byte(t.Root)) == 1 {
+		return model.Caller{Tenant: member.FirstTenant, Actor: t.RootActor, Role: model.RoleSuperadmin}, nil
+	}
+	if m := t.Supervisor.Member(); m != nil && token != "" {
+		sum := sha256.Sum256([]byte(token))
+		if found, ok := m.Machine.View().TokenByHash(hex.EncodeToString(sum[:])); ok {
+			return model.Caller{Tenant: found.Tenant, Actor: found.Actor, Role: found.Role}, nil
+		}
+	}
+	return model.Caller{}, problem.Unauthorized
+}
+
+// Create returns the secret of a new token. The state keeps only its hash.
+func (t *Tokens) Create(ctx context.Context, who model.Caller, token model.Token) (string, api.Written, error) {
+	secret := "coopr-" + rand.Text()
+	sum := sha256.Sum256([]byte(secret))
+	if token.ID == "" {
+		token.ID = rand.Text()[:8]
+	}
+	w, err := write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_PutToken{PutToken: &pb.PutToken{
+		Hash: sum[:], Actor: token.Actor, Tenant: token.Tenant, Role: string(token.Role), Id: token.ID,
+	}}})
+	if w.Repeated {
+		return "", w, problem.New(problem.Conflict, "this request was carried out before, and the secret of a token is shown only once: revoke the token and create another")
+	}
+	return secret, w, err
+}
+
+// Delete revokes a token.
+func (t *Tokens) Delete(ctx context.Context, who model.Caller, id string) (api.Written, error) {
+	return write(ctx, t.Supervisor, who, &pb.Command{Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: id}}})
+}

@@ -1,0 +1,182 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/planner"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/engine/solver"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Clusters starts operations on clusters.
+type Clusters struct {
+	Supervisor Supervisor
+}
+
+// Create starts a new cluster, or previews it.
+func (c *Clusters) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
+	_, l, err := leader(c.Supervisor)
+	if err != nil {
+		return api.Started{}, err
+	}
+	p, ans, err := l.Orchestrator.Create(ctx, who, req, dryRun)
+	if err != nil {
+		return api.Started{}, err
+	}
+	return started(p, ans), nil
+}
+
+// Operate starts an operation on a cluster, or previews it.
+func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
+	_, l, err := leader(c.Supervisor)
+	if err != nil {
+		return api.Started{}, err
+	}
+	r := operation.Request{
+		Type: req.Type, Services: req.Services, Config: req.Config, ConfigMode: req.ConfigMode,
+		Restart: req.Restart == nil || *req.Restart, Graceful: req.Graceful,
+		Nodes: int(req.Change.Nodes), Victims: req.Change.NodeNames, Comparator: req.Change.Comparator,
+		HardwareType: req.Change.HardwareType, ImageType: req.Change.ImageType, To: int(req.Change.To),
+		OnFailure: req.Change.OnFailure, Retries: int(req.Change.ResolveOnFailure), Forced: req.Change.Forced,
+		ProviderFields: req.ProviderFields, Rollout: req.Rollout,
+	}
+	var p *operation.Prepared
+	var ans state.Answer
+	switch {
+	case req.Type.Beside():
+		return c.operateConcurrently(ctx, who, cluster, req)
+	case req.DryRun:
+		p, err = l.Orchestrator.Prepare(ctx, who, cluster, r)
+	default:
+		p, ans, err = l.Orchestrator.Operate(ctx, who, cluster, r)
+	}
+	if err != nil {
+		return api.Started{}, err
+	}
+	return started(p, ans), nil
+}
+
+// operateConcurrently starts an operation that runs concurrently with other operations on
+// its cluster.
+func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
+	m, l, err := leader(c.Supervisor)
+	if err != nil {
+		return api.Started{}, err
+	}
+	v := m.Machine.View()
+	cl, ok := v.Cluster(who.Tenant, cluster)
+	if !ok {
+		return api.Started{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
+	}
+	now := operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}
+	units, err := operation.Units(req.Type, now, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
+	if err != nil {
+		return api.Started{}, err
+	}
+	var p *operation.Prepared
+	var ans state.Answer
+	if req.DryRun {
+		p, err = l.Orchestrator.PrepareBeside(who, cl.ID, req.Type, units)
+	} else {
+		p, ans, err = l.Orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
+	}
+	if err != nil {
+		return api.Started{}, err
+	}
+	return started(p, ans), nil
+}
+
+// Resolve marks a failed cluster as repaired.
+func (c *Clusters) Resolve(ctx context.Context, who model.Caller, cluster, reason string) (api.Written, error) {
+	return write(ctx, c.Supervisor, who, logformat.Control(cluster, "resolve", reason))
+}
+
+// started describes an operation and its effects.
+func started(p *operation.Prepared, ans state.Answer) api.Started {
+	out := api.Started{Operation: p.Operation, Cluster: p.Cluster, Written: written(ans)}
+	out.Preview.Nodes = p.Nodes
+	if p.Graph != nil {
+		out.Preview.Tasks = p.Graph.Tasks()
+		out.Preview.Stages = stages(p.Graph)
+	}
+	if p.Version > 0 {
+		out.Preview.Changes = nodeChanges(p)
+	}
+	if a := p.Answer; a != nil {
+		out.Preview.Layout = a.Layout
+		out.Preview.Cost = costPerHour(a.Cost)
+		for _, c := range a.Tight {
+			out.Preview.Tight = append(out.Preview.Tight, c.Words)
+		}
+	}
+	return out
+}
+
+// nodeChanges returns what an operation does to each node.
+func nodeChanges(p *operation.Prepared) []api.NodeChange {
+	var out []api.NodeChange
+	for _, n := range p.Write {
+		c := api.NodeChange{Node: n.Hostname, What: "changed", Remove: n.Leaving}
+		actions := p.Does(n.ID)
+		switch {
+		case n.Leaves:
+			c.What = "removed"
+		case actions[model.Delete]:
+			c.What = "replaced"
+		case actions[model.Create]:
+			c.What, c.Add = "new", n.Services
+		case len(n.Services) == len(n.States) && len(n.Leaving) == 0:
+			continue // only its record changes
+		default:
+			for _, s := range n.Services {
+				if n.States[s] == "" && !slices.Contains(n.Leaving, s) {
+					c.Add = append(c.Add, s)
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// costPerHour returns a cost as a number, or nil if it is not known.
+func costPerHour(c *solver.Cost) *float64 {
+	if c == nil {
+		return nil
+	}
+	f, err := strconv.ParseFloat(c.PerHour, 64)
+	if err != nil {
+		return nil
+	}
+	return &f
+}
+
+// stages counts the tasks of each stage of a plan by action and service.
+func stages(g *plan.Graph) []map[string]int {
+	var out []map[string]int
+	for _, level := range planner.Stages(g) {
+		counts := map[string]int{}
+		for _, v := range level {
+			if g.Action[v] == model.Barrier {
+				continue
+			}
+			name := g.Action[v].String()
+			if s := g.ServiceName(v); s != "" {
+				name += " " + s
+			}
+			counts[name]++
+		}
+		if len(counts) > 0 {
+			out = append(out, counts)
+		}
+	}
+	return out
+}

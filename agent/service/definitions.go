@@ -1,0 +1,92 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/engine/macro"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/plugins/host"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Plugins are the plugins of this agent; *host.Host implements it.
+type Plugins interface {
+	Types() []host.Type
+	// Validate lets a plugin check the fields that a user gives it.
+	Validate(ctx context.Context, kind model.Kind, name, scope string, fields map[string]any) (model.Faults, error)
+	// Rank lets a plugin rank hardware and image types.
+	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)
+}
+
+// Definitions checks and writes definitions.
+type Definitions struct {
+	Supervisor Supervisor
+	// Plugins is nil on an agent without plugins.
+	Plugins Plugins
+	Agent   string // this agent's name
+	Logger  *slog.Logger
+}
+
+// Put checks definitions and writes all of them, or none if one has faults.
+func (d *Definitions) Put(ctx context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
+	m, _, err := leader(d.Supervisor)
+	if err != nil {
+		return api.Written{}, err
+	}
+	list := make([]model.Definition, len(defs))
+	put := &pb.PutDefinitions{CreateOnly: createOnly}
+	for i, def := range defs {
+		if list[i], err = model.Restore(def.Kind, def.Body); err != nil {
+			return api.Written{}, err
+		}
+		put.Definitions = append(put.Definitions, &pb.Definition{Kind: string(def.Kind), Name: def.Name, Body: def.Body})
+	}
+	faults, warnings := model.Lint(list, orchestrate.Lookup(m.Machine.View(), who.Tenant), macro.Check)
+	if d.Plugins != nil {
+		found, unchecked := validate(ctx, d.Plugins, list, faults)
+		faults, warnings = append(faults, found...), append(warnings, unchecked...)
+	}
+	if len(faults) > 0 {
+		return api.Written{Warnings: warnings}, faults
+	}
+	w, err := write(ctx, d.Supervisor, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: put}})
+	w.Warnings = warnings
+	return w, err
+}
+
+// Delete deletes one version of a definition; version 0 means all.
+func (d *Definitions) Delete(ctx context.Context, who model.Caller, kind model.Kind, name string, version int) (api.Written, error) {
+	return write(ctx, d.Supervisor, who, &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+		Delete: []*pb.DefinitionVersion{{Kind: string(kind), Name: name, Version: int32(version)}},
+	}}})
+}
+
+// rankTimeout is how long a plugin may take to rank.
+const rankTimeout = 10 * time.Second
+
+// Rank asks a plugin of this agent for the comparator that it offers. All failures are
+// faults of the input: the caller chose the comparator and can choose another.
+func (d *Definitions) Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
+	var faults model.Faults
+	if d.Plugins == nil {
+		faults.Add("comparator", fmt.Sprintf("agent %s runs no plugins, so none offers the comparator %q: use \"original\" or \"cost\"", d.Agent, q.Comparator))
+		return nil, faults
+	}
+	ctx, cancel := context.WithTimeout(ctx, rankTimeout)
+	defer cancel()
+	r, err := d.Plugins.Rank(ctx, q)
+	if err != nil && !errors.As(err, &faults) {
+		d.Logger.Warn("a plugin did not rank", "comparator", q.Comparator, "error", err)
+		faults.Add("comparator", err.Error())
+	}
+	if err != nil {
+		return nil, faults
+	}
+	return r, nil
+}

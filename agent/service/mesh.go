@@ -1,0 +1,182 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/coopr/coopr/agent/mesh"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Gossip is this agent's part in gossip; *mesh.Mesh implements it.
+type Gossip interface {
+	Members() []mesh.Member
+	Member(id string) (mesh.Member, bool)
+	Join(ctx context.Context, addrs []string) (int, error)
+	// Remove forgets a dead agent.
+	Remove(ctx context.Context, id string) error
+}
+
+// Worker carries out this agent's tasks; *worker.Worker implements it.
+type Worker interface {
+	// Busy returns the number of tasks that run.
+	Busy() int
+	// Session returns the id of the session with the leader, or "".
+	Session() string
+}
+
+// Mesh is this agent's view of the mesh.
+type Mesh struct {
+	ID    string        // of this agent
+	Name  func() string // of this agent; a reload may change it
+	Build string        // version of this agent's binary
+	Slots int           // how many tasks this agent runs at once
+
+	Supervisor Supervisor
+	Gossip     Gossip
+	Worker     Worker
+	// Registry returns the agents on record.
+	Registry func() []model.Agent
+	// Departure takes this agent out of the mesh.
+	Departure *Departure
+	// Router and Token forward to the leader that an agent is gone.
+	Router *Router
+	Token  string
+}
+
+// Members returns the agents that this agent knows of. Only the leader knows how many tasks
+// the others run.
+func (m *Mesh) Members() []api.Member {
+	voters := map[string]bool{}
+	leader := ""
+	if r := m.Supervisor.Member(); r != nil && r.Group.Member() {
+		for _, s := range r.Group.Servers() {
+			voters[s.ID] = s.Voter
+		}
+		leader, _ = r.Group.Leader()
+	}
+	var busy map[string]int
+	if _, l, ok := m.Supervisor.Leader(); ok {
+		busy = l.Dispatcher.Live()
+	}
+	slots := map[string]int{}
+	for _, a := range m.Registry() {
+		slots[a.ID] = a.Slots
+	}
+	var out []api.Member
+	for _, x := range m.Gossip.Members() {
+		var tasks *int
+		if n, ok := busy[x.ID]; ok {
+			tasks = &n
+		} else if x.ID == m.ID {
+			n := m.Worker.Busy()
+			tasks = &n
+		}
+		out = append(out, api.Member{
+			ID: x.ID, Name: x.Name, Status: x.Status.String(), PeerAddr: x.RPCAddr, APIAddr: x.APIAddr, Build: x.Build, Zone: x.Zone,
+			Voter: voters[x.ID], Leader: x.ID == leader, Eligible: x.Eligible, Slots: slots[x.ID], Busy: tasks,
+		})
+	}
+	return out
+}
+
+// Status returns the status of this agent.
+func (m *Mesh) Status() api.AgentStatus {
+	out := api.AgentStatus{ID: m.ID, Name: m.Name(), Build: m.Build, Slots: m.Slots, Busy: m.Worker.Busy(), Session: m.Worker.Session()}
+	for _, x := range m.Gossip.Members() {
+		out.Members++
+		if x.Alive() {
+			out.Alive++
+		}
+	}
+	r := m.Supervisor.Member()
+	if r == nil {
+		return out
+	}
+	st := r.Group.Stats()
+	out.Mesh = r.Machine.View().Mesh()
+	out.Leader, out.IsLeader, out.Applied, out.Term = st.LeaderID, r.Group.IsLeader(), st.AppliedIndex, st.Term
+	if x, ok := m.Gossip.Member(st.LeaderID); ok {
+		out.Leader = x.Name
+	}
+	if _, _, out.LeaderReady = m.Supervisor.Leader(); !out.IsLeader {
+		out.LeaderReady = st.LeaderID != "" // a follower does not know about the leader's duties
+	}
+	for _, s := range st.Servers {
+		out.Voter = out.Voter || (s.ID == m.ID && s.Voter)
+	}
+	return out
+}
+
+// Join contacts the mesh at gossip addresses.
+func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
+	return m.Gossip.Join(ctx, addrs)
+}
+
+// Leave removes another agent, which must be dead, or makes this agent leave the mesh.
+func (m *Mesh) Leave(ctx context.Context, agent string) error {
+	if agent == "" || agent == m.ID || agent == m.Name() {
+		return m.Departure.Leave(ctx)
+	}
+	id := agent
+	for _, x := range m.Gossip.Members() {
+		if x.Name == agent || x.ID == agent {
+			if id = x.ID; x.Gossip.Alive() || x.Alive() && x.Gossip != mesh.StatusNone {
+				return problem.New(problem.Conflict, "agent %s is alive: run coopr leave against the agent's own address", agent)
+			}
+		}
+	}
+	r, _, ok := m.Supervisor.Leader()
+	if !ok {
+		return m.forwardLeave(ctx, id)
+	}
+	for _, s := range r.Group.Servers() {
+		// Only a member without a vote is removed here. The leader removes a voter once
+		// another agent has its vote. This comes before the record is deleted, so that the
+		// command can be repeated if it fails.
+		if s.ID == id && !s.Voter {
+			if err := r.Group.Remove(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	answers, err := r.Propose(ctx, &pb.Command{Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: id}}})
+	if err == nil {
+		err = answers[0].Err
+	}
+	if err != nil {
+		return err
+	}
+	_ = m.Gossip.Remove(ctx, id) // it fails if gossip does not know the agent
+	return nil
+}
+
+// forwardLeave asks the leader to remove an agent. The server does not forward this route by
+// itself, as a request without a name is about the agent that receives it.
+func (m *Mesh) forwardLeave(ctx context.Context, id string) error {
+	body, err := json.Marshal(api.LeaveBody{Agent: id})
+	if err != nil {
+		return err
+	}
+	header := http.Header{"Authorization": {"Bearer " + m.Token}, "Content-Type": {"application/json"}}
+	status, _, answer, err := m.Router.RoundTripToLeader(ctx, http.MethodPost, "/v1/leave", header, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	if status < http.StatusMultipleChoices {
+		return nil
+	}
+	p := &api.Problem{Status: status}
+	if err := json.NewDecoder(io.LimitReader(answer, 1<<20)).Decode(p); err != nil {
+		return fmt.Errorf("the leader's answer with status %d: %w", status, err)
+	}
+	return p
+}

@@ -1,0 +1,153 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Peers connects to other agents; *peer.Pool implements it.
+type Peers interface {
+	Client(addr string) (pb.PeerClient, error)
+}
+
+// Operations controls operations and their plans.
+type Operations struct {
+	Supervisor Supervisor
+	Peers      Peers
+	Logger     *slog.Logger
+}
+
+// Order carries out an order about an operation.
+func (o *Operations) Order(ctx context.Context, who model.Caller, operation, order, reason string) (api.Written, error) {
+	return write(ctx, o.Supervisor, who, logformat.Control(operation, order, reason))
+}
+
+// BeginPlan creates the operation of a plan of a cluster's template, which is interrupted.
+func (o *Operations) BeginPlan(ctx context.Context, who model.Caller, cluster, plan string) (string, api.Written, error) {
+	_, l, err := leader(o.Supervisor)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	p, ans, err := l.Orchestrator.Custom(ctx, who, cluster, plan)
+	if err != nil {
+		return "", api.Written{}, err
+	}
+	return p.Operation.ID, api.Written{Index: ans.Index}, nil
+}
+
+// OrderPlan carries out an order about an operation's plan.
+func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation string, order tree.Order) (api.Written, error) {
+	return write(ctx, o.Supervisor, who, &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{
+		Operation: operation, Order: logformat.PlanOrders.Number(order.Command), Phase: order.Phase, Step: order.Step, Parameters: order.Params,
+	}}})
+}
+
+// Explain returns what the waiting steps of an operation's plan wait for. Only the leader
+// knows of waits for workers.
+func (o *Operations) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
+	m, err := voter(o.Supervisor)
+	if err != nil {
+		return nil, err
+	}
+	v, now := m.Machine.View(), time.Now().UnixMilli()
+	op, ok := v.Operation(tenant, operation)
+	t, hasTree := v.PlanTree(tenant, operation, now)
+	p, kept := v.Plan(operation)
+	if !ok || !hasTree || !kept {
+		return nil, problem.New(problem.NotFound, "the plan of operation %s is not kept any more", operation)
+	}
+	return t.Explain(p, steps, now, func(tasks []uint32) map[uint32]tree.Wait {
+		out := o.workerWaits(ctx, operation, tasks)
+		for _, u := range tasks {
+			if w, ok := concurrentWait(v, op, p.Graph.NodeID(int(u))); ok {
+				out[u] = w
+			}
+		}
+		return out
+	}), nil
+}
+
+// workerWaits returns which tasks wait for a worker.
+func (o *Operations) workerWaits(ctx context.Context, operation string, tasks []uint32) map[uint32]tree.Wait {
+	if _, l, ok := o.Supervisor.Leader(); ok {
+		if waits, err := l.Dispatcher.Why(ctx, operation, tasks); err == nil {
+			return waits
+		}
+	}
+	return map[uint32]tree.Wait{}
+}
+
+// concurrentWait reports whether a node waits for another plan of its cluster.
+func concurrentWait(v *state.View, op *model.Operation, node string) (tree.Wait, bool) {
+	p, ok := v.Elsewhere(op, node)
+	if !ok {
+		return tree.Wait{}, false
+	}
+	text := fmt.Sprintf("plan %s (operation %s) is at work on its node", p.Name, p.Operation.ID)
+	return tree.Wait{Kind: tree.WaitsPlan, What: p.Operation.ID, Text: text}, true
+}
+
+// TaskLog copies the log of a task from the agent that ran it. If that agent does not have
+// it, TaskLog copies the end of the log that the state has.
+func (o *Operations) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
+	m, err := voter(o.Supervisor)
+	if err != nil {
+		return err
+	}
+	v := m.Machine.View()
+	t, ok := v.Task(who.Tenant, task)
+	if !ok {
+		return problem.New(problem.NotFound, "there is no task %q", task)
+	}
+	var at *model.TaskAttempt
+	for i := range t.Attempts {
+		if a := &t.Attempts[i]; attempt == 0 || a.Number == attempt {
+			at = a
+		}
+	}
+	if at == nil {
+		return problem.New(problem.NotFound, "task %s has had no attempt %d yet", task, attempt)
+	}
+	for _, a := range v.Agents() {
+		if a.Name != at.Agent {
+			continue
+		}
+		err := o.copyLog(ctx, a.PeerAddr, &pb.TaskLogRequest{Task: task, Fence: at.Fence, Follow: follow}, w)
+		if err == nil {
+			return nil
+		}
+		o.Logger.Debug("the agent that ran a task does not have its log", "task", task, "agent", a.Name, "error", err)
+	}
+	_, err = io.WriteString(w, at.Log)
+	return err
+}
+
+func (o *Operations) copyLog(ctx context.Context, addr string, r *pb.TaskLogRequest, w io.Writer) error {
+	c, err := o.Peers.Client(addr)
+	if err != nil {
+		return err
+	}
+	s, err := c.TaskLog(ctx, r)
+	for err == nil {
+		var piece *pb.TaskLogResponse
+		if piece, err = s.Recv(); err == nil {
+			_, err = w.Write(piece.Data)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/coopr/coopr/agent/blobs"
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/consensus/duty/orchestrate"
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/problem"
+	"github.com/coopr/coopr/rpc/api"
+	pb "github.com/coopr/coopr/rpc/proto"
+)
+
+// Blobs is the blob cache of this agent; *blobs.Cache implements it.
+type Blobs interface {
+	// Store returns the content on this agent's disk.
+	Store() (*blobs.Store, error)
+	// Replicate copies content to the disks of a majority of the voters.
+	Replicate(ctx context.Context, m *member.Member, sum string, size int64) error
+	// Content opens content, which it may fetch from another agent first.
+	Content(ctx context.Context, p model.ResourcePin) (*os.File, error)
+}
+
+// Resources stores plugin resources.
+type Resources struct {
+	Supervisor Supervisor
+	Blobs      Blobs
+	// MaxSize is the size limit of one resource in bytes, MaxTotal that of all resources of
+	// a tenant together.
+	MaxSize, MaxTotal int64
+}
+
+// List returns all versions of all resources of a tenant, and the index of the state.
+func (r *Resources) List(tenant string) ([]model.ResourceVersion, uint64, error) {
+	m, _, err := leader(r.Supervisor)
+	if err != nil {
+		return nil, 0, err
+	}
+	v := m.Machine.View()
+	var out []model.ResourceVersion
+	for _, x := range v.PluginResources(tenant) {
+		out = append(out, x.Versions...)
+	}
+	return out, v.Index(), nil
+}
+
+// Upload stores content as the next version of a resource.
+func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error) {
+	v, w, err := r.upload(ctx, who, n, content)
+	if err != nil {
+		return model.ResourceVersion{}, api.Written{}, err
+	}
+	return v, w, nil
+}
+
+func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
+	m, _, err := leader(r.Supervisor)
+	if err != nil {
+		return v, w, err
+	}
+	store, err := r.Blobs.Store()
+	if err != nil {
+		return v, w, problem.Wrap(problem.NoMajority, err)
+	}
+	pin, err := store.Upload(content, orchestrate.Lookup(m.Machine.View(), who.Tenant), n.ResourceKey, r.MaxSize, n.SHA256)
+	if err != nil {
+		return v, w, err
+	}
+	if err := r.Blobs.Replicate(ctx, m, pin.SHA256, pin.Size); err != nil {
+		return v, w, problem.Wrap(problem.NoMajority, err)
+	}
+	add, err := logformat.AddResource(&model.ResourceVersion{ResourcePin: pin}, r.MaxTotal, n.Order)
+	if err != nil {
+		return v, w, err
+	}
+	a, err := r.change(ctx, who, add)
+	if err != nil {
+		return v, w, err
+	}
+	if x, ok := m.Machine.View().PluginResource(who.Tenant, n.ResourceKey); ok {
+		for _, v := range x.Versions {
+			if v.String() == a.Subject {
+				return v, written(a), nil
+			}
+		}
+	}
+	return v, w, problem.New(problem.Conflict, "resource %s was deleted right after its upload", a.Subject)
+}
+
+// Order carries out an order about a version of a resource.
+func (r *Resources) Order(ctx context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
+	change, err := logformat.OrderResource(order, k, version)
+	if err != nil {
+		return api.Written{}, err
+	}
+	a, err := r.change(ctx, who, change)
+	if err != nil {
+		return api.Written{}, err
+	}
+	return written(a), nil
+}
+
+func (r *Resources) change(ctx context.Context, who model.Caller, c *pb.ChangeResource) (state.Answer, error) {
+	return propose(ctx, r.Supervisor, who, &pb.Command{Change: &pb.Command_ChangeResource{ChangeResource: c}})
+}
+
+// Content returns the content of a version.
+func (r *Resources) Content(ctx context.Context, p model.ResourcePin) (io.ReadCloser, error) {
+	if _, _, err := leader(r.Supervisor); err != nil {
+		return nil, err
+	}
+	f, err := r.Blobs.Content(ctx, p)
+	switch {
+	case errors.Is(err, blobs.ErrNoDisk):
+		return nil, err
+	case err != nil:
+		return nil, problem.New(problem.Conflict, "resource %s: %w", p, err)
+	}
+	return f, nil
+}

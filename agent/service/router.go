@@ -1,0 +1,95 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/coopr/coopr/agent/member"
+	"github.com/coopr/coopr/engine/problem"
+)
+
+// Locator finds the leader; *member.Locator implements it.
+type Locator interface {
+	AwaitLeader(ctx context.Context) (id, addr string, err error)
+	WhileLeads(ctx context.Context, id string) (context.Context, context.CancelFunc)
+}
+
+// ErrNotSent is returned by a transport that did not send a request, because it could not
+// connect.
+var ErrNotSent = errors.New("the agent cannot be reached")
+
+// locateTimeout is how long a request waits for a leader.
+const locateTimeout = 5 * time.Second
+
+// Router decides which agent answers a request, and forwards requests to the leader.
+type Router struct {
+	ID         string // of this agent
+	Supervisor Supervisor
+	Locator    Locator
+	// Transport sends requests to the peer addresses of agents. Its error wraps
+	// ErrNotSent if it did not send the request.
+	Transport http.RoundTripper
+}
+
+// Serves reports whether this agent can answer a request. The leader can, once its duties
+// run. A voter can if stale state is good enough.
+func (r *Router) Serves(stale bool) bool {
+	if _, _, ok := r.Supervisor.Leader(); ok {
+		return true
+	}
+	m := r.Supervisor.Member()
+	return stale && m != nil && m.Group.Member()
+}
+
+// RoundTripToLeader sends a request to the leader's API. It fails with problem.NoLeader if
+// the request was not sent. After any other error the leader may have carried it out.
+func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
+	locate, cancel := context.WithTimeout(ctx, locateTimeout)
+	defer cancel()
+	id, addr, err := r.Locator.AwaitLeader(locate)
+	if err != nil {
+		return 0, nil, nil, problem.Wrap(problem.NoLeader, err)
+	}
+	if id == r.ID {
+		// This agent has just been elected, and its duties may not run yet.
+		return 0, nil, nil, problem.New(problem.NoLeader, "this agent is becoming the leader")
+	}
+	whileLeads, cancelRequest := r.Locator.WhileLeads(ctx, id)
+	req, err := http.NewRequestWithContext(whileLeads, method, "http://"+addr+uri, body)
+	if err != nil {
+		cancelRequest()
+		return 0, nil, nil, err
+	}
+	req.Header = header
+	res, err := r.Transport.RoundTrip(req)
+	if err != nil {
+		moved := errors.Is(context.Cause(whileLeads), member.ErrMoved)
+		cancelRequest()
+		switch {
+		case ctx.Err() != nil:
+			return 0, nil, nil, ctx.Err()
+		case errors.Is(err, ErrNotSent):
+			return 0, nil, nil, problem.New(problem.NoLeader, "agent %s at %s: %w", id, addr, err)
+		case moved:
+			err = member.ErrMoved
+		}
+		return 0, nil, nil, fmt.Errorf("agent %s at %s: %w", id, addr, err)
+	}
+	return res.StatusCode, res.Header, &forwardedBody{res.Body, cancelRequest}, nil
+}
+
+// forwardedBody is the body of a leader's answer. Reading it fails once another agent leads.
+type forwardedBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close ends the request.
+func (b *forwardedBody) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,132 @@
+package service
+
+import (
+	"context"
+
+	"github.com/coopr/coopr/consensus/duty/sites"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/rpc/api"
+)
+
+// Sites asks the leader's site controller.
+type Sites struct {
+	Supervisor Supervisor
+}
+
+func (s *Sites) controller() (*sites.Controller, error) {
+	_, l, err := leader(s.Supervisor)
+	if err != nil {
+		return nil, err
+	}
+	return l.Sites, nil
+}
+
+// List returns all sites of a tenant.
+func (s *Sites) List(ctx context.Context, tenant string) ([]site.Overview, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.List(ctx, tenant)
+}
+
+// Status returns the status of a site's objects. With another after than 0 it waits for
+// another revision.
+func (s *Sites) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
+	k, err := s.controller()
+	if err != nil {
+		return site.Standing{}, err
+	}
+	return k.Status(ctx, tenant, name, after)
+}
+
+// Document returns the document of a generation; 0 means the newest.
+func (s *Sites) Document(tenant, name string, generation uint64) (*site.Document, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.Document(tenant, name, generation)
+}
+
+// History returns the generations that are kept.
+func (s *Sites) History(tenant, name string) ([]site.PastGeneration, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.History(tenant, name)
+}
+
+// Graph returns a site's objects and their dependencies.
+func (s *Sites) Graph(tenant, name string) (*site.Graph, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.Graph(tenant, name)
+}
+
+// Explain returns what an object waits for, up to the root cause.
+func (s *Sites) Explain(tenant, name, object string) ([]site.Reason, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.Explain(tenant, name, object)
+}
+
+// Preview returns what applying a document would do.
+func (s *Sites) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
+	k, err := s.controller()
+	if err != nil {
+		return site.ChangePreview{}, err
+	}
+	return k.Preview(tenant, doc)
+}
+
+// Apply starts a generation with a document. unchanged is true if the document is in force
+// already.
+func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written, err error) {
+	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Apply(ctx, who, doc, 0) })
+}
+
+// Revert starts a generation with the content of an earlier one; 0 means the one before.
+func (s *Sites) Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written, err error) {
+	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Revert(ctx, who, name, to) })
+}
+
+// Delete takes all objects down in order and forgets the site.
+func (s *Sites) Delete(ctx context.Context, who model.Caller, name string) (site.ChangePreview, api.Written, error) {
+	p, _, w, err := s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Delete(ctx, who, name) })
+	return p, w, err
+}
+
+func (s *Sites) apply(change func(*sites.Controller) (sites.Applied, error)) (site.ChangePreview, bool, api.Written, error) {
+	k, err := s.controller()
+	if err != nil {
+		return site.ChangePreview{}, false, api.Written{}, err
+	}
+	a, err := change(k)
+	return a.Preview, a.Unchanged, written(a.Answer), err
+}
+
+// Check compares all objects with the real things and changes nothing.
+func (s *Sites) Check(ctx context.Context, tenant, name string) ([]site.Finding, error) {
+	k, err := s.controller()
+	if err != nil {
+		return nil, err
+	}
+	return k.Probe(ctx, tenant, name)
+}
+
+// Release records that an object on a lost host holds nothing.
+func (s *Sites) Release(ctx context.Context, who model.Caller, name, object, reason string) (api.Written, error) {
+	k, err := s.controller()
+	if err != nil {
+		return api.Written{}, err
+	}
+	a, err := k.Release(ctx, who, name, object, reason)
+	return written(a), err
+}

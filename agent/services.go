@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"github.com/coopr/coopr/agent/service"
+	"github.com/coopr/coopr/rpc/server"
+)
+
+// services returns what the routes of the API call.
+func (a *Agent) services() server.Services {
+	s, name := a.supervisor, func() string { return a.settings.Load().Name }
+	a.definitions = &service.Definitions{Supervisor: s, Agent: a.cfg.Name, Logger: a.log}
+	if a.host != nil {
+		a.definitions.Plugins = a.host
+	}
+	rootActor := "root"
+	if a.cfg.Dev {
+		rootActor = "dev"
+	}
+	router := &service.Router{ID: a.id, Supervisor: s, Locator: a.locator, Transport: a.net.forward}
+	return server.Services{
+		Router:      router,
+		State:       &service.State{Supervisor: s},
+		Tenants:     &service.Tenants{Supervisor: s},
+		Tokens:      &service.Tokens{Supervisor: s, Root: a.token, RootActor: rootActor},
+		Definitions: a.definitions,
+		Clusters:    &service.Clusters{Supervisor: s},
+		Operations:  &service.Operations{Supervisor: s, Peers: a.net.peers, Logger: a.log},
+		Orphans:     &service.Orphans{Supervisor: s},
+		Sites:       &service.Sites{Supervisor: s},
+		Resources: &service.Resources{
+			Supervisor: s, Blobs: a.blobs, MaxSize: int64(a.cfg.Limits.Resource), MaxTotal: int64(a.cfg.Limits.Resources),
+		},
+		Runs: &service.Runs{Supervisor: s},
+		Mesh: &service.Mesh{
+			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
+			Registry: a.agents.Agents, Departure: a.departure, Router: router, Token: a.token,
+		},
+		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
+	}
+}
