@@ -38,7 +38,7 @@ services:
 	m.must("import", "tools.yaml")
 	m.must("profile", "create", "tools", "--provisioner", "cluster", "-l", "clusterTemplate=tools", "-p", "numMachines=2")
 	s := m.coopr("run", "--profile", "tools", "-p", "clusterTemplate=other", "--", "sh", "-c", "echo $COOPR_NODE_INDEX has $(head -n 1 tool)")
-	if s.code != 0 || !strings.Contains(s.out, "| 0 has installed\n") || !strings.Contains(s.out, "| 1 has installed\n") || !strings.Contains(s.err, "does not let one choose clusterTemplate") {
+	if s.code != 0 || !strings.Contains(s.out, "| 0 has installed\n") || !strings.Contains(s.out, "| 1 has installed\n") || !strings.Contains(s.err, "property clusterTemplate is locked by the profile") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })

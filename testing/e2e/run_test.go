@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("no %q", want)
 		}
 	}
-	if s.code != 0 || strings.Count(s.err, "| oh\n") != 3 || !strings.Contains(s.err, "does not let one choose flavor") {
+	if s.code != 0 || strings.Count(s.err, "| oh\n") != 3 || !strings.Contains(s.err, "property flavor is locked by the profile") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })

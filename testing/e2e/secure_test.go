@@ -130,7 +130,7 @@ func TestSecureMesh(t *testing.T) {
 	other := strings.TrimSpace(m.daemon("token", "new").out)
 	stranger.run("run", "--config", stranger.config(other))
 	m.await("the stranger to have tried", func() error {
-		if !strings.Contains(stranger.tail(1000), "agent started") || !strings.Contains(stranger.tail(1000), "level=WARN") {
+		if !strings.Contains(stranger.tail(1000), "the agent is running") || !strings.Contains(stranger.tail(1000), "level=WARN") {
 			return errNotYet
 		}
 		return nil
