@@ -253,11 +253,9 @@ func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
 
 func encodePlan(p *planRow) (*pb.PlanRow, error) {
 	m := &pb.PlanRow{Operation: p.Operation, Graph: p.State.Graph.Encode()}
-	var err error
-	if m.State, err = p.State.Encode(); err != nil {
-		return nil, err
-	}
+	m.State = p.State.Encode()
 	if p.Tree != nil {
+		var err error
 		if m.Tree, err = logformat.EncodePlanTree(p.Tree); err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -203,18 +202,18 @@ func DecodeGraph(b []byte) (*Graph, error) {
 	return g.WithSteps(steps, sizes)
 }
 
-// Encode writes the state without its graph.
-func (s *State) Encode() ([]byte, error) {
+// Encode returns the state without its graph.
+func (s *State) Encode() []byte {
 	w := &writer{b: []byte{stateFormat}}
 	holders := make([]Holder, s.bySession.Len())
 	for i := range holders {
 		holders[i] = s.holder(uint32(i))
 	}
-	text, err := json.Marshal(holders)
-	if err != nil {
-		return nil, err
+	w.uint(uint64(len(holders)))
+	for _, h := range holders {
+		w.text(h.Session)
+		w.text(h.Agent)
 	}
-	w.text(string(text))
 	n := s.Graph.Len()
 	w.uint(uint64(n))
 	var tolerated, forced []uint32
@@ -226,7 +225,6 @@ func (s *State) Encode() ([]byte, error) {
 		}
 		for i := range min(taskLeaf, n-int(at*taskLeaf)) {
 			w.b = append(w.b, byte(t.status[i]), t.attempt[i])
-			w.uint(uint64(t.pending[i]))
 			if t.attempt[i] > 0 {
 				w.uint(uint64(r.holder[i]))
 				w.uint(r.fence[i])
@@ -236,25 +234,73 @@ func (s *State) Encode() ([]byte, error) {
 		}
 		tolerated, forced = ones(at, t.tolerated, tolerated), ones(at, t.forced, forced)
 	})
-	notes := map[uint32]*Note{}
-	s.notes.each(func(at uint32, l *[taskLeaf]*Note) {
-		for i, n := range l {
-			if n != nil {
-				notes[at*taskLeaf+uint32(i)] = n
-			}
-		}
-	})
-	if text, err = json.Marshal(notes); err != nil {
-		return nil, err
-	}
-	w.text(string(text))
+	w.notes(s)
 	if s.gates.shut > 0 || len(tolerated) > 0 || len(forced) > 0 {
 		w.b[0] = stateFormatGates
 		w.set(tolerated)
 		w.set(forced)
 		w.gates(&s.gates)
 	}
-	return w.b, nil
+	return w.b
+}
+
+// notes writes the notes in the order of their vertices.
+func (w *writer) notes(s *State) {
+	count := uint64(0)
+	s.notes.each(func(_ uint32, l *[taskLeaf]*Note) {
+		for _, n := range l {
+			if n != nil {
+				count++
+			}
+		}
+	})
+	w.uint(count)
+	last := uint32(0)
+	s.notes.each(func(at uint32, l *[taskLeaf]*Note) {
+		for i, n := range l {
+			if n != nil {
+				v := at*taskLeaf + uint32(i)
+				w.uint(uint64(v - last))
+				last = v
+				w.note(n)
+			}
+		}
+	})
+}
+
+// The flags of a note.
+const (
+	noteObserve = 1 << iota
+	noteUndo
+	noteAdopted
+)
+
+func (w *writer) note(n *Note) {
+	w.uint(uint64(n.Failures))
+	w.uint(uint64(n.Lost))
+	w.int(n.RetryAt)
+	flags := byte(0)
+	for _, f := range [...]struct {
+		set bool
+		bit byte
+	}{{n.Observe, noteObserve}, {n.Undo, noteUndo}, {n.Adopted, noteAdopted}} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	w.b = append(w.b, flags)
+	w.text(n.Avoid)
+	w.uint(uint64(len(n.History)))
+	for _, a := range n.History {
+		w.uint(uint64(a.Number))
+		w.uint(a.Fence)
+		w.text(a.Agent)
+		w.text(a.Outcome)
+		w.text(a.Message)
+		w.text(a.LogTail)
+		w.int(a.Leased)
+		w.int(a.Ended)
+	}
 }
 
 // ones gives the set bits of a column of bits, as vertices.
@@ -295,13 +341,12 @@ func DecodeState(g *Graph, b []byte) (*State, error) {
 		return nil, fmt.Errorf("plan: not a state of format %d to %d", stateFormat, stateFormatGates)
 	}
 	r := &reader{b: b[1:]}
-	var holders []Holder
-	text := r.text()
+	holders := make([]Holder, r.count())
+	for i := range holders {
+		holders[i] = Holder{Session: r.text(), Agent: r.text()}
+	}
 	if n := r.uint(); r.err == nil && n != uint64(g.Len()) {
 		return nil, fmt.Errorf("plan: the state has %d vertices, its graph %d", n, g.Len())
-	}
-	if r.err == nil {
-		r.err = json.Unmarshal([]byte(text), &holders)
 	}
 	e := &Edit{next: blank(g)}
 	for _, h := range holders {
@@ -315,20 +360,7 @@ func DecodeState(g *Graph, b []byte) (*State, error) {
 			return nil, err
 		}
 	}
-	notes := map[uint32]*Note{}
-	text = r.text()
-	if r.err != nil {
-		return nil, r.err
-	}
-	if err := json.Unmarshal([]byte(text), &notes); err != nil {
-		return nil, fmt.Errorf("plan: notes: %w", err)
-	}
-	for v, n := range notes {
-		if int(v) >= g.Len() || n == nil {
-			return nil, fmt.Errorf("plan: a note about vertex %d of %d", v, g.Len())
-		}
-		e.next.notes.own(v/taskLeaf, 0)[v%taskLeaf] = n
-	}
+	e.notes(r)
 	if b[0] >= stateFormatGates {
 		e.marks(r)
 		e.gates(r)
@@ -351,7 +383,6 @@ func (e *Edit) read(r *reader, v uint32, holders int) error {
 	t, i := e.tasks(v)
 	t.status[i], t.attempt[i] = model.TaskStatus(r.b[0]), r.b[1]
 	r.b = r.b[2:]
-	r.uint() // pending: count makes it anew
 	if t.attempt[i] > 0 {
 		run, _ := e.runs(v)
 		run.holder[i], run.fence[i], run.leased[i] = r.uint32(), r.uint(), r.int()
@@ -380,6 +411,45 @@ func (e *Edit) read(r *reader, v uint32, holders int) error {
 	}
 	return nil
 }
+
+// notes reads the notes.
+func (e *Edit) notes(r *reader) {
+	v := uint64(0)
+	for i := range r.count() {
+		d := r.uint()
+		if v += d; v >= uint64(e.next.Graph.Len()) || i > 0 && d == 0 {
+			r.fail("a note is about a vertex that does not exist, or the second about one")
+		}
+		n := r.note()
+		if r.err != nil {
+			return
+		}
+		e.next.notes.own(uint32(v)/taskLeaf, 0)[v%taskLeaf] = n
+	}
+}
+
+func (r *reader) note() *Note {
+	n := &Note{Failures: r.small(), Lost: r.small(), RetryAt: r.int()}
+	if len(r.b) == 0 || r.b[0]&^(noteObserve|noteUndo|noteAdopted) != 0 {
+		r.fail("a note has flags that do not exist")
+		return n
+	}
+	n.Observe, n.Undo, n.Adopted = r.b[0]&noteObserve != 0, r.b[0]&noteUndo != 0, r.b[0]&noteAdopted != 0
+	r.b = r.b[1:]
+	n.Avoid = r.text()
+	for range r.count() {
+		n.History = append(n.History, Attempt{
+			Number: r.small(), Fence: r.uint(), Agent: r.text(), Outcome: r.text(), Message: r.text(), LogTail: r.text(), Leased: r.int(), Ended: r.int(),
+		})
+		if r.err != nil {
+			return n
+		}
+	}
+	return n
+}
+
+// small reads a number that fits an int everywhere.
+func (r *reader) small() int { return int(r.uint32()) }
 
 // marks reads which vertices are tolerated, and which forced.
 func (e *Edit) marks(r *reader) {

@@ -296,11 +296,7 @@ func (w *world) anotherLeader(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := w.s.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.s, err = plan.DecodeState(g, state); err != nil {
+	if w.s, err = plan.DecodeState(g, w.s.Encode()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.d.Fits(g); err != nil {
