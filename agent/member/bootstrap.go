@@ -26,7 +26,7 @@ func (m *Member) bootstrap(ctx context.Context) error {
 		return nil
 	}
 	select { // an agent that has not been reached yet may belong to a group
-	case <-m.cfg.Mesh.Looked():
+	case <-m.cfg.Mesh.JoinTried():
 	case <-ctx.Done():
 		return nil
 	}

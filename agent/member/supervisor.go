@@ -26,8 +26,8 @@ type Mesh interface {
 	Member(id string) (mesh.Member, bool)
 	// Subscribe returns a channel that receives a value after each change of the view.
 	Subscribe() (changed <-chan struct{}, stop func())
-	// Looked is closed once the configured addresses have been tried.
-	Looked() <-chan struct{}
+	// JoinTried is closed once the agent has joined the mesh or has tried all addresses.
+	JoinTried() <-chan struct{}
 	// Answers reports whether an agent answers a probe now.
 	Answers(ctx context.Context, id string) bool
 }

@@ -8,16 +8,16 @@ import (
 	"net/netip"
 )
 
-// ErrStopped is returned by what needs the network after Run has returned.
+// ErrStopped is returned by methods that need the network after Run has returned.
 var ErrStopped = errors.New("the mesh is stopped")
 
-// ErrAlive is wrapped by Remove's error for an agent that answers.
+// ErrAlive is returned by Remove for an agent that is alive.
 var ErrAlive = errors.New("the agent is alive")
 
-// ErrUnknown is wrapped by Remove's error for an agent gossip does not know.
+// ErrUnknown is returned by Remove for an agent that gossip does not know.
 var ErrUnknown = errors.New("no such agent in the mesh")
 
-// ready waits until Run has brought gossip up.
+// ready waits until Run has started gossip.
 func (m *Mesh) ready(ctx context.Context) error {
 	select {
 	case <-m.stopped:
@@ -32,22 +32,22 @@ func (m *Mesh) ready(ctx context.Context) error {
 	}
 }
 
-// Self is what this agent tells about itself now.
+// Self returns what this agent announces about itself now.
 func (m *Mesh) Self() Self {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.self
 }
 
-// Epoch is this agent's epoch now; what an agent says of itself to the leader carries it (Member.Epoch).
+// Epoch returns this agent's epoch (see Member.Epoch).
 func (m *Mesh) Epoch() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// SetSelf changes what this agent tells about itself. It returns at once; the others hear of it by gossip. What does
-// not fit in gossip is refused with a *TagsTooLongError, and nothing changes.
+// SetSelf changes what this agent announces about itself. It returns at once; gossip carries the change. If self does not
+// fit in gossip, SetSelf returns a *TagsTooLongError and changes nothing.
 func (m *Mesh) SetSelf(self Self) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *Mesh) SetSelf(self Self) error {
 	return nil
 }
 
-// announceLoop tells the others when our tags changed.
+// announceLoop announces this agent's tags when they have changed.
 func (m *Mesh) announceLoop(ctx context.Context) {
 	for {
 		select {
@@ -74,14 +74,14 @@ func (m *Mesh) announceLoop(ctx context.Context) {
 		tags := encodeTags(m.self, m.epoch)
 		m.mu.Unlock()
 		if err := m.now().serf.SetTags(tags); err != nil {
-			// It waits for the news to go out. They are queued in any case, and push/pulls carry them too.
-			m.log.Debug("announcing this agent's tags is slow", "error", err)
+			// SetTags waits until the tags are sent. They are queued anyway, and push/pulls carry them too.
+			m.log.Debug("this agent's tags could not be announced in time", "error", err)
 		}
 	}
 }
 
-// Leave says goodbye, so that the others see this agent as left at once, and waits until that has gone round (a second
-// or a few). End Run's context afterwards. Where ctx ends first, the goodbye goes on behind.
+// Leave says goodbye, so that other agents see this one as left at once, and waits until the news has spread (a second or
+// a few). Afterwards the caller ends Run's context. If ctx ends first, the goodbye continues in the background.
 func (m *Mesh) Leave(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	m.turn.Lock()
 	for g := m.now(); ; g = m.now() {
 		m.turn.Unlock()
-		select { // one that has just begun anew knows nobody to tell
+		select { // a new generation does not know the other agents yet
 		case <-g.entered:
 		case <-m.stopped:
 			return ErrStopped
@@ -110,7 +110,7 @@ func (m *Mesh) Leave(ctx context.Context) error {
 		go func() {
 			defer close(done)
 			if err := s.Leave(); err != nil {
-				m.log.Warn("leaving the mesh: the others will notice by themselves", "error", err)
+				m.log.Warn("the mesh could not be told that this agent leaves; the others will detect it", "error", err)
 			}
 		}()
 	}
@@ -124,8 +124,8 @@ func (m *Mesh) Leave(ctx context.Context) error {
 	}
 }
 
-// Remove takes a failed agent out of everybody's view at once, instead of after three days. The agent may join again.
-// It refuses an agent that answers: let that one leave by itself.
+// Remove removes a failed agent from the view of all agents at once, instead of after three days. The agent may join
+// again. Remove fails with ErrAlive for an agent that is alive; such an agent can leave by itself.
 func (m *Mesh) Remove(ctx context.Context, id string) error {
 	if err := m.ready(ctx); err != nil {
 		return err
@@ -137,12 +137,12 @@ func (m *Mesh) Remove(ctx context.Context, id string) error {
 	if member.Gossip.Alive() {
 		return fmt.Errorf("remove agent %s (%s): %w: stop it first", id, member.Name, ErrAlive)
 	}
-	return m.behind(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })
+	return m.background(ctx, func() error { return m.now().serf.RemoveFailedNodePrune(id) })
 }
 
-// Answers asks an agent itself whether it is there, whatever the view says. That one is gone is found out within two
-// probe time-outs (a second at most): a leader whose session with an agent broke need not wait for gossip to notice. An
-// agent of an address that nobody knows does not answer.
+// Answers probes an agent, whatever the view has of it, and reports whether it answers. A dead agent is detected within two
+// probe timeouts (one second at most), so a leader whose session with an agent broke need not wait for gossip. Answers
+// returns false for an agent whose address is unknown.
 func (m *Mesh) Answers(ctx context.Context, id string) bool {
 	if m.ready(ctx) != nil {
 		return false
@@ -152,7 +152,7 @@ func (m *Mesh) Answers(ctx context.Context, id string) bool {
 	if err != nil {
 		return false
 	}
-	return m.behind(ctx, func() error {
+	return m.background(ctx, func() error {
 		var err error
 		for range 2 {
 			if _, err = m.now().serf.Memberlist().Ping(id, net.UDPAddrFromAddrPort(addr)); err == nil {
@@ -163,8 +163,8 @@ func (m *Mesh) Answers(ctx context.Context, id string) bool {
 	}) == nil
 }
 
-// behind runs something of serf that takes its time and knows no context.
-func (m *Mesh) behind(ctx context.Context, f func() error) error {
+// background runs a slow call of serf, which accepts no context, and returns when the call, ctx or Run has ended.
+func (m *Mesh) background(ctx context.Context, f func() error) error {
 	result := make(chan error, 1)
 	go func() { result <- f() }()
 	select {
@@ -177,17 +177,18 @@ func (m *Mesh) behind(ctx context.Context, f func() error) error {
 	}
 }
 
-// Health is how gossip fares on this agent.
+// Health is the state of gossip on this agent.
 type Health struct {
-	// Score is zero when probes are answered in time, and grows (to Profile.SlowDown) while this agent or its network is too slow for them.
+	// Score is 0 while probes are answered in time. It grows, up to Profile.SlowDown, while this agent or its network is too
+	// slow.
 	Score int
-	// Encrypted says whether gossip is.
+	// Encrypted reports whether gossip is encrypted.
 	Encrypted bool
-	// Profile is the pace of the moment.
+	// Profile is the current profile.
 	Profile Profile
 }
 
-// Health tells how gossip fares. Before Run it is zero.
+// Health returns the state of gossip. It is zero before Run.
 func (m *Mesh) Health() Health {
 	select {
 	case <-m.started:

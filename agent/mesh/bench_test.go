@@ -28,7 +28,7 @@ func BenchmarkMesh50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, true) }
 func BenchmarkMesh200(b *testing.B) { benchmarkMesh(b, 200, Profile{}, true) }
 func BenchmarkMesh500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, true) }
 
-// The same without the list of record: what gossip does alone.
+// These benchmarks measure gossip without the agent registry.
 func BenchmarkGossipOnly50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, false) }
 func BenchmarkGossipOnly500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, false) }
 
@@ -171,7 +171,7 @@ func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
 		changed := false
 		list = slices.Clone(list)
 		for _, n := range nodes {
-			if id := n.cfg.ID; !known[id] && (len(nodes) == 1 || n.others() > 0) {
+			if id := n.cfg.ID; !known[id] && (len(nodes) == 1 || n.view.hears() > 1) {
 				known[id], changed = true, true
 				list = append(list, Member{ID: id, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: StatusAlive})
 			}

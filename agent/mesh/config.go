@@ -13,39 +13,39 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// DefaultPort is the gossip port where an address names none.
+// DefaultPort is the gossip port of an address without one.
 const DefaultPort = 55056
 
-// Config is what a Mesh is made of.
+// Config configures a Mesh.
 type Config struct {
 	// ID is the agent's persistent id. Required.
 	ID string
-	// Self is what the others learn about this agent.
+	// Self is what other agents learn about this one.
 	Self Self
 	// Bind is the gossip address, "ip:port", UDP and TCP. Required without Transport.
 	Bind string
-	// Advertise is the address others reach it at, "ip:port" (port 0: the one bound); empty: Bind.
+	// Advertise is the address at which other agents reach this one, "ip:port" (port 0: the bound one). Default: Bind.
 	Advertise string
 	// Transport replaces the sockets (tests: testing/doubles/fabric). Run shuts it down.
 	Transport memberlist.NodeAwareTransport
 	// GossipKey encrypts gossip: 16, 24 or 32 bytes. Nil: plain, for loopback dev mode only.
 	GossipKey []byte
-	// KeyringFile keeps keys that were rotated in; where it exists it wins over GossipKey. Empty: rotation does not
-	// survive a restart.
+	// KeyringFile keeps the keys after a rotation. If the file exists, its keys replace GossipKey. If the name is empty, a
+	// rotation does not survive a restart.
 	KeyringFile string
-	// PeersFile remembers the others' addresses, so that a restarted agent finds back without help. Empty: it does not.
+	// PeersFile keeps the addresses of other agents, so that a restarted agent rejoins without Join. It may be empty.
 	PeersFile string
-	// Join are addresses to try until somebody answers: "host[:port]".
+	// Join has addresses to try until an agent answers: "host[:port]".
 	Join []string
-	// Agents is how many agents the mesh is thought to have, for one that joins it for the first time; 0: few. It only
-	// chooses the speed to begin with: hundreds of newcomers that begin quick and find out one by one are hard on a machine
-	// that they share. One that was in the mesh before knows from its peers file.
+	// Agents is the expected number of agents, for an agent that joins for the first time; 0 means few. It only chooses the
+	// first profile: hundreds of new agents that start with the quick one overload a machine that they share. An agent that
+	// was in the mesh before uses the number in its peers file.
 	Agents int
-	// Profile fixes the speed; zero: by the number of agents, as it changes.
+	// Profile fixes the profile. By default it follows the number of agents.
 	Profile Profile
 	// Lookup resolves host names of Join. Default: the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Logger gets joins and deaths at info, and the libraries' messages at debug. Default: discard.
+	// Logger receives joins and failures, and the messages of the libraries at lower levels. Default: discard.
 	Logger *slog.Logger
 }
 
@@ -79,23 +79,23 @@ func (c *Config) check() error {
 	return errors.Join(faults...)
 }
 
-// serfConfig turns everything into serf's and memberlist's words.
+// serfConfig returns the configuration of serf and memberlist.
 func (m *Mesh) serfConfig(profile Profile, transport memberlist.NodeAwareTransport, events chan<- serf.Event) *serf.Config {
 	logger := newLogBridge(m.log)
 	ml := memberlist.DefaultLANConfig()
 	profile.apply(ml)
 	ml.Transport = transport
 	ml.Logger = logger
-	ml.EnableCompression = false // a third of a storm's CPU, and a decoder less for strangers' bytes
+	ml.EnableCompression = false // it costs a third of the CPU in a storm of news, and is one more decoder of foreign bytes
 	ml.Alive = aliveWatch{m}
 	ml.Keyring = m.keyring
-	// An agent that moved takes its name along as soon as its old address is known dead: ids are unique.
+	// An agent that moved may use its name again as soon as its old address is known dead, as ids are unique.
 	ml.DeadNodeReclaimTime = time.Nanosecond
 	ml.MsgpackUseNewTimeFormat = true
 	ml.AdvertiseAddr, ml.AdvertisePort = "", 0
-	ml.BindPort = DefaultPort // only used for addresses without a port, and ours have one
+	ml.BindPort = DefaultPort // only used for addresses without a port; Coopr's have one
 	if m.keyring == nil {
-		ml.Label = "coopr-dev" // keeps other programs' meshes out where no key does
+		ml.Label = "coopr-dev" // keeps other programs out, as there is no key
 	}
 	if m.advertise.IsValid() {
 		ml.AdvertiseAddr, ml.AdvertisePort = m.advertise.Addr().String(), int(m.advertise.Port())
@@ -109,8 +109,8 @@ func (m *Mesh) serfConfig(profile Profile, transport memberlist.NodeAwareTranspo
 	c.MemberlistConfig = ml
 	c.Logger = logger
 	c.LogOutput = nil
-	c.EnableNameConflictResolution = false // or a moved agent could be voted out
-	c.DisableCoordinates = true            // nothing here asks for network distances
+	c.EnableNameConflictResolution = false // with it, the mesh could vote a moved agent out
+	c.DisableCoordinates = true            // Coopr does not use network distances
 	c.ReconnectInterval = profile.ReconnectInterval
 	c.ReconnectTimeout = 72 * time.Hour
 	c.TombstoneTimeout = 24 * time.Hour

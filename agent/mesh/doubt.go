@@ -9,27 +9,26 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// In a mesh of hundreds, news that reach all but one in a thousand leave somebody out every time. One who heard that an
-// agent is suspected, and not that it said it is alive, would have it dead for minutes. So a large mesh does not believe
-// in a death before the agent was asked itself.
-
+// doubtTries is how often a doubter probes an agent that answers but still counts as failed.
 const doubtTries = 3
 
-// doubter asks agents that gossip has given up.
+// doubter probes agents that gossip has declared failed. In a mesh of hundreds of agents, every piece of news misses a few
+// of them. An agent that heard of a suspicion but not of its refutation would consider the suspect dead for minutes. So a
+// large mesh does not believe in a failure before the agent was probed.
 type doubter struct {
 	m    *Mesh
 	meet sync.Mutex // one exchange at a time
 }
 
-// ask finds out whether an agent is there, and makes it failed in the view if it is not. One that answers should have
-// said so to everybody by and by; if it has not been heard, it is told what is said about it, so that it contradicts.
+// ask probes an agent and marks it as failed in the view if it does not answer. An agent that answers normally refutes the
+// suspicion by gossip. If the refutation does not arrive, the suspicion is sent to the suspect, which can refute it (SWIM).
 func (d *doubter) ask(ctx context.Context, g *generation, id string) {
 	for range doubtTries {
 		if !d.m.Answers(ctx, id) {
 			break
 		}
 		select {
-		case <-time.After(jitter(settled)):
+		case <-time.After(jitter(meetTime)):
 		case <-ctx.Done():
 			return
 		}
@@ -38,7 +37,7 @@ func (d *doubter) ask(ctx context.Context, g *generation, id string) {
 		}
 		d.tell(id)
 	}
-	if ctx.Err() != nil || d.m.now() != g { // a new generation asks for itself
+	if ctx.Err() != nil || d.m.now() != g { // a new generation probes by itself
 		return
 	}
 	if sm, ok := g.member(id); ok && sm.Status == serf.StatusFailed && d.m.apply(serf.EventMemberFailed, sm) {
@@ -46,6 +45,7 @@ func (d *doubter) ask(ctx context.Context, g *generation, id string) {
 	}
 }
 
+// tell exchanges the membership with a suspect, so that it hears of the suspicion.
 func (d *doubter) tell(id string) {
 	member, _ := d.m.view.member(id)
 	addr, err := netip.ParseAddrPort(member.Addr)
@@ -55,11 +55,11 @@ func (d *doubter) tell(id string) {
 		d.meet.Unlock()
 	}
 	if err != nil {
-		d.m.log.Debug("telling an agent that it is held for dead", "agent", id, "error", err)
+		d.m.log.Debug("a suspect could not be told that it counts as failed", "agent", id, "error", err)
 	}
 }
 
-// member is an agent as a generation has it.
+// member returns an agent as a generation knows it.
 func (g *generation) member(id string) (serf.Member, bool) {
 	for _, sm := range g.serf.Members() {
 		if sm.Name == id {

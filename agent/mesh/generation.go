@@ -14,17 +14,17 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// generation is one instance of serf. memberlist takes its intervals once and for all, so an agent whose mesh outgrew
-// them ends one generation and begins the next: on the same port, under the same name, with its view kept. To the
-// others that is an agent that answers late for a moment.
+// generation is one instance of serf. memberlist cannot change its intervals while it runs, so an agent whose mesh has
+// outgrown them ends one generation and begins the next, on the same port, under the same name and with the same view.
+// To other agents, it answers late for a moment.
 type generation struct {
 	serf    *serf.Serf
 	profile Profile
 	events  chan serf.Event
 	born    time.Time
-	newborn bool // of an agent that nobody can know yet
+	newborn bool // no other agent can know this one yet
 	lease   *lease
-	entered chan struct{} // closed when it is in the mesh that the one before was in
+	entered chan struct{} // closed when it has joined the mesh of the previous generation
 	done    chan struct{} // closed when it is shut down
 }
 
@@ -49,8 +49,8 @@ func (m *Mesh) begin(profile Profile) (*generation, error) {
 	return g, nil
 }
 
-// finish shuts a generation down. serf may be waiting to hand over an event while it holds its locks, so events are
-// taken until it is down.
+// finish shuts a generation down. serf may block on an event while it holds its locks, so finish receives events until
+// serf is down.
 func (m *Mesh) finish(g *generation) error {
 	var err error
 	go func() {
@@ -59,7 +59,7 @@ func (m *Mesh) finish(g *generation) error {
 		leaving := m.leaving
 		m.mu.Unlock()
 		if leaving != nil {
-			<-leaving // serf panics when it is shut down in the middle of a goodbye
+			<-leaving // serf panics if it is shut down while it says goodbye
 		}
 		err = g.serf.Shutdown()
 	}()
@@ -70,11 +70,11 @@ func (m *Mesh) finish(g *generation) error {
 	return nil
 }
 
-// hush drops the news that entering a mesh made this generation want to spread. memberlist takes everything that a first
-// exchange brings for news: every newcomer to 500 agents would send 500 of them to the others, who all know, for a minute,
-// and what is news indeed (a suspicion, its refutation) would wait behind them. memberlist has no call for that, but a
-// ping takes as much along as its packet holds: pings go to nobody until one has nothing to take. What was about this
-// agent itself is gone, too, so it has to announce itself afterwards.
+// hush drops the news that this generation has queued on joining. memberlist treats everything in the first exchange as
+// news: each agent that joins 500 others would send 500 entries that all of them know, for a minute, and real news (a
+// suspicion, its refutation) would wait behind them. memberlist cannot clear its queue, but every ping carries as much of
+// it as fits: hush sends pings to an address of no agent until one carries nothing. News of this agent itself is dropped
+// too, so it has to be announced again afterwards.
 func (g *generation) hush() {
 	for range g.serf.NumNodes() * hushPings {
 		if g.serf.Memberlist().Ping(nobody.Addr, nobodyAddr{}); g.lease.hushed.Load() < barePing {
@@ -84,13 +84,13 @@ func (g *generation) hush() {
 }
 
 const (
-	// hushPings bounds the pings of a hush: every agent's news are sent a dozen times at most.
+	// hushPings bounds the pings of a hush, for each agent: its news is sent at most a dozen times.
 	hushPings = 12
-	// barePing is more than a ping takes that has nothing along, and less than with one agent's news.
+	// barePing is a size between that of a ping without news and that of one with the news of one agent.
 	barePing = 256
 )
 
-// nobody is an address of no agent: packets to it end at the lease.
+// nobody is the address of no agent. The lease drops packets to it.
 var nobody = memberlist.Address{Addr: "nobody:0"}
 
 type nobodyAddr struct{}
@@ -98,7 +98,7 @@ type nobodyAddr struct{}
 func (nobodyAddr) Network() string { return "" }
 func (nobodyAddr) String() string  { return nobody.Addr }
 
-// now is the generation of the moment.
+// now returns the current generation.
 func (m *Mesh) now() *generation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,12 +106,12 @@ func (m *Mesh) now() *generation {
 }
 
 const (
-	young       = 10 * time.Second // an agent that just came changes its pace at once
-	retuneAfter = 20 * time.Second // others spread it over so much time
-	settled     = 5 * time.Second  // after a change of generation, whom serf does not know by then it does not know
+	young       = 10 * time.Second // an agent younger than this changes its profile at once
+	retuneAfter = 20 * time.Second // older agents change theirs at random within this time
+	meetTime    = 5 * time.Second  // within which a new generation hears of every agent that gossip knows
 )
 
-// misfit says whether the mesh has outgrown a generation's profile.
+// misfit reports whether a generation's profile no longer fits the size of the mesh.
 func (m *Mesh) misfit(g *generation) bool {
 	m.mu.Lock()
 	leaving := m.leaving != nil
@@ -119,7 +119,7 @@ func (m *Mesh) misfit(g *generation) bool {
 	return !leaving && m.cfg.Profile == (Profile{}) && ProfileFor(m.view.living(), g.profile) != g.profile
 }
 
-// changeOver lets Run end a generation, and waits until it has.
+// changeOver makes Run end a generation, and waits until it has ended.
 func (m *Mesh) changeOver(ctx context.Context, g *generation) {
 	select {
 	case m.retune <- struct{}{}:
@@ -132,15 +132,15 @@ func (m *Mesh) changeOver(ctx context.Context, g *generation) {
 	}
 }
 
-// reenter brings a new generation into the mesh by way of those the last one knew. Whom the new one does not hear of
-// there has died in between, or has been removed: they are asked themselves, and those that do not answer are failed.
-// Whoever else gossip does not know in the end is dropped from the view: the list of record has those, or the join loop
-// finds them.
+// reenter joins the mesh with a new generation, through the agents that the previous one knew. An agent that the new
+// generation does not hear of has died in the meantime or was removed: reenter probes it, and marks it as failed if it
+// does not answer. Other agents that gossip does not know in the end are removed from the gossip part of the view; the
+// registry has them, or the join loop finds them.
 func (m *Mesh) reenter(ctx context.Context, g *generation) {
 	m.meetAgain(ctx, g)
 	close(g.entered)
 	select {
-	case <-time.After(settled):
+	case <-time.After(meetTime):
 	case <-ctx.Done():
 		return
 	}
@@ -149,6 +149,8 @@ func (m *Mesh) reenter(ctx context.Context, g *generation) {
 	}
 }
 
+// meetAgain contacts a live agent that the previous generation knew, and then probes those of which the new one has not
+// heard.
 func (m *Mesh) meetAgain(ctx context.Context, g *generation) {
 	for _, member := range m.gossiping() {
 		if ctx.Err() != nil || m.now() != g {
@@ -169,27 +171,27 @@ func (m *Mesh) meetAgain(ctx context.Context, g *generation) {
 		if !m.Answers(ctx, member.ID) {
 			m.missed(g, member)
 		} else if addr, err := netip.ParseAddrPort(member.Addr); err == nil {
-			_ = m.contact(addr) // the two have not heard of each other by way of the first
+			_ = m.contact(addr) // the first contact did not know this agent
 		}
 	}
 }
 
-// missed notes that an agent of which a generation has not heard is gone.
+// missed marks an agent as failed that did not answer and of which a generation has not heard.
 func (m *Mesh) missed(g *generation, member Member) {
-	if m.now() != g { // the next one asks for itself
+	if m.now() != g { // the next generation probes by itself
 		return
 	}
 	member.Status = StatusFailed
 	m.view.gossiped(member)
-	if sm, ok := g.member(member.ID); ok { // heard of in the same moment
+	if sm, ok := g.member(member.ID); ok { // gossip has heard of it in the meantime
 		m.apply(serf.EventMemberUpdate, sm)
 		return
 	}
-	m.log.Warn("an agent does not answer any more", "agent", member.ID, "name", member.Name, "addr", member.Addr)
+	m.log.Warn("an agent no longer answers", "agent", member.ID, "name", member.Name, "addr", member.Addr)
 	m.view.notify()
 }
 
-// known are the agents that a generation knows, dead ones too.
+// known returns the agents that a generation knows, including dead ones.
 func (g *generation) known() map[string]bool {
 	known := map[string]bool{}
 	for _, sm := range g.serf.Members() {
@@ -198,7 +200,7 @@ func (g *generation) known() map[string]bool {
 	return known
 }
 
-// gossiping are those that gossip has alive, in random order.
+// gossiping returns the other agents that are alive according to gossip, in random order.
 func (m *Mesh) gossiping() []Member {
 	var out []Member
 	for _, member := range m.Members() {
@@ -210,9 +212,9 @@ func (m *Mesh) gossiping() []Member {
 	return out
 }
 
-// lease is a generation's hold on the transport: shutting it down ends the generation's dials and conns, and leaves the
-// port open for the next. Nothing comes in before it is open: serf listens before it is whole, and a query about keys
-// that comes in between is the end of the process (serf v0.11.0 answers it by way of a memberlist that it has not yet).
+// lease is a generation's use of the transport. Shutting it down closes the generation's connections and leaves the port
+// open for the next one. It receives nothing before it is open: serf v0.11.0 listens before it is complete, and a query
+// about keys that arrives in between makes it use a memberlist that it does not have yet, which ends the process.
 type lease struct {
 	memberlist.NodeAwareTransport
 	life  context.Context
@@ -230,13 +232,13 @@ func newLease(t memberlist.NodeAwareTransport) *lease {
 	return l
 }
 
-// PacketCh gives the packets that come in, once the lease is open.
+// PacketCh returns the packets that arrive. It blocks until the lease is open.
 func (l *lease) PacketCh() <-chan *memberlist.Packet {
 	<-l.ready.Done()
 	return l.NodeAwareTransport.PacketCh()
 }
 
-// StreamCh gives the conns that come in, once the lease is open.
+// StreamCh returns the connections that arrive. It blocks until the lease is open.
 func (l *lease) StreamCh() <-chan net.Conn {
 	<-l.ready.Done()
 	return l.NodeAwareTransport.StreamCh()
@@ -277,13 +279,13 @@ func (l *lease) DialAddressTimeout(addr memberlist.Address, timeout time.Duratio
 	return tie(l.life, conn), nil
 }
 
-// Shutdown ends the lease. A dial under way ends by itself, at the latest with the transport.
+// Shutdown ends the lease. A dial in progress ends by itself, at the latest with the transport.
 func (l *lease) Shutdown() error {
 	l.end()
 	return nil
 }
 
-// tie gives a conn that closes when ctx ends.
+// tie returns a connection that is closed when ctx ends.
 func tie(ctx context.Context, conn net.Conn) net.Conn {
 	return &tiedConn{Conn: conn, untie: context.AfterFunc(ctx, func() { conn.Close() })}
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	joinEnough   = 3 // answers after which an agent has joined well
-	joinFirst    = 200 * time.Millisecond
-	joinSlowest  = 10 * time.Second
-	healInterval = 10 * time.Second
+	joinEnough   = 3                      // contacts that complete a join
+	joinFirst    = 200 * time.Millisecond // pause after the first failed attempt
+	joinSlowest  = 10 * time.Second       // longest pause between attempts
+	healInterval = 10 * time.Second       // between searches for lost agents, in a small mesh
 )
 
-// Join asks agents at these addresses ("host[:port]") to take this agent in, and gives the number that did. The error
-// is nil if one did. It tries once; Config.Join is what is tried until it works.
+// Join contacts the agents at these addresses ("host[:port]") once and returns the number that answered. The error is nil
+// if at least one did. The addresses of Config.Join, by contrast, are tried until one answers.
 func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 	if err := m.ready(ctx); err != nil {
 		return 0, err
@@ -29,7 +29,7 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 	joined := 0
 	var faults []error
 	for _, addr := range addrs {
-		targets, err := m.resolve(ctx, addr)
+		targets, err := m.cfg.resolve(ctx, addr)
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -38,7 +38,7 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 			if target == m.addr {
 				continue
 			}
-			err := m.behind(ctx, func() error { return m.contact(target) })
+			err := m.background(ctx, func() error { return m.contact(target) })
 			if err == nil {
 				joined++
 				continue
@@ -55,7 +55,7 @@ func (m *Mesh) Join(ctx context.Context, addrs []string) (int, error) {
 	return 0, errors.Join(faults...)
 }
 
-// SetJoin replaces the configured join addresses (a reload).
+// SetJoin replaces the configured join addresses, on a reload.
 func (m *Mesh) SetJoin(addrs []string) {
 	m.mu.Lock()
 	m.seeds = slices.Clone(addrs)
@@ -63,7 +63,7 @@ func (m *Mesh) SetJoin(addrs []string) {
 	signal(m.rejoin)
 }
 
-// contact exchanges everything with one agent.
+// contact exchanges the whole membership with one agent.
 func (m *Mesh) contact(target netip.AddrPort) error {
 	g := m.now()
 	fresh := g.serf.NumNodes() == 1
@@ -71,7 +71,7 @@ func (m *Mesh) contact(target netip.AddrPort) error {
 		return fmt.Errorf("join %s: %w", target, err)
 	}
 	if fresh && g.profile == calm && g.serf.NumNodes() > quickUpTo {
-		known := g.serf.Memberlist().GetHealthScore() > 0 // the mesh had old news of this agent, which it had to refute
+		known := g.serf.Memberlist().GetHealthScore() > 0 // the mesh had an old entry of this agent, which it had to refute
 		g.hush()
 		if known || !g.newborn {
 			signal(m.announce)
@@ -80,8 +80,8 @@ func (m *Mesh) contact(target netip.AddrPort) error {
 	return nil
 }
 
-// resolve turns "host[:port]" into addresses. serf would do it too, by asking DNS questions of its own.
-func (m *Mesh) resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
+// resolve returns the addresses of "host[:port]". serf can resolve names too, but it sends DNS queries of its own.
+func (c *Config) resolve(ctx context.Context, addr string) ([]netip.AddrPort, error) {
 	if ip, err := netip.ParseAddr(addr); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(ip, DefaultPort)}, nil
 	}
@@ -96,7 +96,7 @@ func (m *Mesh) resolve(ctx context.Context, addr string) ([]netip.AddrPort, erro
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.AddrPort{netip.AddrPortFrom(ip, uint16(port))}, nil
 	}
-	ips, err := m.cfg.Lookup(ctx, host)
+	ips, err := c.Lookup(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("join %s: %w", addr, err)
 	}
@@ -107,39 +107,43 @@ func (m *Mesh) resolve(ctx context.Context, addr string) ([]netip.AddrPort, erro
 	return out, nil
 }
 
-// joinLoop keeps this agent in the mesh: while it is alone it tries everybody it ever heard of, and later it looks for
-// agents that gossip has lost sight of.
-func (m *Mesh) joinLoop(ctx context.Context) {
-	pause, told := joinFirst, false
-	care := care{m: m}
-	looked := sync.OnceFunc(func() { close(m.looked) })
+// joiner keeps this agent in the mesh.
+type joiner struct{ m *Mesh }
+
+// run tries every known address while this agent is alone, and later searches for agents that gossip has lost, until
+// ctx ends.
+func (j joiner) run(ctx context.Context) {
+	m := j.m
+	pause, warned := joinFirst, false
+	care := care{joiner: j}
+	tried := sync.OnceFunc(func() { close(m.joinTried) })
 	for ctx.Err() == nil {
-		if m.others() > 0 {
-			looked()
-			pause, told = joinFirst, false
+		if j.others() > 0 {
+			tried()
+			pause, warned = joinFirst, false
 			care.once(ctx)
 			continue
 		}
-		targets := m.candidates(ctx)
+		targets := j.candidates(ctx)
 		if len(targets) == 0 {
-			looked()
+			tried()
 			select {
 			case <-m.rejoin:
-			case <-m.resized: // somebody may have joined us
+			case <-m.resized: // another agent may have contacted this one
 			case <-ctx.Done():
 			}
 			continue
 		}
-		joined, err := m.try(ctx, targets, joinEnough)
+		joined, err := j.try(ctx, targets, joinEnough)
 		if joined > 0 {
 			m.log.Info("joined the mesh", "contacted", joined)
-			m.settle(ctx)
+			j.awaitArrival(ctx)
 			continue
 		}
-		looked()
-		if !told && ctx.Err() == nil {
-			m.log.Warn("nobody to join yet, trying on", "addresses", len(targets), "error", err)
-			told = true
+		tried()
+		if !warned && ctx.Err() == nil {
+			m.log.Warn("no agent can be joined yet; this agent keeps trying", "addresses", len(targets), "error", err)
+			warned = true
 		}
 		select {
 		case <-time.After(jitter(pause)):
@@ -151,14 +155,14 @@ func (m *Mesh) joinLoop(ctx context.Context) {
 	}
 }
 
-// settle waits until the view shows what a contact brought: it comes through serf's events.
-func (m *Mesh) settle(ctx context.Context) {
+// awaitArrival waits until the view has the agents that a contact brought: they arrive as serf's events.
+func (j joiner) awaitArrival(ctx context.Context) {
 	for range 100 {
-		if m.others() > 0 {
+		if j.others() > 0 {
 			return
 		}
 		select {
-		case <-m.resized:
+		case <-j.m.resized:
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
 			return
@@ -166,14 +170,15 @@ func (m *Mesh) settle(ctx context.Context) {
 	}
 }
 
-// jitter spreads a pause from half to one and a half times its length.
+// jitter returns a random duration between half and one and a half times d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// others counts the agents that gossip has alive, this one apart.
-func (m *Mesh) others() int { return m.view.hears() - 1 }
+// others returns the number of other agents that are alive according to gossip.
+func (j joiner) others() int { return j.m.view.hears() - 1 }
 
-// candidates are all the addresses that may lead into the mesh, in random order, without our own.
-func (m *Mesh) candidates(ctx context.Context) []netip.AddrPort {
+// candidates returns all addresses that may lead into the mesh, in random order, without this agent's own.
+func (j joiner) candidates(ctx context.Context) []netip.AddrPort {
+	m := j.m
 	m.mu.Lock()
 	addrs := slices.Clone(m.seeds)
 	m.mu.Unlock()
@@ -187,9 +192,9 @@ func (m *Mesh) candidates(ctx context.Context) []netip.AddrPort {
 	}
 	var out []netip.AddrPort
 	for _, addr := range addrs {
-		targets, err := m.resolve(ctx, addr)
+		targets, err := m.cfg.resolve(ctx, addr)
 		if err != nil {
-			m.log.Debug("cannot resolve an address to join", "addr", addr, "error", err)
+			m.log.Debug("an address to join cannot be resolved", "addr", addr, "error", err)
 			continue
 		}
 		for _, t := range targets {
@@ -202,19 +207,19 @@ func (m *Mesh) candidates(ctx context.Context) []netip.AddrPort {
 	return out
 }
 
-// try contacts targets until enough answered. It leaves out those that an answer has shown to be in the same mesh: with
-// many members every contact is dear, and only the halves of a mesh that have not met need more than one. It runs on
-// the join loop: the transport ends its dials at shutdown.
-func (m *Mesh) try(ctx context.Context, targets []netip.AddrPort, enough int) (joined int, err error) {
+// try contacts targets until enough have answered. After the first answer it skips targets that are known to be in the
+// mesh: in a large mesh a contact is expensive, and more than one is needed only to join parts of a mesh that have not
+// met. It runs on the join loop; the transport ends its dials at shutdown.
+func (j joiner) try(ctx context.Context, targets []netip.AddrPort, enough int) (joined int, err error) {
 	var faults []error
 	for _, target := range targets {
 		if ctx.Err() != nil || joined == enough {
 			break
 		}
-		if joined > 0 && m.known(target) {
+		if joined > 0 && j.known(target) {
 			continue
 		}
-		if err := m.contact(target); err != nil {
+		if err := j.m.contact(target); err != nil {
 			faults = append(faults, err)
 			continue
 		}
@@ -223,27 +228,28 @@ func (m *Mesh) try(ctx context.Context, targets []netip.AddrPort, enough int) (j
 	return joined, errors.Join(faults...)
 }
 
-// known says whether gossip has somebody alive at an address.
-func (m *Mesh) known(target netip.AddrPort) bool {
-	return slices.ContainsFunc(m.Members(), func(member Member) bool {
+// known reports whether gossip has a live agent at an address.
+func (j joiner) known(target netip.AddrPort) bool {
+	return slices.ContainsFunc(j.m.Members(), func(member Member) bool {
 		return member.Gossip == StatusAlive && member.Addr == target.String()
 	})
 }
 
-// care is what an agent does for the mesh while it is in it. It is the join loop's own.
+// care has the periodic work of an agent that is in the mesh. Only the join loop uses it.
 type care struct {
-	m        *Mesh
-	healAt   time.Time // next look for lost agents
-	retuneAt time.Time // change of pace; zero: it fits
-	movedAt  time.Time // next announcement of our new address; zero: none is due
-	patience time.Duration
+	joiner
+	healAt   time.Time     // next search for lost agents
+	retuneAt time.Time     // change of profile; zero: the profile fits
+	movedAt  time.Time     // next announcement of this agent's new address; zero: none is due
+	patience time.Duration // pause before the next announcement
 }
 
-// An agent that moved is not believed until its old address is known dead. It is not told when that is so, so it says
-// again where it is, with doubling pauses, until everybody must have noticed.
+// announceLongest is the longest pause between announcements of a new address. Other agents ignore the new address of an
+// agent until they have found its old one dead. The agent does not learn when that happens, so it repeats the
+// announcement with doubling pauses until every agent must have noticed.
 const announceLongest = 30 * time.Second
 
-// once waits for one thing that calls for doing something, and does it.
+// once waits until one piece of work is due, and does it.
 func (c *care) once(ctx context.Context) {
 	m, now := c.m, time.Now()
 	g := m.now()
@@ -256,7 +262,7 @@ func (c *care) once(ctx context.Context) {
 		c.retuneAt = now
 	}
 	if c.healAt.IsZero() {
-		// Together the agents make about the same number of contacts however many they are.
+		// All agents together make about the same number of contacts in a mesh of any size.
 		c.healAt = now.Add(jitter(healInterval * time.Duration(1+m.view.size()/50)))
 	}
 	next := c.healAt
@@ -284,20 +290,21 @@ func (c *care) once(ctx context.Context) {
 			if c.patience *= 2; c.patience < announceLongest {
 				c.movedAt = time.Now().Add(jitter(c.patience))
 			}
-			m.announceMove(ctx)
+			c.announceMove(ctx)
 			return
 		}
 		c.healAt = time.Time{}
-		if lost := m.lost(ctx); len(lost) > 0 {
-			if _, err := m.try(ctx, lost[:1], 1); err != nil {
-				m.log.Debug("looking for an agent that gossip has lost", "error", err)
+		if lost := c.lost(ctx); len(lost) > 0 {
+			if _, err := c.try(ctx, lost[:1], 1); err != nil {
+				m.log.Debug("an agent that gossip has lost could not be contacted", "error", err)
 			}
 		}
 	}
 }
 
-// announceMove tells one agent again where this one is now; it tells the others if it believes it.
-func (m *Mesh) announceMove(ctx context.Context) {
+// announceMove announces this agent's address to one other agent, which passes it on once it accepts it.
+func (j joiner) announceMove(ctx context.Context) {
+	m := j.m
 	for _, member := range m.gossiping() {
 		target, err := netip.ParseAddrPort(member.Addr)
 		if err == nil {
@@ -306,13 +313,15 @@ func (m *Mesh) announceMove(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		m.log.Debug("announcing this agent's new address", "error", err)
+		m.log.Debug("this agent's new address could not be announced", "error", err)
 	}
 }
 
-// lost are addresses where an agent may be that gossip does not have alive, and join addresses that belong to nobody.
-// serf looks for those that failed, too, but not for those that failed in an earlier generation or never were in it.
-func (m *Mesh) lost(ctx context.Context) []netip.AddrPort {
+// lost returns the addresses of agents that may be alive although gossip has them dead or does not know them, and join
+// addresses that belong to no live agent. serf reconnects to failed agents too, but only to those that failed in the
+// current generation.
+func (j joiner) lost(ctx context.Context) []netip.AddrPort {
+	m := j.m
 	alive := map[string]bool{}
 	var out []netip.AddrPort
 	for _, member := range m.Members() {
@@ -329,7 +338,7 @@ func (m *Mesh) lost(ctx context.Context) []netip.AddrPort {
 	seeds := slices.Clone(m.seeds)
 	m.mu.Unlock()
 	for _, seed := range seeds {
-		targets, err := m.resolve(ctx, seed)
+		targets, err := m.cfg.resolve(ctx, seed)
 		if err != nil {
 			continue
 		}

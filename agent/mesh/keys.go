@@ -13,7 +13,8 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// loadKeyring gives the keys gossip starts with: those in the file if there is one, else the given key. No key: nil.
+// loadKeyring returns the keys with which gossip starts: those in the file if it exists, else the given key. Without a key
+// it returns nil.
 func loadKeyring(path string, key []byte) (*memberlist.Keyring, error) {
 	if len(key) == 0 {
 		return nil, nil
@@ -39,7 +40,7 @@ func loadKeyring(path string, key []byte) (*memberlist.Keyring, error) {
 func decodeKeyring(raw []byte) (*memberlist.Keyring, error) {
 	var keys [][]byte
 	if err := json.Unmarshal(raw, &keys); err != nil {
-		return nil, errors.New("it is no list of keys") // the library's error could quote a key
+		return nil, errors.New("it is not a list of keys") // the error of the library could quote a key
 	}
 	if len(keys) == 0 {
 		return nil, errors.New("it holds no key")
@@ -47,7 +48,7 @@ func decodeKeyring(raw []byte) (*memberlist.Keyring, error) {
 	return memberlist.NewKeyring(keys, keys[0])
 }
 
-// Keys tells which gossip keys the agents hold.
+// Keys has the gossip keys that the agents hold.
 type Keys struct {
 	Agents int            // alive agents, this one included
 	Holds  map[string]int // key in base64 → agents that hold it
@@ -55,55 +56,60 @@ type Keys struct {
 	Faults map[string]string
 }
 
-// KeyError says that a change of keys did not reach every agent. The change stands where it arrived; repeating it is
-// safe.
+// KeyError is returned when a change of keys did not reach every agent. Agents that were reached keep the change. Repeating
+// it is safe.
 type KeyError struct {
 	Answered, Agents int
-	Faults           map[string]string // agent id → what it said
+	Faults           map[string]string // agent id → its error
 	Err              error
 }
 
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("gossip keys: %d of %d agents answered, %d refused: repeat it when all agents are alive: %v",
+	return fmt.Sprintf("gossip keys: %d of %d agents answered, and %d refused; repeat the change when all agents are alive: %v",
 		e.Answered, e.Agents, len(e.Faults), e.Err)
 }
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// A rotation is: InstallKey(new) everywhere, UseKey(new), RemoveKey(old); each only after the one before succeeded, so
-// that at every moment every agent can read what every other sends.
+// Keyring changes the gossip keys of all agents. A rotation is Install(new), Use(new), Remove(old), each only after the
+// previous step has succeeded, so that at all times every agent can read what every other sends.
+type Keyring struct{ m *Mesh }
 
-// ListKeys asks every agent which keys it holds.
-func (m *Mesh) ListKeys(ctx context.Context) (Keys, error) {
-	return m.keyQuery(ctx, (*serf.KeyManager).ListKeys)
+// Keyring returns the gossip keys of the mesh.
+func (m *Mesh) Keyring() Keyring { return Keyring{m} }
+
+// List asks every agent which keys it holds.
+func (k Keyring) List(ctx context.Context) (Keys, error) {
+	return k.query(ctx, (*serf.KeyManager).ListKeys)
 }
 
-// InstallKey gives every agent another key (16, 24 or 32 bytes) to read with.
-func (m *Mesh) InstallKey(ctx context.Context, key []byte) error {
-	return m.keyChange(ctx, key, (*serf.KeyManager).InstallKey)
+// Install adds a key (16, 24 or 32 bytes) on every agent, for decryption.
+func (k Keyring) Install(ctx context.Context, key []byte) error {
+	return k.change(ctx, key, (*serf.KeyManager).InstallKey)
 }
 
-// UseKey lets every agent write with a key that was installed before.
-func (m *Mesh) UseKey(ctx context.Context, key []byte) error {
-	return m.keyChange(ctx, key, (*serf.KeyManager).UseKey)
+// Use makes every agent encrypt with a key that was installed before.
+func (k Keyring) Use(ctx context.Context, key []byte) error {
+	return k.change(ctx, key, (*serf.KeyManager).UseKey)
 }
 
-// RemoveKey lets every agent forget a key. The one in use is refused.
-func (m *Mesh) RemoveKey(ctx context.Context, key []byte) error {
-	return m.keyChange(ctx, key, (*serf.KeyManager).RemoveKey)
+// Remove removes a key from every agent. It fails for the key in use.
+func (k Keyring) Remove(ctx context.Context, key []byte) error {
+	return k.change(ctx, key, (*serf.KeyManager).RemoveKey)
 }
 
-func (m *Mesh) keyChange(ctx context.Context, key []byte, change func(*serf.KeyManager, string) (*serf.KeyResponse, error)) error {
+func (k Keyring) change(ctx context.Context, key []byte, change func(*serf.KeyManager, string) (*serf.KeyResponse, error)) error {
 	if err := memberlist.ValidateKey(key); err != nil {
 		return fmt.Errorf("gossip keys: %w", err)
 	}
-	_, err := m.keyQuery(ctx, func(k *serf.KeyManager) (*serf.KeyResponse, error) {
-		return change(k, base64.StdEncoding.EncodeToString(key))
+	_, err := k.query(ctx, func(manager *serf.KeyManager) (*serf.KeyResponse, error) {
+		return change(manager, base64.StdEncoding.EncodeToString(key))
 	})
 	return err
 }
 
-func (m *Mesh) keyQuery(ctx context.Context, query func(*serf.KeyManager) (*serf.KeyResponse, error)) (Keys, error) {
+func (k Keyring) query(ctx context.Context, query func(*serf.KeyManager) (*serf.KeyResponse, error)) (Keys, error) {
+	m := k.m
 	if m.keyring == nil {
 		return Keys{}, errors.New("gossip keys: gossip is not encrypted in dev mode")
 	}
@@ -111,7 +117,7 @@ func (m *Mesh) keyQuery(ctx context.Context, query func(*serf.KeyManager) (*serf
 		return Keys{}, err
 	}
 	answers := make(chan *serf.KeyResponse, 1)
-	err := m.behind(ctx, func() error {
+	err := m.background(ctx, func() error {
 		answer, err := query(m.now().serf.KeyManager())
 		answers <- answer
 		return err

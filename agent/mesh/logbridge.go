@@ -7,13 +7,14 @@ import (
 	"log/slog"
 )
 
-// logBridge makes slog records of the libraries' lines, which look like "[WARN] memberlist: ...". They call a probe
-// that went unanswered an error; to an operator a death is told once, by us. So levels go down by one: what they call
-// an error is a warning, their warnings and the rest are debug.
+// logBridge converts the lines of serf and memberlist, such as "[WARN] memberlist: ...", to slog records. The libraries
+// report every unanswered probe as an error, while this package reports each failure of an agent once. So their errors
+// become warnings, and everything else becomes debug messages.
 type logBridge struct{ log *slog.Logger }
 
 func newLogBridge(logger *slog.Logger) *log.Logger { return log.New(logBridge{logger}, "", 0) }
 
+// Write implements io.Writer.
 func (b logBridge) Write(line []byte) (int, error) {
 	level, text := slog.LevelDebug, bytes.TrimSpace(line)
 	if rest, ok := bytes.CutPrefix(text, []byte("[")); ok {

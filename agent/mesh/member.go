@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Status is what is known of an agent.
+// Status is the state of an agent in the view.
 type Status uint8
 
-// The numbers are in the order of finality: in a tie between two sources the higher one holds (Merge).
+// The values are ordered by finality: of two sources with the same epoch, the higher status wins (Merge).
 const (
-	StatusNone    Status = iota // this source does not know the agent
-	StatusAlive                 // answers
-	StatusLeaving               // is about to go for good (Self.Leaving), still answers
-	StatusFailed                // stopped answering
-	StatusLeft                  // said goodbye, or was removed by an operator
+	StatusNone    Status = iota // the source does not know the agent
+	StatusAlive                 // it answers
+	StatusLeaving               // it is about to leave for good (Self.Leaving), but still answers
+	StatusFailed                // it stopped answering
+	StatusLeft                  // it said goodbye, or an operator removed it
 )
 
+// String returns the name of a status in the API.
 func (s Status) String() string {
 	switch s {
 	case StatusAlive:
@@ -31,30 +32,20 @@ func (s Status) String() string {
 	return "none"
 }
 
-// ParseStatus is the inverse of String; what it does not know is StatusNone.
-func ParseStatus(text string) Status {
-	for s := StatusAlive; s <= StatusLeft; s++ {
-		if s.String() == text {
-			return s
-		}
-	}
-	return StatusNone
-}
-
-// Self is what an agent tells the others about itself. It travels in gossip tags: all of it together has to fit in 512
-// bytes (New and SetSelf check). Values that are longer by nature go as a hash.
+// Self is what an agent announces about itself. It travels in gossip tags, which together must fit in 512 bytes; New and
+// SetSelf check this.
 type Self struct {
-	Name            string // for people; need not be unique
+	Name            string // for people; not necessarily unique
 	RPCAddr         string // peer RPC and Raft, host:port
 	APIAddr         string // HTTP API, host:port
 	Build           string // version of the binary
 	FeatureLevel    uint32 // highest log feature level this build reads
 	Zone            string // failure zone, for spreading voters; empty: none
-	Class           string // class of agent, for tasks that ask for one; empty: none
+	Class           string // class of agent, for tasks that require one; empty: none
 	Eligible        bool   // may become a voter
 	PluginsHash     string // hash of the set of plugin types it offers
-	BootstrapExpect int    // how many eligible agents the first Raft group waits for; 0: does not bootstrap
-	Leaving         bool   // gives up its vote, then goes for good
+	BootstrapExpect int    // how many eligible agents start the first Raft group; 0: the agent does not start one
+	Leaving         bool   // the agent gives up its vote and then leaves for good
 }
 
 // Member is one agent in the view.
@@ -63,32 +54,32 @@ type Member struct {
 	Self
 	Addr string // gossip, host:port
 
-	// Epoch orders what is said about an agent: it grows at every start of its process, and whenever it has to contradict
-	// a record of its death. In milliseconds since 1970 where clocks are right.
+	// Epoch orders the news about an agent. It grows with every start of the agent's process, and whenever the agent
+	// contradicts a record of its death. It is a time in milliseconds since 1970 if clocks are right.
 	Epoch uint64
 
 	Status Status    // merged
-	Gossip Status    // as gossip alone sees it
-	Record Status    // as the list of record has it
+	Gossip Status    // according to gossip alone
+	Record Status    // according to the agent registry
 	Since  time.Time // when Status last changed in this view, by this agent's clock
 }
 
-// Alive says whether the agent can be talked to.
+// Alive reports whether the agent can be reached.
 func (m Member) Alive() bool { return m.Status.Alive() }
 
-// Alive says whether an agent of this status can be talked to.
+// Alive reports whether an agent of this status can be reached.
 func (s Status) Alive() bool { return s == StatusAlive || s == StatusLeaving }
 
-// Merge is the entry of the view that follows from what gossip says of an agent and what the record says. Either may be
-// absent (Status StatusNone). The rule, in this order:
+// Merge returns the view's entry of an agent, from its entries in gossip and in the agent registry. Either may be absent
+// (StatusNone). The rules, in this order:
 //
-//  1. Only one source knows the agent: that one holds.
-//  2. The higher epoch holds: news of an earlier life of the process is no news.
-//  3. Same epoch: the more final status holds (left over failed over leaving over alive), so that a death is believed
-//     from whoever tells it first. An agent that is wrongly believed dead contradicts with a higher epoch.
-//  4. Same epoch: addresses and the rest are gossip's, for they travel with the agent itself.
+//  1. If only one source knows the agent, its entry is used.
+//  2. The entry with the higher epoch is used: the other is about an earlier life of the process.
+//  3. With equal epochs, the more final status is used (left, failed, leaving, alive), so that a failure is believed from
+//     the source that reports it first. An agent that wrongly counts as dead contradicts with a higher epoch.
+//  4. With equal epochs, all other fields are gossip's, as they come from the agent itself.
 //
-// Merge leaves Since alone.
+// Merge does not set Since.
 func Merge(gossip, record Member) Member {
 	out := gossip
 	switch {

@@ -15,43 +15,43 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Mesh is this agent's part in the gossip and its view of all agents. Run owns serf (one generation of it after another)
-// and feeds the view; every other
-// method may be called from any goroutine, before Run too (they wait for it where they need the network).
+// Mesh is this agent's part in gossip and its view of all agents. Run owns serf (one generation after another) and
+// updates the view. Every other method may be called from any goroutine and before Run; a method that needs the network
+// waits for Run.
 type Mesh struct {
 	cfg       Config
 	log       *slog.Logger
 	transport memberlist.NodeAwareTransport
 	keyring   *memberlist.Keyring
 	advertise netip.AddrPort // as configured; invalid: the transport's own
-	addr      netip.AddrPort // what others see
+	addr      netip.AddrPort // as other agents see it
 
-	started chan struct{} // closed when gossip is up
-	stopped chan struct{} // closed when Run returns
-	looked  chan struct{} // closed when everybody there was to join has been tried
+	started   chan struct{} // closed when gossip is up
+	stopped   chan struct{} // closed when Run returns
+	joinTried chan struct{} // closed when the agent has joined or has tried every address
 
 	announce chan struct{} // tags changed
-	rejoin   chan struct{} // there is somebody new to try
-	moved    chan struct{} // somebody believes we are at another address
+	rejoin   chan struct{} // there are new addresses to try
+	moved    chan struct{} // another agent has an old address of this one
 	remember chan struct{} // the peers file is out of date
 	resized  chan struct{} // agents came or went
-	retune   chan struct{} // the pace no longer fits the mesh
+	retune   chan struct{} // the profile no longer fits the size of the mesh
 
 	view *view
 
-	turn sync.Mutex // held from the end of one generation to the beginning of the next
+	turn sync.Mutex // held between two generations
 
 	mu      sync.Mutex
 	gen     *generation
 	self    Self
 	epoch   uint64
-	seeds   []string // Config.Join, or what SetJoin gave later
+	seeds   []string // Config.Join, or the addresses of SetJoin
 	peers   []peer   // from the peers file
-	newborn bool     // there was no peers file
+	newborn bool     // there was no peers file, so no other agent can know this one
 	leaving chan struct{}
 }
 
-// New checks the configuration and binds the gossip port. Nothing is said on it until Run.
+// New checks the configuration and binds the gossip port. The agent sends nothing until Run.
 func New(cfg Config) (*Mesh, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -59,7 +59,7 @@ func New(cfg Config) (*Mesh, error) {
 	}
 	m := &Mesh{
 		cfg: cfg, log: cfg.Logger, newborn: true, transport: cfg.Transport, self: cfg.Self, seeds: slices.Clone(cfg.Join),
-		started: make(chan struct{}), stopped: make(chan struct{}), looked: make(chan struct{}),
+		started: make(chan struct{}), stopped: make(chan struct{}), joinTried: make(chan struct{}),
 		announce: make(chan struct{}, 1), rejoin: make(chan struct{}, 1), moved: make(chan struct{}, 1), remember: make(chan struct{}, 1),
 		resized: make(chan struct{}, 1), retune: make(chan struct{}),
 	}
@@ -80,7 +80,7 @@ func New(cfg Config) (*Mesh, error) {
 			return nil, fmt.Errorf("mesh: gossip.addr: %w", err)
 		}
 		if bind.Addr().IsUnspecified() && !m.advertise.IsValid() {
-			return nil, fmt.Errorf("mesh: gossip.addr %s is every address of this machine: set gossip.advertise to the one others use", bind)
+			return nil, fmt.Errorf("mesh: gossip.addr %s binds all addresses of this machine: set gossip.advertise to the address that other agents use", bind)
 		}
 		if m.transport, err = openSockets(bind, cfg.Logger); err != nil {
 			return nil, err
@@ -114,18 +114,18 @@ func (m *Mesh) Close() error {
 	}
 }
 
-// Addr is the gossip address others reach this agent at.
+// Addr returns the gossip address at which other agents reach this one.
 func (m *Mesh) Addr() string { return m.addr.String() }
 
-// Looked is closed once the agent is in the mesh or has tried everybody it knew of: whoever would begin something alone
-// knows by then that there was nobody.
-func (m *Mesh) Looked() <-chan struct{} { return m.looked }
+// JoinTried returns a channel that is closed once the agent has joined the mesh or has tried every address it knows. Until
+// then the agent must not start a Raft group: another agent may belong to one.
+func (m *Mesh) JoinTried() <-chan struct{} { return m.joinTried }
 
-// Linger is how long memberlist's last probe may outlive Run: it has no way to be interrupted. Harmless, but a test in a
-// synctest bubble, where time stands still once its function has returned, sleeps for so long at its end.
+// Linger is how long memberlist's last probe may outlive Run, as it cannot be interrupted. The probe is harmless, but a
+// test in a synctest bubble has to sleep this long at its end: time stops when its function has returned.
 const Linger = 10 * time.Second
 
-// Run takes part in the gossip until ctx ends, then stops without a goodbye (Leave says it).
+// Run takes part in gossip until ctx ends. It does not say goodbye to the mesh; call Leave before.
 func (m *Mesh) Run(ctx context.Context) error {
 	defer close(m.stopped)
 	profile := m.cfg.Profile
@@ -149,7 +149,7 @@ func (m *Mesh) Run(ctx context.Context) error {
 			close(g.entered)
 			close(m.started)
 			helpers.Go(func() { m.announceLoop(inner) })
-			helpers.Go(func() { m.joinLoop(inner) })
+			helpers.Go(func() { joiner{m}.run(inner) })
 			helpers.Go(func() { m.rememberLoop(inner) })
 		} else {
 			helpers.Go(func() { m.reenter(inner, g) })
@@ -172,25 +172,25 @@ func (m *Mesh) Run(ctx context.Context) error {
 		m.mu.Lock()
 		left := m.leaving != nil
 		m.mu.Unlock()
-		if left { // in the same moment: who has said goodbye does not come again
+		if left { // Leave was called at the same time: do not start another generation
 			m.turn.Unlock()
 			<-ctx.Done()
 			return m.transport.Shutdown()
 		}
 		profile = ProfileFor(m.view.living(), profile)
-		m.log.Info("gossip changes its pace", "agents", m.view.living(), "probe_interval", profile.ProbeInterval)
+		m.log.Info("gossip changes its profile", "agents", m.view.living(), "probe_interval", profile.ProbeInterval)
 	}
 }
 
-// pump carries serf's events into the view until done or stop, all but the deaths that doubt takes on itself.
+// pump applies serf's events to the view until done or stop is closed. It skips failures for which doubt returns true.
 func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event, doubt func(id string) bool) {
-	var window <-chan time.Time // open: subscribers hear of what is new when it ends
+	var window <-chan time.Time // not nil: subscribers are notified when it ends
 	for {
 		select {
 		case e := <-events:
 			me, ok := e.(serf.MemberEvent)
 			if !ok {
-				continue // no user events or queries are ours
+				continue // Coopr uses no user events or queries
 			}
 			urgent := false
 			for _, sm := range me.Members {
@@ -215,13 +215,13 @@ func (m *Mesh) pump(done, stop <-chan struct{}, events <-chan serf.Event, doubt 
 	}
 }
 
-// coalesce is how long news of arrivals are collected before subscribers are woken. Deaths are told at once.
+// coalesce is how long arrivals are gathered before subscribers are notified. They are notified of failures at once.
 const coalesce = 20 * time.Millisecond
 
-// apply takes one member event into the view. It says whether subscribers should know at once.
+// apply applies one member event to the view. It reports whether subscribers should be notified at once.
 func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	if event == serf.EventMemberReap {
-		m.log.Info("forgot an agent", "agent", sm.Name, "name", sm.Tags[tagName])
+		m.log.Info("a failed agent was removed from the view", "agent", sm.Name, "name", sm.Tags[tagName])
 		m.view.forget(sm.Name)
 		return false
 	}
@@ -238,11 +238,11 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	switch {
 	case member.ID == m.cfg.ID:
 	case member.Status == StatusFailed:
-		m.log.Warn("an agent does not answer any more", attrs...)
+		m.log.Warn("an agent no longer answers", attrs...)
 	case member.Status == StatusLeft:
 		m.log.Info("an agent left", attrs...)
 	case before.Status == StatusNone || before.Status == StatusAlive:
-		m.log.Info("an agent is here", attrs...)
+		m.log.Info("an agent has joined", attrs...)
 	default:
 		m.log.Info("an agent is back", attrs...)
 	}
@@ -251,9 +251,10 @@ func (m *Mesh) apply(event serf.EventType, sm serf.Member) (urgent bool) {
 	return member.Status == StatusFailed || member.Status == StatusLeft
 }
 
-// statusOf takes an agent's own word for it that it leaves. serf's may be news
-// of the agent's last life: it orders goodbyes by a clock that begins anew with
-// the agent, and one that came back would be leaving for ever.
+// statusOf returns an agent's status. Whether the agent is leaving is taken from its
+// own tags: serf orders goodbyes by a clock that restarts with the agent, so serf's
+// status may be from an earlier life, and an agent that came back would be leaving
+// for ever.
 func statusOf(s serf.MemberStatus, self Self) Status {
 	switch s {
 	case serf.StatusAlive, serf.StatusLeaving:
@@ -269,7 +270,7 @@ func statusOf(s serf.MemberStatus, self Self) Status {
 	return StatusNone
 }
 
-// signal wakes a loop; a second signal before it looked is the same.
+// signal notifies a loop. Signals that the loop has not received yet are merged into one.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
@@ -277,10 +278,12 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// aliveWatch hears every claim that an agent is alive. It lets all pass, and notices when somebody has us at an address
-// where we no longer are: they refuse our new one until they have found the old one dead, so we say it again then.
+// aliveWatch receives every message that an agent is alive, and accepts all. It notices when another agent has an old
+// address of this one: such an agent ignores the new address until it has found the old one dead, so the new address has
+// to be announced again.
 type aliveWatch struct{ m *Mesh }
 
+// NotifyAlive implements memberlist.AliveDelegate.
 func (w aliveWatch) NotifyAlive(n *memberlist.Node) error {
 	if n.Name == w.m.cfg.ID {
 		if ip, ok := netip.AddrFromSlice(n.Addr); ok && netip.AddrPortFrom(ip.Unmap(), n.Port) != w.m.addr {

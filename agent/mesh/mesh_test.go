@@ -341,22 +341,22 @@ func TestKeyRotation(t *testing.T) {
 		l.within(time.Minute, "all in every view", all(nodes, StatusAlive, 3))
 		ctx := context.Background()
 		next := []byte("fedcba9876543210fedcba9876543210")
-		if err := nodes[1].UseKey(ctx, next); err == nil {
+		if err := nodes[1].Keyring().Use(ctx, next); err == nil {
 			t.Error("a key nobody has is in use")
 		}
-		for _, step := range []func(context.Context, []byte) error{nodes[0].InstallKey, nodes[1].UseKey} {
+		for _, step := range []func(context.Context, []byte) error{nodes[0].Keyring().Install, nodes[1].Keyring().Use} {
 			if err := step(ctx, next); err != nil {
 				t.Fatal(err)
 			}
 		}
-		keys, err := nodes[2].ListKeys(ctx)
+		keys, err := nodes[2].Keyring().List(ctx)
 		if err != nil || keys.Agents != 3 || len(keys.Holds) != 2 || len(keys.Uses) != 1 {
 			t.Errorf("%+v %v", keys, err)
 		}
-		if err := nodes[2].RemoveKey(ctx, testKey); err != nil {
+		if err := nodes[2].Keyring().Remove(ctx, testKey); err != nil {
 			t.Fatal(err)
 		}
-		if err := nodes[0].RemoveKey(ctx, next); err == nil {
+		if err := nodes[0].Keyring().Remove(ctx, next); err == nil {
 			t.Error("the key in use was removed")
 		}
 		// The rotated key survives a restart, though the configuration has the old one.

@@ -176,13 +176,13 @@ func TestNamesAreResolved(t *testing.T) {
 		"seed.example.org:77": "[10.0.0.1:77 10.0.0.2:77 [fd00::1]:77]",
 		"10.0.0.9":            "[10.0.0.9:55056]", "10.0.0.9:7": "[10.0.0.9:7]", "fd00::2": "[[fd00::2]:55056]", "[fd00::2]:7": "[[fd00::2]:7]",
 	} {
-		got, err := m.resolve(context.Background(), addr)
+		got, err := m.cfg.resolve(context.Background(), addr)
 		if text := strings.TrimSpace(sprint(got)); text != want || err != nil {
 			t.Errorf("%s is %s, %v", addr, text, err)
 		}
 	}
 	for _, addr := range []string{"other.example.org", "10.0.0.1:port", ""} {
-		if got, err := m.resolve(context.Background(), addr); err == nil {
+		if got, err := m.cfg.resolve(context.Background(), addr); err == nil {
 			t.Errorf("%q is %v", addr, got)
 		}
 	}

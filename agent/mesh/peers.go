@@ -17,7 +17,7 @@ type peer struct {
 	Addr string `json:"addr"`
 }
 
-// peersFile is what a restarted agent remembers: whom to ask, where it was itself, and its last epoch.
+// peersFile is what an agent remembers across restarts: its last address and epoch, and the addresses of other agents.
 type peersFile struct {
 	Addr  string `json:"addr"`
 	Epoch uint64 `json:"epoch"`
@@ -27,8 +27,8 @@ type peersFile struct {
 // rememberEvery bounds how often the peers file is written.
 const rememberEvery = 5 * time.Second
 
-// loadPeers reads the peers file and gives this agent's last address and epoch. The file is a help, not a truth: where it cannot be read the
-// agent joins by its seeds.
+// loadPeers reads the peers file and returns this agent's last address and epoch. If the file cannot be read, the agent
+// joins through the configured addresses.
 func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 	if m.cfg.PeersFile == "" {
 		return "", 0
@@ -42,14 +42,14 @@ func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 		err = json.Unmarshal(raw, &file)
 	}
 	if err != nil {
-		m.log.Warn("cannot read the known peers, joining by the configured addresses only", "file", m.cfg.PeersFile, "error", err)
+		m.log.Warn("the file of known agents cannot be read; this agent joins through the configured addresses only", "file", m.cfg.PeersFile, "error", err)
 		return "", 0
 	}
 	m.peers, m.newborn = file.Peers, false
 	return file.Addr, file.Epoch
 }
 
-// rememberLoop keeps the peers file up to date, and writes it once more at the end.
+// rememberLoop keeps the peers file up to date until ctx ends, and then writes it once more.
 func (m *Mesh) rememberLoop(ctx context.Context) {
 	if m.cfg.PeersFile == "" {
 		return
@@ -79,18 +79,18 @@ func (m *Mesh) savePeers() {
 		}
 	}
 	if len(file.Peers) == 0 {
-		file.Peers = slices.Clone(m.peers) // alone: what was known before is all there is
+		file.Peers = slices.Clone(m.peers) // this agent is alone: keep what was known before
 	}
 	raw, err := json.MarshalIndent(file, "", "  ")
 	if err == nil {
 		err = replaceFile(m.cfg.PeersFile, raw)
 	}
 	if err != nil {
-		m.log.Warn("cannot write the known peers: this agent would need its configured addresses to join again", "error", err)
+		m.log.Warn("the file of known agents cannot be written; after a restart this agent needs its configured addresses to join", "error", err)
 	}
 }
 
-// replaceFile writes a file all or nothing. Losing the newest version in a power cut is no harm, so it is not synced.
+// replaceFile replaces a file atomically. It does not sync: losing the newest version in a power cut does no harm.
 func replaceFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {

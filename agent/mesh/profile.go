@@ -6,31 +6,32 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Profile is how fast gossip goes. The zero value means Auto.
+// Profile has the intervals of gossip. The zero value stands for the profile that fits the number of agents.
 type Profile struct {
-	// ProbeInterval is how often an agent probes one other, ProbeTimeout how long it waits for the direct answer before it
-	// asks third parties.
+	// ProbeInterval is how often an agent probes another one. After ProbeTimeout without an answer it asks third parties to
+	// probe.
 	ProbeInterval, ProbeTimeout time.Duration
-	// SlowDown bounds how far an agent stretches its ProbeInterval while its probes fail for want of its own health.
+	// SlowDown is the largest factor by which an agent stretches its ProbeInterval while it is too slow itself.
 	SlowDown int
-	// SuspicionMult: a suspect is dead after SuspicionMult × log10(agents) × ProbeInterval without a contradiction, up to
-	// SuspicionMaxMult times longer while nobody else suspects it.
+	// A suspect counts as failed after SuspicionMult × log10(agents) × ProbeInterval without a refutation, or up to
+	// SuspicionMaxMult times later while no other agent suspects it.
 	SuspicionMult, SuspicionMaxMult int
-	// GossipInterval and GossipNodes: news go to so many others every so often.
+	// An agent sends news to GossipNodes others in each GossipInterval.
 	GossipInterval time.Duration
 	GossipNodes    int
-	// RetransmitMult: every piece of news is sent RetransmitMult × log10(agents) times by each agent.
+	// Each agent sends every piece of news RetransmitMult × log10(agents) times.
 	RetransmitMult int
-	// PushPullInterval: two agents compare everything they know (stretched by memberlist above 32 agents).
+	// PushPullInterval is how often an agent compares its whole view with another one. memberlist stretches it above 32
+	// agents.
 	PushPullInterval time.Duration
-	// ReconnectInterval: how often agents look whether failed ones are back. Spread over all agents.
+	// ReconnectInterval is how often an agent tries to contact a failed one.
 	ReconnectInterval time.Duration
 	// StreamTimeout bounds a dial and a push/pull.
 	StreamTimeout time.Duration
 }
 
-// quick finds a death in a second or two. A suspicion needs a second witness, so that an agent that was stopped itself
-// for a moment does not bury the others.
+// quick detects a failure in one or two seconds. A suspicion needs a second witness, so that an agent that was itself
+// stopped for a moment does not declare the others failed.
 var quick = Profile{
 	ProbeInterval: 250 * time.Millisecond, ProbeTimeout: 150 * time.Millisecond, SlowDown: 16,
 	SuspicionMult: 3, SuspicionMaxMult: 3,
@@ -38,11 +39,11 @@ var quick = Profile{
 	PushPullInterval: 15 * time.Second, ReconnectInterval: 3 * time.Second, StreamTimeout: 5 * time.Second,
 }
 
-// calm stands storms: hundreds of agents that start at once, or share a few cores, with quick's work go over into a state
-// where late answers cause suspicions, and suspicions cause more work than late answers did: every one, and its
-// contradiction, goes to everybody as often as RetransmitMult says. Twice log10(agents) leaves out two or three in a
-// thousand, which the list of record and doubter make good. calm finds a death in some twenty seconds; with hundreds of
-// agents it is the leader, when the session breaks, that finds it in one (BenchmarkMesh500).
+// calm survives storms. With the intervals of quick, hundreds of agents that start together or share a few cores reach a
+// state in which late answers cause suspicions, and suspicions cause even later answers: each suspicion and each
+// refutation is sent to every agent, as often as RetransmitMult says. With a factor of two, news misses two or three of a
+// thousand agents, which the registry and doubter correct. calm detects a failure in about twenty seconds; the leader
+// detects it in one second, when the agent's session breaks (BenchmarkMesh500).
 var calm = Profile{
 	ProbeInterval: time.Second, ProbeTimeout: 500 * time.Millisecond, SlowDown: 8,
 	SuspicionMult: 4, SuspicionMaxMult: 6,
@@ -50,14 +51,14 @@ var calm = Profile{
 	PushPullInterval: 30 * time.Second, ReconnectInterval: 15 * time.Second, StreamTimeout: 5 * time.Second,
 }
 
-// A mesh that grows past quickUpTo goes calm, one that shrinks below quickFrom goes quick. What lies between keeps what
-// it has, so that an agent more or less does not set all the others going.
+// A mesh that grows beyond quickUpTo becomes calm; one that shrinks below quickFrom becomes quick. Between the two it keeps
+// its profile, so that one agent more or less does not change the profile of all.
 const (
 	quickUpTo = 64
 	quickFrom = 40
 )
 
-// ProfileFor is the profile for a mesh of so many agents, for one that has the given profile now (zero: none yet).
+// ProfileFor returns the profile for a mesh of this size. now is the current profile, or zero if there is none yet.
 func ProfileFor(agents int, now Profile) Profile {
 	switch {
 	case agents > quickUpTo:

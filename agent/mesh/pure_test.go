@@ -319,14 +319,3 @@ func TestProfilesHaveHysteresis(t *testing.T) {
 		t.Error("in between, a newcomer is not quick")
 	}
 }
-
-func TestStatusText(t *testing.T) {
-	for s := StatusNone; s <= StatusLeft; s++ {
-		if ParseStatus(s.String()) != s {
-			t.Error(s)
-		}
-	}
-	if ParseStatus("nonsense") != StatusNone {
-		t.Error("nonsense is a status")
-	}
-}

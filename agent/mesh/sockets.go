@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// sockets is the gossip port of the real network: UDP for datagrams and TCP for streams. memberlist has one of its own;
-// this one differs in what 500 agents on one machine taught: it allocates a datagram's size instead of 64 KiB for each,
-// and its dials and streams end when it is shut down instead of at their time-outs.
+// sockets is the gossip port on a real network: UDP for datagrams and TCP for streams. It replaces memberlist's transport,
+// which does not suit 500 agents on one machine: sockets allocates the size of a datagram instead of 64 KiB, and Shutdown
+// ends its dials and streams, which would otherwise last until their timeouts.
 type sockets struct {
 	udp     *net.UDPConn
 	tcp     *net.TCPListener
@@ -30,13 +30,13 @@ type sockets struct {
 
 var _ memberlist.NodeAwareTransport = (*sockets)(nil)
 
-// receiveBuffer is asked of the kernel for bursts, and halved until it grants it.
+// receiveBuffer is the size of the receive buffer, for bursts. It is halved until the kernel grants it.
 const receiveBuffer = 2 << 20
 
 func openSockets(bind netip.AddrPort, logger *slog.Logger) (*sockets, error) {
 	s := &sockets{log: logger, packets: make(chan *memberlist.Packet, 64), streams: make(chan net.Conn)}
 	var err error
-	// With port 0 TCP picks the port, and UDP may find it taken.
+	// With port 0, TCP chooses the port, and UDP may find it in use.
 	for range 16 {
 		if s.tcp, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(bind)); err != nil {
 			break
@@ -71,7 +71,7 @@ func (s *sockets) readPackets() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			s.log.Debug("gossip: cannot read a datagram", "error", err)
+			s.log.Debug("gossip: a datagram could not be read", "error", err)
 			continue
 		}
 		if n == 0 {
@@ -94,9 +94,9 @@ func (s *sockets) acceptStreams() {
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			s.log.Warn("gossip: cannot accept a stream", "error", err)
+			s.log.Warn("gossip: a stream could not be accepted", "error", err)
 			select {
-			case <-time.After(50 * time.Millisecond): // out of file descriptors: let some close
+			case <-time.After(50 * time.Millisecond): // probably out of file descriptors: wait for some to be closed
 			case <-s.life.Done():
 				return
 			}

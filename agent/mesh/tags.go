@@ -7,7 +7,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// The tags on the wire: one letter each, for 512 bytes is all there is. Never give a letter another meaning.
+// The tags on the wire have one letter each, as all tags together must fit in 512 bytes. The meaning of a letter never
+// changes.
 const (
 	tagName            = "n"
 	tagRPCAddr         = "r"
@@ -23,7 +24,7 @@ const (
 	tagLeaving         = "l"
 )
 
-// encodeTags writes what is not empty.
+// encodeTags returns the tags of all fields that are not empty.
 func encodeTags(self Self, epoch uint64) map[string]string {
 	tags := map[string]string{tagEpoch: strconv.FormatUint(epoch, 36)}
 	put := func(key, value string) {
@@ -53,7 +54,7 @@ func encodeTags(self Self, epoch uint64) map[string]string {
 	return tags
 }
 
-// decodeTags reads what it can: an agent of another version may write numbers we cannot read, and is a member still.
+// decodeTags ignores values that it cannot parse: an agent of another version is a member too.
 func decodeTags(tags map[string]string) (Self, uint64) {
 	level, _ := strconv.ParseUint(tags[tagFeatureLevel], 10, 32)
 	expect, _ := strconv.Atoi(tags[tagBootstrapExpect])
@@ -65,7 +66,7 @@ func decodeTags(tags map[string]string) (Self, uint64) {
 	}, epoch
 }
 
-// TagsTooLongError says that what an agent tells about itself does not fit in gossip.
+// TagsTooLongError is returned when the tags of an agent do not fit in gossip.
 type TagsTooLongError struct {
 	Size, Limit int
 	Longest     string // the field to shorten, by its name in the configuration
@@ -73,11 +74,12 @@ type TagsTooLongError struct {
 }
 
 func (e *TagsTooLongError) Error() string {
-	return fmt.Sprintf("what this agent tells about itself takes %d bytes, gossip carries %d: shorten %s, which takes %d",
+	return fmt.Sprintf("the announcement of this agent has %d bytes, but gossip carries only %d: shorten %s, which has %d",
 		e.Size, e.Limit, e.Longest, e.Length)
 }
 
-// checkTags counts the tags as serf encodes them (msgpack behind a magic byte; an upper bound by two bytes a string).
+// checkTags checks the size of the tags as serf encodes them: msgpack after a magic byte. The size is an upper bound, by
+// up to two bytes for each string.
 func checkTags(tags map[string]string) error {
 	size, longest := 1+3, tagName
 	for key, value := range tags {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// view is the merged list of agents. Gossip events and records come in, sorted snapshots go out; the list is only
-// sorted when somebody asks, for in a storm of joins nobody can read 500 versions of it.
+// view is the merged list of agents. Gossip and the agent registry update it; readers get sorted snapshots. The list is
+// sorted only when it is read: in a storm of joins it changes hundreds of times between two reads.
 type view struct {
-	self string // our own id
+	self string // this agent's id
 
 	mu     sync.Mutex
 	gossip map[string]Member
-	record []Member // in the order of ids
+	record []Member // the agent registry, ordered by id
 	merged map[string]Member
 	sorted []Member // nil: out of date
 	alive  int      // of merged
-	heard  int      // alive by gossip alone, of merged
+	heard  int      // entries of merged that are alive according to gossip
 	subs   map[chan struct{}]struct{}
 }
 
@@ -31,7 +31,7 @@ func newView(self string, me Member) *view {
 	}
 }
 
-// gossiped takes in what gossip says of one agent, and gives its entry before and after.
+// gossiped applies the news of one agent by gossip. It returns the agent's entry before and after.
 func (v *view) gossiped(m Member) (before, after Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -39,7 +39,7 @@ func (v *view) gossiped(m Member) (before, after Member) {
 	return v.merge(m.ID)
 }
 
-// forget drops what gossip said of an agent.
+// forget removes an agent from the gossip part of the view.
 func (v *view) forget(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -50,8 +50,8 @@ func (v *view) forget(id string) {
 	v.merge(id)
 }
 
-// keep drops what gossip said of agents it no longer knows. Those that failed stay, unless they were taken out of the
-// record: gossip that began anew has not heard of the dead.
+// keep removes the agents that are not known to gossip from its part of the view. Failed agents stay while the registry
+// has them: a new generation of gossip has not heard of dead agents.
 func (v *view) keep(known map[string]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,7 +64,7 @@ func (v *view) keep(known map[string]bool) {
 	}
 }
 
-// recorded replaces the list of record, and says whether that changed anything. It keeps the slice.
+// recorded replaces the agent registry and reports whether the view changed. It keeps the slice.
 func (v *view) recorded(records []Member) (changed bool) {
 	if !slices.IsSortedFunc(records, byID) {
 		records = slices.SortedFunc(slices.Values(records), byID)
@@ -73,8 +73,8 @@ func (v *view) recorded(records []Member) (changed bool) {
 	defer v.mu.Unlock()
 	old := v.record
 	v.record = records
-	// Most have not changed in a list of hundreds that comes again for every one that has: two sorted lists side by side
-	// are the cheapest comparison.
+	// The whole registry arrives for every change of a single agent. Walking two sorted lists in parallel is the cheapest
+	// comparison.
 	for len(old) > 0 || len(records) > 0 {
 		var id string
 		switch {
@@ -95,7 +95,7 @@ func (v *view) recorded(records []Member) (changed bool) {
 	return changed
 }
 
-// inRecord is what the record says of one agent. v.mu is held.
+// inRecord returns an agent's entry in the registry. The caller holds v.mu.
 func (v *view) inRecord(id string) Member {
 	if i, ok := slices.BinarySearchFunc(v.record, id, func(m Member, id string) int { return cmp.Compare(m.ID, id) }); ok {
 		return v.record[i]
@@ -103,12 +103,12 @@ func (v *view) inRecord(id string) Member {
 	return Member{}
 }
 
-// merge brings one entry up to date. v.mu is held.
+// merge updates one entry of the merged view. The caller holds v.mu.
 func (v *view) merge(id string) (before, after Member) {
 	before = v.merged[id]
 	after = Merge(v.gossip[id], v.inRecord(id))
 	if id == v.self && after.Status != StatusNone {
-		// We know best: a record of our death is contradicted, not believed.
+		// This agent is alive: a record of its death is contradicted, not believed.
 		g := v.gossip[id]
 		after.Self, after.Addr, after.Epoch, after.Status = g.Self, g.Addr, g.Epoch, g.Status
 	}
@@ -138,14 +138,14 @@ func count(yes bool) int {
 	return 0
 }
 
-// living is the number of agents that are alive, this one included.
+// living returns the number of live agents, this one included.
 func (v *view) living() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.alive
 }
 
-// hears is the number of agents that gossip has alive, this one included.
+// hears returns the number of agents that are alive according to gossip, this one included.
 func (v *view) hears() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -198,19 +198,20 @@ func (v *view) subscribe() (<-chan struct{}, func()) {
 	}
 }
 
-// Members is the view, ordered by id, this agent included. The slice is shared: do not change it.
+// Members returns the view, ordered by id, this agent included. The caller must not change the slice.
 func (m *Mesh) Members() []Member { return m.view.members() }
 
-// Member gives one agent of the view.
+// Member returns one agent of the view.
 func (m *Mesh) Member(id string) (Member, bool) { return m.view.member(id) }
 
-// Subscribe gives a channel that gets a value after the view changed; several changes may be one value. Call the
-// function when done: the channel is not closed.
+// Subscribe returns a channel that receives a value after the view has changed; several changes may be one value. The
+// returned function ends the subscription; it does not close the channel.
 func (m *Mesh) Subscribe() (<-chan struct{}, func()) { return m.view.subscribe() }
 
-// Repair replaces the list of record: the whole replicated agents table as Members (ID, Self, Addr, Epoch and Status
-// set), best in the order of ids. The slice is kept. The owner calls it whenever the table changed. A death in it is in the view when Repair returns. If the record
-// has this agent itself as failed or left, the agent contradicts by gossip with a higher epoch.
+// Repair replaces the agent registry in the view: all agents as Members with ID, Self, Addr, Epoch and Status, preferably
+// ordered by id. Repair keeps the slice. The owner calls it whenever the registry has changed. When Repair returns, the
+// view has every failure in the registry. If the registry has this agent itself as failed or left, the agent contradicts
+// by gossip, with a higher epoch.
 func (m *Mesh) Repair(records []Member) {
 	changed := m.view.recorded(records)
 	for _, r := range records {
@@ -229,7 +230,7 @@ func (m *Mesh) Repair(records []Member) {
 	}
 }
 
-// contradict raises our epoch over that of a record that is wrong about us.
+// contradict raises this agent's epoch above that of a wrong record of it.
 func (m *Mesh) contradict(r Member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,6 +242,6 @@ func (m *Mesh) contradict(r Member) {
 		return
 	}
 	m.epoch = max(r.Epoch+1, uint64(time.Now().UnixMilli()))
-	m.log.Info("the list of record is wrong about this agent, contradicting", "recorded", r.Status.String(), "epoch", m.epoch)
+	m.log.Info("the agent registry is wrong about this agent; it announces itself again", "recorded", r.Status.String(), "epoch", m.epoch)
 	signal(m.announce)
 }
