@@ -103,7 +103,7 @@ func TestNewRefusesNonsenseAllAtOnce(t *testing.T) {
 	if err == nil || !errors.As(err, &long) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"no agent id", "neither a gossip address", "gossip key", "shorten name, which takes 600"} {
+	for _, want := range []string{"no agent id", "neither a gossip address", "gossip key", "shorten name, which has 600"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
