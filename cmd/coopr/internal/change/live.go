@@ -168,7 +168,7 @@ var siteSigns = []struct {
 	{"●", "working", output.Yellow},
 	{"○", "waiting", output.Yellow},
 	{"✗", "failed, will be retried", output.Red},
-	{"?", "agent does not answer", output.Red},
+	{"?", "no report from the agent", output.Red},
 }
 
 // lines returns the lines of the view. They fit the screen.
@@ -314,7 +314,7 @@ func statusOf(o *site.ObjectStatus) (sign, text string) {
 	}
 	switch {
 	case o.Phase == "unheard":
-		return "?", "its agent does not answer"
+		return "?", "no report from its agent"
 	case o.Stuck:
 		return "✗", "no transition leads to " + o.Target
 	case o.Oscillating:

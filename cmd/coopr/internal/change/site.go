@@ -286,7 +286,7 @@ func status(o *site.ObjectStatus) string {
 	var text string
 	switch {
 	case o.Phase == "unheard":
-		text = "its agent does not answer"
+		text = "no report from its agent"
 	case o.Stuck:
 		text = "stuck: no transition to the target state"
 	case o.Oscillating:
@@ -499,10 +499,12 @@ func deleteCmd(app cli.App) *cobra.Command {
 		return fmt.Sprintf("Stop all objects of site %s and delete the site?", args[0])
 	}, func(ctx context.Context, c *client.Client, args []string) error {
 		ans, _, err := c.DeleteSite(ctx, args[0])
-		if err == nil {
-			showPreview(out, &ans.ChangePreview)
+		if err != nil {
+			return err
 		}
-		return err
+		showPreview(out, &ans.ChangePreview)
+		out.Printf("The site is deleted once its objects have stopped. To watch it: coopr change status %s --watch\n", args[0])
+		return nil
 	})
 	return cmd
 }
