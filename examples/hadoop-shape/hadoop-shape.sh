@@ -1,6 +1,6 @@
 #!/bin/sh
-# All actions of all services but base: hadoop-shape.sh PROGRAM PORT. A service has a folder
-# of its own, with its programs, settings, data, process id and log.
+# All actions of all services except base: hadoop-shape.sh PROGRAM PORT. Each service has
+# a folder with its programs, settings, data, process id and log.
 set -eu
 program=$1 port=$2
 folder=/opt/hadoop-shape/$COOPR_SERVICE
@@ -27,7 +27,7 @@ INITIALIZE)
   exec python3 "$folder/programs/$program.py" initialize
   ;;
 START)
-  # Started means: it has found those whom it needs, and does its work.
+  # Started means that the service has found its masters and works.
   running || {
     setsid python3 -u "$folder/programs/$program.py" >>log 2>&1 </dev/null &
     echo $! >pid
@@ -44,7 +44,7 @@ CHECK)
   running && ready
   ;;
 STOP)
-  # It ends what it has begun; a datanode first gives others what only it has.
+  # The service finishes its work; a datanode first copies blocks that no other has.
   for i in $(seq 600); do
     running || exit 0
     kill "$(cat pid)" || true

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes this machine an agent of the mesh. May run any number of times.
-# Arguments: this machine's address, then the addresses of all agents.
+# Makes this machine an agent of the mesh. It can be run again at any time.
+# Arguments: the address of this machine, then the addresses of all agents.
 set -eu
 
 ip=$1
@@ -39,7 +39,7 @@ systemctl daemon-reload
 systemctl enable --quiet coopr-agent
 systemctl restart coopr-agent
 
-# So that "vagrant ssh coopr1 -c 'sudo -i coopr members'" needs nothing more.
+# Lets "vagrant ssh coopr1 -c 'sudo -i coopr members'" work without further settings.
 cat >/root/.coopr-profile <<'EOF'
 export COOPR_ADDR=https://ADDRESS COOPR_CACERT=/etc/coopr/ca.pem
 COOPR_TOKEN=$(/usr/local/lib/coopr/coopr-agent token --data-dir /var/lib/coopr) && export COOPR_TOKEN

@@ -99,16 +99,16 @@ func webHandler(name, greeting string, store storeClient) (http.Handler, error) 
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		var now counted
-		var shelf struct{ Keys map[string]string }
+		var goods struct{ Keys map[string]string }
 		err := store.do(r.Context(), http.MethodPost, "/visits", &now)
 		if err == nil {
-			err = store.do(r.Context(), http.MethodGet, "/keys", &shelf)
+			err = store.do(r.Context(), http.MethodGet, "/keys", &goods)
 		}
 		if err != nil {
 			writeError(w, http.StatusServiceUnavailable, "web %s: %v", name, err)
 			return
 		}
-		p := page{Greeting: greeting, Visits: now.Visits, Items: items(shelf.Keys), Balancer: r.Header.Get(balancerHeader), Web: name,
+		p := page{Greeting: greeting, Visits: now.Visits, Items: items(goods.Keys), Balancer: r.Header.Get(balancerHeader), Web: name,
 			Store: now.Store}
 		var out bytes.Buffer
 		kind := "text/html"
