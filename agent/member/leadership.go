@@ -72,7 +72,7 @@ func (m *Member) duties() []leader.Duty {
 		broken: make(chan brokenSession, 1024),
 	}
 	m.lead.Store(l)
-	voterDuty, err := voters.NewKeeper(voters.Config{
+	voterDuty, err := voters.NewController(voters.Config{
 		Group: m.Group, Candidates: func() []voters.Candidate { return candidates(m.cfg.Mesh.Members(), d.Live()) }, Admit: m.admit, Logger: log,
 	})
 	if err != nil {

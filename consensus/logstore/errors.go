@@ -14,7 +14,8 @@ var (
 	// earlier one has not come back yet.
 	ErrStuck = errors.New("the disk does not answer")
 	// ErrSick: writes failed again and again. The store refuses all further
-	// ones; shut the member down, and open the store again when Probe succeeds.
+	// ones; shut the member down, and open the store again once the disk accepts
+	// writes.
 	ErrSick = errors.New("the log store is sick")
 	// ErrDiskFull: the file system has no room left, or the quota is used up.
 	ErrDiskFull = errors.New("the disk is full: free space or move the data directory")

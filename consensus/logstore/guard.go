@@ -45,8 +45,8 @@ const (
 // failed over at least one deadline, or one write hangs for MaxFailures
 // deadlines. OnSick is then called and the owner shuts its Raft down.
 type Guard struct {
-	log      raft.LogStore // the cache, with the keeper below it
-	keeper   *errorKeeper
+	log      raft.LogStore // the cache, with the recorder below it
+	recorder *errorRecorder
 	stable   raft.StableStore
 	deadline time.Duration
 	max      int
@@ -84,9 +84,9 @@ var (
 	_ raft.MonotonicLogStore = (*Guard)(nil)
 )
 
-func newGuard(cache *raft.LogCache, keeper *errorKeeper, stable raft.StableStore, o Options) *Guard {
+func newGuard(cache *raft.LogCache, recorder *errorRecorder, stable raft.StableStore, o Options) *Guard {
 	return &Guard{
-		log: cache, keeper: keeper, stable: stable,
+		log: cache, recorder: recorder, stable: stable,
 		deadline: o.Deadline, max: o.MaxFailures, logger: o.Logger,
 		released: make(chan struct{}),
 	}
@@ -189,11 +189,11 @@ func (g *Guard) write(what string, do func() error, undo func() error) error {
 
 // pending is one write. Its fields are owned by Guard.mu until done is closed.
 type pending struct {
-	done    chan struct{}
-	over    bool // the store has answered
-	settled bool // and nothing remains to be undone
-	givenUp bool
-	err     error
+	done     chan struct{}
+	over     bool // the store has answered
+	complete bool // and nothing remains to be undone
+	givenUp  bool
+	err      error
 }
 
 func (g *Guard) admit() error {
@@ -221,7 +221,7 @@ func (g *Guard) returned(w *pending, err error) bool {
 	if w.givenUp {
 		return false
 	}
-	w.settled = true
+	w.complete = true
 	g.endLocked()
 	if err == nil {
 		g.stats.Writes++
@@ -256,7 +256,7 @@ func (g *Guard) giveUp(what string, w *pending) bool {
 	time.AfterFunc(time.Duration(g.max-1)*g.deadline, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if !w.settled {
+		if !w.complete {
 			g.sickLocked(fmt.Errorf("%s: %w since %s", what, ErrStuck, began.Format(time.RFC3339)))
 		}
 	})
@@ -280,7 +280,7 @@ func (g *Guard) cameLate(what string, w *pending, undo func() error) {
 	defer g.mu.Unlock()
 	g.endLocked()
 	g.late--
-	w.settled = true
+	w.complete = true
 	if undone {
 		g.stats.Undone++
 	}
@@ -376,7 +376,7 @@ func (g *Guard) StoreLogs(logs []*raft.Log) error {
 	}
 	first, last := logs[0].Index, logs[len(logs)-1].Index
 	err := g.write("append to the log",
-		func() error { return g.keeper.cause(g.log.StoreLogs(logs)) },
+		func() error { return g.recorder.cause(g.log.StoreLogs(logs)) },
 		func() error { return g.log.DeleteRange(first, last) })
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -454,15 +454,15 @@ func (g *Guard) SetUint64(key []byte, val uint64) error {
 // GetUint64 reads a number.
 func (g *Guard) GetUint64(key []byte) (uint64, error) { return g.stable.GetUint64(key) }
 
-// errorKeeper sits below raft's LogCache, which passes errors on as text only,
+// errorRecorder sits below raft's LogCache, which passes errors on as text only,
 // and remembers what went wrong.
-type errorKeeper struct {
+type errorRecorder struct {
 	raft.LogStore
 	mu   sync.Mutex
 	last error
 }
 
-func (k *errorKeeper) StoreLogs(logs []*raft.Log) error {
+func (k *errorRecorder) StoreLogs(logs []*raft.Log) error {
 	err := k.LogStore.StoreLogs(logs)
 	k.mu.Lock()
 	k.last = err
@@ -471,12 +471,12 @@ func (k *errorKeeper) StoreLogs(logs []*raft.Log) error {
 }
 
 // IsMonotonic passes the store's own answer on.
-func (k *errorKeeper) IsMonotonic() bool {
+func (k *errorRecorder) IsMonotonic() bool {
 	m, ok := k.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-func (k *errorKeeper) cause(err error) error {
+func (k *errorRecorder) cause(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -414,7 +414,7 @@ func holds(s *logstore.Stores, mem *raft.InmemStore, told []uint64) error {
 	if err := s.Guard().Err(); errors.Is(err, logstore.ErrSick) {
 		return nil // the member starts anew and reads what is there
 	} else if err != nil {
-		return fmt.Errorf("not settled: %w", err)
+		return fmt.Errorf("not complete: %w", err)
 	}
 	if got, _ := mem.LastIndex(); got != uint64(len(told)) {
 		return fmt.Errorf("the log ends at %d, told %d", got, len(told))

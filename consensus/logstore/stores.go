@@ -112,7 +112,7 @@ type Stores struct {
 
 // Open opens, or makes, the stores in dir. It fails with ErrInUse when another
 // process has them open, and with ErrOtherKind when dir holds a log of another
-// kind (Migrate converts it). dir is ignored for Memory.
+// kind. dir is ignored for Memory.
 func Open(dir string, kind Kind, options Options) (*Stores, error) {
 	o := options.withDefaults()
 	if kind == Memory {
@@ -203,12 +203,12 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 	if o.Wrap != nil {
 		log, stable = o.Wrap(log, stable)
 	}
-	keeper := &errorKeeper{LogStore: log}
-	cached, err := raft.NewLogCache(o.CacheEntries, keeper)
+	recorder := &errorRecorder{LogStore: log}
+	cached, err := raft.NewLogCache(o.CacheEntries, recorder)
 	if err != nil {
 		return nil, fmt.Errorf("make the log cache: %w", err)
 	}
-	g := newGuard(cached, keeper, stable, o)
+	g := newGuard(cached, recorder, stable, o)
 	return &Stores{Log: g, Stable: g, Snapshots: snapshots, guard: g, closed: make(chan struct{}),
 		close: func() error { return nil }}, nil
 }

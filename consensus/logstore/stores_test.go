@@ -2,7 +2,6 @@ package logstore_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -164,9 +163,6 @@ func TestRefusals(t *testing.T) {
 			if _, err := logstore.Open(dir, kind, logstore.Options{}); !errors.Is(err, logstore.ErrInUse) {
 				t.Errorf("opened twice: %v", err)
 			}
-			if err := logstore.Migrate(context.Background(), dir, other(kind), logstore.Options{}); !errors.Is(err, logstore.ErrInUse) {
-				t.Errorf("migrated while open: %v", err)
-			}
 			fill(t, s)
 			shut(t, s)
 			if _, err := logstore.Open(dir, other(kind), logstore.Options{}); !errors.Is(err, logstore.ErrOtherKind) {
@@ -194,44 +190,6 @@ func other(k logstore.Kind) logstore.Kind {
 		return logstore.BoltDB
 	}
 	return logstore.WAL
-}
-
-func TestMigrateThereAndBack(t *testing.T) {
-	for _, kind := range onDisk {
-		t.Run(string(kind), func(t *testing.T) {
-			dir := t.TempDir()
-			s := open(t, dir, kind, logstore.Options{})
-			fill(t, s)
-			shut(t, s)
-			for _, to := range []logstore.Kind{other(kind), kind} {
-				// What a broken-off attempt leaves must not disturb.
-				if err := os.MkdirAll(filepath.Join(dir, "migrate.tmp", "wal"), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := logstore.Migrate(context.Background(), dir, to, logstore.Options{}); err != nil {
-					t.Fatal(err)
-				}
-				s := open(t, dir, to, logstore.Options{})
-				checkFilled(t, s)
-				shut(t, s)
-				// Make way for the way back.
-				for _, old := range []string{"raft.db.old", "wal.old"} {
-					if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if err := logstore.Migrate(context.Background(), dir, kind, logstore.Options{}); err == nil {
-				t.Error("migrated to what it is")
-			}
-			if err := logstore.Migrate(context.Background(), dir, logstore.Memory, logstore.Options{}); err == nil {
-				t.Error("migrated to memory")
-			}
-			if err := logstore.Migrate(context.Background(), t.TempDir(), kind, logstore.Options{}); err == nil {
-				t.Error("migrated nothing")
-			}
-		})
-	}
 }
 
 func TestTwoLogsAreRefused(t *testing.T) {
@@ -272,14 +230,5 @@ func TestParseKind(t *testing.T) {
 	}
 	if _, err := logstore.ParseKind("tape"); err == nil {
 		t.Error("tape is known")
-	}
-}
-
-func TestProbe(t *testing.T) {
-	if err := logstore.Probe(context.Background(), t.TempDir()); err != nil {
-		t.Error(err)
-	}
-	if err := logstore.Probe(context.Background(), filepath.Join(t.TempDir(), "missing")); err == nil {
-		t.Error("a missing directory takes writes")
 	}
 }

@@ -12,5 +12,5 @@
 //   - what the leader knows of the others (Progress), read off the heartbeats;
 //   - a stop instead of a panic when the disk is sick, and a stop instead of a
 //     leader that refuses everything after a broken transfer (raft issue 696);
-//   - recovery after the loss of a majority (RecoverFile, Recover).
+//   - recovery after the loss of a majority (RecoverFile).
 package raftgroup

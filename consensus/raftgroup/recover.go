@@ -14,7 +14,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/coopr/coopr/consensus/logstore"
-	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
 const (
@@ -157,27 +156,4 @@ func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshot
 		return err
 	}
 	return raft.RecoverCluster(conf, fsm, s.Log, s.Stable, snapshots, t, c)
-}
-
-// Recover gives the stopped member in dir a new group, as RecoverFile does at
-// start: the work of the offline command. fsm is used to read the state and
-// must not be used afterwards. All survivors need the same servers.
-func Recover(dir string, kind logstore.Kind, fsm raft.FSM, servers []Server, options logstore.Options) (err error) {
-	if err := errors.Join(checkServers(servers), checkAddresses(servers)); err != nil {
-		return fmt.Errorf("recover %s: %w", dir, err)
-	}
-	stores, err := logstore.Open(dir, kind, options)
-	if err != nil {
-		return fmt.Errorf("recover: %w", err)
-	}
-	defer func() { err = errors.Join(err, stores.Close()) }()
-	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(servers[0].ID) // only there to pass the library's check
-	conf.Logger = hclogbridge.New(options.Logger).Named("raft")
-	_, trans := raft.NewInmemTransport("")
-	defer func() { err = errors.Join(err, trans.Close()) }()
-	if err := recoverStores(conf, fsm, stores, stores.Snapshots, trans, servers); err != nil {
-		return fmt.Errorf("recover %s: %w", dir, err)
-	}
-	return nil
 }

@@ -120,67 +120,53 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestRecoverAfterLostQuorum loses two of three for good and goes on with the
-// third, by the file at start and by the offline command.
+// TestRecoverAfterLostQuorum loses two of three members for good and continues with the
+// third one, which finds the file at its start.
 func TestRecoverAfterLostQuorum(t *testing.T) {
-	for _, offline := range []bool{false, true} {
-		t.Run(fmt.Sprintf("offline=%v", offline), func(t *testing.T) {
-			onFiles(t, func(t *testing.T, kind logstore.Kind, dir string, o grouptest.Options) {
-				c := grouptest.Start(t, 3, o)
-				defer c.Stop()
-				for i := range 40 {
-					c.Apply(fmt.Sprint(i))
-				}
-				c.Agree()
-				for _, m := range c.Members() {
-					m.Crash()
-				}
-				last := c.Member("c")
-				file := filepath.Join(dir, "c", raftgroup.RecoverFile)
-				if offline {
-					err := raftgroup.Recover(filepath.Join(dir, "c"), kind, &grouptest.Journal{},
-						[]raftgroup.Server{{ID: "c", Addr: "127.0.0.1:1", Voter: true}}, logstore.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-				} else {
-					write(t, file, `[{"id": "c", "address": "127.0.0.1:1"}]`)
-				}
-				last.Start()
-				lead := c.LeaderAmong("c").Group()
-				if s := lead.Servers(); len(s) != 1 || s[0].ID != "c" || s[0].Addr != "127.0.0.1:1" {
-					t.Fatalf("the group is %+v", s)
-				}
-				if err := lead.Apply([]byte("on")).Err(); err != nil {
-					t.Fatal(err)
-				}
-				if !offline {
-					if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-						t.Fatalf("the file is still there: %v", err)
-					}
-					if _, err := os.Stat(filepath.Join(dir, "c", raftgroup.RecoveredFile)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				// The file is gone, so a restart changes nothing any more; and a
-				// new member takes the state over.
-				last.Crash()
-				last.Start()
-				d := c.Add("d")
-				lead = c.LeaderAmong("c").Group()
-				if err := lead.AddNonvoter(bg, d.ID, d.Addr, 0); err != nil {
-					t.Fatal(err)
-				}
-				c.Until("the new member to have it all", func() bool {
-					got := d.Journal().Entries()
-					return len(got) > 0 && got[len(got)-1] == "on"
-				})
-				if got := dedup(d.Journal().Entries()); len(got) != 41 {
-					t.Fatalf("%d entries", len(got))
-				}
-			})
+	onFiles(t, func(t *testing.T, kind logstore.Kind, dir string, o grouptest.Options) {
+		c := grouptest.Start(t, 3, o)
+		defer c.Stop()
+		for i := range 40 {
+			c.Apply(fmt.Sprint(i))
+		}
+		c.Agree()
+		for _, m := range c.Members() {
+			m.Crash()
+		}
+		last := c.Member("c")
+		file := filepath.Join(dir, "c", raftgroup.RecoverFile)
+		write(t, file, `[{"id": "c", "address": "127.0.0.1:1"}]`)
+		last.Start()
+		lead := c.LeaderAmong("c").Group()
+		if s := lead.Servers(); len(s) != 1 || s[0].ID != "c" || s[0].Addr != "127.0.0.1:1" {
+			t.Fatalf("the group is %+v", s)
+		}
+		if err := lead.Apply([]byte("on")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the file is still there: %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "c", raftgroup.RecoveredFile)); err != nil {
+			t.Fatal(err)
+		}
+		// The file is gone, so a restart changes nothing any more; and a
+		// new member takes the state over.
+		last.Crash()
+		last.Start()
+		d := c.Add("d")
+		lead = c.LeaderAmong("c").Group()
+		if err := lead.AddNonvoter(bg, d.ID, d.Addr, 0); err != nil {
+			t.Fatal(err)
+		}
+		c.Until("the new member to have it all", func() bool {
+			got := d.Journal().Entries()
+			return len(got) > 0 && got[len(got)-1] == "on"
 		})
-	}
+		if got := dedup(d.Journal().Entries()); len(got) != 41 {
+			t.Fatalf("%d entries", len(got))
+		}
+	})
 }
 
 func TestRecoveryFileFaults(t *testing.T) {
@@ -226,18 +212,6 @@ func TestRecoveryFileFaults(t *testing.T) {
 	fresh := grouptest.New(t, grouptest.Options{RecoveryDir: o.RecoveryDir, KeepSick: true})
 	if err := fresh.Make("a").TryStart(); err == nil || !strings.Contains(err.Error(), "no Raft state") {
 		t.Errorf("a member without state was recovered: %v", err)
-	}
-}
-
-func TestRecoverRefusals(t *testing.T) {
-	voter := []raftgroup.Server{{ID: "a", Addr: "h:1", Voter: true}}
-	for _, kind := range onDisk {
-		if err := raftgroup.Recover(t.TempDir(), kind, &grouptest.Journal{}, voter, logstore.Options{}); err == nil {
-			t.Errorf("%s: recovered nothing", kind)
-		}
-	}
-	if err := raftgroup.Recover(t.TempDir(), logstore.BoltDB, &grouptest.Journal{}, nil, logstore.Options{}); err == nil {
-		t.Error("recovered to nobody")
 	}
 }
 

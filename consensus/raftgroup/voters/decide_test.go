@@ -117,7 +117,7 @@ func (w *world) view() View {
 			if w.answers(a) {
 				m.Stable = w.now.Sub(a.since)
 			} else {
-				// The Keeper asks again before it acts on reachability, so here
+				// The Controller asks again before it acts on reachability, so here
 				// it is known at once.
 				m.Silence = w.now.Sub(a.since) + time.Nanosecond
 			}
@@ -157,7 +157,7 @@ func (w *world) apply(c Change) error {
 			return fmt.Errorf("%+v: is no member, or leads", c)
 		}
 		if !a.voter && a.mute {
-			a.Shunned = true // as the Keeper does
+			a.Shunned = true // as the Controller does
 		}
 		a.member, a.voter = false, false
 	case Transfer:
@@ -174,8 +174,8 @@ func (w *world) apply(c Change) error {
 	return nil
 }
 
-// settle lets Decide work, with time going by, until nothing changes any more.
-func (w *world) settle() error {
+// rest calls Decide repeatedly, with time passing, until nothing changes.
+func (w *world) rest() error {
 	quiet := 0
 	for range 2000 {
 		c := Decide(w.view())
@@ -244,7 +244,7 @@ func TestScenarios(t *testing.T) {
 			t.Helper()
 			w.trace = nil
 			do(w)
-			if err := w.settle(); err != nil {
+			if err := w.rest(); err != nil {
 				t.Fatalf("%s: %v (%v)", name, err, w.trace)
 			}
 			if got := w.String(); got != want {
@@ -419,7 +419,7 @@ func TestLife(t *testing.T) {
 		for range rapid.IntRange(0, 6).Draw(t, "events") {
 			id := rapid.SampledFrom(w.ids()).Draw(t, "who")
 			a := w.agents[id]
-			switch rapid.SampledFrom([]string{"crash", "up", "leave", "opt", "mute", "settle", "step", "forget", "join"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"crash", "up", "leave", "opt", "mute", "rest", "step", "forget", "join"}).Draw(t, "event") {
 			case "crash":
 				// Not more than the group can bear: without a majority there is
 				// nothing to decide.
@@ -452,8 +452,8 @@ func TestLife(t *testing.T) {
 					}
 				}
 				w.now = w.now.Add(time.Second)
-			case "settle":
-				if err := w.settle(); err != nil {
+			case "rest":
+				if err := w.rest(); err != nil {
 					t.Fatalf("%v; %s; %v", err, w, w.trace)
 				}
 			}
@@ -462,7 +462,7 @@ func TestLife(t *testing.T) {
 			}
 		}
 		w.elect()
-		if err := w.settle(); err != nil {
+		if err := w.rest(); err != nil {
 			t.Fatalf("%v; %s; %v", err, w, w.trace)
 		}
 		check(t, w)

@@ -1,12 +1,11 @@
 // Package voters keeps the right agents voting: few, spread over zones, alive.
 //
-// Three agents vote, five once five are eligible; the others hold no log and are
-// not part of the Raft group at all. Decide says, from what the leader sees, the
-// one next change; a Keeper, a duty of the leader, makes it and looks again.
-// Health comes from raft-autopilot, fed by what the heartbeats tell; the changes
-// are ours, because autopilot's reconciliation makes several at a time, ties
-// none to the configuration it was decided on, and promotes before it knows
-// whether the quorum can afford it.
+// Three agents vote, five once five are eligible; the others hold no log and are not part of the
+// Raft group at all. Decide says, from what the leader sees, the one next change; the Controller, a
+// duty of the leader, makes the change and decides again. Health comes from raft-autopilot, fed by
+// what the heartbeats tell; the changes are ours, because autopilot's reconciliation makes several
+// at a time, ties none to the configuration it was decided on, and promotes before it knows whether
+// the quorum can afford it.
 //
 // # Two agents
 //

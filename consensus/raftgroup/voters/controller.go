@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
-// Config is what a Keeper is made of. Group and Candidates are required.
+// Config configures a Controller. Group and Candidates are required.
 type Config struct {
 	Group *raftgroup.Group
 	// Candidates gives the agents of the mesh, this one included, members or
@@ -34,8 +34,8 @@ type Config struct {
 	Changed func(Change, error)
 }
 
-// Keeper is the leader's duty to keep the voters right. Make one for each term.
-type Keeper struct {
+// Controller is the leader's duty that chooses the voters. Each term needs a new one.
+type Controller struct {
 	cfg    Config
 	states chan *autopilot.State // the newest state, if it has not been looked at
 
@@ -94,8 +94,8 @@ type MemberHealth struct {
 	LastIndex uint64        `json:"lastIndex"`
 }
 
-// NewKeeper makes a Keeper.
-func NewKeeper(cfg Config) (*Keeper, error) {
+// NewController returns a Controller.
+func NewController(cfg Config) (*Controller, error) {
 	if cfg.Group == nil || cfg.Candidates == nil {
 		return nil, errors.New("voters: Config.Group and Config.Candidates are required")
 	}
@@ -108,7 +108,7 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}
-	return &Keeper{
+	return &Controller{
 		cfg:    cfg,
 		states: make(chan *autopilot.State, 1),
 		stable: make(map[string]time.Time),
@@ -118,14 +118,14 @@ func NewKeeper(cfg Config) (*Keeper, error) {
 }
 
 // Name is the duty's name.
-func (k *Keeper) Name() string { return "voters" }
+func (k *Controller) Name() string { return "voters" }
 
-// Restore has nothing to prepare: what counts is learnt from the heartbeats.
-func (k *Keeper) Restore(context.Context) error { return nil }
+// Restore does nothing: the controller works from heartbeats.
+func (k *Controller) Restore(context.Context) error { return nil }
 
-// Run keeps the voters right until ctx ends. A change that fails is not an
-// error of the duty; it is looked at again.
-func (k *Keeper) Run(ctx context.Context) error {
+// Run adjusts the voters until ctx ends. A failed change is not an error of the duty; it is decided
+// again later.
+func (k *Controller) Run(ctx context.Context) error {
 	pilot := autopilot.New(k.cfg.Group.Library(), (*delegate)(k),
 		autopilot.WithLogger(hclogbridge.New(k.cfg.Logger)),
 		autopilot.WithUpdateInterval(k.cfg.Interval),
@@ -145,15 +145,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Health is what the Keeper saw last.
-func (k *Keeper) Health() Health {
+// Health returns the latest observation of the Controller.
+func (k *Controller) Health() Health {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.health
 }
 
 // step looks once and makes one change at most.
-func (k *Keeper) step(ctx context.Context, state *autopilot.State) {
+func (k *Controller) step(ctx context.Context, state *autopilot.State) {
 	g := k.cfg.Group
 	servers, at := g.ServersAt()
 	if latest := g.Servers(); !sameServers(servers, latest) {
@@ -192,7 +192,7 @@ func sameServers(a, b []raftgroup.Server) bool {
 	return true
 }
 
-func (k *Keeper) view(now time.Time, state *autopilot.State, servers []raftgroup.Server) View {
+func (k *Controller) view(now time.Time, state *autopilot.State, servers []raftgroup.Server) View {
 	g := k.cfg.Group
 	v := View{Now: now, Policy: k.cfg.Policy(), Candidates: k.cfg.Candidates()}
 	for i, c := range v.Candidates {
@@ -242,7 +242,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // make carries a change out, tied to the configuration it was decided on.
-func (k *Keeper) make(ctx context.Context, c Change, v View, at uint64) error {
+func (k *Controller) make(ctx context.Context, c Change, v View, at uint64) error {
 	if c.Kind == None {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (k *Keeper) make(ctx context.Context, c Change, v View, at uint64) error {
 }
 
 // admit asks whether an agent may become a member.
-func (k *Keeper) admit(ctx context.Context, change Change, v View) error {
+func (k *Controller) admit(ctx context.Context, change Change, v View) error {
 	if k.cfg.Admit == nil {
 		return nil
 	}
@@ -310,7 +310,7 @@ func (k *Keeper) admit(ctx context.Context, change Change, v View) error {
 // confirm asks, right before the number of voters changes, all those that were
 // counted upon whether they are still there. What was heard a second ago may
 // have died since, and a configuration without a majority cannot be undone.
-func (k *Keeper) confirm(ctx context.Context, v View, without, with string) error {
+func (k *Controller) confirm(ctx context.Context, v View, without, with string) error {
 	var ids []string
 	for _, m := range v.Members {
 		if m.ID == with || (m.Voter && m.ID != without && m.Silence < v.Policy.withDefaults().Reachable) {
@@ -322,14 +322,14 @@ func (k *Keeper) confirm(ctx context.Context, v View, without, with string) erro
 	return k.cfg.Group.Confirm(ctx, ids...)
 }
 
-func (k *Keeper) shunFor(id string, now time.Time) {
+func (k *Controller) shunFor(id string, now time.Time) {
 	s := k.shun[id]
 	s.until = now.Add(shunFirst << min(s.times, 5))
 	s.times++
 	k.shun[id] = s
 }
 
-func (k *Keeper) note(v View, state *autopilot.State, c Change, err error) {
+func (k *Controller) note(v View, state *autopilot.State, c Change, err error) {
 	h := Health{Healthy: state.Healthy, FailureTolerance: state.FailureTolerance}
 	zones := make(map[string]string, len(v.Candidates))
 	for _, cand := range v.Candidates {
@@ -354,8 +354,8 @@ func (k *Keeper) note(v View, state *autopilot.State, c Change, err error) {
 	k.health = h
 }
 
-// delegate is the Keeper as autopilot sees it.
-type delegate Keeper
+// delegate adapts the Controller to autopilot.
+type delegate Controller
 
 var _ autopilot.ApplicationIntegration = (*delegate)(nil)
 

@@ -52,7 +52,7 @@ func (m *mesh) join(id, zone string) {
 func (m *mesh) lead(x *grouptest.Member) {
 	g := x.Group()
 	r, err := leader.New(leader.Config{Group: g, Duties: func(uint64) []leader.Duty {
-		k, err := voters.NewKeeper(voters.Config{Group: g, Candidates: m.candidates})
+		k, err := voters.NewController(voters.Config{Group: g, Candidates: m.candidates})
 		if err != nil {
 			panic(err)
 		}
@@ -193,7 +193,7 @@ func TestSickVoterIsReplacedThoughItGossips(t *testing.T) {
 	inMesh(t, 4, func(m *mesh) {
 		m.expect("a", "b", "c")
 		// Its Raft stops by itself; for the mesh it is alive, which here means
-		// that a vote is not given back until the Keeper has seen it silent.
+		// that a vote is not given back until the Controller has seen it silent.
 		m.Member("c").Disk.Hang()
 		m.Apply("x")
 		m.expect("a", "b", "d")
