@@ -139,7 +139,7 @@ func TestPluginResources(t *testing.T) {
 
 	// An automator's faults in the fields of an action are reported when the definition is written.
 	bad := strings.Replace(resourceDefinitions, "args: start}", "args: it's}", 1)
-	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 || !strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (automator shell says)") {
+	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 || !strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (reported by automator shell)") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 

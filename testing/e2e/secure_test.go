@@ -172,7 +172,7 @@ func TestSecureMesh(t *testing.T) {
 	}
 	stranger.signal(syscall.SIGHUP)
 	m.await("the agent to refuse a bad configuration", func() error {
-		if log := stranger.tail(1000); !strings.Contains(log, "is not reloaded") || !strings.Contains(log, "zoen") {
+		if log := stranger.tail(1000); !strings.Contains(log, "was not reloaded") || !strings.Contains(log, "zoen") {
 			return errNotYet
 		}
 		return nil
