@@ -44,7 +44,7 @@ type LeaderConfig struct {
 type Leadership struct {
 	Dispatcher   *dispatch.Dispatcher
 	Orchestrator *orchestrate.Orchestrator
-	Watcher      *watch.Watcher
+	Watcher      *watch.Controller
 	Sites        *sites.Controller
 	Orphans      *janitor.Orphans
 	broken       chan brokenSession

@@ -10,41 +10,10 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// machineEvery is how often a machine is looked at on which nothing else is watched.
+// machineEvery is how often a machine is probed if no service on it is watched.
 const machineEvery = 5 * time.Minute
 
-// settle brings the watches up to what the state says, and gives those of workers
-// that are gone for good to others.
-func (w *Watcher) settle() {
-	lost := false
-	for agent, x := range w.workers {
-		if !x.left.IsZero() && time.Since(x.left) > w.cfg.TTL {
-			delete(w.workers, agent)
-			lost = true
-		}
-	}
-	if lost {
-		w.rebalance("")
-	}
-	if len(w.dirty) == 0 {
-		return
-	}
-	v := w.cfg.Machine.View()
-	clusters := map[string]*model.Cluster{}
-	for _, cl := range v.Clusters("") {
-		if w.dirty[cl.ID] {
-			clusters[cl.ID] = cl
-		}
-	}
-	out := orders{}
-	for id := range w.dirty {
-		w.refresh(v, id, clusters[id], out)
-	}
-	clear(w.dirty)
-	w.carryOut(out)
-}
-
-// orders are what is to be said to workers.
+// orders are the watches that workers have to begin or drop.
 type orders map[*worker]*order
 
 type order struct {
@@ -59,14 +28,21 @@ func (o orders) of(x *worker) *order {
 	return o[x]
 }
 
-func (w *Watcher) carryOut(out orders) {
+// sendAll sends the orders of refreshed clusters.
+func (w *Controller) sendAll() {
+	w.carryOut(w.out)
+	clear(w.out)
+}
+
+func (w *Controller) carryOut(out orders) {
 	for x, o := range out {
 		w.send(x, o.watches, o.drop, false)
 	}
 }
 
-// refresh finds what is to be watched of a cluster (nil: it is no more).
-func (w *Watcher) refresh(v *state.View, id string, cl *model.Cluster, out orders) {
+// refresh updates the watches of a cluster; cl is nil if the cluster does not exist any
+// more.
+func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out orders) {
 	had, has := w.clusters[id], map[string]*want{}
 	if cl != nil {
 		has = w.wants(v, cl)
@@ -94,16 +70,16 @@ func (w *Watcher) refresh(v *state.View, id string, cl *model.Cluster, out order
 	}
 }
 
-// same says whether a worker has nothing new to hear of a watch.
+// same reports whether a watch is the same for its worker as before.
 func same(a, b *want) bool {
 	x, y := a.head, b.head
 	return x.Version == y.Version && x.NodeVersion == y.NodeVersion && x.IntervalMs == y.IntervalMs && x.DelayMs == y.DelayMs &&
 		x.GraceMs == y.GraceMs && x.Failures == y.Failures && a.automator == b.automator && a.provider == b.provider && a.machine == b.machine && b.owner != nil
 }
 
-// assign gives a watch to whom it belongs. changed: its owner has to hear of it
-// even where that stays the same.
-func (w *Watcher) assign(v *state.View, t *want, out orders, changed bool) {
+// assign assigns a watch to the best worker. If changed, the owner is told of the watch
+// even if it stays the same.
+func (w *Controller) assign(v *state.View, t *want, out orders, changed bool) {
 	to := w.best(t)
 	if to == t.owner && !changed {
 		return
@@ -119,8 +95,8 @@ func (w *Watcher) assign(v *state.View, t *want, out orders, changed bool) {
 	}
 }
 
-// known notes in a watch what the state knows.
-func (w *Watcher) known(v *state.View, t *want) {
+// known copies the verdicts that the state has into a watch.
+func (w *Controller) known(v *state.View, t *want) {
 	h := v.Health(t.tenant, t.node)
 	t.head.Known, t.head.Gone = "", false
 	if h != nil {
@@ -128,9 +104,9 @@ func (w *Watcher) known(v *state.View, t *want) {
 	}
 }
 
-// best gives the worker that watches a node: the one with the highest hash of
-// those that can, rather one that can ask its provider, too.
-func (w *Watcher) best(t *want) *worker {
+// best returns the worker for a watch: the one with the highest hash of those that have
+// the plugin. Workers that can also ask the provider are preferred.
+func (w *Controller) best(t *want) *worker {
 	var best *worker
 	var top uint64
 	for _, x := range w.workers {
@@ -148,22 +124,22 @@ func (w *Watcher) best(t *want) *worker {
 	return best
 }
 
-// rank orders agents for a node. Leaders of all builds have to agree, or a change
-// of leader would move every watch.
+// rank orders agents for a node. All builds must compute the same, or a change of leader
+// would move every watch.
 func rank(agent, node string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(agent))
 	h.Write([]byte{0})
 	h.Write([]byte(node))
-	x := h.Sum64() // its high bits hardly know the last letters
+	x := h.Sum64() // its high bits depend little on the last letters
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	return x ^ x>>33
 }
 
-// rebalance gives every watch to whom it belongs now. The worker that has just
-// come hears all that is its, and drops what else it had.
-func (w *Watcher) rebalance(came string) {
+// rebalance assigns every watch anew. A worker that has just come, if named, is told of
+// all its watches and drops all others.
+func (w *Controller) rebalance(came string) {
 	v := w.cfg.Machine.View()
 	out := orders{}
 	newcomer := w.workers[came]
@@ -171,7 +147,7 @@ func (w *Watcher) rebalance(came string) {
 	for _, wants := range w.clusters {
 		for _, t := range wants {
 			if t.owner != nil && w.workers[t.owner.Agent] != t.owner {
-				t.owner = nil // its session, or its agent, is no more
+				t.owner = nil // the owner's session is over
 			}
 			w.assign(v, t, out, false)
 			if newcomer != nil && t.owner == newcomer {
@@ -189,9 +165,9 @@ func (w *Watcher) rebalance(came string) {
 	}
 }
 
-// wants finds what is to be watched of a cluster: started services with a check
+// wants returns what has to be watched of a cluster: started services with a check
 // action, on machines that no operation works on.
-func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
+func (w *Controller) wants(v *state.View, cl *model.Cluster) map[string]*want {
 	out := map[string]*want{}
 	switch cl.Status {
 	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
@@ -222,7 +198,7 @@ func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
 		some, paused := false, h != nil && len(h.Paused) > 0
 		for _, s := range n.Staying() {
 			p, ok := probes[s]
-			if varies { // the node may not have come to those definitions, or not go to them at all
+			if varies { // the node may still have older definitions, or keep them
 				def, _ := cl.DefinitionAt(n.Marks[s], s)
 				p, ok = def.Watched()
 			}
@@ -239,13 +215,13 @@ func (w *Watcher) wants(v *state.View, cl *model.Cluster) map[string]*want {
 	return out
 }
 
-// marked changes with the target that a service stands at, which it does before the
-// operation that brings it there writes its node's record.
+// marked returns a number that changes with the version that a service has. It changes
+// before the operation that brings it there writes the node's record.
 func marked(m model.Mark) uint64 {
 	return uint64(m.Definition)*0xff51afd7ed558ccd ^ uint64(m.Config)*0xc4ceb9fe1a85ec53
 }
 
-// runs says whether anything was started on a node.
+// runs reports whether any service was started on a node.
 func runs(n *model.Node) bool {
 	for _, state := range n.States {
 		if state == model.Start.String() {
@@ -255,7 +231,7 @@ func runs(n *model.Node) bool {
 	return false
 }
 
-// watched says whether a service is to run: it was started, or recovery tries to.
+// watched reports whether a service should run: it was started, or recovery restarts it.
 func watched(n *model.Node, h *model.NodeHealth, service string) bool {
 	switch n.States[service] {
 	case model.Start.String(), model.Start.String() + "?":
@@ -264,7 +240,7 @@ func watched(n *model.Node, h *model.NodeHealth, service string) bool {
 	return slices.Contains(h.Failing(), service)
 }
 
-func (w *Watcher) want(out map[string]*want, cl *model.Cluster, n *model.Node, service string, p model.Probe, version uint64) {
+func (w *Controller) want(out map[string]*want, cl *model.Cluster, n *model.Node, service string, p model.Probe, version uint64) {
 	t := &want{tenant: cl.Tenant, cluster: cl.ID, node: n.ID, short: service}
 	t.automator, t.provider, t.machine = w.cfg.Tasks.Needs(cl, n, service)
 	key := n.ID + "/" + service

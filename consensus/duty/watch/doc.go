@@ -1,6 +1,7 @@
-// Package watch is the leader's duty that says which worker checks the health of
-// which service, and writes down what changes (docs/decisions/023-recovery.md).
+// Package watch is the leader's controller that assigns health checks to workers and
+// records their verdicts (docs/decisions/023-recovery.md).
 //
-// Who watches a node follows from its id and those of the agents that can, so
-// that a new leader comes to the same, and workers go on with what they do.
+// The worker that watches a node follows from the node's id and the ids of the agents that
+// can do it. A new leader therefore comes to the same assignment, and workers go on with
+// what they do.
 package watch

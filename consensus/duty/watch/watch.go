@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -14,61 +15,76 @@ import (
 
 // Tasks makes what workers need to look at a node.
 type Tasks interface {
-	// Check makes the tasks that check a service on a node ("": none) and ask its
-	// provider about its machine. Either may be nil.
+	// Check returns the task that checks a service on a node ("" for none), and the task
+	// that asks the node's provider about its machine. Either may be nil.
 	Check(v *state.View, cl *model.Cluster, n *model.Node, service string) (check, machine *pb.Task, err error)
-	// Needs gives the keys of the plugins that do it, and the machine that their
-	// agent must be on, or "".
+	// Needs returns the keys of the plugins that carry these tasks out, and the machine
+	// that their agent must be on, or "".
 	Needs(cl *model.Cluster, n *model.Node, service string) (automator, provider, machine string)
-	// Version gives a number that changes when the check of any of a cluster's
-	// services may be another, though their nodes' records are the same.
+	// Version returns a number that changes when the check of a service of the cluster may
+	// have changed while the records of the nodes are the same.
 	Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64
 }
 
-// Config of a Watcher.
+// Config configures a Controller. Zero times take the defaults.
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Tasks   Tasks
 	Logger  *slog.Logger
-	// TTL is how long a worker whose session ended may still be checking; 0 means 5 s.
+	// TTL is how long a worker whose session ended may go on checking; 0 means 5 s.
 	TTL time.Duration
-	// Settle is how long changes are gathered; 0 means 250 ms.
-	Settle time.Duration
+	// Gather is how long changes of a cluster are gathered; 0 means 250 ms.
+	Gather time.Duration
 }
 
 // Worker is an agent's worker, as its session began.
 type Worker struct {
 	Agent, Machine string
 	Plugins        map[string]bool
-	// Send gives false once the session is over.
+	// Send sends a message to the worker. It reports false once the session is over.
 	Send func(*pb.LeaderMessage) bool
 }
 
-// Watcher is the duty. It is made for one term.
-type Watcher struct {
-	cfg Config
+// Controller assigns watches. It is made for one term. Its queue reconciles one key at a
+// time, so that everything but mail needs no lock.
+type Controller struct {
+	cfg   Config
+	queue *loop.Queue[key]
+	mail  loop.Mailbox[func()]
 
-	mu   sync.Mutex
-	mail []func()
-	wake chan struct{}
-
-	// Owned by Run's goroutine.
+	// Owned by reconcile, or by Restore and Run before it.
 	ctx      context.Context
-	workers  map[string]*worker // by agent
-	clusters map[string]map[string]*want
-	dirty    map[string]bool
-	work     sync.WaitGroup
+	workers  map[string]*worker          // by agent
+	clusters map[string]map[string]*want // by cluster and key
+	out      orders                      // what workers have to be told
+	rested   time.Time                   // before then, no further cluster is looked at: see share
+	work     sync.WaitGroup              // proposals that are under way
 }
 
-// worker is a Worker and where it stands.
+// key names what is reconciled: a cluster by its id, or a chore.
+type key struct {
+	cluster string
+	chore   chore
+}
+
+type chore int
+
+const (
+	_      chore = iota
+	mail         // handle calls in the order in which they came
+	send         // send workers what refreshed clusters have for them
+	expire       // reassign the watches of workers that are gone for good
+)
+
+// worker is a Worker and the state of its session.
 type worker struct {
 	Worker
 	session string
-	left    time.Time // when its session ended; zero: it is there
+	left    time.Time // when its session ended; zero while it lasts
 }
 
-// want is one watch, and who has it.
+// want is one watch and its owner.
 type want struct {
 	head                         *pb.Watch
 	tenant, cluster, node, short string
@@ -76,23 +92,25 @@ type want struct {
 	owner                        *worker
 }
 
-// New makes the watcher of one term.
-func New(cfg Config) *Watcher {
+// New returns the controller of one term.
+func New(cfg Config) *Controller {
 	if cfg.TTL == 0 {
 		cfg.TTL = 5 * time.Second
 	}
-	if cfg.Settle == 0 {
-		cfg.Settle = 250 * time.Millisecond
+	if cfg.Gather == 0 {
+		cfg.Gather = 250 * time.Millisecond
 	}
-	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), workers: map[string]*worker{}, clusters: map[string]map[string]*want{}, dirty: map[string]bool{}}
+	w := &Controller{cfg: cfg, workers: map[string]*worker{}, clusters: map[string]map[string]*want{}, out: orders{}}
+	w.queue = loop.New(loop.Config[key]{Reconcile: w.reconcile})
+	return w
 }
 
-// Name names the duty.
-func (w *Watcher) Name() string { return "watcher" }
+// Name returns the name of the duty.
+func (w *Controller) Name() string { return "watcher" }
 
-// Restore expects the agents that have sessions: they go on with what an earlier
-// leader told them, and have it until they are back, or silent for too long.
-func (w *Watcher) Restore(context.Context) error {
+// Restore expects the agents that have sessions. They go on with what an earlier leader
+// told them, and keep it until they are back, or silent for too long.
+func (w *Controller) Restore(context.Context) error {
 	v := w.cfg.Machine.View()
 	for _, a := range v.Agents() {
 		if a.Session == "" {
@@ -107,18 +125,8 @@ func (w *Watcher) Restore(context.Context) error {
 	return nil
 }
 
-func (w *Watcher) post(fn func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mail = append(w.mail, fn)
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Run owns the watcher until ctx ends.
-func (w *Watcher) Run(ctx context.Context) error {
+// Run assigns watches until ctx ends.
+func (w *Controller) Run(ctx context.Context) error {
 	w.ctx = ctx
 	defer w.work.Wait()
 	stop := w.cfg.Machine.Watch(func(b state.Batch) {
@@ -127,76 +135,129 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	w.all()
-	settle := time.NewTimer(w.cfg.Settle)
-	defer settle.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-w.wake:
-		case <-settle.C:
-			begin := time.Now()
-			w.settle()
-			settle.Reset(max(w.cfg.Settle, share*time.Since(begin)))
-		}
-		w.mu.Lock()
-		mail := w.mail
-		w.mail = nil
-		w.mu.Unlock()
-		for _, fn := range mail {
-			fn()
-		}
+	w.post(w.addAll) // after Watch, so that no change falls between
+	w.queue.Add(key{chore: expire})
+	return w.queue.Run(ctx)
+}
+
+// post has the owner make a call.
+func (w *Controller) post(fn func()) {
+	if w.mail.Post(fn) {
+		w.queue.Add(key{chore: mail})
 	}
 }
 
-// share bounds what looking at clusters costs, however many there are and however
-// often they change: a twentieth of a processor.
+// reconcile refreshes a cluster or does a chore.
+func (w *Controller) reconcile(_ context.Context, k key) (time.Time, error) {
+	switch k.chore {
+	case mail:
+		w.sendAll() // before a call makes other orders
+		for _, call := range w.mail.Take() {
+			call()
+		}
+	case send:
+		w.sendAll()
+	case expire:
+		w.sendAll()
+		return w.expire(time.Now()), nil
+	default:
+		begin := time.Now()
+		v := w.cfg.Machine.View()
+		cl, _ := v.ClusterByID(k.cluster)
+		w.refresh(v, k.cluster, cl, w.out)
+		if len(w.out) > 0 {
+			w.queue.Add(key{chore: send}) // behind the clusters that are due already
+		}
+		end := time.Now()
+		if w.rested.Before(end) {
+			w.rested = end
+		}
+		w.rested = w.rested.Add(share * end.Sub(begin))
+	}
+	return time.Time{}, nil
+}
+
+// share bounds the cost of looking at clusters, however many there are and however often
+// they change: to a twentieth of a processor.
 const share = 20
 
-func (w *Watcher) all() {
+// add has a cluster refreshed once changes were gathered, and the last refreshes are paid
+// for.
+func (w *Controller) add(cluster string) {
+	at := time.Now().Add(w.cfg.Gather)
+	if at.Before(w.rested) {
+		at = w.rested
+	}
+	w.queue.AddAt(key{cluster: cluster}, at)
+}
+
+func (w *Controller) addAll() {
 	for _, cl := range w.cfg.Machine.View().Clusters("") {
-		w.dirty[cl.ID] = true
+		w.add(cl.ID)
 	}
 	for id := range w.clusters {
-		w.dirty[id] = true
+		w.add(id)
 	}
 }
 
-func (w *Watcher) changed(b state.Batch) {
+func (w *Controller) changed(b state.Batch) {
 	if b.Restored {
-		w.all()
+		w.addAll()
 		return
 	}
 	for _, id := range b.Health {
-		w.dirty[id] = true
+		w.add(id)
 	}
 	for op := range b.Operations {
-		w.dirty[string(model.OperationID(op).Cluster())] = true
+		w.add(string(model.OperationID(op).Cluster()))
 	}
 }
 
-// Join tells of a worker whose session began, Leave of one whose session ended.
-func (w *Watcher) Join(session string, x Worker) {
+// expire gives the watches of workers that are gone for good to others. It returns when
+// the next worker will be.
+func (w *Controller) expire(now time.Time) (next time.Time) {
+	lost := false
+	for agent, x := range w.workers {
+		if x.left.IsZero() {
+			continue
+		}
+		at := x.left.Add(w.cfg.TTL + time.Millisecond)
+		if !now.Before(at) {
+			delete(w.workers, agent)
+			lost = true
+		} else if next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	if lost {
+		w.rebalance("")
+	}
+	return next
+}
+
+// Join begins the session of a worker.
+func (w *Controller) Join(session string, x Worker) {
 	w.post(func() {
 		w.workers[x.Agent] = &worker{Worker: x, session: session}
 		w.rebalance(x.Agent)
 	})
 }
 
-// Leave tells that nobody is behind a session now.
-func (w *Watcher) Leave(session string) {
+// Leave ends the session of a worker. The worker keeps its watches until the TTL has
+// passed, as it may go on checking.
+func (w *Controller) Leave(session string) {
 	w.post(func() {
 		for _, x := range w.workers {
 			if x.session == session {
 				x.left = time.Now()
 			}
 		}
+		w.queue.Add(key{chore: expire})
 	})
 }
 
-// Wanted sends a worker the tasks of watches that it asks for.
-func (w *Watcher) Wanted(session string, keys []string) {
+// Wanted sends a worker the tasks of the watches that it asks for.
+func (w *Controller) Wanted(session string, keys []string) {
 	w.post(func() {
 		x := w.bySession(session)
 		if x == nil {
@@ -213,7 +274,7 @@ func (w *Watcher) Wanted(session string, keys []string) {
 	})
 }
 
-func (w *Watcher) bySession(session string) *worker {
+func (w *Controller) bySession(session string) *worker {
 	for _, x := range w.workers {
 		if x.session == session {
 			return x
@@ -223,13 +284,14 @@ func (w *Watcher) bySession(session string) *worker {
 }
 
 // find returns the watch with this key: a node's id, a slash and a service.
-func (w *Watcher) find(key string) *want {
+func (w *Controller) find(key string) *want {
 	node, _, _ := strings.Cut(key, "/")
 	return w.clusters[string(model.NodeID(node).Cluster())][key]
 }
 
-// full makes a watch with its tasks. Without them the worker asks again later.
-func (w *Watcher) full(v *state.View, t *want) *pb.Watch {
+// full returns a watch with its tasks. If they cannot be made, the worker asks again
+// later.
+func (w *Controller) full(v *state.View, t *want) *pb.Watch {
 	out := copyOf(t.head)
 	cl, ok := v.Cluster(t.tenant, t.cluster)
 	n, has := v.Node(t.tenant, t.node)
@@ -238,15 +300,15 @@ func (w *Watcher) full(v *state.View, t *want) *pb.Watch {
 	}
 	var err error
 	if out.Check, out.Machine, err = w.cfg.Tasks.Check(v, cl, n, t.short); err != nil {
-		w.cfg.Logger.Warn("a health check cannot be made", "cluster", t.cluster, "node", t.node, "service", t.short, "error", err)
+		w.cfg.Logger.Warn("the task of a health check cannot be made", "cluster", t.cluster, "node", t.node, "service", t.short, "error", err)
 	}
 	if out.Machine != nil && t.owner != nil && !t.owner.Plugins[t.provider] {
-		out.Machine = nil // nobody there could ask
+		out.Machine = nil // the agent lacks the provider's plugin
 	}
 	return out
 }
 
-// copyOf copies a head, which others hold too.
+// copyOf returns a copy of a watch without its tasks. The original is shared.
 func copyOf(h *pb.Watch) *pb.Watch {
 	return &pb.Watch{
 		Key: h.Key, Version: h.Version, NodeVersion: h.NodeVersion, Known: h.Known, Gone: h.Gone,
@@ -254,8 +316,8 @@ func copyOf(h *pb.Watch) *pb.Watch {
 	}
 }
 
-// Health writes down what workers' checks say now.
-func (w *Watcher) Health(session string, list []*pb.Health) {
+// Health records the verdicts of a worker's checks.
+func (w *Controller) Health(session string, list []*pb.Health) {
 	w.post(func() {
 		x := w.bySession(session)
 		r := &pb.ReportHealth{}
@@ -263,7 +325,7 @@ func (w *Watcher) Health(session string, list []*pb.Health) {
 		for _, h := range list {
 			t := w.find(h.Key)
 			if t == nil || x == nil || t.owner != x {
-				continue // somebody else watches by now
+				continue // another worker watches by now
 			}
 			said = append(said, t)
 			r.Changes = append(r.Changes, &pb.HealthChange{
@@ -274,18 +336,17 @@ func (w *Watcher) Health(session string, list []*pb.Health) {
 		if len(said) == 0 {
 			return
 		}
-		w.work.Add(1)
-		go func() {
-			defer w.work.Done()
+		w.work.Go(func() {
 			if _, err := w.cfg.Propose(w.ctx, &pb.Command{Actor: model.Self, Change: &pb.Command_ReportHealth{ReportHealth: r}}); err != nil {
-				w.post(func() { w.again(x, said) }) // the worker thinks that we know
+				w.post(func() { w.remind(x, said) }) // the worker assumes that the leader has them
 			}
-		}()
+		})
 	})
 }
 
-// again reminds a worker of what the state has.
-func (w *Watcher) again(x *worker, list []*want) {
+// remind sends a worker the verdicts that the state has, so that it repeats those that
+// differ.
+func (w *Controller) remind(x *worker, list []*want) {
 	v := w.cfg.Machine.View()
 	var out []*pb.Watch
 	for _, t := range list {
@@ -297,17 +358,17 @@ func (w *Watcher) again(x *worker, list []*want) {
 	w.send(x, out, nil, false)
 }
 
-// lot bounds the watches of a message.
+// lot bounds the number of watches in a message.
 const lot = 500
 
-func (w *Watcher) send(x *worker, watches []*pb.Watch, drop []string, anew bool) {
+func (w *Controller) send(x *worker, watches []*pb.Watch, drop []string, anew bool) {
 	if x == nil || x.Send == nil || !x.left.IsZero() || !anew && len(watches)+len(drop) == 0 {
 		return
 	}
 	for first := true; first || len(watches) > 0; first = false {
 		n := min(lot, len(watches))
 		if anew {
-			n = len(watches) // what a message does not name is dropped
+			n = len(watches) // the worker drops every watch that the message lacks
 		}
 		if !x.Send(&pb.LeaderMessage{Watches: watches[:n], Unwatch: drop, WatchAnew: anew}) {
 			return

@@ -112,7 +112,7 @@ func (a *agent) has() map[string]bool {
 }
 
 // term runs a watcher until the test ends it.
-func term(m *state.Machine, do func(*pb.Command) state.Answer) (w *Watcher, end func()) {
+func term(m *state.Machine, do func(*pb.Command) state.Answer) (w *Controller, end func()) {
 	w = New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler), Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
 		return []state.Answer{do(cs[0])}, nil
 	}})
@@ -133,7 +133,7 @@ func TestEveryNodeHasOneWatcher(t *testing.T) {
 		m, do := running(t, 300)
 		w, end := term(m, do)
 		agents := map[string]*agent{"a": {}, "b": {}, "c": {}}
-		join := func(w *Watcher, name string) {
+		join := func(w *Controller, name string) {
 			w.Join("session of "+name, Worker{Agent: name, Plugins: offer, Send: agents[name].send})
 		}
 		covered := func(when string, names ...string) {
@@ -218,11 +218,13 @@ func BenchmarkRefresh(b *testing.B) {
 		name := fmt.Sprint("agent-", i)
 		w.workers[name] = &worker{Worker: Worker{Agent: name, Plugins: offer, Send: func(*pb.LeaderMessage) bool { return true }}, session: name}
 	}
-	w.dirty["1"] = true
-	w.settle()
+	refresh := func() {
+		_, _ = w.reconcile(b.Context(), key{cluster: "1"})
+		w.sendAll()
+	}
+	refresh()
 	b.ReportAllocs()
 	for b.Loop() {
-		w.dirty["1"] = true
-		w.settle()
+		refresh()
 	}
 }
