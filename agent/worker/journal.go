@@ -15,30 +15,29 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Journal remembers leases over a crash of the agent.
+// Journal keeps leases across a crash of the agent.
 type Journal interface {
-	// Load gives what was held when the agent ended.
+	// Load returns what was held when the agent ended.
 	Load() ([]*pb.Held, error)
-	// Put writes the latest about leases, before it counts.
+	// Put writes the current state of leases.
 	Put(held ...*pb.Held) error
-	// Forget removes leases that are settled.
+	// Forget removes leases.
 	Forget(fences ...Key) error
 	Close() error
 }
 
-// Key names one attempt at a task.
+// Key identifies one attempt at a task.
 type Key struct {
 	Task  string
 	Fence uint64
 }
 
-// File is a journal in one file of records, each behind its length and CRC-32.
-// A record is a pb.Held; one with nothing but task and fence set and Forgotten
-// removes the lease.
+// File is a journal in one file. Each record is a kind, a length, a CRC-32 and a pb.Held. A
+// record of the kind forgotten removes the lease.
 //
-// It is not synced: a crash of the agent does not lose what was written, and a
-// crash of the machine ends the plugins too; the leader then observes what the
-// lease may have done, as it does for an agent that never comes back
+// The file is not synced. A crash of the agent loses nothing that was written. A crash of
+// the machine ends the plugins, too; the leader then has the effects of the lease observed,
+// as it does for an agent that never returns
 // (docs/decisions/005-journal.md).
 type File struct {
 	mu   sync.Mutex
@@ -48,12 +47,12 @@ type File struct {
 }
 
 const (
-	compactAt = 4 << 20 // bytes after which the file is written anew
+	compactAt = 4 << 20 // the size at which the file is rewritten
 	maxRecord = 64 << 20
 )
 
-// OpenFile opens or makes a journal. What a crash left half written at the end
-// is cut off.
+// OpenFile opens or creates a journal. It cuts off a record at the end that a crash left
+// incomplete.
 func OpenFile(path string) (*File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -114,7 +113,7 @@ func record(b []byte, kind byte, h *pb.Held) []byte {
 	return b
 }
 
-// Load gives what the file held when it was opened.
+// Load returns what the file held when it was opened.
 func (j *File) Load() ([]*pb.Held, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -125,7 +124,7 @@ func (j *File) Load() ([]*pb.Held, error) {
 	return out, nil
 }
 
-// Put writes the latest about leases.
+// Put writes the current state of leases.
 func (j *File) Put(held ...*pb.Held) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,7 +153,7 @@ func (j *File) Forget(keys ...Key) error {
 		}
 	}
 	if len(j.live) == 0 && j.size > 0 {
-		// Nothing is held: an empty file says the same.
+		// Nothing is held: an empty file means the same.
 		if err := j.f.Truncate(0); err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
@@ -165,7 +164,7 @@ func (j *File) Forget(keys ...Key) error {
 	return j.write(b)
 }
 
-// write appends, and leaves no half record behind when it fails.
+// write appends records. If it fails, it leaves no incomplete record.
 func (j *File) write(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -184,14 +183,14 @@ func (j *File) write(b []byte) error {
 	return nil
 }
 
-// compact writes what is held to a new file and puts it in the old one's place.
+// compact writes what is held to a new file, which replaces the old one.
 func (j *File) compact() error {
 	var b []byte
 	for _, h := range j.live {
 		b = record(b, kept, h)
 	}
 	if int64(len(b)) > j.size/2 {
-		return nil // most of it is held: nothing to win
+		return nil // most of it is held: compaction would not help
 	}
 	path := j.f.Name()
 	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -204,7 +203,7 @@ func (j *File) compact() error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return fmt.Errorf("journal: %w", errors.Join(err, f.Close()))
 	}
-	// The new file keeps its name as it was opened: give it the right one.
+	// The open file would keep the name that it was created with: open it again.
 	renamed, err := os.OpenFile(path, os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("journal: %w", errors.Join(err, f.Close()))
@@ -220,8 +219,8 @@ func (j *File) compact() error {
 // Close closes the file.
 func (j *File) Close() error { return j.f.Close() }
 
-// Memory is a journal that lasts as long as its owner keeps it: a simulated
-// agent is restarted with the one it had.
+// Memory is a journal in memory. Tests restart a simulated agent with the journal that it
+// had.
 type Memory struct {
 	mu   sync.Mutex
 	held map[Key]*pb.Held
@@ -229,10 +228,10 @@ type Memory struct {
 	Full error
 }
 
-// NewMemory makes an empty journal.
+// NewMemory returns an empty journal.
 func NewMemory() *Memory { return &Memory{held: map[Key]*pb.Held{}} }
 
-// Load gives what is held.
+// Load returns what is held.
 func (m *Memory) Load() ([]*pb.Held, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -243,7 +242,7 @@ func (m *Memory) Load() ([]*pb.Held, error) {
 	return out, nil
 }
 
-// Put keeps leases.
+// Put stores leases.
 func (m *Memory) Put(held ...*pb.Held) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -266,7 +265,7 @@ func (m *Memory) Forget(keys ...Key) error {
 	return nil
 }
 
-// SetFull makes Put fail with err, or work again where it is nil.
+// SetFull makes Put fail with err, or succeed again if err is nil.
 func (m *Memory) SetFull(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

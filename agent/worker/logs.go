@@ -19,16 +19,16 @@ import (
 // tailSize is how much of a failed attempt's log goes into the state.
 const tailSize = 2 << 10
 
-// maxLog bounds the log of one attempt; what is over is cut, and said so.
+// maxLog bounds the log of one attempt. A longer log is cut, with a note at the end.
 const maxLog = 16 << 20
 
-// Logs keeps the logs of the attempts that ran here, a file each. An empty
-// folder name keeps only tails.
+// Logs stores the logs of the attempts that ran here, one file each. With an empty folder
+// name it keeps only their tails.
 type Logs struct {
 	dir string
 }
 
-// NewLogs keeps logs under dir.
+// NewLogs returns the logs under dir.
 func NewLogs(dir string) *Logs { return &Logs{dir: dir} }
 
 // path returns the file of an attempt: <operation>/<vertex>-<fence>.log. The fence may be a
@@ -41,8 +41,7 @@ func (l *Logs) path(task, fence string) (string, error) {
 	return filepath.Join(l.dir, filepath.Base(string(op)), fmt.Sprintf("%d-%s.log", v, fence)), nil
 }
 
-// attemptLog takes the log of one attempt. It implements host.Sink, but for
-// Save.
+// attemptLog takes the log of one attempt. It implements host.Sink.
 type attemptLog struct {
 	mu   sync.Mutex
 	logs *Logs
@@ -92,14 +91,14 @@ func (a *attemptLog) Log(line *pb.LogLine) {
 	_, a.err = a.f.WriteString(entry) // a full disk loses log lines, not tasks
 }
 
-// Save passes a value on.
+// Save passes a value to the leader.
 func (a *attemptLog) Save(s *pb.SaveState) {
 	if a.save != nil {
 		a.save(s)
 	}
 }
 
-// end closes the log and gives its tail.
+// end closes the log and returns its tail.
 func (a *attemptLog) end() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +112,7 @@ func (a *attemptLog) end() string {
 	return strings.ToValidUTF8(string(a.tail), "�")
 }
 
-// ErrNoLog says that this agent has no log of the task.
+// ErrNoLog means that this agent has no log of the task.
 var ErrNoLog = errors.New("this agent has no log of the task")
 
 // Open opens the log of an attempt; fence 0 means the latest one here.
@@ -148,7 +147,7 @@ func (l *Logs) Open(task string, fence uint64) (io.ReadCloser, uint64, error) {
 	return f, fence, err
 }
 
-// Prune removes the logs of operations that nothing was written to since.
+// Prune removes the logs of operations that were last written before a time.
 func (l *Logs) Prune(before time.Time) error {
 	if l.dir == "" {
 		return nil

@@ -48,7 +48,7 @@ func TestOverIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &Worker{}
 		heard := func() bool {
-			s := &talk{w: w, stream: &answer{beat: 1}, ttl: 5 * time.Second, beats: map[uint64]time.Time{1: time.Now()}}
+			s := &session{w: w, stream: &answer{beat: 1}, ttl: 5 * time.Second, beats: map[uint64]time.Time{1: time.Now()}}
 			if err := s.receive(); err != io.EOF {
 				t.Fatal(err)
 			}

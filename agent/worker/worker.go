@@ -14,28 +14,27 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Stream is the worker's end of a session.
+// Stream is the worker's end of a session with the leader.
 type Stream interface {
 	Send(*pb.WorkerMessage) error
 	Recv() (*pb.LeaderMessage, error)
 }
 
-// Config of a Worker. Everything is required but Records and Drain.
+// Config configures a Worker. Everything is required but Records, Sites and Drain.
 type Config struct {
-	// Hello gives what the worker says of itself; what it holds is added.
+	// Hello returns the description of this agent. The worker adds what it holds.
 	Hello func() *pb.Hello
-	// Connect opens a session with the leader, whoever that is now. The stream
-	// ends with ctx.
+	// Connect opens a stream to the present leader. The stream ends with ctx.
 	Connect  func(ctx context.Context) (Stream, error)
 	Executor host.Executor
 	Journal  Journal
 	Logs     *Logs
 	Logger   *slog.Logger
-	// Records takes the list of record when the leader sends it.
+	// Records takes the agent registry when the leader sends it; may be nil.
 	Records func([]model.Agent)
-	// Sites takes what the leader says of change objects under a session; may be nil.
+	// Sites takes the leader's orders for change objects, with their session; may be nil.
 	Sites func(session string, orders []byte)
-	// Drain is how long a worker that leaves lets its tasks run; 0 means 10 s.
+	// Drain is how long the tasks of a leaving worker may go on; 0 means 10 s.
 	Drain time.Duration
 }
 
@@ -45,31 +44,31 @@ type attempt struct {
 	since  time.Time
 	cancel context.CancelFunc
 	result *pb.Result // set when it has ended; not confirmed yet
-	marked bool       // the leader was told that it runs
+	marked bool       // the leader was told that it has started
 }
 
-// Worker is one agent's.
+// Worker is the worker of one agent.
 type Worker struct {
 	cfg Config
 
-	mu      sync.Mutex
-	held    map[Key]*attempt
-	out     pb.WorkerMessage // what waits to be sent
-	wake    chan struct{}    // one slot
-	session string
-	until   time.Time     // leases are ours until then
-	anew    chan struct{} // one slot: until has begun anew
-	leaving bool
-	drained chan struct{} // closed when a leaving worker holds nothing
-	running sync.WaitGroup
-	base    context.Context
-	hangUp  func() // ends the open session
-	checks  *checks
+	mu       sync.Mutex
+	held     map[Key]*attempt
+	out      pb.WorkerMessage // waits to be sent
+	outgoing chan struct{}    // one slot: out has something to send
+	session  string
+	until    time.Time     // the leases are this worker's until then
+	anew     chan struct{} // one slot: another session has set until
+	leaving  bool
+	drained  chan struct{} // closed when a leaving worker holds nothing
+	running  sync.WaitGroup
+	base     context.Context
+	hangUp   func() // ends the open session
+	checks   *checks
 }
 
-// New makes a worker, with what its journal holds.
+// New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, wake: make(chan struct{}, 1), anew: make(chan struct{}, 1), drained: make(chan struct{})}
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), anew: make(chan struct{}, 1), drained: make(chan struct{})}
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
@@ -81,7 +80,7 @@ func New(cfg Config) (*Worker, error) {
 	for _, h := range old {
 		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result}
 		if a.result == nil {
-			// It was at work when the agent ended: nobody knows how far it came.
+			// It ran when the agent ended: its progress is not known.
 			a.result = &pb.Result{Task: h.Task, Fence: h.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED, Message: "the agent was killed while it worked on this"}
 		}
 		w.held[Key{h.Task, h.Fence}] = a
@@ -89,8 +88,8 @@ func New(cfg Config) (*Worker, error) {
 	return w, nil
 }
 
-// Run keeps a session with the leader until ctx ends; then it gives back or
-// ends what it holds, and reports it, for as long as Config.Drain allows.
+// Run keeps a session with the leader until ctx ends. Then it ends what it holds and
+// reports it, for as long as Config.Drain allows.
 func (w *Worker) Run(ctx context.Context) error {
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.base = base
@@ -120,15 +119,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// leave tells the leader that nothing more is wanted, and ends everything when
-// the time to drain is over.
+// leave tells the leader that this worker takes no more leases. When the time to drain is
+// over, it cancels what still runs.
 func (w *Worker) leave(stop func()) {
 	w.mu.Lock()
 	w.leaving = true
 	w.out.Leaving = true
 	w.mu.Unlock()
 	w.checkDrained()
-	w.poke()
+	w.notify()
 	timer := time.NewTimer(w.cfg.Drain)
 	defer timer.Stop()
 	select {
@@ -169,15 +168,16 @@ func (w *Worker) checkDrained() {
 	}
 }
 
-func (w *Worker) poke() {
+// notify has the session send what waits in w.out.
+func (w *Worker) notify() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.outgoing <- struct{}{}:
 	default:
 	}
 }
 
-// fence stops everything when the leader was out of reach for so long that it
-// may give our leases to others.
+// fence cancels everything when the leader was out of reach for so long that it may give
+// this worker's leases to others.
 func (w *Worker) fence(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -192,8 +192,8 @@ func (w *Worker) fence(ctx context.Context) {
 		w.mu.Lock()
 		until := w.until
 		over := !until.IsZero() && !now.Before(until)
-		if over { // at once, so that no answer makes valid what is not stopped yet
-			w.cfg.Logger.Warn("the leader was out of reach for too long: stopping what was leased")
+		if over { // under the lock, so that no answer renews leases that are being cancelled
+			w.cfg.Logger.Warn("the leader was out of reach for too long: cancelling all leased tasks")
 			w.cancelAll("the agent lost touch with the leader")
 			w.until = time.Time{}
 		}
@@ -204,7 +204,7 @@ func (w *Worker) fence(ctx context.Context) {
 	}
 }
 
-// cancelAll stops all attempts; w.mu is held.
+// cancelAll cancels all attempts. The caller holds w.mu.
 func (w *Worker) cancelAll(reason string) {
 	for _, a := range w.held {
 		if a.cancel != nil && a.result == nil {
@@ -214,7 +214,7 @@ func (w *Worker) cancelAll(reason string) {
 	}
 }
 
-// Busy counts the tasks at work.
+// Busy returns how many tasks run.
 func (w *Worker) Busy() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -227,7 +227,7 @@ func (w *Worker) Busy() int {
 	return n
 }
 
-// Session gives the id of the session, or "".
+// Session returns the id of the session, or "".
 func (w *Worker) Session() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,18 +257,18 @@ func (w *Worker) take(tasks []*pb.Task) {
 	case w.leaving:
 		err = errors.New("the agent is leaving")
 	case !time.Now().Before(w.until):
-		// They were long on their way: they may be somebody else's by now.
+		// The tasks were delayed, and may be leased to another worker by now.
 		err = errors.New("the leader was out of reach when they came")
 	default:
 		err = w.cfg.Journal.Put(records...)
 	}
 	if err != nil {
-		// Without a record nothing is begun: the lease goes back untouched.
+		// No task begins without a record: the leases are returned.
 		w.cfg.Logger.Warn("leases given back", "tasks", len(fresh), "error", err)
 		for _, a := range fresh {
 			w.out.Returned = append(w.out.Returned, &pb.Started{Task: a.task.Id, Fence: a.task.Fence})
 		}
-		w.poke()
+		w.notify()
 		return
 	}
 	for _, a := range fresh {
@@ -284,7 +284,7 @@ func (w *Worker) take(tasks []*pb.Task) {
 	}
 }
 
-// run carries one lease out.
+// run carries out one lease.
 func (w *Worker) run(ctx context.Context, a *attempt) {
 	log := &attemptLog{logs: w.cfg.Logs, key: Key{a.task.Id, a.task.Fence}, save: w.save}
 	res := w.cfg.Executor.Execute(ctx, a.task, log)
@@ -292,7 +292,7 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if len(res.Output) > 0 {
 		var o model.TaskOutput
 		if err := json.Unmarshal(res.Output, &o); err != nil {
-			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN, Message: fmt.Sprintf("the plugin's output is not what it should be: %v", err)}
+			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN, Message: fmt.Sprintf("the plugin's output is malformed: %v", err)}
 		}
 	}
 	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {
@@ -303,9 +303,9 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 
 func (w *Worker) ended(a *attempt, res *pb.Result) {
 	if err := w.cfg.Journal.Put(&pb.Held{Task: a.task.Id, Fence: a.task.Fence, Started: true, Result: res}); err != nil {
-		// It is reported all the same. Should the agent crash before that, the
-		// lease counts as lost and is observed.
-		w.cfg.Logger.Warn("a result is not in the journal", "task", a.task.Id, "error", err)
+		// The result is reported all the same. If the agent crashes before that, the lease
+		// counts as lost, and the leader has its effects observed.
+		w.cfg.Logger.Warn("a result could not be written to the journal", "task", a.task.Id, "error", err)
 	}
 	w.mu.Lock()
 	a.result = res
@@ -313,10 +313,10 @@ func (w *Worker) ended(a *attempt, res *pb.Result) {
 		w.out.Results = append(w.out.Results, res)
 	}
 	w.mu.Unlock()
-	w.poke()
+	w.notify()
 }
 
-// sayHealth lets the leader hear what checks say.
+// sayHealth sends the leader requests and verdicts of checks.
 func (w *Worker) sayHealth(wanted string, h *pb.Health) {
 	w.mu.Lock()
 	if wanted != "" {
@@ -326,36 +326,36 @@ func (w *Worker) sayHealth(wanted string, h *pb.Health) {
 		w.out.Health = append(w.out.Health, h)
 	}
 	w.mu.Unlock()
-	w.poke()
+	w.notify()
 }
 
 func (w *Worker) save(s *pb.SaveState) {
 	w.mu.Lock()
 	w.out.Saves = append(w.out.Saves, s)
 	w.mu.Unlock()
-	w.poke()
+	w.notify()
 }
 
-// cancel stops one lease.
+// cancel cancels one lease.
 func (w *Worker) cancel(c *pb.Cancel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := w.held[Key{c.Task, c.Fence}]
 	switch {
 	case a == nil:
-		// It has ended and was settled, or never came: the leader need not wait for its end.
+		// It has ended and was confirmed, or never arrived. The leader need not wait for it.
 		w.out.Returned = append(w.out.Returned, &pb.Started{Task: c.Task, Fence: c.Fence})
-		w.poke()
+		w.notify()
 	case a.cancel != nil:
 		w.cfg.Logger.Info("task cancelled", "task", c.Task, "fence", c.Fence, "reason", c.Reason)
 		a.cancel()
 	}
 }
 
-// settle forgets leases whose end is committed, or refused for good. What is at
-// work still is stopped, for nobody wants it, and held until it has ended: the
-// leader lets nothing else begin on its node before it has heard of that.
-func (w *Worker) settle(verdicts []*pb.Verdict) {
+// confirm forgets leases whose results are committed, or refused for good. Attempts that
+// still run are cancelled, and held until they have ended: the leader begins nothing else
+// on their nodes before it has heard of that.
+func (w *Worker) confirm(verdicts []*pb.Verdict) {
 	var keys []Key
 	w.mu.Lock()
 	for _, v := range verdicts {
@@ -372,12 +372,12 @@ func (w *Worker) settle(verdicts []*pb.Verdict) {
 	}
 	w.mu.Unlock()
 	if err := w.cfg.Journal.Forget(keys...); err != nil {
-		w.cfg.Logger.Warn("the journal keeps what is settled", "error", err)
+		w.cfg.Logger.Warn("confirmed leases could not be removed from the journal", "error", err)
 	}
 	w.checkDrained()
 }
 
-// Holds says whether an attempt is at work here; fence 0 means any.
+// Holds reports whether an attempt of a task runs here; fence 0 means any.
 func (w *Worker) Holds(task string, fence uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -389,7 +389,7 @@ func (w *Worker) Holds(task string, fence uint64) bool {
 	return false
 }
 
-// Reconnect ends the session, so that the next one says hello anew.
+// Reconnect ends the session. The next one begins with a new hello.
 func (w *Worker) Reconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,11 +1,10 @@
-// Package leader runs the duties of a leader for as long as it leads.
+// Package leader runs the controllers of a leader, its duties, for as long as it leads.
 //
-// A term is one context and one group of goroutines: first a barrier, so that
-// the state holds all that earlier leaders have committed; then every duty
-// restores itself from the state, in the order given; then the ready flag; then
-// all duties run together. Whatever ends the term ends the context, and
-// everyone is waited for before the next term begins. There is no list of
-// things to stop.
+// A term is one context and one group of goroutines. It begins with a barrier, so that the
+// state holds everything that earlier leaders committed. Then every duty restores itself
+// from the state, in the order given. Then the term is ready, and all duties run together.
+// The end of the term ends the context, and the next term begins when all duties have
+// returned. There is no list of things to stop.
 package leader
 
 import (
@@ -24,15 +23,15 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup"
 )
 
-// Duty is one thing that a leader does.
+// Duty is one controller of a leader.
 type Duty interface {
 	// Name is for logs and errors.
 	Name() string
-	// Restore prepares the duty from the replicated state. It runs alone, after
-	// the barrier and after the duties before it.
+	// Restore prepares the duty from the replicated state. It is called after the barrier
+	// and after the Restore of the duties before it.
 	Restore(ctx context.Context) error
-	// Run does the duty until ctx ends. A nil error before that means that the
-	// duty is done and is no fault; any other error ends the term.
+	// Run does the duty until ctx ends. If it returns nil before, the duty is done; any
+	// other error ends the term.
 	Run(ctx context.Context) error
 }
 
@@ -45,11 +44,11 @@ type Group interface {
 
 var _ Group = (*raftgroup.Group)(nil)
 
-// Config is what a Runner is made of. Group and Duties are required.
+// Config configures a Runner. Group and Duties are required.
 type Config struct {
 	Group Group
-	// Duties makes the duties of a term. It is called once at each beginning,
-	// so duties need no reset.
+	// Duties returns new duties for a term. It is called once for each attempt, so that
+	// duties need no reset.
 	Duties func(term uint64) []Duty
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -69,10 +68,10 @@ type Runner struct {
 	running map[string]int // duties that have not returned yet, for the log
 }
 
-// New makes a Runner.
+// New returns a Runner.
 func New(cfg Config) (*Runner, error) {
 	if cfg.Group == nil || cfg.Duties == nil {
-		return nil, errors.New("term: Config.Group and Config.Duties are required")
+		return nil, errors.New("leader: Config.Group and Config.Duties are required")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -83,7 +82,7 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg, changed: make(chan struct{}), running: make(map[string]int)}, nil
 }
 
-// Run makes a Runner of the defaults and runs it.
+// Run runs a Runner with the default configuration.
 func Run(ctx context.Context, group Group, duties func(term uint64) []Duty) error {
 	r, err := New(Config{Group: group, Duties: duties})
 	if err != nil {
@@ -92,16 +91,16 @@ func Run(ctx context.Context, group Group, duties func(term uint64) []Duty) erro
 	return r.Run(ctx)
 }
 
-// Ready says whether the duties of a term have been restored and are running,
-// and of which.
+// Ready reports whether the duties of a term have been restored and are running, and
+// returns the term.
 func (r *Runner) Ready() (term uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.term, r.term != 0
 }
 
-// ReadyChanged is closed at the next change of what Ready says. Take the
-// channel first, then ask Ready.
+// ReadyChanged returns a channel that is closed when the result of Ready changes next. Get
+// the channel first, then call Ready.
 func (r *Runner) ReadyChanged() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,8 +121,7 @@ func (r *Runner) setReady(term uint64) {
 // Run follows the leadership until ctx ends or the member stops; then nil is
 // returned, after all duties have ended.
 func (r *Runner) Run(ctx context.Context) error {
-	// Changes are followed to their end even when ctx is over: lead needs them
-	// no more then, and the context ends the channel.
+	// The channel ends with ctx.
 	changes := r.cfg.Group.Leadership(ctx)
 	for c := range changes {
 		if c.Leader {
@@ -133,7 +131,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// lead returns when the leadership of the term is over, or ctx is.
+// lead runs a term. It returns when the leadership is lost or ctx ends.
 func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup.LeadershipChange) {
 	log := r.cfg.Logger.With("term", term)
 	backoff := r.cfg.Backoff
@@ -142,9 +140,9 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 		if lost || ctx.Err() != nil {
 			return
 		}
-		// Still the leader, as far as we have heard.
+		// The loss of the leadership is not known yet.
 		if errors.Is(err, errNoBarrier) {
-			// The duties are not to blame; most likely the loss is on its way.
+			// The duties have not failed; the leadership is probably lost already.
 			log.Info("a new leader could not commit yet", "error", err, "pause", backoff)
 		} else {
 			log.Error("the leader's duties have failed, handing over", "error", err)
@@ -163,8 +161,8 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 	}
 }
 
-// attempt runs the duties once. It returns when they have all ended: because
-// the leadership is lost (or the group or ctx is at its end), or by their own error.
+// attempt runs the duties once. It returns when all of them have ended: because the
+// leadership is lost, or the group or ctx has ended, or by an error of their own.
 func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgroup.LeadershipChange) (err error, lost bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,10 +191,10 @@ func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgr
 	}
 }
 
-// errNoBarrier: the term did not get as far as its duties.
+// errNoBarrier means that the term ended before its duties began.
 var errNoBarrier = errors.New("before the duties")
 
-// duties is one life of the duties. It returns only when all of them have.
+// duties restores and runs the duties. It returns when all of them have returned.
 func (r *Runner) duties(ctx context.Context, term uint64) error {
 	defer r.setReady(0)
 	if err := r.cfg.Group.Barrier(ctx); err != nil {
@@ -225,7 +223,7 @@ func (r *Runner) duties(ctx context.Context, term uint64) error {
 			return r.tracked(d.Name(), "run", func() error { return d.Run(ctx) })
 		})
 	}
-	// Duties may all be done before the term is; readiness is about the term.
+	// All duties may be done before the term ends; the term stays ready.
 	all.Go(func() error {
 		<-ctx.Done()
 		return nil
@@ -265,7 +263,7 @@ func (r *Runner) stillRunning() string {
 	return strings.Join(names, ", ")
 }
 
-// PanicError is a duty's panic, turned into the error that ends the term.
+// PanicError is a panic of a duty, as the error that ends the term.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -273,7 +271,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
 
-// Unwrap gives the value when it is an error.
+// Unwrap returns the value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err

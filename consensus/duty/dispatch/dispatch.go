@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coopr/coopr/consensus/duty/loop"
 	"github.com/coopr/coopr/consensus/state"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -13,66 +14,62 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Conn is the leader's end of a worker's session. Send never blocks; it gives
-// false once the session is over.
+// Conn is the leader's end of a worker's session. Send never blocks; it reports false once
+// the session is over.
 type Conn interface {
 	Send(*pb.LeaderMessage) bool
 	Close()
 }
 
-// Tasks makes what a worker gets for a lease. An error says that the task
-// cannot be carried out as things are; the attempt fails with it.
+// Tasks makes the tasks that workers get for leases. An error means that the task cannot be
+// carried out; the attempt fails with it.
 type Tasks interface {
 	Task(v *state.View, op *model.Operation, s *plan.State, vertex uint32) (*pb.Task, error)
-	// Needs tells what a task asks of an agent: the plugin type's key, the
-	// machine it must be on ("" for any), and the limit its provider sets on
-	// tasks at a time (0: none) under the name of that limit.
+	// Needs returns what a task requires of an agent.
 	Needs(v *state.View, op *model.Operation, g *plan.Graph, vertex uint32) Needs
 }
 
-// Needs is what a task asks of the agent that gets it.
+// Needs is what a task requires of the agent that gets it.
 type Needs struct {
-	Plugin  string
-	Machine string
-	Limit   string
-	Most    int
+	Plugin  string // the key of the plugin type
+	Machine string // the machine that the agent must be on, "" for any
+	Limit   string // the name of the provider's limit on tasks at a time, "" for none
+	Most    int    // the limit, 0 for none
 }
 
-// Config of a Dispatcher.
+// Config configures a Dispatcher. Zero times take the defaults.
 type Config struct {
 	Machine *state.Machine
-	// Propose commits commands in one entry and gives an answer for each.
+	// Propose commits commands in one entry and returns an answer for each.
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	Tasks   Tasks
 	Logger  *slog.Logger
-	// TTL is how long a session lives without a heartbeat; 0 means 5 s. The
-	// worker's own deadline counts from when it sent its last heartbeat, so
-	// that it stops before the leader gives its leases to others.
+	// TTL is how long a session lives without a heartbeat; 0 means 5 s. The worker's own
+	// deadline counts from when it sent its last heartbeat, so that it stops before the
+	// leader gives its leases to others.
 	TTL time.Duration
 	// Grace is added to the TTL after a change of leader; 0 means the TTL again.
 	Grace time.Duration
 	// Backoff is the first pause before a failed task is tried again, doubled
 	// each time; 0 means 500 ms.
 	Backoff time.Duration
-	// Jitter gives a number in [0,1); the proposer's only source of chance.
+	// Jitter returns a random number in [0,1).
 	Jitter func() float64
 }
 
-// Dispatcher is the duty. It is made for one term.
+// Dispatcher leases tasks to workers. It is made for one term.
 type Dispatcher struct {
 	cfg Config
 
-	mu   sync.Mutex
-	mail []func()      // what others want the owner to do
-	wake chan struct{} // one slot
-	over bool
+	mail   loop.Mailbox[func()] // calls for the owner
+	notify chan struct{}        // one slot: there is mail
 
 	// Owned by Run's goroutine, or by Restore before it.
 	sessions map[string]*session
 	queues   map[string]*queue
-	ending   map[string][]ending // by node's id: what workers were told to end
+	ending   map[string][]ending // by node: attempts that workers were told to end
 	tenants  []*tenant           // by name; those that have a queue
-	limits   map[string]int      // tasks at work under a provider's limit
+	limits   map[string]int      // tasks that run under a provider's limit
 	delayed  delays
 	again    bool // something may be grantable
 	work     sync.WaitGroup
@@ -80,10 +77,10 @@ type Dispatcher struct {
 	ended    chan struct{} // closed when Run has returned
 }
 
-// ErrOver says that the term of this dispatcher has ended.
+// ErrOver means that the term of this dispatcher has ended.
 var ErrOver = problem.New(problem.NoLeader, "this agent does not lead any more")
 
-// New makes the dispatcher of one term.
+// New returns the dispatcher of one term.
 func New(cfg Config) *Dispatcher {
 	if cfg.TTL == 0 {
 		cfg.TTL = 5 * time.Second
@@ -95,39 +92,28 @@ func New(cfg Config) *Dispatcher {
 		cfg.Backoff = 500 * time.Millisecond
 	}
 	return &Dispatcher{
-		cfg: cfg, wake: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{},
+		cfg: cfg, notify: make(chan struct{}, 1), sessions: map[string]*session{}, queues: map[string]*queue{}, ending: map[string][]ending{},
 		limits: map[string]int{}, ended: make(chan struct{}),
 	}
 }
 
-// Name names the duty.
+// Name returns the name of the duty.
 func (d *Dispatcher) Name() string { return "dispatcher" }
 
-// post leaves something for the owner to do, in order.
+// post has the owner make a call. It reports false if the term is over.
 func (d *Dispatcher) post(fn func()) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.over {
+	if !d.mail.Post(fn) {
 		return false
 	}
-	d.mail = append(d.mail, fn)
 	select {
-	case d.wake <- struct{}{}:
+	case d.notify <- struct{}{}:
 	default:
 	}
 	return true
 }
 
-func (d *Dispatcher) take() []func() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	mail := d.mail
-	d.mail = nil
-	return mail
-}
-
-// Restore makes queues and sessions from the state. Sessions come back with
-// nobody behind them: their agents have the TTL and the grace to return.
+// Restore builds queues and sessions from the state. Sessions are restored without a
+// connection: their agents have the TTL and the grace to return.
 func (d *Dispatcher) Restore(context.Context) error {
 	v := d.cfg.Machine.View()
 	d.expect(v)
@@ -137,8 +123,8 @@ func (d *Dispatcher) Restore(context.Context) error {
 	return nil
 }
 
-// expect makes the sessions known that the state has and this dispatcher has
-// not: their agents come back to them in time, or lose them.
+// expect adds the sessions that the state has and this dispatcher does not know. Their
+// agents return in time, or lose them.
 func (d *Dispatcher) expect(v *state.View) {
 	heard := time.Now().Add(d.cfg.Grace)
 	for id, agent := range v.Sessions() {
@@ -154,7 +140,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := d.cfg.Machine.Watch(func(b state.Batch) { d.post(func() { d.changed(b) }) })
 	defer d.end()
 	defer stop()
-	// What was committed between Restore and Watch.
+	// Operations that were committed between Restore and Watch.
 	v := d.cfg.Machine.View()
 	for _, op := range v.ActiveOperations() {
 		d.refresh(v, op.ID, nil, true)
@@ -165,7 +151,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		for mail := d.take(); len(mail) > 0; mail = d.take() {
+		for mail := d.mail.Take(); len(mail) > 0; mail = d.mail.Take() {
 			for _, fn := range mail {
 				fn()
 			}
@@ -179,7 +165,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.wake:
+		case <-d.notify:
 		case <-timer.C:
 		case <-check.C:
 			d.expire(time.Now())
@@ -187,12 +173,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 }
 
-// end closes every session: workers look for the next leader.
+// end closes every session, so that workers look for the next leader.
 func (d *Dispatcher) end() {
-	d.mu.Lock()
-	d.over = true
-	d.mail = nil
-	d.mu.Unlock()
+	d.mail.Close()
 	close(d.ended)
 	for _, s := range d.sessions {
 		if s.conn != nil {
@@ -202,7 +185,7 @@ func (d *Dispatcher) end() {
 	d.work.Wait()
 }
 
-// changed takes what a committed batch did.
+// changed follows a committed batch.
 func (d *Dispatcher) changed(b state.Batch) {
 	v := d.cfg.Machine.View()
 	if b.Restored {
@@ -212,8 +195,8 @@ func (d *Dispatcher) changed(b state.Batch) {
 		for _, s := range d.sessions {
 			s.held = 0
 		}
-		// A snapshot has the sessions of when it was taken, also of agents that
-		// are no more: nobody else would end them.
+		// A snapshot has the sessions of the moment at which it was taken, also of agents
+		// that do not exist any more. Only this dispatcher ends those.
 		d.expect(v)
 		for _, op := range v.ActiveOperations() {
 			d.refresh(v, op.ID, nil, true)
@@ -229,7 +212,7 @@ func (d *Dispatcher) changed(b state.Batch) {
 	d.again = true
 }
 
-// async runs a proposal beside the owner.
+// async runs a proposal in a goroutine of its own.
 func (d *Dispatcher) async(fn func(ctx context.Context)) {
 	d.work.Add(1)
 	go func() {

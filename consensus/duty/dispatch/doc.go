@@ -1,8 +1,12 @@
-// Package dispatch is the leader's duty that gives ready tasks to workers and
-// takes their reports: sessions, leases, fair shares and limits.
+// Package dispatch is the leader's controller that leases ready tasks to workers and takes
+// their reports: sessions, leases, fair shares and limits.
 //
-// What it knows lives in memory and is made anew from the replicated state at
-// every term. One goroutine owns it (Run); others leave messages. What is
-// granted and what was done is in the log: a lease is valid once its entry is
-// committed, and the entry's index is its fence.
+// Its knowledge lives in memory and is rebuilt from the replicated state in every term. One
+// goroutine owns it (Run); all others leave calls in a mailbox. Leases and results are in
+// the log: a lease is valid once its entry is committed, and the entry's index is its
+// fence.
+//
+// The dispatcher is not a reconcile loop over keys (package loop): it is the hot path of
+// the leader, and gathers everything that happened into one round of leases and one entry
+// of the log. It shares the mailbox with the other controllers.
 package dispatch

@@ -12,13 +12,13 @@ import (
 // firstLeases bounds the leases that travel with an operation's start.
 const firstLeases = 64
 
-// First chooses workers for the tasks of an operation that is about to start
-// and that wait for nothing, so that their leases can be committed with it: one
-// round of the log less. The lease is nil where there is nobody to take them.
-// done must be called once with the start's answer.
+// First chooses workers for those tasks of a new operation that wait for nothing, so that
+// their leases are committed together with the operation's start. This saves one entry of
+// the log. The lease is nil if no worker can take any of the tasks. done must be called once
+// with the answer to the start.
 //
-// needs tells what a vertex asks of an agent; cluster and nodes may not be in
-// the state yet.
+// needs returns what a vertex requires of an agent, as the cluster and its nodes may not be
+// in the state yet.
 func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Graph, needs func(vertex uint32) Needs) (first *pb.Lease, done func(context.Context, state.Answer, error)) {
 	nothing := func(context.Context, state.Answer, error) {}
 	result := make(chan *round, 1)
@@ -30,7 +30,7 @@ func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Gra
 	case r = <-result:
 	case <-d.ended:
 	case <-ctx.Done():
-		// Should the owner still make the round, it is forgotten again.
+		// The owner may still make the round; this undoes it.
 		d.post(func() { d.unstarted(op.ID) })
 	}
 	if r == nil {
@@ -38,11 +38,11 @@ func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Gra
 	}
 	return r.leases(0), func(ctx context.Context, ans state.Answer, err error) {
 		if err != nil || ans.Err != nil || ans.Repeated {
-			// Whether it started after all the next look at the state will tell.
+			// The state knows whether it started after all.
 			d.post(func() { d.unstarted(op.ID) })
 			return
 		}
-		d.settle(ctx, r, []state.Answer{ans})
+		d.deliver(ctx, r, []state.Answer{ans})
 		d.post(func() {
 			d.refresh(d.cfg.Machine.View(), op.ID, nil, true)
 			d.again = true
@@ -78,8 +78,8 @@ func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32
 	return r
 }
 
-// unstarted forgets the queue of an operation that did not start. Where it did
-// after all, unknown to us, its leases are sent to their workers now.
+// unstarted drops the queue of an operation that did not start. If it did start after all,
+// its leases are sent to their workers now.
 func (d *Dispatcher) unstarted(id string) {
 	d.drop(id)
 	v := d.cfg.Machine.View()

@@ -7,13 +7,12 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// follow chooses, for tasks of a session that ended well, the next ones of their
-// nodes, and leases them to the same session: its slot is free with the report,
-// and one entry of the log does for both. It is done only while nothing is in
-// line for a slot, so that no turn, share or priority is passed over; and only
-// for plain ends, which change nothing that the next task is chosen by. That
-// the lease may be granted is the state's to say, as with any other: an order, a
-// gate or a refused report that comes before it in the log refuses it.
+// follow leases the next tasks of the nodes on which tasks of a session have succeeded, to
+// the same session: the report frees the slot, and one entry of the log holds both. It does
+// so only while no other task waits for a slot, so that turns, shares and priorities are
+// kept, and only for plain successes, which change nothing that the choice of the next task
+// depends on. As with any lease the state decides: an order, a gate or a refused report
+// that precedes the lease in the log has it refused.
 func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 	r := &round{}
 	s := d.sessions[session]
@@ -55,7 +54,7 @@ func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 	return r
 }
 
-// inLine says whether a task waits for a slot.
+// inLine reports whether a task waits for a slot.
 func (d *Dispatcher) inLine() bool {
 	for _, q := range d.queues {
 		if q.open && q.ready.Len() > 0 {
@@ -65,8 +64,8 @@ func (d *Dispatcher) inLine() bool {
 	return false
 }
 
-// after gives the task that comes next on the node of u: the first of those
-// that wait for the node, or else one that waits for u alone.
+// after returns the task that comes next on the node of u: the first one that waits for the
+// node, or else one that waits for u alone.
 func (q *queue) after(u uint32) (uint32, bool) {
 	if p := q.parked[q.graph.Node[u]]; p != nil && p.Len() > 0 {
 		return p.vs[0], true

@@ -13,23 +13,22 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// round is the leases of one entry: a part for each operation.
+// round is the leases of one entry of the log, with a part for each operation.
 type round struct {
 	parts []*part
 	count int
 }
 
-// part is what one operation gets in a round.
+// part is the leases of one operation in a round.
 type part struct {
 	q     *queue
 	lease *pb.Lease
-	// to are the sessions of the lease, conns who was behind them when the
-	// round was made.
+	// to are the sessions of the lease, conns their connections when the round was made.
 	to    []*session
 	conns []Conn
 }
 
-// leases gives the leases of a part; nil where there is none.
+// leases returns the leases of a part, or nil.
 func (r *round) leases(i int) *pb.Lease {
 	if i < len(r.parts) {
 		return r.parts[i].lease
@@ -37,7 +36,7 @@ func (r *round) leases(i int) *pb.Lease {
 	return nil
 }
 
-// of gives the session of the i-th task of a part.
+// of returns the session of the i-th task of a part.
 func (p *part) of(i int) *session { return p.to[p.lease.SessionOf[i]] }
 
 func (r *round) add(q *queue, u uint32, s *session) {
@@ -58,7 +57,7 @@ func (r *round) add(q *queue, u uint32, s *session) {
 	r.count++
 }
 
-// commands adds the round's leases to what goes into the entry.
+// commands appends the round's leases to the commands of an entry.
 func (r *round) commands(to []*pb.Command) []*pb.Command {
 	for _, p := range r.parts {
 		to = append(to, &pb.Command{Change: &pb.Command_Lease{Lease: p.lease}})
@@ -66,8 +65,8 @@ func (r *round) commands(to []*pb.Command) []*pb.Command {
 	return to
 }
 
-// grant gives out what there are slots for: the highest priority first, then
-// the tenant that has the least for its weight, then its operations in turn.
+// grant leases tasks as far as there are slots: the highest priority first, then the tenant
+// that has the least for its weight, then the tenant's operations in turn.
 func (d *Dispatcher) grant() {
 	free := 0
 	for _, s := range d.sessions {
@@ -87,10 +86,10 @@ func (d *Dispatcher) grant() {
 		}
 		u := heap.Pop(&q.ready).(uint32)
 		if q.held[u] != nil {
-			continue // in line twice, and granted
+			continue // queued twice, and leased already
 		}
 		if d.taken(q, q.graph.Node[u]) {
-			q.park(u) // two tasks of the node were in line
+			q.park(u) // two tasks of the node were ready
 			continue
 		}
 		p, ok := plans[q]
@@ -112,7 +111,7 @@ func (d *Dispatcher) grant() {
 		r.add(q, u, s)
 		free--
 	}
-	// What found no agent now waits for the next change of anything.
+	// Tasks that found no agent wait for the next change.
 	for _, w := range idle {
 		heap.Push(&w.q.ready, w.u)
 	}
@@ -121,13 +120,13 @@ func (d *Dispatcher) grant() {
 	}
 }
 
-// waiting is a task in line for which there was nobody.
+// waiting is a ready task that found no agent.
 type waiting struct {
 	q *queue
 	u uint32
 }
 
-// next gives the queue that is served next, or nil.
+// next returns the queue that is served next, or nil.
 func (d *Dispatcher) next() *queue {
 	var best *queue
 	at := 0
@@ -148,7 +147,7 @@ func (d *Dispatcher) next() *queue {
 		}
 	}
 	if best != nil {
-		// To the end of the turn: the tenant's other operations come first now.
+		// Move it to the end: the tenant's other operations come first now.
 		turn := best.of.turn
 		copy(turn[at:], turn[at+1:])
 		turn[len(turn)-1] = best
@@ -156,9 +155,9 @@ func (d *Dispatcher) next() *queue {
 	return best
 }
 
-// choose gives the agent for a task: one that offers the plugin, on the right
-// machine, with room; rather not the one where the last attempt ended, by the
-// task's note; then the one with the most room.
+// choose returns the session for a task: one that offers the plugin, on the right machine,
+// with a free slot. It avoids the agent of the last attempt, which the task's note names,
+// and then prefers the session with the most free slots.
 func (d *Dispatcher) choose(n Needs, note *plan.Note) *session {
 	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {
 		return nil
@@ -188,10 +187,10 @@ func (d *Dispatcher) choose(n Needs, note *plan.Note) *session {
 	return best
 }
 
-// afterFailure is the pause after leases that could not be committed.
+// afterFailure is the pause after a round that could not be committed.
 const afterFailure = 100 * time.Millisecond
 
-// commit proposes a round and sends what was granted to its workers.
+// commit proposes a round, and delivers the granted tasks.
 func (d *Dispatcher) commit(ctx context.Context, r *round) {
 	answers, err := d.cfg.Propose(ctx, r.commands(nil)...)
 	if err != nil {
@@ -199,7 +198,7 @@ func (d *Dispatcher) commit(ctx context.Context, r *round) {
 		d.lost(ctx, r)
 		return
 	}
-	d.settle(ctx, r, answers)
+	d.deliver(ctx, r, answers)
 }
 
 // lost looks again, after a moment, at a round of which nobody knows whether it
@@ -208,13 +207,13 @@ func (d *Dispatcher) lost(ctx context.Context, r *round) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(afterFailure): // a log that refuses at once is not asked at once again
+	case <-time.After(afterFailure): // a log may refuse at once, and must not be asked in a tight loop
 	}
 	d.post(func() { d.recheck(r) })
 }
 
-// settle sends what was granted to its workers, and takes back the rest.
-func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answer) {
+// deliver sends granted tasks to their workers, and releases the tasks that were refused.
+func (d *Dispatcher) deliver(ctx context.Context, r *round, answers []state.Answer) {
 	v := d.cfg.Machine.View()
 	type parcel struct {
 		to    Conn
@@ -261,7 +260,7 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 			}
 		}
 	}
-	// Before any worker can answer, so that the owner hears of it in order.
+	// Before any worker can answer, so that the owner handles both in order.
 	d.post(func() { d.granted(granted) })
 	for _, p := range parcels {
 		p.to.Send(&pb.LeaderMessage{Tasks: p.tasks})
@@ -275,8 +274,8 @@ func (d *Dispatcher) settle(ctx context.Context, r *round, answers []state.Answe
 	}
 }
 
-// grants are tasks of an operation whose leases are committed with one fence;
-// of the broken ones no task could be made.
+// grants are tasks of an operation whose leases are committed with one fence. No task could
+// be made for the broken ones.
 type grants struct {
 	op     string
 	fence  uint64
@@ -300,8 +299,8 @@ func (d *Dispatcher) granted(list []grants) {
 	}
 }
 
-// unwanted cancels leases whose operation was aborted, or that an order took
-// back, while they were on their way: the order to cancel may have overtaken them.
+// unwanted cancels leases whose operation was aborted, or that an order took back, while
+// they were being committed: the order to cancel may have overtaken them.
 func (d *Dispatcher) unwanted(list []grants) {
 	v := d.cfg.Machine.View()
 	for _, g := range list {
@@ -336,8 +335,7 @@ func (d *Dispatcher) unwanted(list []grants) {
 	}
 }
 
-// refused takes back tasks that the state did not lease; it knows better what
-// they wait for.
+// refused releases tasks that the state refused to lease.
 func (d *Dispatcher) refused(ls []lease) {
 	v := d.cfg.Machine.View()
 	for _, l := range ls {
@@ -345,8 +343,8 @@ func (d *Dispatcher) refused(ls []lease) {
 			d.release(q, l.v)
 			if s, ok := v.Plan(l.op); ok {
 				if s.Leaseable(l.v) {
-					// Another operation of the cluster may hold the node: asking again
-					// at once would be asking for ever.
+					// Another operation of the cluster may hold the node. Trying again at once
+					// would loop until that operation ends.
 					q.known[l.v] = true
 					heap.Push(&d.delayed, delay{time.Now().Add(afterFailure), l})
 				}
@@ -355,7 +353,7 @@ func (d *Dispatcher) refused(ls []lease) {
 	}
 }
 
-// recheck compares a round whose fate is unknown with the state.
+// recheck compares a round with an unknown outcome to the state.
 func (d *Dispatcher) recheck(r *round) {
 	v := d.cfg.Machine.View()
 	var gone []lease
@@ -367,7 +365,7 @@ func (d *Dispatcher) recheck(r *round) {
 				gone = append(gone, lease{id, u})
 				continue
 			}
-			// It was committed after all, and its worker never got it.
+			// The lease was committed after all, and its worker never got the task.
 			d.granted([]grants{{op: id, fence: p.Fence(u), tasks: []uint32{u}}})
 			d.resend(v, p, lease{id, u}, part.of(i))
 		}
@@ -386,7 +384,7 @@ func (d *Dispatcher) resend(v *state.View, p *plan.State, l lease, s *session) {
 	}
 }
 
-// backoff gives when a task may be tried again after so many failures.
+// backoff returns when a task may be tried again after so many failures.
 func (d *Dispatcher) backoff(failures int, now time.Time) int64 {
 	pause := d.cfg.Backoff << min(failures, 6)
 	return now.Add(pause + time.Duration(d.cfg.Jitter()*float64(pause)/2)).UnixMilli()

@@ -6,11 +6,11 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// ordered is why workers are told to end what an operator's order took from them.
+// ordered is the reason that workers get for cancelling a task that an order took back.
 const ordered = "an operator's order took the task back"
 
-// revoked cancels work whose leases were taken from their holders. Where a lease
-// is still on its way, unwanted does.
+// revoked cancels tasks whose leases were revoked. If a lease is still being committed,
+// unwanted cancels it.
 func (d *Dispatcher) revoked(list map[string][]plan.Revoked) {
 	for op, leases := range list {
 		q := d.queues[op]
@@ -25,15 +25,15 @@ func (d *Dispatcher) revoked(list map[string][]plan.Revoked) {
 	}
 }
 
-// takeBack cancels what an order took from its worker. Nothing else begins on the
-// node, of whatever operation, until the worker says that it has ended, or is gone.
+// takeBack cancels a task that an order took back. No other task of any operation begins on
+// the node until the worker reports the end, or its session is over.
 func (d *Dispatcher) takeBack(q *queue, u uint32, h *holding) {
 	d.cancel(q.op.ID, u, h.fence, h.session, ordered)
 	d.ends(q.op.ID, q.graph, u, h.fence, h.session)
 	d.release(q, u)
 }
 
-// ends notes that a worker is ending an attempt that nobody wants any more.
+// ends notes that a worker is ending a cancelled attempt.
 func (d *Dispatcher) ends(op string, g *plan.Graph, u uint32, fence uint64, s *session) {
 	if g.Node[u] < 0 || s == nil {
 		return
@@ -44,7 +44,7 @@ func (d *Dispatcher) ends(op string, g *plan.Graph, u uint32, fence uint64, s *s
 	}
 }
 
-// hasEnded notes the ends of attempts that nobody wanted any more, all that is says.
+// hasEnded notes the ends of all cancelled attempts that match.
 func (d *Dispatcher) hasEnded(is func(ending) bool) {
 	for node, list := range d.ending {
 		if list = slices.DeleteFunc(list, is); len(list) > 0 {

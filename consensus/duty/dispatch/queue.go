@@ -11,17 +11,17 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// queue holds what can be leased of one operation.
+// queue holds the tasks of one operation that can be leased.
 type queue struct {
 	op    *model.Operation
 	graph *plan.Graph
-	// ready are tasks whose node nobody holds, the longest remaining path
-	// first; parked wait, by node, for the task that holds it.
+	// ready are tasks whose node no task holds, the longest remaining path first. parked
+	// are tasks that wait for their node, by node.
 	ready  ranks
 	parked map[int32]*ranks
 	busy   []uint32 // by node: the task that holds it, plus one
-	// known are the tasks that are in ready, parked, delayed, or on their way
-	// to a lease: each only once.
+	// known are the tasks that are in ready, parked or delayed, or are being leased. Each
+	// task is in one of them only.
 	known []bool
 	held  map[uint32]*holding
 	open  bool // may be leased: the operation runs
@@ -29,25 +29,25 @@ type queue struct {
 	of    *tenant
 }
 
-// taken says whether a task of the operation holds the node, or one of any
-// operation is still being ended there.
+// taken reports whether a task of the operation holds the node, or a worker is still ending
+// a cancelled attempt of any operation there.
 func (d *Dispatcher) taken(q *queue, node int32) bool {
 	return node >= 0 && (q.busy[node] > 0 || len(d.ending[q.graph.Nodes[node]]) > 0)
 }
 
-// holding is a task that is leased, or on its way to be.
+// holding is a task that is leased, or is being leased.
 type holding struct {
-	session *session // nil where nobody has it any more
-	limit   string   // what it counts against
+	session *session // nil if its session is over
+	limit   string   // the limit that it counts against
 	granted bool     // the lease is committed, with this fence
 	fence   uint64
-	// before is the task that held the node when this one was to follow it,
-	// plus one.
+	// before is the task that held the node when this one was leased to follow it, plus
+	// one.
 	before uint32
 }
 
-// ending is an attempt that is cancelled at its worker, who is still to say that
-// it has ended. The operation may be over.
+// ending is an attempt that was cancelled and whose worker has not reported its end yet.
+// The operation may be over.
 type ending struct {
 	lease
 	name    string // of the task
@@ -55,12 +55,11 @@ type ending struct {
 	session *session
 }
 
-// tenant counts a tenant's leases against its weight, and turns among its
-// operations.
+// tenant counts a tenant's leases, and takes its operations in turn.
 type tenant struct {
 	name   string
 	weight int
-	out    int // leases at work
+	out    int // leases that are held
 	turn   []*queue
 }
 
@@ -92,7 +91,7 @@ func (r *ranks) Pop() any {
 	return v
 }
 
-// open makes the queue of an operation, with nothing in it.
+// open adds an empty queue for an operation.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
 	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}}
 	d.queues[op.ID] = q
@@ -109,8 +108,8 @@ func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *qu
 	return q
 }
 
-// refresh brings an operation's queue up to what the state says. With all, it
-// looks at every task, not only at those that became ready.
+// refresh updates an operation's queue from the state. With all, it looks at every task,
+// not only at those that became ready.
 func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool) {
 	op, ok := v.Operation("", id)
 	if !ok || op.Status.Ended() {
@@ -138,8 +137,8 @@ func (d *Dispatcher) refresh(v *state.View, id string, ready []uint32, all bool)
 	}
 	for _, u := range ready {
 		if s.Leaseable(u) {
-			// The end of its last lease may be known here before the answer to
-			// the report that ended it.
+			// The end of the task's last lease may be visible in the state before the answer
+			// to the report that ended it arrives here.
 			if h := q.held[u]; h != nil && h.granted {
 				d.release(q, u)
 			}
@@ -170,7 +169,7 @@ func (d *Dispatcher) drop(id string) {
 	}
 }
 
-// offer puts a leasable task where it waits: for its time, its node or a slot.
+// offer queues a leasable task: it waits for its time, its node or a slot.
 func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
 	if q.known[u] {
 		return
@@ -183,7 +182,7 @@ func (d *Dispatcher) offer(q *queue, u uint32, n *plan.Note) {
 	d.line(q, u)
 }
 
-// line queues a task that is due.
+// line queues a task that is due for its node or a slot.
 func (d *Dispatcher) line(q *queue, u uint32) {
 	if d.taken(q, q.graph.Node[u]) {
 		q.park(u)
@@ -193,7 +192,7 @@ func (d *Dispatcher) line(q *queue, u uint32) {
 	d.again = true
 }
 
-// park lets a task wait for the one that holds its node.
+// park queues a task behind the one that holds its node.
 func (q *queue) park(u uint32) {
 	node := q.graph.Node[u]
 	p := q.parked[node]
@@ -206,7 +205,7 @@ func (q *queue) park(u uint32) {
 
 func (h *holding) grant(fence uint64) { h.granted, h.fence = true, fence }
 
-// hold notes that a task is on its way to be leased.
+// hold notes that a task is being leased.
 func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding {
 	h := &holding{session: s, limit: limit}
 	q.held[u] = h
@@ -224,7 +223,7 @@ func (d *Dispatcher) hold(q *queue, u uint32, s *session, limit string) *holding
 	return h
 }
 
-// release undoes hold. The task itself may be offered again by the state.
+// release undoes hold. The state may offer the task again.
 func (d *Dispatcher) release(q *queue, u uint32) {
 	h := q.held[u]
 	if h == nil {
@@ -244,16 +243,16 @@ func (d *Dispatcher) release(q *queue, u uint32) {
 	d.again = true
 	if node := q.graph.Node[u]; node >= 0 && q.busy[node] == u+1 {
 		if q.busy[node] = 0; h.before > 0 && q.held[h.before-1] != nil {
-			q.busy[node] = h.before // its end was not accepted, or is not known here yet
+			q.busy[node] = h.before // its result was refused, or is not known here yet
 			return
 		}
 		d.unpark(q, node)
 	}
 }
 
-// unpark puts in line what waits for a node that is free: all of it, as the first
-// may find no agent, and the others must not wait for it. Those that come second
-// to the node are parked again.
+// unpark makes all tasks ready that wait for a free node: the first one may find no agent,
+// and the others must not wait for it. Once one of them holds the node, the others are
+// parked again.
 func (d *Dispatcher) unpark(q *queue, node int32) {
 	if p := q.parked[node]; p != nil && !d.taken(q, node) {
 		for _, next := range p.vs {
@@ -269,7 +268,7 @@ type delay struct {
 	lease
 }
 
-// delays is a heap of them, the soonest first.
+// delays is a heap of delayed tasks, the soonest first.
 type delays struct{ list []delay }
 
 func (h *delays) Len() int           { return len(h.list) }
@@ -282,7 +281,7 @@ func (h *delays) Pop() any {
 	return x
 }
 
-// wait gives the time until the next one is due.
+// wait returns the time until the next task is due.
 func (h *delays) wait(now time.Time) time.Duration {
 	if len(h.list) == 0 {
 		return time.Hour

@@ -9,8 +9,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// ReportSoon is Report that does not wait for the commit. With the report of a
-// task that frees its node goes, where it may, the lease of the node's next one.
+// ReportSoon is like Report, but does not wait for the commit. The entry of a report that
+// frees a node also has the lease of the node's next task, if follow allows it.
 func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 	d.post(func() {
 		rs := d.reports(results)
@@ -19,22 +19,22 @@ func (d *Dispatcher) ReportSoon(session string, results []*pb.Result) {
 	})
 }
 
-// Report commits what became of leased tasks and confirms it to the worker,
-// which may forget it then. Results that the state refuses are confirmed too:
-// they will never be accepted. It blocks until the commit.
+// Report commits the results of leased tasks and confirms them to the worker, which may
+// forget them then. Results that the state refuses are confirmed, too, as they will never be
+// accepted. Report blocks until the commit.
 func (d *Dispatcher) Report(ctx context.Context, session string, results []*pb.Result) {
 	if len(results) > 0 {
 		d.propose(ctx, session, d.reports(results), &round{})
 	}
 }
 
-// reports are what a worker says of its tasks: one report for each operation.
+// reports are a worker's reports, one for each operation.
 type reports struct {
 	list     []*pb.Report
-	verdicts []*pb.Verdict // what it may forget then
+	verdicts []*pb.Verdict // the confirmations for the worker
 }
 
-// of gives the report of an operation, made like kind where it is new.
+// of returns the report of an operation. A new one is of the same kind as kind.
 func (r *reports) of(op string, kind *pb.Report) *pb.Report {
 	for _, rep := range r.list {
 		if rep.Operation == op {
@@ -79,12 +79,12 @@ func failures(v *state.View, op string, u uint32) int {
 	return 0
 }
 
-// Started notes that leases are at work; Returned takes back untouched ones.
+// Started notes that workers have begun leased tasks.
 func (d *Dispatcher) Started(ctx context.Context, session string, list []*pb.Started) {
 	d.marks(ctx, session, list, &pb.Report{Started: true})
 }
 
-// Returned takes back leases that their worker did not touch.
+// Returned takes back leases that their worker did not begin.
 func (d *Dispatcher) Returned(ctx context.Context, session string, list []*pb.Started) {
 	d.marks(ctx, session, list, &pb.Report{Returned: true})
 }
@@ -106,7 +106,7 @@ func (d *Dispatcher) marks(ctx context.Context, session string, list []*pb.Start
 	d.propose(ctx, session, rs, &round{})
 }
 
-// propose commits reports and, in the same entry, leases of what they free.
+// propose commits reports, and in the same entry the leases that follow them.
 func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, next *round) {
 	if len(rs.list) == 0 {
 		return
@@ -152,11 +152,11 @@ func (d *Dispatcher) propose(ctx context.Context, session string, rs reports, ne
 		}
 	})
 	if next.count > 0 {
-		d.settle(ctx, next, answers[len(rs.list):])
+		d.deliver(ctx, next, answers[len(rs.list):])
 	}
 }
 
-// Save keeps a value for a plugin in the replicated state.
+// Save stores values for plugins in the replicated state.
 func (d *Dispatcher) Save(ctx context.Context, saves []*pb.SaveState) {
 	var commands []*pb.Command
 	for _, s := range saves {
@@ -170,6 +170,6 @@ func (d *Dispatcher) Save(ctx context.Context, saves []*pb.SaveState) {
 		return
 	}
 	if _, err := d.cfg.Propose(ctx, commands...); err != nil {
-		d.cfg.Logger.Warn("a plugin's values were not kept", "error", err)
+		d.cfg.Logger.Warn("values of a plugin were not stored", "error", err)
 	}
 }

@@ -12,16 +12,16 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// session is a worker's, as the leader knows it.
+// session is the session of a worker.
 type session struct {
 	id, agent, machine string
-	conn               Conn // nil: nobody is behind it now
+	conn               Conn // nil while the worker is not connected
 	slots              int
 	plugins            map[string]bool
 	heard              time.Time
 	leaving            bool
-	held               int  // tasks that it has, or is to get
-	ending             bool // an EndSession is on its way
+	held               int  // tasks that are leased to it, or are being leased
+	ending             bool // its end is being committed
 }
 
 func (s *session) free() int {
@@ -31,9 +31,9 @@ func (s *session) free() int {
 	return s.slots - s.held
 }
 
-// Open begins a worker's session: its record, its plugins and its leases go to
-// the log in one entry. id is the new session's. conn gets the welcome first,
-// then everything else. It blocks until the session is committed.
+// Open begins the session of a worker. The agent's record, its plugins and its leases go to
+// the log in one entry. id is the id of the new session. The first message that conn gets
+// is the welcome. Open blocks until the session is committed.
 func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn) error {
 	agent := model.Agent{
 		ID: h.Agent, Name: h.Name, PeerAddr: h.PeerAddr, APIAddr: h.ApiAddr, Build: h.Build, FeatureLevel: h.FeatureLevel,
@@ -81,7 +81,7 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	select {
 	case <-done:
 	case <-d.ended:
-		return ErrOver // and nobody will say welcome
+		return ErrOver // there will be no welcome
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -95,8 +95,8 @@ func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn
 	return nil
 }
 
-// opened makes the session known, tells the worker what it keeps, and sends
-// again what was leased to it that it never got.
+// opened adds a session, tells the worker which leases it keeps, and sends the leased tasks
+// again that the worker never got.
 func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, conn Conn, epoch uint64) {
 	v := d.cfg.Machine.View()
 	for old, s := range d.sessions {
@@ -148,9 +148,8 @@ func (d *Dispatcher) opened(id string, h *pb.Hello, plugins map[string]bool, con
 	d.again = true
 }
 
-// forget drops the sessions that the state does not have any more, as when
-// their agent was removed: what is leased to them is refused. Their workers
-// begin new ones.
+// forget drops the sessions that the state does not have any more, for example because the
+// agent was removed. Leases to them are refused. Their workers begin new sessions.
 func (d *Dispatcher) forget(v *state.View) {
 	for id, s := range d.sessions {
 		if _, ok := v.Session(id); ok {
@@ -164,8 +163,8 @@ func (d *Dispatcher) forget(v *state.View) {
 	}
 }
 
-// vacate releases what a session holds. With a view, the operations that had
-// something there are looked at anew.
+// vacate releases the tasks that a session holds. With a view, it also refreshes their
+// operations.
 func (d *Dispatcher) vacate(s *session, v *state.View) {
 	d.hasEnded(func(e ending) bool { return e.session == s })
 	for id, q := range d.queues {
@@ -182,7 +181,7 @@ func (d *Dispatcher) vacate(s *session, v *state.View) {
 	}
 }
 
-// Hear notes a worker's sign of life and answers it.
+// Hear notes a heartbeat of a worker and answers it.
 func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
 	d.post(func() {
 		s := d.sessions[id]
@@ -200,8 +199,8 @@ func (d *Dispatcher) Hear(id string, beat uint64, leaving bool) {
 	})
 }
 
-// Gone says that nobody is behind a session now. It lives until its TTL ends:
-// its agent may come back.
+// Gone notes that a worker has disconnected. Its session lives until the TTL ends, as the
+// agent may return.
 func (d *Dispatcher) Gone(id string, conn Conn) {
 	d.post(func() {
 		if s := d.sessions[id]; s != nil && s.conn == conn {
@@ -213,8 +212,8 @@ func (d *Dispatcher) Gone(id string, conn Conn) {
 	})
 }
 
-// Live tells which agents have a session with somebody behind it, and how many
-// of their slots are busy.
+// Live returns the agents whose workers are connected, and how many of their slots are
+// busy.
 func (d *Dispatcher) Live() map[string]int {
 	out := make(chan map[string]int, 1)
 	ok := d.post(func() {
@@ -237,8 +236,7 @@ func (d *Dispatcher) Live() map[string]int {
 	}
 }
 
-// Staying tells which agents have a session with somebody behind it who has
-// not said that he leaves.
+// Staying returns the agents whose workers are connected and are not leaving.
 func (d *Dispatcher) Staying() map[string]bool {
 	out := make(chan map[string]bool, 1)
 	ok := d.post(func() {
@@ -261,7 +259,7 @@ func (d *Dispatcher) Staying() map[string]bool {
 	}
 }
 
-// Tell sends the list of record to every worker.
+// Tell sends the agent registry to every worker.
 func (d *Dispatcher) Tell(records []byte) {
 	d.post(func() {
 		for _, s := range d.sessions {
@@ -279,7 +277,7 @@ func (d *Dispatcher) expire(now time.Time) {
 	}
 }
 
-// finish ends a session in the log, then here.
+// finish ends a session, first in the log and then here.
 func (d *Dispatcher) finish(s *session, reason string) {
 	if s.ending {
 		return
@@ -291,7 +289,7 @@ func (d *Dispatcher) finish(s *session, reason string) {
 		d.post(func() {
 			s.ending = false
 			if err != nil {
-				return // tried again at the next check, or by the next leader
+				return // the next check tries again, or the next leader
 			}
 			if s.conn != nil {
 				s.conn.Close()
@@ -303,7 +301,7 @@ func (d *Dispatcher) finish(s *session, reason string) {
 	})
 }
 
-// send may be called by anybody: a Conn has its own lock.
+// send sends a message to a session. Any goroutine may call it, as a Conn has its own lock.
 func (d *Dispatcher) send(s *session, m *pb.LeaderMessage) {
 	if s != nil && s.conn != nil {
 		s.conn.Send(m)

@@ -7,7 +7,7 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// Why says what tasks of an operation wait for that its plan lets begin.
+// Why returns what ready tasks of an operation wait for.
 func (d *Dispatcher) Why(ctx context.Context, operation string, tasks []uint32) (map[uint32]tree.Wait, error) {
 	out := map[uint32]tree.Wait{}
 	done := make(chan struct{})

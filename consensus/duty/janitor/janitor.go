@@ -1,6 +1,7 @@
-// Package janitor is the leader's duty that removes what its time is over for:
-// clusters past their lease, records past their retention, halves of large
-// commands that a leader left behind.
+// Package janitor has the leader's controllers that remove what has expired: clusters past
+// their lease, records past their retention, parts of large commands that an earlier leader
+// left behind, and machines at providers that belong to no node. Both look at everything at
+// fixed times, so that they need no queue of keys.
 package janitor
 
 import (
@@ -15,14 +16,14 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Config of a Janitor. Zero times take the defaults.
+// Config configures a Janitor. Zero times take the defaults.
 type Config struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
 	// Delete starts the deletion of a cluster whose lease is over.
 	Delete func(ctx context.Context, cl *model.Cluster) error
 	Logger *slog.Logger
-	// Every is how often it looks; default one minute.
+	// Every is the time between two sweeps; default one minute.
 	Every time.Duration
 	// Requests is how long request ids are remembered (default a day),
 	// Operations how long those that ended are kept (default 30 days).
@@ -34,10 +35,10 @@ type Config struct {
 	AuditMemory  uint64
 }
 
-// Janitor is the duty.
+// Janitor removes expired clusters and records.
 type Janitor struct{ cfg Config }
 
-// New makes the janitor of one term.
+// New returns the janitor of one term.
 func New(cfg Config) *Janitor {
 	def := func(d *time.Duration, to time.Duration) {
 		if *d == 0 {
@@ -57,11 +58,11 @@ func New(cfg Config) *Janitor {
 	return &Janitor{cfg}
 }
 
-// Name names the duty.
+// Name returns the name of the duty.
 func (j *Janitor) Name() string { return "janitor" }
 
-// Restore removes the halves of large commands: whoever sent them leads no
-// more, and will send them whole again.
+// Restore removes incomplete large commands. The agents that sent them do not lead any
+// more; their callers send the commands again.
 func (j *Janitor) Restore(ctx context.Context) error {
 	parts := j.cfg.Machine.View().Parts()
 	if len(parts) == 0 {
@@ -71,7 +72,7 @@ func (j *Janitor) Restore(ctx context.Context) error {
 	return err
 }
 
-// Run looks now and then.
+// Run sweeps at fixed times until ctx ends.
 func (j *Janitor) Run(ctx context.Context) error {
 	tick := time.NewTicker(j.cfg.Every)
 	defer tick.Stop()
@@ -87,7 +88,7 @@ func (j *Janitor) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep does one round.
+// Sweep removes what has expired by now.
 func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 	v := j.cfg.Machine.View()
 	var errs error
@@ -110,14 +111,15 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) error {
 	}
 	p.AuditBeforeMs, p.AuditKeep = j.audit(v.Audit().Stats(), now)
 	if len(p.Operations) == 0 && p.RequestsBeforeMs == 0 && p.AuditKeep == 0 {
-		return errs // nothing to write: an idle mesh stays idle
+		return errs // an idle mesh writes nothing
 	}
 	_, err := j.cfg.Propose(ctx, &pb.Command{Change: &pb.Command_Prune{Prune: p}})
 	return errors.Join(errs, err)
 }
 
-// audit says what is to go of the audit log. It leaves some room, so that a
-// busy mesh does not prune, and record that it did, in every round.
+// audit returns which audit records to remove: those before a time, and all but the last
+// keep; 0 and 0 for none. It tolerates some excess, so that a busy mesh does not prune, and
+// record that it did, in every sweep.
 func (j *Janitor) audit(s audit.Stats, now time.Time) (before int64, keep uint64) {
 	keep = j.cfg.AuditRecords
 	if s.Bytes > j.cfg.AuditMemory {

@@ -18,17 +18,17 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Finder asks providers for their machines.
+// Finder lists and removes the machines of providers.
 type Finder interface {
-	// List gives what a provider lists for one tenant of this mesh, from every
-	// machine where it may live. Asked are the machines that answered; whole says
-	// that all did. What was found is good with an error, too.
+	// List returns the machines that a provider has for one tenant of this mesh. A provider
+	// that lives on agents' machines is asked on each of them: asked are those that
+	// answered, and whole reports whether all did. found is valid with an error, too.
 	List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, asked map[string]bool, whole bool, err error)
-	// Remove removes one of them; its fence is the removal's.
+	// Remove removes a machine. The fence of r is that of the removal.
 	Remove(ctx context.Context, p *model.Provider, tenant string, r *pb.Resource) error
 }
 
-// OrphansConfig of an Orphans. Zero times take the defaults.
+// OrphansConfig configures an Orphans. Zero times take the defaults.
 type OrphansConfig struct {
 	Machine *state.Machine
 	Propose func(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error)
@@ -36,13 +36,13 @@ type OrphansConfig struct {
 	Logger  *slog.Logger
 	// Every is how often the providers are asked; default ten minutes.
 	Every time.Duration
-	// Delete removes orphans of known clusters that this agent has seen for the
-	// Grace (default an hour); without it they are reported only.
+	// Delete has orphans of known clusters removed once this leader has seen them for the
+	// Grace (default one hour). Otherwise they are only reported.
 	Delete bool
 	Grace  time.Duration
 }
 
-// Orphans is the duty that compares what providers have with what the state says.
+// Orphans is the duty that compares the machines of providers to those in the state.
 type Orphans struct {
 	cfg OrphansConfig
 
@@ -54,24 +54,23 @@ type Orphans struct {
 	faults map[orphanKey]string // of removals
 }
 
-// orphanKey names a machine.
+// orphanKey identifies a machine.
 type orphanKey struct{ tenant, providertype, id string }
 
-// orphan is one that was seen, with what it takes to remove it.
+// orphan is an orphan that was seen, with its provider.
 type orphan struct {
 	model.Orphan
 	provider *model.Provider
 }
 
-// ErrNoOrphan says that a machine was not among the orphans when they were
-// looked for last.
+// ErrNoOrphan means that a machine is not among the orphans that were found last.
 var ErrNoOrphan = problem.New(problem.NotFound, "it is not among the orphans that were found last")
 
-// ErrNotRemoved says that an orphan could be removed as far as the records go, and its
-// provider did not.
+// ErrNotRemoved means that the removal of an orphan was recorded, but its provider has not
+// removed it.
 var ErrNotRemoved = problem.New(problem.Conflict, "its provider has not removed it")
 
-// NewOrphans makes the duty of one term.
+// NewOrphans returns the duty of one term.
 func NewOrphans(cfg OrphansConfig) *Orphans {
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Minute)
 	cfg.Grace = cmp.Or(cfg.Grace, time.Hour)
@@ -80,14 +79,14 @@ func NewOrphans(cfg OrphansConfig) *Orphans {
 	return o
 }
 
-// Name names the duty.
+// Name returns the name of the duty.
 func (o *Orphans) Name() string { return "orphans" }
 
-// Restore has nothing to do: what was seen before is seen again, and the grace
-// begins anew with every leader.
+// Restore does nothing: orphans are found again, and the grace begins again with every
+// leader.
 func (o *Orphans) Restore(context.Context) error { return nil }
 
-// Run looks now and then.
+// Run looks for orphans at fixed times until ctx ends.
 func (o *Orphans) Run(ctx context.Context) error {
 	tick := time.NewTicker(o.cfg.Every)
 	defer tick.Stop()
@@ -115,14 +114,14 @@ func (o *Orphans) Run(ctx context.Context) error {
 	}
 }
 
-// Report gives what was found last.
+// Report returns what was found last.
 func (o *Orphans) Report() model.OrphanReport {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.last
 }
 
-// listed is what one provider lists.
+// listed is the answer of one provider.
 type listed struct {
 	provider *model.Provider
 	tenant   string
@@ -132,8 +131,8 @@ type listed struct {
 	err      error
 }
 
-// Look asks all providers now. One that does not answer does not keep the others
-// from it: its fault stands in the report.
+// Look asks all providers now. The report has a fault for each provider that did not
+// answer.
 func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
 	select {
 	case <-o.looking:
@@ -145,10 +144,10 @@ func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
 	if ctx.Err() != nil {
 		return model.OrphanReport{}, ctx.Err()
 	}
-	// The state is read after the lists: a node's record is older than its machine.
+	// Read the state after the lists: the record of a node is older than its machine.
 	suspects := suspects(o.cfg.Machine.View(), lists)
 	if len(suspects) > 0 {
-		// One that was removed between the two is none.
+		// A provider that was removed between the two is none.
 		again := o.ask(ctx, slices.Collect(suspectProviders(suspects)))
 		if ctx.Err() != nil {
 			return model.OrphanReport{}, ctx.Err()
@@ -159,8 +158,8 @@ func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
 	return o.keep(lists, suspects), nil
 }
 
-// providers are the providers of all tenants, as they are now and as living
-// clusters and the runs that are kept have them; the same values are asked for once.
+// providers returns the providers of all tenants: those that are defined now, and those that
+// clusters and runs were created with. Providers with the same values appear once.
 func providers(v *state.View) []listed {
 	var out []listed
 	seen := map[string]bool{}
@@ -221,7 +220,7 @@ func keysOf(lists []listed) map[orphanKey]bool {
 	return out
 }
 
-// suspects are the machines that are no node's by what the state says.
+// suspects returns the machines that belong to no node in the state.
 func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 	type place struct{ tenant, cluster string }
 	busy := map[place]bool{}
@@ -233,7 +232,7 @@ func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 	out := map[orphanKey]*orphan{}
 	for _, l := range lists {
 		for _, r := range l.found {
-			// A node's id alone is not enough: names of clusters resolve, too.
+			// The id must match, too: Cluster also resolves names.
 			cl, known := v.Cluster(l.tenant, r.Cluster)
 			known = known && cl.ID == r.Cluster
 			n, _ := v.Node(l.tenant, r.Node)
@@ -262,7 +261,7 @@ func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
 	}
 }
 
-// keep makes the report of what was found and remembers since when.
+// keep returns the report of what was found, and remembers since when each orphan is known.
 func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
 	now := time.Now()
 	v := o.cfg.Machine.View()
@@ -279,7 +278,7 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for k, x := range o.found {
-		// Who cannot be asked has it still, for all that is known.
+		// A machine at an unreachable provider counts as still there.
 		if found[k] == nil && unheard[k.tenant+"\x00"+k.providertype] {
 			found[k] = x
 		}
@@ -304,8 +303,8 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 	return r
 }
 
-// missing gives the nodes whose machines are in none of their provider's lists,
-// where those are whole.
+// missing returns the nodes whose machines are in none of their provider's lists, if these
+// lists are complete.
 func missing(v *state.View, lists []listed) []model.MissingMachine {
 	out := []model.MissingMachine{}
 	there := keysOf(lists)
@@ -343,9 +342,9 @@ func missing(v *state.View, lists []listed) []model.MissingMachine {
 	return out
 }
 
-// Remove removes one of the orphans that were found last, for a person or for the
-// policy, and gives the index of the entry that allowed it. The state is asked
-// whether it is nobody's still.
+// Remove removes one of the orphans that were found last, for a person or for the policy. It
+// returns the index of the entry that allowed it: the state refuses the removal if the
+// machine belongs to a node by then.
 func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason string) (uint64, error) {
 	o.mu.Lock()
 	var key orphanKey

@@ -11,7 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// talk holds one session, from hello to its end.
+// talk runs one session, from the hello to its end.
 func (w *Worker) talk(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,7 +33,7 @@ func (w *Worker) talk(ctx context.Context) error {
 	if first.Welcome == nil {
 		return errors.New("the leader did not say welcome first")
 	}
-	s := &talk{w: w, session: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond, beats: map[uint64]time.Time{}}
+	s := &session{w: w, id: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond, beats: map[uint64]time.Time{}}
 	w.welcome(first.Welcome, sent, s.ttl)
 	defer w.parted(first.Welcome.Session)
 	ended := make(chan error, 1)
@@ -43,7 +43,7 @@ func (w *Worker) talk(ctx context.Context) error {
 	return err
 }
 
-// hello says all that the worker holds.
+// hello returns the first message of a session, with everything that the worker holds.
 func (w *Worker) hello() *pb.Hello {
 	h := w.cfg.Hello()
 	w.mu.Lock()
@@ -52,13 +52,14 @@ func (w *Worker) hello() *pb.Hello {
 	for k, a := range w.held {
 		h.Held = append(h.Held, &pb.Held{Task: k.Task, Fence: k.Fence, Started: true, Result: a.result})
 	}
-	// Results are said with what is held, and come again with the next hello
-	// until they are confirmed.
+	// The hello has the results of what is held. They are repeated in each hello until they
+	// are confirmed.
 	w.out.Results, w.out.Homes = nil, nil
 	return h
 }
 
-// welcome takes what the leader says of the leases that were held.
+// welcome handles the leader's verdicts on the leases that were held, and begins the time
+// for which leases are this worker's.
 func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	var abandon []*pb.Verdict
 	for _, v := range m.Verdicts {
@@ -66,7 +67,7 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 			abandon = append(abandon, v)
 		}
 	}
-	w.settle(abandon)
+	w.confirm(abandon)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.session = m.Session
@@ -76,9 +77,9 @@ func (w *Worker) welcome(m *pb.Welcome, sent time.Time, ttl time.Duration) {
 	default:
 	}
 	w.out.Leaving = w.leaving
-	w.out.Wanted, w.out.Health = nil, nil // this leader says anew what it wants to know
+	w.out.Wanted, w.out.Health = nil, nil // this leader sends its orders about watches again
 	w.cfg.Logger.Debug("session open", "session", m.Session, "kept", len(m.Verdicts)-len(abandon), "abandoned", len(abandon))
-	w.poke()
+	w.notify()
 }
 
 func (w *Worker) parted(session string) {
@@ -89,24 +90,23 @@ func (w *Worker) parted(session string) {
 	}
 }
 
-// talk is a session that is open. The maps are the sender's and receiver's
-// together, under the worker's lock.
-type talk struct {
-	w       *Worker
-	session string
-	stream  Stream
-	ttl     time.Duration
-	beat    uint64
-	beats   map[uint64]time.Time // heartbeats that were not answered yet
+// session is an open session. Its sender and its receiver share beats, under the worker's
+// lock.
+type session struct {
+	w      *Worker
+	id     string
+	stream Stream
+	ttl    time.Duration
+	beat   uint64
+	beats  map[uint64]time.Time // when unanswered heartbeats were sent
 }
 
-// gather is how long after a message the next results wait for those of tasks
-// that still run, so that they share a message and a log entry: 40 % of the
-// processor time of short tasks. What comes later, or last, goes at once.
+// gather is how long after a message the next results wait for those of tasks that still
+// run, so that they share a message and a log entry. This saves 40 % of the processor time
+// of short tasks. A result that comes later, or last, is sent at once.
 const gather = 5 * time.Millisecond
 
-// moreToCome says that what waits to be sent are results only, and that others
-// will follow.
+// moreToCome reports whether only results wait to be sent, and others will follow.
 func (w *Worker) moreToCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *Worker) moreToCome() bool {
 	return false
 }
 
-func (s *talk) send(ctx context.Context, every time.Duration, ended <-chan error) error {
+func (s *session) send(ctx context.Context, every time.Duration, ended <-chan error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	gathered := time.NewTimer(0)
@@ -134,7 +134,7 @@ func (s *talk) send(ctx context.Context, every time.Duration, ended <-chan error
 			return ctx.Err()
 		case err := <-ended:
 			return err
-		case <-s.w.wake:
+		case <-s.w.outgoing:
 			if wait := gather - time.Since(sent); wait > 0 && s.w.moreToCome() {
 				gathered.Reset(wait)
 				continue
@@ -152,9 +152,9 @@ func (s *talk) send(ctx context.Context, every time.Duration, ended <-chan error
 	}
 }
 
-// next takes what waits to be sent. What is lost with the stream is said again
-// in the next hello, but for saves and returned leases, which go back.
-func (s *talk) next(beat bool) *pb.WorkerMessage {
+// next returns the next message, or nil. The next hello repeats what is lost with the
+// stream, except saves and returned leases.
+func (s *session) next(beat bool) *pb.WorkerMessage {
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *talk) next(beat bool) *pb.WorkerMessage {
 	return m
 }
 
-func (s *talk) receive() error {
+func (s *session) receive() error {
 	w := s.w
 	for {
 		m, err := s.stream.Recv()
@@ -187,9 +187,9 @@ func (s *talk) receive() error {
 		if m.Heartbeat > 0 {
 			w.mu.Lock()
 			if at, ok := s.beats[m.Heartbeat]; ok {
-				// Leases that are over stay so until fence has stopped what they were
-				// for. An agent that slept may be answered by itself: a leader that does
-				// not know yet that it is none any more.
+				// Leases that have expired stay so until fence has cancelled their tasks. The
+				// answer to an agent that slept may come from itself, as a leader that does not
+				// know yet that it was replaced.
 				if w.until.IsZero() || time.Now().Before(w.until) {
 					w.until = at.Add(s.ttl - s.ttl/5)
 				}
@@ -202,7 +202,7 @@ func (s *talk) receive() error {
 			w.mu.Unlock()
 		}
 		if len(m.Confirmed) > 0 {
-			w.settle(m.Confirmed)
+			w.confirm(m.Confirmed)
 		}
 		for _, c := range m.Cancels {
 			w.cancel(c)
@@ -214,7 +214,7 @@ func (s *talk) receive() error {
 			w.checks.take(m)
 		}
 		if len(m.Sites) > 0 && w.cfg.Sites != nil {
-			w.cfg.Sites(s.session, m.Sites)
+			w.cfg.Sites(s.id, m.Sites)
 		}
 		if len(m.Records) > 0 && w.cfg.Records != nil {
 			var list []model.Agent
