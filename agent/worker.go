@@ -54,7 +54,7 @@ func (a *Agent) openWorker() (err error) {
 		performer = a.performer
 	}
 	a.objects = objects.New(objects.Config{
-		Self: a.id, Session: a.worker.Session, InTouch: a.worker.InTouch, Report: a.worker.ReportHome,
+		Self: a.id, Session: a.worker.Session, InTouch: a.worker.InTouch, Report: a.worker.ReportObjects,
 		Open: objects.Dialer(a.peerAddr, a.net.peers.Client), Performer: performer, Logger: a.log,
 	})
 	return nil

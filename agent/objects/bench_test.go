@@ -10,10 +10,10 @@ import (
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
-// BenchmarkStorage brings a storage installation (C11) up over three homes with
+// BenchmarkStorage brings a storage installation (C11) up over three runtimes with
 // real goroutines and streams in one process, every transition taking a millisecond:
 // the time against the longest chain of transitions that follow from one another,
-// and messages and packets between homes an object.
+// and messages and packets between runtimes an object.
 func BenchmarkStorage(b *testing.B) {
 	for _, servers := range []int{4, 32} {
 		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkStorage(b *testing.B) {
 				w.action = time.Millisecond
 				begin := time.Now()
 				w.apply(doc)
-				w.settle()
+				w.converge()
 				took := time.Since(begin)
 				w.mu.Lock()
 				messages := 0

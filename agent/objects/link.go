@@ -74,7 +74,7 @@ func (l *line) Send(m *pb.ChangePacket) error {
 	return l.Stream.Send(m)
 }
 
-func (p *link) wakeWriter() {
+func (p *link) notifyWriter() {
 	select {
 	case p.notify <- struct{}{}:
 	default:
@@ -88,7 +88,7 @@ func (p *link) push(m *pb.ChangePacket) {
 		p.queue = p.queue[:0]
 	}
 	p.queue = append(p.queue, m)
-	p.wakeWriter()
+	p.notifyWriter()
 }
 
 // take returns the line and the packets to send over it, or nil if there is no line. It
@@ -137,7 +137,7 @@ func (p *link) run(ctx context.Context) {
 			if err := p.open(ctx); err != nil {
 				p.r.cfg.Logger.Debug("no stream to another agent's change objects", "to", p.agent, "error", err)
 			}
-			p.wakeWriter()
+			p.notifyWriter()
 			continue
 		}
 		for _, m := range packets {
@@ -197,7 +197,7 @@ func (p *link) begin(l *line, again bool) {
 		p.left = append(p.left, l)
 	}
 	p.mu.Unlock()
-	p.wakeWriter()
+	p.notifyWriter()
 	if again {
 		p.r.Lost(p.agent)
 	}
@@ -234,7 +234,7 @@ func (p *link) end(l *line, err error) {
 	}
 	p.mu.Unlock()
 	if used {
-		p.wakeWriter()
+		p.notifyWriter()
 	} else if !errors.Is(err, io.EOF) {
 		p.r.Lost(p.agent)
 	}

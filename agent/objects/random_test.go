@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
-// Random ordered sites over real homes in simulated time: homes die, lose touch
+// Random ordered sites over real runtimes in simulated time: runtimes die, lose touch
 // with the leader and find it again, hosts of nodes move, streams break, acts fail
 // or are torn, generations come and go. Nothing moves without what it needs or
 // under what relies on it, and in the end all is where it should be. HOME_SEEDS
@@ -85,16 +85,16 @@ func random(t *testing.T, seed uint64) {
 	w.mu.Lock()
 	faulty = false
 	w.mu.Unlock()
-	w.settle()
+	w.converge()
 	// A site that is deleted leaves nothing behind.
 	w.mu.Lock()
-	for _, h := range w.homes {
+	for _, h := range w.runtimes {
 		h.Orders(h.session, []byte(fmt.Sprintf(`[{"tenant":"t","site":"s","epoch":%d,"gone":true}]`, w.record.Epoch)))
 	}
 	w.mu.Unlock()
 	time.Sleep(3 * linger)
 	synctest.Wait()
-	for a, h := range w.homes {
+	for a, h := range w.runtimes {
 		h.mu.Lock()
 		if len(h.runners) > 0 {
 			t.Errorf("%s keeps the cell of a site that is gone", a)
@@ -109,13 +109,13 @@ func random(t *testing.T, seed uint64) {
 func (w *ward) touch(agent string, yes bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.homes[agent].touch = yes
+	w.runtimes[agent].touch = yes
 }
 
 // session gives an agent a session with another leader.
 func (w *ward) session(agent, name string) {
 	w.mu.Lock()
-	w.homes[agent].session, w.homes[agent].told = name, map[uint64]string{}
+	w.runtimes[agent].session, w.runtimes[agent].told = name, map[uint64]string{}
 	w.mu.Unlock()
 	w.tell()
 }
@@ -141,7 +141,7 @@ func (w *ward) await(what string, so func() bool) {
 }
 
 // oracle watches S1 and S2: it looks at what is in place and at work, not at what
-// homes believe. Where an object is the same in two generations on their way, what
+// runtimes believe. Where an object is the same in two generations on their way, what
 // it needs may be either's.
 func oracle(w *ward) {
 	relied := map[string]int{}

@@ -25,28 +25,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ward is some homes in one process, and a leader that is no more than a record.
+// ward is some runtimes in one process, and a leader that is no more than a record.
 type ward struct {
 	t testing.TB
 
-	mu      sync.Mutex
-	record  *site.Record
-	gens    map[uint64]*site.Generation
-	docs    map[uint64]*site.Document
-	sites   map[uint64]*object.Site
-	last    *object.Site
-	homes   map[string]*ended
-	reports map[object.ID]*pb.ObjectReport
-	sent    [8]int // messages between homes, by kind
-	packets int
-	world   map[string]int // content in place, by object; 0: nothing
-	busy    map[string]bool
-	log     []string
-	lose    func() bool // whether a stream breaks now
-	action  time.Duration
-	news    chan struct{}
-	lines   sync.WaitGroup // streams that are served
-	patient time.Duration  // how long to wait until all is settled
+	mu       sync.Mutex
+	record   *site.Record
+	gens     map[uint64]*site.Generation
+	docs     map[uint64]*site.Document
+	sites    map[uint64]*object.Site
+	last     *object.Site
+	runtimes map[string]*ended
+	reports  map[object.ID]*pb.ObjectReport
+	sent     [8]int // messages between runtimes, by kind
+	packets  int
+	world    map[string]int // content in place, by object; 0: nothing
+	busy     map[string]bool
+	log      []string
+	lose     func() bool // whether a stream breaks now
+	action   time.Duration
+	news     chan struct{}
+	lines    sync.WaitGroup // streams that are served
+	patient  time.Duration  // how long to wait until all is converged
 	// The rest is of random runs: what watches acts, how long a packet takes, and
 	// how an act ends that is stopped or fails.
 	began func(j *Job, action string) (ended func())
@@ -68,7 +68,7 @@ type ended struct {
 }
 
 func newWard(t testing.TB, agents ...string) *ward {
-	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*object.Site{}, homes: map[string]*ended{},
+	w := &ward{t: t, record: &site.Record{Tenant: "t", Name: "s", Epoch: 1}, gens: map[uint64]*site.Generation{}, docs: map[uint64]*site.Document{}, sites: map[uint64]*object.Site{}, runtimes: map[string]*ended{},
 		reports: map[object.ID]*pb.ObjectReport{}, world: map[string]int{}, busy: map[string]bool{}, news: make(chan struct{}, 1), patient: 2 * time.Minute}
 	for _, a := range agents {
 		w.start(a)
@@ -94,7 +94,7 @@ func (w *ward) start(agent string) {
 	h.ctx, h.cancel = ctx, cancel
 	go func() { defer close(h.done); _ = h.Run(ctx) }()
 	w.mu.Lock()
-	w.homes[agent] = h
+	w.runtimes[agent] = h
 	w.mu.Unlock()
 	w.tell()
 }
@@ -102,8 +102,8 @@ func (w *ward) start(agent string) {
 // kill ends a home with all that it does.
 func (w *ward) kill(agent string) {
 	w.mu.Lock()
-	h := w.homes[agent]
-	delete(w.homes, agent)
+	h := w.runtimes[agent]
+	delete(w.runtimes, agent)
 	w.mu.Unlock()
 	if h != nil {
 		h.cancel()
@@ -111,7 +111,7 @@ func (w *ward) kill(agent string) {
 	}
 }
 
-// loopback is one end of a stream between two homes. Both ends share broken.
+// loopback is one end of a stream between two runtimes. Both ends share broken.
 type loopback struct {
 	w         *ward
 	in, out   chan *pb.ChangePacket
@@ -124,7 +124,7 @@ type loopback struct {
 // open opens a stream to a home, which lasts for as long as both.
 func (w *ward) open(ctx context.Context, to string) (Stream, error) {
 	w.mu.Lock()
-	h := w.homes[to]
+	h := w.runtimes[to]
 	w.mu.Unlock()
 	if h == nil {
 		return nil, errors.New("there is no such home")
@@ -268,7 +268,7 @@ func (w *ward) apply(d *site.Document) {
 	w.tell()
 }
 
-// tell gives hosts to the homes of their names, lets groups switch, and tells all.
+// tell gives hosts to the runtimes of their names, lets groups switch, and tells all.
 func (w *ward) tell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,17 +278,17 @@ func (w *ward) tell() {
 		var hosts []site.Host
 		for _, h := range r.Hosts {
 			agent, own := strings.CutPrefix(h.Name, "agent:")
-			if !own && w.homes[h.Agent] != nil {
+			if !own && w.runtimes[h.Agent] != nil {
 				agent = h.Agent
 			} else if !own {
-				agent = host.Choose(h.Name, slices.Sorted(maps.Keys(w.homes)))
+				agent = host.Choose(h.Name, slices.Sorted(maps.Keys(w.runtimes)))
 			}
-			if x := w.homes[agent]; x != nil && h.Process != x.process {
+			if x := w.runtimes[agent]; x != nil && h.Process != x.process {
 				hosts = append(hosts, site.Host{Name: h.Name, Agent: agent, Process: x.process})
 			}
 		}
 		if len(hosts) > 0 {
-			if err := r.Assign(hosts, func(agent string) bool { return w.homes[agent] != nil }); err != nil {
+			if err := r.Assign(hosts, func(agent string) bool { return w.runtimes[agent] != nil }); err != nil {
 				w.t.Fatal(err)
 			}
 			r.Version++
@@ -304,7 +304,7 @@ func (w *ward) tell() {
 			again = true
 		}
 	}
-	for agent, h := range w.homes {
+	for agent, h := range w.runtimes {
 		mine, concerns := map[string]bool{}, map[object.ID]bool{}
 		for _, x := range r.Hosts {
 			if x.Agent == agent && x.Process == h.process {
@@ -353,24 +353,24 @@ func (w *ward) hear(r *pb.HomeReport) {
 	}
 }
 
-// settle waits until everything is where it should be.
-func (w *ward) settle() {
+// converge waits until everything is where it should be.
+func (w *ward) converge() {
 	w.t.Helper()
 	over := time.After(w.patient)
 	for {
 		w.mu.Lock()
-		settled := w.record.Next == 0
+		converged := w.record.Next == 0
 		for i, l := range w.record.Lives {
 			if o := w.reports[object.ID(i)]; l.Host >= 0 && (o == nil || o.Inc != l.Inc || !o.Settled || o.Generation != w.record.Generation) {
-				settled = false
+				converged = false
 			}
 		}
 		for i := range w.docs[w.record.Generation].Objects {
 			o := &w.docs[w.record.Generation].Objects[i]
-			settled = settled && w.world[o.Name] == version(o) && !w.busy[o.Name]
+			converged = converged && w.world[o.Name] == version(o) && !w.busy[o.Name]
 		}
 		w.mu.Unlock()
-		if settled {
+		if converged {
 			return
 		}
 		select {
@@ -378,7 +378,7 @@ func (w *ward) settle() {
 		case <-over:
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.t.Fatalf("it never settled: %+v; %v; did %v", w.record, w.reports, w.log)
+			w.t.Fatalf("it never converged: %+v; %v; did %v", w.record, w.reports, w.log)
 		}
 	}
 }
@@ -403,16 +403,16 @@ func figure1(version int) *site.Document {
 
 var changed = []string{"svcB stop", "svcA stop", "cfgA restart", "svcA start", "svcB start"}
 
-// Figure 1 over three homes: C1, C2, C7; the removed go first.
+// Figure 1 over three runtimes: C1, C2, C7; the removed go first.
 func TestFigure1(t *testing.T) {
 	w := newWard(t, "a", "b", "c")
 	w.apply(figure1(1))
-	w.settle()
+	w.converge()
 	if got := w.did(); !slices.Equal(got, []string{"cfgA start", "svcA start", "svcB start"}) {
 		t.Error(got)
 	}
 	w.apply(figure1(2))
-	w.settle()
+	w.converge()
 	if got := w.did(); !slices.Equal(got, changed) {
 		t.Error(got)
 	}
@@ -420,7 +420,7 @@ func TestFigure1(t *testing.T) {
 	d.Objects = d.Objects[1:]
 	d.Objects[0].Requires = d.Objects[0].Requires[:1]
 	w.apply(d)
-	w.settle()
+	w.converge()
 	if got := w.did(); !slices.Equal(got, []string{"svcB stop"}) {
 		t.Error(got)
 	}
@@ -433,20 +433,20 @@ func TestFigure1UnderFaults(t *testing.T) {
 	n := 0
 	w.lose = func() bool { n++; return n%7 == 0 }
 	w.apply(figure1(1))
-	w.settle()
+	w.converge()
 	for i, agent := range []string{"a", "b", "c", "b"} {
 		w.apply(figure1(2 + i))
 		time.Sleep(time.Duration(i) * 3 * time.Millisecond) // some moment
 		w.kill(agent)
 		w.start(agent)
-		w.settle()
+		w.converge()
 	}
 }
 
 // Out of touch with the leader nothing begins, and what runs is stopped.
 func TestLease(t *testing.T) {
 	w := newWard(t, "a")
-	touch := func(yes bool) { w.mu.Lock(); w.homes["a"].touch = yes; w.mu.Unlock() }
+	touch := func(yes bool) { w.mu.Lock(); w.runtimes["a"].touch = yes; w.mu.Unlock() }
 	w.action = time.Hour
 	w.apply(&site.Document{Name: "s", Objects: []site.Object{{Name: "x", Host: "agent:a", Type: "script"}}})
 	busy := func(want bool) {
@@ -473,5 +473,5 @@ func TestLease(t *testing.T) {
 		t.Errorf("without a lease it did %v", got)
 	}
 	touch(true)
-	w.settle()
+	w.converge()
 }

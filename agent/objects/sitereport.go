@@ -41,12 +41,14 @@ func (sr *siteRunner) note(object, status, message string) {
 	sr.events = append(sr.events, &pb.ObjectEvent{Object: object, Status: status, Message: message})
 }
 
-// news reports whether there is anything to report to the leader.
-func (sr *siteRunner) news() bool { return len(sr.dirty)+len(sr.events)+len(sr.probed) > 0 || sr.asked }
+// hasNews reports whether there is anything to report to the leader.
+func (sr *siteRunner) hasNews() bool {
+	return len(sr.dirty)+len(sr.events)+len(sr.probed) > 0 || sr.asked
+}
 
 // report sends the leader what has changed.
 func (sr *siteRunner) report(now int64) {
-	if sr.session == "" || !sr.news() {
+	if sr.session == "" || !sr.hasNews() {
 		return
 	}
 	r := &pb.HomeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Events: sr.events, Looked: sr.probed}

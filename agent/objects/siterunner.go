@@ -61,6 +61,11 @@ type siteRunner struct {
 	held    []todo // acts that may not begin now, and those behind them
 	idle    int64  // since when there have been no objects; 0 if there are some
 
+	news
+}
+
+// news is what a site runner has to report to the leader.
+type news struct {
 	dirty    map[object.ID]bool
 	messages map[object.ID]string
 	drifts   map[object.ID]int
@@ -162,7 +167,7 @@ func (sr *siteRunner) next(now int64) int64 {
 	if sr.host != nil {
 		next = sr.host.Next()
 	}
-	if sr.news() && sr.session != "" {
+	if sr.hasNews() && sr.session != "" {
 		next = earlier(next, sr.reported+gather)
 	}
 	if len(sr.held) > 0 {

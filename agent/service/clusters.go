@@ -84,9 +84,9 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 	var p *operation.Prepared
 	var ans state.Answer
 	if req.DryRun {
-		p, err = l.Orchestrator.PrepareBeside(who, cl.ID, req.Type, units)
+		p, err = l.Orchestrator.PrepareConcurrent(who, cl.ID, req.Type, units)
 	} else {
-		p, ans, err = l.Orchestrator.Beside(ctx, who, cl.ID, req.Type, units)
+		p, ans, err = l.Orchestrator.StartConcurrent(ctx, who, cl.ID, req.Type, units)
 	}
 	if err != nil {
 		return api.Started{}, err

@@ -21,7 +21,7 @@ func (o *Orphans) Report(ctx context.Context, search bool) (model.OrphanReport, 
 	if !search {
 		return l.Orphans.Report(), nil
 	}
-	return l.Orphans.Look(ctx)
+	return l.Orphans.Find(ctx)
 }
 
 // Remove removes a machine that the last search found.

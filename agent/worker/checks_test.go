@@ -22,7 +22,7 @@ type patient struct {
 	sick    bool
 	machine pb.Outcome // of the question about the machine
 	there   bool
-	looks   int
+	checked int
 	last    *pb.Task
 	running int
 	most    int
@@ -33,7 +33,7 @@ func (p *patient) Types() []host.Type { return nil }
 
 func (p *patient) Execute(ctx context.Context, t *pb.Task, _ host.Sink) *pb.Result {
 	p.mu.Lock()
-	p.looks++
+	p.checked++
 	p.last = t
 	p.running++
 	p.most = max(p.most, p.running)
@@ -117,8 +117,8 @@ func TestChecksSayOnlyWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t)
 		w.take(watches(head(1, 7, "")))
-		if got := w.hears(time.Minute); len(got) != 0 || !slices.Equal(w.wanted, []string{"n/s"}) || w.patient.looks != 0 {
-			t.Fatalf("without its task: said %v, wants %v, %d looks", got, w.wanted, w.patient.looks)
+		if got := w.hears(time.Minute); len(got) != 0 || !slices.Equal(w.wanted, []string{"n/s"}) || w.patient.checked != 0 {
+			t.Fatalf("without its task: said %v, wants %v, %d checked", got, w.wanted, w.patient.checked)
 		}
 		w.take(watches(full(1, 7, "")))
 		want := func(when string, d time.Duration, want ...string) {
@@ -137,8 +137,8 @@ func TestChecksSayOnlyWhatIsNew(t *testing.T) {
 		want("said again", time.Second, "n/s@7 false 0 ")
 		w.patient.set(func() { w.patient.sick = false })
 		want("well again", time.Minute, "n/s@7 true 1 ")
-		if looks := w.patient.looks; looks < 200 || looks > 450 {
-			t.Errorf("%d looks in more than two hours", looks)
+		if checked := w.patient.checked; checked < 200 || checked > 450 {
+			t.Errorf("%d checked in more than two hours", checked)
 		}
 		// A new version of the node begins anew, without a report of what is known.
 		w.take(watches(head(2, 8, "healthy")))
@@ -146,9 +146,9 @@ func TestChecksSayOnlyWhatIsNew(t *testing.T) {
 		w.take(watches(full(2, 8, "healthy")))
 		want("still well", time.Hour)
 		w.take(&pb.LeaderMessage{Unwatch: []string{"n/s"}})
-		looks := w.patient.looks
+		checked := w.patient.checked
 		want("watched no more", time.Hour)
-		if w.patient.looks != looks {
+		if w.patient.checked != checked {
 			t.Error("it was looked at all the same")
 		}
 	})
@@ -174,7 +174,7 @@ func TestChecksTellAMachineThatIsGone(t *testing.T) {
 	})
 }
 
-// Out of touch a worker says nothing and looks at nothing: another may have its watches.
+// Out of touch a worker says nothing and checked at nothing: another may have its watches.
 func TestChecksOutOfTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t)
@@ -184,9 +184,9 @@ func TestChecksOutOfTouch(t *testing.T) {
 		w.touch = false
 		w.mu.Unlock()
 		w.patient.set(func() { w.patient.sick = true })
-		looks := w.patient.looks
-		if got := w.hears(time.Hour); len(got) != 0 || w.patient.looks != looks {
-			t.Fatalf("said %q, looked %d times", got, w.patient.looks-looks)
+		checked := w.patient.checked
+		if got := w.hears(time.Hour); len(got) != 0 || w.patient.checked != checked {
+			t.Fatalf("said %q, looked %d times", got, w.patient.checked-checked)
 		}
 		w.mu.Lock()
 		w.touch = true
@@ -196,8 +196,8 @@ func TestChecksOutOfTouch(t *testing.T) {
 		}
 		// A new leader names what it wants watched; the rest is dropped.
 		w.take(&pb.LeaderMessage{WatchAnew: true})
-		looks = w.patient.looks
-		if w.hears(time.Hour); w.patient.looks != looks {
+		checked = w.patient.checked
+		if w.hears(time.Hour); w.patient.checked != checked {
 			t.Error("it watches what nobody wants watched")
 		}
 	})

@@ -15,8 +15,8 @@ func (w *Worker) InTouch() bool {
 	return time.Now().Before(w.until)
 }
 
-// ReportHome sends the leader a report of change objects, if the session still lasts.
-func (w *Worker) ReportHome(session string, r *pb.HomeReport) {
+// ReportObjects sends the leader a report of change objects, if the session still lasts.
+func (w *Worker) ReportObjects(session string, r *pb.HomeReport) {
 	w.mu.Lock()
 	if session == w.session {
 		w.out.Homes = append(w.out.Homes, r)

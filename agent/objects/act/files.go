@@ -18,8 +18,8 @@ import (
 
 // treeFiles is a tree on a machine. Paths are below its root.
 type treeFiles interface {
-	// look gives those of the paths that there are; with their contents if asked.
-	look(ctx context.Context, names []string, contents bool) (map[string]seen, error)
+	// stat returns those of the paths that exist, with their contents if asked.
+	stat(ctx context.Context, names []string, contents bool) (map[string]seen, error)
 	// put writes one file or link, whole or not at all, in directories that are made.
 	put(ctx context.Context, e builtin.Entry) error
 	// apply makes the directories among entries, writes and removes; it gives the
@@ -44,7 +44,7 @@ type localFiles struct{ root string }
 
 func (l *localFiles) full(name string) string { return filepath.Join(l.root, filepath.FromSlash(name)) }
 
-func (l *localFiles) look(_ context.Context, names []string, _ bool) (map[string]seen, error) {
+func (l *localFiles) stat(_ context.Context, names []string, _ bool) (map[string]seen, error) {
 	out := map[string]seen{}
 	for _, name := range names {
 		fi, err := os.Lstat(l.full(name))

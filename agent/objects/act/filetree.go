@@ -87,7 +87,7 @@ func (t *filetree) check(ctx context.Context) (string, string, error) {
 	if err != nil {
 		return "", "", err
 	}
-	have, err := files.look(ctx, paths(st.Files), false)
+	have, err := files.stat(ctx, paths(st.Files), false)
 	if err != nil {
 		return "", "", err
 	}
@@ -161,7 +161,7 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if err != nil {
 		return err
 	}
-	have, err := files.look(ctx, all, true)
+	have, err := files.stat(ctx, all, true)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (t *filetree) commit(ctx context.Context, next *treeState, entries []builti
 	for _, e := range entries {
 		all = append(all, e.Path)
 	}
-	have, err := files.look(ctx, all, true)
+	have, err := files.stat(ctx, all, true)
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (t *filetree) down(ctx context.Context, st *treeState) error {
 	if err != nil {
 		return err
 	}
-	have, err := files.look(ctx, paths(st.Files), true)
+	have, err := files.stat(ctx, paths(st.Files), true)
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func (m *merging) clash(ctx context.Context, e builtin.Entry, mine seen, marked 
 		return err
 	}
 	name := e.Path + mergeSuffix
-	got, err := files.look(ctx, []string{name}, true)
+	got, err := files.stat(ctx, []string{name}, true)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type remoteFiles struct {
 	root string
 }
 
-func (r *remoteFiles) look(ctx context.Context, names []string, _ bool) (map[string]seen, error) {
+func (r *remoteFiles) stat(ctx context.Context, names []string, _ bool) (map[string]seen, error) {
 	out := map[string]seen{}
 	if len(names) == 0 {
 		return out, nil

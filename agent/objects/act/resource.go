@@ -49,8 +49,8 @@ const (
 	haAbsent  = 4
 )
 
-// look finds out whether the resource is there, and runs anywhere.
-func (r *resource) look(ctx context.Context) (int, string, error) {
+// probe finds out whether the resource exists, and whether it runs anywhere.
+func (r *resource) probe(ctx context.Context) (int, string, error) {
 	n := quote(r.name())
 	return r.sh(ctx, `crm_resource --resource `+n+` --query-xml >/dev/null 2>&1 || exit 4
 out=$(crm_resource --resource `+n+` --locate 2>&1) || { echo "$out"; exit 1; }
@@ -58,7 +58,7 @@ case $out in *"is running on"*) echo "$out"; exit 0;; *) echo "$out"; exit 3;; e
 }
 
 func (r *resource) check(ctx context.Context) (string, string, error) {
-	code, said, err := r.look(ctx)
+	code, said, err := r.probe(ctx)
 	if err != nil {
 		return "", said, err
 	}
@@ -96,7 +96,7 @@ func (r *resource) run(ctx context.Context, action string) error {
 
 // make makes the resource that there is not, or one of another content anew.
 func (r *resource) make(ctx context.Context, tool string) error {
-	code, said, err := r.look(ctx)
+	code, said, err := r.probe(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func pairs(b *strings.Builder, m map[string]string) {
 // order starts or stops the resource, and waits until it is so.
 func (r *resource) order(ctx context.Context, tool, verb string) error {
 	want := map[string]int{"start": haRuns, "stop": haStopped}[verb]
-	code, _, err := r.look(ctx)
+	code, _, err := r.probe(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (r *resource) order(ctx context.Context, tool, verb string) error {
 		return err
 	}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		code, said, err := r.look(ctx)
+		code, said, err := r.probe(ctx)
 		if err == nil && code == want {
 			return nil
 		}

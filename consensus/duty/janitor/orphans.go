@@ -46,7 +46,7 @@ type OrphansConfig struct {
 type Orphans struct {
 	cfg OrphansConfig
 
-	looking chan struct{} // holds a token while nobody looks
+	turn chan struct{} // holds a token while no search is under way
 
 	mu     sync.Mutex
 	last   model.OrphanReport
@@ -74,8 +74,8 @@ var ErrNotRemoved = problem.New(problem.Conflict, "its provider has not removed 
 func NewOrphans(cfg OrphansConfig) *Orphans {
 	cfg.Every = cmp.Or(cfg.Every, 10*time.Minute)
 	cfg.Grace = cmp.Or(cfg.Grace, time.Hour)
-	o := &Orphans{cfg: cfg, looking: make(chan struct{}, 1), found: map[orphanKey]*orphan{}, faults: map[orphanKey]string{}}
-	o.looking <- struct{}{}
+	o := &Orphans{cfg: cfg, turn: make(chan struct{}, 1), found: map[orphanKey]*orphan{}, faults: map[orphanKey]string{}}
+	o.turn <- struct{}{}
 	return o
 }
 
@@ -96,7 +96,7 @@ func (o *Orphans) Run(ctx context.Context) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		r, err := o.Look(ctx)
+		r, err := o.Find(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -131,12 +131,12 @@ type listed struct {
 	err      error
 }
 
-// Look asks all providers now. The report has a fault for each provider that did not
+// Find asks all providers now. The report has a fault for each provider that did not
 // answer.
-func (o *Orphans) Look(ctx context.Context) (model.OrphanReport, error) {
+func (o *Orphans) Find(ctx context.Context) (model.OrphanReport, error) {
 	select {
-	case <-o.looking:
-		defer func() { o.looking <- struct{}{} }()
+	case <-o.turn:
+		defer func() { o.turn <- struct{}{} }()
 	case <-ctx.Done():
 		return model.OrphanReport{}, ctx.Err()
 	}
@@ -268,12 +268,12 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 	r := model.OrphanReport{At: now.UnixMilli(), Providers: []model.ProviderLook{}, Orphans: []model.Orphan{}, Missing: missing(v, lists)}
 	unheard := map[string]bool{} // tenant and type of which something could not be asked
 	for _, l := range lists {
-		look := model.ProviderLook{Tenant: l.tenant, Provider: l.provider.Name, Type: l.provider.ProviderType, Machines: len(l.found)}
+		asked := model.ProviderLook{Tenant: l.tenant, Provider: l.provider.Name, Type: l.provider.ProviderType, Machines: len(l.found)}
 		if l.err != nil {
-			look.Fault = l.err.Error()
+			asked.Fault = l.err.Error()
 			unheard[l.tenant+"\x00"+l.provider.ProviderType] = true
 		}
-		r.Providers = append(r.Providers, look)
+		r.Providers = append(r.Providers, asked)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

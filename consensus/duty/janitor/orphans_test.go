@@ -27,7 +27,7 @@ type clouds struct {
 	machines []*pb.Resource
 	lists    int
 	fault    error
-	// between is called after the first list of a look: it may change what there is.
+	// between is called after the first list of a search: it may change what there is.
 	between func()
 	removed []string
 }
@@ -106,7 +106,7 @@ func TestOrphans(t *testing.T) {
 		c := &clouds{machines: []*pb.Resource{{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"}, {Cluster: "9", Node: "9-2", Fence: 1, Id: "going"}}}
 		c.between = func() { c.machines = c.machines[:1] }
 		o := janitor.NewOrphans(janitor.OrphansConfig{Machine: m, Propose: propose, Finder: c, Logger: slog.New(slog.DiscardHandler), Every: time.Minute, Delete: true, Grace: 10 * time.Minute})
-		r, err := o.Look(t.Context())
+		r, err := o.Find(t.Context())
 		if err != nil || len(r.Orphans) != 1 || r.Orphans[0].ID != "forgotten" || r.Orphans[0].Why != model.OrphanUnknown || r.Orphans[0].DeleteAt != 0 {
 			t.Fatalf("%+v %v", r, err)
 		}

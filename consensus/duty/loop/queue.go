@@ -45,9 +45,9 @@ type Config[K comparable] struct {
 // those that are added after its end are dropped.
 type Queue[K comparable] struct {
 	cfg Config[K]
-	// wake tells Run that a key is due before the armed time.
-	wake chan struct{}
-	work sync.WaitGroup
+	// notify tells Run that a key is due before the armed time.
+	notify chan struct{}
+	work   sync.WaitGroup
 
 	mu      sync.Mutex
 	ctx     context.Context // Run's; nil before Run
@@ -102,7 +102,7 @@ func New[K comparable](cfg Config[K]) *Queue[K] {
 	if cfg.MaxBackoff < cfg.Backoff {
 		cfg.MaxBackoff = 32 * cfg.Backoff
 	}
-	return &Queue[K]{cfg: cfg, wake: make(chan struct{}, 1), entries: map[K]*entry[K]{}}
+	return &Queue[K]{cfg: cfg, notify: make(chan struct{}, 1), entries: map[K]*entry[K]{}}
 }
 
 // Add has keys reconciled once Config.Gather has passed.
@@ -157,7 +157,7 @@ func (q *Queue[K]) Run(ctx context.Context) error {
 		q.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-q.wake:
+		case <-q.notify:
 		case <-timer.C:
 		}
 	}
@@ -213,7 +213,7 @@ func (q *Queue[K]) wait(e *entry[K]) {
 func (q *Queue[K]) proceed(now time.Time) {
 	if next := q.start(now); !next.IsZero() && (q.armed.IsZero() || next.Before(q.armed)) {
 		select {
-		case q.wake <- struct{}{}:
+		case q.notify <- struct{}{}:
 		default:
 		}
 	}

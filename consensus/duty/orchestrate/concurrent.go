@@ -14,15 +14,15 @@ import (
 // it was planned.
 const stale = 5
 
-// Beside prepares and starts an operation that runs concurrently with the cluster's
+// StartConcurrent prepares and starts an operation that runs concurrently with the cluster's
 // main operation.
-func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
 		if id, ok := v.Request(who); ok {
 			return repeated(v, who, id)
 		}
-		p, err := o.PrepareBeside(who, cluster, op, units)
+		p, err := o.PrepareConcurrent(who, cluster, op, units)
 		if err != nil {
 			return nil, state.Answer{}, err
 		}
@@ -34,9 +34,9 @@ func (o *Orchestrator) Beside(ctx context.Context, who model.Caller, cluster str
 	}
 }
 
-// PrepareBeside prepares an operation that runs concurrently with the cluster's main
+// PrepareConcurrent prepares an operation that runs concurrently with the cluster's main
 // operation.
-func (o *Orchestrator) PrepareBeside(who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, error) {
+func (o *Orchestrator) PrepareConcurrent(who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {

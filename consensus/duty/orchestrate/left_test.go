@@ -111,7 +111,7 @@ func (l *lab) order(op, order, phase string) {
 // whose scripts stopped and started it.
 func (l *lab) restart(cluster, node, service string) (stopped, started int) {
 	never := func() bool { return false }
-	p, _, err := l.o.Beside(context.Background(), who, cluster, model.OpRecover, []operation.Unit{{Node: node, Services: []string{service}}})
+	p, _, err := l.o.StartConcurrent(context.Background(), who, cluster, model.OpRecover, []operation.Unit{{Node: node, Services: []string{service}}})
 	if err != nil {
 		l.t.Fatal(err)
 	}

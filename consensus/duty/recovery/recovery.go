@@ -20,7 +20,7 @@ import (
 
 // Starter starts operations; the orchestrator implements it.
 type Starter interface {
-	Beside(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error)
+	StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error)
 	Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error)
 }
 
@@ -122,7 +122,7 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 			units[i] = operation.Unit(u)
 			log.Info("recovery restarts services", "node", u.Node, "services", u.Services)
 		}
-		_, _, err := c.cfg.Start.Beside(ctx, who, cl.ID, model.OpRecover, units)
+		_, _, err := c.cfg.Start.StartConcurrent(ctx, who, cl.ID, model.OpRecover, units)
 		errs = errors.Join(errs, err)
 	}
 	if len(d.Replace) > 0 {

@@ -156,13 +156,13 @@ func (c *Controller) reconcile(ctx context.Context, key state.RunKey) (time.Time
 		return time.Time{}, nil
 	}
 	var again time.Time
-	act, wake := r.Next(time.Now().UnixMilli())
+	act, due := r.Next(time.Now().UnixMilli())
 	if act != profile.Nothing {
 		if pause := c.act(ctx, r, act); pause > 0 {
 			again = time.Now().Add(pause)
 		}
 	}
-	if at := time.UnixMilli(wake); wake > 0 && (again.IsZero() || at.Before(again)) {
+	if at := time.UnixMilli(due); due > 0 && (again.IsZero() || at.Before(again)) {
 		again = at
 	}
 	return later(again, time.Now()), nil

@@ -37,7 +37,7 @@ func (c *Controller) followCluster(ctx context.Context, id string) (time.Time, e
 	r, has := v.Site(cl.Tenant, name)
 	if cl.Status == model.ClusterTerminated {
 		if has { // its nodes are gone with everything on them
-			return time.Time{}, c.forget(ctx, r)
+			return time.Time{}, forgetSite(ctx, c.cfg.Propose, r)
 		}
 		return time.Time{}, nil
 	}
@@ -96,11 +96,11 @@ func (c *Controller) addSitesOn(v *state.View, cl *model.Cluster) {
 	}
 }
 
-// forget removes a site without driving its objects to any state.
-func (c *Controller) forget(ctx context.Context, r *site.Record) error {
+// forgetSite removes a site without driving its objects to any state.
+func forgetSite(ctx context.Context, propose func(context.Context, ...*pb.Command) ([]state.Answer, error), r *site.Record) error {
 	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Change: &pb.ChangeSite_Forget{Forget: &pb.ForgetSite{}}})
 	cmd.Actor = model.Self
-	answers, err := c.cfg.Propose(ctx, cmd)
+	answers, err := propose(ctx, cmd)
 	if err == nil {
 		err = answers[0].Err
 	}

@@ -92,9 +92,9 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 	return r.Generation
 }
 
-// settled reports whether an object is settled in the generation that its host should
+// inPlace reports whether an object is settled in the generation that its host should
 // follow.
-func (s *snapshot) settled(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
+func (s *snapshot) inPlace(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
 	return o.Settled && o.Generation == s.follows(r, d.Host)
 }
 
@@ -185,7 +185,7 @@ func (c *Controller) Status(ctx context.Context, tenant, name string, after uint
 			if st.Phase == object.Moving {
 				it.To = d.Type.States[st.To]
 			}
-			it.Settled, it.Removing, it.Stuck, it.Oscillating = s.settled(r, d, o), st.Removing, st.Stuck, st.Oscillating
+			it.Settled, it.Removing, it.Stuck, it.Oscillating = s.inPlace(r, d, o), st.Removing, st.Stuck, st.Oscillating
 			it.Failures, it.Drifts, it.Until, it.Message, it.Generation = st.Failures, st.Drifts, o.Until, o.Message, o.Generation
 			for _, w := range st.Waits {
 				it.Waits = append(it.Waits, site.WaitText(w, d, s.def(r, w.Peer)))
@@ -221,7 +221,7 @@ func (c *Controller) List(_ context.Context, tenant string) ([]site.Overview, er
 				continue
 			}
 			n.Objects++
-			if o := s.report(r, d.ID); o != nil && s.settled(r, d, o) {
+			if o := s.report(r, d.ID); o != nil && s.inPlace(r, d, o) {
 				n.Settled++
 			}
 		}
