@@ -149,9 +149,6 @@ func TestConfigFaults(t *testing.T) {
 	if _, err := template.Bind(small()); !errors.As(err, &faults) || len(faults) != 2 {
 		t.Errorf("got %v", err)
 	}
-	if err := template.CheckLayout(small()); !errors.As(err, &faults) || len(faults) != 1 || faults[0].Path != "y.z" {
-		t.Errorf("got %v", err)
-	}
 }
 
 func TestReferences(t *testing.T) {
@@ -172,44 +169,6 @@ func TestReferences(t *testing.T) {
 	refs, _ = ReferencesOf(map[string]any{"plain": "x"})
 	if got := refs.Nodes(small()); got != nil || refs.Self {
 		t.Errorf("got nodes %v", got)
-	}
-}
-
-func TestChanged(t *testing.T) {
-	bind := func(config map[string]any, c *Cluster) *Bound {
-		t.Helper()
-		template, err := Compile(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := template.Bind(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	moved := small()
-	moved.nodes[2].IPAddresses = map[string]string{"bind_v4": "10.9.9.9"}
-	grown := NewCluster("ada", append(small().nodes, Node{Number: 1003, IPAddresses: map[string]string{"bind_v4": "10.0.0.4"}, Services: []string{"x"}}))
-	self := map[string]any{"bind": "%ip.bind_v4.self%", "n": "%num.service.master%"}
-	hosts := map[string]any{"m": "%ip.service.db%"}
-	for _, c := range []struct {
-		name          string
-		before, after *Bound
-		all           bool
-		numbers       []int
-	}{
-		{"nothing", bind(hosts, small()), bind(hosts, small()), false, nil},
-		{"an address all use", bind(hosts, small()), bind(hosts, moved), true, nil},
-		{"a node's own address", bind(self, small()), bind(self, moved), false, []int{1001, 1002}}, // 1001 has none: cannot be expanded
-		{"a new node", bind(self, small()), bind(self, grown), false, []int{1001, 1003}},
-		{"another value beside a node's own", bind(self, small()), bind(map[string]any{"bind": "%ip.bind_v4.self%", "n": "2"}, small()), true, nil},
-		{"another own value", bind(self, small()), bind(map[string]any{"bind": "[%ip.bind_v4.self%]", "n": "1"}, small()), false, []int{1000, 1001, 1002}},
-		{"own value becomes plain", bind(map[string]any{"v": "%ip.self%"}, small()), bind(map[string]any{"v": "10.0.0.1"}, small()), false, []int{1001, 1002}},
-	} {
-		if all, numbers := Changed(c.before, c.after); all != c.all || !reflect.DeepEqual(numbers, c.numbers) {
-			t.Errorf("%s: got %v %v, want %v %v", c.name, all, numbers, c.all, c.numbers)
-		}
 	}
 }
 

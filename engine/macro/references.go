@@ -1,10 +1,7 @@
 package macro
 
 import (
-	"reflect"
 	"slices"
-
-	"github.com/coopr/coopr/engine/model"
 )
 
 // References are the properties of a cluster that a configuration speaks of: a
@@ -98,97 +95,4 @@ func (r References) Nodes(c *Cluster) []int {
 		}
 	}
 	return out
-}
-
-// CheckLayout finds the macros that no node of a cluster with this layout could
-// ever fill in, such as an index beyond the nodes of a service: these fail an
-// operation before any of its tasks runs. Host names and addresses need not be
-// known yet. The error is model.Faults.
-func (t *Template) CheckLayout(c *Cluster) error {
-	var faults model.Faults
-	t.root.checkLayout(c, &faults)
-	return faults.Err()
-}
-
-func (f *field) checkLayout(c *Cluster, faults *model.Faults) {
-	for _, s := range f.sub {
-		s.checkLayout(c, faults)
-	}
-	if f.text == nil {
-		return
-	}
-	for _, p := range f.text.pieces {
-		if p.macro == nil {
-			continue
-		}
-		if on := c.byService[p.macro.Service]; len(on) > 0 && p.macro.Index >= len(on) {
-			faults.Add(f.path, indexFault(p.macro, p.literal, len(on)).Error())
-		}
-	}
-}
-
-// Changed compares a configuration as it was and as it will be. all says that a
-// part that is the same on every node differs, and with it every node; else
-// numbers are those nodes, of the cluster as it will be, whose own parts differ.
-// A node that was not there before, or that cannot be expanded, counts as changed.
-func Changed(before, after *Bound) (all bool, numbers []int) {
-	if !shaped(before.root, after.root) {
-		return true, nil
-	}
-	if !before.root.self && !after.root.self {
-		return false, nil
-	}
-	for i := range after.cluster.nodes {
-		number := after.cluster.nodes[i].Number
-		if _, was := before.cluster.byNumber[number]; !was {
-			numbers = append(numbers, number)
-			continue
-		}
-		same := equal(before.root, after.root, Context{Cluster: before.cluster, Self: number}, Context{Cluster: after.cluster, Self: number})
-		if !same {
-			numbers = append(numbers, number)
-		}
-	}
-	return false, numbers
-}
-
-// shaped says whether two fields agree in all that does not depend on the node.
-func shaped(a, b *field) bool {
-	if a.self != b.self {
-		return true // the node's values decide
-	}
-	if !a.self {
-		return reflect.DeepEqual(a.plain, b.plain)
-	}
-	if a.kind != b.kind {
-		return a.kind == 't' || b.kind == 't'
-	}
-	if !slices.Equal(a.keys, b.keys) || len(a.sub) != len(b.sub) {
-		return false
-	}
-	for i := range a.sub {
-		if !shaped(a.sub[i], b.sub[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// equal compares two fields on a node; what does not depend on the node has been
-// compared by shaped.
-func equal(a, b *field, was, is Context) bool {
-	switch {
-	case !a.self && !b.self:
-		return true
-	case a.self && b.self && a.kind == b.kind && a.kind != 't':
-		for i := range a.sub {
-			if !equal(a.sub[i], b.sub[i], was, is) {
-				return false
-			}
-		}
-		return true
-	}
-	var faults model.Faults
-	before, after := value(a, was, &faults), value(b, is, &faults)
-	return len(faults) == 0 && reflect.DeepEqual(before, after)
 }

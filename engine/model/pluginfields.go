@@ -86,64 +86,6 @@ func (f FieldSchema) odd(v any) string {
 // so, and for every password.
 func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" }
 
-// UserFields judges what a request gives as providerFields against the
-// provider's type and divides it: plain values for the cluster's copy of the
-// provider, sensitive ones for the secret store. Allowed are the fields of the
-// user and those of the administrator that may be overridden ("override").
-// Faults have paths below "providerFields".
-func UserFields(t PluginType, given map[string]any) (plain, sensitive map[string]any, err error) {
-	var fs Faults
-	var names []string
-	for n := range t.Parameters.User.Fields {
-		names = append(names, n)
-	}
-	for n, f := range t.Parameters.Admin.Fields {
-		if f.Override {
-			names = append(names, n)
-		}
-	}
-	plain, sensitive = map[string]any{}, map[string]any{}
-	for _, name := range sorted(given) {
-		path := "providerFields." + name
-		f, ok := t.Parameters.User.Fields[name]
-		if !ok {
-			f, ok = t.Parameters.Admin.Fields[name]
-			if ok && !f.Override {
-				fs.Add(path, "only the administrator may set this: take it away")
-				continue
-			}
-		}
-		if !ok {
-			fs.addf(path, "provider type %s has no field %q%s", t.Name, name, didYouMean(name, names))
-			continue
-		}
-		if why := f.Judge(given[name]); why != "" {
-			fs.Add(path, why)
-			continue
-		}
-		if f.Secret() {
-			sensitive[name] = given[name]
-		} else {
-			plain[name] = given[name]
-		}
-	}
-	return plain, sensitive, fs.Err()
-}
-
-// WithDefaults adds the defaults of the fields that are not given.
-func WithDefaults(t PluginType, scope Scope, given map[string]any) map[string]any {
-	out := map[string]any{}
-	for name, f := range t.fields(scope).Fields {
-		if f.Default != nil {
-			out[name] = f.Default
-		}
-	}
-	for k, v := range given {
-		out[k] = v
-	}
-	return out
-}
-
 // Sensitive gives the names among the given values that must not be shown, in
 // order: those whose schema says so (in either scope), those of values of type
 // Secret, and, since a type may be unknown (its zero value), those that sound

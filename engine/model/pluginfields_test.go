@@ -65,24 +65,6 @@ func TestMissingFields(t *testing.T) {
 	}
 }
 
-func TestUserFields(t *testing.T) {
-	c := cloud(t)
-	plain, sensitive, err := UserFields(c, map[string]any{"username": "u", "pin": "1234", "region": "ord", "public": true})
-	if err != nil || !reflect.DeepEqual(plain, map[string]any{"username": "u", "region": "ord", "public": true}) || !reflect.DeepEqual(sensitive, map[string]any{"pin": "1234"}) {
-		t.Errorf("%v, %v, %v", plain, sensitive, err)
-	}
-	_, _, err = UserFields(c, map[string]any{"usernam": "u", "api_user": "me", "region": "lon", "public": "perhaps", "keypair": []any{"a"}})
-	wantLines(t, err,
-		`providerFields.api_user: only the administrator may set this: take it away`,
-		`providerFields.keypair: must be one value, not a list or an object`,
-		`providerFields.public: must be true or false, but is "perhaps"`,
-		`providerFields.region: "lon" is not one of the options (dfw, ord are)`,
-		`providerFields.usernam: provider type cloud has no field "usernam": did you mean "username"?`)
-	if got := WithDefaults(c, ScopeAdmin, map[string]any{"api_user": "u"}); !reflect.DeepEqual(got, map[string]any{"api_user": "u", "region": "dfw"}) {
-		t.Errorf("defaults: %v", got)
-	}
-}
-
 func TestRedaction(t *testing.T) {
 	values := map[string]any{"api_user": "u", "api_password": "hush", "pin": "hush", "google_private_key": "hush", "ssh_key_resource": "my-key",
 		"auth": map[string]any{"rackspace_api_key": "hush", "list": []any{map[string]any{"token": "hush"}}}, "wrapped": NewSecret("hush")}

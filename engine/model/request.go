@@ -80,11 +80,6 @@ type DeleteCluster struct {
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
-// ChangeLease asks for another expiry time (Unix milliseconds, 0 never).
-type ChangeLease struct {
-	ExpireTime *int64 `json:"expireTime"`
-}
-
 // ChangeCluster asks for another layout, for newer definitions, or for an earlier
 // state of a cluster. Which of it counts depends on the operation.
 type ChangeCluster struct {
@@ -164,16 +159,6 @@ func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
 	var r DeleteCluster
 	faults, _ := decodeRequest(data, &r, nil)
-	return r, faults.limited().Err()
-}
-
-// DecodeChangeLease reads a request for another expiry time.
-func DecodeChangeLease(data []byte) (ChangeLease, error) {
-	var r ChangeLease
-	faults, _ := decodeRequest(data, &r, nil)
-	if len(faults) == 0 && r.ExpireTime == nil {
-		faults.Add("expireTime", "is missing: give Unix milliseconds, or 0 for never")
-	}
 	return r, faults.limited().Err()
 }
 

@@ -32,18 +32,6 @@ func Unmet(has []Capability, wants []ProgramNeeds) []ProgramNeeds {
 	return out
 }
 
-// ByCapability groups what is missing: for each capability the plugins that need
-// it, in the order in which they come.
-func ByCapability(unmet []ProgramNeeds) map[Capability][]string {
-	out := map[Capability][]string{}
-	for _, r := range unmet {
-		for _, c := range r.Needs {
-			out[c] = append(out[c], r.Plugin)
-		}
-	}
-	return out
-}
-
 // missing lists the unmet needs of each plugin, for an error.
 func missing(unmet []ProgramNeeds) string {
 	var out []string

@@ -83,12 +83,6 @@ func TestPV16To18(t *testing.T) {
 			}
 		})
 	}
-	t.Run("PV-18 grouped by what is missing", func(t *testing.T) {
-		got := ByCapability(Unmet(nil, []ProgramNeeds{{"p1", []Capability{unicorn}}, {"p2", []Capability{unicorn, dragon}}}))
-		if !reflect.DeepEqual(got, map[Capability][]string{unicorn: {"p1", "p2"}, dragon: {"p2"}}) {
-			t.Error(got)
-		}
-	})
 	r := New("r", "t", Program{Requires: wants}, 0)
 	if err := r.Fits(Spec{Name: "s", Capabilities: has}, nil); err == nil || !strings.Contains(err.Error(), "p1 needs dataset unicorn") {
 		t.Error(err)

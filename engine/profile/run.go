@@ -212,15 +212,6 @@ func NewID(now int64, random uint32) string {
 	return alphabet.EncodeToString(b[:])
 }
 
-// TimeOf gives the time in a run's id, or 0.
-func TimeOf(id string) int64 {
-	b, err := alphabet.DecodeString(id)
-	if err != nil || len(b) != 10 {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint64(append([]byte{0, 0}, b[:6]...)))
-}
-
 // ClusterName gives the name of a run's cluster: it follows from the run alone.
 func ClusterName(program, run string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {

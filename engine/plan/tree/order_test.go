@@ -151,66 +151,6 @@ func TestPhasesOfOneName(t *testing.T) {
 	}
 }
 
-func TestCoordinator(t *testing.T) {
-	if _, err := Coordinate(nil); err != ErrNoPlans {
-		t.Errorf("CO-01: %v", err)
-	}
-	for _, c := range []struct {
-		id, a, b string // steps of two plans
-		assets   string // of a's steps, then b's: node and service
-		intr     bool   // a is interrupted
-		want     string
-	}{
-		{"CO-02", "P", "C", "1x 2x", false, "0|"},
-		{"CO-03", "P", "C", "1x 2x", true, "|"},
-		{"CO-04", "C", "C", "1x 2x", false, "|"},
-		{"CO-05", "P", "P", "1x 2x", false, "0|0"},
-		{"CO-06", "P", "P", "1x 1x", false, "0|"},
-		{"CO-07", "P", "R", "1x 1x", false, "|0"},
-		{"CO-08 another service", "P", "P", "1x 1y", false, "0|0"},
-		{"CO-08 the node itself", "P", "P", "1x 1*", false, "0|"},
-		{"CO-08 two services", "P", "P", "1xy 1y", false, "0|"},
-		{"interrupted plans protect nothing", "R", "P", "1x 1x", true, "|0"},
-		{"starting", "P", "S", "1x 1x", false, "|0"},
-		{"difference 7: the SDK gives it to both", "P", "T", "1x 1x", false, "|0"},
-		{"delayed is not at work", "D", "P", "1x 1x", false, "|0"},
-	} {
-		plans := []*View{pure(t, "a", "serial", "p parallel: "+c.a), pure(t, "b", "serial", "p parallel: "+c.b)}
-		plans[0].Interrupted = c.intr
-		for i, text := range fields(c.assets) {
-			a := Asset{Node: text[:1], Whole: text[1:] == "*", Services: strings.Split(text[1:], "")}
-			plans[i].Asset = func(uint32) Asset { return a }
-		}
-		got, err := Coordinate(plans)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := ""
-		for i, steps := range got {
-			text += strings.Repeat("|", i)
-			for _, s := range steps {
-				text += string(rune('0' + s))
-			}
-		}
-		if text != c.want {
-			t.Errorf("%s: %s, not %s", c.id, text, c.want)
-		}
-	}
-	for _, c := range []struct {
-		a, b Asset
-		want bool
-	}{
-		{Asset{Node: "0", Services: []string{"t0", "t1"}}, Asset{Node: "0", Services: []string{"t1"}}, true},
-		{Asset{Node: "0", Services: []string{"t1"}}, Asset{Node: "0", Services: []string{"t0"}}, false},
-		{Asset{Node: "0", Services: []string{"t0"}}, Asset{Node: "1", Services: []string{"t0"}}, false},
-		{Asset{}, Asset{}, false},
-	} {
-		if c.a.Conflicts(c.b) != c.want || c.b.Conflicts(c.a) != c.want {
-			t.Errorf("CO-08: %v × %v", c.a, c.b)
-		}
-	}
-}
-
 func TestHealth(t *testing.T) {
 	for _, c := range []struct {
 		id, deploy, recovery, backup, restore string

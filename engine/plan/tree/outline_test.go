@@ -272,7 +272,13 @@ func FuzzTree(f *testing.F) {
 			v.Info().Text(v.Name)
 			Give([]*View{v}, Order{Command: "restart", Plan: v.Name})
 		}
-		_, _ = PlanText("x", info)
-		_, _ = PodsText(info)
+		var i Info
+		if json.Unmarshal(info, &i) == nil {
+			i.Text("x")
+		}
+		var p Pods
+		if json.Unmarshal(info, &p) == nil {
+			p.Text()
+		}
 	})
 }

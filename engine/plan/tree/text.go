@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -62,15 +61,6 @@ func (i *Info) Text(name string) string {
 	return out
 }
 
-// PlanText draws a plan from what the API gave.
-func PlanText(name string, body []byte) (string, error) {
-	var i Info
-	if err := json.Unmarshal(body, &i); err != nil {
-		return "", fmt.Errorf("plan %s: %w", name, err)
-	}
-	return i.Text(name), nil
-}
-
 // Pods are a service's pods as the API gives them (docs/spec/plans.md §9).
 type Pods struct {
 	Service string    `json:"service"`
@@ -118,21 +108,6 @@ func (p Pods) Text() string {
 		root.below = append(root.below, n)
 	}
 	return root.draw()
-}
-
-// PodsText draws the pods of a service from what the API gave, or one pod.
-func PodsText(body []byte) (string, error) {
-	var both struct {
-		Pods
-		Pod // "name" and "tasks"
-	}
-	if err := json.Unmarshal(body, &both); err != nil {
-		return "", fmt.Errorf("pods: %w", err)
-	}
-	if both.Service == "" && both.Name != "" {
-		return both.Pod.Text(), nil
-	}
-	return both.Pods.Text(), nil
 }
 
 // Told says what an order did, or with done false what it could not do, as the

@@ -44,12 +44,13 @@ Errors:
 		{"no steps", `{"phases":[{"name":"a","status":"COMPLETE","strategy":"serial","steps":[]}],"status":"COMPLETE","strategy":"serial"}`, "deploy (serial strategy) (COMPLETE)\n└─ a (serial strategy) (COMPLETE)"},
 		{"empty step", `{"phases":[{"steps":[{}]}]}`, "deploy (<UNKNOWN> strategy) (<UNKNOWN>)\n└─ <UNKNOWN> (<UNKNOWN> strategy) (<UNKNOWN>)\n   └─ <UNKNOWN> (<UNKNOWN>)"},
 	} {
-		if got, err := PlanText("deploy", []byte(c.body)); err != nil || got != c.want {
-			t.Errorf("%s:\n%s\nnot\n%s (%v)", c.name, got, c.want, err)
+		var i Info
+		if err := json.Unmarshal([]byte(c.body), &i); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := PlanText("deploy", []byte("<html>")); err == nil {
-		t.Error("what is no JSON is drawn")
+		if got := i.Text("deploy"); got != c.want {
+			t.Errorf("%s:\n%s\nnot\n%s", c.name, got, c.want)
+		}
 	}
 }
 
@@ -69,14 +70,16 @@ func TestPodsText(t *testing.T) {
    │  ├─ world-0-server (RUNNING)
    │  └─ world-0-sidecar (<UNKNOWN>)
    └─ world-1`},
-		{"one pod", `{"name":"world-0","tasks":[{"name":"world-0-server","status":"PAUSING"},{"name":"world-0-sidecar","status":"PAUSED"}]}`,
-			"world-0\n├─ world-0-server (PAUSING)\n└─ world-0-sidecar (PAUSED)"},
 		{"no pods", `{"service":"hello-world","pods":[]}`, "hello-world"},
 		{"pod without tasks", `{"name":"world-0","tasks":[]}`, "world-0"},
 		{"nothing", `{}`, "<UNKNOWN>"},
 	} {
-		if got, err := PodsText([]byte(c.body)); err != nil || got != c.want {
-			t.Errorf("%s:\n%s\nnot\n%s (%v)", c.name, got, c.want, err)
+		var p Pods
+		if err := json.Unmarshal([]byte(c.body), &p); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Text(); got != c.want {
+			t.Errorf("%s:\n%s\nnot\n%s", c.name, got, c.want)
 		}
 	}
 }

@@ -30,10 +30,9 @@ type View struct {
 	Scope string
 	// Node gives a node's name by its id; nil: the id.
 	Node func(id string) string
-	// StepName gives a step's name; Asset what it works on; Times when it began
-	// and ended (Unix milliseconds, 0: not yet).
+	// StepName returns a step's name. Times returns when it began and ended, in Unix
+	// milliseconds, 0 for not yet.
 	StepName func(step uint32) string
-	Asset    func(step uint32) Asset
 	Times    func(step uint32) (started, ended int64)
 }
 
@@ -64,7 +63,6 @@ func Look(t *Tree, s *plan.State, now int64) *View {
 			return id
 		})
 	}
-	v.Asset = func(step uint32) Asset { return assetOf(s.Graph, step) }
 	v.Times = func(step uint32) (int64, int64) { return times(s, step) }
 	for i := range t.Phases {
 		v.Held[i] = s.Gates(plan.Phase(uint32(i)))&plan.GateInterrupt != 0
