@@ -46,7 +46,7 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 			Absent: func(object.ID) bool { return false }})
 	}
 	anew := session != sr.session
-	sr.session, sr.version, sr.agents, sr.nodes, sr.paused = session, o.Version, o.Homes, o.Nodes, o.Paused
+	sr.session, sr.version, sr.agents, sr.nodes, sr.paused = session, o.Version, o.Agents, o.Nodes, o.Paused
 	routes := sr.routes
 	sr.routes, sr.lives = make(map[object.ID]life, len(o.Lives)), map[object.ID]site.Lived{}
 	mine := map[string]bool{}
@@ -54,7 +54,7 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 		mine[h] = true
 	}
 	for _, l := range o.Lives {
-		sr.routes[l.ID] = life{o.Homes[l.Host], l.Inc}
+		sr.routes[l.ID] = life{o.Agents[l.Host], l.Inc}
 		if mine[l.Host] {
 			sr.lives[l.ID] = l
 		}
@@ -81,10 +81,10 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 	if o.Call != 0 && (anew || o.Call != sr.call) {
 		sr.call, sr.asked = o.Call, true
 	}
-	if o.Look != sr.probe {
-		if sr.probe = o.Look; o.Look != 0 {
+	if o.Probe != sr.probe {
+		if sr.probe = o.Probe; o.Probe != 0 {
 			sr.host.Each(func(x *object.Object) {
-				sr.held = append(sr.held, todo{act: object.Act{ID: x.Def().ID, What: object.Check}, inc: x.Incarnation(), probe: o.Look})
+				sr.held = append(sr.held, todo{act: object.Act{ID: x.Def().ID, What: object.Check}, inc: x.Incarnation(), probe: o.Probe})
 			})
 		}
 	}

@@ -19,7 +19,7 @@ func (sr *siteRunner) event(id object.ID, ev object.Event, now int64) {
 func (sr *siteRunner) observe(_ int64, o *object.Object, ev *object.Event, _ *object.Effects) {
 	id := o.Def().ID
 	sr.dirty[id] = true
-	if o.Settled() {
+	if o.AtRest() {
 		delete(sr.restless, id)
 	} else {
 		if len(sr.restless) == 0 {
@@ -75,7 +75,7 @@ func (sr *siteRunner) describe(x *object.Object) *pb.ObjectReport {
 	}
 	return &pb.ObjectReport{
 		Id: uint32(s.ID), Inc: s.Incarnation, State: uint32(s.State), Target: uint32(s.Target), Phase: uint32(s.Phase), To: uint32(s.To),
-		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, Settled: x.Settled(),
+		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, Settled: x.AtRest(),
 		Until: s.Until, Waits: waits(s.Waits), Asked: waits(s.Asked), Message: sr.messages[s.ID], Generation: sr.follows[s.Def.Host],
 	}
 }

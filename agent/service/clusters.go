@@ -51,7 +51,7 @@ func (c *Clusters) Operate(ctx context.Context, who model.Caller, cluster string
 	var p *operation.Prepared
 	var ans state.Answer
 	switch {
-	case req.Type.Beside():
+	case req.Type.Concurrent():
 		return c.operateConcurrently(ctx, who, cluster, req)
 	case req.DryRun:
 		p, err = l.Orchestrator.Prepare(ctx, who, cluster, r)
@@ -76,7 +76,7 @@ func (c *Clusters) operateConcurrently(ctx context.Context, who model.Caller, cl
 	if !ok {
 		return api.Started{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	now := operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}
+	now := operation.Input{Cluster: cl, Nodes: v.LiveNodes(cl)}
 	units, err := operation.Units(req.Type, now, v.ClusterHealth(cl.Tenant, cl.ID), req.Change.NodeNames, req.Services)
 	if err != nil {
 		return api.Started{}, err

@@ -33,10 +33,10 @@ func (s *Sites) List(ctx context.Context, tenant string) ([]site.Overview, error
 
 // Status returns the status of a site's objects. With another after than 0 it waits for
 // another revision.
-func (s *Sites) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
+func (s *Sites) Status(ctx context.Context, tenant, name string, after uint64) (site.SiteStatus, error) {
 	k, err := s.controller()
 	if err != nil {
-		return site.Standing{}, err
+		return site.SiteStatus{}, err
 	}
 	return k.Status(ctx, tenant, name, after)
 }

@@ -38,7 +38,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 			return refuse(problem.Unsupported, "plan: %v", err)
 		}
 	}
-	if op.Type.Beside() {
+	if op.Type.Concurrent() {
 		return a.startSide(c, op, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases}, s.Lease)
 	}
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, nodes); err != nil {

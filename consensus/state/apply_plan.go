@@ -122,7 +122,7 @@ func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 	if t == nil {
 		t = tree.Plain(operation.PlanName(op))
 	}
-	v := tree.Look(t, s, now)
+	v := tree.ViewOf(t, s, now)
 	v.Scope = op.ID
 	v.Interrupted = v.Interrupted || op.Status == model.OpPaused
 	v.Node = func(id string) string {
@@ -190,7 +190,7 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	if op.Status.Ended() {
 		a.reopenOperation(&op)
 	}
-	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Look: looksAgain, Now: a.now}); err != nil {
+	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: looksAgain, Now: a.now}); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
 	if len(o.Parameters) > 0 || r.Start {

@@ -12,7 +12,7 @@ func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	busy := false
 	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
 		// What runs beside others makes and removes no machines.
-		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Beside()
+		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Concurrent()
 		return !busy
 	}, "active")
 	known := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, d.Cluster) != nil

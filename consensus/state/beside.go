@@ -160,7 +160,7 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 			return nil, problem.New(problem.Conflict, "operation %s deletes cluster %s", other.ID, cl.Name)
 		case op.Type == model.OpPlan || op.Type == model.OpRun: // it waits for its nodes
 		case other.Type == model.OpRun:
-		case other.Type.Beside() && other.Type != model.OpPlan:
+		case other.Type.Concurrent() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
 					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID, other.Type, id)
@@ -407,7 +407,7 @@ func (a *applier) replaced(op *model.Operation, s *plan.State) {
 func (a *applier) supersede(op *model.Operation, gone []string) {
 	for _, other := range a.besides(op) {
 		e := a.edit(other.ID)
-		if !other.Type.Beside() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes, func(id string) bool { return slices.Contains(gone, id) }) {
+		if !other.Type.Concurrent() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes, func(id string) bool { return slices.Contains(gone, id) }) {
 			continue
 		}
 		o := *other

@@ -46,7 +46,7 @@ func (v *View) CustomTree(tenant, cluster, name string, now int64) (*tree.View, 
 		return nil, false
 	}
 	nodes := v.Nodes(tenant, cl.ID)
-	p, err := operation.Custom(model.Caller{Tenant: tenant}, name, operation.Standing{Cluster: cl, Nodes: nodes}, cl.ID)
+	p, err := operation.Custom(model.Caller{Tenant: tenant}, name, operation.Input{Cluster: cl, Nodes: nodes}, cl.ID)
 	if err != nil {
 		return &tree.View{Tree: &tree.Tree{Name: name, Errors: strings.Split(err.Error(), "\n")}, Interrupted: true, Scope: cl.ID}, true
 	}

@@ -88,7 +88,7 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 		t.Fatal(a.Err)
 	}
 	c.verdict(app, "app", false, 0)
-	standing := func() decide.Standing {
+	standing := func() decide.Input {
 		t.Helper()
 		v := c.m.View()
 		cl, _ := v.Cluster("t", "00000001")

@@ -45,7 +45,7 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	}
 	a.put(tOperations, &op)
 	a.settleNodes(&op, s)
-	if op.Type.Beside() {
+	if op.Type.Concurrent() {
 		a.settleSide(&op, s)
 	} else {
 		a.settleCluster(&op)
@@ -64,7 +64,7 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 // succeeded all the same. A cluster some of whose machines are still there is not
 // deleted; and whoever restarts, pauses or resumes nodes wants to know of each.
 func mayLack(t model.OperationType) bool {
-	return t == model.OpPlan || t != model.OpDelete && !t.Beside()
+	return t == model.OpPlan || t != model.OpDelete && !t.Concurrent()
 }
 
 // rolledBack ends the operation that a rollback has undone, or could not.
@@ -137,7 +137,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		}
 	}
 	// Who runs beside others leaves it to them what goes with them.
-	beside := op.Type.Beside()
+	beside := op.Type.Concurrent()
 	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
 		if !beside && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
 			of(n.ID)

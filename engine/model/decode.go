@@ -68,7 +68,7 @@ func decodeNode(kind Kind, n *node) (Definition, Faults) {
 		}
 		t.Class = class
 	}
-	settle(value)
+	normalize(value)
 	def.Name = def.base().Name
 	shape := d.faults
 	for _, f := range check(def) {
@@ -82,7 +82,7 @@ func decodeNode(kind Kind, n *node) (Definition, Faults) {
 
 // settle gives what a definition says loosely its one form: "flavor" and
 // "image" are texts, also where a file has a number.
-func settle(value any) {
+func normalize(value any) {
 	var entries map[string]map[string]any
 	switch v := value.(type) {
 	case *HardwareType:

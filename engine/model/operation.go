@@ -34,7 +34,7 @@ const (
 
 // Beside says that operations of this type run beside others of their cluster:
 // they leave its layout, its configuration and its status alone.
-func (t OperationType) Beside() bool {
+func (t OperationType) Concurrent() bool {
 	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun
 }
 

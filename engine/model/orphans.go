@@ -70,7 +70,7 @@ type MissingMachine struct {
 }
 
 // ProviderLook is what one provider said when it was asked for its machines.
-type ProviderLook struct {
+type ProviderListing struct {
 	Tenant   string `json:"tenant"`
 	Provider string `json:"provider"`
 	Type     string `json:"providertype"`
@@ -82,8 +82,8 @@ type ProviderLook struct {
 // OrphanReport compares the providers' lists of machines with the records.
 type OrphanReport struct {
 	// At is when the providers were asked, Unix milliseconds; 0: not yet.
-	At        int64            `json:"at"`
-	Providers []ProviderLook   `json:"providers"`
-	Orphans   []Orphan         `json:"orphans"`
-	Missing   []MissingMachine `json:"missing"`
+	At        int64             `json:"at"`
+	Providers []ProviderListing `json:"providers"`
+	Orphans   []Orphan          `json:"orphans"`
+	Missing   []MissingMachine  `json:"missing"`
 }

@@ -30,7 +30,7 @@ type change struct {
 }
 
 // relayout prepares an operation that changes which nodes and services there are.
-func (p *Prepared) relayout(ctx context.Context, req Request, at Standing, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	victims, err := victims(req.Victims, at)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func union(a, b []string) []string {
 
 // victims finds the ids of the nodes that a request names by id, number, host
 // name or its first part.
-func victims(names []string, at Standing) ([]string, error) {
+func victims(names []string, at Input) ([]string, error) {
 	var fs model.Faults
 	var out []string
 	for i, name := range names {
@@ -194,7 +194,7 @@ func victims(names []string, at Standing) ([]string, error) {
 
 // upgrade moves services to their newest definitions, where these differ from
 // what the cluster was built from.
-func (p *Prepared) upgrade(ctx context.Context, req Request, at Standing, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) upgrade(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	asked := req.Services
 	if len(asked) == 0 {
 		asked = p.Cluster.Services
@@ -246,7 +246,7 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 // syncTemplate brings a cluster to the newest version of its template and of
 // its services: newer definitions, new defaults of the configuration where the
 // cluster still has the old ones, and services that became default ones.
-func (p *Prepared) syncTemplate(ctx context.Context, at Standing, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Lookup) (*Prepared, error) {
 	was := p.Cluster.Template
 	d, ok := known.Definition(model.KindClusterTemplate, was.Name)
 	if !ok {
@@ -295,9 +295,9 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 
 // converge plans what brings the cluster from where it stands to what the
 // records say.
-func (p *Prepared) converge(at Standing, c change) (*Prepared, error) {
+func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	p.moveOn(at, c)
-	settle(&p.Cluster, p.Nodes, func(n *model.Node) bool { return c.made[n.ID] })
+	assignPlaces(&p.Cluster, p.Nodes, func(n *model.Node) bool { return c.made[n.ID] })
 	nodes := pointers(p.Nodes)
 	after, err := expand(&p.Cluster, nodes, c.made)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: maps.Clone(made)}}
-			at := Standing{Cluster: cl, Snapshot: func(int) (*model.Snapshot, bool) { return &model.Snapshot{Number: 1, State: cl}, true }}
+			at := Input{Cluster: cl, Snapshot: func(int) (*model.Snapshot, bool) { return &model.Snapshot{Number: 1, State: cl}, true }}
 			p, err := Prepare(t.Context(), model.Caller{}, tt.req, at, model.NewSet(tt.known...), "1-002")
 			if err != nil {
 				t.Fatal(err)

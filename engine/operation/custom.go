@@ -29,7 +29,7 @@ func CustomPlans(cl *model.Cluster) []string {
 // others, that does what the plan's steps name and nothing else (docs/spec/plans.md
 // §4, §13). It is held back until somebody starts it. It fails with ErrNoPlan,
 // or with model.Faults where the plan does not fit the cluster.
-func Custom(who model.Caller, name string, at Standing, id string) (*Prepared, error) {
+func Custom(who model.Caller, name string, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !slices.Contains(CustomPlans(cl), name) {
 		return nil, fmt.Errorf("%w: %q", ErrNoPlan, name)

@@ -11,11 +11,11 @@ import (
 )
 
 // standing is a cluster of two nodes with the service s, whose template has plans.
-func standing(plans ...model.Plan) Standing {
+func clusterWith(plans ...model.Plan) Input {
 	cl := &model.Cluster{ID: "00000001", Tenant: "t", Name: "c", Services: []string{"s"}, Template: model.ClusterTemplate{Plans: plans}, Definitions: map[string]model.Service{"s": {
 		Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {}, "stop": {}, "check": {}}},
 	}}}
-	at := Standing{Cluster: cl}
+	at := Input{Cluster: cl}
 	for _, id := range []string{"n0", "n1"} {
 		at.Nodes = append(at.Nodes, &model.Node{ID: id, Services: []string{"s"}})
 	}
@@ -24,7 +24,7 @@ func standing(plans ...model.Plan) Standing {
 
 func TestCustomPlans(t *testing.T) {
 	steps := []model.PlanSteps{{Node: "default", Tasks: [][]string{{"stop"}, {"start", "check"}}}}
-	at := standing(model.Plan{Name: "deploy"}, model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}}, model.Plan{Name: "recovery"})
+	at := clusterWith(model.Plan{Name: "deploy"}, model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}}, model.Plan{Name: "recovery"})
 	if got := CustomPlans(at.Cluster); len(got) != 1 || got[0] != "bounce" {
 		t.Errorf("%v", got)
 	}
@@ -38,10 +38,10 @@ func TestCustomPlans(t *testing.T) {
    ├─ n0:[start, check] (PENDING)
    ├─ n1:[stop] (PENDING)
    └─ n1:[start, check] (PENDING)`
-	if got := tree.Look(p.Tree, plan.NewState(p.Graph), 0).Info().Text("bounce"); got != want {
+	if got := tree.ViewOf(p.Tree, plan.NewState(p.Graph), 0).Info().Text("bounce"); got != want {
 		t.Errorf("%s", got)
 	}
-	if p.Operation.Status != model.OpPaused || p.Operation.Plan != "bounce" || !p.Operation.Type.Beside() || len(p.Write) > 0 {
+	if p.Operation.Status != model.OpPaused || p.Operation.Plan != "bounce" || !p.Operation.Type.Concurrent() || len(p.Write) > 0 {
 		t.Errorf("%+v", p.Operation)
 	}
 	for _, name := range []string{"deploy", "recovery", "no"} {
@@ -50,7 +50,7 @@ func TestCustomPlans(t *testing.T) {
 		}
 	}
 	// All that is wrong is told at once.
-	at = standing(model.Plan{Name: "bad", Phases: []model.PlanPhase{{Name: "a", Service: "s"}, {Name: "b", Service: "q"},
+	at = clusterWith(model.Plan{Name: "bad", Phases: []model.PlanPhase{{Name: "a", Service: "s"}, {Name: "b", Service: "q"},
 		{Name: "c", Service: "s", Steps: []model.PlanSteps{{Node: "0", Tasks: [][]string{{"nap"}}}}}}})
 	var fs model.Faults
 	if _, err := Custom(model.Caller{}, "bad", at, "x"); !errors.As(err, &fs) || len(fs) != 3 {

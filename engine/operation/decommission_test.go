@@ -29,7 +29,7 @@ func TestAllowDecommission(t *testing.T) {
 	tpl := model.ClusterTemplate{Base: model.Base{Name: "t"}}
 	tpl.Compatibility.Services = []string{"db", "web"}
 	cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"db", "web"}, Definitions: services, Template: tpl, Provider: model.Provider{Base: model.Base{Name: "p"}}}
-	at := Standing{Cluster: cl}
+	at := Input{Cluster: cl}
 	for i, carries := range [][]string{{"db", "web"}, {"web"}, {"db", "web"}} {
 		id := []string{"1-1000", "1-1001", "1-1002"}[i]
 		states := map[string]string{}

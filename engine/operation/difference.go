@@ -34,7 +34,7 @@ type differences struct {
 // brings back to, as an operation before its snapshot had left it.
 const untouched = 2 // no sum is even
 
-func newDifferences(p *Prepared, at Standing, c change, after *expansions) *differences {
+func newDifferences(p *Prepared, at Input, c change, after *expansions) *differences {
 	d := &differences{
 		now: at.Cluster, change: c, target: &p.Cluster, shall: after, old: map[string]*model.Node{}, bySum: map[uint64]model.Service{}, leaves: map[string]bool{},
 		keeps: p.forced != nil, configs: map[config]*expansions{}, earlier: map[definedBy]uint64{}, backs: map[string]map[string]model.Mark{},
@@ -165,14 +165,14 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 			out[i].Broken = true
 		}
 		for _, s := range n.Services {
-			out[i].Services = append(out[i].Services, d.standing(n, s))
+			out[i].Services = append(out[i].Services, d.current(n, s))
 		}
 	}
 	return out
 }
 
 // standing gives one service as it is.
-func (d *differences) standing(n *model.Node, service string) planner.DiffService {
+func (d *differences) current(n *model.Node, service string) planner.DiffService {
 	mark := n.Marks[service]
 	s := planner.DiffService{Name: service, State: n.States[service], Initialized: mark.Initialized}
 	if len(d.now.Earlier) == 0 {

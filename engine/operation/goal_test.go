@@ -23,7 +23,7 @@ func TestGoals(t *testing.T) {
 	}}
 	started := map[string]string{"runs": "START", "work": "START", "once": "START"}
 	n := &model.Node{ID: "1-1000", Number: 1000, Hostname: "c1-1000.local", Services: cl.Services, States: started, Created: true, Confirmed: true}
-	at := Standing{Cluster: cl, Nodes: []*model.Node{n}}
+	at := Input{Cluster: cl, Nodes: []*model.Node{n}}
 	p, err := Prepare(context.Background(), model.Caller{}, Request{Type: model.OpConfigure, Config: map[string]any{"a": "2"}, Restart: true}, at, model.Set{}, "1-002")
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	if err != nil {
 		return nil, err
 	}
-	settle(&cl, nodes, func(*model.Node) bool { return true })
+	assignPlaces(&cl, nodes, func(*model.Node) bool { return true })
 	p := &Prepared{Cluster: cl, Nodes: nodes, Write: nodes, Answer: answer, rollout: req.Rollout, Operation: model.Operation{
 		ID: ids.Operation, Tenant: who.Tenant, Cluster: cl.ID, Type: model.OpCreate, Status: model.OpRunning,
 		Actor: who.Actor, Request: who.Request, OnFailure: cmp.Or(req.OnFailure, "delete"), Priority: int(req.Priority),
@@ -154,7 +154,7 @@ type Request struct {
 }
 
 // Standing is a cluster as it is when an operation is asked for. Nothing in it is changed.
-type Standing struct {
+type Input struct {
 	Cluster *model.Cluster
 	Nodes   []*model.Node
 	// Gone are the nodes whose machines do not exist any more, by id.
@@ -167,7 +167,7 @@ type Standing struct {
 // It fails with ErrState where the cluster's status does not allow it,
 // model.Faults for a request that does not fit, *solver.Unsolvable where no
 // layout exists, solver.ErrBudget where the search took too long.
-func Prepare(ctx context.Context, who model.Caller, req Request, at Standing, known model.Lookup, id string) (*Prepared, error) {
+func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known model.Lookup, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if err := allowed(req, cl); err != nil {
 		return nil, err

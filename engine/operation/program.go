@@ -23,7 +23,7 @@ const ProgramAutomator = "shell"
 // Program prepares a run of a program on a cluster (docs/spec/profiles.md): an operation
 // beside others, with a phase for each step. A step begins when the one before is
 // done on all nodes; one that fails ends the program.
-func Program(who model.Caller, name string, steps []ProgramStep, at Standing, id string) (*Prepared, error) {
+func Program(who model.Caller, name string, steps []ProgramStep, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if cl.Status == model.ClusterTerminated || len(at.Nodes) == 0 {
 		return nil, fmt.Errorf("%w: cluster %s is %s and has %d nodes", ErrState, cl.Name, cl.Status, len(at.Nodes))

@@ -36,7 +36,7 @@ func Again(op *model.Operation) (Request, bool) {
 
 // createAgain prepares the create of a cluster whose last layout failed: what
 // there is of its nodes goes, and others come under numbers of their own.
-func (p *Prepared) createAgain(ctx context.Context, req Request, at Standing, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) createAgain(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	services := p.services(known)
 	in := p.solverInput(nil, services, known)
 	in.Nodes, in.Wanted, in.Exclude = req.Nodes, p.Cluster.Services, req.Tried

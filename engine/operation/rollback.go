@@ -12,7 +12,7 @@ import (
 // (docs/spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
 // is removed, what was configured is configured as it was, what was started is
 // stopped and what was stopped is started, and what was deleted is made again.
-func (p *Prepared) rollback(req Request, at Standing, known model.Lookup) (*Prepared, error) {
+func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepared, error) {
 	s, ok := at.Snapshot(req.To)
 	if !ok {
 		fs := model.Faults{}

@@ -18,7 +18,7 @@ func PlanName(op *model.Operation) string {
 		return op.Plan
 	}
 	switch {
-	case op.Type.Beside():
+	case op.Type.Concurrent():
 		return model.RecoveryPlan
 	case op.Type == model.OpShrink:
 		return model.DecommissionPlan

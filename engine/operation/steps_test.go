@@ -20,7 +20,7 @@ func TestRollouts(t *testing.T) {
 	prepare := func(req Request, plans ...model.Plan) (string, error) {
 		cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"web"}, Config: map[string]any{"a": "1"},
 			Template: model.ClusterTemplate{Plans: plans, Defaults: model.Defaults{Provider: "p"}}, Definitions: map[string]model.Service{"web": def(1)}}
-		at := Standing{Cluster: cl}
+		at := Input{Cluster: cl}
 		for i := range 4 {
 			at.Nodes = append(at.Nodes, &model.Node{ID: fmt.Sprint("n", i), Number: 1000 + i, Hostname: fmt.Sprint("c-", i, ".local"), Services: cl.Services,
 				States: map[string]string{"web": "START"}, Created: true, Confirmed: true})

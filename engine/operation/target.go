@@ -10,7 +10,7 @@ import (
 
 // moveOn makes what the operation is to come to the cluster's next target
 // (docs/decisions/023-recovery.md, "Targets").
-func (p *Prepared) moveOn(at Standing, c change) {
+func (p *Prepared) moveOn(at Input, c change) {
 	p.Cluster.MoveOn(p.Operation.ID, at.Cluster, at.Nodes)
 	place := map[string]*model.Node{}
 	for i := range p.Nodes {

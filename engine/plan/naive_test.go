@@ -268,7 +268,7 @@ func (o *naive) logSuccess(v uint32) {
 func (o *naive) restart(p plan.Part) {
 	for v := range uint32(o.g.Len()) {
 		if o.of(p, v) {
-			o.observe[v] = o.observe[v] || o.attempt[v] > 0 && look(o.g.Action[v], o.status[v])
+			o.observe[v] = o.observe[v] || o.attempt[v] > 0 && observe(o.g.Action[v], o.status[v])
 			o.revoke(v)
 			o.logSuccess(v)
 			o.rewind(v)
@@ -278,8 +278,8 @@ func (o *naive) restart(p plan.Part) {
 	o.flow()
 }
 
-// look is a rule like that of the state machine.
-func look(a model.Action, was model.TaskStatus) bool { return a == model.Create || was.Held() }
+// observe is a rule like that of the state machine.
+func observe(a model.Action, was model.TaskStatus) bool { return a == model.Create || was.Held() }
 
 // draw draws a vertex, most often one that something can happen to.
 func (o *naive) draw(t *rapid.T) uint32 {
@@ -446,7 +446,7 @@ func (o *naive) order(t *rapid.T, e *plan.Edit, now int64) {
 	i := rapid.Uint32Range(0, 4).Draw(t, "index")
 	p := []plan.Part{plan.Whole(), plan.Phase(i), plan.Step(i), plan.Step(i)}[rapid.IntRange(0, 3).Draw(t, "level")]
 	gate := plan.Gate(rapid.IntRange(1, 3).Draw(t, "gate"))
-	ord := plan.Order{End: plan.End{Outcome: "cancelled"}, Look: look, Now: now}
+	ord := plan.Order{End: plan.End{Outcome: "cancelled"}, Observe: observe, Now: now}
 	var err error
 	switch order := rapid.IntRange(0, 9).Draw(t, "order"); {
 	case order < 3:

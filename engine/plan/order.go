@@ -9,7 +9,7 @@ type Order struct {
 	// Look says which tasks that are put back to the beginning have to be looked
 	// for before they are done again, by their action and the status they had;
 	// nil: none.
-	Look func(model.Action, model.TaskStatus) bool
+	Observe func(model.Action, model.TaskStatus) bool
 	// Now is Unix milliseconds.
 	Now int64
 }
@@ -111,14 +111,14 @@ func (e *Edit) Restart(p Part, o Order) error {
 // forget takes from v's note what is about the run that ends.
 func (e *Edit) forget(v uint32, o Order) {
 	t := e.next.Task(v)
-	look := o.Look != nil && t.Attempt > 0 && o.Look(e.next.Graph.Action[v], t.Status)
-	if t.Note == nil && t.LeasedAt == 0 && !look {
+	observe := o.Observe != nil && t.Attempt > 0 && o.Observe(e.next.Graph.Action[v], t.Status)
+	if t.Note == nil && t.LeasedAt == 0 && !observe {
 		return
 	}
 	n := e.note(v)
 	e.logSuccess(n, v)
 	n.Failures, n.Lost, n.RetryAt, n.Adopted = 0, 0, 0, false
-	n.Observe = n.Observe || look
+	n.Observe = n.Observe || observe
 }
 
 // Reset puts the whole plan back to the beginning, as Restart does.

@@ -281,11 +281,11 @@ func TestConfirmFailsDuringRestart(t *testing.T) {
 	r := &rig{t: t, s: plan.NewState(g)}
 	r.finish(0)
 	r.lease(1)
-	look := func(a model.Action, was model.TaskStatus) bool {
+	observe := func(a model.Action, was model.TaskStatus) bool {
 		return a == model.Create && was == model.TaskSucceeded
 	}
 	r.edit(func(e *plan.Edit) {
-		r.must(e.Restart(plan.Step(0), plan.Order{Look: look}))
+		r.must(e.Restart(plan.Step(0), plan.Order{Observe: observe}))
 		r.must(e.Recreate(1, 0, r.fence, plan.End{Outcome: "failed"}, 0, 7))
 	})
 	if n := r.s.Note(0); r.s.Status(0) != model.TaskUncertain || n.Undo || !n.Observe {

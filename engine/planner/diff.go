@@ -140,14 +140,14 @@ func (d *differ) node(id string, from, to *DiffNode) {
 			whole |= bit(model.Delete)
 			for i := range from.Services {
 				if f := &from.Services[i]; !from.Broken {
-					d.want(f, standingOf(f.State).end())
+					d.want(f, conditionOf(f.State).end())
 				}
 			}
 		}
 		if to.Created {
 			whole |= maskOf(model.Create, model.Confirm)
 			for i := range to.Services {
-				d.want(&to.Services[i], standingOf(to.Services[i].State).asked.way())
+				d.want(&to.Services[i], conditionOf(to.Services[i].State).asked.way())
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func (d *differ) stays(id string, from, to []DiffService) {
 		t := &to[i]
 		f := d.was.find(t.Name, i)
 		if f == nil {
-			d.want(t, standingOf(t.State).asked.way())
+			d.want(t, conditionOf(t.State).asked.way())
 			continue
 		}
 		if same(f, t) {
@@ -190,7 +190,7 @@ func (d *differ) stays(id string, from, to []DiffService) {
 	}
 	for i := range from {
 		if f := &from[i]; d.shall.find(f.Name, i) == nil {
-			d.want(f, standingOf(f.State).end())
+			d.want(f, conditionOf(f.State).end())
 		}
 	}
 }
@@ -275,7 +275,7 @@ func same(f, t *DiffService) bool {
 }
 
 // end takes the service off its node.
-func (s standing) end() mask {
+func (s condition) end() mask {
 	m := mask(0)
 	if s.mayRun {
 		m |= bit(model.Stop)
@@ -289,7 +289,7 @@ func (s standing) end() mask {
 // between gives what leads from one state of a service on a node to another:
 // actions, or that it is to be reconfigured.
 func between(f, t *DiffService) (m mask, reconfigure bool) {
-	now, want := standingOf(f.State), standingOf(t.State)
+	now, want := conditionOf(f.State), conditionOf(t.State)
 	if want.asked == absent {
 		return now.end(), false
 	}

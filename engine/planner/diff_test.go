@@ -385,7 +385,7 @@ func (l *lab) task(t *rapid.T, g *plan.Graph, v int, to []DiffNode, seen, happen
 
 // settle drops from what is known what an operation that succeeded takes away. A
 // service without REMOVE stays where it is; when it comes again it is a new one.
-func (l *lab) settle(to []DiffNode) {
+func (l *lab) forget(to []DiffNode) {
 	shall := map[string]DiffNode{}
 	for _, n := range to {
 		shall[n.ID] = n
@@ -394,7 +394,7 @@ func (l *lab) settle(to []DiffNode) {
 	for i := range l.known {
 		n := &l.known[i]
 		n.Services = slices.DeleteFunc(n.Services, func(s DiffService) bool {
-			stays := slices.ContainsFunc(shall[n.ID].Services, func(t DiffService) bool { return t.Name == s.Name && standingOf(t.State).asked != absent })
+			stays := slices.ContainsFunc(shall[n.ID].Services, func(t DiffService) bool { return t.Name == s.Name && conditionOf(t.State).asked != absent })
 			if !stays && !l.defines(s.Name, model.Remove) {
 				delete(l.machines[n.ID].services, s.Name)
 			}
@@ -430,7 +430,7 @@ func (l *lab) check(t *rapid.T, to []DiffNode) {
 		}
 		for name, d := range m.services {
 			s := asked[name]
-			want := standingOf(s.State).asked
+			want := conditionOf(s.State).asked
 			fault := func(what string) { t.Fatalf("service %s on %s %s: it is %+v, asked for %+v", name, id, what, *d, s) }
 			if want == absent {
 				if l.defines(name, model.Remove) && (d.present || d.running && l.defines(name, model.Stop)) {
@@ -530,7 +530,7 @@ func TestDifferencesLeadWhereTheyShould(t *testing.T) {
 				continue
 			}
 			l.run(t, g, to, g.Tasks(), 0)
-			l.settle(to)
+			l.forget(to)
 			l.check(t, to)
 			if again := l.plan(t, to); again.Len() > 0 {
 				t.Fatalf("nothing has changed since, but there is more to do: %v", stageNames(again, Stages(again)))

@@ -90,7 +90,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 		if !n.Created {
 			return base
 		}
-		return base &^ standingOf(state).reached.way()
+		return base &^ conditionOf(state).reached.way()
 	case model.OpReplaceNode:
 		return base
 	}
@@ -247,7 +247,7 @@ func (g *grid) startable(service int, state string) bool {
 	case "STOP", "STOP?", "START?":
 		return true
 	}
-	before := standingOf(state).reached.way()
+	before := conditionOf(state).reached.way()
 	return before != 0 && before&bit(model.Start) == 0 && g.idle(service, state) &&
 		g.defined[service]&maskOf(model.Install, model.Configure, model.Initialize)&^before == 0
 }

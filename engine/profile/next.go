@@ -7,7 +7,7 @@ type Act string
 const (
 	Nothing    Act = ""
 	Create     Act = "create"
-	Look       Act = "look"       // at the cluster's status
+	Poll       Act = "poll"       // the cluster's status
 	Initialize Act = "initialize" // after its nodes were read
 	Delete     Act = "delete"
 	Begin      Act = "begin"   // the program
@@ -20,7 +20,7 @@ const (
 
 // Next says what is to be done about a run now, and when to look at it again if
 // nothing else happens to it (Unix milliseconds; 0: no need).
-func (r *Run) Next(now int64) (act Act, wake int64) {
+func (r *Run) Next(now int64) (act Act, again int64) {
 	if t := r.current(); t != nil {
 		limit := int64(r.Timeout)
 		if t.Type == Deprovision {
@@ -28,7 +28,7 @@ func (r *Run) Next(now int64) (act Act, wake int64) {
 		}
 		end := t.Created + limit
 		switch {
-		case now >= end && !t.Status.settling():
+		case now >= end && !t.Status.nearEnd():
 			return GiveUp, 0
 		case t.RetryAt > now:
 			return Nothing, min(t.RetryAt, end)
@@ -37,7 +37,7 @@ func (r *Run) Next(now int64) (act Act, wake int64) {
 		case RequestingCreate:
 			return Create, 0
 		case PollingCreate, PollingDelete:
-			return Look, end
+			return Poll, end
 		case Initializing:
 			return Initialize, 0
 		case RequestingDelete:
@@ -70,7 +70,7 @@ func (r *Run) Next(now int64) (act Act, wake int64) {
 
 // settling says whether a task in this status is so near its end that its limit does not
 // count any more: the cluster is there.
-func (s TaskStatus) settling() bool { return s == Initializing }
+func (s TaskStatus) nearEnd() bool { return s == Initializing }
 
 // Current gives the task that is being carried out, or nil.
 func (r *Run) Current() *RunTask { return r.current() }

@@ -122,8 +122,8 @@ func TestKept(t *testing.T) {
 	if err != nil || forever.Cluster.ExpiresAt != 0 {
 		t.Error(err)
 	}
-	if act, wake := forever.Next(at * 2); act != Nothing || wake != 0 {
-		t.Error(act, wake)
+	if act, again := forever.Next(at * 2); act != Nothing || again != 0 {
+		t.Error(act, again)
 	}
 	if x := after(t, forever, Event{Kind: TearDown}); x.Cluster.Status != Deprovisioning {
 		t.Error(x.Cluster.Status)
@@ -262,7 +262,7 @@ func TestAnyHistory(t *testing.T) {
 				t.Fatalf("%s: an orphan without a reason", e.Kind)
 			}
 			if !next.Over() {
-				if act, wake := next.Next(now); act == Nothing && wake == 0 && !(next.Cluster.Status == Waiting && next.Cluster.ExpiresAt == 0) {
+				if act, again := next.Next(now); act == Nothing && again == 0 && !(next.Cluster.Status == Waiting && next.Cluster.ExpiresAt == 0) {
 					t.Fatalf("after %s nothing will ever happen to %s, %s, %+v", e.Kind, next.Status, next.Cluster.Status, next.Task)
 				}
 			}

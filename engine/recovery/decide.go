@@ -10,7 +10,7 @@ import (
 )
 
 // Standing is a cluster as recovery finds it. Nothing in it is changed.
-type Standing struct {
+type Input struct {
 	Cluster *model.Cluster
 	Nodes   []*model.Node
 	// Health is by node id.
@@ -49,7 +49,7 @@ type Decision struct {
 }
 
 // Wake gives when to look again, Unix milliseconds; 0: when something changes.
-func (d *Decision) Wake() int64 {
+func (d *Decision) RetryAt() int64 {
 	var at int64
 	for _, w := range d.Waits {
 		if w.Until > 0 && (at == 0 || w.Until < at) {
@@ -65,7 +65,7 @@ const dependencyGrace = 60_000
 
 // decider is one decision in the making.
 type decider struct {
-	Standing
+	Input
 	policy model.RecoveryPolicy
 	out    Decision
 	failed map[string][]failure // by service: where it fails
@@ -78,8 +78,8 @@ type failure struct {
 }
 
 // Decide decides. Nodes are looked at in their order.
-func Decide(s Standing) Decision {
-	d := &decider{Standing: s, policy: s.Cluster.Template.RecoveryPolicy(), failed: map[string][]failure{}}
+func Decide(s Input) Decision {
+	d := &decider{Input: s, policy: s.Cluster.Template.RecoveryPolicy(), failed: map[string][]failure{}}
 	for _, n := range s.Nodes {
 		h := s.Health[n.ID]
 		if h == nil {

@@ -48,11 +48,11 @@ func TestRestarts(t *testing.T) {
 const now = 10_000_000
 
 // cluster has a store, webs that need it and side, which nothing needs.
-func cluster(nodes int) Standing {
+func cluster(nodes int) Input {
 	no := false
 	web := model.Service{}
 	web.Dependencies.Runtime.Requires = []string{"store"}
-	s := Standing{Now: now, Cluster: &model.Cluster{Definitions: map[string]model.Service{
+	s := Input{Now: now, Cluster: &model.Cluster{Definitions: map[string]model.Service{
 		"store": {}, "web": web, "side": {Essential: &no}, "once": {Goal: model.GoalOnce},
 	}}, Health: map[string]*model.NodeHealth{}, Busy: map[string]string{}}
 	for i := range nodes {
@@ -65,7 +65,7 @@ func cluster(nodes int) Standing {
 	return s
 }
 
-func (s Standing) fails(node, service string, since int64) Standing {
+func (s Input) fails(node, service string, since int64) Input {
 	h := s.Health[node]
 	if h == nil {
 		h = &model.NodeHealth{Node: node}
@@ -78,7 +78,7 @@ func (s Standing) fails(node, service string, since int64) Standing {
 	return s
 }
 
-func (s Standing) gone(node string) Standing {
+func (s Input) gone(node string) Input {
 	if s.Health[node] == nil {
 		s.Health[node] = &model.NodeHealth{Node: node}
 	}
@@ -86,7 +86,7 @@ func (s Standing) gone(node string) Standing {
 	return s
 }
 
-func (s Standing) with(change func(*Standing)) Standing { change(&s); return s }
+func (s Input) with(change func(*Input)) Input { change(&s); return s }
 
 func (d Decision) String() string {
 	var b strings.Builder
@@ -108,7 +108,7 @@ func (d Decision) String() string {
 
 func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
-		s    Standing
+		s    Input
 		want string
 	}{
 		"all well":                            {cluster(4), ""},
@@ -120,35 +120,35 @@ func TestDecide(t *testing.T) {
 		"but not for ever": {cluster(20).fails("n0", "store", now-60_000).fails("n1", "web", now-60_000), "restart n0 store\nrestart n1 web,side\n"},
 		"a tenth at once": {cluster(10).fails("n1", "web", now).fails("n2", "web", now),
 			"restart n1 web,side\nn2 waits: 1 nodes are under recovery already: no more at once\n"},
-		"those under way count": {cluster(10).fails("n1", "web", now).with(func(s *Standing) { s.Recovering = 1 }),
+		"those under way count": {cluster(10).fails("n1", "web", now).with(func(s *Input) { s.Recovering = 1 }),
 			"n1 waits: 1 nodes are under recovery already: no more at once\n"},
-		"an operation is at work": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Busy["n1"] = "op" }), "n1 waits: operation op is at work on it\n"},
-		"an operation elsewhere":  {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Main = "op" }), "restart n1 web,side\n"},
-		"backing off": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Health["n1"].Next, s.Health["n1"].Attempts = now+7, 2 }),
+		"an operation is at work": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Busy["n1"] = "op" }), "n1 waits: operation op is at work on it\n"},
+		"an operation elsewhere":  {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Main = "op" }), "restart n1 web,side\n"},
+		"backing off": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].Next, s.Health["n1"].Attempts = now+7, 2 }),
 			"n1 waits: attempt 2 failed: the next is not due yet +7\n"},
-		"given up": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Health["n1"].GaveUp, s.Health["n1"].Attempts = true, 10 }),
+		"given up": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].GaveUp, s.Health["n1"].Attempts = true, 10 }),
 			"n1 waits: recovery gave up after 10 attempts: restart or replace the node\n"},
-		"paused": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Cluster.RecoveryPaused = &model.RecoveryPause{By: "ann"} }),
+		"paused": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Cluster.RecoveryPaused = &model.RecoveryPause{By: "ann"} }),
 			"n1 waits: recovery was paused by ann\n"},
-		"a paused service": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Health["n1"].Paused = map[string]string{"web": model.Paused} }), ""},
-		"off": {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Off: true} }),
+		"a paused service": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].Paused = map[string]string{"web": model.Paused} }), ""},
+		"off": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Off: true} }),
 			"n1 waits: the template leaves recovery to people\n"},
 		"gone":               {cluster(4).gone("n1").fails("n1", "web", now), "replace n1\n"},
 		"gone, nothing else": {cluster(4).gone("n1"), "replace n1\n"},
-		"gone while an operation is under way": {cluster(4).gone("n1").with(func(s *Standing) { s.Main = "op" }),
+		"gone while an operation is under way": {cluster(4).gone("n1").with(func(s *Input) { s.Main = "op" }),
 			"n1 waits: operation op is under way: the node is replaced after it\n"},
-		"gone, but never replaced": {cluster(4).gone("n1").with(func(s *Standing) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
+		"gone, but never replaced": {cluster(4).gone("n1").with(func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
 			"n1 waits: its machine is gone, and the template's recovery replaces none\n"},
 		"most seem gone": {cluster(4).gone("n1").gone("n2").gone("n3"),
 			"n1 waits: 3 of 4 machines seem gone: if they are, replace them yourself\nn2 waits: 3 of 4 machines seem gone: if they are, replace them yourself\nn3 waits: 3 of 4 machines seem gone: if they are, replace them yourself\n"},
-		"one was replaced just now": {cluster(4).gone("n1").with(func(s *Standing) {
+		"one was replaced just now": {cluster(4).gone("n1").with(func(s *Input) {
 			s.Cluster.Template.Recovery, s.Replaced = &model.RecoveryPolicy{MinReplaceDelay: 100}, now-60
 		}), "n1 waits: another node was replaced a moment ago +40\n"},
-		"failing for long, where that is enough": {cluster(4).fails("n1", "web", now-20*60_000).with(func(s *Standing) {
+		"failing for long, where that is enough": {cluster(4).fails("n1", "web", now-20*60_000).with(func(s *Input) {
 			s.Cluster.Template.Recovery, s.Health["n1"].Attempts = &model.RecoveryPolicy{Replace: "failing"}, 3
 		}), "replace n1\n"},
 		"failing for long, where it is not": {cluster(4).fails("n1", "web", now-20*60_000), "restart n1 web,side\n"},
-		"a node that leaves":                {cluster(4).fails("n1", "web", now).with(func(s *Standing) { s.Nodes[1].Leaves = true }), ""},
+		"a node that leaves":                {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Nodes[1].Leaves = true }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(c.s).String(); got != c.want {

@@ -19,7 +19,7 @@ func newMeter(ctx context.Context, budget int) *meter {
 		budget = DefaultBudget
 	}
 	m := &meter{ctx: ctx, left: budget}
-	m.look()
+	m.poll()
 	return m
 }
 
@@ -37,12 +37,12 @@ func (m *meter) spend(n int) bool {
 	}
 	if m.since >= 2000 {
 		m.since = 0
-		m.look()
+		m.poll()
 	}
 	return m.err == nil
 }
 
-func (m *meter) look() {
+func (m *meter) poll() {
 	if err := m.ctx.Err(); err != nil {
 		m.err = fmt.Errorf("%w: %w", ErrBudget, err)
 	}

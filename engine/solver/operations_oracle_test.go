@@ -12,7 +12,7 @@ import (
 )
 
 // standing is a node of a cluster after an operation, in the oracle's hands.
-type standing struct {
+type oracleNode struct {
 	solver.ExistingNode
 	fresh   bool
 	touched bool
@@ -28,7 +28,7 @@ type operationOracle struct {
 	in       solver.Input
 	services []string // after the operation
 	optional []string // of them those that need not stay on any node
-	best     []standing
+	best     []oracleNode
 	bestCost *big.Rat
 	removed  []string
 	tries    int
@@ -39,10 +39,10 @@ type operationOracle struct {
 // nothing is valid, or there is too much to try.
 func (o *operationOracle) solve() bool {
 	in := &o.in
-	var nodes []standing
+	var nodes []oracleNode
 	for _, n := range in.Existing {
 		n.Services = slices.Clone(n.Services)
-		nodes = append(nodes, standing{ExistingNode: n})
+		nodes = append(nodes, oracleNode{ExistingNode: n})
 	}
 	gone := func(id string) bool { return slices.Contains(in.Change.Victims, id) }
 	switch in.Change.Kind {
@@ -53,7 +53,7 @@ func (o *operationOracle) solve() bool {
 	case solver.Shrink:
 		o.services = servicesOf(in.Existing)
 		if len(in.Change.Victims) > 0 {
-			nodes = slices.DeleteFunc(nodes, func(n standing) bool { return gone(n.ID) })
+			nodes = slices.DeleteFunc(nodes, func(n oracleNode) bool { return gone(n.ID) })
 			o.removed = in.Change.Victims
 		} else {
 			return o.shrink(nodes, nil, in.Change.Nodes)
@@ -81,14 +81,14 @@ func (o *operationOracle) solve() bool {
 
 // shrink goes from the newest node to the oldest, and takes each away before it
 // tries to leave it.
-func (o *operationOracle) shrink(nodes []standing, gone []string, left int) bool {
+func (o *operationOracle) shrink(nodes []oracleNode, gone []string, left int) bool {
 	if left == 0 {
 		if o.judge(nodes); o.best != nil {
 			o.removed = gone
 		}
 		return o.best != nil
 	}
-	rest := slices.SortedFunc(slices.Values(nodes), func(a, b standing) int { return b.Number - a.Number })
+	rest := slices.SortedFunc(slices.Values(nodes), func(a, b oracleNode) int { return b.Number - a.Number })
 	for i, n := range rest {
 		if len(gone) > 0 && n.Number > o.number(gone[len(gone)-1]) {
 			continue // it was left
@@ -105,7 +105,7 @@ func (o *operationOracle) number(id string) int {
 }
 
 // add gives node i every set of the services to be added.
-func (o *operationOracle) add(nodes []standing, i int) {
+func (o *operationOracle) add(nodes []oracleNode, i int) {
 	if i == len(nodes) {
 		o.grow(nodes, o.in.Change.Nodes, 0)
 		return
@@ -128,7 +128,7 @@ func (o *operationOracle) add(nodes []standing, i int) {
 }
 
 // grow adds every node layout there is, in any order.
-func (o *operationOracle) grow(nodes []standing, left, from int) {
+func (o *operationOracle) grow(nodes []oracleNode, left, from int) {
 	if left == 0 {
 		o.judge(nodes)
 		return
@@ -136,7 +136,7 @@ func (o *operationOracle) grow(nodes []standing, left, from int) {
 	in := &o.in
 	for choice := from; !o.tooBig && choice < 1<<len(o.services)*len(in.HardwareTypes)*len(in.ImageTypes); choice++ {
 		c := choice
-		n := standing{fresh: true}
+		n := oracleNode{fresh: true}
 		n.HardwareType, c = in.HardwareTypes[c%len(in.HardwareTypes)].Name, c/len(in.HardwareTypes)
 		n.ImageType, c = in.ImageTypes[c%len(in.ImageTypes)].Name, c/len(in.ImageTypes)
 		for b, s := range o.services {
@@ -151,7 +151,7 @@ func (o *operationOracle) grow(nodes []standing, left, from int) {
 }
 
 // mayBeNew asks what holds for new nodes only.
-func (o *operationOracle) mayBeNew(n *standing) bool {
+func (o *operationOracle) mayBeNew(n *oracleNode) bool {
 	t := &o.in.Template
 	one := func(name, asked, standard string, compatible []string) bool {
 		if asked == "" {
@@ -169,7 +169,7 @@ func (o *operationOracle) mayBeNew(n *standing) bool {
 }
 
 // judge keeps a cluster that is valid and better than the best so far.
-func (o *operationOracle) judge(nodes []standing) {
+func (o *operationOracle) judge(nodes []oracleNode) {
 	if o.tries++; o.tries > mostTries {
 		o.tooBig = true
 	}
@@ -207,7 +207,7 @@ func (o *operationOracle) entry(hw, key string) *big.Rat {
 }
 
 // valid asks for every hard constraint.
-func (o *operationOracle) valid(nodes []standing) bool {
+func (o *operationOracle) valid(nodes []oracleNode) bool {
 	in, t := &o.in, &o.in.Template
 	plain := make([]solver.ExistingNode, len(nodes))
 	for i, n := range nodes {
@@ -242,13 +242,13 @@ func (o *operationOracle) valid(nodes []standing) bool {
 	if layoutcase.Broken(t, services, layout, false) != nil || slices.ContainsFunc(in.Exclude, func(x model.Layout) bool { return same(x, layout) }) {
 		return false
 	}
-	return o.spread(nodes, "zone", in.Zones, func(n *standing) *string { return &n.Zone }) &&
-		o.spread(nodes, "host", in.Hosts, func(n *standing) *string { return &n.Host })
+	return o.spread(nodes, "zone", in.Zones, func(n *oracleNode) *string { return &n.Zone }) &&
+		o.spread(nodes, "host", in.Hosts, func(n *oracleNode) *string { return &n.Host })
 }
 
 // spread puts new nodes into every place there is. Nodes whose place is not
 // among them are not counted.
-func (o *operationOracle) spread(nodes []standing, word string, places []string, at func(*standing) *string) bool {
+func (o *operationOracle) spread(nodes []oracleNode, word string, places []string, at func(*oracleNode) *string) bool {
 	if len(places) == 0 || !slices.ContainsFunc(o.services, func(s string) bool { return o.in.Services[s].Spread == word }) {
 		return true
 	}
@@ -290,13 +290,13 @@ func (o *operationOracle) spread(nodes []standing, word string, places []string,
 }
 
 // better compares two valid clusters: rule 9, then rule 8.
-func (o *operationOracle) better(nodes []standing, cost *big.Rat) bool {
+func (o *operationOracle) better(nodes []oracleNode, cost *big.Rat) bool {
 	in := &o.in
 	touch := in.Change.Touch
 	if touch == "" && in.Comparator == solver.ComparatorOriginal {
 		touch = solver.TouchMost
 	}
-	touched := func(list []standing) (n int) {
+	touched := func(list []oracleNode) (n int) {
 		for _, s := range list {
 			if s.touched {
 				n++
@@ -328,15 +328,15 @@ func (o *operationOracle) better(nodes []standing, cost *big.Rat) bool {
 // vectorEntry is one element of the vector of counts. Existing nodes of one place
 // are an element of their own, and come before new ones.
 type vectorEntry struct {
-	standing
+	oracleNode
 	place string
 	count int
 }
 
-func (o *operationOracle) vector(nodes []standing) []vectorEntry {
+func (o *operationOracle) vector(nodes []oracleNode) []vectorEntry {
 	var out []vectorEntry
 	for _, n := range nodes {
-		e := vectorEntry{standing: n, count: 1}
+		e := vectorEntry{oracleNode: n, count: 1}
 		e.Services = slices.Sorted(slices.Values(n.Services))
 		if !n.fresh {
 			e.place = o.placeOf(&n)
@@ -353,7 +353,7 @@ func (o *operationOracle) vector(nodes []standing) []vectorEntry {
 }
 
 // placeOf tells where a node is, as far as a service's spread asks.
-func (o *operationOracle) placeOf(n *standing) string {
+func (o *operationOracle) placeOf(n *oracleNode) string {
 	zone, host := "", ""
 	for _, s := range o.services {
 		switch o.in.Services[s].Spread {
@@ -409,7 +409,7 @@ func (o *operationOracle) order(a, b *vectorEntry) int {
 		slices.Compare(a.Services, b.Services), cmp.Compare(fresh(a), fresh(b)), cmp.Compare(a.place, b.place))
 }
 
-func layoutOfStanding(nodes []standing) model.Layout {
+func layoutOfNodes(nodes []oracleNode) model.Layout {
 	plain := make([]solver.ExistingNode, len(nodes))
 	for i, n := range nodes {
 		plain[i] = n.ExistingNode

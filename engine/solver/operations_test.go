@@ -127,7 +127,7 @@ func TestOperationsAgainstOracle(t *testing.T) {
 			t.Fatalf("seed %d: %v\n%s", seed, err, dumpChange(in))
 		}
 		if found != (a != nil) {
-			t.Fatalf("seed %d: %s: %v, %v; by enumeration %v\n%s", seed, in.Change.Kind, a, err, layoutOfStanding(o.best), dumpChange(in))
+			t.Fatalf("seed %d: %s: %v, %v; by enumeration %v\n%s", seed, in.Change.Kind, a, err, layoutOfNodes(o.best), dumpChange(in))
 		}
 		n := seen[in.Change.Kind]
 		if n == nil {
@@ -142,7 +142,7 @@ func TestOperationsAgainstOracle(t *testing.T) {
 			continue
 		}
 		n.solved++
-		if want := layoutOfStanding(o.best); !same(a.Layout, want) {
+		if want := layoutOfNodes(o.best); !same(a.Layout, want) {
 			t.Fatalf("seed %d: %s:\n got %v\nwant %v\n%s", seed, in.Change.Kind, a.Layout, want, dumpChange(in))
 		}
 		if in.Change.Kind == solver.Shrink && !slices.Equal(a.Removed, o.removed) {

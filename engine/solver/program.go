@@ -226,7 +226,7 @@ func (r *program) branch(root bool) verdict {
 		if at := r.fraction(); at >= 0 {
 			return r.split(at)
 		}
-		odd, ok := r.settle()
+		odd, ok := r.checkWhole()
 		if !ok {
 			r.meter.fail("the linear relaxation was too coarse")
 			return unknown
@@ -335,7 +335,7 @@ func (r *program) fraction() int {
 
 // settle checks in integers a point whose counts are whole. It is the witness,
 // unless an item's count has the wrong remainder: then that item is given.
-func (r *program) settle() (odd int, ok bool) {
+func (r *program) checkWhole() (odd int, ok bool) {
 	clear(r.counts)
 	nodes := make([]int64, len(r.p.classes))
 	totals := make([]int64, r.p.goals)

@@ -21,8 +21,8 @@ func (c *Client) Sites(ctx context.Context) ([]site.Overview, error) {
 
 // SiteStatus tells how a site's objects are; with another after than 0 it waits
 // for another revision, a minute at most.
-func (c *Client) SiteStatus(ctx context.Context, name string, after uint64) (site.Standing, error) {
-	var out site.Standing
+func (c *Client) SiteStatus(ctx context.Context, name string, after uint64) (site.SiteStatus, error) {
+	var out site.SiteStatus
 	q := url.Values{}
 	if after != 0 {
 		q.Set("after", strconv.FormatUint(after, 10))

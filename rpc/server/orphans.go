@@ -43,7 +43,7 @@ func orphansOf(r model.OrphanReport, tenant string) model.OrphanReport {
 	if tenant == api.AllTenants {
 		return r
 	}
-	r.Providers = slices.DeleteFunc(slices.Clone(r.Providers), func(x model.ProviderLook) bool { return x.Tenant != tenant })
+	r.Providers = slices.DeleteFunc(slices.Clone(r.Providers), func(x model.ProviderListing) bool { return x.Tenant != tenant })
 	r.Orphans = slices.DeleteFunc(slices.Clone(r.Orphans), func(x model.Orphan) bool { return x.Tenant != tenant })
 	r.Missing = slices.DeleteFunc(slices.Clone(r.Missing), func(x model.MissingMachine) bool { return x.Tenant != tenant })
 	return r

@@ -123,7 +123,7 @@ type Sites interface {
 	List(ctx context.Context, tenant string) ([]site.Overview, error)
 	// Status returns the status of a site's objects. With another after than 0 it waits for
 	// another revision, for as long as ctx allows.
-	Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error)
+	Status(ctx context.Context, tenant, name string, after uint64) (site.SiteStatus, error)
 	Document(tenant, name string, generation uint64) (*site.Document, error)
 	History(tenant, name string) ([]site.PastGeneration, error)
 	Graph(tenant, name string) (*site.Graph, error)

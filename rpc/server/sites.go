@@ -32,7 +32,7 @@ func (s *server) siteRoutes() {
 	ask(s, watched, func(ctx context.Context, c *call, in *struct {
 		BySite
 		After uint64 `query:"after" doc:"Wait until the revision is another than this one, a minute at most"`
-	}) (site.Standing, error) {
+	}) (site.SiteStatus, error) {
 		ctx, cancel := context.WithTimeout(ctx, defaultWait)
 		defer cancel()
 		return s.Sites.Status(ctx, c.who.Tenant, in.Site, in.After)

@@ -33,7 +33,7 @@ func BenchmarkChangeObjects(b *testing.B) {
 				before := heap()
 				begin := time.Now()
 				x := sim.New(sim.Config{Site: s, Agents: servers, Delay: 1, MoveTime: 10, Lenient: true})
-				if !x.Settle(1_000_000) {
+				if !x.RunUntilRest(1_000_000) {
 					b.Fatal("it never converged")
 				}
 				took += time.Since(begin)

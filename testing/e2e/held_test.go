@@ -173,7 +173,7 @@ func TestClusterHeldInShape(t *testing.T) {
 	op := m.begin(model.CreateCluster{Name: "held", ClusterTemplate: "held", NumMachines: 3})
 	m.succeeds(op.ID)
 	name := "cluster-" + op.Cluster
-	await := func(what string, objects int) (out site.Standing) {
+	await := func(what string, objects int) (out site.SiteStatus) {
 		t.Helper()
 		m.await(what, func() error {
 			s, err := m.api().SiteStatus(m.context(), name, 0)

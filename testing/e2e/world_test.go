@@ -94,9 +94,9 @@ func (m *mesh) did(name string, n int) []string {
 }
 
 // converged waits until a site is in force and all of it where it should be.
-func (m *mesh) converged(name string, generation uint64) site.Standing {
+func (m *mesh) converged(name string, generation uint64) site.SiteStatus {
 	m.t.Helper()
-	var last site.Standing
+	var last site.SiteStatus
 	ctx := m.context()
 	for after := uint64(0); ; {
 		s, err := m.api().SiteStatus(ctx, name, after)

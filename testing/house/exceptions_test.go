@@ -40,6 +40,7 @@ var testRooms = []string{
 }
 
 var allowedDead = map[string]string{
+
 	"engine/change/object.Decode":             "the exhaustive search reads states of objects",
 	"engine/change/object.New":                "the exhaustive search makes objects one by one",
 	"engine/change/object.recordReader.any":   "part of Decode",

@@ -225,7 +225,7 @@ func suspects(v *state.View, lists []listed) map[orphanKey]*orphan {
 	type place struct{ tenant, cluster string }
 	busy := map[place]bool{}
 	for _, op := range v.ActiveOperations() {
-		if !op.Type.Beside() { // those make and remove no machines
+		if !op.Type.Concurrent() { // those make and remove no machines
 			busy[place{op.Tenant, op.Cluster}] = true
 		}
 	}
@@ -265,10 +265,10 @@ func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
 func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
 	now := time.Now()
 	v := o.cfg.Machine.View()
-	r := model.OrphanReport{At: now.UnixMilli(), Providers: []model.ProviderLook{}, Orphans: []model.Orphan{}, Missing: missing(v, lists)}
+	r := model.OrphanReport{At: now.UnixMilli(), Providers: []model.ProviderListing{}, Orphans: []model.Orphan{}, Missing: missing(v, lists)}
 	unheard := map[string]bool{} // tenant and type of which something could not be asked
 	for _, l := range lists {
-		asked := model.ProviderLook{Tenant: l.tenant, Provider: l.provider.Name, Type: l.provider.ProviderType, Machines: len(l.found)}
+		asked := model.ProviderListing{Tenant: l.tenant, Provider: l.provider.Name, Type: l.provider.ProviderType, Machines: len(l.found)}
 		if l.err != nil {
 			asked.Fault = l.err.Error()
 			unheard[l.tenant+"\x00"+l.provider.ProviderType] = true

@@ -42,7 +42,7 @@ func (o *Orchestrator) PrepareConcurrent(who model.Caller, cluster string, op mo
 	if !ok {
 		return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 	}
-	return operation.Beside(who, op, units, operation.Standing{Cluster: cl, Nodes: v.LiveNodes(cl)}, nextID(cl))
+	return operation.Concurrent(who, op, units, operation.Input{Cluster: cl, Nodes: v.LiveNodes(cl)}, nextID(cl))
 }
 
 // nextID returns the id of the cluster's next operation.

@@ -20,7 +20,7 @@ func (o *Orchestrator) Custom(ctx context.Context, who model.Caller, cluster, na
 		if !ok {
 			return nil, state.Answer{}, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 		}
-		p, err := operation.Custom(who, name, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+		p, err := operation.Custom(who, name, operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
 		if err != nil {
 			return nil, state.Answer{}, err
 		}

@@ -284,7 +284,7 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 			gone[id] = true
 		}
 	}
-	at := operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
+	at := operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID), Gone: gone, Snapshot: func(n int) (*model.Snapshot, bool) {
 		return v.Snapshot(cl.Tenant, cl.ID, n)
 	}}
 	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))

@@ -72,7 +72,7 @@ func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cl
 		if !ok {
 			return nil, problem.New(problem.NotFound, "there is no cluster %q", cluster)
 		}
-		p, err := operation.Program(who, ProgramPlan(run), steps, operation.Standing{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
+		p, err := operation.Program(who, ProgramPlan(run), steps, operation.Input{Cluster: cl, Nodes: v.Nodes(cl.Tenant, cl.ID)}, nextID(cl))
 		if err != nil {
 			return nil, err
 		}

@@ -132,7 +132,7 @@ func (c *Controller) reconcile(ctx context.Context, cluster string) (time.Time, 
 		})
 		errs = errors.Join(errs, err)
 	}
-	if at := d.Wake(); at > 0 {
+	if at := d.RetryAt(); at > 0 {
 		return later(time.UnixMilli(at), now), errs
 	}
 	return time.Time{}, errs
@@ -148,8 +148,8 @@ func later(at, now time.Time) time.Time {
 
 // Snapshot returns what recovery has to know of a cluster. It reports false if nothing
 // fails, or if recovery must not touch the cluster.
-func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Standing, bool) {
-	s := recovery.Standing{Cluster: cl, Now: now}
+func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool) {
+	s := recovery.Input{Cluster: cl, Now: now}
 	switch cl.Status {
 	case model.ClusterActive, model.ClusterInconsistent, model.ClusterPending:
 	default:
@@ -169,7 +169,7 @@ func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Standing, b
 		}
 	}
 	for _, op := range v.ActiveOperations() {
-		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Beside() && op.Type != model.OpRun && op.Type != model.OpPlan {
+		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Concurrent() && op.Type != model.OpRun && op.Type != model.OpPlan {
 			s.Recovering += len(p.Graph.Nodes)
 			for _, id := range p.Graph.Nodes {
 				s.Busy[id] = op.ID // begun or not

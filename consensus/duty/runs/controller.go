@@ -179,7 +179,7 @@ const (
 // if nothing changes; 0 if a change will follow.
 func (c *Controller) act(ctx context.Context, r *profile.Run, act profile.Act) time.Duration {
 	switch act {
-	case profile.Create, profile.Look, profile.Initialize, profile.Delete:
+	case profile.Create, profile.Poll, profile.Initialize, profile.Delete:
 		return c.provision(ctx, r, act)
 	case profile.Begin:
 		return c.begin(ctx, r)
@@ -242,7 +242,7 @@ func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.
 		var made Made
 		made, err = p.Create(ctx, in)
 		e = profile.Event{Kind: profile.Returned, Cluster: made.Cluster, ID: made.ID, Operation: made.Operation}
-	case profile.Look:
+	case profile.Poll:
 		e.Kind = profile.Saw
 		e.Seen, e.Message, err = p.Status(ctx, in)
 	case profile.Initialize:

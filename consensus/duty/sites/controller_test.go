@@ -99,7 +99,7 @@ func controller(t *testing.T) {
 	}
 	rounds()
 	o := last()
-	if o.Generation != 1 || len(o.Lives) != 2 || o.Lives[0].Inc != 1 || o.Homes["agent:x"] != "one" {
+	if o.Generation != 1 || len(o.Lives) != 2 || o.Lives[0].Inc != 1 || o.Agents["agent:x"] != "one" {
 		t.Fatalf("%+v", o)
 	}
 	if s, err := c.Status(t.Context(), "t", "s", 0); err != nil || s.Settled != 0 || s.Items[0].Phase != "unheard" {

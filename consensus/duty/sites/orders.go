@@ -84,7 +84,7 @@ func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *k
 		}
 	}
 	o := r.Orders(hosts, concerns)
-	o.Parts, o.Look, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
+	o.Parts, o.Probe, o.Call, o.Nodes, o.Paused = parts, s.probe, s.call, nodes, paused
 	t.version, t.probe, t.call, t.around = r.Version, s.probe, s.call, around
 	return []*site.Orders{o}, nil
 }

@@ -141,13 +141,13 @@ func (s *snapshot) status(r *site.Record, id object.ID) (object.Status, bool) {
 
 // Status returns the status of a site's objects as their runtimes report it. If after is
 // not 0, it waits for another revision than after until ctx ends.
-func (c *Controller) Status(ctx context.Context, tenant, name string, after uint64) (site.Standing, error) {
+func (c *Controller) Status(ctx context.Context, tenant, name string, after uint64) (site.SiteStatus, error) {
 	for after != 0 {
 		c.mu.Lock()
 		now, changed, over := c.revision, c.changed, c.over
 		c.mu.Unlock()
 		if over {
-			return site.Standing{}, ErrOver
+			return site.SiteStatus{}, ErrOver
 		}
 		if now == after {
 			select {
@@ -163,9 +163,9 @@ func (c *Controller) Status(ctx context.Context, tenant, name string, after uint
 	c.mu.Unlock()
 	_, s, r, err := c.read(tenant, name)
 	if err != nil {
-		return site.Standing{}, err
+		return site.SiteStatus{}, err
 	}
-	out := site.Standing{Overview: site.Overview{Name: name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)}, Revision: revision, Items: []site.ObjectStatus{}}
+	out := site.SiteStatus{Overview: site.Overview{Name: name, Generation: r.Generation, Next: r.Next, Hosts: len(r.Hosts)}, Revision: revision, Items: []site.ObjectStatus{}}
 	for _, sw := range r.Switches {
 		if !sw.Done {
 			out.Switching = append(out.Switching, sw.Hosts...)

@@ -61,7 +61,7 @@ type Runtime struct {
 	posts   []*mail     // those with something to send, in order
 	turned  []object.ID // objects that follow another definition just now
 	early   map[object.ID][]object.Message
-	waking  wakes
+	timers  timers
 	sweep   int64     // when to look for who waits, 0 for never
 	probe   int64     // when to look for drift, 0 for never
 	resume  int64     // when to go on with the queue, 0 for not
@@ -238,9 +238,9 @@ func (h *Runtime) Each(visit func(*object.Object)) {
 }
 
 // Settled says whether no object here has anything left to do.
-func (h *Runtime) Settled() bool {
+func (h *Runtime) AtRest() bool {
 	for _, o := range h.objects {
-		if !o.Settled() {
+		if !o.AtRest() {
 			return false
 		}
 	}
@@ -268,8 +268,8 @@ func (h *Runtime) handle(o *object.Object, ev *object.Event, now int64) error {
 		}
 	}
 	for _, a := range h.fx.Acts {
-		if a.What == object.Wake {
-			h.waking.push(wake{a.At, id})
+		if a.What == object.SetTimer {
+			h.timers.push(timer{a.At, id})
 		} else {
 			h.acts = append(h.acts, a)
 		}
@@ -440,8 +440,8 @@ func (h *Runtime) Next() int64 {
 	if h.resume != 0 && (next == 0 || h.resume < next) {
 		next = h.resume
 	}
-	if len(h.waking) > 0 && (next == 0 || h.waking[0].at < next) {
-		next = h.waking[0].at
+	if len(h.timers) > 0 && (next == 0 || h.timers[0].at < next) {
+		next = h.timers[0].at
 	}
 	for _, b := range h.posts {
 		if at := b.since + h.cfg.Laze; len(b.messages) == 0 && (next == 0 || at < next) {
@@ -463,8 +463,8 @@ func (h *Runtime) Tick(now int64) {
 			}
 		}
 	}
-	for len(h.waking) > 0 && h.waking[0].at <= now {
-		w := h.waking.pop()
+	for len(h.timers) > 0 && h.timers[0].at <= now {
+		w := h.timers.pop()
 		if o := h.find(w.id); o != nil {
 			h.handle(o, &object.Event{What: object.Alarm}, now)
 		}
@@ -483,14 +483,14 @@ func (h *Runtime) Tick(now int64) {
 }
 
 // wakes is a heap of alarms.
-type wakes []wake
+type timers []timer
 
-type wake struct {
+type timer struct {
 	at int64
 	id object.ID
 }
 
-func (w *wakes) push(x wake) {
+func (w *timers) push(x timer) {
 	a := append(*w, x)
 	for i := len(a) - 1; i > 0; {
 		p := (i - 1) / 2
@@ -503,7 +503,7 @@ func (w *wakes) push(x wake) {
 	*w = a
 }
 
-func (w *wakes) pop() wake {
+func (w *timers) pop() timer {
 	a := *w
 	top := a[0]
 	a[0] = a[len(a)-1]

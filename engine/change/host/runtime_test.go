@@ -94,7 +94,7 @@ func TestPackets(t *testing.T) {
 	if p := flush(a, 10+Laze); len(p) != 1 || len(p[0].Messages) != 2 {
 		t.Fatalf("%+v", p)
 	}
-	if !a.Settled() || !b.Settled() {
+	if !a.AtRest() || !b.AtRest() {
 		t.Error("not settled")
 	}
 	a.Tick(a.Next()) // the last look for who waits

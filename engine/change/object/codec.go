@@ -23,7 +23,7 @@ func (o *Object) Append(b []byte) []byte {
 	}
 	b = append(b, recordFormat, byte(o.state), byte(o.lent), byte(o.to), byte(o.target), byte(o.phase), o.turns, o.waited)
 	b = binary.AppendUvarint(b, bit(o.removing, 0)|bit(o.urgent, 1)|bit(o.open, 2)|bit(o.calling, 3)|bit(o.recalled, 4)|bit(o.probing, 5)|
-		bit(o.unsettled, 6)|bit(o.alarmed, 7)|bit(o.stale, 8)|bit(o.key.urgent, 9)|bit(o.key.valid, 10)|bit(o.key.drive, 11))
+		bit(o.unresolved, 6)|bit(o.alarmed, 7)|bit(o.stale, 8)|bit(o.key.urgent, 9)|bit(o.key.valid, 10)|bit(o.key.drive, 11))
 	b = append(b, byte(o.key.state), byte(o.key.next), byte(o.key.hold))
 	few := o.few()
 	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(few.top), uint64(o.turned), uint64(few.failures), uint64(few.drifts), uint64(few.until)} {
@@ -58,7 +58,7 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	bits := r.uint()
 	bit := func(n uint) bool { return bits&(1<<n) != 0 }
 	o.removing, o.urgent, o.open, o.calling, o.recalled, o.probing = bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)
-	o.unsettled, o.alarmed, o.stale = bit(6), bit(7), bit(8)
+	o.unresolved, o.alarmed, o.stale = bit(6), bit(7), bit(8)
 	o.key = need{urgent: bit(9), valid: bit(10), drive: bit(11), state: r.state(def), next: r.state(def), hold: r.state(def)}
 	few := rare{}
 	o.inc, o.missing, few.top, o.turned = uint32(r.uint()), int32(r.uint()), uint32(r.uint()), uint32(r.uint())

@@ -9,8 +9,8 @@ func (o *Object) decide(now int64, fx *Effects) {
 		o.keep(r)
 		o.rebind(def, fx)
 	}
-	if o.unsettled {
-		o.settle(fx)
+	if o.unresolved {
+		o.resolveClaims(fx)
 	}
 	o.target, o.urgent = o.aim()
 	if o.phase == Moving {
@@ -227,7 +227,7 @@ func (o *Object) move(now int64, fx *Effects) bool {
 		o.turned = t
 	}
 	if now < o.few().until {
-		o.wake(fx)
+		o.setTimer(fx)
 		return false
 	}
 	if o.turns < 255 {
@@ -321,8 +321,8 @@ func (o *Object) callFrom(i int, fx *Effects) {
 // settle decides what the object's earlier life held, for each link for which
 // that is known now: nothing for the sake of a transition, as none runs; for
 // the sake of what it granted, what its dependents still hold (rule 20).
-func (o *Object) settle(fx *Effects) {
-	o.unsettled = false
+func (o *Object) resolveClaims(fx *Effects) {
+	o.unresolved = false
 	for i := range o.out {
 		s := &o.out[i]
 		if s.flags&unknown == 0 {
@@ -330,7 +330,7 @@ func (o *Object) settle(fx *Effects) {
 		}
 		claim, known := o.claim(i)
 		if !known {
-			o.unsettled = true
+			o.unresolved = true
 			continue
 		}
 		s.flags = 0

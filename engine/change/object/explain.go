@@ -19,7 +19,7 @@ type Reason struct {
 // answers for it.
 func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason {
 	first, ok := status(id)
-	if ok && first.settled() {
+	if ok && first.atRest() {
 		return nil
 	}
 	// Breadth first over the waits; every root is weighed.
@@ -103,6 +103,6 @@ func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason 
 	return chain
 }
 
-func (s *Status) settled() bool {
+func (s *Status) atRest() bool {
 	return s.Phase == Resting && s.State == s.Target && s.Target == s.Def.Preferred && len(s.Waits) == 0
 }

@@ -108,7 +108,7 @@ type Doing uint8
 const (
 	Check Doing = iota + 1
 	Run
-	Wake
+	SetTimer
 )
 
 // Effects collects what follows from events. The caller empties and reuses it.

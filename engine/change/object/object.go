@@ -42,29 +42,29 @@ type Object struct {
 	in   []In  // what others ask of it, ascending by peer
 	rare *rare // nil where there is nothing
 
-	inc       uint32
-	missing   int32  // needs that are not held
-	granted   int32  // locks others hold of it
-	silent    int32  // dependents that have not said what they hold
-	asking    int32  // requests there are
-	turned    uint32 // when turns was last counted, in units of turnLeak
-	state     State
-	lent      State // of the locks that others hold
-	to        State // Moving
-	target    State
-	phase     Phase
-	turns     uint8
-	key       need
-	removing  bool
-	urgent    bool  // the target is a removal's
-	open      bool  // grants who asks for the state
-	calling   bool  // wants all granted locks back
-	recalled  bool  // a lock that it holds is wanted back
-	probing   bool  // a check for drift runs
-	unsettled bool  // a lock of an earlier life is not settled
-	alarmed   bool  // an Alarm is under way
-	stale     bool  // the check under way is of an older content
-	waited    uint8 // Nudges since anything else happened
+	inc        uint32
+	missing    int32  // needs that are not held
+	granted    int32  // locks others hold of it
+	silent     int32  // dependents that have not said what they hold
+	asking     int32  // requests there are
+	turned     uint32 // when turns was last counted, in units of turnLeak
+	state      State
+	lent       State // of the locks that others hold
+	to         State // Moving
+	target     State
+	phase      Phase
+	turns      uint8
+	key        need
+	removing   bool
+	urgent     bool  // the target is a removal's
+	open       bool  // grants who asks for the state
+	calling    bool  // wants all granted locks back
+	recalled   bool  // a lock that it holds is wanted back
+	probing    bool  // a check for drift runs
+	unresolved bool  // a lock of an earlier life is not settled
+	alarmed    bool  // an Alarm is under way
+	stale      bool  // the check under way is of an older content
+	waited     uint8 // Nudges since anything else happened
 }
 
 // rare is what few objects have. Most of half a million are without.
@@ -221,7 +221,7 @@ func (o *Object) Incarnation() uint32 { return o.inc }
 
 // Settled says whether nothing is left to do: the object is in its preferred
 // state (or where a removal wants it) and nobody asks it for another.
-func (o *Object) Settled() bool {
+func (o *Object) AtRest() bool {
 	goal := o.def.Preferred
 	if o.removing {
 		goal = o.def.Type.PreRemove
@@ -232,7 +232,7 @@ func (o *Object) Settled() bool {
 // Waiting says whether the object waits for others, so that a Nudge now and
 // then is due.
 func (o *Object) Waiting() bool {
-	return o.silent > 0 || o.unsettled || o.phase == Resting && (o.missing > 0 || o.granted > 0 && o.calling || o.driven())
+	return o.silent > 0 || o.unresolved || o.phase == Resting && (o.missing > 0 || o.granted > 0 && o.calling || o.driven())
 }
 
 // Handle takes one event at the time now (milliseconds of any clock that does
@@ -266,7 +266,7 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 			o.phase = Checking
 			o.act(fx, Act{What: Check})
 		} else if now < until {
-			o.wake(fx)
+			o.setTimer(fx)
 		}
 	case Nudge:
 		if o.waited < 255 {
@@ -303,10 +303,10 @@ func (o *Object) act(fx *Effects, a Act) {
 	fx.Acts = append(fx.Acts, a)
 }
 
-func (o *Object) wake(fx *Effects) {
+func (o *Object) setTimer(fx *Effects) {
 	if !o.alarmed {
 		o.alarmed = true
-		o.act(fx, Act{What: Wake, At: o.few().until})
+		o.act(fx, Act{What: SetTimer, At: o.few().until})
 	}
 }
 
@@ -339,7 +339,7 @@ func (o *Object) start(inc uint32, fx *Effects) {
 	}
 	for i := range out {
 		out[i].flags = unknown
-		o.unsettled = true
+		o.unresolved = true
 	}
 }
 
@@ -394,7 +394,7 @@ func (o *Object) fail(now int64, fx *Effects) {
 	r.until = now + backoff(int(r.failures))
 	r.failures = min(r.failures+1, 60_000)
 	o.keep(r)
-	o.wake(fx)
+	o.setTimer(fx)
 }
 
 func backoff(n int) int64 {

@@ -150,7 +150,7 @@ func TestBackoff(t *testing.T) {
 	now := int64(0)
 	for _, want := range []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		fx := handle(t, a, Event{What: Checked, State: Unknown}, now)
-		if len(fx.Acts) != 1 || fx.Acts[0].What != Wake || fx.Acts[0].At != now+want*1000 {
+		if len(fx.Acts) != 1 || fx.Acts[0].What != SetTimer || fx.Acts[0].At != now+want*1000 {
 			t.Fatalf("want %d s: %+v", want, fx.Acts)
 		}
 		now = fx.Acts[0].At

@@ -236,7 +236,7 @@ func (s *searcher) expand(at int32) {
 			step(n+" asks again", false, func(st *state) { s.give(st, i, object.Event{What: object.Nudge}) })
 		}
 	}
-	if len(now.net) == 0 && !slices.ContainsFunc(now.objects, func(o *object.Object) bool { return !o.Settled() }) {
+	if len(now.net) == 0 && !slices.ContainsFunc(now.objects, func(o *object.Object) bool { return !o.AtRest() }) {
 		s.rest = append(s.rest, at)
 	}
 }

@@ -30,7 +30,7 @@ func (s *Sim) enact(plan *compile.Plan, n int) {
 	for ; n < len(plan.Groups); n++ {
 		g := &plan.Groups[n]
 		for _, id := range g.Removed {
-			if o := s.Object(id); o == nil || !o.Settled() {
+			if o := s.Object(id); o == nil || !o.AtRest() {
 				s.turn(hosts)
 				s.At(s.q.now+1, func() { s.enact(plan, n) })
 				return
@@ -55,7 +55,7 @@ func (s *Sim) turn(hosts map[string]bool) {
 	}
 	for a := range s.agents {
 		if !s.agents[a].dead {
-			s.agents[a].home.Switch(s.next, hosts, s.q.now)
+			s.agents[a].runtime.Switch(s.next, hosts, s.q.now)
 			s.touch(a)
 		}
 	}

@@ -86,9 +86,9 @@ func ordinary(s *object.Site) Config {
 	return Config{Site: s, Agents: 3, Delay: 1, Jitter: 3, CheckTime: 2, MoveTime: 10}
 }
 
-func mustSettle(t *testing.T, s *Sim) {
+func mustRest(t *testing.T, s *Sim) {
 	t.Helper()
-	if !s.Settle(s.Now() + 3_600_000) {
+	if !s.RunUntilRest(s.Now() + 3_600_000) {
 		t.Fatalf("not settled at %d: %s", s.Now(), s.report())
 	}
 	check(t, s)
@@ -107,7 +107,7 @@ func check(t *testing.T, s *Sim) {
 func (s *Sim) report() string {
 	var b strings.Builder
 	for a := range s.agents {
-		s.agents[a].home.Each(func(o *object.Object) {
+		s.agents[a].runtime.Each(func(o *object.Object) {
 			if s.Object(o.Def().ID) != o {
 				fmt.Fprintf(&b, "\na%d has %s", a, o.Def().Name)
 			}
@@ -122,7 +122,7 @@ func (s *Sim) report() string {
 			fmt.Fprintf(&b, "\n%s: nobody's", s.site.Defs[i].Name)
 			continue
 		}
-		if !o.Settled() {
+		if !o.AtRest() {
 			fmt.Fprintf(&b, "\n%s", o.Status().Text(s.def))
 		}
 	}
@@ -139,12 +139,12 @@ func TestC1(t *testing.T) {
 			cfg := up(ordinary(old))
 			cfg.Seed, cfg.Watch = seed, l.watch
 			s := New(cfg)
-			mustSettle(t, s)
+			mustRest(t, s)
 			if len(l.begun) > 0 {
 				t.Fatalf("nothing has changed, but %s", l)
 			}
 			s.Apply(compiled(t, fmt.Sprintf(figure1, hosts[0], hosts[1], hosts[2], 2), old))
-			mustSettle(t, s)
+			mustRest(t, s)
 			if l.String() != c1Order {
 				t.Fatalf("hosts %v, seed %d: %s", hosts, seed, l)
 			}
@@ -159,7 +159,7 @@ func TestC2(t *testing.T) {
 		cfg := ordinary(s1)
 		cfg.Seed, cfg.Watch = seed, l.watch
 		s := New(cfg)
-		mustSettle(t, s)
+		mustRest(t, s)
 		if want := "cfgA start; svcA start; svcB start"; l.String() != want {
 			t.Fatalf("%s, want %s", l, want)
 		}
@@ -178,7 +178,7 @@ objects:
 	cfg := ordinary(s1)
 	cfg.Watch = l.watch
 	s := New(cfg)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if l.begun[0] != "base start" || len(l.begun) != 3 {
 		t.Fatal(l)
 	}
@@ -203,9 +203,9 @@ objects:
 		cfg := up(ordinary(old))
 		cfg.Seed, cfg.Watch = seed, l.watch
 		s := New(cfg)
-		mustSettle(t, s)
+		mustRest(t, s)
 		s.Apply(compiled(t, fmt.Sprintf(text, 2), old))
-		mustSettle(t, s)
+		mustRest(t, s)
 		if want := "A stop; B stop; C restart; B start; A start"; l.String() != want {
 			t.Fatalf("%s, want %s", l, want)
 		}
@@ -220,7 +220,7 @@ func TestC6(t *testing.T) {
 	s := New(cfg)
 	a, _ := s1.Find("svcA")
 	s.FailNext(a, 2)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if want := "cfgA start; svcA start; svcA start; svcA start; svcB start"; l.String() != want {
 		t.Fatalf("%s, want %s", l, want)
 	}
@@ -269,9 +269,9 @@ func TestC7(t *testing.T) {
 			cfg := up(ordinary(old))
 			cfg.Seed, cfg.Watch = seed, l.watch
 			s := New(cfg)
-			mustSettle(t, s)
+			mustRest(t, s)
 			s.Apply(next)
-			mustSettle(t, s)
+			mustRest(t, s)
 			if l.String() != c.want {
 				t.Fatalf("removing %v: %s, want %s", c.removed, l, c.want)
 			}
@@ -288,12 +288,12 @@ func TestC8(t *testing.T) {
 	cfg := up(ordinary(s1))
 	cfg.Watch = l.watch
 	s := New(cfg)
-	mustSettle(t, s)
+	mustRest(t, s)
 	c, _ := s1.Find("cfgA")
 	s.Drift(c, state(s1, c, "up"), 12345) // edited by hand
 	s.Probe(c)
 	s.Run(s.Now() + 20)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if l.String() != c1Order {
 		t.Fatal(l)
 	}
@@ -313,7 +313,7 @@ func TestC9(t *testing.T) {
 				cfg := up(ordinary(old))
 				cfg.Seed, cfg.Watch = uint64(at), l.watch
 				s := New(cfg)
-				mustSettle(t, s)
+				mustRest(t, s)
 				s.Apply(next)
 				s.Run(s.Now() + at)
 				if way < 2 {
@@ -322,7 +322,7 @@ func TestC9(t *testing.T) {
 					s.Cut(victim, way == 3)
 				}
 				s.Run(s.Now() + Lease + 1)
-				mustSettle(t, s)
+				mustRest(t, s)
 				for i := range old.Defs {
 					if s.World(object.ID(i)) != state(old, object.ID(i), "up") {
 						t.Fatalf("victim %d at %d: %s is not up", victim, at, old.Defs[i].Name)
@@ -378,7 +378,7 @@ objects:
 		s := New(cfg)
 		dn, _ := next.Find("down-needer")
 		s.Drift(dn, state(next, dn, "up"), 77) // of an older content
-		mustSettle(t, s)
+		mustRest(t, s)
 		got := l.String()
 		for _, ok := range []string{
 			"x stop; down-needer restart; x start; up-needer start",
@@ -419,7 +419,7 @@ objects:
 	if n := s.Ran[a]; n < 8 || n > 40 {
 		t.Errorf("A made %d transitions in ten minutes", n)
 	}
-	if !s.Object(b).Settled() || s.Ran[b] != 1 {
+	if !s.Object(b).AtRest() || s.Ran[b] != 1 {
 		t.Error("the object beside was held up")
 	}
 }
@@ -433,15 +433,15 @@ func TestRevert(t *testing.T) {
 	cfg := up(ordinary(old))
 	cfg.Watch = l.watch
 	s := New(cfg)
-	mustSettle(t, s)
+	mustRest(t, s)
 	s.Apply(two)
-	mustSettle(t, s)
+	mustRest(t, s)
 	back := compiled(t, one, two)
 	if back.Generation != 3 || back.Defs[0].Content != old.Defs[0].Content {
 		t.Fatal("the reverted generation is not the old content under a new number")
 	}
 	s.Apply(back)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if want := c1Order + "; " + c1Order; l.String() != want {
 		t.Fatal(l)
 	}
@@ -455,11 +455,11 @@ func TestCheckInterval(t *testing.T) {
 	cfg := up(ordinary(s1))
 	cfg.Watch = l.watch
 	s := New(cfg)
-	mustSettle(t, s)
+	mustRest(t, s)
 	a, _ := s1.Find("svcA")
 	s.Drift(a, state(s1, a, "down"), 0) // it has crashed
 	s.Run(s.Now() + 2_000)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if l.String() != "svcA start" || s.World(a) != state(s1, a, "up") {
 		t.Fatalf("%s", l)
 	}
@@ -509,7 +509,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	s.FailNext(c, 0)
-	mustSettle(t, s)
+	mustRest(t, s)
 	if got := explain(); got != "" {
 		t.Error(got)
 	}

@@ -42,14 +42,14 @@ func (s *Sim) Cut(a int, move bool) {
 
 // retire counts what a home has done and kills its acts at the end of its lease.
 func (s *Sim) retire(a int) {
-	h := s.agents[a].home
+	h := s.agents[a].runtime
 	for k, n := range h.Sent {
 		s.sent[k] += n
 	}
 	s.packets += h.Packets
 	s.rode += h.Rode
 	s.decisions += h.Decisions
-	s.agents[a].home = s.newHome(a)
+	s.agents[a].runtime = s.newRuntime(a)
 }
 
 // revive is what the leader does once a home's lease has ended.
@@ -72,7 +72,7 @@ func (s *Sim) revive(a int, move bool) {
 		}
 		ag.life++
 		ag.dead, ag.leaving = false, false
-		s.wakes[a] = 0
+		s.timers[a] = 0
 		var back []object.ID
 		for i := range s.owner {
 			if s.owner[i] != int32(a) {

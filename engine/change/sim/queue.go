@@ -7,17 +7,17 @@ const ring = 1 << 12
 type kind uint8
 
 const (
-	arrive kind = iota // a packet
-	ended              // an act
-	wakeUp             // a home wants to be called
-	leader             // something that the leader does
+	arrive   kind = iota // a packet
+	ended                // an act
+	timerDue             // a home wants to be called
+	leader               // something that the leader does
 )
 
 type event struct {
 	at       int64
 	order    uint64 // of equal times, the earlier made first
 	kind     kind
-	home     int32
+	agent    int32
 	life     uint32 // of the home; events for an earlier life are dropped
 	act      act
 	messages []message
@@ -91,16 +91,16 @@ func (q *queue) advance() bool {
 	} else {
 		for len(q.buckets[q.now%ring]) == 0 {
 			q.now++
-			q.settle()
+			q.refill()
 		}
 		return true
 	}
-	q.settle()
+	q.refill()
 	return true
 }
 
 // settle brings what has come near into the buckets.
-func (q *queue) settle() {
+func (q *queue) refill() {
 	for len(q.far) > 0 && q.far[0].at < q.now+ring {
 		e := q.popFar()
 		b := &q.buckets[e.at%ring]

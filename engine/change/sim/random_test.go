@@ -83,7 +83,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 			}
 		}
 		s.Run(max(s.Now(), 31_000))
-		mustSettle(t, s)
+		mustRest(t, s)
 		by, _, _ := s.Sent()
 		sent, lives := 0, 0
 		for _, n := range by {
@@ -124,12 +124,12 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 		first := built(t, doc, nil)
 		cfg := up(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50, MoveJitter: 20})
 		s := New(cfg)
-		mustSettle(t, s)
+		mustRest(t, s)
 		next := built(t, sitegen.Mutate(rng, doc, agents, 2, false), first)
 		want := implied(next, compile.NewPlan(first, next).Changed)
 		clear(s.Ran)
 		s.Apply(next)
-		mustSettle(t, s)
+		mustRest(t, s)
 		for i, n := range want {
 			if int(s.Ran[i]) != n {
 				t.Fatalf("seed %d: %s made %d transitions, want %d", seed, next.Defs[i].Name, s.Ran[i], n)
@@ -185,7 +185,7 @@ func TestThreeMessagesADependency(t *testing.T) {
 		doc := sitegen.Random(rng, 5+rng.IntN(30), agents, true)
 		first := built(t, doc, nil)
 		s := New(Config{Site: first, Seed: seed, Agents: agents, Delay: 1, Jitter: 5, CheckTime: 1, MoveTime: 50})
-		mustSettle(t, s)
+		mustRest(t, s)
 		s.Run(s.Now() + 5_000)
 		by, _, _ := s.Sent()
 		links := 0

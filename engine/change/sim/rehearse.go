@@ -52,11 +52,11 @@ func Rehearse(old, next *object.Site, known func(object.ID) (object.State, bool)
 		}
 		s.Apply(next)
 	}
-	for len(r.Rounds) < longRehearsal && !s.Settled() && s.q.now < 10*longRehearsal && s.Step() {
+	for len(r.Rounds) < longRehearsal && !s.AtRest() && s.q.now < 10*longRehearsal && s.Step() {
 	}
 	for i := range next.Defs {
 		if next.Defs[i].Name != "" {
-			if o := s.Object(object.ID(i)); o == nil || !o.Settled() {
+			if o := s.Object(object.ID(i)); o == nil || !o.AtRest() {
 				r.Stuck = append(r.Stuck, object.ID(i))
 			}
 		}

@@ -78,14 +78,14 @@ type Sim struct {
 	script        map[object.ID]int
 	// Asked counts locks asked for between homes, each once however often it is
 	// said.
-	Asked int
-	wakes []int64
+	Asked  int
+	timers []int64
 }
 
 type agent struct {
-	home *host.Runtime
-	life uint32
-	dead bool
+	runtime *host.Runtime
+	life    uint32
+	dead    bool
 	// leaving says that the leader has given the home up already.
 	leaving bool
 	dirty   bool
@@ -113,12 +113,12 @@ func New(cfg Config) *Sim {
 	s := &Sim{cfg: cfg, site: cfg.Site, rng: rand.New(rand.NewPCG(cfg.Seed, 0xc0b)), byName: map[string]int{}}
 	n := len(cfg.Site.Defs)
 	s.agents = make([]agent, cfg.Agents)
-	s.wakes = make([]int64, cfg.Agents)
+	s.timers = make([]int64, cfg.Agents)
 	s.names = make([]string, cfg.Agents)
 	for i := range s.agents {
 		s.names[i] = fmt.Sprintf("a%d", i)
 		s.byName[s.names[i]] = i
-		s.agents[i].home = s.newHome(i)
+		s.agents[i].runtime = s.newRuntime(i)
 	}
 	s.grow(n)
 	for i := range cfg.Site.Defs {
@@ -179,7 +179,7 @@ func (s *Sim) place(id object.ID) int {
 	return n
 }
 
-func (s *Sim) newHome(i int) *host.Runtime {
+func (s *Sim) newRuntime(i int) *host.Runtime {
 	return host.New(host.Config{Self: s.names[i], Site: s.site, Route: func(id object.ID) host.Name {
 		if int(id) >= len(s.owner) || s.owner[id] < 0 {
 			return ""
@@ -199,7 +199,7 @@ func (s *Sim) newHome(i int) *host.Runtime {
 
 func (s *Sim) start(id object.ID) {
 	a := s.owner[id]
-	s.agents[a].home.Start(s.def(id), s.incs[id], s.q.now)
+	s.agents[a].runtime.Start(s.def(id), s.incs[id], s.q.now)
 	s.touch(int(a))
 }
 
@@ -236,14 +236,14 @@ func (s *Sim) flush() {
 		if ag.dead {
 			continue
 		}
-		s.acts = ag.home.TakeActs(s.acts[:0])
+		s.acts = ag.runtime.TakeActs(s.acts[:0])
 		for _, x := range s.acts {
 			s.begin(a, x)
 		}
-		ag.home.Flush(s.q.now, func(p host.Packet) { s.packet(s.byName[p.To], p.Messages) })
-		if next := ag.home.Next(); next > 0 && (s.wakes[a] == 0 || next < s.wakes[a]) {
-			s.wakes[a] = next
-			s.q.push(event{at: max(next, s.q.now+1), kind: wakeUp, home: int32(a), life: ag.life})
+		ag.runtime.Flush(s.q.now, func(p host.Packet) { s.packet(s.byName[p.To], p.Messages) })
+		if next := ag.runtime.Next(); next > 0 && (s.timers[a] == 0 || next < s.timers[a]) {
+			s.timers[a] = next
+			s.q.push(event{at: max(next, s.q.now+1), kind: timerDue, agent: int32(a), life: ag.life})
 		}
 	}
 	s.dirty = s.dirty[:0]
@@ -263,7 +263,7 @@ func (s *Sim) packet(to int, messages []message) {
 		if s.cfg.Jitter > 0 {
 			at += s.rng.Int64N(s.cfg.Jitter + 1)
 		}
-		s.q.push(event{at: at, kind: arrive, home: int32(to), messages: messages})
+		s.q.push(event{at: at, kind: arrive, agent: int32(to), messages: messages})
 	}
 }
 
@@ -281,17 +281,17 @@ func (s *Sim) Step() bool {
 		case leader:
 			e.do()
 		case arrive:
-			if ag := &s.agents[e.home]; !ag.dead {
-				ag.home.Receive("", e.messages, s.q.now)
-				s.touch(int(e.home))
+			if ag := &s.agents[e.agent]; !ag.dead {
+				ag.runtime.Receive("", e.messages, s.q.now)
+				s.touch(int(e.agent))
 			}
 		case ended:
 			s.end(&e)
-		case wakeUp:
-			if ag := &s.agents[e.home]; !ag.dead && ag.life == e.life {
-				s.wakes[e.home] = 0
-				ag.home.Tick(s.q.now)
-				s.touch(int(e.home))
+		case timerDue:
+			if ag := &s.agents[e.agent]; !ag.dead && ag.life == e.life {
+				s.timers[e.agent] = 0
+				ag.runtime.Tick(s.q.now)
+				s.touch(int(e.agent))
 			}
 		}
 		if i == len(*b)-1 {
@@ -312,27 +312,27 @@ func (s *Sim) Run(until int64) {
 
 // Settle lets events happen until every object is where it wants to be, or a
 // time has come. It says whether they are.
-func (s *Sim) Settle(until int64) bool {
+func (s *Sim) RunUntilRest(until int64) bool {
 	for n := 0; s.q.now < until; n++ {
-		if s.Settled() {
+		if s.AtRest() {
 			return true
 		}
 		for range 16 {
 			if !s.Step() {
-				return s.Settled()
+				return s.AtRest()
 			}
 		}
 	}
-	return s.Settled()
+	return s.AtRest()
 }
 
 // Settled says whether every object is where it wants to be.
-func (s *Sim) Settled() bool {
+func (s *Sim) AtRest() bool {
 	if s.next != nil {
 		return false
 	}
 	for i := range s.agents {
-		if ag := &s.agents[i]; !ag.dead && !ag.home.Settled() {
+		if ag := &s.agents[i]; !ag.dead && !ag.runtime.AtRest() {
 			return false
 		}
 	}
@@ -349,7 +349,7 @@ func (s *Sim) Object(id object.ID) *object.Object {
 	if s.owner[id] < 0 || s.agents[s.owner[id]].dead {
 		return nil
 	}
-	return s.agents[s.owner[id]].home.Object(id)
+	return s.agents[s.owner[id]].runtime.Object(id)
 }
 
 // Sent gives messages sent between homes by kind, packets, and releases that
@@ -357,7 +357,7 @@ func (s *Sim) Object(id object.ID) *object.Object {
 func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 	byKind, packets, rode = s.sent, s.packets, s.rode
 	for i := range s.agents {
-		h := s.agents[i].home
+		h := s.agents[i].runtime
 		for k, n := range h.Sent {
 			byKind[k] += n
 		}
@@ -371,7 +371,7 @@ func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 func (s *Sim) Decisions() int {
 	n := s.decisions
 	for i := range s.agents {
-		n += s.agents[i].home.Decisions
+		n += s.agents[i].runtime.Decisions
 	}
 	return n
 }

@@ -91,7 +91,7 @@ func TestC11(t *testing.T) {
 		}
 	}}
 	s := New(cfg)
-	mustSettle(t, s)
+	mustRest(t, s)
 	for u, at := range early {
 		if at < late[u] {
 			t.Errorf("unit %d: an object target began at %d, the last metadata target was up at %d", u, at, late[u])
@@ -115,7 +115,7 @@ func TestC11(t *testing.T) {
 	clear(s.Ran)
 	next := storageSite(t, installation.Config{Servers: servers, Base: 1}, first)
 	s.Apply(next)
-	mustSettle(t, s)
+	mustRest(t, s)
 	moved := 0
 	for i, n := range s.Ran {
 		if n > 2 || n > 0 && !strings.HasPrefix(next.Defs[i].Name, "s0/") {
@@ -180,7 +180,7 @@ func BenchmarkStorage(b *testing.B) {
 			for b.Loop() {
 				s = New(Config{Site: built, Agents: n, Delay: 1, CheckTime: 1, MoveTime: 10, Lenient: true})
 				start := time.Now()
-				if !s.Settle(1_000_000) {
+				if !s.RunUntilRest(1_000_000) {
 					b.Fatal("not settled")
 				}
 				took += time.Since(start)
@@ -196,7 +196,7 @@ func BenchmarkStorage(b *testing.B) {
 			}
 			links := float64(s.links())
 			// What is left are the homes.
-			s.q, s.world, s.Ran, s.incs, s.owner, s.names, s.byName, s.wakes, s.dirty, s.acts = queue{}, nil, nil, nil, nil, nil, nil, nil, nil, nil
+			s.q, s.world, s.Ran, s.incs, s.owner, s.names, s.byName, s.timers, s.dirty, s.acts = queue{}, nil, nil, nil, nil, nil, nil, nil, nil, nil
 			idle := heap()
 			b.ReportMetric(objects*float64(b.N)/b.Elapsed().Seconds(), "objects/s")
 			b.ReportMetric(float64(decisions)/took.Seconds(), "decisions/s")

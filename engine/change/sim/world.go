@@ -22,7 +22,7 @@ func (s *Sim) truth(d *object.Def) object.State {
 // begin starts an act of a home and watches S1, S2 and S3.
 func (s *Sim) begin(a int, x act) {
 	w := &s.world[x.ID]
-	d := s.agents[a].home.Object(x.ID).Def()
+	d := s.agents[a].runtime.Object(x.ID).Def()
 	s.Acts++
 	if int(s.owner[x.ID]) != a {
 		s.violate("S3: %s acts at a%d, but is a%d's", d.Name, a, s.owner[x.ID])
@@ -48,7 +48,7 @@ func (s *Sim) begin(a int, x act) {
 			s.cfg.Watch(Step{At: s.q.now, ID: x.ID, Transition: x.Transition, Begin: true})
 		}
 	}
-	s.q.push(event{at: s.q.now + took, kind: ended, home: int32(a), life: s.agents[a].life, act: x})
+	s.q.push(event{at: s.q.now + took, kind: ended, agent: int32(a), life: s.agents[a].life, act: x})
 }
 
 // rely checks that what a transition needs is so, and keeps watch that it stays so.
@@ -99,7 +99,7 @@ func (s *Sim) unrely(id object.ID) {
 
 // end ends an act, and tells the home if it still lives.
 func (s *Sim) end(e *event) {
-	x, a := e.act, int(e.home)
+	x, a := e.act, int(e.agent)
 	ag := &s.agents[a]
 	w := &s.world[x.ID]
 	lives := !ag.dead && ag.life == e.life
@@ -114,10 +114,10 @@ func (s *Sim) end(e *event) {
 	}
 	var ev object.Event
 	if x.What == object.Check {
-		if !lives || ag.home.Object(x.ID) == nil {
+		if !lives || ag.runtime.Object(x.ID) == nil {
 			return
 		}
-		ev = object.Event{What: object.Checked, State: s.truth(ag.home.Object(x.ID).Def())}
+		ev = object.Event{What: object.Checked, State: s.truth(ag.runtime.Object(x.ID).Def())}
 	} else {
 		ok := !s.failing(x.ID)
 		if s.world[x.ID].moving {
@@ -144,14 +144,14 @@ func (s *Sim) end(e *event) {
 	if !lives {
 		return
 	}
-	if err := ag.home.Event(x.ID, ev, s.q.now); err != nil {
+	if err := ag.runtime.Event(x.ID, ev, s.q.now); err != nil {
 		s.violate("%v", err)
 	}
 	s.touch(a)
 }
 
 func (s *Sim) defOf(a int, id object.ID) *object.Def {
-	if o := s.agents[a].home.Object(id); o != nil {
+	if o := s.agents[a].runtime.Object(id); o != nil {
 		return o.Def()
 	}
 	return s.def(id)
@@ -190,7 +190,7 @@ func (s *Sim) tell(id object.ID, ev object.Event) {
 		return
 	}
 	a := int(s.owner[id])
-	if err := s.agents[a].home.Event(id, ev, s.q.now); err != nil {
+	if err := s.agents[a].runtime.Event(id, ev, s.q.now); err != nil {
 		s.violate("%v", err)
 	}
 	s.touch(a)

@@ -94,16 +94,16 @@ func (g *Graph) DOT() string {
 	for i, h := range order {
 		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%s;\n", i, strconv.Quote(h))
 		for _, n := range hosts[h] {
-			label, look := n.Name, ""
+			label, style := n.Name, ""
 			if n.State != "" {
 				label += "\n" + n.State
-				look = ", style=\"rounded,filled\", fillcolor=palegreen"
+				style = ", style=\"rounded,filled\", fillcolor=palegreen"
 				if n.State != n.Preferred || n.State != n.Target {
 					label += " → " + n.Target
-					look = ", style=\"rounded,filled\", fillcolor=khaki"
+					style = ", style=\"rounded,filled\", fillcolor=khaki"
 				}
 			}
-			fmt.Fprintf(&b, "    %s [label=%s%s];\n", strconv.Quote(n.Name), strconv.Quote(label), look)
+			fmt.Fprintf(&b, "    %s [label=%s%s];\n", strconv.Quote(n.Name), strconv.Quote(label), style)
 		}
 		b.WriteString("  }\n")
 	}

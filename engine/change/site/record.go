@@ -212,12 +212,12 @@ func (r *Record) tidy() {
 		}
 	}
 	r.Hosts = hosts
-	r.settleReleases()
+	r.dropReleases()
 }
 
 // settleReleases forgets releases of objects that have begun another life, or
 // are gone.
-func (r *Record) settleReleases() {
+func (r *Record) dropReleases() {
 	r.Released = slices.DeleteFunc(r.Released, func(x Release) bool { return !r.Holds(x) })
 }
 
@@ -252,7 +252,7 @@ func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 			l.Inc++
 		}
 	}
-	r.settleReleases()
+	r.dropReleases()
 	return nil
 }
 
@@ -328,7 +328,7 @@ type Orders struct {
 	// Next; Homes says whose the hosts of the slice are.
 	Mine   []string          `json:"mine,omitempty"`
 	Turned []string          `json:"turned,omitempty"`
-	Homes  map[string]string `json:"homes,omitempty"`
+	Agents map[string]string `json:"agents,omitempty"`
 	// Nodes says how those of Mine are reached that are nodes of clusters, as JSON
 	// of model.TaskConfig.
 	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
@@ -343,7 +343,7 @@ type Orders struct {
 	Released []object.ID `json:"released,omitempty"`
 	// Look, when it is another number than before, asks for a check of
 	// everything that changes nothing.
-	Look uint64 `json:"look,omitempty"`
+	Probe uint64 `json:"probe,omitempty"`
 	// Call, when it is another number than before, asks whether nothing is left to
 	// do here.
 	Call uint64 `json:"call,omitempty"`
@@ -373,7 +373,7 @@ func (g *Generation) Part(doc *Document, hosts map[string]bool) Part {
 // Concerns gives the objects and hosts of the slices.
 func (r *Record) Orders(mine map[string]bool, concerns map[object.ID]bool) *Orders {
 	o := &Orders{Tenant: r.Tenant, Site: r.Name, Epoch: r.Epoch, Version: r.Version, Generation: r.Generation, Next: r.Next,
-		Mine: slices.Sorted(maps.Keys(mine)), Homes: map[string]string{}}
+		Mine: slices.Sorted(maps.Keys(mine)), Agents: map[string]string{}}
 	turned := r.Turned()
 	seen := make([]bool, len(r.Hosts))
 	for i, l := range r.Lives {
@@ -384,7 +384,7 @@ func (r *Record) Orders(mine map[string]bool, concerns map[object.ID]bool) *Orde
 		o.Lives = append(o.Lives, Lived{object.ID(i), l.Inc, h.Name})
 		if !seen[l.Host] {
 			seen[l.Host] = true
-			o.Homes[h.Name] = h.Agent
+			o.Agents[h.Name] = h.Agent
 			if turned[h.Name] {
 				o.Turned = append(o.Turned, h.Name)
 			}

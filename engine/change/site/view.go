@@ -49,7 +49,7 @@ type ObjectStatus struct {
 }
 
 // Standing is a site as its homes report it.
-type Standing struct {
+type SiteStatus struct {
 	Overview
 	// Revision changes with everything that is reported.
 	Revision uint64 `json:"revision"`

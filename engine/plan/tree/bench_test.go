@@ -77,14 +77,14 @@ func BenchmarkLarge(b *testing.B) {
 	b.Run("Look", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if v := Look(&d.Tree, s, 0); v.Status() != Pending || len(v.Candidates(nil)) != 10_000 {
+			if v := ViewOf(&d.Tree, s, 0); v.Status() != Pending || len(v.Candidates(nil)) != 10_000 {
 				b.Fatal(v.Status())
 			}
 		}
 	})
 	b.Run("Info", func(b *testing.B) {
 		b.ReportAllocs()
-		v := Look(&d.Tree, s, 0)
+		v := ViewOf(&d.Tree, s, 0)
 		for b.Loop() {
 			v.Info()
 		}

@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 		s = e.Done()
 	}
 	explain := func(ready func([]uint32) map[uint32]Wait) *Explanation {
-		return Look(&d.Tree, s, now).Explain(s, 10, now, ready)
+		return ViewOf(&d.Tree, s, now).Explain(s, 10, now, ready)
 	}
 	kinds := func(e *Explanation) string {
 		var out []string
@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 		slices.Sort(out)
 		return strings.Join(out, ", ")
 	}
-	edit(func(e *plan.Edit) error { return Set(e, Arm(Look(&d.Tree, s, now), false)) })
+	edit(func(e *plan.Edit) error { return Set(e, Arm(ViewOf(&d.Tree, s, now), false)) })
 	// Canaries have two reasons where they also come one after the other.
 	e := explain(nil)
 	if got, want := kinds(e), "n0 gate, n1 dependency, n1 gate, n2 dependency, n2 gate"; got != want {
@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	edit(func(e *plan.Edit) error {
-		return Set(e, Give([]*View{Look(&d.Tree, s, now)}, Order{Command: "continue", Plan: "deploy", Phase: NodesPhase}).Gates)
+		return Set(e, Give([]*View{ViewOf(&d.Tree, s, now)}, Order{Command: "continue", Plan: "deploy", Phase: NodesPhase}).Gates)
 	})
 	// What is ready is asked for outside; what nobody speaks of is about to begin.
 	asked := 0

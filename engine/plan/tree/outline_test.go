@@ -268,7 +268,7 @@ func FuzzTree(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b, info []byte) {
 		tree := &Tree{}
 		if json.Unmarshal(b, tree) == nil && tree.Fits(g) == nil {
-			v := Look(tree, plan.NewState(g), 0)
+			v := ViewOf(tree, plan.NewState(g), 0)
 			v.Info().Text(v.Name)
 			Give([]*View{v}, Order{Command: "restart", Plan: v.Name})
 		}

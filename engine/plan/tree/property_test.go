@@ -69,11 +69,11 @@ func drawWorld(t *rapid.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{base: base, d: d, s: plan.NewState(g), now: 1}
-	w.gates(Arm(w.look(), rapid.Bool().Draw(t, "custom")))
+	w.gates(Arm(w.view(), rapid.Bool().Draw(t, "custom")))
 	return w
 }
 
-func (w *world) look() *View { return Look(&w.d.Tree, w.s, w.now) }
+func (w *world) view() *View { return ViewOf(&w.d.Tree, w.s, w.now) }
 
 func (w *world) edit(f func(e *plan.Edit) error) error {
 	e := w.s.Edit()
@@ -147,7 +147,7 @@ func (w *world) nodeOf(step uint32) int32 {
 
 // check compares what may be leased with the candidates of the pure tree.
 func (w *world) check(t *rapid.T) {
-	v := w.look()
+	v := w.view()
 	for i, wait := range w.waits(v.Steps) {
 		v.Steps[i].Waits = wait
 	}
@@ -188,7 +188,7 @@ func (w *world) check(t *rapid.T) {
 
 // inOrder says that what is leased now comes after all that it has to.
 func (w *world) inOrder(t *rapid.T, x uint32) {
-	v := w.look()
+	v := w.view()
 	step := w.s.Graph.StepOf(x)
 	phase := v.phaseOf(step)
 	p := v.Phases[phase]
@@ -220,7 +220,7 @@ func (w *world) one(t *rapid.T) {
 	}
 	held := w.s.Leased("")
 	w.now += 10
-	order := plan.Order{Now: w.now, Look: func(model.Action, model.TaskStatus) bool { return rapid.Bool().Draw(t, "look") }}
+	order := plan.Order{Now: w.now, Observe: func(model.Action, model.TaskStatus) bool { return rapid.Bool().Draw(t, "look") }}
 	switch what := rapid.IntRange(0, 12).Draw(t, "what"); {
 	case what == 12:
 		w.anotherLeader(t)
@@ -254,7 +254,7 @@ func (w *world) one(t *rapid.T) {
 			t.Fatal(err)
 		}
 	case what >= 9:
-		v := w.look()
+		v := w.view()
 		o := Order{Command: rapid.SampledFrom([]string{"start", "stop", "interrupt", "continue", "continue", "continue", "forceComplete", "restart"}).Draw(t, "order"), Plan: "x"}
 		if rapid.Bool().Draw(t, "of a phase") {
 			p := rapid.IntRange(0, len(v.Phases)-1).Draw(t, "phase")
@@ -291,7 +291,7 @@ func (w *world) one(t *rapid.T) {
 
 // anotherLeader writes all down and reads it again.
 func (w *world) anotherLeader(t *rapid.T) {
-	before := w.look().Info()
+	before := w.view().Info()
 	g, err := plan.DecodeGraph(w.s.Graph.Encode())
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func (w *world) anotherLeader(t *rapid.T) {
 	if err := w.d.Fits(g); err != nil {
 		t.Fatal(err)
 	}
-	if after := w.look().Info(); !reflect.DeepEqual(before, after) {
+	if after := w.view().Info(); !reflect.DeepEqual(before, after) {
 		t.Fatalf("%v\nbecame\n%v", before, after)
 	}
 }

@@ -74,8 +74,8 @@ func TestRealPlans(t *testing.T) {
 				return nil
 			})
 		}
-		gates(Arm(Look(&d.Tree, s, now), false))
-		if st := Look(&d.Tree, s, now).Status(); st != Pending {
+		gates(Arm(ViewOf(&d.Tree, s, now), false))
+		if st := ViewOf(&d.Tree, s, now).Status(); st != Pending {
 			t.Errorf("%s begins %s", d.Name, st)
 		}
 		for !s.Complete() {
@@ -88,7 +88,7 @@ func TestRealPlans(t *testing.T) {
 				}
 			}
 			if !some {
-				v := Look(&d.Tree, s, now)
+				v := ViewOf(&d.Tree, s, now)
 				if continues++; v.Status() != Waiting || continues > 2 {
 					t.Fatalf("%s stands still as %s:\n%s", d.Name, v.Status(), v.Info().Text(d.Name))
 				}
@@ -97,12 +97,12 @@ func TestRealPlans(t *testing.T) {
 			}
 			fence++
 			edit(func(e *plan.Edit) error { return e.Lease(next, fence, plan.Holder{Session: "s"}, now) })
-			if st := Look(&d.Tree, s, now).Steps[s.Graph.StepOf(next)].Status; st != Starting {
+			if st := ViewOf(&d.Tree, s, now).Steps[s.Graph.StepOf(next)].Status; st != Starting {
 				t.Errorf("%s: a step at work is %s", d.Name, st)
 			}
 			edit(func(e *plan.Edit) error { return e.Succeed(next, fence, plan.End{}, now+1) })
 		}
-		info := Look(&d.Tree, s, now).Info()
+		info := ViewOf(&d.Tree, s, now).Info()
 		text := info.Text(d.Name)
 		if strings.Count(text, "(COMPLETE)") != strings.Count(text, "\n")+1 || info.Code() != CodeOK || info.Started != 1 || info.Ended != now+1 {
 			t.Errorf("%d to %d:\n%s", info.Started, info.Ended, text)
@@ -132,7 +132,7 @@ func TestFailuresAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = e.Done()
-		return Look(&d.Tree, s, int64(fence)*10)
+		return ViewOf(&d.Tree, s, int64(fence)*10)
 	}
 	v := try(1, func(e *plan.Edit) error { return e.Retry(0, 1, false, plan.End{Message: "once"}, 20, 10) })
 	if v.Steps[0].Status != Delayed || v.PhaseStatus(0) != Delayed || len(v.Failed) != 0 || v.Candidates(nil) != nil {
@@ -203,7 +203,7 @@ reconfigure dependency: old:[stop web, stop db, configure db, configure web, sta
 // A plan that was made before there were trees is shown as one step.
 func TestPlainTree(t *testing.T) {
 	g := created(t, 1)
-	v := Look(Plain("deploy"), plan.NewState(g), 0)
+	v := ViewOf(Plain("deploy"), plan.NewState(g), 0)
 	if got, want := v.Info().Text("deploy"), "deploy (dependency strategy) (PENDING)\n└─ deploy (dependency strategy) (PENDING)\n   └─ all (PENDING)"; got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}

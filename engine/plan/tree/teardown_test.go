@@ -88,12 +88,12 @@ deregister-service serial: deregister
 	if g, err = d.Compile(g); err != nil {
 		t.Fatal(err)
 	}
-	if got := Look(&d.Tree, plan.NewState(g), 1).StepName(0); got != "kill-task-web-1-web" {
+	if got := ViewOf(&d.Tree, plan.NewState(g), 1).StepName(0); got != "kill-task-web-1-web" {
 		t.Errorf("where nodes have names: %s", got)
 	}
 	e := plan.NewState(g).Edit()
 	statuses := func() string {
-		v := Look(&d.Tree, e.State(), 1)
+		v := ViewOf(&d.Tree, e.State(), 1)
 		out := v.Status().String() + ":"
 		for i := range v.Phases {
 			out += " " + v.PhaseStatus(i).String()

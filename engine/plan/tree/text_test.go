@@ -71,7 +71,6 @@ func TestPodsText(t *testing.T) {
    │  └─ world-0-sidecar (<UNKNOWN>)
    └─ world-1`},
 		{"no pods", `{"service":"hello-world","pods":[]}`, "hello-world"},
-		{"pod without tasks", `{"name":"world-0","tasks":[]}`, "world-0"},
 		{"nothing", `{}`, "<UNKNOWN>"},
 	} {
 		var p Pods

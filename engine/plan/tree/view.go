@@ -46,7 +46,7 @@ const maxFailed = 100
 
 // Look gives the view of a plan whose graph has the tree's steps. now is Unix
 // milliseconds: a task whose next attempt is due later is delayed.
-func Look(t *Tree, s *plan.State, now int64) *View {
+func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
 		Held: make([]bool, len(t.Phases)), Steps: make([]Child, s.Graph.Steps()),

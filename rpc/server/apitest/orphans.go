@@ -14,7 +14,7 @@ var orphan = model.Orphan{Tenant: "acme", Provider: "cloud", ID: "i-0815", Clust
 
 // Orphans tells of one orphan.
 func (a *Agent) Orphans(_ context.Context, look bool) (model.OrphanReport, error) {
-	r := model.OrphanReport{Providers: []model.ProviderLook{}, Orphans: []model.Orphan{}, Missing: []model.MissingMachine{}}
+	r := model.OrphanReport{Providers: []model.ProviderListing{}, Orphans: []model.Orphan{}, Missing: []model.MissingMachine{}}
 	if look {
 		r.At, r.Orphans = 1, append(r.Orphans, orphan)
 	}

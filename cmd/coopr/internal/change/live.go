@@ -75,7 +75,7 @@ func liveSite(ctx context.Context, app cli.App, c *client.Client, name string, u
 
 // snapshot is a site at one moment, with its dependencies.
 type snapshot struct {
-	status site.Standing
+	status site.SiteStatus
 	graph  *site.Graph
 	err    error
 }

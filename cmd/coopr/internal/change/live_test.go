@@ -21,7 +21,7 @@ func TestSiteView(t *testing.T) {
 			Hold: true}, {From: "svcA", To: "svcB", When: "up→down", State: "down"},
 		{From: "svcA", To: "cfgA", When: "*→up", State: "up"}, {From: "cfgA", To: "svcA", When: "outdated→up", State: "down"},
 	}}
-	v := &view{out: out, name: "shop", now: snapshot{graph: g, status: site.Standing{Overview: site.Overview{Name: "shop", Generation: 2,
+	v := &view{out: out, name: "shop", now: snapshot{graph: g, status: site.SiteStatus{Overview: site.Overview{Name: "shop", Generation: 2,
 		Objects: 3}, Items: []site.ObjectStatus{
 		{Name: "svcB", Host: "agent:c", State: "up", To: "down", Target: "down", Preferred: "up", Phase: "moving"},
 		{Name: "svcA", Host: "agent:b", State: "up", Target: "down", Preferred: "up", Phase: "resting",

@@ -249,7 +249,7 @@ func watchSite(ctx context.Context, app cli.App, c *client.Client, name string, 
 			return nil
 		}
 		if !cli.Pause(ctx, max(app.Pace()/4, 250*time.Millisecond)) {
-			s, err = site.Standing{}, ctx.Err()
+			s, err = site.SiteStatus{}, ctx.Err()
 			continue
 		}
 		s, err = c.SiteStatus(ctx, name, max(s.Revision, 1))
@@ -257,7 +257,7 @@ func watchSite(ctx context.Context, app cli.App, c *client.Client, name string, 
 }
 
 // showSite shows the status of a site, with one line for each object.
-func showSite(out *output.Printer, s *site.Standing) {
+func showSite(out *output.Printer, s *site.SiteStatus) {
 	converged := out.Paint(output.Green, "all converged")
 	if s.Settled < s.Objects {
 		converged = out.Paint(output.Yellow, fmt.Sprintf("%d of %d converged", s.Settled, s.Objects))

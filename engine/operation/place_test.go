@@ -62,7 +62,7 @@ func (x *placed) create(nodes int) error {
 }
 
 func (x *placed) do(req Request) error {
-	return x.take(Prepare(context.Background(), model.Caller{Tenant: "t"}, req, Standing{Cluster: x.cl, Nodes: x.nodes}, x.known, "o"))
+	return x.take(Prepare(context.Background(), model.Caller{Tenant: "t"}, req, Input{Cluster: x.cl, Nodes: x.nodes}, x.known, "o"))
 }
 
 // zones gives "name: zone" of the nodes with a service.

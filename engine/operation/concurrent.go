@@ -20,9 +20,9 @@ type Unit struct {
 // a pause or a resumption of services on some nodes (docs/spec/plans.md §8, §9). What it
 // does on a node waits for nothing elsewhere, so that operations never wait for
 // each other in a circle. One node may fail and the others go on.
-func Beside(who model.Caller, op model.OperationType, units []Unit, at Standing, id string) (*Prepared, error) {
+func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
-	if !op.Beside() {
+	if !op.Concurrent() {
 		return nil, fmt.Errorf("operation %q does not run beside others", op)
 	}
 	if cl.Status == model.ClusterTerminated {
@@ -105,7 +105,7 @@ func (p *Prepared) unitName(id string) string {
 
 // Units finds what an operator's order to restart, pause or resume nodes is about:
 // the named services, or all on them that can be. health is by node id.
-func Units(op model.OperationType, at Standing, health map[string]*model.NodeHealth, nodes, services []string) ([]Unit, error) {
+func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth, nodes, services []string) ([]Unit, error) {
 	ids, err := victims(nodes, at)
 	if err != nil {
 		return nil, err

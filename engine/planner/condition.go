@@ -28,7 +28,7 @@ func (s stage) way() mask {
 const unclear = "?"
 
 // standing is what a service's state says (Node.States, DiffService.State).
-type standing struct {
+type condition struct {
 	reached stage // for sure
 	there   bool  // something of the service may be on the node
 	runs    bool  // for sure
@@ -36,7 +36,7 @@ type standing struct {
 	asked   stage // as the state that is to be
 }
 
-var standings = map[string]standing{
+var conditions = map[string]condition{
 	"":            {},
 	"REMOVE":      {},
 	"REMOVE?":     {there: true},
@@ -53,9 +53,9 @@ var standings = map[string]standing{
 }
 
 // standingOf reads a state; one that nobody knows may be anything.
-func standingOf(state string) standing {
-	if s, ok := standings[state]; ok {
+func conditionOf(state string) condition {
+	if s, ok := conditions[state]; ok {
 		return s
 	}
-	return standing{there: true, mayRun: true}
+	return condition{there: true, mayRun: true}
 }

@@ -12,7 +12,7 @@ import (
 // solver has chosen, or where the node's last machine was, is kept for as long as
 // the provider lists it. Any other node goes where fewest nodes are that carry a
 // service of its that is spread, then where fewest nodes are, then where the provider lists first.
-func settle(cl *model.Cluster, nodes []model.Node, made func(*model.Node) bool) {
+func assignPlaces(cl *model.Cluster, nodes []model.Node, made func(*model.Node) bool) {
 	zones, hosts := cl.Provider.Places()
 	for _, x := range []struct {
 		spread string
