@@ -4,120 +4,120 @@ import (
 	"time"
 )
 
-// Config is everything an operator can set on an agent. Tags: yaml is the name (and, with its parents, the path); doc
-// tells an operator what it does; reload marks what SIGHUP changes at once; flag=- keeps it off the command line.
+// Config has every setting of an agent. The tag yaml is a setting's name (and, with its parents, its path), doc its
+// documentation for operators; reload marks settings that SIGHUP changes at once, and flag:"-" those without a flag.
 type Config struct {
 	Name    string `yaml:"name" reload:"yes" doc:"Name of this agent for people. Default: the host name."`
-	DataDir string `yaml:"data_dir" doc:"Where this agent keeps its state: Raft log, task journal, identity. In dev mode empty is a temporary directory that goes away with the agent."`
-	Dev     bool   `yaml:"dev" doc:"Development mode: everything on loopback, no TLS, no token, a mesh of one unless told otherwise."`
+	DataDir string `yaml:"data_dir" doc:"Where this agent keeps its state: Raft log, task journal, identity. In dev mode, an empty value means a temporary directory that is removed when the agent stops."`
+	Dev     bool   `yaml:"dev" doc:"Development mode: everything is on loopback, without TLS and join token. Unless configured otherwise, the mesh has one agent."`
 
 	HTTP   HTTP   `yaml:"http" doc:"The HTTP API and the UI."`
 	Peer   Peer   `yaml:"peer" doc:"Agent to agent: RPC and Raft on one port, under mutual TLS."`
-	Gossip Gossip `yaml:"gossip" doc:"Agent to agent: who is there. UDP and TCP."`
+	Gossip Gossip `yaml:"gossip" doc:"Agent to agent: discovery and failure detection, by UDP and TCP."`
 
-	Join          []string `yaml:"join" reload:"yes" doc:"Agents to find the mesh by, host[:port] of their gossip ports; tried until one answers. Known agents are remembered."`
-	JoinTokenFile string   `yaml:"join_token_file" doc:"File with the mesh's join token, mode 0600. Needed to join, once: it is kept in data_dir."`
-	JoinToken     Secret   `yaml:"join_token" flag:"-" doc:"The join token itself, where a file is not possible. A configuration file that has it must have mode 0600."`
+	Join          []string `yaml:"join" reload:"yes" doc:"Agents through which this agent joins the mesh: host[:port] of their gossip ports, tried until one answers. Agents met once are remembered."`
+	JoinTokenFile string   `yaml:"join_token_file" doc:"File with the mesh's join token, mode 0600. It is needed for the first join only; then data_dir has it."`
+	JoinToken     Secret   `yaml:"join_token" flag:"-" doc:"The join token itself, if a file is not possible. A configuration file that has it must have mode 0600."`
 
-	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Start the Raft group when so many eligible agents have met: 1, 3 or 5, the same on all of them. 0: wait to be found by a group. Who joins others starts none alone: 1 goes with no join. In dev mode the default is 1, or 0 where join is given."`
-	Eligible        bool   `yaml:"eligible" doc:"This agent may hold the replicated state (be a Raft voter). Which ones do is chosen by the mesh."`
-	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region), so that voters are spread."`
-	Class           string `yaml:"class" reload:"yes" doc:"Class of agent, for tasks that are bound to one."`
+	BootstrapExpect int    `yaml:"bootstrap_expect" doc:"Number of eligible agents that start the Raft group when they have met: 1, 3 or 5, the same on all of them. 0: wait until a group adds this agent. 1 cannot be combined with join, as an agent that joins others starts no group alone. In dev mode the default is 1, or 0 if join is set."`
+	Eligible        bool   `yaml:"eligible" doc:"Whether this agent may hold the replicated state (be a Raft voter). The mesh chooses its voters among eligible agents."`
+	Zone            string `yaml:"zone" reload:"yes" doc:"Failure zone (rack, room, region). Voters are spread over zones."`
+	Class           string `yaml:"class" reload:"yes" doc:"Class of this agent, for tasks that require one."`
 
-	Worker    Worker    `yaml:"worker" doc:"Doing the work."`
-	PluginDir string    `yaml:"plugin_dir" doc:"Where plugins are looked for; every file that is executable and named coopr-provider-* or coopr-automator-* is one."`
-	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins that need more than lying in plugin_dir."`
+	Worker    Worker    `yaml:"worker" doc:"The tasks that this agent carries out."`
+	PluginDir string    `yaml:"plugin_dir" doc:"Directory of plugins. Every executable file named coopr-provider-* or coopr-automator-* is a plugin."`
+	Plugins   []Plugin  `yaml:"plugins" flag:"-" doc:"Plugins with settings of their own, with a checksum, or outside plugin_dir."`
 	Providers Providers `yaml:"providers" doc:"Settings of the providers that come with Coopr."`
 
-	Log     Log     `yaml:"log" doc:"What is logged, to standard error."`
+	Log     Log     `yaml:"log" doc:"The log, which is written to standard error."`
 	Raft    Raft    `yaml:"raft" doc:"The replicated state."`
-	Audit   Audit   `yaml:"audit" doc:"How long the log of every change is kept. The same on every eligible agent: whoever leads prunes."`
-	Orphans Orphans `yaml:"orphans" doc:"Machines that providers have and that are no node's. The same on every eligible agent: whoever leads looks."`
-	Limits  Limits  `yaml:"limits" doc:"What one client can make an agent do."`
+	Audit   Audit   `yaml:"audit" doc:"Limits of the audit log. They must be the same on every eligible agent, as the leader prunes the log."`
+	Orphans Orphans `yaml:"orphans" doc:"Machines of providers that belong to no node. The settings must be the same on every eligible agent, as the leader searches."`
+	Limits  Limits  `yaml:"limits" doc:"Limits of what clients can make this agent do."`
 }
 
-// HTTP is the API's port.
+// HTTP has the settings of the API's port.
 type HTTP struct {
-	Addr              string   `yaml:"addr" doc:"Address of the API. Default: every address; in dev mode 127.0.0.1:55054."`
-	TLSCert           string   `yaml:"tls_cert" reload:"yes" doc:"Certificate chain in PEM. Default: a certificate of the mesh's own CA, renewed by itself."`
-	TLSKey            string   `yaml:"tls_key" reload:"yes" doc:"Key of tls_cert in PEM."`
+	Addr              string   `yaml:"addr" doc:"Address of the API. Default: all addresses; in dev mode 127.0.0.1:55054."`
+	TLSCert           string   `yaml:"tls_cert" reload:"yes" doc:"Certificate chain in PEM. Default: a certificate of the mesh's own CA, which is renewed automatically."`
+	TLSKey            string   `yaml:"tls_key" reload:"yes" doc:"Private key of tls_cert, in PEM."`
 	Names             []string `yaml:"names" doc:"Further host names and addresses in the certificate of the mesh's CA, such as a load balancer's."`
-	InsecurePlaintext bool     `yaml:"insecure_plaintext" doc:"Serve plain HTTP: for use behind a proxy that does TLS, nowhere else. API tokens pass in the clear."`
+	InsecurePlaintext bool     `yaml:"insecure_plaintext" doc:"Serve plain HTTP. Use it only behind a proxy that terminates TLS: API tokens are sent in the clear."`
 }
 
-// Peer is the port for RPC and Raft.
+// Peer has the settings of the port of peer RPC and Raft.
 type Peer struct {
 	Addr      string `yaml:"addr" doc:"Address of peer RPC and Raft."`
-	Advertise string `yaml:"advertise" doc:"Address the others reach it at, ip:port. Default: addr, or this machine's private address."`
+	Advertise string `yaml:"advertise" doc:"Address at which other agents reach this port, ip:port. Default: addr, or this machine's private address."`
 }
 
-// Gossip is the port for gossip.
+// Gossip has the settings of the gossip port.
 type Gossip struct {
 	Addr      string `yaml:"addr" doc:"Address of gossip, ip:port."`
-	Advertise string `yaml:"advertise" doc:"Address the others reach it at, ip:port. Default: addr, or this machine's private address."`
-	Expect    int    `yaml:"expect" doc:"About how many agents the mesh has or will have, for one that joins for the first time: with hundreds of them it talks less often from the beginning. 0: few. Later it sees for itself."`
+	Advertise string `yaml:"advertise" doc:"Address at which other agents reach this port, ip:port. Default: addr, or this machine's private address."`
+	Expect    int    `yaml:"expect" doc:"Approximate number of agents of the mesh, used when this agent joins for the first time: in a mesh of hundreds it starts with longer gossip intervals. 0: few. Later the intervals follow the actual number."`
 }
 
-// Worker is this agent's share of the work.
+// Worker has the settings of the worker.
 type Worker struct {
-	Slots int `yaml:"slots" doc:"Tasks at a time. A task mostly waits for a cloud or a machine, so this may be many times the cores. 0: this agent does no tasks."`
+	Slots int `yaml:"slots" doc:"Number of concurrent tasks. A task mostly waits for a cloud or a machine, so this can be many times the number of cores. 0: this agent carries out no tasks."`
 }
 
-// Plugin is one plugin that is named in the configuration.
+// Plugin is a plugin that the configuration names.
 type Plugin struct {
 	Name     string   `yaml:"name" doc:"The plugin's name, such as provider-openstack."`
-	Path     string   `yaml:"path" doc:"Its executable, absolute or in plugin_dir; in dev mode, or without plugin_dir, also beside the agent's own. Default: coopr-<name>."`
-	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable; another one is not started."`
-	Settings Settings `yaml:"settings" doc:"Passed to the plugin as they are, as JSON in COOPR_PLUGIN_SETTINGS. Never shown: they may hold credentials."`
+	Path     string   `yaml:"path" doc:"Its executable: an absolute path, or a name in plugin_dir. In dev mode or without plugin_dir, the directory of the agent's own executable is searched too. Default: coopr-<name>."`
+	Checksum string   `yaml:"checksum" doc:"sha256:<hex> of the executable. An executable with another checksum is not started."`
+	Settings Settings `yaml:"settings" doc:"Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain credentials."`
 }
 
-// Providers are settings of built-in providers.
+// Providers has the settings of the providers that come with Coopr.
 type Providers struct {
-	Local LocalProvider `yaml:"local" doc:"The local provider: machines that are directories and processes of this host."`
+	Local LocalProvider `yaml:"local" doc:"The local provider: its machines are directories and processes of this host."`
 }
 
-// LocalProvider is the provider whose machines live on the agent's host.
+// LocalProvider has the settings of the local provider, whose machines live on the agent's host.
 type LocalProvider struct {
-	Root string `yaml:"root" doc:"Where its machines live. Default: data_dir/local."`
+	Root string `yaml:"root" doc:"Directory of its machines. Default: data_dir/local."`
 }
 
-// Log is what is logged.
+// Log has the settings of the log.
 type Log struct {
 	Level  string `yaml:"level" reload:"yes" doc:"debug, info, warn or error."`
 	Format string `yaml:"format" doc:"text or json."`
 }
 
-// Raft is how the replicated state is kept.
+// Raft has the settings of the replicated state.
 type Raft struct {
 	Store             string        `yaml:"store" doc:"Log store: boltdb or wal."`
-	Multiplier        int           `yaml:"multiplier" doc:"Stretches election and heartbeat time-outs, 1 to 10. More on slow or far networks: failover takes so much longer."`
-	SnapshotInterval  time.Duration `yaml:"snapshot_interval" doc:"How often to see whether a snapshot is due."`
-	SnapshotThreshold int           `yaml:"snapshot_threshold" doc:"Log entries since the last snapshot that make one due."`
-	TrailingLogs      int           `yaml:"trailing_logs" doc:"Log entries kept behind a snapshot, for followers that were away for a moment."`
+	Multiplier        int           `yaml:"multiplier" doc:"Factor by which election and heartbeat timeouts are stretched, 1 to 10. Use more on slow or distant networks; failover takes longer by the same factor."`
+	SnapshotInterval  time.Duration `yaml:"snapshot_interval" doc:"How often the agent checks whether a snapshot is due."`
+	SnapshotThreshold int           `yaml:"snapshot_threshold" doc:"Number of log entries since the last snapshot after which the next one is due."`
+	TrailingLogs      int           `yaml:"trailing_logs" doc:"Number of log entries that are kept before a snapshot, for followers that were away briefly."`
 }
 
-// Audit bounds the audit log: what comes first counts.
+// Audit limits the audit log. The first limit that is reached applies.
 type Audit struct {
 	Retention time.Duration `yaml:"retention" doc:"How long records are kept."`
-	Records   int           `yaml:"records" doc:"How many records are kept at most; each change of a task is one. An ordinary task has three, of 4 to 10 bytes each."`
-	Memory    Size          `yaml:"memory" doc:"How much memory the records may take, on every voter."`
+	Records   int           `yaml:"records" doc:"Largest number of records. Each change of a task is one; an ordinary task has three, of 4 to 10 bytes each."`
+	Memory    Size          `yaml:"memory" doc:"Largest memory of the records, on every voter."`
 }
 
-// Orphans says how machines that are no node's are looked for.
+// Orphans has the settings of the search for machines that belong to no node.
 type Orphans struct {
-	Every  time.Duration `yaml:"every" doc:"How often every provider is asked for its machines."`
-	Delete bool          `yaml:"delete" doc:"Remove those of clusters on record once they have been seen for the grace. Otherwise they are reported only: coopr provider orphans."`
-	Grace  time.Duration `yaml:"grace" doc:"How long a leader has seen one before it removes it."`
+	Every  time.Duration `yaml:"every" doc:"How often every provider lists its machines."`
+	Delete bool          `yaml:"delete" doc:"Remove orphaned machines of known clusters after the grace time. Otherwise they are only reported: coopr provider orphans."`
+	Grace  time.Duration `yaml:"grace" doc:"How long a leader must have seen an orphaned machine before it removes it."`
 }
 
-// Limits protect an agent from its clients.
+// Limits protects an agent from its clients.
 type Limits struct {
 	Body      Size `yaml:"body" doc:"Largest request body of the API."`
-	Resource  Size `yaml:"resource" doc:"Largest plugin resource. The same on every eligible agent: whoever leads takes uploads."`
-	Resources Size `yaml:"resources" doc:"What all versions of all plugin resources of one tenant may take together."`
-	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"API conns of one client address. 0: no limit."`
-	PeerConns int  `yaml:"peer_conns" doc:"Peer conns of one host, for RPC; as many again for Raft. 0: no limit."`
-	Watches   int  `yaml:"watches" doc:"Blocking queries and event streams at a time on this agent. 0: no limit."`
+	Resource  Size `yaml:"resource" doc:"Largest plugin resource. It must be the same on every eligible agent, as the leader accepts uploads."`
+	Resources Size `yaml:"resources" doc:"Largest total size of all versions of all plugin resources of one tenant."`
+	HTTPConns int  `yaml:"http_conns" reload:"yes" doc:"Number of API connections of one client address. 0: no limit."`
+	PeerConns int  `yaml:"peer_conns" doc:"Number of peer connections of one host, for RPC and for Raft each. 0: no limit."`
+	Watches   int  `yaml:"watches" doc:"Number of concurrent blocking queries and event streams on this agent. 0: no limit."`
 }
 
 // Ports of an agent.
@@ -127,7 +127,7 @@ const (
 	GossipPort = "55056"
 )
 
-// Default is the configuration of an agent that was told nothing but whether it is in dev mode.
+// Default returns the configuration of an agent without any settings, in dev mode or not.
 func Default(dev bool) Config {
 	c := Config{
 		DataDir:  "/var/lib/coopr",

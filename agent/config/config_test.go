@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var update = flag.Bool("update", false, "write docs/agent.yaml anew")
+var update = flag.Bool("update", false, "write docs/agent.yaml again")
 
 // file writes a configuration file with mode 0600 and gives its path.
 func file(t testing.TB, name, content string) string {
@@ -69,7 +69,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "agent.yaml")
 	if *update {
-		if err := os.WriteFile(path, []byte(Sample()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(sample()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(raw) != Sample() {
+	if string(raw) != sample() {
 		t.Error("docs/agent.yaml is out of date: go test ./agent/config -run Sample -update")
 	}
 	hostname, _ := os.Hostname()
@@ -198,13 +198,13 @@ name: again
 quux: 1
 `)
 	want := []string{
-		`1 name: "bad name"`, `3 http.adr: unknown name, did you mean addr?`, `4 http.tls_cert: there is no http.tls_key`,
+		`1 name: "bad name"`, `3 http.adr: unknown name, did you mean addr?`, `4 http.tls_cert: http.tls_key is missing`,
 		`6 peer.addr: "nowhere": write it as ip:port`, `7 gossip: expected names and values, found a single value`,
-		`8 worker.slots: "many" is no whole number`, `9 bootstrap_expect: 2: it is 1, 3 or 5`, `10 join[1]: "bad host"`, `10 join[2]: "h:99999"`,
-		`11 log.level: "loud": it is one of debug, info, warn, error`, `13 raft.snapshot_interval: "soon" is no duration`,
-		`14 raft.multiplier: 99: it is between 1 and 10`, `15 limits.body: "huge" is no size`, `18 plugins[0].checksum:`,
-		`19 plugins[1].name: p is in the list already`, `20 plugins[1].path: "../../bin/sh" leads out of plugin_dir`,
-		`21 plugins[1].setings: unknown name, did you mean settings?`, `22 name: given a second time, first on line 1`, `23 quux: unknown name`,
+		`8 worker.slots: "many" is not a whole number`, `9 bootstrap_expect: 2: it must be 1, 3 or 5`, `10 join[1]: "bad host"`, `10 join[2]: "h:99999"`,
+		`11 log.level: "loud": it must be one of debug, info, warn, error`, `13 raft.snapshot_interval: "soon" is not a duration`,
+		`14 raft.multiplier: 99: it must be between 1 and 10`, `15 limits.body: "huge" is not a size`, `18 plugins[0].checksum:`,
+		`19 plugins[1].name: p is in the list twice`, `20 plugins[1].path: "../../bin/sh" is outside plugin_dir`,
+		`21 plugins[1].setings: unknown name, did you mean settings?`, `22 name: set a second time; the first is on line 1`, `23 quux: unknown name`,
 	}
 	got := faultsOf(t, err)
 	for _, w := range want {
@@ -232,29 +232,29 @@ func TestRules(t *testing.T) {
 		"dev: true\npeer: {advertise: '10.0.0.1:1'}":                 "not loopback",
 		"dev: true\nhttp: {addr: '127.0.0.2:1'}":                     "",
 		"dev: true\nhttp: {addr: '[::1]:1'}":                         "",
-		"peer: {addr: '0.0.0.0:55054'}":                              "is http.addr's already",
+		"peer: {addr: '0.0.0.0:55054'}":                              "is also the value of http.addr",
 		"peer: {addr: '127.0.0.1:0'}\ngossip: {addr: '127.0.0.1:0'}": "",
-		"peer: {advertise: '0.0.0.0:55055'}":                         "others cannot reach that",
+		"peer: {advertise: '0.0.0.0:55055'}":                         "other agents cannot reach this address",
 		"gossip: {advertise: '10.0.0.1'}":                            "write it as ip:port",
 		"data_dir: ''":                                               "needs a directory",
 		"eligible: false\nbootstrap_expect: 3":                       "eligible is false",
 		"eligible: false":                                            "",
 		"bootstrap_expect: 1":                                        "",
-		"bootstrap_expect: 1\njoin: [10.0.0.1]":                      "begins a mesh of this agent alone",
-		"dev: true\nbootstrap_expect: 1\njoin: [h]":                  "begins a mesh of this agent alone",
+		"bootstrap_expect: 1\njoin: [10.0.0.1]":                      "starts a mesh of this agent alone",
+		"dev: true\nbootstrap_expect: 1\njoin: [h]":                  "starts a mesh of this agent alone",
 		"bootstrap_expect: 1\ngossip: {advertise: '10.0.0.1:55056'}\njoin: [10.0.0.1]": "",
 		"join_token: coopr-join-1-x":                                       "cut short",
 		"join_token: " + token.Token():                                     "",
 		"join_token_file: " + tokenFile:                                    "",
-		"join_token_file: " + tokenFile + "\njoin_token: " + token.Token(): "decide for one",
+		"join_token_file: " + tokenFile + "\njoin_token: " + token.Token(): "remove one of the two",
 		"join_token_file: /nonexistent/token":                              "no such file",
-		"http: {tls_key: /x}":                                              "there is no http.tls_cert",
+		"http: {tls_key: /x}":                                              "http.tls_cert is missing",
 		"http: {names: ['a b']}":                                           "neither a host name",
 		"join: a.example.org, 10.0.0.1:55056, fd00::1":                     "",
 		"join: ['[::1]:5', 10.0.0.9, host:5]":                              "",
 		"worker: {slots: 0}":                                               "",
 		"worker: {slots: -1}":                                              "between",
-		"raft: {snapshot_interval: 0s}":                                    "longer than nothing",
+		"raft: {snapshot_interval: 0s}":                                    "must be more than 0",
 		"limits: {body: 1B}":                                               "at least 1KiB",
 		"zone: [a]":                                                        "expected one value, found a list",
 		"join: {a: b}":                                                     "expected a list, found a section",
@@ -297,7 +297,7 @@ func TestEnvironmentAndFlagFaults(t *testing.T) {
 	got := err.Error()
 	for _, want := range []string{
 		"COOPR_HTTP_ADRR: unknown variable, did you mean COOPR_HTTP_ADDR?", `COOPR_WORKER_SLOTS: worker.slots: "many"`,
-		"flag htpp.addr: unknown flag, did you mean http.addr?", `--log-level: log.level: "loud"`, "COOPR_PLUGINS: plugins: this can only be set in a file",
+		"flag htpp.addr: unknown flag, did you mean http.addr?", `--log-level: log.level: "loud"`, "COOPR_PLUGINS: plugins: this setting can only be set in a file",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -310,7 +310,7 @@ func TestEnvironmentAndFlagFaults(t *testing.T) {
 
 func TestMissingFile(t *testing.T) {
 	_, err := Load(Sources{Files: []string{"/nonexistent/agent.yaml"}})
-	if err == nil || err.Error() != "/nonexistent/agent.yaml: cannot read it: no such file or directory" {
+	if err == nil || err.Error() != "/nonexistent/agent.yaml: the file cannot be read: no such file or directory" {
 		t.Error(err)
 	}
 }
@@ -403,7 +403,7 @@ func TestDurations(t *testing.T) {
 
 // FuzzDecode: whatever the file holds, it is taken or refused, never a panic; and a file that is taken prints no fault.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(Sample()))
+	f.Add([]byte(sample()))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Add([]byte("join: &a [x, *a]\nhttp: &h {addr: *h}"))
 	f.Add([]byte("plugins: [{settings: {a: &x {b: *x}}}]"))

@@ -20,7 +20,8 @@ type place struct {
 	line    int    // 0 outside files
 }
 
-// decoder reads one YAML file into a Config, strictly: it knows the place of every value and collects every fault.
+// decoder reads one YAML file into a Config. It refuses unknown names, records the place of every value and collects all
+// faults.
 type decoder struct {
 	file   string
 	faults model.Faults
@@ -28,19 +29,19 @@ type decoder struct {
 	unread map[string]bool // paths whose value could not be read
 }
 
-// decode merges a file over what c holds already: sections merge, values and lists replace.
+// decode merges a file into c: sections are merged, values and lists are replaced.
 func (d *decoder) decode(raw []byte, c *Config) {
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {
-		if !errors.Is(err, io.EOF) { // an empty file says nothing, which is allowed
+		if !errors.Is(err, io.EOF) { // an empty file is allowed
 			d.fault("", yamlLine(err), "%s", yamlMessage(err))
 		}
 		return
 	}
 	var second yaml.Node
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-		d.fault("", second.Line, "a second document: one file holds one")
+		d.fault("", second.Line, "the file has a second document; only one is allowed")
 		return
 	}
 	root := doc.Content[0]
@@ -50,7 +51,7 @@ func (d *decoder) decode(raw []byte, c *Config) {
 	d.value(root, reflect.ValueOf(c).Elem(), "", 0)
 }
 
-// unreadable is a fault that leaves a default in place of a value.
+// unreadable adds a fault for a value that cannot be read and keeps its default.
 func (d *decoder) unreadable(path string, line int, format string, args ...any) {
 	d.unread[path] = true
 	d.fault(path, line, format, args...)
@@ -60,7 +61,7 @@ func (d *decoder) fault(path string, line int, format string, args ...any) {
 	d.faults = append(d.faults, &model.Fault{Subject: d.file, Path: path, Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
-// yaml's syntax errors are texts: "yaml: line 3: did not find ...".
+// yamlLine returns the line of a syntax error, which the library returns as text only: "yaml: line 3: did not find ...".
 func yamlLine(err error) (line int) {
 	fmt.Sscanf(strings.TrimPrefix(err.Error(), "yaml: "), "line %d:", &line)
 	return line
@@ -89,7 +90,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string, depth int) {
 		d.places[path] = place{d.file, n.Line}
 	}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
-		return // "key:" with nothing behind it leaves the default
+		return // "key:" without a value keeps the default
 	}
 	t := v.Type()
 	switch {
@@ -125,7 +126,7 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, path string, depth int)
 		key, value := n.Content[i], n.Content[i+1]
 		at := join(path, key.Value)
 		if first, ok := seen[key.Value]; ok {
-			d.fault(at, key.Line, "given a second time, first on line %d", first)
+			d.fault(at, key.Line, "set a second time; the first is on line %d", first)
 			continue
 		}
 		seen[key.Value] = key.Line

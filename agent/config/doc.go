@@ -1,7 +1,6 @@
-// Package config is what an operator can set on an agent: where the values come from (flags over environment over files
-// over defaults), what is wrong with them (all of it at once, each fault with its place), and which of them may change
-// without a restart.
+// Package config loads and checks the settings of an agent. Flags override the environment, which overrides files, which
+// override the defaults. All faults are reported at once, each with its place.
 //
-// A field exists once, in the Config struct: its tags give its name, its documentation and whether a reload reaches it,
-// and the flags, the environment variables, docs/agent.yaml and the reload's report all follow from there.
+// A setting is defined once, as a field of Config. The field's tags have its name and documentation, and whether a reload
+// changes it. The flags, the environment variables and docs/agent.yaml are derived from the fields.
 package config

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Field is one value an operator can set.
+// Field is a setting.
 type Field struct {
-	Path   string // as in YAML: http.addr
-	Env    string // COOPR_HTTP_ADDR
-	Flag   string // http-addr; empty: not on the command line
+	Path   string // as in YAML, such as http.addr
+	Env    string // such as COOPR_HTTP_ADDR
+	Flag   string // such as http-addr; empty: the setting has no flag
 	Doc    string
 	Bool   bool // a flag without a value means true
 	Reload bool // SIGHUP changes it at once
 	index  []int
 }
 
-// Fields are all values an operator can set, in the order of the file. Commands make their flags of them.
+// Fields returns all settings, in the order of the file. Commands create their flags from them.
 func Fields() []Field {
 	var out []Field
 	walk(reflect.TypeFor[Config](), "", nil, func(path string, f reflect.StructField, index []int, leaf bool) {
@@ -44,7 +44,7 @@ func envName(path string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(path, ".", "_"))
 }
 
-// walk visits the fields of Config: sections before what is in them.
+// walk visits the fields of Config, each section before its contents.
 func walk(t reflect.Type, prefix string, index []int, visit func(path string, f reflect.StructField, index []int, leaf bool)) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -61,7 +61,7 @@ func walk(t reflect.Type, prefix string, index []int, visit func(path string, f 
 	}
 }
 
-// setText sets a value from the text of a flag, an environment variable or a YAML scalar.
+// setText sets a value from the text of a flag, of an environment variable or of a YAML scalar.
 func setText(v reflect.Value, text string) error {
 	switch v.Interface().(type) {
 	case Secret:
@@ -70,7 +70,7 @@ func setText(v reflect.Value, text string) error {
 	case time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return fmt.Errorf("%q is no duration: write it as 500ms, 30s or 2m", text)
+			return fmt.Errorf("%q is not a duration: write it as 500ms, 30s or 2m", text)
 		}
 		v.Set(reflect.ValueOf(d))
 		return nil
@@ -103,11 +103,11 @@ func setText(v reflect.Value, text string) error {
 	case reflect.Int:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
+			return fmt.Errorf("%q is not a whole number", text)
 		}
 		v.SetInt(n)
 	default:
-		return fmt.Errorf("this can only be set in a file")
+		return fmt.Errorf("this setting can only be set in a file")
 	}
 	return nil
 }

@@ -13,37 +13,37 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Faults are all the things wrong with a configuration, one a line when printed: place, path and what to do.
+// Faults has everything that is wrong with a configuration. It prints one fault a line: place, path and what to do.
 type Faults = model.Faults
 
-// Sources say where the values come from.
+// Sources has the sources of a configuration.
 type Sources struct {
-	// Files are YAML files, or directories whose *.yaml and *.yml files are taken in the order of their names. What a
-	// later one sets replaces what an earlier one set.
+	// Files has YAML files, and directories whose *.yaml and *.yml files are read in the order of their names. A later
+	// file overrides an earlier one.
 	Files []string
-	// Env is the environment as os.Environ gives it. COOPR_HTTP_ADDR sets http.addr; lists are separated by commas.
+	// Env is the environment as os.Environ returns it. COOPR_HTTP_ADDR sets http.addr; lists are separated by commas.
 	Env []string
-	// Flags are those given on the command line, by path: {"http.addr": "127.0.0.1:8080"}.
+	// Flags has the flags of the command line, by path: {"http.addr": "127.0.0.1:8080"}.
 	Flags map[string]string
 }
 
-// Load puts a configuration together, flags over environment over files over defaults, and checks it. Where something
-// is wrong the error is a Faults with all of it.
+// Load combines the sources and checks the result. Flags override the environment, which overrides files, which override
+// the defaults. An error is a Faults with everything that is wrong.
 func Load(sources Sources) (Config, error) {
 	l := newLoader()
-	// Whether it is dev mode decides the defaults, so the sources are read twice.
+	// The defaults depend on dev mode, so the sources are read twice.
 	probe := newLoader()
 	first := Default(false)
 	probe.all(sources, &first)
 	c := Default(first.Dev)
 	l.all(sources, &c)
-	if _, told := l.places["bootstrap_expect"]; c.Dev && !told && c.joinsOthers() {
-		c.BootstrapExpect = 0 // it is to become part of a mesh, not to begin one
+	if _, given := l.places["bootstrap_expect"]; c.Dev && !given && c.joinsOthers() {
+		c.BootstrapExpect = 0 // it joins a mesh and must not start another one
 	}
 	if c.Name == "" {
 		c.Name, _ = os.Hostname()
 	}
-	// A value that could not be read has a fault already; its default need not be judged.
+	// A value that could not be read has a fault already. Its default is not checked.
 	for _, f := range c.check() {
 		if l.unread[f.Path] {
 			continue
@@ -113,10 +113,10 @@ func (l *loader) files(paths []string, c *Config) {
 	}
 }
 
-// reason is an error of the file system without the path, which the fault names already.
+// reason returns an error of the file system without the path, which is the subject of the fault.
 func reason(err error) string {
 	if pe, ok := err.(*fs.PathError); ok {
-		return fmt.Sprintf("cannot read it: %v", pe.Err)
+		return fmt.Sprintf("the file cannot be read: %v", pe.Err)
 	}
 	return err.Error()
 }
@@ -135,7 +135,7 @@ func (l *loader) env(env []string, c *Config) {
 		}
 		field, ok := known[name]
 		if !ok {
-			// Other programs of Coopr have variables of their own; a near miss is a mistake, though.
+			// Other programs of Coopr have variables of their own, but a name that is nearly right is a mistake.
 			if guess := words.Nearest(name, names); guess != "" && words.Near(name, guess, 2) {
 				l.faults = append(l.faults, &model.Fault{Subject: name, Message: fmt.Sprintf("unknown variable, did you mean %s?", guess)})
 			}
@@ -174,7 +174,7 @@ func (l *loader) set(c *Config, field Field, text, subject string) {
 	}
 }
 
-// placeOf finds where a path was set, or the nearest thing above it.
+// placeOf returns where a path or the nearest section above it was set.
 func (l *loader) placeOf(path string) (place, bool) {
 	for path != "" {
 		if at, ok := l.places[path]; ok {
@@ -189,7 +189,7 @@ func (l *loader) placeOf(path string) (place, bool) {
 	return place{}, false
 }
 
-// checkModes refuses a join token in a file that others can read.
+// checkModes returns a fault for a join token in a file that other users can read.
 func (l *loader) checkModes(c Config) (faults model.Faults) {
 	at, ok := l.places["join_token"]
 	if !ok || c.JoinToken.IsZero() || at.line == 0 {
@@ -198,7 +198,7 @@ func (l *loader) checkModes(c Config) (faults model.Faults) {
 	info, err := os.Stat(at.subject)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
 		faults = append(faults, &model.Fault{Subject: at.subject, Path: "join_token", Line: at.line, Message: fmt.Sprintf(
-			"the file can be read by others (mode %04o): chmod 600 it, or use join_token_file", info.Mode().Perm())})
+			"other users can read the file (mode %04o): run chmod 600 on it, or use join_token_file", info.Mode().Perm())})
 	}
 	return faults
 }

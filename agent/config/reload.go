@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// Changes are the paths in which two configurations differ.
+// Changes has the paths in which two configurations differ.
 type Changes struct {
-	Now     []string // in force at once
-	Restart []string // after a restart only
+	Now     []string // that a reload changes
+	Restart []string // that need a restart
 }
 
-// Diff compares the running configuration with a new one. Apply the paths in Now, keep the rest, and tell the operator
-// with String.
+// Diff compares the running configuration with a new one. Reloaded applies the changes in Now.
 func Diff(running, next Config) Changes {
 	var out Changes
 	a, b := reflect.ValueOf(running), reflect.ValueOf(next)
@@ -30,7 +29,7 @@ func Diff(running, next Config) Changes {
 	return out
 }
 
-// Reloaded is the running configuration with those values of the new one that a reload reaches.
+// Reloaded returns the running configuration with the reloadable settings of the new one.
 func Reloaded(running, next Config) Config {
 	out := running
 	to, from := reflect.ValueOf(&out).Elem(), reflect.ValueOf(next)
@@ -42,7 +41,7 @@ func Reloaded(running, next Config) Config {
 	return out
 }
 
-// String says what changed and what waits for a restart. Names only: values may be secret.
+// String returns the paths of the changes. It omits the values, which may be secret.
 func (c Changes) String() string {
 	var parts []string
 	if len(c.Now) > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/coopr/coopr/rpc/identity"
 )
 
-// Validate says what is wrong with a configuration, all of it, as Faults with paths; nil when nothing is.
+// Validate returns everything that is wrong with a configuration as Faults, or nil.
 func (c Config) Validate() error { return c.check().Err() }
 
 // checks collects faults under their paths.
@@ -39,7 +39,7 @@ func (c Config) check() model.Faults {
 	k.name("zone", c.Zone, false)
 	k.name("class", c.Class, false)
 	if c.DataDir == "" && !c.Dev {
-		k.fault("data_dir", "empty: this agent needs a directory of its own")
+		k.fault("data_dir", "it is empty; an agent needs a directory of its own")
 	}
 	c.checkPorts(k)
 	c.checkHTTP(k)
@@ -53,25 +53,25 @@ func (c Config) check() model.Faults {
 	k.between("raft.snapshot_threshold", c.Raft.SnapshotThreshold, 1, 1<<30)
 	k.between("raft.trailing_logs", c.Raft.TrailingLogs, 1, 1<<30)
 	if c.Raft.SnapshotInterval <= 0 {
-		k.fault("raft.snapshot_interval", "%v: it has to be longer than nothing", c.Raft.SnapshotInterval)
+		k.fault("raft.snapshot_interval", "%v: it must be more than 0", c.Raft.SnapshotInterval)
 	}
 	if c.Limits.Body < 1<<10 {
-		k.fault("limits.body", "%v: no request would fit, give at least 1KiB", c.Limits.Body)
+		k.fault("limits.body", "%v: it must be at least 1KiB", c.Limits.Body)
 	}
 	k.between("limits.http_conns", c.Limits.HTTPConns, 0, 1<<20)
 	k.between("limits.peer_conns", c.Limits.PeerConns, 0, 1<<20)
 	if c.Audit.Retention < time.Hour {
-		k.fault("audit.retention", "%v: it is an hour at least", c.Audit.Retention)
+		k.fault("audit.retention", "%v: it must be at least an hour", c.Audit.Retention)
 	}
 	k.between("audit.records", c.Audit.Records, 1000, 1<<30)
 	if c.Audit.Memory < 1<<20 {
-		k.fault("audit.memory", "%v: it is 1MiB at least", c.Audit.Memory)
+		k.fault("audit.memory", "%v: it must be at least 1MiB", c.Audit.Memory)
 	}
 	if c.Orphans.Every < time.Second {
-		k.fault("orphans.every", "%v: it is a second at least", c.Orphans.Every)
+		k.fault("orphans.every", "%v: it must be at least a second", c.Orphans.Every)
 	}
 	if c.Orphans.Grace < time.Second {
-		k.fault("orphans.grace", "%v: it is a second at least", c.Orphans.Grace)
+		k.fault("orphans.grace", "%v: it must be at least a second", c.Orphans.Grace)
 	}
 	k.between("limits.watches", c.Limits.Watches, 0, 1<<20)
 	return k.faults
@@ -82,23 +82,23 @@ func (k *checks) name(path, value string, required bool) {
 		return
 	}
 	if !namePattern.MatchString(value) {
-		k.fault(path, "%q: letters, digits, dots, dashes and underscores, at most 63, beginning and ending with a letter or digit", value)
+		k.fault(path, "%q: a name has at most 63 letters, digits, dots, dashes and underscores, and starts and ends with a letter or digit", value)
 	}
 }
 
 func (k *checks) oneOf(path, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
-		k.fault(path, "%q: it is one of %s", value, strings.Join(allowed, ", "))
+		k.fault(path, "%q: it must be one of %s", value, strings.Join(allowed, ", "))
 	}
 }
 
 func (k *checks) between(path string, value, low, high int) {
 	if value < low || value > high {
-		k.fault(path, "%d: it is between %d and %d", value, low, high)
+		k.fault(path, "%d: it must be between %d and %d", value, low, high)
 	}
 }
 
-// address reads "ip:port"; a fault and false where it is none.
+// address parses "ip:port". It adds a fault and returns false if value is not one.
 func (k *checks) address(path, value string) (netip.AddrPort, bool) {
 	addr, err := netip.ParseAddrPort(value)
 	if err != nil {
@@ -117,11 +117,11 @@ func (c Config) checkPorts(k *checks) {
 			continue
 		}
 		if other, taken := used[addr]; taken && addr.Port() != 0 {
-			k.fault(port.path+".addr", "%s is %s's already: every port needs its own", port.addr, other)
+			k.fault(port.path+".addr", "%s is also the value of %s: every port needs its own address", port.addr, other)
 		}
 		used[addr] = port.path + ".addr"
 		if c.Dev && !addr.Addr().IsLoopback() {
-			k.fault(port.path+".addr", "%s is not loopback: dev mode has no TLS and no tokens, so it stays on 127.0.0.1; leave dev out for a real mesh",
+			k.fault(port.path+".addr", "%s is not loopback: dev mode has no TLS and no join token, so it is limited to 127.0.0.1; a real mesh must not use dev mode",
 				port.addr)
 		}
 		if port.advertise == "" {
@@ -131,9 +131,9 @@ func (c Config) checkPorts(k *checks) {
 		switch {
 		case !ok:
 		case advertise.Addr().IsUnspecified() || advertise.Port() == 0:
-			k.fault(port.path+".advertise", "%s: others cannot reach that, give the address and port they see", port.advertise)
+			k.fault(port.path+".advertise", "%s: other agents cannot reach this address; set the address and port that they use", port.advertise)
 		case c.Dev && !advertise.Addr().IsLoopback():
-			k.fault(port.path+".advertise", "%s is not loopback: dev mode stays on 127.0.0.1", port.advertise)
+			k.fault(port.path+".advertise", "%s is not loopback: dev mode is limited to 127.0.0.1", port.advertise)
 		}
 	}
 }
@@ -141,11 +141,11 @@ func (c Config) checkPorts(k *checks) {
 func (c Config) checkHTTP(k *checks) {
 	switch {
 	case c.HTTP.TLSCert != "" && c.HTTP.TLSKey == "":
-		k.fault("http.tls_cert", "there is no http.tls_key for it")
+		k.fault("http.tls_cert", "http.tls_key is missing")
 	case c.HTTP.TLSCert == "" && c.HTTP.TLSKey != "":
-		k.fault("http.tls_key", "there is no http.tls_cert for it")
+		k.fault("http.tls_key", "http.tls_cert is missing")
 	case c.HTTP.TLSCert != "" && c.HTTP.InsecurePlaintext:
-		k.fault("http.insecure_plaintext", "there is a certificate in http.tls_cert: decide for one")
+		k.fault("http.insecure_plaintext", "http.tls_cert is set too: remove one of the two")
 	case c.HTTP.TLSCert != "":
 		if _, err := tls.LoadX509KeyPair(c.HTTP.TLSCert, c.HTTP.TLSKey); err != nil {
 			path := "http.tls_cert"
@@ -180,12 +180,12 @@ func (c Config) checkMesh(k *checks) {
 		if _, err := netip.ParseAddr(host); err != nil && !validHost(host) {
 			k.fault(path, "%q: write it as host or host:port of a gossip port", addr)
 		} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			k.fault(path, "%q: the port is a number from 1 to 65535", addr)
+			k.fault(path, "%q: the port must be a number from 1 to 65535", addr)
 		}
 	}
 	switch {
 	case !c.JoinToken.IsZero() && c.JoinTokenFile != "":
-		k.fault("join_token", "join_token_file is set too: decide for one")
+		k.fault("join_token", "join_token_file is set too: remove one of the two")
 	case !c.JoinToken.IsZero():
 		if _, err := identity.ParseToken(c.JoinToken.Reveal()); err != nil {
 			k.fault("join_token", "%v", err)
@@ -196,18 +196,18 @@ func (c Config) checkMesh(k *checks) {
 		}
 	}
 	if !slices.Contains([]int{0, 1, 3, 5}, c.BootstrapExpect) {
-		k.fault("bootstrap_expect", "%d: it is 1, 3 or 5 (an even number survives no more failures than the odd one below it), or 0 to wait for a group",
+		k.fault("bootstrap_expect", "%d: it must be 1, 3 or 5 (an even number survives no more failures than the odd number below it), or 0 to wait for a group",
 			c.BootstrapExpect)
 	}
 	if c.BootstrapExpect == 1 && c.joinsOthers() {
-		k.fault("bootstrap_expect", "1 begins a mesh of this agent alone, but join names others: leave it out (0) to join theirs, or say on all of them how many begin one together")
+		k.fault("bootstrap_expect", "1 starts a mesh of this agent alone, but join names other agents: remove it (0) to join their mesh, or set the number of agents that start a mesh together, on all of them")
 	}
 	if c.BootstrapExpect > 0 && !c.Eligible {
-		k.fault("bootstrap_expect", "%d, but eligible is false: an agent that may not be a voter cannot start the group", c.BootstrapExpect)
+		k.fault("bootstrap_expect", "%d, but eligible is false: an agent that cannot be a voter cannot start the group", c.BootstrapExpect)
 	}
 }
 
-// joinsOthers says whether join names anybody but this agent.
+// joinsOthers reports whether join names an agent other than this one.
 func (c Config) joinsOthers() bool {
 	return slices.ContainsFunc(c.Join, func(addr string) bool {
 		if _, err := netip.ParseAddr(addr); err == nil || !strings.Contains(addr, ":") {
@@ -223,13 +223,13 @@ func (c Config) checkWork(k *checks) {
 	for i, p := range c.Plugins {
 		path := fmt.Sprintf("plugins[%d]", i)
 		if !namePattern.MatchString(p.Name) {
-			k.fault(path+".name", "%q is no name of a plugin", p.Name)
+			k.fault(path+".name", "%q is not a valid plugin name", p.Name)
 		} else if seen[p.Name] {
-			k.fault(path+".name", "%s is in the list already", p.Name)
+			k.fault(path+".name", "%s is in the list twice", p.Name)
 		}
 		seen[p.Name] = true
 		if p.Path != "" && !filepath.IsAbs(p.Path) && !filepath.IsLocal(p.Path) {
-			k.fault(path+".path", "%q leads out of plugin_dir: give an absolute path", p.Path)
+			k.fault(path+".path", "%q is outside plugin_dir: use an absolute path", p.Path)
 		}
 		if p.Checksum != "" && !checksumPattern.MatchString(p.Checksum) {
 			k.fault(path+".checksum", "%q: write it as sha256:<64 hex digits>", p.Checksum)
@@ -237,7 +237,7 @@ func (c Config) checkWork(k *checks) {
 	}
 }
 
-// MeshSecret is the secret that the configuration names, zero where it names none.
+// MeshSecret returns the secret in the configured join token, or a zero secret if there is no token.
 func (c Config) MeshSecret() (identity.Secret, error) {
 	switch {
 	case !c.JoinToken.IsZero():
@@ -251,19 +251,19 @@ func (c Config) MeshSecret() (identity.Secret, error) {
 // HTTPSecurity is how the API's port is protected.
 type HTTPSecurity int
 
-// The ways, in the order they are chosen.
+// The kinds of protection. HTTPSecurity chooses the first that applies.
 const (
-	// PlainLoopback is dev mode.
+	// PlainLoopback is plain HTTP on loopback, in dev mode.
 	PlainLoopback HTTPSecurity = iota
-	// PlainBehindProxy was asked for with insecure_plaintext.
+	// PlainBehindProxy is plain HTTP, on request (insecure_plaintext).
 	PlainBehindProxy
-	// OwnCertificate is the operator's tls_cert and tls_key.
+	// OwnCertificate is TLS with the operator's tls_cert and tls_key.
 	OwnCertificate
-	// MeshCertificate is one of the mesh's CA: whoever has given nothing has TLS all the same.
+	// MeshCertificate is TLS with a certificate of the mesh's CA, the default.
 	MeshCertificate
 )
 
-// HTTPSecurity tells how the API's port is protected.
+// HTTPSecurity returns how the API's port is protected.
 func (c Config) HTTPSecurity() HTTPSecurity {
 	switch {
 	case c.Dev:

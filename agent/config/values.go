@@ -11,16 +11,16 @@ import (
 
 const redacted = "<redacted>"
 
-// Secret is a value that does not show itself: printing, logging and encoding give "<redacted>", Reveal gives it.
+// Secret is a value that prints, logs and encodes as "<redacted>". Only Reveal returns the value.
 type Secret struct{ value string }
 
-// NewSecret hides a value.
+// NewSecret returns a secret with this value.
 func NewSecret(value string) Secret { return Secret{value} }
 
-// Reveal gives the value. Callers use it up on the spot.
+// Reveal returns the value. The caller must not store it.
 func (s Secret) Reveal() string { return s.value }
 
-// IsZero says whether there is no value. YAML and JSON leave such a secret out (omitempty, omitzero).
+// IsZero reports whether there is no value. YAML and JSON omit such a secret (omitempty, omitzero).
 func (s Secret) IsZero() bool { return s.value == "" }
 
 func (s Secret) String() string {
@@ -36,7 +36,7 @@ func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s Secret) MarshalYAML() (any, error)    { return s.String(), nil }
 
-// Settings are a plugin's own. Their names show, their values do not.
+// Settings has a plugin's own settings. It prints their names, but not their values.
 type Settings map[string]any
 
 func (s Settings) shown() map[string]string {
@@ -71,7 +71,7 @@ func (s Size) String() string {
 	return "0B"
 }
 
-// MarshalText writes the size with the largest unit that loses nothing.
+// MarshalText returns the size in the largest unit in which it is a whole number.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func parseSize(text string) (Size, error) {
@@ -84,7 +84,7 @@ func parseSize(text string) (Size, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > (1<<62)/factor {
-		return 0, fmt.Errorf("%q is no size: write it as 4096, 64KiB, 16MiB or 1GiB", text)
+		return 0, fmt.Errorf("%q is not a size: write it as 4096, 64KiB, 16MiB or 1GiB", text)
 	}
 	return Size(n * factor), nil
 }

@@ -250,7 +250,7 @@ func TestShouldBootstrap(t *testing.T) {
 		"nobody expects":                   {1, candidates(1, 2, 3), 0, nil, false, 0, 0, "bootstrap_expect is 0"},
 		"too few":                          {1, candidates(1, 2), 3, nil, false, 0, 0, "2 of 3"},
 		"ask first":                        {1, candidates(1, 2, 3), 3, nil, false, 0, 3, "have not answered yet"},
-		"ask the rest":                     {1, candidates(1, 2, 3), 3, answers(1, 2), false, 0, 1, "1 of 3 agents have not said"},
+		"ask the rest":                     {1, candidates(1, 2, 3), 3, answers(1, 2), false, 0, 1, "1 of 3 agents have not answered"},
 		"first starts":                     {1, candidates(3, 1, 2), 3, answers(1, 2, 3), true, 3, 0, "agent-1"},
 		"second waits":                     {2, candidates(3, 1, 2), 3, answers(1, 2, 3), false, 3, 0, "agent-1"},
 		"more than needed":                 {5, candidates(9, 5, 7, 8, 6), 3, answers(5, 6, 7, 8, 9), true, 3, 0, "agent-5"},

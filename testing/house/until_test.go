@@ -3,14 +3,10 @@ package house
 // until holds violations in rooms that are still being rebuilt. Entries go as the rooms
 // are finished; nothing may be added.
 var until = map[string]bool{
-	"agent":                    true,
-	"agent/Agent":              true,
-	"agent/backend.go":         true,
-	"agent/config.Advertised":  true,
-	"agent/config.Sample":      true,
-	"agent/config.docOf":       true,
-	"agent/config.sampleValue": true,
-	"agent/config.wrap":        true,
+	"agent":                   true,
+	"agent/Agent":             true,
+	"agent/backend.go":        true,
+	"agent/config.Advertised": true,
 
 	"agent/service":                                       true,
 	"agent/worker.Memory.Close":                           true,

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Sample is docs/agent.yaml: every value with its documentation, commented out, set to its default.
-func Sample() string {
+// sample returns docs/agent.yaml: every setting with its documentation, commented out and set to its default.
+func sample() string {
 	var b strings.Builder
 	b.WriteString(sampleHead)
 	defaults := reflect.ValueOf(Default(false))
@@ -32,23 +32,24 @@ func Sample() string {
 	return b.String()
 }
 
-const sampleHead = `# An agent's configuration. Every value here is the default; take the # away to change one.
+const sampleHead = `# The configuration of an agent. Every value below is the default; remove the # to change it.
 #
-# The order of precedence: flags (--http-addr), environment (COOPR_HTTP_ADDR; lists with commas), files in their order,
-# defaults. Unknown names are refused. SIGHUP reads the files again: what is marked (reload) changes at once, the rest
-# after a restart, and the log says which.
+# Order of precedence: flags (--http-addr), environment (COOPR_HTTP_ADDR; lists are separated by commas), files in their
+# order, defaults. Unknown names are refused. On SIGHUP the agent reads the files again: settings that are marked
+# (reload) change at once, others after a restart. The log names both.
 #
-# A first mesh of three:  bootstrap_expect: 3 on each, join: the three of them, and one join token for all
-# (coopr-agent token new). Later agents need join and the token.
+# For a first mesh of three agents, set bootstrap_expect: 3 and join with all three addresses on each of them, and give
+# them one join token (coopr-agent token new). Later agents need only join and the token.
 `
 
 const samplePlugins = `#plugins:
 #  - name: provider-openstack
-#    # Its executable, absolute or in plugin_dir. Default: coopr-<name>.
+#    # Its executable: an absolute path, or a name in plugin_dir. Default: coopr-<name>.
 #    path: coopr-provider-openstack
-#    # sha256:<hex> of the executable; another one is not started.
+#    # sha256:<hex> of the executable. An executable with another checksum is not started.
 #    checksum: sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
-#    # Passed to the plugin as they are, as JSON in COOPR_PLUGIN_SETTINGS. Never shown: they may hold credentials.
+#    # Passed to the plugin unchanged, as JSON in COOPR_PLUGIN_SETTINGS. They are never shown, as they may contain
+#    # credentials.
 #    settings:
 #      region: north
 `
