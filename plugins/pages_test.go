@@ -1,4 +1,4 @@
-// Package plugins has the test that holds the plugins' pages against the plugins.
+// Package plugins contains the test that compares the plugins' pages with the plugins.
 package plugins
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// TestPages: every plugin has a page, which says what the plugin says of itself. That of
-// aws is held against it in its own module.
+// TestPages checks that every plugin has a page that agrees with its descriptor. The page of aws is
+// checked in that plugin's own module.
 func TestPages(t *testing.T) {
 	const docs = "../docs/plugins/"
 	var keys ssh.Keys
@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 		})
 	}
 
-	// A new plugin needs a page, and a line above.
+	// A new plugin needs a page and a line above.
 	programs, err := filepath.Glob("*/coopr-*-*")
 	if err != nil {
 		t.Fatal(err)

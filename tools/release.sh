@@ -2,7 +2,7 @@
 # release.sh VERSION: builds the archives of a release into dist/, with their checksums.
 #
 #   coopr-VERSION-linux-{amd64,arm64}.tar.gz    agent, command line, plugins, examples
-#   coopr-VERSION-darwin-{amd64,arm64}.tar.gz   command line, examples
+#   coopr-VERSION-{darwin-amd64,darwin-arm64,windows-amd64}.tar.gz   command line, examples
 #   SHA256SUMS
 #
 # The same commit and the same Go release give the same bytes on every machine: paths are
@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=${1:?usage: release.sh VERSION}
-platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
+platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64}
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false TZ=UTC LC_ALL=C
 umask 022

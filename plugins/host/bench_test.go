@@ -18,8 +18,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// cpu gives the CPU time of this process and, apart, of its plugins with their
-// ended children.
+// cpu returns the CPU time of this process, and that of its plugins with their ended children.
 func cpu(h *Host) (ours, plugins time.Duration) {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
@@ -124,7 +123,7 @@ func BenchmarkScript(b *testing.B) {
 	}
 }
 
-// BenchmarkStart measures from no process to a task's result.
+// BenchmarkStart measures the time from no process to a task's result.
 func BenchmarkStart(b *testing.B) {
 	h := newHost(b, nil)
 	if err := h.Wait(b.Context()); err != nil {
@@ -147,7 +146,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkNew measures an agent's start with plugins that are known.
+// BenchmarkNew measures the start of an agent whose plugins are in the cache.
 func BenchmarkNew(b *testing.B) {
 	l := newLab(b, nil)
 	if err := l.Wait(b.Context()); err != nil {

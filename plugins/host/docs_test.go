@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// TestDocumentation: the examples of docs/plugins.md build, run and do what
-// the page says.
+// TestDocumentation checks that the examples of docs/plugins.md build, run and do what the page
+// says.
 func TestDocumentation(t *testing.T) {
 	if err := exec.Command("python3", "-c", "").Run(); err != nil {
 		t.Skip("no python3: install it to run this test")

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// documented writes the files that a page of the documentation shows, each into the
-// folder that place gives it, and those of Go into one that is built as the plugin. Go
-// plugins need this module: they are built inside of it, where patterns such as ./... do
-// not look. It gives the names of the files.
+// documented writes the files that a page of the documentation shows: each into the folder that
+// place returns, and Go files into a folder that is built as the plugin. Go plugins need this
+// module, so they are built within it, in a folder that patterns such as ./... skip. It returns the
+// names of the files.
 func documented(t *testing.T, page, plugin string, place func(name, text string) string) (names []string) {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/" + page)

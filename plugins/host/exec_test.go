@@ -14,7 +14,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// withExec gives a host with one "exec" automator of this script.
+// withExec returns a host with one "exec" automator, which runs this script.
 func withExec(t testing.TB, script string) *Host {
 	return newHost(t, func(c *Config) {
 		writeExec(t, c.Dirs[0], "mine", "automator", script,
@@ -28,7 +28,7 @@ func execTask(id string, fields map[string]any) *proto.Task {
 	return x
 }
 
-// TestExecOutcomes: what a command prints and how it ends arrives as what it means.
+// TestExecOutcomes checks the outcomes for what a command prints and how it ends.
 func TestExecOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -59,7 +59,7 @@ func TestExecOutcomes(t *testing.T) {
 	}
 }
 
-// TestExecShell: a plugin in sh gets the task and streams its log.
+// TestExecShell checks that a plugin in sh gets the task and streams its log.
 func TestExecShell(t *testing.T) {
 	h := withExec(t, `#!/bin/sh
 in=$(cat)
@@ -85,7 +85,7 @@ echo '{"save":{"k":[1]},"adopted":true,"result":{"version":"1.2"}}'
 	}
 }
 
-// TestExecPython: a provider in Python makes, lists and removes things.
+// TestExecPython checks a provider in Python that creates, lists and removes things.
 func TestExecPython(t *testing.T) {
 	if err := exec.Command("python3", "-c", "").Run(); err != nil {
 		t.Skip("no python3: install it to run this test")
@@ -138,7 +138,7 @@ print(json.dumps(answer))
 	}
 }
 
-// TestExecStops: a command is told to end, then made to, with its children.
+// TestExecStops checks that a command gets TERM and then KILL, together with its children.
 func TestExecStops(t *testing.T) {
 	h := withExec(t, "#!/bin/sh\ntrap '' TERM\nsleep 1000 &\necho $! >&2\nwhile :; do sleep 1000; done\n")
 	child := 0
@@ -174,8 +174,8 @@ func TestExecStops(t *testing.T) {
 	gone()
 }
 
-// TestExecDescriptorFaults: all that is wrong is said, by path, and other
-// files of the folder are left alone.
+// TestExecDescriptorFaults checks that all faults are reported, by path, and that other files of
+// the folder are ignored.
 func TestExecDescriptorFaults(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		for name, text := range map[string]string{
@@ -213,8 +213,8 @@ func TestExecDescriptorFaults(t *testing.T) {
 	}
 }
 
-// TestNewPluginIsFound: a plugin put into the folder later is found by the
-// first task that asks for it, at the latest after some seconds.
+// TestNewPluginIsFound checks that a plugin that is installed later is found by the first task that
+// asks for it, within some seconds.
 func TestNewPluginIsFound(t *testing.T) {
 	h := newHost(t, nil)
 	if err := h.Wait(t.Context()); err != nil {

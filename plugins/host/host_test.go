@@ -38,7 +38,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestOutcomes: every way in which a task can end arrives as what it is.
+// TestOutcomes checks the outcome of every way in which a task can end.
 func TestOutcomes(t *testing.T) {
 	h := newHost(t, nil)
 	for _, c := range []struct {
@@ -93,8 +93,8 @@ func TestLogsSavesOutput(t *testing.T) {
 	}
 }
 
-// TestCrashEndsAllInFlight: a process that dies ends its tasks, none of which
-// is known to be to blame, and the next task finds a new process.
+// TestCrashEndsAllInFlight checks that the death of a process ends all of its tasks, without
+// blaming any, and that the next task gets a new process.
 func TestCrashEndsAllInFlight(t *testing.T) {
 	h := newHost(t, nil)
 	var wg sync.WaitGroup
@@ -119,8 +119,8 @@ func TestCrashEndsAllInFlight(t *testing.T) {
 	}
 }
 
-// TestUsefulCrasher: a plugin that crashes again and again, but does its work in
-// between, is not left alone as one that never works is.
+// TestUsefulCrasher checks that a plugin that completes tasks between its crashes is not blocked
+// like one that never works.
 func TestUsefulCrasher(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Backoff, c.BreakAfter = time.Millisecond, 3 })
 	for i := range 10 {
@@ -134,8 +134,8 @@ func TestUsefulCrasher(t *testing.T) {
 	}
 }
 
-// TestLeaseIsOver: what is not this agent's any more is not begun, and the
-// plugin never hears of it.
+// TestLeaseIsOver checks that a task whose lease has ended is not begun, and never reaches the
+// plugin.
 func TestLeaseIsOver(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, func(c *Config) { c.Env = append(c.Env, "CHAOS_DIR="+dir) })

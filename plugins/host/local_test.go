@@ -32,7 +32,7 @@ func newLab(t testing.TB, change func(*Config)) *lab {
 	l := &lab{t: t, root: filepath.Join(t.TempDir(), "nodes"), scripts: t.TempDir()}
 	l.Host = newHost(t, func(c *Config) {
 		c.Dirs = []string{built.bin}
-		// As the agent's configuration gives a plugin its settings.
+		// as in the agent's configuration
 		c.Plugins = []Binary{{
 			Path: filepath.Join(built.bin, "coopr-automator-shell"),
 			Env:  []string{fmt.Sprintf(`COOPR_PLUGIN_SETTINGS={"scripts":[%q]}`, l.scripts)},
@@ -45,7 +45,7 @@ func newLab(t testing.TB, change func(*Config)) *lab {
 	return l
 }
 
-// node is what the leader would remember of a node.
+// node is the leader's knowledge of a node.
 type node struct {
 	lab     *lab
 	cluster string
@@ -63,7 +63,7 @@ func (l *lab) node(cluster string, number int) *node {
 func (n *node) id() string  { return fmt.Sprintf("node-%s-%d", n.cluster, n.number) }
 func (n *node) dir() string { s, _ := n.results["providerid"].(string); return s }
 
-// task builds a task as the leader does.
+// task returns a task as the leader builds it.
 func (n *node) task(action string, service string, fields map[string]any) *proto.Task {
 	n.fence++
 	in := model.TaskInput{TaskID: n.id() + "/" + action + "/" + service, Job: "op1", Cluster: n.cluster, TaskName: action, NodeID: n.id(),
@@ -89,12 +89,12 @@ func (n *node) task(action string, service string, fields map[string]any) *proto
 	return t
 }
 
-// do carries out a task and keeps what it gives, as the leader does.
+// do carries out a task and keeps its results, as the leader does.
 func (n *node) do(t *proto.Task, sink Sink) *proto.Result {
 	n.lab.t.Helper()
 	r := n.lab.Execute(n.lab.t.Context(), t, sink)
 	for r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE && strings.Contains(r.Message, "signal: killed") {
-		// It met a plugin that the test had just killed: whoever leases tasks tries again.
+		// The test has just killed the plugin, so the task is repeated, as the leader does.
 		r = n.lab.Execute(n.lab.t.Context(), t, sink)
 	}
 	if len(r.Output) > 0 {
@@ -110,7 +110,7 @@ func (n *node) do(t *proto.Task, sink Sink) *proto.Result {
 	return r
 }
 
-// must is do, for what has to succeed.
+// must is do for a task that has to succeed.
 func (n *node) must(t *proto.Task) []string {
 	n.lab.t.Helper()
 	var rec recorder
@@ -147,7 +147,7 @@ func TestLocalNodeLife(t *testing.T) {
 		t.Fatalf("created: %v %v", n.results, n.addrs)
 	}
 
-	// What a script sees.
+	// The environment of a script.
 	lines := n.sh(`
 		echo "$COOPR_CLUSTER $COOPR_CLUSTER_NAME $COOPR_NODE $COOPR_NODE_NUM $COOPR_HOSTNAME $COOPR_IP $COOPR_SERVICE $COOPR_ACTION"
 		pwd
@@ -176,7 +176,7 @@ func TestLocalNodeLife(t *testing.T) {
 		t.Errorf("a script can see what it must not:\n%s", all)
 	}
 
-	// Processes that stay, whatever becomes of the plugins.
+	// Processes that outlive the plugins.
 	n.sh(`coopr-node start web --env GREETING=hello -- sh -c 'echo $GREETING; sleep 1000 & sleep 1000'`)
 	pid := pidOf(t, n, "web")
 	var pids []int
@@ -187,7 +187,7 @@ func TestLocalNodeLife(t *testing.T) {
 	}
 	eventually(t, "the log", func() bool { return strings.Join(n.sh(`coopr-node logs web`), "") == "hello" })
 
-	// A process that is killed comes back.
+	// A killed process is restarted.
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -200,10 +200,10 @@ func TestLocalNodeLife(t *testing.T) {
 		t.Errorf("processes %v are left", left)
 	}
 	nothingLeft(t, l.root)
-	n.down() // once more does no harm
+	n.down() // a repetition has no effect
 }
 
-// pidOf gives the process of a name on a node, 0 for none.
+// pidOf returns the pid of a node's named process, or 0.
 func pidOf(t testing.TB, n *node, name string) int {
 	t.Helper()
 	list, err := machine.List(t.Context(), n.dir())
@@ -218,7 +218,7 @@ func pidOf(t testing.TB, n *node, name string) int {
 	return 0
 }
 
-// killPlugins kills all plugin processes of a host and waits until it knows.
+// killPlugins kills all plugin processes of a host and waits until the host has noticed.
 func killPlugins(t testing.TB, h *Host) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(h.left.dir, "*.json"))
@@ -253,8 +253,8 @@ func nothingLeft(t testing.TB, root string) {
 	}
 }
 
-// TestThirtyNodes makes thirty nodes with processes at once, and removes them
-// without leaving anything; no two share an address.
+// TestThirtyNodes creates thirty nodes with processes concurrently, each with an address of its
+// own, and removes them without leaving anything.
 func TestThirtyNodes(t *testing.T) {
 	l := newLab(t, nil)
 	nodes := make([]*node, 30)
@@ -333,7 +333,7 @@ func TestCreateObserveAdopt(t *testing.T) {
 	nothingLeft(t, l.root)
 }
 
-// TestDeleteStaysInside: no link and no name leads a delete out of the root.
+// TestDeleteStaysInside checks that no link and no name lets a delete leave the root.
 func TestDeleteStaysInside(t *testing.T) {
 	l := newLab(t, nil)
 	outside := t.TempDir()
@@ -352,7 +352,7 @@ func TestDeleteStaysInside(t *testing.T) {
 			t.Errorf("cluster %q: %v", cluster, r)
 		}
 	}
-	// A link inside a node is removed, not what it leads to.
+	// A link inside a node is removed, its target is not.
 	n := l.node("00000001", 1000)
 	n.up()
 	if err := os.Symlink(outside, filepath.Join(n.dir(), "link")); err != nil {
@@ -404,7 +404,7 @@ func TestShellOutcomes(t *testing.T) {
 		var rec recorder
 		r := n.do(n.task("INSTALL", "s", c.fields), &rec)
 		all := r.Message + "\n" + strings.Join(rec.lines, "\n")
-		// Fatal(…) counts as what is outermost.
+		// The outermost mark counts.
 		if r.Outcome != c.want && !(c.want == proto.Outcome_OUTCOME_FATAL && r.Outcome == proto.Outcome_OUTCOME_NOTHING_DONE) ||
 			!strings.Contains(all, c.says) {
 			t.Errorf("%.80v: %v\n%.300s", c.fields, r.Outcome, all)
@@ -417,7 +417,7 @@ func TestShellOutcomes(t *testing.T) {
 	}
 }
 
-// TestShellRepeat: a task whose end was lost is not done twice.
+// TestShellRepeat checks that a task whose end was lost is not done twice.
 func TestShellRepeat(t *testing.T) {
 	l := newLab(t, nil)
 	n := l.node("00000001", 1000)
@@ -443,8 +443,8 @@ func TestShellRepeat(t *testing.T) {
 	}
 }
 
-// TestShellStops: cancelling, a timeout and the plugin's death take the whole
-// process group of a script along.
+// TestShellStops checks that cancellation, a timeout and the plugin's death each end the whole
+// process group of a script.
 func TestShellStops(t *testing.T) {
 	l := newLab(t, nil)
 	n := l.node("00000001", 1000)

@@ -107,7 +107,7 @@ func install(t testing.TB, from, to string) {
 	}
 }
 
-// task gives an automator's task that tells chaos what to do.
+// task returns an automator's task that makes the chaos plugin do something.
 func task(id string, fields map[string]any) *proto.Task {
 	in, err := json.Marshal(model.TaskInput{TaskID: id, Config: model.TaskConfig{
 		Service: &model.TaskService{Name: "s", Action: model.TaskAction{Type: "chaos", Fields: fields}},

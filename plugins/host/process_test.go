@@ -19,8 +19,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// hostProcess is what this test binary does when it is started as an agent to
-// be killed: it runs two tasks for ever and says so.
+// hostProcess is the main function of this test binary when it is started as an agent to be killed:
+// it runs two tasks for ever and reports that.
 func hostProcess() {
 	dir := os.Getenv("COOPR_TEST_HOST")
 	h, err := New(Config{Dirs: []string{filepath.Join(dir, "plugins")}, DataDir: filepath.Join(dir, "data")})
@@ -44,8 +44,8 @@ type sinkFunc func(*proto.LogLine)
 func (f sinkFunc) Log(l *proto.LogLine) { f(l) }
 func (sinkFunc) Save(*proto.SaveState)  {}
 
-// TestKilledAgent: kill -9 of the agent leaves no plugin process, not even one
-// whose tasks are deaf.
+// TestKilledAgent checks that kill -9 of the agent leaves no plugin process, not even one whose
+// tasks ignore cancellation.
 func TestKilledAgent(t *testing.T) {
 	dir := t.TempDir()
 	plugins := filepath.Join(dir, "plugins")
@@ -98,8 +98,8 @@ func TestKilledAgent(t *testing.T) {
 	}
 	_ = agent.Process.Kill()
 	_ = agent.Wait()
-	// The plugin's own child is not the kit's to end; it is marked as the
-	// task's and the next agent on the same data ends it.
+	// The kit cannot end a child of the plugin itself. The child carries the task's marks, so the
+	// next agent with the same data ends it.
 	eventually(t, "the plugins' end", func() bool {
 		for _, p := range pids {
 			if _, alive := startTime(p); alive {
@@ -112,8 +112,8 @@ func TestKilledAgent(t *testing.T) {
 	eventually(t, "the plugin's children's end", func() bool { _, alive := startTime(spawned); return !alive })
 }
 
-// TestLeftoversAreReaped: what outlived an agent all the same is killed by the
-// next one; a stranger that got the same pid is not.
+// TestLeftoversAreReaped checks that a process that has outlived its agent is killed by the next
+// one, while an unrelated process with the same pid is not.
 func TestLeftoversAreReaped(t *testing.T) {
 	left := exec.Command("sleep", "1000")
 	stranger := exec.Command("sleep", "1000")
@@ -164,8 +164,8 @@ func TestLeftoversAreReaped(t *testing.T) {
 	}
 }
 
-// TestBadStarts: a plugin that does not start says why, is left alone for a
-// while, and is used again when it is well.
+// TestBadStarts checks that a plugin that fails to start reports why, is blocked for a while, and
+// is used again once it works.
 func TestBadStarts(t *testing.T) {
 	var start string
 	h := newHost(t, func(c *Config) {
@@ -184,7 +184,7 @@ func TestBadStarts(t *testing.T) {
 		if err := os.WriteFile(start, []byte(c.how), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// The back-off of the one before may still stand between.
+		// The back-off of the previous case may not be over.
 		eventually(t, c.how, func() bool {
 			r := h.Execute(t.Context(), task(c.how, nil), nil)
 			if r.Outcome != proto.Outcome_OUTCOME_NOTHING_DONE {
@@ -207,7 +207,7 @@ func TestBadStarts(t *testing.T) {
 	})
 }
 
-// TestCrashKillsChildren: what a crashed plugin's tasks had started dies too.
+// TestCrashKillsChildren checks that the children of a crashed plugin's tasks are killed.
 func TestCrashKillsChildren(t *testing.T) {
 	h := newHost(t, nil)
 	child := make(chan int, 1)
@@ -227,7 +227,7 @@ func TestCrashKillsChildren(t *testing.T) {
 	eventually(t, "the child's end", func() bool { _, alive := startTime(pid); return !alive })
 }
 
-// TestIdle: an unused process goes, and the next task starts another one.
+// TestIdle checks that an unused process is closed, and that the next task starts a new one.
 func TestIdle(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.IdleTimeout = 20 * time.Millisecond })
 	for i := range 3 {
@@ -246,8 +246,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestSilentProcess: one that is frozen is found by its silence, long before
-// its tasks' time is over.
+// TestSilentProcess checks that a frozen process is detected by its silence, long before its tasks
+// time out.
 func TestSilentProcess(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.HealthEvery = 100 * time.Millisecond })
 	x := task("freeze", map[string]any{"do": "freeze"})
@@ -255,15 +255,15 @@ func TestSilentProcess(t *testing.T) {
 	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_UNKNOWN || !strings.Contains(r.Message, "did not respond") {
 		t.Errorf("got %v", r)
 	}
-	// Busy is not frozen.
+	// A busy process is not frozen.
 	x = task("sleep", map[string]any{"do": "sleep", "for": "1s"})
 	if r := h.Execute(t.Context(), x, nil); r.Outcome != proto.Outcome_OUTCOME_SUCCEEDED {
 		t.Errorf("got %v", r)
 	}
 }
 
-// TestNewVersion: a file that changes serves new tasks by a new process while
-// the old one ends its own; versions never share a process.
+// TestNewVersion checks that after a change of the file new tasks get a new process, while the old
+// process completes its own; versions never share a process.
 func TestNewVersion(t *testing.T) {
 	changed := make(chan struct{}, 10)
 	h := newHost(t, func(c *Config) { c.OnChange = func() { changed <- struct{}{} } })
@@ -298,7 +298,7 @@ func TestNewVersion(t *testing.T) {
 	}
 }
 
-// TestChecksum: a file that is not the configured one is never started.
+// TestChecksum checks that a file other than the configured one is never started.
 func TestChecksum(t *testing.T) {
 	var path string
 	h := newHost(t, func(c *Config) {
@@ -326,7 +326,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// TestCache: the second agent knows the types without starting anything.
+// TestCache checks that the second agent knows the types without starting a plugin.
 func TestCache(t *testing.T) {
 	var cfg Config
 	first := newHost(t, func(c *Config) { cfg = *c })
@@ -336,7 +336,7 @@ func TestCache(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A plugin that cannot start shows that nobody tries.
+	// A plugin that cannot start proves that none is started.
 	if err := os.WriteFile(strings.TrimPrefix(cfg.Env[0], "CHAOS_START="), []byte("exit"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// TestComparator solves with the order that the chaos plugin gives: its lucky
-// type first, its lucky services worth more than the others.
+// TestComparator solves with the ranking of the chaos plugin, which prefers its lucky type and
+// lucky services.
 func TestComparator(t *testing.T) {
 	h := newHost(t, nil)
 	entry := func(luck bool) map[string]map[string]any {
@@ -51,7 +51,7 @@ func TestComparator(t *testing.T) {
 		!slices.Equal(a.Layout[0].Services, []string{"lucky"}) || a.Layout[1].HardwareType != "b" {
 		t.Errorf("%+v", a.Layout)
 	}
-	in.Comparator = "original" // two services on a node are more than one
+	in.Comparator = "original" // two services on one node
 	if a, err = solve(); err != nil || a.Layout[0].Count != 3 || a.Layout[0].HardwareType != "a" || len(a.Layout[0].Services) != 2 {
 		t.Errorf("%+v %v", a, err)
 	}
@@ -70,7 +70,7 @@ func TestComparator(t *testing.T) {
 	}
 }
 
-// TestExecComparator asks a script, one that says nonsense, and one that hangs.
+// TestExecComparator ranks with a script, with one that prints nonsense, and with one that hangs.
 func TestExecComparator(t *testing.T) {
 	for _, c := range []struct{ script, says string }{
 		{`in=$(cat)
@@ -107,7 +107,7 @@ echo '{"ranking":{"kinds":[{"hardwaretype":"b","imagetype":"i","cost":"0.5"}],"w
 	}
 }
 
-// TestComparatorNames: what a descriptor may call its comparators.
+// TestComparatorNames checks the names that a descriptor may give to comparators.
 func TestComparatorNames(t *testing.T) {
 	d := model.PluginType{Base: model.Base{Name: "x"}, Plugin: "1", Comparators: []string{"cost", "Big", "fine", "fine"}}
 	faults := CheckDescriptor(model.KindProviderType, &d)

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// TestWritingPlugins: the two plugins of docs/writing-plugins.md build, and do what the
+// TestWritingPlugins checks that the two plugins of docs/writing-plugins.md build, and do what the
 // page says.
 func TestWritingPlugins(t *testing.T) {
 	for _, tool := range []string{"bash", "jq"} {

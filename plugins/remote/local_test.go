@@ -45,12 +45,12 @@ func TestRun(t *testing.T) {
 	if _, err := l.Run(t.Context(), Command{Args: []string{"/nonexistent"}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	// Something that stays behind with the output in its hands does not hold us.
+	// A child that keeps the output open does not delay the result.
 	if exit, err := l.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "sleep 5 & exit 0"}, Env: []string{"PATH=/bin:/usr/bin"},
 		Stdout: &out}); err != nil || exit.Code != 0 {
 		t.Errorf("%v %v", exit, err)
 	}
-	// A cancelled command is gone, deaf or not.
+	// A cancelled command ends, even if it ignores TERM.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	r, w := io.Pipe()
@@ -123,8 +123,8 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// BenchmarkRun measures the transport; its sub-benchmark "bare" is what the
-// standard library alone costs.
+// BenchmarkRun measures the transport; its sub-benchmark "bare" is the cost of the standard library
+// alone.
 func BenchmarkRun(b *testing.B) {
 	sh := []string{"/bin/sh", "-c", ":"}
 	b.Run("local", func(b *testing.B) {

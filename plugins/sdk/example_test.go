@@ -49,7 +49,7 @@ func (notes) Run(_ context.Context, t *sdk.Task) (*sdk.Output, error) {
 	return &sdk.Output{Result: map[string]any{"file": filepath.Base(file)}}, nil
 }
 
-// Check is asked before a repetition, when the end of an earlier attempt is unknown.
+// Check is called before a repetition if the end of an earlier attempt is unknown.
 func (notes) Check(_ context.Context, t *sdk.Task) (bool, *sdk.Output, error) {
 	fields, err := t.Fields()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is an automator whose Run is the test's.
+// fake is an automator with a Run of the test.
 type fake struct {
 	run   func(context.Context, *Task) (*Output, error)
 	check func() (bool, *Output, error)
@@ -63,7 +63,7 @@ func serve(t *testing.T, process *lifetime, f fake) grpc.BidiStreamingClient[pro
 	return stream
 }
 
-// collect reads until the result of every task is there.
+// collect reads until every task has a result.
 func collect(t *testing.T, stream grpc.BidiStreamingClient[proto.ExecuteRequest, proto.ExecuteResponse], n int) (map[string]*proto.Result,
 	[]string) {
 	t.Helper()
@@ -90,7 +90,7 @@ func collect(t *testing.T, stream grpc.BidiStreamingClient[proto.ExecuteRequest,
 	return results, lines
 }
 
-// TestErrorsBecomeOutcomes: marks, panics, the clock and bad input.
+// TestErrorsBecomeOutcomes checks the outcomes of marks, panics, timeouts and bad input.
 func TestErrorsBecomeOutcomes(t *testing.T) {
 	boom := errors.New("boom")
 	f := fake{run: func(ctx context.Context, x *Task) (*Output, error) {
@@ -157,7 +157,7 @@ func TestErrorsBecomeOutcomes(t *testing.T) {
 	}
 }
 
-// TestCancel: a cancelled task ends alone; the same attempt is not run twice.
+// TestCancel checks that a cancelled task ends alone, and that the same attempt is not run twice.
 func TestCancel(t *testing.T) {
 	var mu sync.Mutex
 	runs := map[string]int{}
@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestAgentGone: tasks are cancelled when the agent is gone.
+// TestAgentGone checks that tasks are cancelled when the agent is gone.
 func TestAgentGone(t *testing.T) {
 	ctx, gone := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -208,7 +208,7 @@ func TestAgentGone(t *testing.T) {
 	<-ended
 }
 
-// TestObserve: an attempt whose end is unknown is checked before it is repeated.
+// TestObserve checks that an attempt whose end is unknown is observed before it is repeated.
 func TestObserve(t *testing.T) {
 	for _, done := range []bool{true, false} {
 		ran := false
@@ -226,8 +226,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestLogPressure: a task that says more than the reader takes waits, and
-// nothing is lost; it ends when the reader is gone.
+// TestLogPressure checks that a task that logs faster than the reader reads has to wait, that
+// nothing is lost, and that the task ends when the reader is gone.
 func TestLogPressure(t *testing.T) {
 	const n = 200_000
 	block := make(chan struct{})
@@ -254,7 +254,7 @@ func TestLogPressure(t *testing.T) {
 	select {
 	case <-wrote:
 		t.Error("the writer did not wait")
-	default: // it has lines left and no room for them
+	default: // it has more lines than room for them
 	}
 	close(block)
 	<-wrote

@@ -21,8 +21,8 @@ const playbook = `
         content: "{{ coopr.config.web.greeting }} from {{ place }}, by {{ coopr.action }} of {{ coopr.service }}"
 `
 
-// TestPlay: Debian's own Ansible runs playbooks against a machine of its own, as its
-// ordinary user with sudo, insisting on its host key.
+// TestPlay runs playbooks with Debian's Ansible against a light machine, as an ordinary user with
+// sudo, with the machine's host key enforced.
 func TestPlay(t *testing.T) {
 	if _, err := exec.LookPath("ansible-playbook"); err != nil {
 		t.Skip("needs ansible-playbook: make ci-deps, or apt-get install ansible-core")
@@ -72,7 +72,7 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Machine = other // another machine in its place
+	n.Machine = other // the node has another machine now
 	if _, err := a.Run(t.Context(), n.Task("START",
 		map[string]any{"playbook": playbook, "vars": map[string]any{"place": "there"}})); err == nil ||
 		!strings.Contains(err.Error(), "is unreachable") {

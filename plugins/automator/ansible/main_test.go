@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestFieldFaults: all that is wrong is said at once, each with its path.
+// TestFieldFaults checks that all faults are reported together, each with its path.
 func TestFieldFaults(t *testing.T) {
 	_, faults := parse(map[string]any{"playbook": "../x.yml", "vars": "a=b", "tags": "-x"})
 	var got []string

@@ -11,9 +11,8 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// standIn is a chef-solo of ours: Debian has none. It takes the arguments and reads
-// the settings that the real one does, shows what it was given, and its recipes
-// are shell scripts.
+// standIn replaces chef-solo, of which Debian has no package. It takes the arguments and reads the
+// settings of the real one, prints them, and runs shell scripts as recipes.
 const standIn = `#!/bin/sh
 set -eu
 while [ $# -gt 0 ]; do
@@ -32,8 +31,8 @@ book=${name%%::*}; recipe=${name#*::}; [ "$recipe" != "$name" ] || recipe=defaul
 sh -eu "$cookbooks/$book/recipes/$recipe.sh"
 `
 
-// TestRunList: cookbooks go to the node, recipes run there with the attributes that
-// the original gave them.
+// TestRunList checks that cookbooks are sent to the node and that recipes run there with the
+// attributes that the original Coopr passes.
 func TestRunList(t *testing.T) {
 	n := automatortest.New(t, lab.New(t), "chef")
 	n.Config = map[string]any{"hadoop": map[string]any{"heap": "1g", "dirs": "/data"}}
@@ -86,7 +85,7 @@ func TestRunList(t *testing.T) {
 		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a recipe that fails: %v", err)
 	}
-	// What was uploaded takes the place of the whole of what has its name.
+	// An uploaded cookbook replaces the whole cookbook of that name.
 	n.Upload("cookbooks/base/recipes/default.sh", "echo uploaded >/srv/base\n")
 	n.Do(a, "INSTALL", map[string]any{"run_list": "recipe[base]"})
 	if got := n.Must("cat", "/srv/base"); got != "uploaded" {

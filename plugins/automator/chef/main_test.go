@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestFieldFaults: all that is wrong is said at once, each with its path.
+// TestFieldFaults checks that all faults are reported together, each with its path.
 func TestFieldFaults(t *testing.T) {
 	for _, fields := range []map[string]any{{}, {"run_list": " "}, {"run_list": "recipe[a]", "json_attributes": "[1]"},
 		{"run_list": "recipe[a]", "json_attributes": 3.0}} {

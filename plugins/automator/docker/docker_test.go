@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// TestContainer: a service as a container of a real engine: made once, replaced when
-// it is to be something else, stopped, checked, removed.
+// TestContainer runs a service as a container of a real engine: it is created once, replaced when
+// its definition changes, stopped, checked and removed.
 func TestContainer(t *testing.T) {
 	if _, err := exec.LookPath("docker"); err != nil {
 		t.Skip("needs the docker command: apt-get install docker.io")
@@ -21,7 +21,7 @@ func TestContainer(t *testing.T) {
 	if err := l.Import(t.Context(), engine, "base:1"); err != nil {
 		t.Fatal(err)
 	}
-	// The node is a folder of this machine, where the engine is.
+	// The node is a folder of this machine, which has the engine.
 	n := &automatortest.Node{T: t, Results: map[string]any{"transport": "local", "providerid": t.TempDir()},
 		Config: map[string]any{"web": map[string]any{"greeting": "it's"}}}
 	a := New(nil)

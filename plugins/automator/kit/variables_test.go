@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestConfigVariables: what the configuration has becomes variables; what it has
-// not is not set.
+// TestConfigVariables checks that existing paths of the configuration become variables, and that
+// missing ones set nothing.
 func TestConfigVariables(t *testing.T) {
 	var faults model.Faults
 	list := ParseSettings(map[string]any{"A": "web.port", "B": "web", "C": "web.none", "D": "nul"}, "config", &faults)

@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// TestApply: Debian's own Puppet is installed and applies manifests, on a machine of
-// its own, as its ordinary user with sudo.
+// TestApply installs Debian's Puppet and applies manifests on a light machine, as an ordinary user
+// with sudo.
 func TestApply(t *testing.T) {
 	n := automatortest.New(t, lab.New(t), "puppet")
 	n.Config = map[string]any{"web": map[string]any{"greeting": "Good day"}}

@@ -7,8 +7,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// TestProgram: a step of a program has its files, and its exit status is told, of failures too;
-// the step itself says which ones mean success.
+// TestProgram checks that a step of a program gets its files, that its exit status is reported even
+// for failures, and that the step can name the exit statuses of success.
 func TestProgram(t *testing.T) {
 	a, task := onNode(t)
 	run := func(fields map[string]any) (any, error) {

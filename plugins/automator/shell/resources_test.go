@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk"
 )
 
-// TestResources: scripts are taken from the task's own resources first; archives stand in
-// the node's folder, and stay when the agent's are gone.
+// TestResources checks that scripts among the task's resources take precedence, and that archives
+// stay in the node's folder when the agent's copies are gone.
 func TestResources(t *testing.T) {
 	a, task := onNode(t)
 	folder, dir := t.TempDir(), t.TempDir()

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// onNode gives an automator and a maker of tasks for a node.
+// onNode returns an automator and a constructor of tasks for a node.
 func onNode(t testing.TB) (*Automator, func(id string, fields map[string]any) *sdk.Task) {
 	a := New(Config{Path: os.Getenv("PATH")})
 	t.Cleanup(a.Close)
@@ -41,7 +41,7 @@ func onNode(t testing.TB) (*Automator, func(id string, fields map[string]any) *s
 	}
 }
 
-// TestSplit: words that are quoted as a shell wants them come back as they were.
+// TestSplit checks that words survive quoting and splitting.
 func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOf(rapid.StringMatching(`[a-z "'\\$\t\n]{0,8}`)).Draw(t, "words")
@@ -77,7 +77,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// TestFieldFaults: all that is wrong is said at once, each with its path.
+// TestFieldFaults checks that all faults are reported together, each with its path.
 func TestFieldFaults(t *testing.T) {
 	_, faults := parse(map[string]any{"script": "/abs", "args": "'", "env": map[string]any{"COOPR_X": "1", "a=b": "1", "l": []any{}},
 		"shell":  3,
@@ -95,8 +95,8 @@ func TestFieldFaults(t *testing.T) {
 	}
 }
 
-// TestDoneLogIsBounded: thousands of tasks do not make the record grow for
-// ever, and the latest are always in it.
+// TestDoneLogIsBounded checks that the record does not grow for ever, and always contains the
+// latest tasks.
 func TestDoneLogIsBounded(t *testing.T) {
 	a, task := onNode(t)
 	first := task("t0", nil)
@@ -128,7 +128,7 @@ func TestDoneLogIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkRun measures the automator without its process's border.
+// BenchmarkRun measures the automator without a plugin process.
 func BenchmarkRun(b *testing.B) {
 	a, task := onNode(b)
 	var n atomic.Int64

@@ -37,8 +37,8 @@ func (r *recorder) String() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// TestOverSSH: actions of a service on a machine of its own, as its ordinary user
-// with sudo: scripts of both kinds, what they see, repeated tasks, a wrong host key.
+// TestOverSSH runs actions of a service on a light machine, as an ordinary user with sudo: scripts
+// of both kinds and their environment, repeated tasks, a wrong host key.
 func TestOverSSH(t *testing.T) {
 	l := lab.New(t)
 	m, err := l.Start(t.Context(), lab.Spec{Name: "web1"})
@@ -92,7 +92,7 @@ func TestOverSSH(t *testing.T) {
 	if got := log.String(); !strings.HasPrefix(got, want) || out.Result["port"] != 80.0 {
 		t.Errorf("%s\n%v", got, out)
 	}
-	// A program that is no shell gets its script as a file.
+	// An interpreter other than a shell gets the script as a file.
 	do(task("t3", "START", map[string]any{"script": "#!/usr/bin/python3\nimport os\nprint('python', os.getuid())"}))
 	if got := log.String(); got != "python 0" {
 		t.Error(got)

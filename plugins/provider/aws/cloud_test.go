@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
-// TestInstances runs everything with Amazon's library against our own small EC2
-// and real SSH.
+// TestInstances runs all tests with Amazon's library against the EC2 double and real SSH.
 func TestInstances(t *testing.T) {
 	fleet := providertest.NewFleet(t)
 	s := &ec2.Server{AccessKey: "RIGHT", Image: "ami-1", Halt: fleet.Halt, Boot: func(data string) string {
@@ -54,7 +53,7 @@ func TestInstances(t *testing.T) {
 			"You have requested more vCPU capacity than your current vCPU limit (quota) allows.")),
 		Refused: providertest.Says(403, "", ec2.Refusal("UnauthorizedOperation", "You are not authorized to perform this operation.")),
 	}).Try(t)
-	// Wrong credentials, before anything is done.
+	// Wrong credentials are reported before anything is done.
 	wrong := providertest.New(t, map[string]any{"region": "eu-central-1", "access_key": "WRONG", "secret_key": "s", "endpoint": api.URL}, "n")
 	wrong.Image = "ami-1"
 	if err := wrong.Do("CREATE", p.Create); err == nil || !strings.Contains(err.Error(), "credentials") {
@@ -62,8 +61,8 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// TestNoCredentials: an environment in which none are found is told as such, not as
-// an answer that is missing, after which the machine might exist.
+// TestNoCredentials checks that missing credentials are reported as such, not as a lost answer
+// after which the machine might exist.
 func TestNoCredentials(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",

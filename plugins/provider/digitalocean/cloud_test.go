@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDroplets runs everything against the played API and real SSH.
+// TestDroplets runs all tests against the played API and real SSH.
 func TestDroplets(t *testing.T) {
 	api := providertest.NewTroubled(t, digitalocean.New(t, providertest.NewFleet(t)), digitalocean.Creates)
 	p := instance.New(instance.Config{Open: open, Type: New(nil).Describe(), Poll: 5 * time.Millisecond})
@@ -30,7 +30,7 @@ func TestDroplets(t *testing.T) {
 	}).Try(t)
 }
 
-// TestShape reads a droplet as the API's documentation shows it.
+// TestShape decodes a droplet from the API's documentation.
 func TestShape(t *testing.T) {
 	b, err := os.ReadFile("testdata/droplet.json")
 	if err != nil {

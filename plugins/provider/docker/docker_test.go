@@ -33,13 +33,13 @@ func TestMain(m *testing.M) {
 
 const image = "coopr-node:1"
 
-// site is a provider with an engine of its own.
+// site is a provider with a Docker engine of the test.
 type site struct {
 	*Provider
 	t      *testing.T
 	fields map[string]any
 	engine *client.Client
-	keys   string // folder
+	keys   string // a folder
 }
 
 func newSite(t *testing.T) *site {
@@ -63,7 +63,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// logs shows what the containers say.
+// logs logs the output of the containers.
 func (s *site) logs() {
 	ctx := context.Background()
 	all, _ := s.engine.ContainerList(ctx, client.ContainerListOptions{All: true})
@@ -98,8 +98,8 @@ func (s *site) on(n *providertest.Node, script string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// TestLife: containers are machines, found again under their names, taken over
-// after a lost answer, told apart from others', and removed.
+// TestLife checks that containers act as machines, are found by their names, adopted after a lost
+// answer, told apart from those of other nodes, and removed.
 func TestLife(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.engine.NetworkCreate(t.Context(), "shop", client.NetworkCreateOptions{Driver: "bridge"}); err != nil {
@@ -119,7 +119,7 @@ func TestLife(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// They are on one network, and know each other by address and name.
+	// They share a network, and reach each other by address and name.
 	if got := s.on(nodes[0], "ping -c 1 -W 5 "+nodes[1].IPs["bind_v4"]+" >/dev/null && echo yes; getent hosts "+
 		"coopr-c-2 | cut -d' ' -f1"); got != "yes\n"+nodes[1].IPs["bind_v4"] {
 		t.Errorf("neighbours: %q", got)
@@ -136,7 +136,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("listed %v, made %v", got, want)
 	}
 
-	// The answer of the attempt that made it was lost, and its key with it.
+	// The answer of the attempt that created it was lost, together with its key.
 	s.on(nodes[1], "echo kept > /kept")
 	for name, verb := range map[string]providertest.Verb{"observed": s.Observe, "made again": s.Create} {
 		again := s.node(2)
@@ -151,7 +151,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("observe what is not there: %v", err)
 	}
 
-	// A container that was made, but neither equipped nor started.
+	// A container that was created, but has no keys and was not started.
 	half := s.node(4)
 	task := half.Task("CREATE")
 	if _, err := s.engine.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: "coopr-c-4", Config: &container.Config{
@@ -164,7 +164,7 @@ func TestLife(t *testing.T) {
 	half.Must("CONFIRM", s.Confirm)
 	half.Must("DELETE", s.Delete)
 
-	// The same number of another node: neither taken over nor removed.
+	// A container with the same name that belongs to another node is neither adopted nor removed.
 	other := s.node(1)
 	other.ID = "somebody-else"
 	if err := other.Do("CREATE", s.Create); !errors.Is(err, errAnothers) {
@@ -190,8 +190,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestWays: a key that is given, an ordinary user, a published port; a container
-// that is stopped and started has the same key and may have another address.
+// TestWays checks a given key, an ordinary user and a published port. A restarted container keeps
+// its host key and may get another address.
 func TestWays(t *testing.T) {
 	s := newSite(t)
 	private, _, err := newKey()
@@ -229,7 +229,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestTrouble: what cannot be is told before anything is made, with what to do.
+// TestTrouble checks that impossible requests are refused before anything is created, with advice.
 func TestTrouble(t *testing.T) {
 	s := newSite(t)
 	for says, change := range map[string]func(*providertest.Node){
@@ -251,7 +251,8 @@ func TestTrouble(t *testing.T) {
 	if got := providertest.Listed(t, s, s.fields); len(got) != 0 {
 		t.Errorf("made all the same: %v", got)
 	}
-	// A container whose command ends has no SSH: told to stop, CONFIRM says what it knows.
+	// A container whose command ends has no SSH. When CONFIRM is cancelled, it reports what it
+	// knows.
 	s.fields["command"] = "exit 3"
 	n := s.node(1)
 	err := n.Do("CREATE", s.Create)

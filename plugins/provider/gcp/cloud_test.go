@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
-// project plays the API, as its documentation has it.
+// project plays the API according to its documentation.
 type project struct {
 	t     *testing.T
 	fleet *providertest.Fleet
@@ -159,7 +159,7 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestInstances runs everything against the played API and real SSH.
+// TestInstances runs all tests against the played API and real SSH.
 func TestInstances(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestInstances(t *testing.T) {
 		Quota:     providertest.Says(403, "", refusal(403, "quotaExceeded", "Quota 'CPUS' exceeded.  Limit: 24.0 in region europe-west3.")),
 		Refused:   providertest.Says(403, "", refusal(403, "forbidden", "Required 'compute.instances.create' permission for 'projects/shop'")),
 	}).Try(t)
-	// The quota is found out only afterwards.
+	// The quota is only checked after the answer.
 	api.Next(providertest.Says(200, "", `{"name":"operation-x","status":"DONE","error":{"errors":[{"code":"QUOTA_EXCEEDED","message":"Quota `+
 		`'CPUS' exceeded."}]}}`))
 	n := providertest.New(t, fields, "n")

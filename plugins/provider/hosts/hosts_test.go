@@ -65,7 +65,7 @@ func (s *site) listed() map[string]string {
 	return providertest.Listed(s.t, s, s.fields)
 }
 
-// TestLife: machines are handed out, each once, worked on, given back clean, and
+// TestLife checks that machines are handed out, each once, used, released in a clean state, and
 // handed out again.
 func TestLife(t *testing.T) {
 	s := newSite(t, 3, nil)
@@ -93,7 +93,7 @@ func TestLife(t *testing.T) {
 	if err := over.Do("CREATE", s.Create); err == nil || !strings.Contains(err.Error(), "of 3, 3 are in use") {
 		t.Errorf("one too many: %v", err)
 	}
-	// Made again, a node finds the machine that it has; an earlier attempt is seen.
+	// A repeated create finds the node's machine, as does an observation of an earlier attempt.
 	again := s.node("n1")
 	again.Must("CREATE", s.Create)
 	seen := s.node("n1")
@@ -121,13 +121,13 @@ func TestLife(t *testing.T) {
 	if over.ProviderID() != want["n1"] {
 		t.Errorf("n3 has %s instead of the free %s", over.ProviderID(), want["n1"])
 	}
-	// Somebody else's delete, by mistake or late, takes nothing.
+	// A delete for another node, by mistake or late, changes nothing.
 	nodes[1].Must("DELETE", s.Delete)
 	if err := nodes[1].Do("CONFIRM", s.Confirm); err == nil || !strings.Contains(err.Error(), "any more") {
 		t.Errorf("confirm what was given back: %v", err)
 	}
 	over.Must("CONFIRM", s.Confirm)
-	// A delete that does not know which machine it was.
+	// A delete without the name of the machine.
 	over.Results = map[string]any{}
 	over.Must("DELETE", s.Delete)
 	if got := s.listed(); len(got) != 2 {
@@ -135,8 +135,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestRefused: a machine whose reset fails is handed out to nobody until a
-// person has looked at it.
+// TestRefused checks that a machine whose reset fails is not handed out until a person has cleared
+// it.
 func TestRefused(t *testing.T) {
 	s := newSite(t, 1, nil)
 	s.fields["reset"] = "#!/bin/sh\nexit 4"
@@ -157,8 +157,8 @@ func TestRefused(t *testing.T) {
 	n.Must("CREATE", s.Create)
 }
 
-// TestTrouble: machines that are down are passed over, one that is another's
-// now is not touched, and two claims of one node become one.
+// TestTrouble checks that unreachable machines are skipped, that a machine of another node is not
+// touched, and that a second claim of a node is released.
 func TestTrouble(t *testing.T) {
 	s := newSite(t, 3, func(i int) string { return fmt.Sprintf("name=m%d flavor=%s", i, []string{"big", "small", "small"}[i]) })
 	s.pool.Close()
@@ -184,7 +184,7 @@ func TestTrouble(t *testing.T) {
 	if small.ProviderID() == first || small.ProviderID() == "m0" {
 		t.Errorf("node on %s, first on %s", small.ProviderID(), first)
 	}
-	// What can be seen is listed, and that it is not all.
+	// Reachable machines are listed, with an error for the others.
 	seenNow := 0
 	err := s.List(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"}, func(sdk.Resource) error { seenNow++; return nil })
 	if err == nil || !strings.Contains(err.Error(), "1 of 3 machines") || seenNow != 1 {
@@ -196,7 +196,7 @@ func TestTrouble(t *testing.T) {
 	if err := byName(first).WaitSSH(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The lost answer of an older attempt: a second claim.
+	// An older attempt whose answer was lost: a second claim.
 	set, _ := parse(s.fields)
 	for i := range set.machines {
 		if set.machines[i].Name == first {
@@ -211,7 +211,7 @@ func TestTrouble(t *testing.T) {
 	if got := s.listed(); len(got) != 1 || got["n0"] != first || seen.ProviderID() != first {
 		t.Errorf("listed %v, observed %s", got, seen.ProviderID())
 	}
-	// Another machine behind the address: nothing is told to it.
+	// Another machine has the address: nothing is sent to it.
 	key := strings.Fields(string(gossh.MarshalAuthorizedKey(byName("m0").HostKey)))
 	s.fields["inventory"] = byName("m1").Addr.String() + " flavor=big hostkey=" + key[0] + ":" + key[1]
 	wrong := s.node("n9")
@@ -221,7 +221,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestFields: all that is wrong is said at once.
+// TestFields checks that all faults are reported together.
 func TestFields(t *testing.T) {
 	_, faults := parse(map[string]any{
 		"inventory": []any{"10.0.0.1", "10.0.0.1", "10.0.0.2 colour=red", map[string]any{"address": "a", "port": 70000}, 3,

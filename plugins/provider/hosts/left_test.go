@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// TestLeftBehind: a machine that could not be taken back is its old node's when it is
-// back. It is handed out again, also to the node that has the same name, after a reset only.
+// TestLeftBehind checks that a machine that could not be taken back stays claimed by its old node.
+// Once it responds it is reset before it is handed out again, even to a node with the same name.
 func TestLeftBehind(t *testing.T) {
 	s := newSite(t, 1, nil)
 	s.fields["reset"] = "#!/bin/sh -e\necho cleaning\nrm -rf /srv/data"
@@ -32,7 +32,7 @@ func TestLeftBehind(t *testing.T) {
 	if err := m.Crash(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody waits long for a machine that is down; for all else there is time.
+	// Only the unreachable machine gets a short timeout.
 	patient := s.pool
 	s.pool = ssh.New(ssh.Config{DialTimeout: time.Second, Answer: time.Second})
 	n.Attempt = 2
@@ -48,7 +48,7 @@ func TestLeftBehind(t *testing.T) {
 	if err := m.WaitSSH(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Its replacement: nothing of an attempt of its own is there yet.
+	// The node's replacement has not claimed a machine yet.
 	n.Operation, n.Attempt = "second", 1
 	if err := n.Do("CREATE", s.Observe); !errors.Is(err, sdk.ErrNotFound) {
 		t.Errorf("observed what was left behind: %v", err)
@@ -62,18 +62,18 @@ func TestLeftBehind(t *testing.T) {
 	if out := run("sh", "-c", "ls -d /srv/data /var/lib/coopr/x 2>/dev/null; true"); out != "" || !strings.Contains(n.Log(), "cleaning") {
 		t.Errorf("handed out with %q: %s", out, n.Log())
 	}
-	// Who saw it lie about before does not take it from the node that has it now.
+	// A removal that was decided before the new claim does not take the machine away.
 	if err := s.Remove(t.Context(), sdk.ListRequest{Fields: s.fields, Tenant: "t"}, listed); err != nil {
 		t.Error(err)
 	}
 	n.Must("CONFIRM", s.Confirm)
 	n.Must("CHECK", s.Observe)
-	// Another attempt at the same task finds it as it is.
+	// Another attempt at the same task finds the machine unchanged.
 	run("mkdir", "-p", "/srv/data")
 	n.Must("CREATE", s.Observe)
 	n.Must("CREATE", s.Create)
 	run("ls", "-d", "/srv/data")
-	// A reset that refuses sets it aside.
+	// A failing reset sets the machine aside.
 	s.fields["reset"] = "#!/bin/sh\nexit 4"
 	n.Operation = "third"
 	if err := n.Do("CREATE", s.Create); sdk.OutcomeOf(err) != proto.Outcome_OUTCOME_NOTHING_DONE ||
@@ -85,7 +85,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestZones: a node is made on a machine of its zone, or on none.
+// TestZones checks that a node gets a machine of its zone, or none.
 func TestZones(t *testing.T) {
 	s := newSite(t, 2, func(i int) string { return "zone=" + []string{"north", "south"}[i] })
 	s.fields["zones"] = "north,south"

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto"
 )
 
-// TestResetOfResources: a reset script that was uploaded cleans machines that are deleted,
-// and orphans; while it is missing nothing is given back.
+// TestResetOfResources checks that an uploaded reset script is run for deleted nodes and for
+// orphans; while it is missing, no machine is released.
 func TestResetOfResources(t *testing.T) {
 	s := newSite(t, 1, nil)
 	s.fields["reset"] = "clean.sh"

@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestTags: whatever the names are, tags come back as they were, and fit their own
-// machine alone.
+// TestTags checks that tags with any names survive encoding, and match only their own machine.
 func TestTags(t *testing.T) {
 	plain := regexp.MustCompile(`^[a-z0-9_-]*$`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,7 +45,7 @@ func TestTags(t *testing.T) {
 	})
 }
 
-// TestName: names are short, valid for every cloud, and differ where nodes differ.
+// TestName checks that names are short, valid for every cloud, and different for different nodes.
 func TestName(t *testing.T) {
 	valid := regexp.MustCompile(`^[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
 	seen := map[string]string{}
@@ -67,7 +66,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestTold: what a failure means for the task.
+// TestTold checks the outcome of a task for each kind of failure.
 func TestTold(t *testing.T) {
 	const retry, fatal, nothing, unknown = proto.Outcome_OUTCOME_RETRYABLE, proto.Outcome_OUTCOME_FATAL, proto.Outcome_OUTCOME_NOTHING_DONE,
 		proto.Outcome_OUTCOME_UNKNOWN
@@ -97,7 +96,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestUserData: a user, a key and a script, whatever is in it.
+// TestUserData checks the user, the key and the script, with any content.
 func TestUserData(t *testing.T) {
 	k, err := newKey()
 	if err != nil {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
-// account plays CloudAPI, as its documentation has it.
+// account plays CloudAPI according to its documentation.
 type account struct {
 	t     *testing.T
 	fleet *providertest.Fleet
@@ -137,7 +137,7 @@ func key(t *testing.T) (*rsa.PrivateKey, string) {
 	return k, string(pem.EncodeToMemory(block))
 }
 
-// TestInstances runs everything against the played API and real SSH.
+// TestInstances runs all tests against the played API and real SSH.
 func TestInstances(t *testing.T) {
 	private, text := key(t)
 	a := &account{t: t, fleet: providertest.NewFleet(t), key: &private.PublicKey, boots: map[string]string{}}

@@ -25,11 +25,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDomains runs everything against libvirt's own test driver: a real daemon and
-// its protocol, with domains that only pretend to run.
+// TestDomains runs all tests against libvirt's test driver: a real daemon and its protocol, with
+// simulated domains.
 func TestDomains(t *testing.T) {
 	socket := daemonFor(t)
-	// The driver forgets everything when its last connection ends.
+	// The driver forgets everything when its last connection is closed.
 	l := lv.NewWithDialer(dialers.NewLocal(dialers.WithSocket(socket)))
 	if err := l.ConnectToURI("test:///default"); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestDomains(t *testing.T) {
 	fields := map[string]any{"uri": "test:///default", "socket": socket, "domain_type": "test", "pool": "default-pool", "seed": "none"}
 	(&providertest.Instances{Provider: p, Fields: fields, Flavor: "1x64", Image: "debian-12"}).Try(t)
 
-	// A machine that gets no address, with a limit to the wait.
+	// A machine without an address, with a limit on the wait.
 	silent := maps.Clone(fields)
 	silent["ready_within"] = "20ms"
 	n := providertest.New(t, silent, "silent")
@@ -77,7 +77,7 @@ func TestDomains(t *testing.T) {
 		t.Errorf("a machine that was ended before it was ready was not started: %v %v", again, err)
 	}
 
-	// Its pool is stopped: it cannot be deleted, and the reason is said.
+	// Its pool is stopped, so it cannot be deleted, and the error says why.
 	if err := l.StoragePoolDestroy(pool); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestDomains(t *testing.T) {
 	}
 	n.Must("DELETE", p.Delete)
 
-	// A domain that was defined and no more, when the plugin was killed.
+	// A domain that was only defined when the plugin was killed.
 	f := &instance.Fields{Values: fields}
 	c := open(f).(*cloud)
 	s := &instance.Spec{Name: "coopr-m-c-1", Flavor: "1x64", Image: "no-such",
@@ -139,8 +139,8 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestHosts: two daemons, one zone each. What is on one of them is not known while the
-// other one does not answer.
+// TestHosts uses two daemons with one zone each. While one of them does not answer, its domains are
+// unknown.
 func TestHosts(t *testing.T) {
 	var hosts []string
 	clients := map[string]*lv.Libvirt{}
@@ -203,7 +203,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestFields: what is wrong with daemons is said.
+// TestFields checks that faults of the field daemons are reported.
 func TestFields(t *testing.T) {
 	for _, x := range []struct {
 		fields map[string]any
@@ -230,8 +230,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestHung: a daemon that takes connections and says nothing is waited for as long as
-// the task may take, and no longer.
+// TestHung checks that a daemon that accepts connections without answering is given up when the
+// task's time is over.
 func TestHung(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
@@ -243,7 +243,7 @@ func TestHung(t *testing.T) {
 	go func() {
 		if conn, err := l.Accept(); err == nil {
 			defer conn.Close()
-			_, _ = conn.Read(make([]byte, 1)) // it is being talked to
+			_, _ = conn.Read(make([]byte, 1)) // waits for a request
 			cancel()
 			_, _ = io.Copy(io.Discard, conn)
 		}
@@ -254,7 +254,7 @@ func TestHung(t *testing.T) {
 	}
 }
 
-// TestSeed reads the disk as a FAT driver does.
+// TestSeed reads the disk like a FAT driver.
 func TestSeed(t *testing.T) {
 	data := []byte("#cloud-config\n" + strings.Repeat("x: y\n", 1000))
 	disk, err := seed("i-1", "web-1", data)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// daemonFor starts a libvirtd of the test's own, with folders and a socket of its own,
-// and gives the socket.
+// daemonFor starts a libvirtd with folders and a socket of its own, and returns the socket.
 func daemonFor(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("libvirtd")
@@ -36,11 +35,11 @@ func daemonFor(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	// In a mount namespace of its own it finds its folders empty, and leaves nothing.
+	// In its own mount namespace it finds empty folders, and leaves nothing behind.
 	script := `for d in /run/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt /etc/libvirt; do mkdir -p $d && mount -t tmpfs ` +
 		`none $d; done; exec "$0" -f "$1/conf" -p "$1/pid"`
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", script, program, dir)
-	// Without modules of drivers only the one for tests is there, which is built in.
+	// Without driver modules it only has the built-in test driver.
 	cmd.Env = append(os.Environ(), "LIBVIRT_DRIVER_DIR="+filepath.Join(dir, "drivers"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreTopFunction("net/http.(*persistConn).readLoop"))
 }
 
-// account plays Rackspace's identity and servers, as their documentation shows
-// them: Nova itself is tried for real (TestReal).
+// account plays Rackspace's identity and servers according to their documentation. Nova itself is
+// tested for real (TestReal).
 type account struct {
 	t     *testing.T
 	fleet *providertest.Fleet
@@ -130,7 +130,7 @@ func (a *account) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const image = "3afe97b2-26dc-49c5-a2cc-a2fc8d80c001"
 
-// TestRackspace runs everything against the played account and real SSH.
+// TestRackspace runs all tests against the played account and real SSH.
 func TestRackspace(t *testing.T) {
 	a := &account{t: t, fleet: providertest.NewFleet(t), address: map[string]string{}, servers: []map[string]any{}}
 	api := providertest.NewTroubled(t, a, func(r *http.Request, _ string) bool {

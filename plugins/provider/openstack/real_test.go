@@ -17,10 +17,11 @@ import (
 	"github.com/coopr/coopr/testing/openstack"
 )
 
-// nodes is the network of the machines; its addresses are the test's own.
+// nodes is the network of the machines; its addresses belong to the test process.
 var nodes = netip.MustParsePrefix("10.80.0.0/24")
 
-// permissions gives the rules on the provider's page, all that it asks of services.
+// permissions returns the policy rules on the provider's page, which are all that the provider
+// needs.
 func permissions(t *testing.T) (rules []string) {
 	page, err := os.ReadFile("../../../docs/plugins/openstack.md")
 	if err != nil {
@@ -38,8 +39,8 @@ func permissions(t *testing.T) (rules []string) {
 	return rules
 }
 
-// TestReal runs everything against a real OpenStack: Keystone, Glance, Placement,
-// Neutron and Nova, whose hypervisor alone only pretends.
+// TestReal runs all tests against a real OpenStack: Keystone, Glance, Placement, Neutron, and Nova
+// with a simulated hypervisor.
 func TestReal(t *testing.T) {
 	l := lab.New(t)
 	if err := l.Own(nodes); err != nil {
@@ -48,7 +49,7 @@ func TestReal(t *testing.T) {
 	s := openstack.Start(t, l, nodes, nodes)
 	s.Hypervisor(openstack.NewFleet(t))
 
-	// Trouble stands before Nova, at another of the catalogue's addresses.
+	// The proxy that causes failures is Nova's address in another interface of the catalog.
 	trouble := s.Troubled()
 	who, secret := s.Credential(permissions(t))
 	fields := map[string]any{
@@ -61,7 +62,7 @@ func TestReal(t *testing.T) {
 	all := &providertest.Instances{
 		Provider: p, Fields: fields, Flavor: openstack.Flavor, Image: openstack.Image, Confirms: true, Troubled: trouble,
 		Throttled: providertest.Says(429, "Retry-After: 0", `{"overLimit": {"code": 429, "message": "This request was rate-limited."}}`),
-		// The quota and the refusals are real ones, below.
+		// Quota and refusals are real ones, below.
 	}
 	all.Try(t)
 
@@ -104,7 +105,7 @@ func TestReal(t *testing.T) {
 	}
 	s.Quota(10)
 
-	// There is no host for it: its server fails, and another one is made.
+	// Without a host the server fails, and another one is created.
 	s.Hosts(false)
 	n.Must("CREATE", p.Create)
 	failed := n.ProviderID()

@@ -38,17 +38,16 @@ var (
 	cloneData = regexp.MustCompile(`(?s)<key>(guestinfo\.[a-z.]+|coopr-[a-z]+)</key>\s*<value[^>]*>([^<]*)</value>`)
 )
 
-// guests stands before the simulator and plays what runs in its machines: it reads
-// the user data of those that are cloned, boots them, and tells their address. It
-// also starts a clone and gives it the extra configuration that it was asked for
-// with: a vCenter does, this version of the simulator forgets both.
+// guests is a proxy in front of the simulator that plays the machines: it reads the user data of
+// clones, boots them, and reports their addresses. It also starts a clone and sets its extra
+// configuration, which a vCenter does and this version of the simulator does not.
 type guests struct {
 	t     *testing.T
 	fleet *providertest.Fleet
 	to    http.Handler
 	sdk   *url.URL
 	mu    sync.Mutex
-	off   bool // a clone is not started
+	off   bool // clones are not started
 }
 
 func (g *guests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -108,19 +107,19 @@ func (g *guests) boot(name string, data map[string]string) {
 		}
 		vm, err := f.SetDatacenter(dc).VirtualMachine(ctx, name)
 		if err != nil {
-			time.Sleep(time.Millisecond) // the task is on its way
+			time.Sleep(time.Millisecond) // the task is still running
 			continue
 		}
 		if on, err := vm.PowerState(ctx); err != nil || on == types.VirtualMachinePowerStatePoweredOn {
-			return // a second request of the same name, which was refused
+			return // a second request with the same name, which was refused
 		}
 		data["SET.guest.ipAddress"] = g.fleet.Boot(d.Users[0].Keys[0])
 		var extra []types.BaseOptionValue
 		for k, v := range data {
 			extra = append(extra, &types.OptionValue{Key: k, Value: v})
 		}
-		// A folder of logs that cannot be: with the machine, the simulator removes its own
-		// in a goroutine that reads what the next machine's removal writes.
+		// An impossible folder of logs: the simulator removes that folder together with the
+		// machine, in a goroutine that races with the next removal.
 		files := &types.VirtualMachineFileInfo{LogDirectory: "none"}
 		task, err := vm.Reconfigure(ctx, types.VirtualMachineConfigSpec{ExtraConfig: extra, Files: files})
 		if err == nil {
@@ -138,8 +137,8 @@ func (g *guests) boot(name string, data map[string]string) {
 	}
 }
 
-// TestMachines runs everything with VMware's library against VMware's simulator of
-// a vCenter, and real SSH.
+// TestMachines runs all tests with VMware's library against VMware's simulator of a vCenter, and
+// real SSH.
 func TestMachines(t *testing.T) {
 	m := simulator.VPX()
 	if err := m.Create(); err != nil {
@@ -177,7 +176,7 @@ func TestMachines(t *testing.T) {
 <privilegeId>VirtualMachine.Provisioning.Clone</privilegeId>
 </NoPermissionFault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`),
 	}).Try(t)
-	// A clone that stayed switched off, for want of room say.
+	// A clone that was not started, for example for lack of room.
 	vcenter.mu.Lock()
 	vcenter.off = true
 	vcenter.mu.Unlock()

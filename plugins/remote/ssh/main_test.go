@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// newTestKey makes a key pair.
+// newTestKey returns a new key pair.
 func newTestKey() (ssh.PublicKey, string, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

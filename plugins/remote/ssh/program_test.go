@@ -19,8 +19,8 @@ import (
 	"github.com/coopr/coopr/plugins/remote"
 )
 
-// onThisMachine runs a program as a node would; input is what follows it on
-// standard input, which stays open until the context is done.
+// onThisMachine runs a program as a node would. input follows on standard input, which stays open
+// until the context is done.
 func onThisMachine(ctx context.Context, shell, program string, input ...[]byte) (stdout, stderr string, code int, err error) {
 	cmd := exec.Command(shell, "-c", command(false))
 	var out, errs bytes.Buffer
@@ -47,7 +47,7 @@ func onThisMachine(ctx context.Context, shell, program string, input ...[]byte) 
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode(), err
 }
 
-// shells are the login shells of this machine to try.
+// shells returns the login shells of this machine.
 func shells(t testing.TB) []string {
 	var found []string
 	for _, s := range []string{"/bin/sh", "/bin/bash", "/bin/zsh", "/usr/bin/fish", "/bin/csh"} {
@@ -61,8 +61,8 @@ func shells(t testing.TB) []string {
 	return found
 }
 
-// TestNothingEscapes: whatever arguments, variables and secrets contain, the
-// program that is run gets them as they are.
+// TestNothingEscapes checks that arguments, variables and secrets with any content reach the
+// program unchanged.
 func TestNothingEscapes(t *testing.T) {
 	login := shells(t)
 	dir := t.TempDir()
@@ -106,8 +106,8 @@ func TestNothingEscapes(t *testing.T) {
 	})
 }
 
-// TestCutShort: wherever the connection is lost while a program and its files
-// are sent, nothing is run, no file is half there, and no secret is left.
+// TestCutShort checks that wherever the connection is lost while a program and its files are sent,
+// nothing runs, no file is incomplete, and no secret remains.
 func TestCutShort(t *testing.T) {
 	shells(t)
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func TestCutShort(t *testing.T) {
 			n := rapid.OneOf(rapid.IntRange(0, len(all)-1), rapid.IntRange(len(all)-30, len(all)-1)).Draw(t, "sent")
 			cmd := exec.Command("/bin/sh", "-c", command(false))
 			cmd.Stdin = bytes.NewReader(all[:n])
-			// Without its mark, what ends well is no success either.
+			// A success without the mark does not count.
 			if out, err := cmd.CombinedOutput(); err == nil && bytes.Contains(out, []byte("M\n")) {
 				t.Fatalf("%s cut at %d of %d succeeds: %s", what, n, len(all), out)
 			}
@@ -133,7 +133,7 @@ func TestCutShort(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range left {
-				if f.Name() != "put.new" { // the next put's
+				if f.Name() != "put.new" { // replaced by the next put
 					t.Fatalf("%s cut at %d of %d: %s is there", what, n, len(all), f.Name())
 				}
 			}
@@ -141,7 +141,7 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// TestWatched: the guard's work, and the end of programs.
+// TestWatched checks the guard, and the ends of programs.
 func TestWatched(t *testing.T) {
 	shells(t)
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestWatched(t *testing.T) {
 	if out, errs, code := run(t.Context(), "pwd; echo no >&2; exit 7"); out != "M\n"+dir+"\n" || errs != "no\n" || code != 7 {
 		t.Errorf("%q %q %d", out, errs, code)
 	}
-	// Names that no shell can have reach the program all the same.
+	// Names that are invalid in shells reach the program as well.
 	odd := watched([]string{"env"}, dir, []string{"with.dot=it's", "PATH=/usr/bin:/bin"}, nil, time.Second, "M", state, "", "")
 	if out, errs, code, err := onThisMachine(t.Context(), "/bin/sh", odd); err != nil || code != 0 ||
 		!strings.Contains(out, "\nwith.dot=it's\n") {
@@ -167,13 +167,13 @@ func TestWatched(t *testing.T) {
 	if _, _, code := run(t.Context(), "kill -KILL $$"); *exitOf(code) != *exitOf(128 + 9) {
 		t.Errorf("killed: %d", code)
 	}
-	// Signals have their usual meaning for what is run, and its input is empty. A
-	// program with the race detector ignores number 32 and passes that on.
+	// Signals have their default actions in the command, and its input is empty. A program with the
+	// race detector ignores signal 32, which is inherited.
 	out, _, _ := run(t.Context(), "sed -n 's/^SigIgn:.//p' /proc/self/status; cat")
 	if ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out, "M\n")), 16, 64); err != nil || ignored&(1<<31-1) != 0 {
 		t.Errorf("signals are ignored: %q %v", out, err)
 	}
-	// A group that is deaf to TERM is killed, children included.
+	// A group that ignores TERM is killed, including children.
 	pids := filepath.Join(dir, "pids")
 	script := fmt.Sprintf(`trap '' TERM; sleep 1000 & echo $! >%s; echo $$ >>%s; wait; wait; sleep 1000`, pids, pids)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -232,8 +232,8 @@ func wait(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// TestMark: what a login shell says first is not the program's, wherever the
-// pieces are cut.
+// TestMark checks that output of a login shell is not taken for the program's, however it is split
+// into pieces.
 func TestMark(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before, after := rapid.StringMatching(`[aM\n]{0,20}`).Draw(t, "before"), rapid.StringMatching(`[aM\n]{0,20}`).Draw(t, "after")
@@ -253,8 +253,8 @@ func TestMark(t *testing.T) {
 	})
 }
 
-// TestRecord: what succeeds is written down, what fails is not, and what cannot be
-// written down is no success.
+// TestRecord checks that a success is recorded, a failure is not, and a success that cannot be
+// recorded is a failure.
 func TestRecord(t *testing.T) {
 	shells(t)
 	dir := t.TempDir()

@@ -2,5 +2,5 @@
 
 package ssh
 
-// The race detector makes encryption ten times as slow.
+// The race detector makes encryption ten times slower.
 const much = 10 << 20

@@ -22,7 +22,7 @@ import (
 	"github.com/coopr/coopr/testing/lab"
 )
 
-// onMachine gives a lab with one machine.
+// onMachine returns a lab with one machine.
 func onMachine(t *testing.T, spec lab.Spec) (*lab.Lab, *lab.Machine) {
 	t.Helper()
 	l := lab.New(t)
@@ -43,7 +43,7 @@ func boot(t *testing.T, l *lab.Lab, spec lab.Spec) *lab.Machine {
 	return m
 }
 
-// target gives the way to a machine as a user.
+// target returns the way to a machine as a user.
 func target(l *lab.Lab, m *lab.Machine, user string) *Target {
 	return &Target{Hop: Hop{Address: net.JoinHostPort(m.Addr.String(), "22"), User: user, Signer: l.Signer(),
 		HostKeys: []ssh.PublicKey{m.HostKey}}, Sudo: user != "root"}
@@ -59,7 +59,7 @@ func sh(script string) remote.Command {
 	return remote.Command{Args: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=" + plainPath}, Grace: time.Second}
 }
 
-// run runs a script and gives its output.
+// run runs a script and returns its output.
 func run(t testing.TB, n *Node, script string) (string, remote.Exit) {
 	t.Helper()
 	var out bytes.Buffer
@@ -72,7 +72,7 @@ func run(t testing.TB, n *Node, script string) (string, remote.Exit) {
 	return strings.TrimSpace(out.String()), exit
 }
 
-// TestNode: all that a Node can do, as root and as a user with sudo.
+// TestNode checks all methods of a Node, as root and as a user with sudo.
 func TestNode(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
 	p := newPool(t, Config{})
@@ -136,7 +136,7 @@ func TestNode(t *testing.T) {
 			}
 		}
 	}
-	// Without sudo nothing is done, and it is said why.
+	// Without sudo nothing is done, and the error says why.
 	if _, err := m.Run(ctx, "rm", "/etc/sudoers.d/debian"); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestSecret: it is there for the command, for its user alone, and nowhere
+// TestSecret checks that a secret exists during the command, for its user alone, and nowhere
 // afterwards, however the command ends.
 func TestSecret(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
@@ -171,7 +171,7 @@ func TestSecret(t *testing.T) {
 		})
 	}
 	gone("after success")
-	// We go without a word, as when an agent is killed.
+	// The connection breaks without a word, as when an agent is killed.
 	r, w := io.Pipe()
 	c := sh("echo on; sleep 1000")
 	c.Stdout = w
@@ -199,7 +199,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// running says whether a command runs on a machine.
+// running reports whether a command runs on a machine.
 func running(t testing.TB, m *lab.Machine, command string) bool {
 	t.Helper()
 	out, err := m.Run(t.Context(), "ps", "-e", "-o", "args", "--no-headers")
@@ -209,8 +209,8 @@ func running(t testing.TB, m *lab.Machine, command string) bool {
 	return strings.Contains(out, command)
 }
 
-// TestStops: a task that is told to stop takes its process group along, deaf to
-// TERM or not, and others on the same connection do not notice.
+// TestStops checks that a cancelled task ends with its process group, even if it ignores TERM,
+// while other tasks on the connection continue.
 func TestStops(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
 	p := newPool(t, Config{})
@@ -246,13 +246,13 @@ func TestStops(t *testing.T) {
 		}
 	}
 	others.Wait()
-	// What a script leaves behind on purpose neither holds us nor is ended.
+	// A process that a script leaves behind on purpose neither delays the result nor is ended.
 	if got, _ := run(t, p.Node(target(l, m, "root")), "sleep 3000 & echo left"); got != "left" || !running(t, m, "sleep 3000") {
 		t.Errorf("left behind: %q", got)
 	}
 }
 
-// TestMuch: 100 MB of output arrive whole, with what is said beside it.
+// TestMuch checks that 100 MB of output arrive completely, together with the error output.
 func TestMuch(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
 	p := newPool(t, Config{})
@@ -273,8 +273,8 @@ type counter int
 
 func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
 
-// TestShared: tasks share one connection, more of them than sshd allows
-// sessions wait for each other, and unused connections are closed.
+// TestShared checks that tasks share one connection, that more tasks than sshd allows sessions wait
+// for each other, and that unused connections are closed.
 func TestShared(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
 	p := newPool(t, Config{Idle: 300 * time.Millisecond})
@@ -305,8 +305,8 @@ func TestShared(t *testing.T) {
 	wait(t, "no session on the node", func() bool { return !running(t, m, "sshd: root") })
 }
 
-// TestTrust: host keys are learned once and then insisted on; credentials that
-// are refused are told apart from a node that cannot be reached.
+// TestTrust checks that host keys are recorded once and then enforced, and that refused credentials
+// are told apart from an unreachable node.
 func TestTrust(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n"})
 	other := boot(t, l, lab.Spec{Name: "o"})
@@ -339,7 +339,7 @@ func TestTrust(t *testing.T) {
 		t.Errorf("a node that cannot be reached: %v", err)
 	}
 	l.Net.Heal()
-	// By way of another machine.
+	// Through another machine.
 	far := target(l, m, "root")
 	far.Jumps = []Hop{target(l, other, "debian").Hop}
 	if err := p.Node(far).Prepare(ctx); err != nil {
@@ -354,8 +354,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestOutages: a node that loses power, one that hangs, and one whose sshd the
-// script itself restarts.
+// TestOutages checks a node that loses power, one that hangs, and one whose script restarts sshd.
 func TestOutages(t *testing.T) {
 	l, m := onMachine(t, lab.Spec{Name: "n", Systemd: true})
 	p := newPool(t, Config{Answer: time.Second, DialTimeout: 2 * time.Second})
@@ -413,7 +412,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// TestResults: what a provider returns is what an automator reads.
+// TestResults checks that an automator can read what a provider returns.
 func TestResults(t *testing.T) {
 	_, private, err := newTestKey()
 	if err != nil {

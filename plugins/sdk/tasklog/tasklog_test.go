@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/plugins/sdk/wire"
 )
 
-// TestLines: however output is cut into writes, the lines are those of the
-// whole, bounded in length, and the tail is the end.
+// TestLines checks that lines do not depend on how output is split into writes, that their length
+// is bounded, and that the tail is the end of the output.
 func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([a-zä]{0,9}\n{0,2}){0,9}`).Draw(t, "text")
@@ -63,8 +63,8 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// TestTwoStreams: half lines of one stream do not mix with the other's, and
-// what is no text becomes text.
+// TestTwoStreams checks that incomplete lines of the two streams do not mix, and that invalid UTF-8
+// is replaced.
 func TestTwoStreams(t *testing.T) {
 	var got []string
 	l := New(func(s string, stderr bool) {

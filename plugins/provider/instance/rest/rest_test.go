@@ -13,11 +13,12 @@ import (
 	"github.com/coopr/coopr/plugins/provider/instance"
 )
 
-// TestPatience: what may be sent again is, with its body; what may not is sent once.
+// TestPatience checks that repeatable requests are repeated with their bodies, and that others are
+// sent once.
 func TestPatience(t *testing.T) {
 	for name, x := range map[string]struct {
 		method string
-		status []int // of the first answers; 0: the connection is cut
+		status []int // statuses of the first answers; 0: the connection is closed
 		sent   int
 		kind   instance.Kind
 	}{

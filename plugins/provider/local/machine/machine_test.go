@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain lets this test binary be coopr-node: a supervisor is started from
-// the program's own file.
+// TestMain lets this test binary act as coopr-node, because a supervisor is started from the
+// program's own file.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == programName {
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
@@ -33,7 +33,7 @@ type box struct {
 }
 
 func newBox(t *testing.T) *box {
-	// A path far longer than a socket's may be.
+	// A path that is far too long for a socket.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 20), strings.Repeat("path", 20))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestRestartsAfterCrash(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	b.ok("stop", "bad")
-	// One that ends well has done its work, unless it should always run.
+	// A process that ends successfully is not restarted, unless its restart policy is always.
 	b.ok("start", "once", "--", "true")
 	b.eventually("its end", func() bool { return b.status("once").State == "exited" })
 	b.ok("start", "always", "--restart", "always", "--", "true")
@@ -159,8 +159,8 @@ func TestRestartsAfterCrash(t *testing.T) {
 	}
 }
 
-// TestShutdownTakesAll: deaf processes, daemons that left their group and
-// session, and orphans without our variables all go.
+// TestShutdownTakesAll checks that processes that ignore TERM, daemons that left their group and
+// session, and orphans without our variables all end.
 func TestShutdownTakesAll(t *testing.T) {
 	b := newBox(t)
 	b.ok("start", "deaf", "--", "sh", "-c", "trap '' TERM; while :; do sleep 1; done")
@@ -180,8 +180,8 @@ func TestShutdownTakesAll(t *testing.T) {
 	}
 }
 
-// TestSupervisorKilled: its processes die with it, and the next one starts
-// them again.
+// TestSupervisorKilled checks that processes die with their supervisor, and that the next
+// supervisor restarts them.
 func TestSupervisorKilled(t *testing.T) {
 	b := newBox(t)
 	b.ok("start", "web", "--", "sh", "-c", "sleep 1000 & sleep 1000")
@@ -196,7 +196,7 @@ func TestSupervisorKilled(t *testing.T) {
 	b.eventually("no more than needed", func() bool { return len(Processes(b.dir)) == 5 }) // supervisor, other, web and its two
 }
 
-// TestLogIsBounded: a process that never stops talking fills no disk.
+// TestLogIsBounded checks that a process that writes for ever does not fill the disk.
 func TestLogIsBounded(t *testing.T) {
 	b := newBox(t)
 	b.ok("start", "loud", "--", "sh", "-c", "yes 'a line of forty characters, more or less' | head -c 5000000; echo; echo end; sleep 1000")
@@ -217,7 +217,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyStartAtOnce: however many scripts come first, one supervisor runs.
+// TestManyStartAtOnce checks that any number of concurrent scripts starts one supervisor.
 func TestManyStartAtOnce(t *testing.T) {
 	b := newBox(t)
 	done := make(chan string, 20)
