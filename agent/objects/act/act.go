@@ -1,4 +1,4 @@
-// Package act does what change objects want on real machines: the types script,
+// Package act carries out the acts of change objects on real machines, for the types script,
 // service, filetree and ha-resource, and those that automators offer (docs/changes.md).
 package act
 
@@ -25,8 +25,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// grace is what a script has between being told to end and being killed: less
-// than the margin of the agent's lease.
+// grace is the time between the signals that ask a script to end and that kill it. It is
+// shorter than the margin of the agent's lease.
 const grace = 500 * time.Millisecond
 
 // usualTimeout bounds scripts that set no bound.
@@ -35,16 +35,16 @@ const usualTimeout = 10 * time.Minute
 // Machine is a machine that objects act on.
 type Machine struct {
 	remote.Node
-	// Local says that its files are this machine's.
+	// Local reports whether its files are on the agent's own machine.
 	Local bool
-	// Close gives it back; may be nil.
+	// Close releases the machine; may be nil.
 	Close func()
 }
 
 // Config of a Performer.
 type Config struct {
-	// Machine gives the machine of a host; node says how it is reached, where it is
-	// a node of a cluster.
+	// Machine returns the machine of a host. node is how the host is reached if it is a
+	// node of a cluster.
 	Machine func(ctx context.Context, host string, node json.RawMessage) (*Machine, error)
 	// Dir is where the performer keeps what it needs on this machine: repositories
 	// of file trees, and notes of what runs.
@@ -60,7 +60,7 @@ type Config struct {
 // Performer is the objects.Performer of real things.
 type Performer struct{ cfg Config }
 
-// New makes a performer, and ends what an earlier one left at work.
+// New returns a performer. It ends the actions that an earlier performer left running.
 func New(cfg Config) (*Performer, error) {
 	p := &Performer{cfg}
 	if err := os.MkdirAll(p.notes(), 0o700); err != nil {
@@ -92,7 +92,7 @@ func (p *Performer) Run(ctx context.Context, j *objects.Job, action string) erro
 	return p.with(ctx, j, action, func(ctx context.Context, d doer) error { return d.run(ctx, action) })
 }
 
-// with makes the doer of an object.
+// with calls do with the doer of an object.
 func (p *Performer) with(ctx context.Context, j *objects.Job, action string, do func(context.Context, doer) error) error {
 	m, err := p.cfg.Machine(ctx, j.Object.Host, j.Node)
 	if err != nil {
@@ -142,11 +142,10 @@ func (p *Performer) with(ctx context.Context, j *objects.Job, action string, do 
 	return do(ctx, d)
 }
 
-// plain makes one name of a file of a name with slashes. Names of objects have
-// no "%".
+// plain turns a name with slashes into the name of one file. Names of objects have no "%".
 func plain(name string) string { return strings.ReplaceAll(name, "/", "%") }
 
-// object is what all types have.
+// object is the part that all types share.
 type object struct {
 	p      *Performer
 	m      *Machine
@@ -155,7 +154,7 @@ type object struct {
 	folder string // of this object, below the machine's folder
 }
 
-// stamp is what is remembered of what was last put into place.
+// stamp records the content that was put into place last.
 type stamp struct {
 	Content    uint64         `json:"content"`
 	Generation uint64         `json:"generation"`
@@ -183,7 +182,7 @@ func (o *object) stamped(ctx context.Context) (*stamp, error) {
 	return s, nil
 }
 
-// inPlace gives the content that is in place: now where nothing is known of it.
+// inPlace returns the content that is in place, or now if there is no stamp.
 func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
 	st, err := o.stamped(ctx)
 	if err != nil || st == nil {
@@ -197,7 +196,7 @@ func inPlace[C any](ctx context.Context, o *object, now *C) (*C, error) {
 	return was, err
 }
 
-// stamp remembers what is in place now, or that nothing is.
+// stamp writes the stamp of the present content, or of none.
 func (o *object) stamp(ctx context.Context, inPlace bool) error {
 	s := stamp{}
 	if inPlace {
@@ -210,8 +209,8 @@ func (o *object) stamp(ctx context.Context, inPlace bool) error {
 	return o.m.Put(ctx, o.file("stamp.json"), 0o600, b)
 }
 
-// told tells a state that was found up from one that is of an older content.
-// What is up and has no stamp was put there by somebody else, and is taken over.
+// told returns the state of an object that was found up: outdated if the content in place is
+// an older one. Content without a stamp was put there by somebody else, and is adopted.
 func (o *object) told(ctx context.Context) (string, error) {
 	s, err := o.stamped(ctx)
 	switch {
@@ -248,7 +247,7 @@ func (o *object) env(more map[string]string) []string {
 	return env
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of its input.
 type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -259,7 +258,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// last gives the last line that says something.
+// last returns the last line that is not empty.
 func (t *tail) last() string {
 	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])
@@ -269,8 +268,8 @@ func (t *tail) last() string {
 	return strings.ToValidUTF8(line, "�")
 }
 
-// sh runs a shell script on the object's machine and gives its exit code and
-// what it said last.
+// sh runs a shell script on the object's machine. It returns the exit code and the last line
+// of the output.
 func (o *object) sh(ctx context.Context, body, dir string, env map[string]string) (int, string, error) {
 	if dir == "" && !o.m.Local { // no automator may have been there yet
 		body, dir = "mkdir -p "+quote(o.m.Dir())+" && cd "+quote(o.m.Dir())+" || exit 126\n"+body, "/"

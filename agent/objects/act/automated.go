@@ -55,7 +55,7 @@ func (a *automated) check(ctx context.Context) (string, string, error) {
 func (a *automated) run(ctx context.Context, action string) error {
 	fields := map[string]map[string]any{"start": a.content.Start, "stop": a.content.Stop, "restart": a.content.Restart, "cleanup": a.content.Cleanup}[action]
 	if len(fields) == 0 && (action == "restart" || action == "cleanup") {
-		// What is in place is stopped as it was started.
+		// The content in place is stopped by its own definition.
 		was, err := inPlace(ctx, a.object, a.content)
 		if err != nil {
 			return err
@@ -89,7 +89,8 @@ func (a *automated) must(ctx context.Context, action string, fields map[string]a
 	return nil
 }
 
-// do gives the automator a task on the object's machine, and what it said last.
+// do has the automator carry out a task on the object's machine. It returns the result and
+// the last line of the output.
 func (a *automated) do(ctx context.Context, verb model.Action, fields map[string]any) (*pb.Result, string, error) {
 	if a.p.cfg.Automate == nil {
 		return nil, "", errors.New("this agent runs no plugins")
@@ -129,7 +130,7 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 	return res, out.last(), nil
 }
 
-// said keeps the last of what a task says.
+// said keeps the end of the log of a task.
 type said struct{ tail }
 
 // Log takes a line.

@@ -22,8 +22,8 @@ type treeFiles interface {
 	stat(ctx context.Context, names []string, contents bool) (map[string]seen, error)
 	// put writes one file or link, whole or not at all, in directories that are made.
 	put(ctx context.Context, e builtin.Entry) error
-	// apply makes the directories among entries, writes and removes; it gives the
-	// directories that were not there before.
+	// apply creates the directories among entries, writes and removes. It returns the
+	// directories that did not exist before.
 	apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) (made []string, err error)
 	// remove removes a file or link; none is fine.
 	remove(ctx context.Context, name string) error
@@ -31,7 +31,7 @@ type treeFiles interface {
 	rmdir(ctx context.Context, name string) error
 }
 
-// files gives the tree below a root.
+// files returns the files below a root.
 func (t *filetree) files(root string) (treeFiles, error) {
 	if t.m.Local {
 		return &localFiles{root}, nil
@@ -88,7 +88,7 @@ func (l *localFiles) put(_ context.Context, e builtin.Entry) error {
 	return err
 }
 
-// write writes an entry, and gives the directories that it made for it.
+// write writes an entry, and returns the directories that it created for it.
 func (l *localFiles) write(e builtin.Entry) (made []string, err error) {
 	for dir := path.Dir(e.Path); dir != "."; dir = path.Dir(dir) {
 		if _, err := os.Lstat(l.full(dir)); errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +129,7 @@ func (l *localFiles) write(e builtin.Entry) (made []string, err error) {
 	return made, nil
 }
 
-// own gives a file its owner and group.
+// own sets the owner and the group of a file.
 func own(file string, e builtin.Entry) error {
 	uid, gid := -1, -1
 	if e.Owner != "" {

@@ -21,12 +21,11 @@ import (
 
 // filetree is files, links and directories with their modes and owners.
 //
-// Beside the tree stands a git repository with three folders: site, what the
-// site's document says; live, what was written, with people's edits; found, what
-// was there before, which comes back when the tree goes. Every change is a
-// commit, so that nothing that anybody wrote is ever lost. state.json says of
-// every file what it was when it was last looked after, so that a check needs
-// no git.
+// Each tree has a git repository with three folders: site has the files of the site's
+// document; live has the files as they were written, with people's edits; found has the
+// files that were there before, which are restored when the tree is removed. Every change
+// is a commit, so that no edit is ever lost. state.json has the state of every file after
+// the last action, so that a check needs no git.
 type filetree struct {
 	*object
 	content *builtin.FileTree
@@ -42,7 +41,7 @@ type treeState struct {
 	Made       []string             `json:"made,omitempty"` // directories that were not there before
 }
 
-// fileState is what a file is, or should be.
+// fileState is the state of a file, or its wanted state.
 type fileState struct {
 	Kind  string      `json:"kind"` // "file", "link", "directory"
 	Sum   string      `json:"sum,omitempty"`
@@ -135,7 +134,7 @@ func (t *filetree) run(ctx context.Context, action string) error {
 	return err
 }
 
-// up puts the content into place, merged with what people have changed.
+// up puts the content into place, merged with people's edits.
 func (t *filetree) up(ctx context.Context, st *treeState) error {
 	if st.Content != 0 && st.Root != t.content.Root {
 		if err := t.down(ctx, st); err != nil { // the tree moves
@@ -207,8 +206,8 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 	return t.commit(ctx, next, entries, m.write, m.remove)
 }
 
-// keep writes what people have changed into the repository before anything else
-// is done, and what was there before the first time.
+// keep commits people's edits before anything else is done, and before the first action the
+// files that were there.
 func (t *filetree) keep(ctx context.Context, st *treeState, have map[string]seen) error {
 	for name, is := range have {
 		was, ours := st.Files[name]
@@ -226,7 +225,7 @@ func (t *filetree) keep(ctx context.Context, st *treeState, have map[string]seen
 	return t.repo.commit(ctx, "found by hand")
 }
 
-// commit remembers what is in place now.
+// commit records what is in place now.
 func (t *filetree) commit(ctx context.Context, next *treeState, entries []builtin.Entry, wrote map[string]builtin.Entry, removed []string) error {
 	files, err := t.files(next.Root)
 	if err != nil {
@@ -264,7 +263,7 @@ func (t *filetree) commit(ctx context.Context, next *treeState, entries []builti
 	return t.repo.commit(ctx, fmt.Sprintf("generation %d of site %s", t.job.Generation, t.job.Site))
 }
 
-// down takes the tree away and puts back what was there before.
+// down removes the tree and restores the files that were there before.
 func (t *filetree) down(ctx context.Context, st *treeState) error {
 	if st.Content == 0 {
 		return nil
@@ -320,7 +319,7 @@ func (t *filetree) down(ctx context.Context, st *treeState) error {
 // mergeSuffix is that of the files in which people resolve conflicts.
 const mergeSuffix = ".coopr-merge"
 
-// merging decides what to write.
+// merging decides which files to write and to remove.
 type merging struct {
 	t         *filetree
 	st        *treeState
@@ -419,7 +418,7 @@ func (m *merging) drop(name string, was fileState) {
 	}
 }
 
-// conflict tells of the conflicts. Nothing has been written.
+// conflict returns the error for the conflicts. Nothing has been written.
 func (m *merging) conflict() error {
 	var texts []string
 	for _, c := range m.conflicts {

@@ -27,9 +27,8 @@ func (p *Performer) note(c *remote.Command) (path string, done func(), err error
 	return path, func() { _ = os.Remove(path) }, nil
 }
 
-// sweep ends what was at work when an earlier agent was killed: an action must
-// not run twice at the same time. What a script that has ended left running is
-// left alone.
+// sweep ends the actions that ran when an earlier agent was killed, as an action must not
+// run twice at the same time. Processes that a finished script left running are not touched.
 func (p *Performer) sweep() error {
 	entries, err := os.ReadDir(p.notes())
 	if err != nil {
@@ -64,10 +63,10 @@ func endGroup(group int, note string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("what an earlier agent left running (process group %d) does not end", group)
+	return fmt.Errorf("process group %d, which an earlier agent left running, does not end", group)
 }
 
-// groupHas says whether a live process of a group has a mark in its environment.
+// groupHas reports whether a live process of a group has a mark in its environment.
 func groupHas(group int, mark []byte) bool {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {

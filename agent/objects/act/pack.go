@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// packed is a file beside the repository with the sum of what it was unpacked
-// from, or packed to.
+// packed returns the file that has the checksum of the archive that the repository was
+// unpacked from, or packed into.
 func (r *repo) packed() string { return r.dir + ".packed" }
 
 // clear forgets the repository.
@@ -20,7 +20,7 @@ func (r *repo) clear() error {
 	return errors.Join(os.RemoveAll(r.dir), os.RemoveAll(r.packed()))
 }
 
-// pack gives the whole repository as an archive.
+// pack returns the whole repository as an archive.
 func (r *repo) pack() ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -51,7 +51,7 @@ func (r *repo) pack() ([]byte, error) {
 	return b.Bytes(), os.WriteFile(r.packed(), []byte(sum(b.Bytes())), 0o600)
 }
 
-// unpack makes the repository of an archive, if it is not of that one already.
+// unpack creates the repository from an archive, unless it was unpacked from it already.
 func (r *repo) unpack(data []byte) error {
 	if was, err := os.ReadFile(r.packed()); err == nil && string(was) == sum(data) {
 		return nil

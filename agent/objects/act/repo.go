@@ -36,8 +36,8 @@ func (r *repo) git(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// init makes the repository if there is none. A lock that a killed agent left
-// in it is removed: nobody else works here.
+// init creates the repository if it does not exist. It removes a lock that a killed agent
+// left, as no other process uses the repository.
 func (r *repo) init(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return err
@@ -122,8 +122,8 @@ func (r *repo) commit(ctx context.Context, message string) error {
 	return err
 }
 
-// merge merges what two have made of one text; clean is false where both changed
-// the same place, and merged then has marks.
+// merge merges two versions of one text. If both changed the same place, clean is false and
+// merged has conflict marks.
 func (r *repo) merge(ctx context.Context, mine, base, theirs []byte) (merged []byte, clean bool, err error) {
 	dir, err := os.MkdirTemp(r.dir, "merge-")
 	if err != nil {

@@ -94,7 +94,7 @@ func (r *resource) run(ctx context.Context, action string) error {
 	return r.stamp(ctx, start)
 }
 
-// make makes the resource that there is not, or one of another content anew.
+// make creates the resource, or replaces one of another content.
 func (r *resource) make(ctx context.Context, tool string) error {
 	code, said, err := r.probe(ctx)
 	if err != nil {

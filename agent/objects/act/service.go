@@ -29,7 +29,7 @@ func (s *service) unit() string {
 	return path.Base(s.job.Object.Name)
 }
 
-// manager finds out who manages the service.
+// manager finds out which service manager the machine has.
 func (s *service) manager(ctx context.Context) (string, error) {
 	if s.content.Manager != "" {
 		return s.content.Manager, nil
@@ -72,7 +72,7 @@ func (s *service) check(ctx context.Context) (string, string, error) {
 	return state, said, err
 }
 
-// runs says whether the service runs.
+// runs reports whether the service runs.
 func (s *service) runs(ctx context.Context, manager string) (bool, string, error) {
 	var code int
 	var said string
@@ -135,7 +135,7 @@ func (s *service) unitPath() string {
 
 // unitFile writes the unit, and keeps the one that was there.
 func (s *service) unitFile(ctx context.Context) error {
-	// Until the first has been written, there is only what somebody else put there.
+	// Before the first unit is written, an existing unit is somebody else's: keep it.
 	first := ""
 	if _, err := s.m.Read(ctx, s.file("unit")); errors.Is(err, fs.ErrNotExist) {
 		first = `rm -f "$ours.before"; if [ -f "$file" ]; then cp -p "$file" "$ours.before"; fi; `
@@ -230,9 +230,9 @@ func (s *service) supervised(ctx context.Context, verb string) error {
 	return failed(verb, code, said, err)
 }
 
-// looped is what the loop's scripts share. A number of a process says nothing by
-// itself: after a power cut another process has it. So it is noted with the time
-// at which the process began.
+// looped is the part that the loop's scripts share. A process id alone does not identify a
+// process, as another process may have it after a reboot. It is therefore noted with the
+// start time of the process.
 const looped = `born() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 runs() { read -r p b 2>/dev/null <"$1" && [ -n "$b" ] && [ "$(born "$p")" = "$b" ]; }
 end() {
