@@ -23,6 +23,7 @@ type clinic struct {
 	m     *state.Machine
 	index uint64
 	now   int64
+	log   [][]byte // the entries, in order
 }
 
 func newClinic(t *testing.T) *clinic {
@@ -43,7 +44,9 @@ func (c *clinic) do(cmd *pb.Command) state.Answer {
 	c.t.Helper()
 	c.index++
 	c.now++
-	return do(c.t, c.m, entry(c.index, c.now, cmd))[0]
+	l := entry(c.index, c.now, cmd)
+	c.log = append(c.log, l.Data)
+	return do(c.t, c.m, l)[0]
 }
 
 // run does all that an operation has to do; fails says which tasks fail for good.
