@@ -79,8 +79,6 @@ type Agent struct {
 	log      *slog.Logger
 	lock     *identity.Lock // of the data directory
 	identity *identity.Identity
-	token    string // root API token
-	machine  string
 	metrics  *prometheus.Registry
 
 	net         network
@@ -114,7 +112,7 @@ func New(cfg Config) (_ *Agent, err error) {
 		cfg.Name, _ = os.Hostname()
 	}
 	a := &Agent{
-		cfg: cfg, id: cfg.ID, token: cfg.Token, machine: cfg.Machine, log: cfg.Logger.With("agent", cfg.Name),
+		cfg: cfg, id: cfg.ID, log: cfg.Logger.With("agent", cfg.Name),
 		metrics: prometheus.NewRegistry(), agents: member.NewRegistry(), pluginsNews: make(chan struct{}, 1),
 	}
 	a.settings.Store(&a.cfg.Config)
@@ -165,22 +163,22 @@ func (a *Agent) loadIdentity() (err error) {
 	if a.identity, err = identity.New(a.cfg.Secret, a.id); err != nil {
 		return err
 	}
-	a.token = a.cfg.Secret.RootToken()
+	a.cfg.Token = a.cfg.Secret.RootToken()
 	return nil
 }
 
 // loadDevToken keeps one root token for the life of the data directory.
 func (a *Agent) loadDevToken() error {
-	if a.token != "" || a.cfg.DataDir == "" {
+	if a.cfg.Token != "" || a.cfg.DataDir == "" {
 		return nil
 	}
 	path := filepath.Join(a.cfg.DataDir, "dev-token")
 	if b, err := os.ReadFile(path); err == nil && len(b) > 20 {
-		a.token = strings.TrimSpace(string(b))
+		a.cfg.Token = strings.TrimSpace(string(b))
 		return nil
 	}
-	a.token = "coopr-dev-" + rand.Text()
-	return os.WriteFile(path, []byte(a.token+"\n"), 0o600)
+	a.cfg.Token = "coopr-dev-" + rand.Text()
+	return os.WriteFile(path, []byte(a.cfg.Token+"\n"), 0o600)
 }
 
 // openMesh creates the agent's part in gossip.
@@ -254,7 +252,7 @@ func (a *Agent) openBlobs() (err error) {
 func (a *Agent) ID() string { return a.id }
 
 // Token returns the root API token that the agent accepts.
-func (a *Agent) Token() string { return a.token }
+func (a *Agent) Token() string { return a.cfg.Token }
 
 // Addr returns the address of the API.
 func (a *Agent) Addr() string { return a.net.apiAddr() }

@@ -26,13 +26,13 @@ func (a *Agent) hello() *pb.Hello {
 	h := &pb.Hello{
 		Agent: a.id, Name: now.Name, Slots: uint32(a.cfg.Worker.Slots), Build: a.cfg.Build, FeatureLevel: state.FeatureLevel,
 		Zone: now.Zone, Class: now.Class, PeerAddr: a.net.mux.Addr().String(), ApiAddr: a.net.apiAddr(), GossipAddr: a.mesh.Addr(),
-		Eligible: a.cfg.Eligible, Machine: a.machine, Process: a.objects.Process(),
+		Eligible: a.cfg.Eligible, Machine: a.cfg.Machine, Process: a.objects.Process(),
 	}
 	if m, ok := a.mesh.Member(a.id); ok {
 		h.Incarnation = m.Epoch
 	}
-	if a.cfg.Dev && a.token != "" {
-		sum := sha256.Sum256([]byte(a.token))
+	if a.cfg.Dev && a.cfg.Token != "" {
+		sum := sha256.Sum256([]byte(a.cfg.Token))
 		h.Token = sum[:]
 	}
 	for _, t := range a.plugins.Types() {

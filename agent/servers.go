@@ -23,7 +23,7 @@ func (a *Agent) openServers() (err error) {
 		memberServer:  member.Server{Supervisor: a.supervisor, Build: a.cfg.Build},
 		sessionServer: a.sessions(),
 		blobServer:    blobs.Server{Cache: a.blobs},
-		machineServer: executor.Server{Plugins: a.plugins, Resources: a.blobs, Machine: a.machine},
+		machineServer: executor.Server{Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine},
 		logServer:     worker.Server{Worker: a.worker, Logs: a.logs},
 		objectServer:  objects.Server{Runtime: a.objects},
 	})

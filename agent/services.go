@@ -21,7 +21,7 @@ func (a *Agent) services() server.Services {
 		Router:      router,
 		State:       &service.State{Supervisor: s},
 		Tenants:     &service.Tenants{Supervisor: s},
-		Tokens:      &service.Tokens{Supervisor: s, Root: a.token, RootActor: rootActor},
+		Tokens:      &service.Tokens{Supervisor: s, Root: a.cfg.Token, RootActor: rootActor},
 		Definitions: a.definitions,
 		Clusters:    &service.Clusters{Supervisor: s},
 		Operations:  &service.Operations{Supervisor: s, Peers: a.net.peers, Logger: a.log},
@@ -33,7 +33,7 @@ func (a *Agent) services() server.Services {
 		Runs: &service.Runs{Supervisor: s},
 		Mesh: &service.Mesh{
 			ID: a.id, Name: name, Build: a.cfg.Build, Slots: a.cfg.Worker.Slots, Supervisor: s, Gossip: a.mesh, Worker: a.worker,
-			Registry: a.agents.Agents, Departure: a.departure, Router: router, Token: a.token,
+			Registry: a.agents.Agents, Departure: a.departure, Router: router, Token: a.cfg.Token,
 		},
 		Raft: &service.Raft{ID: a.id, Name: name, Build: a.cfg.Build, Supervisor: s, Gossip: a.mesh},
 	}

@@ -23,7 +23,7 @@ func (a *Agent) openWorker() (err error) {
 		}
 	}
 	tasks := executor.New(executor.Config{
-		Plugins: a.plugins, Resources: a.blobs, Machine: a.machine, LeaseHolds: func() bool { return a.worker.InTouch() },
+		Plugins: a.plugins, Resources: a.blobs, Machine: a.cfg.Machine, LeaseHolds: func() bool { return a.worker.InTouch() },
 	})
 	connector := session.Connector{ID: a.id, Locator: a.locator, Peers: a.net.peers, Own: a.sessions()}
 	a.worker, err = worker.New(worker.Config{
@@ -41,7 +41,7 @@ func (a *Agent) openWorker() (err error) {
 	default:
 		c := act.AgentConfig{DataDir: a.cfg.DataDir, Logger: a.log, Automate: tasks.ExecuteUnplanned}
 		for _, p := range a.cfg.Plugins {
-			settings, err := settingsJSON(p)
+			settings, err := executor.PluginSettings(p)
 			if err != nil {
 				return err
 			}
