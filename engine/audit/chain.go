@@ -11,7 +11,7 @@ const (
 	kindTasks  = 2
 )
 
-// next gives the place after prev of a record with this digest.
+// next returns the place after prev of a record with this digest.
 func (l Place) next(digest Hash) Place {
 	var b [72]byte
 	copy(b[:32], l.Hash[:])

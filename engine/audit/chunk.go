@@ -26,7 +26,7 @@ type chunk struct {
 	plans        []*Plan
 }
 
-// errDamaged says that a chunk's bytes cannot be read.
+// errDamaged means that a chunk's bytes cannot be read.
 var errDamaged = errors.New("it cannot be read")
 
 // entry is one record of a chunk, not yet decoded.
@@ -35,7 +35,7 @@ type entry struct {
 	body []byte
 }
 
-// walk gives the chunk's records in order.
+// walk returns the chunk's records in order.
 func (c *chunk) walk(fn func(entry) bool) error {
 	b, seq := c.data, c.prev.Seq
 	for len(b) > 0 {

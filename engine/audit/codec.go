@@ -16,7 +16,7 @@ const (
 	pieceChunk = 'c'
 )
 
-// Encode gives the trail in pieces to fn, until it fails.
+// Encode returns the trail in pieces to fn, until it fails.
 func (t *Trail) Encode(fn func(piece []byte) error) error {
 	b := appendPlace([]byte{pieceEnds}, t.anchor)
 	b = appendPlace(b, t.head())
@@ -113,13 +113,13 @@ func (d *Decoder) Add(piece []byte) error {
 	return nil
 }
 
-// Plan gives a plan that records were made of; false where there are none.
+// Plan returns a plan that records were made of; false where there are none.
 func (d *Decoder) Plan(id string) (*Plan, bool) {
 	p, ok := d.plans[id]
 	return p, ok
 }
 
-// Done gives the trail.
+// Done returns the trail.
 func (d *Decoder) Done() (*Trail, error) {
 	if !d.begun || d.t.head().Seq != d.head.Seq {
 		return nil, fmt.Errorf("audit: records are missing: %w", errDamaged)

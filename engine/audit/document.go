@@ -14,8 +14,8 @@ import (
 // version, a snapshot).
 const MaxValue = 2 << 10
 
-// Canonical gives a JSON text in the one form in which it is hashed: without
-// spaces, names in order.
+// Canonical returns a JSON text in the one form in which it is hashed: without spaces, names
+// in order.
 func Canonical(text []byte) (json.RawMessage, error) {
 	v, err := decodeJSON(text)
 	if err != nil {
@@ -43,8 +43,8 @@ type Document struct {
 	whole, shown map[string]any
 }
 
-// NewDocument makes the document of a value that JSON writes as an object. show
-// gives a copy without secrets.
+// NewDocument returns the document of a value that JSON writes as an object. show gives a copy
+// without secrets.
 func NewDocument(v any, show func(map[string]any) map[string]any) (Document, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -61,12 +61,12 @@ func NewDocument(v any, show func(map[string]any) map[string]any) (Document, err
 	return Document{whole: m, shown: show(m)}, nil
 }
 
-// IsZero says that there is no such thing.
+// IsZero reports whether there is no such thing.
 func (d Document) IsZero() bool { return d.whole == nil }
 
-// Diff gives what differs between two documents, as Canonical has it; nil for
-// one that is not there, and twice nil where nothing differs. The field
-// "version" alone is no difference: it counts writes.
+// Diff returns what differs between two documents, as Canonical has it; nil for one that is
+// not there, and twice nil where nothing differs. The field "version" alone is no difference:
+// it counts writes.
 func Diff(before, after Document) (was, is json.RawMessage) {
 	switch {
 	case before.whole == nil && after.whole == nil:

@@ -24,7 +24,7 @@ type Lead struct {
 	// Anchor is the place before the first record of the file, Head that of its last.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
-	// Part says that a filter picked the records: they make no chain.
+	// Part is true if a filter picked the records: they make no chain.
 	Part bool `json:"part,omitempty"`
 }
 
@@ -108,7 +108,7 @@ func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
 	return nil
 }
 
-// link gives the place of a record by its number.
+// link returns the place of a record by its number.
 func (t *Trail) place(seq uint64) (Place, error) {
 	if head := t.head(); seq >= head.Seq {
 		return head, nil
@@ -354,7 +354,7 @@ func (v *verifier) step(next Place, want []any, lines [][]byte) *Flaw {
 	return v.meet()
 }
 
-// same says whether two texts are the same JSON.
+// same reports whether two texts are the same JSON.
 func same(a, b []byte) bool {
 	x, err1 := Canonical(a)
 	y, err2 := Canonical(b)

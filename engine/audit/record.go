@@ -122,7 +122,7 @@ type End struct {
 	Message string
 }
 
-// Type gives the record's type: what a step means to its reader.
+// Type returns the record's type: what a step means to its reader.
 func (t *TaskChange) Type() string {
 	switch {
 	case t.To == model.TaskLeased:
@@ -149,7 +149,7 @@ type taskState struct {
 	Status  model.TaskStatus `json:"status"`
 }
 
-// record gives a change as it is read.
+// record returns a change as it is read.
 func (c *Change) record(at Place) Record {
 	return Record{
 		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request, Cluster: c.Cluster,
@@ -157,7 +157,7 @@ func (c *Change) record(at Place) Record {
 	}
 }
 
-// record gives item i of a batch as it is read.
+// record returns item i of a batch as it is read.
 func (b *Tasks) record(at Place, i int) Record {
 	p, t := b.Plan, &b.Items[i]
 	r := Record{
@@ -184,7 +184,7 @@ func (t *TaskChange) describe(r *Record) {
 // Hash is a SHA-256. It reads and writes as hexadecimal.
 type Hash [32]byte
 
-// String gives the hash in hexadecimal.
+// String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // MarshalText writes hexadecimal.
@@ -213,13 +213,13 @@ type Cursor struct {
 	Item int
 }
 
-// CursorOf gives the place of a record.
+// CursorOf returns the place of a record.
 func CursorOf(r *Record) Cursor { return Cursor{r.Seq, r.Item} }
 
-// IsZero says that nothing has been read yet.
+// IsZero reports whether nothing has been read yet.
 func (c Cursor) IsZero() bool { return c == Cursor{} }
 
-// String gives "17" or "17.3".
+// String returns "17" or "17.3".
 func (c Cursor) String() string {
 	if c.Item == 0 {
 		return strconv.FormatUint(c.Seq, 10)
@@ -258,7 +258,7 @@ type Filter struct {
 	Since, Until int64
 }
 
-// Whole says that the filter leaves out nothing but other tenants' records.
+// Whole reports whether the filter leaves out nothing but other tenants' records.
 func (f *Filter) Whole() bool {
 	return f.Cluster == "" && f.Operation == "" && f.Node == "" && f.Actor == "" && len(f.Types) == 0 && f.Since == 0 && f.Until == 0
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// ErrPruned says that the retention of records that are asked for is over.
+// ErrPruned means that the retention of records that are asked for is over.
 var ErrPruned = problem.New(problem.Conflict, "their retention is over")
 
 // Trail is the log at one moment. It is never changed: a Writer makes the next
@@ -35,7 +35,7 @@ type Stats struct {
 	Oldest int64 `json:"oldest"`
 }
 
-// Stats gives the trail's size and its ends.
+// Stats returns the trail's size and its ends.
 func (t *Trail) Stats() Stats {
 	s := Stats{Anchor: t.anchor, Head: t.head(), Records: t.records, Bytes: t.bytes}
 	if all := t.chunks(); len(all) > 0 {
@@ -57,7 +57,7 @@ func (t *Trail) head() Place {
 	return t.anchor
 }
 
-// chunks gives all chunks, oldest first.
+// chunks returns all chunks, oldest first.
 func (t *Trail) chunks() []*chunk {
 	if t.tail == nil {
 		return t.full
@@ -65,7 +65,7 @@ func (t *Trail) chunks() []*chunk {
 	return append(t.full[:len(t.full):len(t.full)], t.tail)
 }
 
-// when gives a record's time and how many changes it stands for.
+// when returns a record's time and how many changes it stands for.
 func (c *chunk) when(e entry) (int64, uint64) {
 	r := &reader{b: e.body}
 	kind := r.byte()
@@ -95,15 +95,14 @@ type Writer struct {
 // Write begins the next trail.
 func (t *Trail) Write() *Writer { return &Writer{t: *t} }
 
-// Done gives the next trail. The writer may go on: the trail that it gave
-// keeps its moment.
+// Done returns the next trail. The writer may go on: the trail that it gave keeps its moment.
 func (w *Writer) Done() *Trail {
 	w.open = false
 	t := w.t
 	return &t
 }
 
-// tail gives a chunk to append to.
+// tail returns a chunk to append to.
 func (w *Writer) tail() *chunk {
 	if c := w.t.tail; c != nil && len(c.data) >= chunkSize {
 		full := *c
@@ -261,8 +260,8 @@ func (w *Writer) cut(c *chunk, before int64, over func() bool) *chunk {
 	return rest
 }
 
-// Each gives the records that a filter wants, from behind a cursor on (zero:
-// all), oldest or newest first, until fn says false.
+// Each returns the records that a filter wants, from behind a cursor on (zero: all), oldest or
+// newest first, until fn says false.
 func (t *Trail) Each(f *Filter, newest bool, from Cursor, fn func(Record) bool) error {
 	all := t.chunks()
 	if newest {
@@ -307,7 +306,7 @@ func (c *chunk) each(f *Filter, newest bool, from Cursor, fn func(Record) bool) 
 	return true, nil
 }
 
-// expand gives the wanted records of one entry.
+// expand returns the wanted records of one entry.
 func (c *chunk) expand(f *Filter, newest bool, from Cursor, e entry, fn func(Record) bool) (bool, error) {
 	change, tasks, err := c.decode(e.body, false)
 	switch {

@@ -7,7 +7,7 @@ import (
 
 // Verification is what a verification found.
 type Verification struct {
-	// OK says that every record is where and what it was when it was written.
+	// OK is true if every record is where and what it was when it was written.
 	OK bool `json:"ok"`
 	// Records counts what was seen, each change of a task by itself; Hidden the
 	// records of other tenants, of which only the digest was seen.

@@ -44,12 +44,12 @@ func NewCluster(owner string, nodes []Node) *Cluster {
 type MissingError struct {
 	Macro   string // as written
 	Message string
-	// Layout says that the services and numbers of the nodes alone make it
-	// impossible; otherwise a node has no host name or address, yet.
+	// Layout is true if the services and numbers of the nodes alone make it impossible;
+	// otherwise a node has no host name or address, yet.
 	Layout bool
 }
 
-// Error gives the macro and the reason.
+// Error returns the macro and the reason.
 func (e *MissingError) Error() string { return "macro " + e.Macro + ": " + e.Message }
 
 // Context is what a value is expanded for: a cluster and one of its nodes.
@@ -70,9 +70,9 @@ func (c Context) self() *Node {
 	return nil
 }
 
-// eval gives a macro's value; written is what stands for it where the service
-// is not on the cluster, or not on this node: the macro stays as it is, since
-// templates speak of services that a cluster need not have.
+// eval returns a macro's value; written is what stands for it where the service is not on the
+// cluster, or not on this node: the macro stays as it is, since templates speak of services
+// that a cluster need not have.
 func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 	missing := func(layout bool, format string, args ...any) error {
 		return &MissingError{Macro: written, Message: fmt.Sprintf(format, args...), Layout: layout}
@@ -132,12 +132,12 @@ func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 	return nil
 }
 
-// indexFault says that a macro's index is beyond the nodes of its service.
+// indexFault reports that a macro's index is beyond the nodes of its service.
 func indexFault(e *Expr, written string, nodes int) *MissingError {
 	return &MissingError{Macro: written, Layout: true, Message: fmt.Sprintf("there is no index %d: service %s is on so many nodes: %d, and the first has index 0", e.Index, e.Service, nodes)}
 }
 
-// of gives a node's host name or address, and what it is called.
+// of returns a node's host name or address, and what it is called.
 func (e *Expr) of(n *Node) (value, what string) {
 	if e.Kind == Host || e.Kind == HostSelf {
 		return n.Hostname, "host name"
@@ -169,7 +169,7 @@ func formatted(format, value string) string {
 	return b.String()
 }
 
-// expand gives a text with its macros filled in, and all that is missing.
+// expand returns a text with its macros filled in, and all that is missing.
 func (c Context) expand(t text) (string, []error) {
 	if len(t.pieces) == 1 && t.pieces[0].macro == nil {
 		return t.pieces[0].literal, nil

@@ -35,7 +35,7 @@ type Expr struct {
 	Format, Separator string
 }
 
-// Self says whether the macro's value depends on the node it is expanded for.
+// Self reports whether the macro's value depends on the node it is expanded for.
 func (e *Expr) Self() bool { return e.Kind == HostSelf || e.Kind == IPSelf || e.Kind == Instance }
 
 // SyntaxError is a macro that is begun as a known one and then mistyped.
@@ -47,7 +47,7 @@ type SyntaxError struct {
 	Message string
 }
 
-// Error gives the fault and its position, counted from 1.
+// Error returns the fault and its position, counted from 1.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("macro in %q, position %d: %s (write %%%% for a plain percent sign)", e.Value, e.Offset+1, e.Message)
 }
@@ -65,7 +65,7 @@ func Parse(text string) (Expr, error) {
 // heads are how the known macros begin.
 var heads = [...]string{"cluster.", "host.", "ip.", "num.", "instance.", "map(", "join("}
 
-// known says whether text begins like a macro.
+// known reports whether text begins like a macro.
 func known(text string) bool {
 	for _, h := range heads {
 		if strings.HasPrefix(text, h) {
@@ -196,7 +196,7 @@ func (p *parser) term() (Expr, error) {
 	return e, nil
 }
 
-// classify says what a term without its index means.
+// classify returns what a term without its index means.
 func classify(word string) (Expr, bool) {
 	e := Expr{Index: -1}
 	switch word {

@@ -7,9 +7,9 @@ import (
 // References are the properties of a cluster that a configuration speaks of: a
 // task carries these and no others (docs/spec/planner.md, "What a task carries").
 type References struct {
-	// Owner says that the cluster's owner is asked for.
+	// Owner is true if the cluster's owner is asked for.
 	Owner bool
-	// Self says that anything about the task's own node is asked for.
+	// Self is true if anything about the task's own node is asked for.
 	Self bool
 	// SelfIPTypes are the types of address asked of the task's own node, sorted.
 	SelfIPTypes []string
@@ -21,10 +21,10 @@ type References struct {
 	IPs map[string][]string
 }
 
-// References gives what the configuration speaks of. It must not be changed.
+// References returns what the configuration speaks of. It must not be changed.
 func (t *Template) References() References { return t.refs }
 
-// ReferencesOf gives what a configuration speaks of; the error is as of Compile.
+// ReferencesOf returns what a configuration speaks of; the error is as of Compile.
 func ReferencesOf(config map[string]any) (References, error) {
 	t, err := Compile(config)
 	if err != nil {
@@ -76,8 +76,8 @@ func insert(list []string, s string) []string {
 	return slices.Insert(list, i, s)
 }
 
-// Nodes gives the numbers of the nodes of a cluster whose properties are asked
-// for by service, ascending; the task's own node is not among them for Self.
+// Nodes returns the numbers of the nodes of a cluster whose properties are asked for by
+// service, ascending; the task's own node is not among them for Self.
 func (r References) Nodes(c *Cluster) []int {
 	wanted := make([]bool, len(c.nodes))
 	mark := func(services []string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Expand gives a value with its macros filled in. The error is a *SyntaxError
-// or joins *MissingErrors.
+// Expand returns a value with its macros filled in. The error is a *SyntaxError or joins
+// *MissingErrors.
 func Expand(value string, ctx Context) (string, error) {
 	t, err := parseText(value)
 	if err != nil {
@@ -24,8 +24,8 @@ func Expand(value string, ctx Context) (string, error) {
 	return out, nil
 }
 
-// ExpandConfig gives a configuration with the macros of all its string values
-// filled in; keys are not expanded. The error is model.Faults, each with its path.
+// ExpandConfig returns a configuration with the macros of all its string values filled in;
+// keys are not expanded. The error is model.Faults, each with its path.
 func ExpandConfig(config map[string]any, ctx Context) (map[string]any, error) {
 	t, err := Compile(config)
 	if err != nil {
@@ -178,12 +178,11 @@ func value(f *field, ctx Context, faults *model.Faults) any {
 	return f.build(func(s *field) any { return value(s, ctx, faults) })
 }
 
-// Shared says that the configuration is the same on every node.
+// Shared reports whether the configuration is the same on every node.
 func (b *Bound) Shared() bool { return !b.root.self }
 
-// On gives the configuration for the node of this number. Parts that do not
-// depend on the node are shared between all answers: they must not be changed.
-// The error is model.Faults.
+// On returns the configuration for the node of this number. Parts that do not depend on the
+// node are shared between all answers: they must not be changed. The error is model.Faults.
 func (b *Bound) On(number int) (map[string]any, error) {
 	var faults model.Faults
 	out := value(b.root, Context{Cluster: b.cluster, Self: number}, &faults)

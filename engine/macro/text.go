@@ -57,8 +57,8 @@ func parseText(s string) (text, error) {
 	return t, nil
 }
 
-// Check says whether a value's macros are written as they should be; the error
-// is a *SyntaxError. Whether they can be expanded only a cluster can tell.
+// Check reports whether a value's macros are written as they should be; the error is a
+// *SyntaxError. Whether they can be expanded only a cluster can tell.
 func Check(value string) error {
 	_, err := parseText(value)
 	return err

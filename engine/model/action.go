@@ -30,7 +30,7 @@ const (
 
 var actionNames = [...]string{"BARRIER", "CREATE", "CONFIRM", "BOOTSTRAP", "INSTALL", "CONFIGURE", "INITIALIZE", "START", "STOP", "REMOVE", "DELETE", "CHECK", "RUN"}
 
-// String gives the action's name as Coopr writes it: "CREATE".
+// String returns the action's name as Coopr writes it: "CREATE".
 func (a Action) String() string {
 	if int(a) < len(actionNames) {
 		return actionNames[a]
@@ -38,7 +38,7 @@ func (a Action) String() string {
 	return fmt.Sprintf("ACTION(%d)", uint8(a))
 }
 
-// Key gives the action's key in a service's provisioner.actions: "install".
+// Key returns the action's key in a service's provisioner.actions: "install".
 func (a Action) Key() string { return strings.ToLower(a.String()) }
 
 // ParseAction reads an action's name in any case.
@@ -51,10 +51,10 @@ func ParseAction(s string) (Action, error) {
 	return 0, fmt.Errorf("unknown action %q: it must be one of %s", s, strings.Join(actionNames[1:], ", "))
 }
 
-// Hardware says whether a provider, not an automator, carries the action out.
+// Hardware reports whether a provider, not an automator, carries the action out.
 func (a Action) Hardware() bool { return a == Create || a == Confirm || a == Delete }
 
-// PerNode says whether the action concerns the whole node, not one service.
+// PerNode reports whether the action concerns the whole node, not one service.
 func (a Action) PerNode() bool { return a.Hardware() || a == Bootstrap }
 
 // MarshalText writes the action's name.

@@ -12,8 +12,8 @@ import (
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// CheckName says what is wrong with a name; "" when it is right
-// (docs/spec/coopr.md 3: [\w.-]+, shorter than 256).
+// CheckName returns what is wrong with a name; "" when it is right (docs/spec/coopr.md 3:
+// [\w.-]+, shorter than 256).
 func CheckName(name string) string {
 	switch {
 	case name == "":
@@ -40,8 +40,8 @@ var serviceActions = []string{"install", "remove", "initialize", "configure", "s
 // pluginVerbs are the verbs whose repetition a plugin type may describe.
 var pluginVerbs = []string{"create", "confirm", "delete", "observe", "bootstrap", "install", "remove", "initialize", "configure", "start", "stop", "check"}
 
-// check gives what is wrong with a definition by itself, whatever else there
-// is. Paths are those of the definition; lines are the caller's to find.
+// check returns what is wrong with a definition by itself, whatever else there is. Paths are
+// those of the definition; lines are the caller's to find.
 func check(d Definition) Faults {
 	var fs Faults
 	base := d.base()
@@ -251,8 +251,8 @@ func checkPluginType(fs *Faults, t *PluginType) {
 
 var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-// CheckDNSSuffix says what is wrong with a suffix of host names; "" when it is
-// right. A leading dot is allowed, and so is no suffix.
+// CheckDNSSuffix returns what is wrong with a suffix of host names; "" when it is right. A
+// leading dot is allowed, and so is no suffix.
 func CheckDNSSuffix(suffix string) string {
 	suffix = strings.TrimPrefix(suffix, ".")
 	if suffix == "" {
@@ -269,7 +269,7 @@ func CheckDNSSuffix(suffix string) string {
 	return ""
 }
 
-// sorted gives a map's keys in order.
+// sorted returns a map's keys in order.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for k := range m {
@@ -279,7 +279,7 @@ func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// unique gives the names of a list in their order, each once.
+// unique returns the names of a list in their order, each once.
 func unique(names []string) []string {
 	var out []string
 	seen := make(map[string]bool, len(names))
@@ -301,7 +301,7 @@ func containsAll(list, names []string) bool {
 	return true
 }
 
-// sameSet says whether two lists hold the same names.
+// sameSet reports whether two lists hold the same names.
 func sameSet(a, b []string) bool {
 	a, b = unique(a), unique(b)
 	sort.Strings(a)

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// checkTemplate gives what is wrong with a cluster or partial template by
-// itself: numbers out of bounds, constraints that contradict each other.
+// checkTemplate adds the faults that a cluster or partial template has by itself: numbers out
+// of bounds, and constraints that contradict each other.
 func checkTemplate(fs *Faults, t *ClusterTemplate) {
 	checkRecovery(fs, t.Recovery)
 	lists := map[string]int{

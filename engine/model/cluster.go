@@ -87,18 +87,18 @@ type Node struct {
 	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
 	// Results is what plugins returned for this node, by key: providerid, …
 	Results map[string]any `json:"results,omitempty"`
-	// Created says that a CREATE was accepted and no DELETE since.
+	// Created is true if a CREATE was accepted and no DELETE since.
 	Created bool `json:"created"`
-	// Confirmed says that a CONFIRM succeeded since. Broken says that nobody knows
-	// whether the machine is there or usable: a CREATE, CONFIRM or DELETE was tried
-	// and not seen to succeed.
+	// Confirmed is true if a CONFIRM succeeded since. Broken says that nobody knows whether the
+	// machine is there or usable: a CREATE, CONFIRM or DELETE was tried and not seen to
+	// succeed.
 	Confirmed bool `json:"confirmed,omitempty"`
 	Broken    bool `json:"broken,omitempty"`
 	// States holds each service's last finished action: "INSTALL", "START", …
 	// One that was tried and may be half done ends in "?".
 	States map[string]string `json:"states,omitempty"`
-	// Leaves says that the operation under way takes the node away, Leaving names
-	// the services that it takes off the node.
+	// Leaves is true if the operation under way takes the node away, Leaving names the services
+	// that it takes off the node.
 	Leaves  bool     `json:"leaves,omitempty"`
 	Leaving []string `json:"leaving,omitempty"`
 	// Marks say for each service at which of the cluster's targets it stands. Back are
@@ -119,7 +119,7 @@ func (n *Node) ShortName() string {
 	return n.ID
 }
 
-// Staying gives the services that the operation under way leaves on the node.
+// Staying returns the services that the operation under way leaves on the node.
 func (n *Node) Staying() []string {
 	if len(n.Leaving) == 0 {
 		return n.Services
@@ -138,7 +138,7 @@ type Mark struct {
 	// Goal is the state, START or STOP, that the service was in when an operation began
 	// to build it anew, until it runs: whoever brings that to its end brings it there.
 	Goal string `json:"goal,omitempty"`
-	// Initialized says that an INITIALIZE succeeded since the service came to the node.
+	// Initialized is true if an INITIALIZE succeeded since the service came to the node.
 	Initialized bool `json:"initialized,omitempty"`
 }
 

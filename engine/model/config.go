@@ -13,13 +13,13 @@ const (
 	ConfigReplace = "replace"
 )
 
-// MergeConfig gives base with over laid on it: objects are merged key by key
-// at every depth; any other value of over takes the place of base's; null in
-// over removes the key. Neither argument is changed, but the result may share
-// parts with both: it is not to be changed either.
+// MergeConfig returns base with over laid on it: objects are merged key by key at every depth;
+// any other value of over takes the place of base's; null in over removes the key. Neither
+// argument is changed, but the result may share parts with both: it is not to be changed
+// either.
 //
-// The original replaced the template's configuration as a whole, which users
-// complained about (COOPR-586): changing one key lost all the others.
+// The original replaced the template's configuration as a whole, which users complained about
+// (COOPR-586): changing one key lost all the others.
 func MergeConfig(base, over map[string]any) map[string]any {
 	if len(over) == 0 {
 		return base
@@ -58,9 +58,9 @@ func CombineConfig(base, over map[string]any, mode string) map[string]any {
 	return MergeConfig(base, over)
 }
 
-// RebaseConfig gives a configuration that was made from old defaults as it
-// would be from new ones: values that are still the old defaults become the new
-// ones, all others stay. Nothing given is changed.
+// RebaseConfig returns a configuration that was made from old defaults as it would be from new
+// ones: values that are still the old defaults become the new ones, all others stay. Nothing
+// given is changed.
 func RebaseConfig(old, defaults, config map[string]any) map[string]any {
 	out := make(map[string]any, len(config))
 	for k, v := range config {

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// DependencyCycle gives a circle of services that depend on each other at one
-// stage (install or runtime, required or used), closed: the first name is also
-// the last. It is nil where there is none. Names are found through "provides"
-// as the planner finds them: a provided name stands for all services that
-// provide it (docs/spec/coopr.md 5.3). The services are those that are together on
-// a cluster; the answer does not depend on the order of the map.
+// DependencyCycle returns a circle of services that depend on each other at one stage (install
+// or runtime, required or used), closed: the first name is also the last. It is nil where
+// there is none. Names are found through "provides" as the planner finds them: a provided name
+// stands for all services that provide it (docs/spec/coopr.md 5.3). The services are those
+// that are together on a cluster; the answer does not depend on the order of the map.
 func DependencyCycle(services map[string]Service) []string {
 	providers := map[string][]string{}
 	names := sorted(services)

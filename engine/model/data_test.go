@@ -41,7 +41,7 @@ func coopr(t testing.TB) (defs map[string][]Definition, errs map[string]error) {
 	return defs, errs
 }
 
-// under gives the definitions of all files below a folder.
+// under returns the definitions of all files below a folder.
 func under(defs map[string][]Definition, folder string) []Definition {
 	var all []Definition
 	for _, file := range sorted(defs) {
@@ -206,7 +206,7 @@ func TestLintOfTheOriginalsSets(t *testing.T) {
 	}
 }
 
-// partials gives the world that the original's tests of partial templates had.
+// partials returns the world that the original's tests of partial templates had.
 func partials(t *testing.T) (map[string][]Definition, Set) {
 	t.Helper()
 	defs, _ := coopr(t)

@@ -80,8 +80,8 @@ func decodeNode(kind Kind, n *node) (Definition, Faults) {
 	return def, d.faults
 }
 
-// settle gives what a definition says loosely its one form: "flavor" and
-// "image" are texts, also where a file has a number.
+// normalize brings values that a file may write in several ways into one form: "flavor" and
+// "image" become texts if the file has a number.
 func normalize(value any) {
 	var entries map[string]map[string]any
 	switch v := value.(type) {
@@ -278,7 +278,7 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 	}
 }
 
-// keysOf gives the JSON keys of a struct, those of embedded structs included.
+// keysOf returns the JSON keys of a struct, those of embedded structs included.
 func keysOf(t reflect.Type) map[string][]int {
 	keys := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -325,7 +325,7 @@ var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 
 func validNumber(s string) bool { return len(s) <= 400 && number.MatchString(s) }
 
-// numeric gives the digits of a number that may stand as a text.
+// numeric returns the digits of a number that may stand as a text.
 func (d *decoder) numeric(n *node, path, want string) (string, bool) {
 	text := strings.TrimSpace(n.text)
 	if n.kind != numberNode && n.kind != textNode || !validNumber(text) {
@@ -363,7 +363,7 @@ func (d *decoder) millis(n *node, v reflect.Value, path string) {
 	d.fault(n, path, "must be a duration, but is %s: write milliseconds, or a whole number with s, m, h or d, such as \"2h\"", describe(n))
 }
 
-// describe says what a node is, with its value where that is short.
+// describe returns what a node is, with its value where that is short.
 func describe(n *node) string {
 	switch n.kind {
 	case textNode:

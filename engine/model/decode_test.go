@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// faultsOf gives the lines of an error, none for nil.
+// faultsOf returns the lines of an error, none for nil.
 func faultsOf(err error) []string {
 	if err == nil {
 		return nil

@@ -280,8 +280,8 @@ type LeaseDuration struct {
 	Initial Millis `json:"initial"`
 	Max     Millis `json:"max"`
 	Step    Millis `json:"step"`
-	// given says that the durations stand in the definition, were they all
-	// zero: a template that says "for ever" overrides its parent's lease.
+	// given is true if the durations stand in the definition, were they all zero: a template
+	// that says "for ever" overrides its parent's lease.
 	given bool
 }
 
@@ -339,7 +339,7 @@ type FieldSchema struct {
 	Default   any      `json:"default,omitempty"`
 	Override  bool     `json:"override,omitempty"`
 	Sensitive bool     `json:"sensitive,omitempty"`
-	// Credential says that the value goes with a secret, as a user's name does. Operations
+	// Credential is true if the value goes with a secret, as a user's name does. Operations
 	// take secrets and these of the provider's newest definition.
 	Credential bool `json:"credential,omitempty"`
 }
@@ -348,6 +348,6 @@ type FieldSchema struct {
 type ResourceType struct {
 	Format      string `json:"format"`
 	Permissions string `json:"permissions,omitempty"`
-	// Secret says that contents are never given back, as with keys.
+	// Secret is true if contents are never given back, as with keys.
 	Secret bool `json:"secret,omitempty"`
 }

@@ -19,7 +19,7 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// Error gives "subject, line n: path: message", less what is not known.
+// Error returns "subject, line n: path: message", less what is not known.
 func (f *Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(f.Subject)
@@ -46,7 +46,7 @@ func (f *Fault) ProblemCode() problem.Code { return problem.Invalid }
 // Faults are all the things wrong with one input.
 type Faults []*Fault
 
-// Error gives one fault a line.
+// Error returns one fault a line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -58,7 +58,7 @@ func (fs Faults) Error() string {
 // ProblemCode returns problem.Invalid.
 func (fs Faults) ProblemCode() problem.Code { return problem.Invalid }
 
-// Err gives nil when there is no fault.
+// Err returns nil when there is no fault.
 func (fs Faults) Err() error {
 	if len(fs) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (fs Faults) about(subject string) Faults {
 	return fs
 }
 
-// has says whether there is a fault at the path or at a place above it.
+// has reports whether there is a fault at the path or at a place above it.
 func (fs Faults) has(path string) bool {
 	for _, f := range fs {
 		if f.Path == path || strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {

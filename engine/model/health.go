@@ -21,7 +21,7 @@ type Probe struct {
 	Grace Millis `json:"grace-period,omitempty"`
 	// Failures in a row make a service unhealthy; 3. Not for readiness.
 	Failures Int `json:"max-consecutive-failures,omitempty"`
-	// Off says that the service is not checked by itself.
+	// Off is true if the service is not checked by itself.
 	Off bool `json:"off,omitempty"`
 }
 
@@ -38,13 +38,13 @@ const (
 // Goals lists them.
 var Goals = []string{GoalRunning, GoalFinish, GoalOnce}
 
-// Runs says whether the service is to run once it is started.
+// Runs reports whether the service is to run once it is started.
 func (s *Service) Runs() bool { return s.Goal == "" || s.Goal == GoalRunning }
 
-// IsEssential says whether the whole node is restarted when the service fails.
+// IsEssential reports whether the whole node is restarted when the service fails.
 func (s *Service) IsEssential() bool { return s.Essential == nil || *s.Essential }
 
-// Watched gives how the service's health is checked; false: it is not.
+// Watched returns how the service's health is checked; false: it is not.
 func (s *Service) Watched() (Probe, bool) {
 	if _, ok := s.Provisioner.Actions["check"]; !ok || !s.Runs() {
 		return Probe{}, false
@@ -59,7 +59,7 @@ func (s *Service) Watched() (Probe, bool) {
 	return p.withDefaults(), true
 }
 
-// Readiness gives how a started service is checked until it is ready.
+// Readiness returns how a started service is checked until it is ready.
 func (s *Service) Readiness() Probe {
 	p := Probe{Interval: 5_000}
 	if s.ReadinessCheck != nil {
@@ -116,7 +116,7 @@ const (
 	ReplaceNever   = "never"
 )
 
-// Recovery gives the template's policy with its defaults.
+// Recovery returns the template's policy with its defaults.
 func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
 	p := RecoveryPolicy{}
 	if t.Recovery != nil {
@@ -142,7 +142,7 @@ func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
 	return p
 }
 
-// Most gives how many of so many nodes may be recovered at a time.
+// Most returns how many of so many nodes may be recovered at a time.
 func (p *RecoveryPolicy) Most(nodes int) int {
 	digits, percent := strings.CutSuffix(p.AtOnce, "%")
 	n, err := strconv.Atoi(digits)
@@ -155,7 +155,7 @@ func (p *RecoveryPolicy) Most(nodes int) int {
 	return max(1, n)
 }
 
-// Pause gives the time, in milliseconds, between the n-th attempt (from 1) and the next.
+// Pause returns the time, in milliseconds, between the n-th attempt (from 1) and the next.
 func (p *RecoveryPolicy) Pause(n int) int64 {
 	pause := float64(p.Backoff)
 	for ; n > 1 && pause < float64(p.MaxBackoff); n-- {
@@ -212,13 +212,13 @@ type NodeHealth struct {
 	Next      int64  `json:"next,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Replaced  bool   `json:"replaced,omitempty"`
-	// GaveUp says that recovery has stopped trying.
+	// GaveUp is true if recovery has stopped trying.
 	GaveUp bool `json:"gaveUp,omitempty"`
 	// Waits is filled for readers only: why recovery does nothing just now.
 	Waits string `json:"waits,omitempty"`
 }
 
-// Failing gives the services whose checks, or restarts, failed, sorted.
+// Failing returns the services whose checks, or restarts, failed, sorted.
 func (h *NodeHealth) Failing() []string {
 	if h == nil {
 		return nil

@@ -36,7 +36,7 @@ func Define(kind Kind, value any) Definition {
 // ID names the definition within a tenant: "clustertemplates/lamp".
 func (d Definition) ID() string { return string(d.Kind) + "/" + d.Name }
 
-// Imports says whether there is something to import, and if not why not.
+// Imports reports whether there is something to import, and if not why not.
 func (d Definition) Imports() (bool, string) {
 	if d.Kind == KindTaskSample {
 		return false, "a recorded task, not a definition: there is nothing to import"
@@ -44,7 +44,7 @@ func (d Definition) Imports() (bool, string) {
 	return true, ""
 }
 
-// base gives what every definition has; a blank one for a sample.
+// base returns what every definition has; a blank one for a sample.
 func (d Definition) base() *Base {
 	switch v := d.Value.(type) {
 	case *Provider:
@@ -65,7 +65,7 @@ func (d Definition) base() *Base {
 	return &Base{Name: d.Name}
 }
 
-// Base gives the name, label, description, icon and version.
+// Base returns the name, label, description, icon and version.
 func (d Definition) Base() Base { return *d.base() }
 
 // newValue makes an empty value of a kind, nil for a kind that there is not.

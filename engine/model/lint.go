@@ -29,19 +29,18 @@ func Lint(defs []Definition, known Lookup, macros ...func(text string) error) (f
 	return l.Lint(defs)
 }
 
-// Lint gives everything that is wrong with the definitions as they would stand
-// among those known: faults, for which a write is refused since what is written
-// could never be used, and warnings, which are said aloud. The subject of each
-// is the definition ("clustertemplates/lamp").
+// Lint returns everything that is wrong with the definitions as they would stand among those
+// known: faults, for which a write is refused since what is written could never be used, and
+// warnings, which are said aloud. The subject of each is the definition
+// ("clustertemplates/lamp").
 //
-// A fault: any broken rule of a definition by itself; two definitions of one
-// name; a dependency cycle; a requirement that no service meets; for templates,
-// on the merged template: what cannot be resolved, defaults that do not exist,
-// default hardware or image types that are not compatible, default services
-// that exclude each other or can be placed nowhere. A warning: what leaves a
-// definition usable, such as compatible services that do not exist, default
-// services that need others beside them (a request may choose its services),
-// or a plugin type that no agent offers.
+// A fault: any broken rule of a definition by itself; two definitions of one name; a
+// dependency cycle; a requirement that no service meets; for templates, on the merged
+// template: what cannot be resolved, defaults that do not exist, default hardware or image
+// types that are not compatible, default services that exclude each other or can be placed
+// nowhere. A warning: what leaves a definition usable, such as compatible services that do not
+// exist, default services that need others beside them (a request may choose its services), or
+// a plugin type that no agent offers.
 func (l Linter) Lint(defs []Definition) (faults, warnings Faults) {
 	// Samples and the like have nothing to judge.
 	defs = slices.DeleteFunc(slices.Clone(defs), func(d Definition) bool { return d.Value == nil })
@@ -87,7 +86,7 @@ func (j *judge) warn(path, format string, args ...any) {
 	j.warnings = append(j.warnings, &Fault{Subject: j.subject, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// exists says whether a definition is there, or nothing can be said.
+// exists reports whether a definition is there, or nothing can be said.
 func (j *judge) exists(kind Kind, name string) bool {
 	if name == "" {
 		return true
@@ -96,8 +95,8 @@ func (j *judge) exists(kind Kind, name string) bool {
 	return ok || j.Known == nil
 }
 
-// missing says that there is no such definition, what follows from that, and
-// the nearest name.
+// missing reports that there is no such definition, what follows from that, and the nearest
+// name.
 func (j *judge) missing(kind Kind, name, so string) string {
 	if so != "" {
 		so = ", so " + so
@@ -209,7 +208,7 @@ func (j *judge) service(s *Service) {
 	j.links(s.Links)
 }
 
-// providersOf gives the services that provide a name, in order.
+// providersOf returns the services that provide a name, in order.
 func (j *judge) providersOf(name string) []string {
 	var by []string
 	for _, n := range j.all.Names(KindService) {
@@ -220,7 +219,7 @@ func (j *judge) providersOf(name string) []string {
 	return by
 }
 
-// shortest gives the fields of the alternative that lacks the fewest.
+// shortest returns the fields of the alternative that lacks the fewest.
 func shortest(alternatives []map[string]FieldSchema) []string {
 	var best map[string]FieldSchema
 	for _, a := range alternatives {

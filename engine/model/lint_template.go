@@ -78,7 +78,7 @@ func (j *judge) defaults(t *ClusterTemplate) {
 	}
 }
 
-// entries gives the providermap of a hardware or image type.
+// entries returns the providermap of a hardware or image type.
 func (j *judge) entries(kind Kind, name string) (map[string]map[string]any, bool) {
 	if kind == KindHardwareType {
 		if h, ok := find[HardwareType](j.all, kind, name); ok {

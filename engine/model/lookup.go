@@ -13,7 +13,7 @@ type Lookup interface {
 // Set is a Lookup over definitions in memory.
 type Set map[Kind]map[string]Definition
 
-// NewSet makes a set; of two definitions with one name the later counts.
+// NewSet returns a set; of two definitions with one name the later counts.
 func NewSet(defs ...Definition) Set {
 	s := Set{}
 	for _, d := range defs {
@@ -36,7 +36,7 @@ func (s Set) Definition(kind Kind, name string) (Definition, bool) {
 	return d, ok
 }
 
-// Names gives the names of a kind in order.
+// Names returns the names of a kind in order.
 func (s Set) Names(kind Kind) []string { return sorted(s[kind]) }
 
 // Over is a Lookup that asks top first and then below, which may be nil: the
@@ -63,7 +63,7 @@ func (o overlay) Names(kind Kind) []string {
 	return slices.Compact(names)
 }
 
-// find gives a definition's value with its Go type.
+// find returns a definition's value with its Go type.
 func find[T any](l Lookup, kind Kind, name string) (*T, bool) {
 	d, ok := l.Definition(kind, name)
 	if !ok {

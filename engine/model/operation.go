@@ -32,8 +32,8 @@ const (
 	OpRun OperationType = "run"
 )
 
-// Beside says that operations of this type run beside others of their cluster:
-// they leave its layout, its configuration and its status alone.
+// Beside reports whether operations of this type run beside others of their cluster: they
+// leave its layout, its configuration and its status alone.
 func (t OperationType) Concurrent() bool {
 	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun
 }
@@ -60,7 +60,7 @@ const (
 	OpRolledBack  OperationStatus = "rolled-back"
 )
 
-// Ended says whether the status is final.
+// Ended reports whether the status is final.
 func (s OperationStatus) Ended() bool {
 	switch s {
 	case OpSucceeded, OpFailed, OpAborted, OpRolledBack:
@@ -94,10 +94,10 @@ type Operation struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Before is the number of the cluster's snapshot that was taken before the operation; 0: the cluster was new.
 	Before int `json:"before,omitempty"`
-	// Done says that the operation has succeeded once, and goes on because somebody wants
-	// a part of it done again: what it made stands, however that ends.
+	// Done is true if the operation has succeeded once, and goes on because somebody wants a
+	// part of it done again: what it made stands, however that ends.
 	Done bool `json:"done,omitempty"`
-	// Undo says that the operation is rolled back once nothing of it runs any more.
+	// Undo is true if the operation is rolled back once nothing of it runs any more.
 	Undo bool `json:"undo,omitempty"`
 	// Parameters are what an operator gave with the start of its plan.
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -150,7 +150,7 @@ var taskStatusNames = [...]string{"blocked", "ready", "leased", "running", "succ
 // TaskStatuses counts the statuses there are.
 const TaskStatuses = len(taskStatusNames)
 
-// String gives the status in lower case.
+// String returns the status in lower case.
 func (s TaskStatus) String() string {
 	if int(s) < len(taskStatusNames) {
 		return taskStatusNames[s]
@@ -172,8 +172,8 @@ func (s *TaskStatus) UnmarshalText(b []byte) error {
 	return &Fault{Message: "unknown task status " + string(b)}
 }
 
-// Ended says whether the task has its last status.
+// Ended reports whether the task has its last status.
 func (s TaskStatus) Ended() bool { return s == TaskSucceeded || s == TaskFailed || s == TaskCancelled }
 
-// Held says whether a worker holds the task's lease.
+// Held reports whether a worker holds the task's lease.
 func (s TaskStatus) Held() bool { return s == TaskLeased || s == TaskRunning }

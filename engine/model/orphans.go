@@ -36,10 +36,10 @@ const (
 	OrphanSecond OrphanReason = "second-machine"
 )
 
-// Orphaned tells whether a machine that carries the tags of a cluster and a node
-// is no node's. n is the node of that id, or nil; clusterKnown and busy say of the
-// cluster whether it is known, and has an operation that has not ended: that one
-// may be making or removing the machine just now.
+// Orphaned reports whether a machine that carries the tags of a cluster and a node is no
+// node's. n is the node of that id, or nil; clusterKnown and busy say of the cluster whether
+// it is known, and has an operation that has not ended: that one may be making or removing the
+// machine just now.
 func Orphaned(n *Node, clusterKnown, busy bool, id string) (OrphanReason, bool) {
 	switch {
 	case !clusterKnown:

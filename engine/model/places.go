@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Places gives the zones and hosts in which nodes may be made: the provider's
-// "provisioner" lists them under these names, as "a, b" or as a list.
+// Places returns the zones and hosts in which nodes may be made: the provider's "provisioner"
+// lists them under these names, as "a, b" or as a list.
 func (p *Provider) Places() (zones, hosts []string) {
 	return names(p.Provisioner["zones"]), names(p.Provisioner["hosts"])
 }

@@ -124,9 +124,9 @@ func named(n *node) {
 	n.fields = nil
 }
 
-// checkPlans gives what is wrong with plans whatever the services are.
-// Custom says that the plan is one of the template's own, which waits for an
-// operator to start it, and no other way to do what Coopr does anyway.
+// checkPlans returns what is wrong with plans whatever the services are. Custom says that the
+// plan is one of the template's own, which waits for an operator to start it, and no other way
+// to do what Coopr does anyway.
 func (p *Plan) Custom() bool {
 	switch p.Name {
 	case "deploy", "update", RecoveryPlan, DecommissionPlan:

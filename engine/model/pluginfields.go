@@ -24,11 +24,10 @@ func (t PluginType) fields(s Scope) PluginFields {
 	return t.Parameters.Admin
 }
 
-// MissingFields gives what is missing among the given values: nil when one of
-// the alternative sets of required fields is complete (or none is required),
-// else for each set the missing fields with their schemas, as the answer
-// "missingFields" of the API has them (docs/spec/coopr.md 2.3). A field with a
-// default is never missing; an empty text is.
+// MissingFields returns what is missing among the given values: nil when one of the
+// alternative sets of required fields is complete (or none is required), else for each set the
+// missing fields with their schemas, as the answer "missingFields" of the API has them
+// (docs/spec/coopr.md 2.3). A field with a default is never missing; an empty text is.
 func MissingFields(t PluginType, scope Scope, given map[string]any) []map[string]FieldSchema {
 	fields := t.fields(scope)
 	var all []map[string]FieldSchema
@@ -48,7 +47,7 @@ func MissingFields(t PluginType, scope Scope, given map[string]any) []map[string
 	return all
 }
 
-// Judge says what is wrong with a value of the field; "" when it is right.
+// Judge returns what is wrong with a value of the field; "" when it is right.
 func (f FieldSchema) Judge(v any) string {
 	switch v.(type) {
 	case nil:
@@ -82,14 +81,14 @@ func (f FieldSchema) odd(v any) string {
 	return f.Judge(v)
 }
 
-// Secret says whether the field's values are sensitive: where the schema says
-// so, and for every password.
+// Secret reports whether the field's values are sensitive: where the schema says so, and for
+// every password.
 func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" }
 
-// Sensitive gives the names among the given values that must not be shown, in
-// order: those whose schema says so (in either scope), those of values of type
-// Secret, and, since a type may be unknown (its zero value), those that sound
-// like secrets and have no schema that says otherwise.
+// Sensitive returns the names among the given values that must not be shown, in order: those
+// whose schema says so (in either scope), those of values of type Secret, and, since a type
+// may be unknown (its zero value), those that sound like secrets and have no schema that says
+// otherwise.
 func Sensitive(t PluginType, values map[string]any) []string {
 	var names []string
 	for _, name := range sorted(values) {
@@ -108,8 +107,8 @@ func Sensitive(t PluginType, values map[string]any) []string {
 	return names
 }
 
-// RedactFields gives a copy of the values with Redacted in place of what is
-// sensitive, at every depth.
+// RedactFields returns a copy of the values with Redacted in place of what is sensitive, at
+// every depth.
 func RedactFields(t PluginType, values map[string]any) map[string]any {
 	if values == nil {
 		return nil
@@ -141,7 +140,7 @@ func redactInner(v any) any {
 // separators makes one of the signs that part the words of a name.
 var separators = strings.NewReplacer("-", "_", ".", "_")
 
-// SoundsSecret says whether a name is one that secrets usually have.
+// SoundsSecret reports whether a name is one that secrets usually have.
 func SoundsSecret(name string) bool {
 	name = strings.ToLower(separators.Replace(name))
 	for _, resource := range []string{"_resource", "_keypair", "_file", "_path", "_id", "_name"} {

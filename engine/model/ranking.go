@@ -54,7 +54,7 @@ type Ranker interface {
 	Rank(ctx context.Context, q RankingQuestion) (*Ranking, error)
 }
 
-// WithRanker gives a Lookup that is a Ranker, too.
+// WithRanker returns a Lookup that is a Ranker, too.
 func WithRanker(l Lookup, rank func(context.Context, RankingQuestion) (*Ranking, error)) Lookup {
 	return rankingLookup{l, rank}
 }

@@ -22,9 +22,9 @@ type Agent struct {
 	Session string `json:"session,omitempty"`
 	// Epoch is the index of the entry that opened the session.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Alive says whether the agent has a session.
+	// Alive is true if the agent has a session.
 	Alive bool `json:"alive"`
-	// Left says that the agent went away on purpose.
+	// Left is true if the agent went away on purpose.
 	Left bool `json:"left,omitempty"`
 	// Plugins are the types the agent offers, "provider/local" and the version.
 	Plugins map[string]string `json:"plugins,omitempty"`
@@ -136,11 +136,11 @@ type StoredDefinition struct {
 	Index uint64 `json:"index"`
 }
 
-// Key gives the name by which agents offer a plugin type: "provider/local" or
+// Key returns the name by which agents offer a plugin type: "provider/local" or
 // "automator/shell".
 func (t PluginType) Key() string { return t.Class + "/" + t.Name }
 
-// SetVersion gives a definition's value its version, in place.
+// SetVersion sets the version inside a definition's value, in place.
 func (d Definition) SetVersion(version int) {
 	if b := d.base(); b != nil {
 		b.Version = version

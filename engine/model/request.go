@@ -89,8 +89,8 @@ type ChangeCluster struct {
 	// NodeNames are the nodes to take away (shrink), to replace (replace-node), to
 	// restart (recover), to pause or to resume: ids, numbers or host names.
 	NodeNames []string `json:"nodeNames,omitempty"`
-	// Forced says that a node that is replaced is deleted as it is, without its
-	// services being stopped and removed first: they may not be able to.
+	// Forced is true if a node that is replaced is deleted as it is, without its services being
+	// stopped and removed first: they may not be able to.
 	Forced bool `json:"forced,omitempty"`
 	// Services are those to add, to remove or to upgrade; or on the named nodes to
 	// restart (recover), to pause or to resume, all where none is named.
@@ -219,7 +219,7 @@ func (r *CreateCluster) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Check gives what is wrong with the request by itself.
+// Check returns what is wrong with the request by itself.
 func (r CreateCluster) Check() Faults {
 	var fs Faults
 	if why := CheckName(r.Name); why != "" {
@@ -253,8 +253,8 @@ func (r CreateCluster) Check() Faults {
 	return fs
 }
 
-// CheckRetries says what is wrong with trying other layouts where onFailure is
-// not what it takes to make room for them.
+// CheckRetries adds a fault if other layouts are to be tried but onFailure does not make room
+// for them.
 func CheckRetries(fs *Faults, retries int, onFailure, needed string) {
 	switch {
 	case retries < 0 || retries > MostRetries:
@@ -356,7 +356,7 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 	return c, fs.Err()
 }
 
-// didYouMeanOrOneOf gives the nearest name, or else a few that are right.
+// didYouMeanOrOneOf returns the nearest name, or else a few that are right.
 func didYouMeanOrOneOf(name string, known []string) string {
 	if hint := didYouMean(name, known); hint != "" {
 		return hint

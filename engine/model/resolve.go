@@ -55,7 +55,7 @@ type resolver struct {
 	owner  map[string]string
 }
 
-// chain gives the template and its parents, the template first.
+// chain returns the template and its parents, the template first.
 func (r *resolver) chain(t ClusterTemplate) []*ClusterTemplate {
 	chain := []*ClusterTemplate{&t}
 	names := []string{t.Name}
@@ -177,7 +177,7 @@ func (r *resolver) constraints(t *ClusterTemplate) {
 	later(&out.Comparator, t.Comparator)
 }
 
-// complete says what a template lacks that must make clusters.
+// complete adds a fault for everything that a template lacks to make clusters.
 func (r *resolver) complete(t ClusterTemplate) {
 	from := ""
 	if t.Extends != nil || len(t.Includes) > 0 {
@@ -194,9 +194,9 @@ func (r *resolver) complete(t ClusterTemplate) {
 	}
 }
 
-// EffectiveDefaults gives the configuration of a template's defaults: its
-// config, with the configuration of each default service under the service's
-// name, where it wins over what config says there.
+// EffectiveDefaults returns the configuration of a template's defaults: its config, with the
+// configuration of each default service under the service's name, where it wins over what
+// config says there.
 func EffectiveDefaults(d Defaults) map[string]any {
 	out := d.Config
 	for _, s := range d.Services {

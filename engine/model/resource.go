@@ -24,7 +24,7 @@ const (
 // ResourceStatuses are all of them.
 var ResourceStatuses = []ResourceStatus{ResourceInactive, ResourceStaged, ResourceActive, ResourceRecalled}
 
-// Live says that plans that begin now work with the version.
+// Live reports whether plans that begin now work with the version.
 func (s ResourceStatus) Live() bool { return s == ResourceActive || s == ResourceRecalled }
 
 // The orders about a version of a resource.
@@ -50,7 +50,7 @@ type ResourceKey struct {
 	Name   string `json:"name"`
 }
 
-// String gives the key as the API's paths have it.
+// String returns the key as the API's paths have it.
 func (k ResourceKey) String() string {
 	return strings.Join([]string{string(k.Kind), k.Plugin, k.Type, k.Name}, "/")
 }
@@ -58,7 +58,7 @@ func (k ResourceKey) String() string {
 // resourceName is what file systems and paths of URLs take as it is.
 var resourceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// CheckResourceName says what is wrong with the name of a resource; "" when it is right.
+// CheckResourceName returns what is wrong with the name of a resource; "" when it is right.
 func CheckResourceName(name string) string {
 	if !resourceName.MatchString(name) {
 		return fmt.Sprintf("%q must be 1 to 128 of letters, digits, '.', '_' and '-', and not begin with '.' or '-'", shorten(name))
@@ -106,7 +106,7 @@ type ResourceSet struct {
 	Pins   []ResourcePin
 }
 
-// Of gives the pins of one plugin's type.
+// Of returns the pins of one plugin's type.
 func (s *ResourceSet) Of(kind Kind, plugin string) []ResourcePin {
 	var out []ResourcePin
 	for _, p := range s.Pins {
@@ -117,10 +117,10 @@ func (s *ResourceSet) Of(kind Kind, plugin string) []ResourcePin {
 	return out
 }
 
-// ErrNoResourceVersion says that there is no such version.
+// ErrNoResourceVersion means that there is no such version.
 var ErrNoResourceVersion = errors.New("there is no such version")
 
-// Clone gives a copy that may be changed.
+// Clone returns a copy that may be changed.
 func (r *PluginResource) Clone() *PluginResource {
 	c := *r
 	c.Versions = slices.Clone(r.Versions)
@@ -135,7 +135,7 @@ func (r *PluginResource) Add(v ResourceVersion) int {
 	return r.Last
 }
 
-// Find gives a version, or nil.
+// Find returns a version, or nil.
 func (r *PluginResource) Find(version int) *ResourceVersion {
 	i := slices.IndexFunc(r.Versions, func(v ResourceVersion) bool { return v.Version == version })
 	if i < 0 {
@@ -210,7 +210,7 @@ func (r *PluginResource) Sync() (changed bool) {
 	return changed
 }
 
-// Live gives the version that is in force, or nil.
+// Live returns the version that is in force, or nil.
 func (r *PluginResource) Live() *ResourceVersion {
 	i := slices.IndexFunc(r.Versions, func(v ResourceVersion) bool { return v.Status.Live() })
 	if i < 0 {
@@ -219,7 +219,7 @@ func (r *PluginResource) Live() *ResourceVersion {
 	return &r.Versions[i]
 }
 
-// IsSecret says that contents of the type are never given back: it says so itself, or
+// IsSecret reports whether contents of the type are never given back: it says so itself, or
 // its files are for their owner alone, as keys are.
 func (t ResourceType) IsSecret() bool {
 	if t.Secret {

@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/testing/original"
 )
 
-// fill gives every field of a struct a random value, absent ones included, so
-// that a key added tomorrow is tested tomorrow.
+// fill sets every field of a struct to a random value, sometimes to none, so that a new key is
+// tested from the start.
 func fill(t *rapid.T, v reflect.Value, depth int) {
 	name := rapid.StringMatching(`[A-Za-z0-9_.-]{1,6}`)
 	switch v.Type() {

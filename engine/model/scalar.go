@@ -64,7 +64,7 @@ func ParseMillis(text string) (Millis, error) {
 	return Millis(n * unit), nil
 }
 
-// String gives the duration in the largest unit that needs no fraction: "2h".
+// String returns the duration in the largest unit that needs no fraction: "2h".
 func (m Millis) String() string {
 	for _, u := range []struct {
 		ms   int64

@@ -18,23 +18,23 @@ type Secret struct{ text string }
 // NewSecret keeps a text as a secret.
 func NewSecret(text string) Secret { return Secret{text} }
 
-// Reveal gives the secret itself. Callers hand it to the one place that needs
-// it and keep no copy.
+// Reveal returns the secret itself. Callers hand it to the one place that needs it and keep no
+// copy.
 func (s Secret) Reveal() string { return s.text }
 
-// IsZero says whether there is no secret at all.
+// IsZero reports whether there is no secret at all.
 func (s Secret) IsZero() bool { return s.text == "" }
 
-// String gives Redacted.
+// String returns Redacted.
 func (Secret) String() string { return Redacted }
 
-// GoString gives Redacted.
+// GoString returns Redacted.
 func (Secret) GoString() string { return Redacted }
 
 // Format writes Redacted for every verb and flag.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Redacted) }
 
-// LogValue gives Redacted to structured logs.
+// LogValue returns Redacted to structured logs.
 func (Secret) LogValue() slog.Value { return slog.StringValue(Redacted) }
 
 // MarshalJSON writes Redacted.

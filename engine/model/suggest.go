@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// didYouMean gives ": did you mean x?", or nothing.
+// didYouMean returns ": did you mean x?", or nothing.
 func didYouMean(name string, known []string) string {
 	if near := words.Nearest(name, known); near != "" {
 		return fmt.Sprintf(": did you mean %q?", near)
@@ -17,8 +17,8 @@ func didYouMean(name string, known []string) string {
 	return ""
 }
 
-// unknownKey says that a struct has no such key, with the nearest one, or with
-// the place one level down where the key does belong.
+// unknownKey reports that a struct has no such key, with the nearest one, or with the place
+// one level down where the key does belong.
 func unknownKey(key string, t reflect.Type) string {
 	keys := keysOf(t)
 	names := make([]string, 0, len(keys))

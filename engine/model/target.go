@@ -16,8 +16,8 @@ type Target struct {
 	Definitions map[string]Service `json:"definitions,omitempty"`
 	// Config is the configuration; nil: it was left as it was.
 	Config map[string]any `json:"config"`
-	// Mixed says that several targets became one, because there were too many:
-	// nobody knows of which of them a service is.
+	// Mixed is true if several targets became one, because there were too many: nobody knows of
+	// which of them a service is.
 	Mixed bool `json:"mixed,omitempty"`
 }
 
@@ -27,11 +27,11 @@ const MostTargets = 8
 // HalfConfigured stands in a mark's Config for a configuration that may be half written.
 const HalfConfigured = -1
 
-// Moves says that an operation brings services to the cluster's target; others
-// leave each of them at the target where it stands.
+// Moves reports whether an operation brings services to the cluster's target; others leave
+// each of them at the target where it stands.
 func (c *Cluster) Moves(operation string) bool { return len(c.Earlier) == 0 || c.Mover == operation }
 
-// Varies says that services on nodes may be of other definitions, or have another
+// Varies reports whether services on nodes may be of other definitions, or have another
 // configuration, than the cluster's record says.
 func (c *Cluster) Varies() bool {
 	return slices.ContainsFunc(c.Earlier, func(t Target) bool { return len(t.Definitions) > 0 || t.Config != nil })
@@ -50,8 +50,8 @@ func (c *Cluster) definedAt(m Mark, service string) int {
 	return -1
 }
 
-// DefinitionAt gives the definition that a service with this mark is really of.
-// Not known says that it may be another one.
+// DefinitionAt returns the definition that a service with this mark is really of. Not known
+// says that it may be another one.
 func (c *Cluster) DefinitionAt(m Mark, service string) (d Service, known bool) {
 	if i := c.definedAt(m, service); i >= 0 {
 		return c.Earlier[i].Definitions[service], !c.Earlier[i].Mixed
@@ -59,8 +59,8 @@ func (c *Cluster) DefinitionAt(m Mark, service string) (d Service, known bool) {
 	return c.Definitions[service], true
 }
 
-// ConfiguredAt gives the place in Earlier of the configuration that a service with
-// this mark really has, or -1 for that of the cluster's record.
+// ConfiguredAt returns the place in Earlier of the configuration that a service with this mark
+// really has, or -1 for that of the cluster's record.
 func (c *Cluster) ConfiguredAt(m Mark) int {
 	for i := len(c.Earlier) - 1; i >= 0; i-- {
 		if t := &c.Earlier[i]; m.Config <= t.Number && t.Config != nil {
@@ -70,15 +70,15 @@ func (c *Cluster) ConfiguredAt(m Mark) int {
 	return -1
 }
 
-// Stands says that a service with this mark is as the cluster's record says.
+// Stands reports whether a service with this mark is as the cluster's record says.
 func (c *Cluster) Stands(m Mark, service string) bool {
 	return c.definedAt(m, service) < 0 && c.ConfiguredAt(m) < 0
 }
 
-// Numbered gives marks that name the very targets at which their services stand:
-// record is the number of the cluster's own. A mark that was left as it was when all
-// had come to the cluster's target has a lower number, which another cluster's list of
-// targets, a snapshot's or the next one, would take for an earlier one.
+// Numbered returns marks that name the very targets at which their services stand: record is
+// the number of the cluster's own. A mark that was left as it was when all had come to the
+// cluster's target has a lower number, which another cluster's list of targets, a snapshot's
+// or the next one, would take for an earlier one.
 func (c *Cluster) Numbered(services []string, marks map[string]Mark, record int) map[string]Mark {
 	out := maps.Clone(marks)
 	for _, s := range services {
@@ -124,7 +124,7 @@ func (c *Cluster) MoveOn(operation string, was *Cluster, nodes []*Node) {
 	}
 }
 
-// stoodAt gives those of the earlier targets that some service stands at.
+// stoodAt returns those of the earlier targets that some service stands at.
 func (c *Cluster) stoodAt(nodes []*Node) []Target {
 	used := make([]bool, len(c.Earlier))
 	for _, n := range nodes {
@@ -163,7 +163,7 @@ func mixed(newer, older Target) Target {
 	return out
 }
 
-// SameService says that two definitions build and run the same.
+// SameService reports whether two definitions build and run the same.
 func SameService(a, b Service) bool { return reflect.DeepEqual(a.Substance(), b.Substance()) }
 
 // Substance is what of a definition matters to what runs.

@@ -48,8 +48,8 @@ type node struct {
 	// written is how a number or a truth value stands in YAML ("0400").
 	written string
 	truth   bool
-	// plain says that a number or truth value stands in YAML without quotes,
-	// where a text was perhaps meant.
+	// plain is true if a number or truth value stands in YAML without quotes, where a text was
+	// perhaps meant.
 	plain  bool
 	items  []*node
 	fields []field
@@ -61,7 +61,7 @@ type field struct {
 	value *node
 }
 
-// get gives the value of a key, nil when it is absent or null.
+// get returns the value of a key, nil when it is absent or null.
 func (n *node) get(key string) *node {
 	if n == nil || n.kind != objectNode {
 		return nil
@@ -90,8 +90,8 @@ func (n *node) set(key string, line int, v *node) {
 
 func (n *node) is() string { return nodeKindNames[n.kind] }
 
-// lineAt gives the line of a path, or of the innermost part of it that stands
-// in the text. Keys may hold dots, so the longest key that fits is taken.
+// lineAt returns the line of a path, or of the innermost part of it that stands in the text.
+// Keys may hold dots, so the longest key that fits is taken.
 func (n *node) lineAt(path string) int {
 	line := n.line
 	for path != "" {
@@ -200,7 +200,7 @@ func parseJSON(data []byte) (*node, Faults) {
 
 func (r *jsonReader) line(offset int) int { return 1 + sort.SearchInts(r.breaks, offset) }
 
-// syntax says where and how a text is no JSON.
+// syntax returns where and how a text is no JSON.
 func (r *jsonReader) syntax(data []byte, err error) *Fault {
 	var se *json.SyntaxError
 	if !errors.As(err, &se) {
@@ -306,8 +306,8 @@ func duplicateKey(key string, line, first int) *Fault {
 	return &Fault{Line: line, Message: fmt.Sprintf("the key %q stands here a second time (first on line %d): keep one", key, first)}
 }
 
-// exact gives a number as a float64 and says whether nothing is lost by that:
-// whether writing it again gives the same decimal number.
+// exact returns a number as a float64 and says whether nothing is lost by that: whether
+// writing it again gives the same decimal number.
 func exact(s string) (float64, bool) {
 	if len(s) > 64 {
 		return 0, false

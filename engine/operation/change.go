@@ -75,17 +75,17 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known mo
 	return p.converge(at, c)
 }
 
-// services gives the definitions that a change may name: those the cluster was
-// built from, and of all others the newest.
+// services returns the definitions that a change may name: those the cluster was built from,
+// and of all others the newest.
 func (p *Prepared) services(known model.Lookup) map[string]model.Service {
 	services := lookupAll[model.Service](known, model.KindService)
 	maps.Copy(services, p.Cluster.Definitions)
 	return services
 }
 
-// solverInput gives what every change asks of. It has no zones and hosts: what neither
-// places nodes nor chooses among them is not refused because they are spread unevenly,
-// least of all the replacement of those that a lost zone has taken along.
+// solverInput returns what every change asks of. It has no zones and hosts: what neither
+// places nodes nor chooses among them is not refused because they are spread unevenly, least
+// of all the replacement of those that a lost zone has taken along.
 func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Service, known model.Lookup) solver.Input {
 	in := solver.Input{
 		Template: p.Cluster.Template, Provider: p.Cluster.Provider.Name, Services: services,
@@ -160,7 +160,7 @@ func (p *Prepared) mayDecommission() error {
 	return fs.Err()
 }
 
-// union gives the sorted names of both lists, each once.
+// union returns the sorted names of both lists, each once.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
@@ -280,8 +280,8 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Looku
 	return p.converge(at, c)
 }
 
-// becameDefault gives the services that are defaults of a template now, were
-// not before, and are not on the cluster.
+// becameDefault returns the services that are defaults of a template now, were not before, and
+// are not on the cluster.
 func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 	var out []string
 	for _, s := range is.Defaults.Services {
@@ -365,7 +365,7 @@ func (p *Prepared) leaveOnce(d *planner.Difference, nodes []*model.Node, made ma
 	}
 }
 
-// Does gives the actions that the plan has for a node as a whole.
+// Does returns the actions that the plan has for a node as a whole.
 func (p *Prepared) Does(node string) map[model.Action]bool {
 	if p.does == nil {
 		p.does = map[string]map[model.Action]bool{}

@@ -75,7 +75,7 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 	return p, nil
 }
 
-// asBuilt gives the definitions of services that they were built from on the nodes of units.
+// asBuilt returns the definitions of services that they were built from on the nodes of units.
 func asBuilt(cl *model.Cluster, nodes []*model.Node, units []Unit) map[string]model.Service {
 	if !cl.Varies() {
 		return cl.Definitions
@@ -93,7 +93,7 @@ func asBuilt(cl *model.Cluster, nodes []*model.Node, units []Unit) map[string]mo
 	return out
 }
 
-// unitName gives the name of a node's phase.
+// unitName returns the name of a node's phase.
 func (p *Prepared) unitName(id string) string {
 	for i := range p.Nodes {
 		if n := &p.Nodes[i]; n.ID == id {
@@ -138,7 +138,7 @@ func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth
 
 var verbs = map[model.OperationType]string{model.OpRecover: "restart", model.OpPauseNode: "pause", model.OpResumeNode: "resume"}
 
-// can says whether a service on a node is one that an order without names means.
+// can reports whether a service on a node is one that an order without names means.
 func can(op model.OperationType, n *model.Node, h *model.NodeHealth, service string) bool {
 	paused := h != nil && h.Paused[service] != ""
 	if op == model.OpResumeNode {

@@ -6,10 +6,10 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// withCredentials gives a cluster's provider with what its definition says today of
-// who asks: a cluster outlives passwords, and one that was made with a wrong one must
-// be removable. All else (a region, a network) stays as the cluster was made with.
-// Fields that a user may give stay, too: they may be the user's.
+// withCredentials returns a cluster's provider with what its definition says today of who
+// asks: a cluster outlives passwords, and one that was made with a wrong one must be
+// removable. All else (a region, a network) stays as the cluster was made with. Fields that a
+// user may give stay, too: they may be the user's.
 func withCredentials(p model.Provider, known model.Lookup) model.Provider {
 	d, found := known.Definition(model.KindProvider, p.Name)
 	t, typed := known.Definition(model.KindProviderType, p.ProviderType)

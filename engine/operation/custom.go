@@ -10,11 +10,11 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// ErrNoPlan says that a cluster's template has no such plan of its own.
+// ErrNoPlan means that a cluster's template has no such plan of its own.
 var ErrNoPlan = problem.New(problem.NotFound, "the cluster's template has no such plan")
 
-// CustomPlans gives the names of the plans of a cluster's template that wait for an
-// operator to start them, in the order of the template.
+// CustomPlans returns the names of the plans of a cluster's template that wait for an operator
+// to start them, in the order of the template.
 func CustomPlans(cl *model.Cluster) []string {
 	var out []string
 	for _, p := range cl.Template.Plans {
@@ -58,8 +58,8 @@ func Custom(who model.Caller, name string, at Input, id string) (*Prepared, erro
 	return p, nil
 }
 
-// runnable gives where services are and what of them a plan's steps may name: their
-// actions, checks included.
+// runnable returns where services are and what of them a plan's steps may name: their actions,
+// checks included.
 func (p *Prepared) runnable() map[string]tree.Instances {
 	out := p.instances()
 	for name, in := range out {
@@ -71,8 +71,8 @@ func (p *Prepared) runnable() map[string]tree.Instances {
 	return out
 }
 
-// WithParameters gives the input of a task with an operation's parameters, which
-// reach the environment of what it runs.
+// WithParameters returns the input of a task with an operation's parameters, which reach the
+// environment of what it runs.
 func WithParameters(input []byte, parameters map[string]string) []byte {
 	if len(parameters) == 0 || len(input) < 2 {
 		return input

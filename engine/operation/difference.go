@@ -153,7 +153,7 @@ func (d *differences) definition(s planner.DiffService) model.Service {
 	return d.now.Definitions[s.Name]
 }
 
-// from gives the nodes as they are.
+// from returns the nodes as they are.
 func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	out := make([]planner.DiffNode, len(nodes))
 	for i, n := range nodes {
@@ -171,7 +171,7 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// standing gives one service as it is.
+// standing returns one service as it is.
 func (d *differences) current(n *model.Node, service string) planner.DiffService {
 	mark := n.Marks[service]
 	s := planner.DiffService{Name: service, State: n.States[service], Initialized: mark.Initialized}
@@ -204,7 +204,7 @@ func machine(n *model.Node) uint64 {
 	return sum([]byte(strings.Join([]string{n.HardwareType, n.ImageType, n.Flavor, n.Image}, "\x00")))
 }
 
-// to gives the nodes as they are to be.
+// to returns the nodes as they are to be.
 func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 	var out []planner.DiffNode
 	for _, n := range nodes {
@@ -231,8 +231,8 @@ func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// goal gives the state that a service is to come to: that of the snapshot, that
-// which it has, or for what comes, that it runs.
+// goal returns the state that a service is to come to: that of the snapshot, that which it
+// has, or for what comes, that it runs.
 func (d *differences) goal(n *model.Node, service string, made bool) string {
 	state, has := n.States[service]
 	if old := d.old[n.ID]; old != nil {

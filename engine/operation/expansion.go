@@ -16,8 +16,8 @@ type expansions struct {
 	scopes  map[string]*scope
 }
 
-// expand gives the expansions of a cluster with these nodes as they stay.
-// unknown are the ids of nodes whose addresses will be others than they are.
+// expand returns the expansions of a cluster with these nodes as they stay. unknown are the
+// ids of nodes whose addresses will be others than they are.
 func expand(cl *model.Cluster, nodes []*model.Node, unknown map[string]bool) (*expansions, error) {
 	t, err := macro.Compile(orEmpty(cl.Config))
 	if err != nil {
@@ -64,8 +64,8 @@ func (x *expansions) scope(name string) *scope {
 	return s
 }
 
-// gather says which nodes' addresses the configuration asks for: their ids, or
-// nil where it asks for none.
+// gather returns which nodes' addresses the configuration asks for: their ids, or nil where it
+// asks for none.
 func (x *expansions) gather(nodes []*model.Node) []string {
 	refs := x.scope(whole).refs
 	if len(refs.IPs)+len(refs.Hosts) == 0 {

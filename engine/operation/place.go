@@ -7,11 +7,12 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// settle gives the nodes that are to be made their zones and hosts, before anything
-// is made: whoever makes them, and however often it is tried, it is there. Where the
-// solver has chosen, or where the node's last machine was, is kept for as long as
-// the provider lists it. Any other node goes where fewest nodes are that carry a
-// service of its that is spread, then where fewest nodes are, then where the provider lists first.
+// assignPlaces chooses the zones and hosts of the nodes that are to be made, before any is
+// made, so that a repeated attempt makes each node in the same place. A zone or host that the
+// solver chose, or that the node's last machine had, is kept as long as the provider lists it.
+// Any other node goes to the place with the fewest nodes that carry one of its spread
+// services, then to the place with the fewest nodes, then to the first one that the provider
+// lists.
 func assignPlaces(cl *model.Cluster, nodes []model.Node, made func(*model.Node) bool) {
 	zones, hosts := cl.Provider.Places()
 	for _, x := range []struct {

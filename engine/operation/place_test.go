@@ -65,7 +65,7 @@ func (x *placed) do(req Request) error {
 	return x.take(Prepare(context.Background(), model.Caller{Tenant: "t"}, req, Input{Cluster: x.cl, Nodes: x.nodes}, x.known, "o"))
 }
 
-// zones gives "name: zone" of the nodes with a service.
+// zones returns "name: zone" of the nodes with a service.
 func (x *placed) zones(service string) map[string]string {
 	out := map[string]string{}
 	for _, n := range x.nodes {

@@ -40,7 +40,7 @@ type Prepared struct {
 	Answer *solver.Answer
 }
 
-// ErrState says that the cluster's status does not allow the operation.
+// ErrState means that the cluster's status does not allow the operation.
 var ErrState = problem.New(problem.Conflict, "the cluster's status does not allow it")
 
 // IDs are what the caller chose for a new cluster or operation.
@@ -321,7 +321,7 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 	return p.grouped()
 }
 
-// planned gives a graph with readiness checks, and with who need not take turns.
+// planned returns a graph with readiness checks, and with who need not take turns.
 func planned(in planner.Input) (*plan.Graph, error) {
 	g, err := planner.Plan(in)
 	if err != nil {
@@ -364,7 +364,7 @@ func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known mo
 	return out, fs.Err()
 }
 
-// automatorsOf gives the automators that the services' actions name.
+// automatorsOf returns the automators that the services' actions name.
 func automatorsOf(cl *model.Cluster, services []string) []string {
 	set := map[string]bool{}
 	for _, s := range services {

@@ -20,8 +20,8 @@ func (p *Prepared) retries(req Request) {
 	}
 }
 
-// Again gives the request that tries a failed operation again, with another
-// layout than those that were tried; false: it is not to be tried again.
+// Again returns the request that tries a failed operation again, with another layout than
+// those that were tried; false: it is not to be tried again.
 func Again(op *model.Operation) (Request, bool) {
 	r := op.Retry
 	if r == nil || r.Left == 0 {

@@ -57,7 +57,7 @@ func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepare
 	return p.converge(at, c)
 }
 
-// backTo gives a node's record what it was.
+// backTo resets a node's record to what it was.
 func backTo(n, old *model.Node, c *change) {
 	n.Leaves = false
 	n.HardwareType, n.ImageType, n.Flavor, n.Image, n.SSHUser = old.HardwareType, old.ImageType, old.Flavor, old.Image, old.SSHUser

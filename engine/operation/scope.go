@@ -50,10 +50,10 @@ func newScope(name string, config map[string]any, c *macro.Cluster) *scope {
 	return s
 }
 
-// dependent says whether anything about nodes is asked for.
+// dependent reports whether anything about nodes is asked for.
 func (s *scope) dependent() bool { return s.refs.Self || len(s.refs.Services) > 0 }
 
-// on gives the configuration for the node of this number.
+// on returns the configuration for the node of this number.
 func (s *scope) on(number int) (json.RawMessage, error) {
 	if s.err != nil || s.shared != nil {
 		return s.shared, s.err
@@ -69,8 +69,8 @@ func (s *scope) expand(number int) (json.RawMessage, error) {
 	return json.Marshal(c)
 }
 
-// pick gives the parts of a configuration that lie at these paths, at the same
-// paths. A key may hold dots itself.
+// pick returns the parts of a configuration that lie at these paths, at the same paths. A key
+// may hold dots itself.
 func pick(config map[string]any, paths []string) map[string]any {
 	out := map[string]any{}
 	for _, p := range paths {

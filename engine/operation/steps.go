@@ -32,8 +32,8 @@ func PlanName(op *model.Operation) string {
 	return "deploy"
 }
 
-// grouped gives the graph its phases and steps: what is shown, what orders are
-// about, and with a strategy what follows what (docs/spec/plans.md).
+// grouped returns the graph its phases and steps: what is shown, what orders are about, and
+// with a strategy what follows what (docs/spec/plans.md).
 func (p *Prepared) grouped() (*Prepared, error) {
 	d, err := p.draft()
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 	return tree.Default(p.Graph, name), nil
 }
 
-// templatePlan gives the plan by which the template wants the operation done.
+// templatePlan returns the plan by which the template wants the operation done.
 func (p *Prepared) templatePlan() *model.Plan {
 	var names []string
 	switch p.Operation.Type {
@@ -122,7 +122,7 @@ func (p *Prepared) templatePlan() *model.Plan {
 	return nil
 }
 
-// instances gives where the cluster's services are to be, and what they can do.
+// instances returns where the cluster's services are to be, and what they can do.
 func (p *Prepared) instances() map[string]tree.Instances {
 	out := map[string]tree.Instances{}
 	for name, d := range p.Cluster.Definitions {
@@ -160,7 +160,7 @@ func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	return s, fs.Err()
 }
 
-// leavers gives the nodes that go, in the order in which they do (docs/spec/plans.md §10):
+// leavers returns the nodes that go, in the order in which they do (docs/spec/plans.md §10):
 // by what they carry, what depends on others first, and then the newest first.
 func (p *Prepared) leavers() []tree.Leaver {
 	first := map[string]int{} // by what is carried: the first task of such a node

@@ -46,8 +46,8 @@ func (p *Prepared) moveOn(at Input, c change) {
 	}
 }
 
-// behind gives the marks of a node's services that an operation has not brought to
-// where their cluster's record says; nil: all of them are there.
+// behind returns the marks of a node's services that an operation has not brought to where
+// their cluster's record says; nil: all of them are there.
 func behind(cl *model.Cluster, n *model.Node) map[string]model.Mark {
 	var out map[string]model.Mark
 	for _, s := range n.Services {
@@ -63,8 +63,8 @@ func behind(cl *model.Cluster, n *model.Node) map[string]model.Mark {
 	return out
 }
 
-// previous gives definitions that have what services, of earlier targets too, can be
-// stopped and removed by.
+// previous returns definitions that have what services, of earlier targets too, can be stopped
+// and removed by.
 func previous(cl *model.Cluster) map[string]model.Service {
 	out := map[string]model.Service{}
 	for _, t := range cl.Earlier {
@@ -75,8 +75,8 @@ func previous(cl *model.Cluster) map[string]model.Service {
 	return out
 }
 
-// able gives the cluster's definitions, those of services that stand at other targets,
-// or go back there, with the actions that these have.
+// able returns the cluster's definitions, those of services that stand at other targets, or go
+// back there, with the actions that these have.
 func able(cl *model.Cluster, nodes []*model.Node) map[string]model.Service {
 	out, own := cl.Definitions, false
 	for _, n := range nodes {
@@ -94,7 +94,7 @@ func able(cl *model.Cluster, nodes []*model.Node) map[string]model.Service {
 	return out
 }
 
-// withActions gives a definition with those actions that others have besides.
+// withActions returns a definition with those actions that others have besides.
 func withActions(d model.Service, others ...model.Service) model.Service {
 	actions := maps.Clone(d.Provisioner.Actions)
 	if actions == nil {
@@ -111,10 +111,10 @@ func withActions(d model.Service, others ...model.Service) model.Service {
 	return d
 }
 
-// built gives the definition by which an action is done to a service on a node: an
-// operation that moves the cluster on builds and starts by its target; whatever else
-// is done to a service, its stop before an upgrade, a health check, a recovery, is
-// done by what it was really built from (docs/spec/plans.md §8).
+// built returns the definition by which an action is done to a service on a node: an operation
+// that moves the cluster on builds and starts by its target; whatever else is done to a
+// service, its stop before an upgrade, a health check, a recovery, is done by what it was
+// really built from (docs/spec/plans.md §8).
 func built(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) model.Service {
 	d := cl.Definitions[service]
 	if !cl.Varies() {
@@ -129,7 +129,7 @@ func built(cl *model.Cluster, operation string, n *model.Node, action model.Acti
 	return d
 }
 
-// markOf gives the mark by which an action is done, or false where it is done as the
+// markOf returns the mark by which an action is done, or false where it is done as the
 // cluster's record says.
 func markOf(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (model.Mark, bool) {
 	if !cl.Moves(operation) || departs(action) {

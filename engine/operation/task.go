@@ -15,8 +15,8 @@ import (
 // one moment of the cluster and its nodes, expands the configuration once, and
 // may be used by many goroutines at once.
 type Source struct {
-	// Dependent says that the inputs depend on the nodes' names and addresses:
-	// a change of any node asks for another Source.
+	// Dependent is true if the inputs depend on the nodes' names and addresses: a change of any
+	// node asks for another Source.
 	Dependent bool
 
 	cluster *model.Cluster
@@ -27,7 +27,7 @@ type Source struct {
 	encoded          sync.Map // encodedKey → []byte
 }
 
-// NewSource makes the source of a cluster's tasks.
+// NewSource returns the source of a cluster's tasks.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
 	s := &Source{cluster: cl, staying: map[scopeKey]*scope{}, leaving: map[scopeKey]*scope{}, others: map[scopeKey]map[string]model.TaskNode{}}
 	stay := macro.NewCluster(cl.Owner, known(nodes, staying))
@@ -65,7 +65,7 @@ type scopeKey struct {
 	name   string
 }
 
-// known gives what macros can say about nodes.
+// known returns what macros can say about nodes.
 func known(nodes []*model.Node, view func(*model.Node) (macro.Node, bool)) []macro.Node {
 	out := make([]macro.Node, 0, len(nodes))
 	for _, n := range nodes {
@@ -86,7 +86,7 @@ func addressed(n *model.Node) (macro.Node, bool) {
 	return macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}, len(n.IPAddresses) > 0
 }
 
-// othersOf gives the nodes that a scope asks anything of, by id.
+// othersOf returns the nodes that a scope asks anything of, by id.
 func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 	out := map[string]model.TaskNode{}
 	for _, n := range nodes {
@@ -117,8 +117,8 @@ var timeouts = map[model.Action]time.Duration{
 
 const defaultTimeout = 30 * time.Minute
 
-// Plugin gives the name of the plugin type that carries an action of an operation
-// out, and whether it is an automator. The node's marks are to be those of now.
+// Plugin returns the name of the plugin type that carries an action of an operation out, and
+// whether it is an automator. The node's marks are to be those of now.
 func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (name string, automator bool) {
 	switch {
 	case action.Hardware():
@@ -134,7 +134,7 @@ func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Act
 	return built(cl, operation, n, action, service).Provisioner.Actions[action.Key()].Type, true
 }
 
-// departs says that an action ends something that an earlier one began.
+// departs reports whether an action ends something that an earlier one began.
 func departs(action model.Action) bool {
 	return action == model.Stop || action == model.Remove || action == model.Delete
 }

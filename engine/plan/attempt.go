@@ -45,7 +45,7 @@ func (e *Edit) held(v uint32, fence uint64) error {
 	return nil
 }
 
-// Start says that the holder is at work.
+// Start reports that the holder is at work.
 func (e *Edit) Start(v uint32, fence uint64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (e *Edit) logSuccess(n *Note, v uint32) {
 	}
 }
 
-// finish gives v its last status.
+// finish sets the last status of v.
 func (e *Edit) finish(v uint32, status model.TaskStatus, now int64) {
 	if e.next.Status(v).Held() {
 		e.setBusy(v, false)

@@ -78,8 +78,8 @@ func BenchmarkResult(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory tells how many bytes a vertex takes: in the graph with its
-// edges and steps, in the state when nothing was done, and when all was.
+// BenchmarkMemory measures the bytes that a vertex takes: in the graph with its edges and
+// steps, in the state before anything is done, and in the state when all is done.
 func BenchmarkMemory(b *testing.B) {
 	for _, tasks := range []int{1_000, 500_000, 1_000_000} {
 		b.Run(fmt.Sprintf("tasks=%d", tasks), func(b *testing.B) {
@@ -115,7 +115,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// heap gives the bytes that are in use.
+// heap returns the bytes that are in use.
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -303,7 +303,7 @@ func (w *writer) note(n *Note) {
 	}
 }
 
-// ones gives the set bits of a column of bits, as vertices.
+// ones returns the set bits of a column of bits, as vertices.
 func ones(at uint32, word uint16, into []uint32) []uint32 {
 	for ; word != 0; word &= word - 1 {
 		into = append(into, at*taskLeaf+uint32(bits.TrailingZeros16(word)))

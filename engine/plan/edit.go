@@ -36,21 +36,21 @@ func (s *State) Edit() *Edit {
 // and before the rest of what the same change does; barriers are no tasks.
 func (e *Edit) Watch(fn func(v uint32, from, to model.TaskStatus)) { e.watch = fn }
 
-// Done gives the changed state.
+// Done returns the changed state.
 func (e *Edit) Done() *State { return e.next }
 
-// Ready gives the tasks that this edit made leasable, in the order in which it
-// did; some may have been leased, held back or blocked again since.
+// Ready returns the tasks that this edit made leasable, in the order in which it did; some may
+// have been leased, held back or blocked again since.
 func (e *Edit) Ready() []uint32 { return e.ready }
 
-// Revoked gives the leases that this edit took from workers that are alive, by
-// an order or because their task was cancelled.
+// Revoked returns the leases that this edit took from workers that are alive, by an order or
+// because their task was cancelled.
 func (e *Edit) Revoked() []Revoked { return e.revoked }
 
 // State reads the edit's state so far. The columns are the edit's own.
 func (e *Edit) State() *State { return e.next }
 
-// tasks gives v's leaf to write to, and v's place in it.
+// tasks returns v's leaf to write to, and v's place in it.
 func (e *Edit) tasks(v uint32) (*tasks, uint32) {
 	if at := v / taskLeaf; e.own == nil || e.at != at {
 		e.own, e.at = e.next.tasks.own(at, e.next.gen), at
@@ -58,7 +58,7 @@ func (e *Edit) tasks(v uint32) (*tasks, uint32) {
 	return e.own, v % taskLeaf
 }
 
-// runs gives the columns about v's latest attempt to write to.
+// runs returns the columns about v's latest attempt to write to.
 func (e *Edit) runs(v uint32) (*runs, uint32) {
 	t, i := e.tasks(v)
 	switch {
@@ -94,7 +94,7 @@ func (e *Edit) setStatus(v uint32, to model.TaskStatus) {
 	t.status[i] = to
 }
 
-// note gives a copy of v's note to write to.
+// note returns a copy of v's note to write to.
 func (e *Edit) note(v uint32) *Note {
 	at := &e.next.notes.own(v/taskLeaf, e.next.gen)[v%taskLeaf]
 	n := &Note{}
@@ -106,12 +106,11 @@ func (e *Edit) note(v uint32) *Note {
 	return n
 }
 
-// Note gives what is known of v beyond its columns, as the edit has it, or nil.
+// Note returns what is known of v beyond its columns, as the edit has it, or nil.
 func (e *Edit) Note(v uint32) *Note { return e.next.Note(v) }
 
-// put gives a task the status of one that nobody works on: blocked, or waiting
-// for a worker where all is done that it waits for. So order is kept whatever is
-// done again.
+// put sets the status of a task that no worker holds: blocked, or ready if every task that it
+// waits for is done. This keeps the order, whatever is done again.
 func (e *Edit) put(v uint32) {
 	if t, i := e.tasks(v); t.pending[i] > 0 {
 		e.setStatus(v, model.TaskBlocked)
@@ -187,7 +186,7 @@ func (e *Edit) unpass(v uint32) {
 	}
 }
 
-// index gives the index of a session, adding it where it is new.
+// index returns the index of a session, adding it where it is new.
 func (e *Edit) index(h Holder) uint32 {
 	if e.holderAt > 0 && h == e.holder {
 		return e.holderAt - 1

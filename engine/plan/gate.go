@@ -44,8 +44,8 @@ func (g *gates) set(p Part, to Gate, gen uint64) {
 	*at = to
 }
 
-// Gates gives what holds a part back, not counting what holds back a larger part
-// that it belongs to.
+// Gates returns what holds a part back, not counting what holds back a larger part that it
+// belongs to.
 func (s *State) Gates(p Part) Gate {
 	if s.gates.shut == 0 || s.Graph.Has(p) != nil {
 		return 0
@@ -53,8 +53,8 @@ func (s *State) Gates(p Part) Gate {
 	return s.gates.get(p)
 }
 
-// HeldBack says whether a gate keeps v from being leased: its own step's, its
-// phase's or the plan's.
+// HeldBack reports whether a gate keeps v from being leased: its own step's, its phase's or
+// the plan's.
 func (s *State) HeldBack(v uint32) bool {
 	switch {
 	case s.gates.shut == 0:

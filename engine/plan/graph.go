@@ -47,7 +47,7 @@ type Graph struct {
 	places  *places  // shared by all copies
 }
 
-// Len gives the number of vertices.
+// Len returns the number of vertices.
 func (g *Graph) Len() int { return len(g.Action) }
 
 // Tasks counts the vertices that are not barriers.
@@ -61,10 +61,10 @@ func (g *Graph) Tasks() int {
 	return n
 }
 
-// Next gives the vertices that wait for v.
+// Next returns the vertices that wait for v.
 func (g *Graph) Next(v int) []uint32 { return g.Succ[g.SuccOff[v]:g.SuccOff[v+1]] }
 
-// Machine gives the index that stands for all entries of the same node.
+// Machine returns the index that stands for all entries of the same node.
 func (g *Graph) Machine(node int32) int32 {
 	if g.first == nil || node < 0 {
 		return node
@@ -72,7 +72,7 @@ func (g *Graph) Machine(node int32) int32 {
 	return g.first[node]
 }
 
-// nodes gives the indexes of the nodes with this id.
+// nodes returns the indexes of the nodes with this id.
 func (g *Graph) nodes(id string) []int32 {
 	at, ok := slices.BinarySearchFunc(g.byID, id, func(i int32, id string) int { return strings.Compare(g.Nodes[i], id) })
 	end := at
@@ -88,7 +88,7 @@ type places struct {
 	off, list []uint32
 }
 
-// On gives the vertices of the node with this id, in their order.
+// On returns the vertices of the node with this id, in their order.
 func (g *Graph) On(id string) []uint32 {
 	p := g.places
 	p.once.Do(func() {
@@ -122,7 +122,7 @@ func (g *Graph) On(id string) []uint32 {
 	return out
 }
 
-// NodeID gives the id of v's node, or "".
+// NodeID returns the id of v's node, or "".
 func (g *Graph) NodeID(v int) string {
 	if n := g.Node[v]; n >= 0 {
 		return g.Nodes[n]
@@ -130,7 +130,7 @@ func (g *Graph) NodeID(v int) string {
 	return ""
 }
 
-// ServiceName gives the name of v's service, or "".
+// ServiceName returns the name of v's service, or "".
 func (g *Graph) ServiceName(v int) string {
 	if s := g.Service[v]; s >= 0 {
 		return g.Services[s]
@@ -138,7 +138,7 @@ func (g *Graph) ServiceName(v int) string {
 	return ""
 }
 
-// Name gives the vertex as people read it: "n1000/INSTALL/nginx".
+// Name returns the vertex as people read it: "n1000/INSTALL/nginx".
 func (g *Graph) Name(v int) string {
 	switch {
 	case g.Action[v] == model.Barrier:
@@ -149,8 +149,8 @@ func (g *Graph) Name(v int) string {
 	return g.NodeID(v) + "/" + g.Action[v].String()
 }
 
-// Before gives the vertex with this action on v's node that v waits for. It
-// looks among the vertices close before v, where a planner puts a node's chain.
+// Before returns the vertex with this action on v's node that v waits for. It looks among the
+// vertices close before v, where a planner puts a node's chain.
 func (g *Graph) Before(v uint32, action model.Action) (uint32, bool) {
 	for w := int(v) - 1; w >= 0; w-- {
 		if g.Action[w] == action && g.Node[w] == g.Node[v] {
@@ -196,8 +196,7 @@ func (b *Builder) Task(action model.Action, node, service int) uint32 {
 // Barrier adds a barrier and gives its vertex.
 func (b *Builder) Barrier() uint32 { return b.Task(model.Barrier, None, None) }
 
-// Edge says that to waits for from. The same edge twice counts twice, which
-// does no harm.
+// Edge makes vertex to wait for vertex from. A repeated edge counts twice, which is harmless.
 func (b *Builder) Edge(from, to uint32) {
 	b.from = append(b.from, from)
 	b.to = append(b.to, to)

@@ -167,7 +167,7 @@ func (o *naive) waits(v uint32) bool {
 	return o.g.Action[v] != model.Barrier && (o.status[v] == model.TaskReady || o.status[v] == model.TaskUncertain)
 }
 
-// of says whether v is in a part.
+// of reports whether v is in a part.
 func (o *naive) of(p plan.Part, v uint32) bool {
 	if o.g.Action[v] == model.Barrier {
 		return false

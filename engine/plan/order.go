@@ -14,7 +14,7 @@ type Order struct {
 	Now int64
 }
 
-// done says whether what waits for v may go on.
+// done reports whether what waits for v may go on.
 func (e *Edit) done(v uint32) bool {
 	t, i := e.next.leaf(v)
 	return t.done(i)

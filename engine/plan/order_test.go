@@ -67,7 +67,7 @@ func (r *rig) lease(v uint32) {
 	})
 }
 
-// steps gives the steps of what may be leased.
+// steps returns the steps of what may be leased.
 func (r *rig) steps() []uint32 {
 	var out []uint32
 	for _, v := range r.s.Leasable() {

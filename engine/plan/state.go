@@ -43,7 +43,7 @@ type runs struct {
 	holder [taskLeaf]uint32
 }
 
-// done says whether what waits for vertex i may go on.
+// done reports whether what waits for vertex i may go on.
 func (t *tasks) done(i uint32) bool {
 	return t.status[i] == model.TaskSucceeded || t.tolerated>>i&1 > 0
 }
@@ -69,12 +69,12 @@ type Note struct {
 	Lost int `json:"lost,omitempty"`
 	// RetryAt is the earliest time of the next attempt, Unix milliseconds.
 	RetryAt int64 `json:"retry_at,omitempty"`
-	// Observe says that an earlier attempt may have done its work unseen.
+	// Observe is true if an earlier attempt may have done its work unseen.
 	Observe bool `json:"observe,omitempty"`
-	// Undo says that the next attempt deletes what an earlier CREATE made:
-	// its CONFIRM failed (docs/spec/planner.md, "Retry").
+	// Undo is true if the next attempt deletes what an earlier CREATE made: its CONFIRM failed
+	// (docs/spec/planner.md, "Retry").
 	Undo bool `json:"undo,omitempty"`
-	// Adopted says that the last attempt found its work done already.
+	// Adopted is true if the last attempt found its work done already.
 	Adopted bool `json:"adopted,omitempty"`
 	// Avoid is the agent that the next attempt should not go to.
 	Avoid string `json:"avoid,omitempty"`
@@ -117,7 +117,7 @@ var (
 	ErrNoVertex   = errors.New("the plan has no such task")
 )
 
-// blank gives the state in which nobody has looked yet: all is blocked.
+// blank returns the state in which nobody has looked yet: all is blocked.
 func blank(g *Graph) *State {
 	n := g.Len()
 	s := &State{Graph: g, bySession: iradix.New()}
@@ -129,8 +129,8 @@ func blank(g *Graph) *State {
 	return s
 }
 
-// NewState gives the state in which nothing has been done: vertices that wait
-// for nothing are ready.
+// NewState returns the state in which nothing has been done: vertices that wait for nothing
+// are ready.
 func NewState(g *Graph) *State {
 	e := blank(g).Edit()
 	for v := range g.Len() {
@@ -151,8 +151,8 @@ type Task struct {
 	// LeasedAt is zero again when the task was put back to the beginning.
 	LeasedAt int64
 	EndedAt  int64
-	// Forced says that an operator said it is done; Tolerated that it is not
-	// done, and that what waited for it goes on nevertheless.
+	// Forced is true if an operator said it is done; Tolerated that it is not done, and that
+	// what waited for it goes on nevertheless.
 	Forced    bool
 	Tolerated bool
 	Note      *Note // nil: nothing to say
@@ -160,7 +160,7 @@ type Task struct {
 
 func (s *State) leaf(v uint32) (*tasks, uint32) { return s.tasks.get(v / taskLeaf), v % taskLeaf }
 
-// Task gives the state of vertex v.
+// Task returns the state of vertex v.
 func (s *State) Task(v uint32) Task {
 	t, i := s.leaf(v)
 	out := Task{
@@ -178,13 +178,13 @@ func (s *State) Task(v uint32) Task {
 
 func (s *State) holder(i uint32) Holder { return s.holders.get(i / holderLeaf)[i%holderLeaf] }
 
-// Status gives the status of vertex v.
+// Status returns the status of vertex v.
 func (s *State) Status(v uint32) model.TaskStatus {
 	t, i := s.leaf(v)
 	return t.status[i]
 }
 
-// Fence gives the fence of v's latest lease.
+// Fence returns the fence of v's latest lease.
 func (s *State) Fence(v uint32) uint64 {
 	t, i := s.leaf(v)
 	if t.runs == nil {
@@ -193,7 +193,7 @@ func (s *State) Fence(v uint32) uint64 {
 	return t.runs.fence[i]
 }
 
-// Note gives what is known of v beyond its columns, or nil.
+// Note returns what is known of v beyond its columns, or nil.
 func (s *State) Note(v uint32) *Note {
 	if l := s.notes.get(v / taskLeaf); l != nil {
 		return l[v%taskLeaf]
@@ -201,7 +201,7 @@ func (s *State) Note(v uint32) *Note {
 	return nil
 }
 
-// Busy gives the vertex that holds a node, by the node's index.
+// Busy returns the vertex that holds a node, by the node's index.
 func (s *State) Busy(node int32) (uint32, bool) {
 	l := s.busy.get(uint32(node) / nodeLeaf)
 	if l == nil || l[node%nodeLeaf] == 0 {
@@ -210,11 +210,10 @@ func (s *State) Busy(node int32) (uint32, bool) {
 	return l[node%nodeLeaf] - 1, true
 }
 
-// Holds says whether workers hold a task of this plan that keeps other plans
-// from a node, by the node's id, and which. A task of another plan that is
-// about one service, and may run beside those of others, conflicts with tasks
-// of the same service and of the node itself; any other, for which service is
-// "", with all of them.
+// Holds reports whether workers hold a task of this plan that keeps other plans from a node,
+// by the node's id, and which. A task of another plan that is about one service, and may run
+// beside those of others, conflicts with tasks of the same service and of the node itself; any
+// other, for which service is "", with all of them.
 func (s *State) Holds(node, service string) (v uint32, held bool) {
 	if s.Held() == 0 {
 		return 0, false
@@ -229,7 +228,7 @@ func (s *State) Holds(node, service string) (v uint32, held bool) {
 	return 0, false
 }
 
-// Count gives how many tasks have this status.
+// Count returns how many tasks have this status.
 func (s *State) Count(status model.TaskStatus) int { return s.counts[status] }
 
 // Held counts the tasks that workers hold.
@@ -239,8 +238,8 @@ func (s *State) Held() int { return s.counts[model.TaskLeased] + s.counts[model.
 // cancelled with one that failed.
 func (s *State) Tolerated() int { return s.tolerated }
 
-// Complete says whether every vertex is done: where all tasks are, no barrier
-// has anything to wait for.
+// Complete reports whether every vertex is done: where all tasks are, no barrier has anything
+// to wait for.
 func (s *State) Complete() bool {
 	tasks := 0
 	for _, n := range s.counts {
@@ -263,8 +262,8 @@ func (s *State) Failures(p Part) int {
 	return n
 }
 
-// Leased gives the held vertices of one session, or of all where session is "",
-// in order of number.
+// Leased returns the held vertices of one session, or of all where session is "", in order of
+// number.
 func (s *State) Leased(session string) []uint32 {
 	if s.Held() == 0 {
 		return nil
@@ -292,8 +291,8 @@ func (s *State) Leased(session string) []uint32 {
 	return slices.DeleteFunc(held, func(v uint32) bool { return session != "" && s.Task(v).Holder.Session != session })
 }
 
-// Leasable gives the vertices that are ready or uncertain and not held back, in
-// order of number.
+// Leasable returns the vertices that are ready or uncertain and not held back, in order of
+// number.
 func (s *State) Leasable() []uint32 {
 	var out []uint32
 	s.tasks.each(func(at uint32, t *tasks) {
@@ -306,8 +305,8 @@ func (s *State) Leasable() []uint32 {
 	return out
 }
 
-// Leaseable says whether v waits for nothing but a worker, or for its time.
+// Leaseable reports whether v waits for nothing but a worker, or for its time.
 func (s *State) Leaseable(v uint32) bool { return waits(s.Status(v)) && !s.HeldBack(v) }
 
-// waits says whether a task with this status waits for nothing but a worker.
+// waits reports whether a task with this status waits for nothing but a worker.
 func waits(s model.TaskStatus) bool { return s == model.TaskReady || s == model.TaskUncertain }

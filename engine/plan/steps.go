@@ -19,7 +19,7 @@ const NoStep = math.MaxUint32
 // with tasks or without.
 const maxSteps = 1 << 24
 
-// ErrNoPart says that a plan has no such phase or step.
+// ErrNoPart means that a plan has no such phase or step.
 var ErrNoPart = errors.New("the plan has no such phase or step")
 
 // Part is what an order or a gate is about: a whole plan, one of its phases,
@@ -46,7 +46,7 @@ func Phase(i uint32) Part { return Part{levelPhase, i} }
 // Step is a plan's step, by its number among the steps of all phases.
 func Step(i uint32) Part { return Part{levelStep, i} }
 
-// String gives the part as people read it: "phase 3".
+// String returns the part as people read it: "phase 3".
 func (p Part) String() string {
 	switch p.level {
 	case levelPhase:
@@ -57,12 +57,11 @@ func (p Part) String() string {
 	return "plan"
 }
 
-// WithSteps gives the graph with its vertices in steps, and the steps in
-// phases. steps has the step of each vertex, or NoStep. Steps are numbered phase by
-// phase: sizes has how many each phase has; some may be without vertices.
+// WithSteps returns the graph with its vertices in steps, and the steps in phases. steps has
+// the step of each vertex, or NoStep. Steps are numbered phase by phase: sizes has how many
+// each phase has; some may be without vertices.
 //
-// A graph without steps has one phase with one step, to which every task
-// belongs.
+// A graph without steps has one phase with one step, to which every task belongs.
 func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
 	if len(steps) != g.Len() {
 		return nil, fmt.Errorf("steps of %d vertices, but the graph has %d", len(steps), g.Len())
@@ -109,7 +108,7 @@ func (g *Graph) Steps() int {
 	return int(g.PhaseOff[len(g.PhaseOff)-1])
 }
 
-// StepOf gives v's step, or NoStep.
+// StepOf returns v's step, or NoStep.
 func (g *Graph) StepOf(v uint32) uint32 {
 	if g.Step == nil {
 		return 0
@@ -117,7 +116,7 @@ func (g *Graph) StepOf(v uint32) uint32 {
 	return g.Step[v]
 }
 
-// PhaseOf gives the phase of a step.
+// PhaseOf returns the phase of a step.
 func (g *Graph) PhaseOf(step uint32) uint32 {
 	if g.PhaseOff == nil {
 		return 0
@@ -125,7 +124,7 @@ func (g *Graph) PhaseOf(step uint32) uint32 {
 	return uint32(sort.Search(len(g.PhaseOff)-1, func(p int) bool { return g.PhaseOff[p+1] > step }))
 }
 
-// StepsOf gives the steps of a phase: from the first to before end.
+// StepsOf returns the steps of a phase: from the first to before end.
 func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
 	if g.PhaseOff == nil {
 		return 0, 1
@@ -133,7 +132,7 @@ func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
 	return g.PhaseOff[phase], g.PhaseOff[phase+1]
 }
 
-// Has says whether the plan has this part; the error is ErrNoPart.
+// Has reports whether the plan has this part; the error is ErrNoPart.
 func (g *Graph) Has(p Part) error {
 	if (p.level == levelPhase && int(p.index) >= g.Phases()) || (p.level == levelStep && int(p.index) >= g.Steps()) {
 		return fmt.Errorf("%s: %w", p, ErrNoPart)
@@ -141,8 +140,8 @@ func (g *Graph) Has(p Part) error {
 	return nil
 }
 
-// In gives the tasks of a part that the plan has, barriers left out: those
-// of the whole in order of number, others step by step.
+// In returns the tasks of a part that the plan has, barriers left out: those of the whole in
+// order of number, others step by step.
 func (g *Graph) In(p Part) iter.Seq[uint32] {
 	if p.level == levelWhole || g.Step == nil {
 		return func(yield func(uint32) bool) {

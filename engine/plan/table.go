@@ -29,7 +29,7 @@ type leaf[L any] struct {
 	body L
 }
 
-// get gives leaf i to read, or nil.
+// get returns leaf i to read, or nil.
 func (t *table[L]) get(i uint32) *L {
 	b := t.root
 	if b == nil || i>>(t.shift+fanBits) != 0 {
@@ -48,7 +48,7 @@ func (t *table[L]) get(i uint32) *L {
 	return nil
 }
 
-// own gives leaf i to write to.
+// own returns leaf i to write to.
 func (t *table[L]) own(i uint32, gen uint64) *L {
 	for ; i>>(t.shift+fanBits) != 0; t.shift += fanBits {
 		if t.root != nil {

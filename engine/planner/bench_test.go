@@ -21,8 +21,8 @@ func clusterOf(n int, masters, workers []string) []Node {
 	return nodes
 }
 
-// layered gives count services in chains, each with every action, so that each
-// node has seven tasks per service less three shared ones.
+// layered returns count services in chains, each with every action, so that each node has
+// seven tasks per service less three shared ones.
 func layered(count int) (map[string]model.Service, []string) {
 	services, names := map[string]model.Service{}, []string{}
 	for i := range count {
@@ -97,7 +97,7 @@ func replacing(in Input, local bool) Input {
 	return in
 }
 
-// size gives the bytes that a graph's columns hold.
+// size returns the bytes that a graph's columns hold.
 func size(g *plan.Graph) int {
 	return 4*cap(g.Node) + 2*cap(g.Service) + cap(g.Action) + 4*(cap(g.SuccOff)+cap(g.Succ)+cap(g.Preds)+cap(g.Rank))
 }

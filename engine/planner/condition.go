@@ -13,7 +13,7 @@ const (
 	started
 )
 
-// way gives the actions that lead a service to a stage.
+// way returns the actions that lead a service to a stage.
 func (s stage) way() mask {
 	return [...]mask{
 		absent:      0,

@@ -34,7 +34,7 @@ var (
 	comeActions  = maskOf(createChain...)
 )
 
-// goes says that a service is taken off its node.
+// goes reports whether a service is taken off its node.
 func goes(wanted mask) bool { return wanted&bit(model.Remove) != 0 && wanted&comeActions == 0 }
 
 // checkWanted finds what is wrong with Input.Wanted.
@@ -109,8 +109,8 @@ func (g *grid) checkNode(n *Node, w Wanted, carries func(service string) bool, f
 	}
 }
 
-// converge gives the wanted tasks in two phases, of which the second goes on
-// where the first ended.
+// converge returns the wanted tasks in two phases, of which the second goes on where the first
+// ended.
 func (g *grid) converge() []*phase {
 	leave, come := g.newPhase(leaveChain), g.newPhase(createChain)
 	leave.local, come.local = g.in.NodeLocal, g.in.NodeLocal

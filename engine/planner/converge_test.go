@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wanted gives what a line says: "n1:CREATE,CONFIRM a:STOP,REMOVE b:START".
+// wanted returns what a line says: "n1:CREATE,CONFIRM a:STOP,REMOVE b:START".
 func wanted(t testing.TB, lines ...string) map[string]Wanted {
 	t.Helper()
 	out := map[string]Wanted{}

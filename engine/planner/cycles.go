@@ -11,13 +11,13 @@ import (
 
 // CycleError names the services that depend on each other in a circle.
 type CycleError struct {
-	// Install says that the dependencies are install-time, else run-time.
+	// Install is true if the dependencies are install-time, else run-time.
 	Install bool
 	// Services are the cycle, each depending on the next and the last on the first.
 	Services []string
 }
 
-// Error gives the cycle and what to do about it.
+// Error returns the cycle and what to do about it.
 func (e *CycleError) Error() string {
 	stage := "run-time"
 	if e.Install {
@@ -41,7 +41,7 @@ func CheckCycles(services map[string]model.Service) error {
 	return nil
 }
 
-// cycle gives the shortest cycle through the first service that is on one.
+// cycle returns the shortest cycle through the first service that is on one.
 func (r *relations) cycle(names []string, install bool) error {
 	for start := range names {
 		if !r.reaches[start].has(start) {

@@ -10,10 +10,10 @@ import (
 // DiffNode is one node as Diff compares it: as it is, or as it is to be.
 type DiffNode struct {
 	ID string
-	// Created says that the machine exists, or may exist; as it is to be: that it
-	// shall. A node without it counts as one that is not listed.
+	// Created is true if the machine exists, or may exist; as it is to be: that it shall. A
+	// node without it counts as one that is not listed.
 	Created bool
-	// Confirmed says that a CONFIRM succeeded since; it counts only for what is.
+	// Confirmed is true if a CONFIRM succeeded since; it counts only for what is.
 	Confirmed bool
 	// Broken says of what is that nothing can be done on the machine but to delete
 	// it, or that nobody knows whether it is there: a CREATE or DELETE was tried and
@@ -209,7 +209,7 @@ func (d *differ) want(s *DiffService, m mask) {
 	d.services[s.Name] |= m
 }
 
-// about gives the traits of a service's definition.
+// about returns the traits of a service's definition.
 func (d *differ) about(s *DiffService) traits {
 	key := traitsKey{s.Name, s.Definition}
 	out, ok := d.traits[key]
@@ -226,8 +226,8 @@ func (d *differ) about(s *DiffService) traits {
 	return out
 }
 
-// bootstraps says whether what comes on the node at hand needs an automator
-// that nothing on its machine has used.
+// bootstraps reports whether what comes on the node at hand needs an automator that nothing on
+// its machine has used.
 func (d *differ) bootstraps(from, to *DiffNode, stays bool) bool {
 	var known []string
 	asked := false
@@ -252,7 +252,7 @@ func (d *differ) bootstraps(from, to *DiffNode, stays bool) bool {
 	return false
 }
 
-// list gives the actions of a mask in the order of a node's life.
+// list returns the actions of a mask in the order of a node's life.
 func (d *differ) list(m mask) []model.Action {
 	out, ok := d.lists[m]
 	if !ok {
@@ -268,7 +268,7 @@ func (d *differ) list(m mask) []model.Action {
 	return out
 }
 
-// same says that there is nothing to do, for most services of most nodes.
+// same reports whether there is nothing to do, for most services of most nodes.
 func same(f, t *DiffService) bool {
 	return f.State == t.State && f.Definition == t.Definition && f.Config == t.Config && f.Definition != 0 && f.Config != 0 &&
 		!strings.HasSuffix(f.State, unclear)
@@ -286,8 +286,8 @@ func (s condition) end() mask {
 	return m
 }
 
-// between gives what leads from one state of a service on a node to another:
-// actions, or that it is to be reconfigured.
+// between returns what leads from one state of a service on a node to another: actions, or
+// that it is to be reconfigured.
 func between(f, t *DiffService) (m mask, reconfigure bool) {
 	now, want := conditionOf(f.State), conditionOf(t.State)
 	if want.asked == absent {
@@ -336,7 +336,7 @@ func serviceName(s *DiffService) string { return s.Name }
 // over sets the list to look in.
 func (l *lookup[T]) over(list []T) { l.list, l.made = list, false }
 
-// find gives the element of that name, or nil.
+// find returns the element of that name, or nil.
 func (l *lookup[T]) find(name string, hint int) *T {
 	if hint < len(l.list) && l.key(&l.list[hint]) == name {
 		return &l.list[hint]

@@ -13,10 +13,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// diffNodes gives nodes written as "n1:a=START/1/2,b=STOP": services with their
-// state, definition and configuration (1 and 1 unless told). A "-" before the id
-// says that the node is not created, "+" that it is not confirmed, "!" that it is
-// broken; "n1@7" is made from machine 7.
+// diffNodes returns nodes written as "n1:a=START/1/2,b=STOP": services with their state,
+// definition and configuration (1 and 1 unless told). A "-" before the id says that the node
+// is not created, "+" that it is not confirmed, "!" that it is broken; "n1@7" is made from
+// machine 7.
 func diffNodes(lines ...string) []DiffNode {
 	var out []DiffNode
 	for _, line := range lines {
@@ -85,7 +85,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// aService gives every service every action, and "chef" an automator of its own.
+// aService returns every service every action, and "chef" an automator of its own.
 func aService(s DiffService) model.Service {
 	out := service(s.Name, "install", "configure", "initialize", "start", "stop", "remove")
 	if s.Name == "chef" {
@@ -154,7 +154,7 @@ func (l *lab) kinds(s DiffService) []string {
 	return out
 }
 
-// plan gives the graph that leads to another state.
+// plan returns the graph that leads to another state.
 func (l *lab) plan(t *rapid.T, to []DiffNode) *plan.Graph {
 	d := Diff(l.known, to, func(s DiffService) model.Service { return l.services[s.Name] })
 	for _, n := range l.known {

@@ -146,7 +146,7 @@ func (g *grid) describe() {
 	}
 }
 
-// definedBy gives the service actions among those of a definition.
+// definedBy returns the service actions among those of a definition.
 func definedBy(actions map[string]model.ServiceAction) mask {
 	m := mask(0)
 	for a := model.Install; a <= model.Remove; a++ {
@@ -192,10 +192,10 @@ func (g *grid) place(placed map[string]int) {
 	}
 }
 
-// slots gives the slots of a node.
+// slots returns the slots of a node.
 func (g *grid) slots(node int) []int32 { return g.nodeSlot[g.nodeOff[node]:g.nodeOff[node+1]] }
 
-// relation gives the dependencies that a rule is about.
+// relation returns the dependencies that a rule is about.
 func (g *grid) relation(r rule) *relations {
 	if r.install {
 		return g.installation

@@ -19,9 +19,8 @@ type Node struct {
 	// service leaves its entry at "START", or planning could not tell any more
 	// that the service runs.
 	States map[string]string
-	// Created says that the machine exists (or may exist): a CREATE was
-	// accepted and no DELETE since. Nothing but the create chain is planned on
-	// a node that was not created.
+	// Created is true if the machine exists (or may exist): a CREATE was accepted and no DELETE
+	// since. Nothing but the create chain is planned on a node that was not created.
 	Created bool
 }
 
@@ -84,8 +83,8 @@ func maskOf(actions ...model.Action) mask {
 // createChain is a node's way into the cluster.
 var createChain = []model.Action{model.Create, model.Confirm, model.Bootstrap, model.Install, model.Configure, model.Initialize, model.Start}
 
-// order gives the actions of an operation, in the order in which each service
-// on each node goes through them; false for an operation that has none.
+// order returns the actions of an operation, in the order in which each service on each node
+// goes through them; false for an operation that has none.
 func (in *Input) order() ([]model.Action, bool) {
 	switch in.Operation {
 	case model.OpCreate, model.OpGrow:

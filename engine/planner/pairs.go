@@ -50,9 +50,9 @@ func (g *grid) newPairs(p *phase) *pairs {
 	return out
 }
 
-// has says which services count for a rule: those whose action is planned
-// somewhere, since one that is left out is passed through like one that is
-// missing. The original takes every service that defines the action.
+// has returns which services count for a rule: those whose action is planned somewhere, since
+// one that is left out is passed through like one that is missing. The original takes every
+// service that defines the action.
 func (g *grid) has(wanted []mask) func(int, model.Action) bool {
 	if g.in.Compat {
 		return func(s int, a model.Action) bool { return g.defined[s]&bit(a) != 0 }

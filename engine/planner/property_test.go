@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reach gives, for each task by name, the names of all tasks after it.
+// reach returns, for each task by name, the names of all tasks after it.
 func reach(g *plan.Graph) map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	below := make([]map[string]bool, g.Len())
@@ -72,8 +72,8 @@ func dependsOn(services map[string]model.Service, on map[string]bool, install bo
 	}
 }
 
-// required gives the order that a plan's tasks must have, found by looking at
-// every two tasks.
+// required returns the order that a plan's tasks must have, found by looking at every two
+// tasks.
 func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	on := map[string]bool{}
 	for _, n := range in.Nodes {
@@ -142,7 +142,7 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	return reach(naive)
 }
 
-// secondPhase gives the slots that are configured once all the rest is done.
+// secondPhase returns the slots that are configured once all the rest is done.
 func secondPhase(in Input) map[[2]string]bool {
 	out := map[[2]string]bool{}
 	g, err := newGrid(&in)

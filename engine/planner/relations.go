@@ -81,9 +81,9 @@ func newRelations(names []string, services map[string]model.Service, p providers
 	return r
 }
 
-// nearest gives the services whose action a service waits for: over its
-// dependencies (or users), past those that do not have the action, less those
-// implied by another one found (docs/spec/coopr.md 5.3 rules 4 and 5).
+// nearest returns the services whose action a service waits for: over its dependencies (or
+// users), past those that do not have the action, less those implied by another one found
+// (docs/spec/coopr.md 5.3 rules 4 and 5).
 func (r *relations) nearest(service int, reversed bool, has func(int) bool) []int {
 	next := r.deps
 	if reversed {
@@ -155,7 +155,7 @@ func inverse(edges [][]int) [][]int {
 	return out
 }
 
-// closure gives what each vertex reaches; itself only where it is on a cycle.
+// closure returns what each vertex reaches; itself only where it is on a cycle.
 func closure(edges [][]int) []bitset {
 	out := make([]bitset, len(edges))
 	for i := range edges {

@@ -80,7 +80,7 @@ func durations(g *plan.Graph, byName map[string]float64) []float64 {
 	return out
 }
 
-// remaining gives the longest path from each vertex, in these lengths.
+// remaining returns the longest path from each vertex, in these lengths.
 func remaining(g *plan.Graph, length []float64) []float64 {
 	out := make([]float64, g.Len())
 	done := make([]bool, g.Len())
@@ -101,8 +101,8 @@ func remaining(g *plan.Graph, length []float64) []float64 {
 	return out
 }
 
-// lower gives a time that no schedule can beat: the longest path, or the work of
-// the busiest node.
+// lower returns a time that no schedule can beat: the longest path, or the work of the busiest
+// node.
 func lower(g *plan.Graph, length, remaining []float64) float64 {
 	node := make([]float64, len(g.Nodes))
 	best := 0.0

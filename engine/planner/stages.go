@@ -8,9 +8,9 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Stages gives the tasks of a graph by level: each task is in the first stage in
-// which all it waits for is in earlier ones. Barriers take no stage. Vertices
-// ascend within a stage (docs/spec/coopr.md 5.5, Kahn levels before the split).
+// Stages returns the tasks of a graph by level: each task is in the first stage in which all
+// it waits for is in earlier ones. Barriers take no stage. Vertices ascend within a stage
+// (docs/spec/coopr.md 5.5, Kahn levels before the split).
 func Stages(g *plan.Graph) [][]int {
 	n := g.Len()
 	level := make([]int32, n) // of a task its stage; of a barrier the stage after those before it

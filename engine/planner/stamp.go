@@ -105,7 +105,7 @@ func (st *stamper) task(a model.Action, node, service int) uint32 {
 	return st.b.Task(a, node, service)
 }
 
-// join gives a vertex that stands for all of these.
+// join returns a vertex that stands for all of these.
 func (st *stamper) join(ends []uint32) uint32 {
 	if len(ends) == 1 {
 		return ends[0]
@@ -272,7 +272,7 @@ func (st *stamper) everywhere(p *phase, o *pairs) {
 	}
 }
 
-// count gives the number of tasks of a pair.
+// count returns the number of tasks of a pair.
 func (st *stamper) count(p *phase, pr pair) int {
 	n := 0
 	for k := st.slotOff[pr.service]; k < st.slotOff[pr.service+1]; k++ {

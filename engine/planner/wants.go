@@ -68,8 +68,8 @@ func (g *grid) wants(order []model.Action) *phase {
 	return p
 }
 
-// idle says that a service surely does not run: it was stopped or removed, or
-// its START is still to come. After a CONFIGURE it may run.
+// idle reports whether a service surely does not run: it was stopped or removed, or its START
+// is still to come. After a CONFIGURE it may run.
 func (g *grid) idle(service int, state string) bool {
 	switch state {
 	case "STOP", "REMOVE", "REMOVE?": // a service is stopped before it is removed
@@ -139,7 +139,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 	return base
 }
 
-// removed says that a service is not on its node any more, or half of it at most.
+// removed reports whether a service is not on its node any more, or half of it at most.
 func removed(state string) bool { return state == "REMOVE" || state == "REMOVE?" }
 
 func restarts(s *model.Service) bool { return s.RestartOnConfigure == nil || *s.RestartOnConfigure }
@@ -177,8 +177,8 @@ func (g *grid) neededNode(p *phase, node int, base mask) mask {
 	return base
 }
 
-// newKinds gives the automator types that the node's planned services need and
-// that none of its services has used before.
+// newKinds returns the automator types that the node's planned services need and that none of
+// its services has used before.
 func (g *grid) newKinds(p *phase, node int, created bool) uint64 {
 	var need, have uint64
 	states := g.in.Nodes[node].States
@@ -240,8 +240,8 @@ func (g *grid) startIdle(p *phase) {
 	}
 }
 
-// startable says that a service does not run and that nothing but START is
-// missing for it to run.
+// startable reports whether a service does not run and that nothing but START is missing for
+// it to run.
 func (g *grid) startable(service int, state string) bool {
 	switch state {
 	case "STOP", "STOP?", "START?":
@@ -305,7 +305,7 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 	return p
 }
 
-// changed says that the operation changes the configuration of a service on a node.
+// changed reports whether the operation changes the configuration of a service on a node.
 func (g *grid) changed(node, service int) bool {
 	if len(g.in.Reconfigure) == 0 {
 		return false

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// service gives a service with these actions, all of one automator.
+// service returns a service with these actions, all of one automator.
 func service(name string, actions ...string) model.Service {
 	s := model.Service{Base: model.Base{Name: name}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{}}}
 	for _, a := range actions {
@@ -20,7 +20,7 @@ func service(name string, actions ...string) model.Service {
 	return s
 }
 
-// services gives services written as "name[action,…] runtime:b,~c install:d provides:e".
+// services returns services written as "name[action,…] runtime:b,~c install:d provides:e".
 func services(lines ...string) map[string]model.Service {
 	out := map[string]model.Service{}
 	for _, line := range lines {
@@ -50,8 +50,8 @@ func services(lines ...string) map[string]model.Service {
 	return out
 }
 
-// nodes gives nodes written as "n1:a,b", all created; each service's state may
-// follow it: "n1:a=START,b". "-n1:a" is a node that is not created.
+// nodes returns nodes written as "n1:a,b", all created; each service's state may follow it:
+// "n1:a=START,b". "-n1:a" is a node that is not created.
 func nodes(lines ...string) []Node {
 	var out []Node
 	for i, line := range lines {
@@ -80,7 +80,7 @@ func mustPlan(t testing.TB, in Input) *plan.Graph {
 	return g
 }
 
-// stageNames gives each stage's tasks in one line.
+// stageNames returns each stage's tasks in one line.
 func stageNames(g *plan.Graph, stages [][]int) []string {
 	out := make([]string, len(stages))
 	for i, stage := range stages {

@@ -129,8 +129,8 @@ func (f field) value(s string) (int, error) {
 // weekday across a century without a leap day.
 const years = 41
 
-// Next gives the first time after t at which the expression is due by the clock of a
-// place; the zero time where there is none.
+// Next returns the first time after t at which the expression is due by the clock of a place;
+// the zero time where there is none.
 func (c *Cron) Next(t time.Time, place *time.Location) time.Time {
 	local := t.In(place)
 	// What a gap put off may be from the day before.
@@ -149,7 +149,7 @@ func (c *Cron) Next(t time.Time, place *time.Location) time.Time {
 	return time.Time{}
 }
 
-// on says whether a day is one of the expression's. Where both sorts of days are
+// on reports whether a day is one of the expression's. Where both sorts of days are
 // restricted, one of them is enough.
 func (c *Cron) on(day time.Time) bool {
 	month, week := c.day>>day.Day()&1 > 0, c.weekday>>day.Weekday()&1 > 0
@@ -164,7 +164,7 @@ func (c *Cron) on(day time.Time) bool {
 	return month || week
 }
 
-// within gives the first time of a day after t.
+// within returns the first time of a day after t.
 func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 	var first time.Time
 	calm := steady(day, place)
@@ -217,13 +217,13 @@ func offset(t time.Time, place *time.Location) int {
 	return off
 }
 
-// steady says that no clock changes around a day.
+// steady reports whether no clock changes around a day.
 func steady(day time.Time, place *time.Location) bool {
 	return offset(day.Add(-around), place) == offset(day.Add(2*around), place)
 }
 
-// moments gives the moments at which the clock of a place shows a time, given as if it
-// were UTC: none, one or two. Where there is none, gap is the end of the gap.
+// moments returns the moments at which the clock of a place shows a time, given as if it were
+// UTC: none, one or two. Where there is none, gap is the end of the gap.
 func moments(wall time.Time, place *time.Location) (at []time.Time, gap time.Time) {
 	before, after := offset(wall.Add(-around), place), offset(wall.Add(around), place)
 	for _, off := range []int{before, after} {

@@ -60,20 +60,20 @@ const (
 // Orders lists the kinds of events that people give.
 var Orders = []Kind{Stop, TearDown, Extend, Force, Retry, Purge}
 
-// ErrIgnored says that an event changes nothing: it comes too late, or twice.
+// ErrIgnored means that an event changes nothing: it comes too late, or twice.
 var ErrIgnored = errors.New("it changes nothing")
 
 // OrderError is an order that does not go with what the run is.
 type OrderError struct{ Message string }
 
-// Error gives the message.
+// Error returns the message.
 func (e *OrderError) Error() string { return e.Message }
 
 func refuse(format string, args ...any) error { return &OrderError{fmt.Sprintf(format, args...)} }
 
-// Apply gives the run after an event at a time (Unix milliseconds). The run itself is
-// not changed. It fails with ErrIgnored where the event changes nothing, and with an
-// *OrderError where an order cannot be carried out.
+// Apply returns the run after an event at a time (Unix milliseconds). The run itself is not
+// changed. It fails with ErrIgnored where the event changes nothing, and with an *OrderError
+// where an order cannot be carried out.
 func (r *Run) Apply(e Event, now int64) (*Run, error) {
 	next := r.clone()
 	if err := next.apply(e, now); err != nil {
@@ -405,7 +405,7 @@ func (r *Run) Exited(x Exit, ok bool) *Run {
 	return next
 }
 
-// failedExit says whether the exit code that is known is that of a failure.
+// failedExit reports whether the exit code that is known is that of a failure.
 func (r *Run) failedExit() bool {
 	return slices.ContainsFunc(r.Exits, func(x Exit) bool {
 		s, ok := r.Program.Step(x.Step)

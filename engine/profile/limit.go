@@ -36,7 +36,7 @@ func (l *Load) Count(r *Run) {
 	}
 }
 
-// Exceeds says which bound another run would break, or "". The run counts itself.
+// Exceeds returns which bound another run would break, or "". The run counts itself.
 func (l Load) Exceeds(of string, runs, launching int) string {
 	switch {
 	case runs != Unlimited && l.Up+1 > runs:
@@ -54,7 +54,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d runs", n)
 }
 
-// Bounds gives a profile's limits as numbers.
+// Bounds returns a profile's limits as numbers.
 func (l Limits) Bounds() (runs, launching int) {
 	runs, launching = Unlimited, Unlimited
 	if l.Runs != nil {
@@ -66,7 +66,7 @@ func (l Limits) Bounds() (runs, launching int) {
 	return runs, launching
 }
 
-// Bounds gives the limits that settings have for a tenant.
+// Bounds returns the limits that settings have for a tenant.
 func (l Levels) Bounds() (runs, launching int) {
 	runs, launching = Unlimited, Unlimited
 	for _, level := range l[:2] {

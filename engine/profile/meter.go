@@ -3,9 +3,9 @@ package profile
 // minute is the interval in which node-minutes are counted, in milliseconds.
 const minute = 60_000
 
-// NodeMinutes gives what n nodes that are up since from have used by a time to, in whole
-// minutes of nodes. While they are up only whole minutes count; at their end a rest
-// of half a minute or more does, and at least one minute (docs/spec/profiles.md §9).
+// NodeMinutes returns what n nodes that are up since from have used by a time to, in whole
+// minutes of nodes. While they are up only whole minutes count; at their end a rest of half a
+// minute or more does, and at least one minute (docs/spec/profiles.md §9).
 func NodeMinutes(n int, from, to int64, over bool) int64 {
 	if from == 0 || to < from {
 		return 0

@@ -18,8 +18,8 @@ const (
 	TimeOut    Act = "time out"
 )
 
-// Next says what is to be done about a run now, and when to look at it again if
-// nothing else happens to it (Unix milliseconds; 0: no need).
+// Next returns what is to be done about a run now, and when to look at it again if nothing
+// else happens to it (Unix milliseconds; 0: no need).
 func (r *Run) Next(now int64) (act Act, again int64) {
 	if t := r.current(); t != nil {
 		limit := int64(r.Timeout)
@@ -68,9 +68,9 @@ func (r *Run) Next(now int64) (act Act, again int64) {
 	return Follow, 0
 }
 
-// settling says whether a task in this status is so near its end that its limit does not
+// settling reports whether a task in this status is so near its end that its limit does not
 // count any more: the cluster is there.
 func (s TaskStatus) nearEnd() bool { return s == Initializing }
 
-// Current gives the task that is being carried out, or nil.
+// Current returns the task that is being carried out, or nil.
 func (r *Run) Current() *RunTask { return r.current() }

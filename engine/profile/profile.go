@@ -45,10 +45,10 @@ func ParseRef(s string) (Ref, error) {
 	return Ref{scope, name}, nil
 }
 
-// String gives "SCOPE:name".
+// String returns "SCOPE:name".
 func (r Ref) String() string { return r.Scope + ":" + r.Name }
 
-// Tenant gives the tenant whose profile is meant: "" stands for the system.
+// Tenant returns the tenant whose profile is meant: "" stands for the system.
 func (r Ref) Tenant(tenant string) string {
 	if r.Scope == System {
 		return ""
@@ -66,7 +66,7 @@ type Property struct {
 	IsEditable *bool `json:"isEditable,omitempty"`
 }
 
-// Locked says that the property cannot be overridden.
+// Locked reports whether the property cannot be overridden.
 func (p Property) Locked() bool { return p.Editable != nil && !*p.Editable }
 
 // Provisioner names who makes a profile's clusters, and with which properties.
@@ -134,8 +134,8 @@ func NativeProfile() Profile {
 // Ref names the profile.
 func (p *Profile) Ref() Ref { return Ref{p.Scope, p.Name} }
 
-// Check says what is wrong with a profile. spec is its provisioner's, nil where
-// no agent offers it.
+// Check returns what is wrong with a profile. spec is its provisioner's, nil where no agent
+// offers it.
 func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 	var fs model.Faults
 	if why := model.CheckName(p.Name); why != "" {

@@ -80,7 +80,7 @@ func (p *Program) Step(name string) (Step, bool) {
 	return p.Steps[i], true
 }
 
-// Check says what is wrong with a complete program.
+// Check returns what is wrong with a complete program.
 func (p *Program) Check() model.Faults {
 	var fs model.Faults
 	if why := model.CheckName(p.Name); why != "" {
@@ -151,7 +151,7 @@ func (p *Program) text() int {
 	return n
 }
 
-// WithoutFiles gives the program without the files of its steps, and with scripts false
+// WithoutFiles returns the program without the files of its steps, and with scripts false
 // without their scripts too.
 func (p Program) WithoutFiles(scripts bool) Program {
 	p.Steps = slices.Clone(p.Steps)
@@ -164,8 +164,8 @@ func (p Program) WithoutFiles(scripts bool) Program {
 	return p
 }
 
-// Fields gives what the automator is told of a step: the fields of "shell".
-// arguments are those of the run.
+// Fields returns what the automator is told of a step: the fields of "shell". arguments are
+// those of the run.
 func (s *Step) Fields(arguments []string, env map[string]string) map[string]any {
 	args := slices.Clone(s.Args)
 	script := s.Script

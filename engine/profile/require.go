@@ -19,8 +19,8 @@ type ProgramNeeds struct {
 	Needs  []Capability `json:"needs"`
 }
 
-// Unmet gives the requirements that are not fulfilled, each with what is missing only
-// (PV-16 to PV-18). Capabilities of the same name and another kind are others.
+// Unmet returns the requirements that are not fulfilled, each with what is missing only (PV-16
+// to PV-18). Capabilities of the same name and another kind are others.
 func Unmet(has []Capability, wants []ProgramNeeds) []ProgramNeeds {
 	var out []ProgramNeeds
 	for _, w := range wants {

@@ -24,7 +24,7 @@ const (
 // the arguments of the start.
 type Levels [4]map[string]string
 
-// Choose gives the profile that the settings name, or native.
+// Choose returns the profile that the settings name, or native.
 func (l Levels) Choose() (Ref, error) {
 	for i := len(l) - 1; i >= 0; i-- {
 		if s := l[i][ProfileKey]; s != "" {
@@ -34,7 +34,7 @@ func (l Levels) Choose() (Ref, error) {
 	return NativeRef, nil
 }
 
-// Get gives a setting: the latest level's.
+// Get returns a setting: the latest level's.
 func (l Levels) Get(key string) string {
 	for i := len(l) - 1; i >= 0; i-- {
 		if s, ok := l[i][key]; ok {
@@ -44,9 +44,9 @@ func (l Levels) Get(key string) string {
 	return ""
 }
 
-// Final gives the properties of a run of a profile: the profile's, overridden by
-// the levels. ignored are the overrides of locked properties, which change nothing;
-// unknown ones are passed through.
+// Final returns the properties of a run of a profile: the profile's, overridden by the levels.
+// ignored are the overrides of locked properties, which change nothing; unknown ones are
+// passed through.
 func (p *Profile) Final(l Levels) (final []Property, ignored []string) {
 	final = slices.Clone(p.Provisioner.Properties)
 	for _, level := range l {
@@ -69,7 +69,7 @@ func (p *Profile) Final(l Levels) (final []Property, ignored []string) {
 	return final, ignored
 }
 
-// Values gives properties as a map.
+// Values returns properties as a map.
 func Values(properties []Property) map[string]string {
 	out := make(map[string]string, len(properties))
 	for _, p := range properties {
@@ -87,8 +87,8 @@ type Settings struct {
 	Version    uint64            `json:"version,omitempty"`
 }
 
-// Assigned gives the profile that settings of a tenant name, as the reverse index has
-// it: the profile's tenant and name. False: they name none.
+// Assigned returns the profile that settings of a tenant name, as the reverse index has it:
+// the profile's tenant and name. False: they name none.
 func Assigned(tenant string, properties map[string]string) (owner, name string, ok bool) {
 	s := properties[ProfileKey]
 	if s == "" {
@@ -101,7 +101,7 @@ func Assigned(tenant string, properties map[string]string) (owner, name string, 
 	return r.Tenant(tenant), r.Name, true
 }
 
-// CheckSettings says what is wrong with settings by themselves; system: they are the
+// CheckSettings returns what is wrong with settings by themselves; system: they are the
 // system's own, which can name only system profiles.
 func CheckSettings(properties map[string]string, system bool) model.Faults {
 	var fs model.Faults

@@ -30,7 +30,7 @@ const (
 // Statuses lists them.
 var Statuses = []Status{Pending, Starting, Running, Suspended, Resuming, Stopping, Completed, Failed, Killed, Rejected}
 
-// Ended says whether the program is over.
+// Ended reports whether the program is over.
 func (s Status) Ended() bool {
 	switch s {
 	case Completed, Failed, Killed, Rejected:
@@ -49,7 +49,7 @@ var programTo = map[Status][]Status{
 	Stopping:  {Completed, Failed, Killed},
 }
 
-// May says whether a program may go from one status to another.
+// May reports whether a program may go from one status to another.
 func (s Status) May(to Status) bool { return s == to || slices.Contains(programTo[s], to) }
 
 // ClusterStatus is where the cluster of a run stands.
@@ -68,7 +68,7 @@ const (
 // ClusterStatuses lists them.
 var ClusterStatuses = []ClusterStatus{Provisioning, Provisioned, Waiting, Deprovisioning, Deprovisioned, Orphaned}
 
-// Ended says whether the status is final.
+// Ended reports whether the status is final.
 func (s ClusterStatus) Ended() bool { return s == Deprovisioned || s == Orphaned }
 
 // clusterTo has the transitions of a cluster; to the same status is always allowed.
@@ -79,7 +79,7 @@ var clusterTo = map[ClusterStatus][]ClusterStatus{
 	Deprovisioning: {Deprovisioned, Orphaned},
 }
 
-// May says whether a run's cluster may go from one status to another.
+// May reports whether a run's cluster may go from one status to another.
 func (s ClusterStatus) May(to ClusterStatus) bool {
 	return s == to || slices.Contains(clusterTo[s], to)
 }
@@ -204,7 +204,7 @@ const maxExits = 16
 // alphabet is in order, so that ids are in the order of their times.
 var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// NewID gives the id of a run that is asked for at a time (Unix milliseconds).
+// NewID returns the id of a run that is asked for at a time (Unix milliseconds).
 func NewID(now int64, random uint32) string {
 	var b [10]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now)<<16)
@@ -212,7 +212,7 @@ func NewID(now int64, random uint32) string {
 	return alphabet.EncodeToString(b[:])
 }
 
-// ClusterName gives the name of a run's cluster: it follows from the run alone.
+// ClusterName returns the name of a run's cluster: it follows from the run alone.
 func ClusterName(program, run string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -232,8 +232,8 @@ func ClusterName(program, run string) string {
 	return "run-" + name + "-" + run
 }
 
-// New gives a run at its beginning: the provisioner is about to be asked. It is
-// complete but for what the caller fills in.
+// New returns a run at its beginning: the provisioner is about to be asked. It is complete but
+// for what the caller fills in.
 func New(id, tenant string, program Program, now int64) *Run {
 	return &Run{
 		ID: id, Tenant: tenant, Program: program, Status: Pending, Created: now,
@@ -262,19 +262,19 @@ func (r *Run) Reject(why string) {
 	*r.Cluster.End = r.Created / 1000
 }
 
-// Over says whether nothing will come of the run any more.
+// Over reports whether nothing will come of the run any more.
 func (r *Run) Over() bool { return r.Status.Ended() && r.Cluster.Status.Ended() && r.current() == nil }
 
-// Active says whether the program is not over yet.
+// Active reports whether the program is not over yet.
 func (r *Run) Active() bool { return !r.Status.Ended() }
 
-// Up says whether nodes of the run may exist, so that it counts for limits.
+// Up reports whether nodes of the run may exist, so that it counts for limits.
 func (r *Run) Up() bool { return !r.Cluster.Status.Ended() }
 
-// Lost says whether the run is on the list of orphans.
+// Lost reports whether the run is on the list of orphans.
 func (r *Run) Lost() bool { return r.Orphan != nil && r.Orphan.ClearedAt == 0 }
 
-// current gives the task that is being carried out, or nil.
+// current returns the task that is being carried out, or nil.
 func (r *Run) current() *RunTask {
 	if r.Orphan != nil && r.Orphan.Retry != nil && !r.Orphan.Retry.Status.Over() {
 		return r.Orphan.Retry
@@ -285,7 +285,7 @@ func (r *Run) current() *RunTask {
 	return nil
 }
 
-// Nodes gives how many nodes the run has or had; one where that is not known.
+// Nodes returns how many nodes the run has or had; one where that is not known.
 func (r *Run) Nodes() int {
 	if r.Cluster.NumNodes == nil || *r.Cluster.NumNodes == 0 {
 		return 1
@@ -293,8 +293,8 @@ func (r *Run) Nodes() int {
 	return *r.Cluster.NumNodes
 }
 
-// Fits says what stands in the way of making the run's cluster by a provisioner, before
-// it is asked: properties that it does not take, and requirements that it does not meet.
+// Fits returns what stands in the way of making the run's cluster by a provisioner, before it
+// is asked: properties that it does not take, and requirements that it does not meet.
 func (r *Run) Fits(spec Spec, values map[string]string) error {
 	if fs := spec.Validate(values); len(fs) > 0 {
 		return fs

@@ -66,7 +66,7 @@ func (s *Schedule) Complete() {
 	s.CatchUpWithin = cmp.Or(s.CatchUpWithin, 24*60*60_000)
 }
 
-// place gives the zone by its name. The machine's own is none: agents may differ.
+// place returns the zone by its name. The machine's own is none: agents may differ.
 func (s *Schedule) place() (*time.Location, error) {
 	if strings.EqualFold(s.TimeZone, "local") {
 		return nil, fmt.Errorf("%q is not the same everywhere: give a name such as Europe/Berlin", s.TimeZone)
@@ -78,7 +78,7 @@ func (s *Schedule) place() (*time.Location, error) {
 	return l, nil
 }
 
-// Check says what is wrong with a complete schedule.
+// Check returns what is wrong with a complete schedule.
 func (s *Schedule) Check() model.Faults {
 	var fs model.Faults
 	if why := model.CheckName(s.Name); why != "" {
@@ -115,9 +115,9 @@ const late = int64(60_000)
 // maxCaught bounds the runs that are caught up at a time.
 const maxCaught = 100
 
-// Due gives the times since the schedule's last one at which runs are to be started at
-// now, the oldest first, how many of those that were due are not, and when the next
-// one is due (Unix milliseconds; 0: never).
+// Due returns the times since the schedule's last one at which runs are to be started at now,
+// the oldest first, how many of those that were due are not, and when the next one is due
+// (Unix milliseconds; 0: never).
 func (s *Schedule) Due(now int64) (start []int64, missed int, next int64) {
 	c, err := ParseCron(s.Cron)
 	place, perr := s.place()

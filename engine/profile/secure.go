@@ -9,7 +9,7 @@ import (
 // secure is how a secret is referred to in a value. Nothing else is looked up.
 var secure = regexp.MustCompile(`\$\{secure\(([^(){}]*)\)\}`)
 
-// Secure says whether a value refers to secrets.
+// Secure reports whether a value refers to secrets.
 func Secure(value string) bool { return secure.MatchString(value) }
 
 // Reveal puts secrets into the values that refer to them. It is done when a

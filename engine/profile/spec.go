@@ -57,7 +57,7 @@ const (
 	Textarea = "memory-textbox"
 )
 
-// find gives a property's description.
+// find returns a property's description.
 func (s *Spec) find(name string) (PropertySpec, bool) {
 	for _, g := range s.Groups {
 		for _, p := range g.Properties {
@@ -69,9 +69,9 @@ func (s *Spec) find(name string) (PropertySpec, bool) {
 	return PropertySpec{}, false
 }
 
-// Judge says what is wrong with a property's value, or "". Properties that the
-// specification does not know are passed through. Values that a secret stands
-// in are judged when it is known.
+// Judge returns what is wrong with a property's value, or "". Properties that the
+// specification does not know are passed through. Values that a secret stands in are judged
+// when it is known.
 func (s *Spec) Judge(name, value string) string {
 	p, ok := s.find(name)
 	if !ok {
@@ -143,7 +143,7 @@ func nodes(usual int) PropertySpec {
 // definition can have it.
 const PlainNodes = "run:nodes"
 
-// Plain gives the provider of a cluster of plain nodes, from a provisioner's name and
+// Plain returns the provider of a cluster of plain nodes, from a provisioner's name and
 // properties; false: the provisioner makes clusters from templates.
 func Plain(provisioner string, properties map[string]string) (model.Provider, bool) {
 	p := model.Provider{Base: model.Base{Name: PlainNodes}, ProviderType: provisioner, Provisioner: map[string]any{}}

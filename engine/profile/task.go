@@ -28,7 +28,7 @@ const (
 	TaskCancelled    TaskStatus = "CANCELLED"
 )
 
-// Over says whether the status is final.
+// Over reports whether the status is final.
 func (s TaskStatus) Over() bool {
 	switch s {
 	case Created, Deleted, TaskFailed, TaskOrphaned, TaskCancelled:
@@ -102,13 +102,13 @@ const (
 	orphaned
 )
 
-// Backoff gives the pause before another try after so many failures in a row, in
+// Backoff returns the pause before another try after so many failures in a row, in
 // milliseconds: 100 ms doubled, at most 20 s (docs/spec/profiles.md §3).
 func Backoff(failures int) int64 {
 	return min(int64(100)<<min(max(failures-1, 0), 10), 20_000)
 }
 
-// to gives the task with another status; the count of failures begins anew.
+// to returns the task with another status; the count of failures begins anew.
 func (t RunTask) to(s TaskStatus) RunTask {
 	t.Status, t.Failures, t.RetryAt = s, 0, 0
 	if s != TaskFailed && s != TaskOrphaned {
@@ -150,7 +150,7 @@ func (t RunTask) Requested() (RunTask, notice) {
 	return t.to(PollingDelete), quiet
 }
 
-// because gives what the last cluster failed of.
+// because returns what the last cluster failed of.
 func (t RunTask) because() string {
 	if t.Why == "" {
 		return ""
@@ -222,7 +222,7 @@ func (t RunTask) sawDeprovision(s Seen) (RunTask, notice) {
 	return t.unchanged(), quiet
 }
 
-// unchanged says that a call was well, and changed nothing.
+// unchanged reports that a call was well, and changed nothing.
 func (t RunTask) unchanged() RunTask {
 	if !t.Status.Over() {
 		t.Failures, t.RetryAt, t.Error = 0, 0, ""

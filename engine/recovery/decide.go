@@ -48,7 +48,7 @@ type Decision struct {
 	Waits   []Wait
 }
 
-// Wake gives when to look again, Unix milliseconds; 0: when something changes.
+// Wake returns when to look again, Unix milliseconds; 0: when something changes.
 func (d *Decision) RetryAt() int64 {
 	var at int64
 	for _, w := range d.Waits {
@@ -131,7 +131,7 @@ func Decide(s Input) Decision {
 	return d.out
 }
 
-// failing gives the services of a node that recovery is to care for.
+// failing returns the services of a node that recovery is to care for.
 func (d *decider) failing(n *model.Node, h *model.NodeHealth) []string {
 	return slices.DeleteFunc(h.Failing(), func(s string) bool {
 		def, ok := d.Cluster.Definitions[s]
@@ -139,7 +139,7 @@ func (d *decider) failing(n *model.Node, h *model.NodeHealth) []string {
 	})
 }
 
-// mayNot says why nothing may be done for a node.
+// mayNot returns why nothing may be done for a node.
 func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until int64) {
 	switch p := d.Cluster.RecoveryPaused; {
 	case d.policy.Off:
@@ -156,7 +156,7 @@ func (d *decider) mayNot(n *model.Node, h *model.NodeHealth) (why string, until 
 	return "", 0
 }
 
-// permanent says whether the node is to be made anew.
+// permanent reports whether the node is to be made anew.
 func (d *decider) permanent(h *model.NodeHealth, services []string) bool {
 	switch d.policy.Replace {
 	case model.ReplaceNever:
@@ -183,8 +183,8 @@ func (d *decider) mayNotReplace() (why string, until int64) {
 	return "", 0
 }
 
-// waitsFor says whether services wait for something that they depend on and that
-// fails elsewhere.
+// waitsFor reports whether services wait for something that they depend on and that fails
+// elsewhere.
 func (d *decider) waitsFor(n *model.Node, h *model.NodeHealth, services []string) (why string, until int64) {
 	since := int64(0)
 	for _, s := range services {
@@ -208,8 +208,8 @@ func (d *decider) waitsFor(n *model.Node, h *model.NodeHealth, services []string
 	return "", 0
 }
 
-// dependencies gives the services of the cluster that one needs at run time,
-// over others too.
+// dependencies returns the services of the cluster that one needs at run time, over others
+// too.
 func (d *decider) dependencies(service string) []string {
 	var out []string
 	seen := map[string]bool{service: true}
@@ -227,7 +227,7 @@ func (d *decider) dependencies(service string) []string {
 	return out
 }
 
-// services gives what Restarts wants to know of a node's services.
+// services returns what Restarts wants to know of a node's services.
 func (d *decider) services(n *model.Node, failing []string) []Service {
 	h := d.Health[n.ID]
 	var out []Service

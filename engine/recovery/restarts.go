@@ -10,9 +10,9 @@ type Service struct {
 	Running, Failed, Delayed bool
 }
 
-// Restarts gives which services of a node are restarted (docs/spec/plans.md §7): where
-// an essential one failed, all that were launched; else those that failed. As long
-// as one is delayed, an essential failure waits; others just leave it out.
+// Restarts returns which services of a node are restarted (docs/spec/plans.md §7): where an
+// essential one failed, all that were launched; else those that failed. As long as one is
+// delayed, an essential failure waits; others just leave it out.
 func Restarts(services []Service) []string {
 	essential, delayed := false, false
 	for _, s := range services {

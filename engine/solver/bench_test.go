@@ -152,9 +152,9 @@ func adding(nodes int) solver.Input {
 	return in
 }
 
-// BenchmarkGrowth tells how time and memory grow with the number of nodes, and
-// with that of constrained services: a fifth as many groups that share nodes (three at least),
-// half as many pairs that do not, limits on two groups of three.
+// BenchmarkGrowth measures how time and memory grow with the number of nodes and with the
+// number of constrained services: a fifth as many groups that share nodes (at least three),
+// half as many pairs that do not, and limits on two groups of three.
 func BenchmarkGrowth(b *testing.B) {
 	run := func(name string, in solver.Input) {
 		in.MaxNodes = 200_000

@@ -36,7 +36,7 @@ func newBound(c *class, k *kind, coef []int64) bound {
 	return b
 }
 
-// reaches tells whether the free items may bring at least need.
+// reaches reports whether the free items may bring at least need.
 func (b *bound) reaches(f *finder, free *set, room *[dimensions]int64, need int64) bool {
 	if need <= 0 {
 		return true
@@ -89,10 +89,9 @@ func (b *bound) knapsack(c *class, items []int32, d int, free *set, room int64) 
 	return total
 }
 
-// cover tells whether a cover of the free items by cliques of conflicting ones
-// leaves need within reach: of each clique a node has one item at most. The
-// items with the fewest conflicts choose their cliques first, and an item's
-// worth may be shared between cliques.
+// cover reports whether a cover of the free items by cliques of conflicting ones leaves need
+// within reach: of each clique a node has one item at most. The items with the fewest
+// conflicts choose their cliques first, and an item's worth may be shared between cliques.
 func (b *bound) cover(f *finder, free *set, need int64) bool {
 	sum := int64(0)
 	for _, v := range f.c.byDegree {

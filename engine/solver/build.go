@@ -147,7 +147,7 @@ func (w *world) build(on []bool) *built {
 	return b
 }
 
-// dominated tells whether a more preferred kind can stand for k everywhere.
+// dominated reports whether a more preferred kind can stand for k everywhere.
 func dominated(better []kind, k *kind) bool {
 next:
 	for i := range better {

@@ -52,7 +52,7 @@ func (r *program) certify() *proof {
 	return nil
 }
 
-// fractions gives a small number that makes all of y whole, or 0.
+// fractions returns a small number that makes all of y whole, or 0.
 func fractions(y []float64) float64 {
 	scale := 1.0
 	for _, v := range y {

@@ -124,7 +124,7 @@ func (w *world) checkCycles(stage string, needs func(*model.Dependencies) model.
 	}
 }
 
-// sortedUnique gives the names in order, each once.
+// sortedUnique returns the names in order, each once.
 func sortedUnique(names []string) []string {
 	out := slices.Clone(names)
 	sort.Strings(out)

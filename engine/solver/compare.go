@@ -43,8 +43,8 @@ func (w *world) compare() {
 	}
 }
 
-// usable gives the kinds that new nodes may have, as far as is known before
-// services are placed.
+// usable returns the kinds that new nodes may have, as far as is known before services are
+// placed.
 func (w *world) usable() []pair {
 	may := func(name, wanted string, offered bool, compatible []string) bool {
 		return offered && (wanted == "" || wanted == name) && (len(compatible) == 0 || slices.Contains(compatible, name))

@@ -9,10 +9,9 @@ type alternative struct {
 	totals []int64
 }
 
-// enumerate gives the solutions of p to take, the preferred first, until it
-// says true. Each solution that is refused splits its part of the space by the
-// first column on which another solution could differ from it, so that none is
-// met twice and none is missed.
+// enumerate returns the solutions of p to take, the preferred first, until it says true. Each
+// solution that is refused splits its part of the space by the first column on which another
+// solution could differ from it, so that none is met twice and none is missed.
 func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([]counted) bool) verdict {
 	first, totals, v := preferred(p, m, nil, compare)
 	if v != yes {

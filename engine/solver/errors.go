@@ -6,9 +6,9 @@ import (
 	codes "github.com/coopr/coopr/engine/problem"
 )
 
-// ErrBudget says that the search ended before it knew: neither a layout nor
-// the proof that there is none (docs/spec/solver.md rule 12). A context that ends is
-// wrapped together with it.
+// ErrBudget means that the search ended before it knew: neither a layout nor the proof that
+// there is none (docs/spec/solver.md rule 12). A context that ends is wrapped together with
+// it.
 var ErrBudget = codes.New(codes.Unsolvable, "the search for a layout ran out of its budget")
 
 // Constraint names one constraint by its place in the input and in words.

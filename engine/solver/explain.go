@@ -23,10 +23,9 @@ func (w *world) explain() error {
 	return u
 }
 
-// minimal gives the rules of a conflict, in their order. It is not minimal
-// where the budget ended: there is certainly no layout, only the reasons are
-// not boiled down. That services stay on a shrunk cluster goes without saying,
-// unless that alone is the conflict.
+// minimal returns the rules of a conflict, in their order. It is not minimal where the budget
+// ended: there is certainly no layout, only the reasons are not boiled down. That services
+// stay on a shrunk cluster goes without saying, unless that alone is the conflict.
 func (w *world) minimal() ([]int, bool) {
 	var stay, rest []int
 	for i := range w.rules {
@@ -46,9 +45,8 @@ func (w *world) minimal() ([]int, bool) {
 	return conflict, w.meter.err == nil
 }
 
-// conflict gives a minimal subset of candidates that together with the rules
-// of given has no layout, where given alone has one. changed tells that given
-// has grown since that was known.
+// conflict returns a minimal subset of candidates that together with the rules of given has no
+// layout, where given alone has one. changed tells that given has grown since that was known.
 func (w *world) conflict(given []int, changed bool, candidates []int) []int {
 	if w.meter.err != nil {
 		return candidates

@@ -50,7 +50,7 @@ type cut struct {
 
 const minWeight = math.MinInt64 / 4
 
-// run gives a set of the greatest weight above f.above; false where there is none.
+// run returns a set of the greatest weight above f.above; false where there is none.
 func (f *finder) run() (set, int64, bool) {
 	// The quick search may take one of several equally good sets; only where
 	// just that one is refused, all have to be gone through.
@@ -169,7 +169,7 @@ func (f *finder) search(byItem bool) (set, int64, bool) {
 	return f.best, f.above, f.found
 }
 
-// completes tells whether s holds a whole set that may not share a node.
+// completes reports whether s holds a whole set that may not share a node.
 func (f *finder) completes(s *set) bool {
 	for i := range f.c.together {
 		if s.holds(&f.c.together[i]) {
@@ -293,9 +293,9 @@ func (f *finder) core(cur, free set, total int64, room [dimensions]int64, have [
 	}
 }
 
-// harmless tells whether item i can be taken in whatever else is: it takes no
-// room, completes nothing, and is worth at least as much to the weight and to
-// every cut as the one item, if any, that it keeps out.
+// harmless reports whether item i can be taken in whatever else is: it takes no room,
+// completes nothing, and is worth at least as much to the weight and to every cut as the one
+// item, if any, that it keeps out.
 func (f *finder) harmless(i int, around *set) bool {
 	if f.c.joint.has(i) {
 		return false

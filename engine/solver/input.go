@@ -112,7 +112,7 @@ type Change struct {
 	Touch Touch
 }
 
-// chooses tells whether the change leaves a choice to the comparator.
+// chooses reports whether the change leaves a choice to the comparator.
 func (c *Change) chooses() bool {
 	return c.Kind == Create || c.Kind == Grow || c.Kind == AddServices
 }

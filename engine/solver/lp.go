@@ -108,7 +108,7 @@ func (l *lp) rest(v int32) float64 {
 	return lo
 }
 
-// x gives column j's value.
+// x returns column j's value.
 func (l *lp) x(j int) float64 {
 	v := int32(l.m + j)
 	if p := l.where[v]; p >= 0 {

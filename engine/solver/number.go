@@ -35,13 +35,13 @@ func decimal(v any) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// floorOf gives the greatest whole number <= r*n.
+// floorOf returns the greatest whole number <= r*n.
 func floorOf(r *big.Rat, n int64) int64 {
 	p := new(big.Int).Mul(r.Num(), big.NewInt(n))
 	return new(big.Int).Div(p, r.Denom()).Int64()
 }
 
-// ceilOf gives the least whole number >= r*n.
+// ceilOf returns the least whole number >= r*n.
 func ceilOf(r *big.Rat, n int64) int64 {
 	p := new(big.Int).Mul(r.Num(), big.NewInt(n))
 	p.Neg(p)

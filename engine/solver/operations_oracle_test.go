@@ -35,8 +35,8 @@ type operationOracle struct {
 	tooBig   bool
 }
 
-// solve gives the nodes after the operation and those that go; false where
-// nothing is valid, or there is too much to try.
+// solve returns the nodes after the operation and those that go; false where nothing is valid,
+// or there is too much to try.
 func (o *operationOracle) solve() bool {
 	in := &o.in
 	var nodes []oracleNode
@@ -104,7 +104,7 @@ func (o *operationOracle) number(id string) int {
 	return o.in.Existing[slices.IndexFunc(o.in.Existing, func(n solver.ExistingNode) bool { return n.ID == id })].Number
 }
 
-// add gives node i every set of the services to be added.
+// add tries every set of the services to be added on node i.
 func (o *operationOracle) add(nodes []oracleNode, i int) {
 	if i == len(nodes) {
 		o.grow(nodes, o.in.Change.Nodes, 0)
@@ -352,7 +352,7 @@ func (o *operationOracle) vector(nodes []oracleNode) []vectorEntry {
 	return out
 }
 
-// placeOf tells where a node is, as far as a service's spread asks.
+// placeOf returns where a node is, as far as a service's spread asks.
 func (o *operationOracle) placeOf(n *oracleNode) string {
 	zone, host := "", ""
 	for _, s := range o.services {

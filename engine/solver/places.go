@@ -9,8 +9,8 @@ import (
 // Place is where a new node is to be made; empty where nothing asks for it.
 type Place struct{ Zone, Host string }
 
-// Places gives the places of a group of new nodes, one for each, in order. The
-// group is one of New.
+// Places returns the places of a group of new nodes, one for each, in order. The group is one
+// of New.
 func (a *Answer) Places(g model.NodeGroup) []Place {
 	out := make([]Place, g.Count)
 	at := slices.IndexFunc(a.Layout, func(l model.NodeGroup) bool {

@@ -212,7 +212,7 @@ func (f *preferrer) learn(q *proof) {
 	f.proofs = append(f.proofs, q)
 }
 
-// candidate gives the most preferred column that nothing known rules out.
+// candidate returns the most preferred column that nothing known rules out.
 func (f *preferrer) candidate() (column, bool) {
 	var best column
 	found := false

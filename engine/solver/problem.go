@@ -30,10 +30,10 @@ func (d domain) tight() domain {
 	return d
 }
 
-// up gives the least count >= c with the right remainder.
+// up returns the least count >= c with the right remainder.
 func (d domain) up(c int64) int64 { return c + mod(d.rem-c, d.mod) }
 
-// down gives the greatest count <= c with the right remainder.
+// down returns the greatest count <= c with the right remainder.
 func (d domain) down(c int64) int64 { return c - mod(c-d.rem, d.mod) }
 
 func mod(a, m int64) int64 {
@@ -75,7 +75,7 @@ type kind struct {
 	forced  set
 	// room left for items; negative numbers are not used: unlimited is noLimit.
 	room [dimensions]int64
-	// bare tells whether a node may carry no item at all.
+	// bare is true if a node may carry no item at all.
 	bare bool
 	// rank is the place in the comparator's order among kinds of all classes
 	// whose services are worth the same.

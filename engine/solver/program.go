@@ -81,7 +81,7 @@ func newProgram(p *problem, m *meter) *program {
 	return r
 }
 
-// column gives the number of a column, which it adds where it is new.
+// column returns the number of a column, which it adds where it is new.
 func (r *program) column(c column) int {
 	if id, ok := r.ids[c]; ok {
 		return id
@@ -121,7 +121,7 @@ func (r *program) cap(n int, most int64) {
 	r.lp.rowLo[i], r.lp.rowHi[i] = 0, float64(most)/r.scale[n]
 }
 
-// feasible tells whether there is a solution; then witness holds one.
+// feasible reports whether there is a solution; then witness holds one.
 func (r *program) feasible() verdict {
 	r.proof = nil
 	for _, d := range r.doms {
@@ -160,9 +160,9 @@ func (r *program) search(root bool) verdict {
 	}
 }
 
-// greatest gives the greatest count that column id has in any solution, where
-// sure is one that is known to be possible and most one that none exceeds. The
-// proof that there is no more is left behind where the relaxation gives it.
+// greatest returns the greatest count that column id has in any solution, where sure is one
+// that is known to be possible and most one that none exceeds. The proof that there is no more
+// is left behind where the relaxation gives it.
 func (r *program) greatest(id int, sure, most int64) (int64, verdict) {
 	r.proof = nil
 	lo, hi := r.lo[id], r.hi[id]

@@ -184,10 +184,10 @@ func randomInput(r *rand.Rand) solver.Input {
 	return in
 }
 
-// seeds gives the range of seeds a random test goes through, and prints it. One
-// that fails is run again alone with SOLVER_SEED; SOLVER_FROM begins elsewhere,
-// so that CI sees other instances each time (make oracle). Few are gone through
-// under the race detector, which has nothing to find in pure functions.
+// seeds returns the range of seeds a random test goes through, and prints it. One that fails
+// is run again alone with SOLVER_SEED; SOLVER_FROM begins elsewhere, so that CI sees other
+// instances each time (make oracle). Few are gone through under the race detector, which has
+// nothing to find in pure functions.
 func seeds(t *testing.T, n uint64) (uint64, uint64) {
 	t.Helper()
 	number := func(name string, otherwise uint64) uint64 {
@@ -417,8 +417,8 @@ func TestExplanationsAreMinimal(t *testing.T) {
 	}
 }
 
-// only tells whether the input has a layout when it keeps, of all constraints,
-// those of the conflict but one.
+// only reports whether the input has a layout when it keeps, of all constraints, those of the
+// conflict but one.
 func only(in solver.Input, conflict []solver.Constraint, but string) bool {
 	for _, path := range paths(in) {
 		keep := slices.ContainsFunc(conflict, func(c solver.Constraint) bool { return c.Path == path })

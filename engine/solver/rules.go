@@ -165,8 +165,8 @@ func (w *world) ratio(path, text string) *big.Rat {
 	return r
 }
 
-// constrained tells whether a service has any constraint in the template; one
-// without is on every node (docs/spec/coopr.md 4.3).
+// constrained reports whether a service has any constraint in the template; one without is on
+// every node (docs/spec/coopr.md 4.3).
 func constrained(t *model.ClusterTemplate, s string) bool {
 	if _, ok := t.Constraints.Services[s]; ok {
 		return true
@@ -175,7 +175,7 @@ func constrained(t *model.ClusterTemplate, s string) bool {
 	return slices.ContainsFunc(t.Constraints.Layout.MustCoexist, has) || slices.ContainsFunc(t.Constraints.Layout.CantCoexist, has)
 }
 
-// present gives the members of a set that are on the cluster, sorted.
+// present returns the members of a set that are on the cluster, sorted.
 func (w *world) present(set []string) []string {
 	var here []string
 	for _, s := range sortedUnique(set) {

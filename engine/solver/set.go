@@ -31,7 +31,7 @@ func (s *set) size() int {
 	return n
 }
 
-// meets tells whether the two sets share an item.
+// meets reports whether the two sets share an item.
 func (s *set) meets(o *set) bool {
 	for i, w := range s {
 		if w&o[i] != 0 {
@@ -41,7 +41,7 @@ func (s *set) meets(o *set) bool {
 	return false
 }
 
-// holds tells whether every item of o is in s.
+// holds reports whether every item of o is in s.
 func (s *set) holds(o *set) bool {
 	for i, w := range o {
 		if w&^s[i] != 0 {

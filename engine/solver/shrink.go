@@ -81,7 +81,7 @@ func (c *culling) choose(i int) verdict {
 	return v
 }
 
-// can tells whether at least n nodes of the column can go.
+// can reports whether at least n nodes of the column can go.
 func (c *culling) can(id int, n int64) verdict {
 	r := c.program
 	if id < len(r.witness) && r.witness[id] >= n && c.fits() {
@@ -90,7 +90,7 @@ func (c *culling) can(id int, n int64) verdict {
 	return r.feasible()
 }
 
-// fits tells whether the last witness keeps the bounds there are now.
+// fits reports whether the last witness keeps the bounds there are now.
 func (c *culling) fits() bool {
 	for id := range c.program.cols {
 		x := int64(0)

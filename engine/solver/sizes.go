@@ -94,7 +94,7 @@ func Sizes(ctx context.Context, in Input, from, to int) (*SizeTable, error) {
 	return t, nil
 }
 
-// size says what is to be said of one size.
+// size returns what is to be said of one size.
 func (w *world) size() SizeRange {
 	r := SizeRange{From: int(w.nodes), To: int(w.nodes)}
 	s, v := w.solution(w.all())
@@ -154,8 +154,8 @@ func (r *SizeRange) extend(next *SizeRange) bool {
 	return true
 }
 
-// SmallestSize gives the least number of nodes from..to of which there is a
-// layout; 0 where there is none. Its errors are those of Solve.
+// SmallestSize returns the least number of nodes from..to of which there is a layout; 0 where
+// there is none. Its errors are those of Solve.
 func SmallestSize(ctx context.Context, in Input, from, to int) (int, error) {
 	m := newMeter(ctx, in.Budget)
 	for n := max(1, from); n <= to; n++ {

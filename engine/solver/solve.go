@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Solve gives the preferred layout. Its errors: model.Faults for an input that
-// is wrong in itself (all faults at once), *Unsolvable where no layout exists,
-// and one that wraps ErrBudget where the budget or the context ended first.
+// Solve returns the preferred layout. Its errors: model.Faults for an input that is wrong in
+// itself (all faults at once), *Unsolvable where no layout exists, and one that wraps
+// ErrBudget where the budget or the context ended first.
 func Solve(ctx context.Context, in Input) (*Answer, error) {
 	m := newMeter(ctx, in.Budget)
 	w, err := understand(in, m)
@@ -44,7 +44,7 @@ type solution struct {
 	places  []Placement
 }
 
-// solution gives the preferred layout under the rules that are on.
+// solution returns the preferred layout under the rules that are on.
 func (w *world) solution(on []bool) (*solution, verdict) {
 	b := w.build(on)
 	if b.impossible {
@@ -69,7 +69,7 @@ func (w *world) solution(on []bool) (*solution, verdict) {
 	return found, v
 }
 
-// possible tells whether there is any layout under the rules that are on.
+// possible reports whether there is any layout under the rules that are on.
 func (w *world) possible(on []bool) verdict {
 	for i := range w.rules {
 		switch w.rules[i].kind {
@@ -93,7 +93,7 @@ func (b *built) before(x, y *column) int {
 	return slices.Compare(b.services(x), b.services(y))
 }
 
-// services gives all that a node of a column carries, sorted.
+// services returns all that a node of a column carries, sorted.
 func (b *built) services(c *column) []string {
 	out := slices.Clone(b.anyway[c.class])
 	c.items.each(func(i int) bool { out = append(out, b.items[i]...); return true })
@@ -101,7 +101,7 @@ func (b *built) services(c *column) []string {
 	return out
 }
 
-// excluded tells whether the layout is one of those that must not be chosen.
+// excluded reports whether the layout is one of those that must not be chosen.
 func (w *world) excluded(s *solution, on []bool) bool {
 	if len(w.in.Exclude) == 0 {
 		return false

@@ -46,8 +46,8 @@ func (w *world) place(s *solution, on []bool) bool {
 	return true
 }
 
-// placeOver gives, for each group of the solution, how many of its nodes are
-// at each place; nil where there is no even spread.
+// placeOver returns, for each group of the solution, how many of its nodes are at each place;
+// nil where there is no even spread.
 func (w *world) placeOver(s *solution, services, places []string, of func(*ExistingNode) string) [][]int64 {
 	z := int64(len(places))
 	spread := make([][]int, len(s.counts)) // the services of each group that are spread

@@ -70,7 +70,7 @@ func (w *world) checkTypes() {
 	w.wantedImg = w.checkType("image", "imagetype", in.ImageType, in.Template.Defaults.ImageType, in.Template.Compatibility.ImageTypes, w.images, knownImg)
 }
 
-// checkType gives the one type that is asked for, or "".
+// checkType returns the one type that is asked for, or "".
 func (w *world) checkType(word, path, asked, standard string, compatible, offered, known []string) string {
 	t := w.in.Template.Name
 	if asked == "" {

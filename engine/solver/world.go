@@ -163,7 +163,7 @@ func (w *world) track() {
 	}
 }
 
-// placesOf tells where a node is, as far as some service's spread asks.
+// placesOf returns where a node is, as far as some service's spread asks.
 func (w *world) placesOf(n *ExistingNode) string {
 	at := [2]string{}
 	for _, s := range w.services {
@@ -177,7 +177,7 @@ func (w *world) placesOf(n *ExistingNode) string {
 	return at[0] + "\x00" + at[1]
 }
 
-// takes gives what a service takes of one capacity; nil where nothing.
+// takes returns what a service takes of one capacity; nil where nothing.
 func (w *world) takes(s string, d int) *big.Rat {
 	r := w.in.Services[s].Resources
 	if r == nil {

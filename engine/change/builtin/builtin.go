@@ -123,7 +123,7 @@ func Decode(o *site.Object, into any) error {
 	return model.DecodeStrict(b, into)
 }
 
-// Check gives everything that is wrong with the contents of a document.
+// Check returns everything that is wrong with the contents of a document.
 func Check(d *site.Document) model.Faults {
 	var faults model.Faults
 	for i := range d.Objects {
@@ -200,8 +200,8 @@ type Entry struct {
 	Owner, Group string // "" for whoever runs the agent
 }
 
-// Entries gives the tree that the content describes, ascending by path, with
-// what is wrong with it.
+// Entries returns the tree that the content describes, ascending by path, with what is wrong
+// with it.
 func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	var faults model.Faults
 	if !path.IsAbs(t.Root) || path.Clean(t.Root) != t.Root || t.Root == "/" {
@@ -273,7 +273,7 @@ func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	return out, faults
 }
 
-// below says whether a path leads to something below a folder, and not into the
+// below reports whether a path leads to something below a folder, and not into the
 // repositories that people keep there.
 func below(name string) bool {
 	return fs.ValidPath(name) && name != "." && !slices.Contains(strings.Split(name, "/"), ".git")

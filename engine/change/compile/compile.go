@@ -150,7 +150,7 @@ func (c *compiler) object(i int) {
 	c.defs[i] = d
 }
 
-// typeOf gives a type by its name; nil where there is none.
+// typeOf returns a type by its name; nil where there is none.
 func (c *compiler) typeOf(name string) *object.Type {
 	if t := c.types[name]; t != nil {
 		return t
@@ -169,7 +169,7 @@ func (c *compiler) typeOf(name string) *object.Type {
 	return t
 }
 
-// digest gives another number for another content.
+// digest returns another number for another content.
 func digest(o *site.Object) uint64 {
 	b, err := json.Marshal([]any{o.Type, o.Content, o.Actions})
 	if err != nil {
@@ -195,8 +195,8 @@ func (c *compiler) target(t *object.Type, name, path string) (object.State, bool
 	return s, true
 }
 
-// number gives every object its ID and says how many IDs there are. An object
-// that another host or another kind of type has now is another object.
+// number returns every object its ID and says how many IDs there are. An object that another
+// host or another kind of type has now is another object.
 func (c *compiler) number(last *object.Site) int {
 	c.ids = make([]object.ID, len(c.defs))
 	known := map[string]object.ID{}
@@ -242,8 +242,8 @@ func (c *compiler) numbered(ids []object.ID) int {
 	return size
 }
 
-// Numbers gives the IDs that a compiled site has for the objects of its
-// document, in the document's order.
+// Numbers returns the IDs that a compiled site has for the objects of its document, in the
+// document's order.
 func Numbers(doc *site.Document, s *object.Site) []object.ID {
 	known := make(map[string]object.ID, len(s.Defs))
 	for i := range s.Defs {
@@ -352,8 +352,7 @@ func (c *compiler) provider(i int, n *draft, name, state, namePath, statePath st
 	return true
 }
 
-// assemble gives the definition its needs and refuses those that contradict
-// each other.
+// assemble fills in the needs of a definition and refuses needs that contradict each other.
 func (c *compiler) assemble(d *object.Def, drafts []draft) {
 	for j, n := range drafts {
 		for _, m := range drafts[:j] {
@@ -374,7 +373,7 @@ func (c *compiler) assemble(d *object.Def, drafts []draft) {
 	d.Needs = slices.Clip(d.Needs)
 }
 
-// overlap says whether two needs of one object can stand at one time.
+// overlap reports whether two needs of one object can stand at one time.
 func overlap(t *object.Type, a, b *object.Need) bool {
 	if a.Hold || b.Hold {
 		return a.Hold && b.Hold && a.From == b.From

@@ -185,8 +185,8 @@ func (c *closure) need(p object.ID, in object.State) {
 	c.site.Defs[p].Granting(in, c.need)
 }
 
-// single says whether every object stands in a cycle for one state only: only
-// then all of it can be at one time.
+// single reports whether every object stands in a cycle for one state only: only then all of
+// it can be at one time.
 func (w *wants) single(cycle []int) bool {
 	in := map[object.ID]object.State{}
 	for _, i := range cycle {
@@ -199,8 +199,8 @@ func (w *wants) single(cycle []int) bool {
 	return true
 }
 
-// report gives a fault for every group of nodes that reach each other and have
-// a cycle that counts.
+// report returns a fault for every group of nodes that reach each other and have a cycle that
+// counts.
 func (w *wants) report(say func(names string) string, counts func(cycle []int) bool) model.Faults {
 	var faults model.Faults
 	for _, group := range components(w.edges) {
@@ -246,7 +246,7 @@ func (w *wants) names(cycle []int) string {
 	return strings.Join(append(names, names[0]), " → ")
 }
 
-// cycle gives a shortest cycle through a node within a group.
+// cycle returns a shortest cycle through a node within a group.
 func (w *wants) cycle(start int, inside map[int]bool) []int {
 	before := map[int]int{}
 	queue := []int{start}
@@ -273,8 +273,8 @@ func (w *wants) cycle(start int, inside map[int]bool) []int {
 	return nil
 }
 
-// components gives the strongly connected components of a graph, each before
-// those that lead to it (Tarjan's algorithm, without recursion).
+// components returns the strongly connected components of a graph, each before those that lead
+// to it (Tarjan's algorithm, without recursion).
 func components(edges [][]int32) [][]int {
 	type frame struct{ v, next int }
 	number := make([]int, len(edges))

@@ -49,7 +49,7 @@ func NewPlan(old, next *object.Site) *Plan {
 	return p
 }
 
-// stays says whether an object is the same one in the next generation.
+// stays reports whether an object is the same one in the next generation.
 func stays(d *object.Def, next *object.Site) bool {
 	return d.Name != "" && int(d.ID) < len(next.Defs) && next.Defs[d.ID].Name == d.Name
 }
@@ -153,7 +153,7 @@ func needed(s *object.Site, ids []object.ID) map[object.ID]bool {
 	return found
 }
 
-// Switches gives the groups of a plan with what they add.
+// Switches returns the groups of a plan with what they add.
 func Switches(p *Plan, next *object.Site) []site.Switch {
 	out := make([]site.Switch, len(p.Groups))
 	in := map[string]int{}

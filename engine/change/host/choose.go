@@ -2,9 +2,9 @@ package host
 
 import "hash/fnv"
 
-// Choose gives the agent that runs the objects of a host that is no agent's own
-// ("node:CLUSTER/NODE"), by rendezvous hashing: when an agent dies, only its own
-// hosts move, and spread over all others. "" where there is no agent.
+// Choose returns the agent that runs the objects of a host that is no agent's own
+// ("node:CLUSTER/NODE"), by rendezvous hashing: when an agent dies, only its own hosts move,
+// and spread over all others. "" where there is no agent.
 func Choose(host string, agents []Name) Name {
 	best, most := "", uint64(0)
 	for _, a := range agents {

@@ -33,8 +33,8 @@ type Config struct {
 	// Route says which home runs an object, or ran it last; "" where it never
 	// ran or has been removed, so that no life of it can hold anything.
 	Route func(object.ID) Name
-	// Absent says whether an object has been removed from the site; what Site
-	// leaves out, where nil.
+	// Absent reports whether an object has been removed from the site; what Site leaves out,
+	// where nil.
 	Absent func(object.ID) bool
 	// Observe, where not nil, is shown every event that an object has taken, and
 	// what followed.
@@ -85,7 +85,7 @@ type mail struct {
 	since    int64 // of the oldest lazy one
 }
 
-// New gives a home without objects.
+// New returns a home without objects.
 func New(cfg Config) *Runtime {
 	if cfg.Patience == 0 {
 		cfg.Patience = Patience
@@ -111,12 +111,12 @@ func (h *Runtime) Start(def *object.Def, inc uint32, now int64) {
 		h.objects = slices.Insert(h.objects, h.place(def.ID), o)
 	}
 	h.handle(o, &object.Event{What: object.Started, Inc: inc}, now)
-	h.unearth(def.ID, now)
+	h.deliverEarly(def.ID, now)
 	h.drain(now)
 }
 
-// unearth gives an object what came for it too early.
-func (h *Runtime) unearth(id object.ID, now int64) {
+// deliverEarly replays messages that arrived before the object started.
+func (h *Runtime) deliverEarly(id object.ID, now int64) {
 	early := h.early[id]
 	delete(h.early, id)
 	for _, m := range early {
@@ -133,8 +133,8 @@ func (h *Runtime) Stop(id object.ID) {
 	}
 }
 
-// place gives where an ID stands, or would stand, among the objects. On most
-// homes the IDs follow each other without gaps.
+// place returns where an ID stands, or would stand, among the objects. On most homes the IDs
+// follow each other without gaps.
 func (h *Runtime) place(id object.ID) int {
 	n := len(h.objects)
 	if n == 0 || h.objects[n-1].Def().ID < id {
@@ -147,7 +147,7 @@ func (h *Runtime) place(id object.ID) int {
 	return at
 }
 
-// find gives an object that runs here, nil where it does not.
+// find returns an object that runs here, nil where it does not.
 func (h *Runtime) find(id object.ID) *object.Object {
 	if at := h.place(id); at < len(h.objects) && h.objects[at].Def().ID == id {
 		return h.objects[at]
@@ -155,8 +155,8 @@ func (h *Runtime) find(id object.ID) *object.Object {
 	return nil
 }
 
-// Event gives an object that runs here an event: the answer to an act, or an
-// order. Events for objects that do not run here are dropped.
+// Event returns an object that runs here an event: the answer to an act, or an order. Events
+// for objects that do not run here are dropped.
 func (h *Runtime) Event(id object.ID, ev object.Event, now int64) error {
 	o := h.find(id)
 	if o == nil {
@@ -179,9 +179,9 @@ func (h *Runtime) Receive(from Name, messages []object.Message, now int64) {
 	h.drain(now)
 }
 
-// Lost says that messages to and from some objects may have been lost (nil: any):
-// a stream has been made anew, or another home runs them. Who waits for them asks
-// again at once.
+// Lost records that messages to and from some objects (nil: all objects) may have been lost,
+// because a stream was made anew or another agent runs these objects. Waiting objects send
+// their requests again immediately.
 func (h *Runtime) Lost(of func(object.ID) bool, now int64) {
 	for _, o := range h.objects {
 		if o.Waiting() {
@@ -222,7 +222,7 @@ func (h *Runtime) Switch(site *object.Site, hosts map[string]bool, now int64) {
 	h.drain(now)
 }
 
-// Object gives an object that runs here, nil where it does not.
+// Object returns an object that runs here, nil where it does not.
 func (h *Runtime) Object(id object.ID) *object.Object {
 	if o := h.find(id); o != nil {
 		return o
@@ -237,7 +237,7 @@ func (h *Runtime) Each(visit func(*object.Object)) {
 	}
 }
 
-// Settled says whether no object here has anything left to do.
+// Settled reports whether no object here has anything left to do.
 func (h *Runtime) AtRest() bool {
 	for _, o := range h.objects {
 		if !o.AtRest() {
@@ -297,7 +297,7 @@ func (h *Runtime) drain(now int64) {
 		if n := len(h.turned); n > 0 {
 			id := h.turned[n-1]
 			h.turned = h.turned[:n-1]
-			h.unearth(id, now)
+			h.deliverEarly(id, now)
 			continue
 		}
 		h.deliver(h.queue[i], now)
@@ -347,7 +347,7 @@ func (h *Runtime) keep(m object.Message, now int64) {
 	h.early[m.To] = append(kept, m)
 }
 
-// absent says whether an object has been removed from the site.
+// absent reports whether an object has been removed from the site.
 func (h *Runtime) absent(id object.ID) bool {
 	if h.cfg.Absent != nil {
 		return h.cfg.Absent(id)
@@ -431,7 +431,7 @@ func (h *Runtime) Flush(now int64, send func(Packet)) {
 	h.posts = later
 }
 
-// Next says when the home wants to be called (Tick) at the latest, 0 for never.
+// Next returns when the home wants to be called (Tick) at the latest, 0 for never.
 func (h *Runtime) Next() int64 {
 	next := h.sweep
 	if h.probe != 0 && (next == 0 || h.probe < next) {

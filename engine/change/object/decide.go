@@ -40,7 +40,7 @@ func (o *Object) aim() (State, bool) {
 	return o.def.Preferred, false
 }
 
-// best gives the request that wins.
+// best returns the request that wins.
 func (o *Object) best() (best State, urgent bool) {
 	rank := &o.def.Type.rank
 	if t := o.tally(); t != nil {
@@ -69,7 +69,7 @@ func (o *Object) best() (best State, urgent bool) {
 	return best, urgent
 }
 
-// asked says how many ask for a state.
+// asked returns how many ask for a state.
 func (o *Object) asked(s State) int32 {
 	if o.asking == 0 {
 		return 0
@@ -86,8 +86,8 @@ func (o *Object) asked(s State) int32 {
 	return n
 }
 
-// driven says whether a request keeps the object from what it or others want: a
-// revoke that was lost would keep it for ever.
+// driven reports whether a request keeps the object from what it or others want: a revoke that
+// was lost would keep it for ever.
 func (o *Object) driven() bool {
 	return o.asking > 0 && (o.target != o.def.Preferred || o.asked(o.target) < o.asking)
 }
@@ -188,7 +188,7 @@ func (o *Object) ask(i int, fx *Effects) {
 	}
 }
 
-// pressed gives pressing where a lock should be asked for on behalf of a removal.
+// pressed returns pressing where a lock should be asked for on behalf of a removal.
 func pressed(s *Out) outFlag {
 	if s.flags&press != 0 {
 		return pressing
@@ -244,8 +244,9 @@ func (o *Object) move(now int64, fx *Effects) bool {
 	return true
 }
 
-// yield gives back what is wanted back, where nobody relies on it, and asks for
-// it again: so nobody waits for ever for two who hold what each other needs.
+// yield gives back every lock that its provider wants back and that nothing relies on, and
+// requests it again. This keeps two objects that hold what each other needs from waiting for
+// ever.
 func (o *Object) yield(fx *Effects) {
 	if !o.recalled {
 		return

@@ -49,11 +49,11 @@ type Need struct {
 	From, To State
 	State    State
 	Hold     bool
-	// Drives says that State is not what the provider prefers. Link sets it.
+	// Drives is true if State is not what the provider prefers. Link sets it.
 	Drives bool
 }
 
-// Find gives the object of a name.
+// Find returns the object of a name.
 func (s *Site) Find(name string) (ID, bool) {
 	for i := range s.Defs {
 		if s.Defs[i].Name == name {
@@ -63,7 +63,7 @@ func (s *Site) Find(name string) (ID, bool) {
 	return 0, false
 }
 
-// Covers says whether a transition dependency is about a step.
+// Covers reports whether a transition dependency is about a step.
 func (n *Need) Covers(from, to State) bool {
 	return !n.Hold && (n.From == Any || n.From == from) && (n.To == Any || n.To == to)
 }

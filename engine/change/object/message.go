@@ -20,7 +20,7 @@ const (
 
 var kindNames = [...]string{"", "request", "revoke", "release", "grant", "recall", "resync"}
 
-// String gives the kind's name.
+// String returns the kind's name.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]

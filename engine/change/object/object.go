@@ -18,7 +18,7 @@ const (
 
 var phaseNames = [...]string{"resting", "checking", "moving", "backoff"}
 
-// String gives the phase's name.
+// String returns the phase's name.
 func (p Phase) String() string { return phaseNames[p&3] }
 
 // How failures and oscillations are slowed down (rules 5 and 27), in milliseconds.
@@ -77,7 +77,7 @@ type rare struct {
 	drifts   uint16
 }
 
-// few gives what few objects have.
+// few returns what few objects have.
 func (o *Object) few() rare {
 	if o.rare == nil {
 		return rare{}
@@ -98,7 +98,7 @@ func (o *Object) keep(r rare) {
 	}
 }
 
-// later gives the definition that waits to be followed.
+// later returns the definition that waits to be followed.
 func (o *Object) later() *Def {
 	if o.rare == nil {
 		return nil
@@ -106,7 +106,7 @@ func (o *Object) later() *Def {
 	return o.rare.later
 }
 
-// tally gives the requests of a hub, nil for other objects.
+// tally returns the requests of a hub, nil for other objects.
 func (o *Object) tally() *tally {
 	if o.rare == nil {
 		return nil
@@ -114,7 +114,7 @@ func (o *Object) tally() *tally {
 	return o.rare.tally
 }
 
-// stuck says that the matrix has no way to the target (rule 17).
+// stuck reports whether the matrix has no way to the target (rule 17).
 func (o *Object) stuck() bool {
 	return o.phase == Resting && o.state != Unknown && o.state != o.target && o.key.next == Unknown
 }
@@ -165,7 +165,7 @@ const (
 
 type tally [2][MaxStates]int32
 
-// New gives the object of a definition, before it has Started.
+// New returns the object of a definition, before it has Started.
 func New(def *Def) *Object {
 	o := &Object{}
 	o.Init(def, make([]Out, len(def.Out)), make([]In, len(def.In)))
@@ -204,23 +204,23 @@ func class(s *In) int {
 	return 0
 }
 
-// Def gives the definition that the object follows.
+// Def returns the definition that the object follows.
 func (o *Object) Def() *Def { return o.def }
 
-// State gives the state that the object is known to be in.
+// State returns the state that the object is known to be in.
 func (o *Object) State() State { return o.state }
 
-// Target gives the state that the object wants to be in.
+// Target returns the state that the object wants to be in.
 func (o *Object) Target() State { return o.target }
 
-// Phase gives what the object is doing.
+// Phase returns what the object is doing.
 func (o *Object) Phase() Phase { return o.phase }
 
-// Incarnation gives the object's life at its home.
+// Incarnation returns the object's life at its home.
 func (o *Object) Incarnation() uint32 { return o.inc }
 
-// Settled says whether nothing is left to do: the object is in its preferred
-// state (or where a removal wants it) and nobody asks it for another.
+// Settled reports whether nothing is left to do: the object is in its preferred state (or
+// where a removal wants it) and nobody asks it for another.
 func (o *Object) AtRest() bool {
 	goal := o.def.Preferred
 	if o.removing {
@@ -229,8 +229,7 @@ func (o *Object) AtRest() bool {
 	return o.phase == Resting && o.state == goal && o.target == goal
 }
 
-// Waiting says whether the object waits for others, so that a Nudge now and
-// then is due.
+// Waiting reports whether the object waits for others, so that a Nudge now and then is due.
 func (o *Object) Waiting() bool {
 	return o.silent > 0 || o.unresolved || o.phase == Resting && (o.missing > 0 || o.granted > 0 && o.calling || o.driven())
 }
@@ -401,9 +400,9 @@ func backoff(n int) int64 {
 	return min(int64(firstBackoff)<<min(n, 20), longBackoff)
 }
 
-// free says whether the object can follow another definition now: no transition
-// runs that relies on locks of the old one, here or at those whom the object has
-// granted a state for which it must hold others.
+// free reports whether the object can follow another definition now: no transition runs that
+// relies on locks of the old one, here or at those whom the object has granted a state for
+// which it must hold others.
 func (o *Object) free() bool {
 	if o.phase == Moving {
 		return false
@@ -419,7 +418,7 @@ func (o *Object) free() bool {
 	return true
 }
 
-// holds says whether a definition has a lock dependency.
+// holds reports whether a definition has a lock dependency.
 func (d *Def) holds(s State, provider ID, in State) bool {
 	found := false
 	d.Granting(s, func(p ID, z State) { found = found || p == provider && z == in })
@@ -505,7 +504,7 @@ func (o *Object) forget(fx *Effects) {
 	o.act(fx, Act{What: Check})
 }
 
-// Knows says whether peer depends on the object, or may hold a lock of it.
+// Knows reports whether peer depends on the object, or may hold a lock of it.
 func (o *Object) Knows(peer ID) bool { return findDependent(o.in, peer) >= 0 }
 
 // freed forgets what a dependent holds.

@@ -47,8 +47,8 @@ func (o *Object) deny(m *Message, fx *Effects) {
 	}
 }
 
-// Denial gives the answer of an object that depends on the sender no more, or
-// has been removed, to the question what it holds. False where m asks nothing.
+// Denial returns the answer of an object that depends on the sender no more, or has been
+// removed, to the question what it holds. False where m asks nothing.
 func Denial(m *Message) (Message, bool) {
 	a := Message{From: m.To, To: m.From, FromInc: m.ToInc, ToInc: m.FromInc, Kind: Revoke}
 	if m.Kind == Recall {

@@ -1,9 +1,9 @@
 package object
 
-// Relabel gives epochs and incarnations other numbers and forgets times and
-// counts that only slow things down. Two objects that differ in nothing else act
-// alike if the numbers keep their order, which is how the search of the protocol
-// makes finite what is not. Epochs are those of a link, from dependent to provider.
+// Relabel renumbers epochs and incarnations and forgets times and counts that only slow things
+// down. Two objects that differ in nothing else act alike as long as the numbers keep their
+// order. This makes the number of states finite for the search of the protocol. Epochs belong
+// to a link, from dependent to provider.
 func (o *Object) Relabel(epoch func(dependent, provider ID, e uint32) uint32, inc func(id ID, n uint32) uint32) {
 	id := o.def.ID
 	o.inc = inc(id, o.inc)

@@ -16,10 +16,10 @@ type Status struct {
 	Incarnation uint32
 	Failures    int
 	Drifts      int
-	// Stuck says that the type has no way from State to Target (rule 17).
+	// Stuck is true if the type has no way from State to Target (rule 17).
 	Stuck bool
-	// Oscillating says that the object has made too many transitions in a row
-	// without a new generation, and is slowed down (rule 27).
+	// Oscillating is true if the object has made too many transitions in a row without a new
+	// generation, and is slowed down (rule 27).
 	Oscillating bool
 	Removing    bool
 	// Until is when a backoff ends, on the clock of Handle.
@@ -49,7 +49,7 @@ const (
 	Silence
 )
 
-// Status tells what the object is doing and what it waits for.
+// Status returns what the object is doing and what it waits for.
 func (o *Object) Status() Status {
 	r := o.few()
 	s := Status{ID: o.def.ID, Def: o.def, State: o.state, Target: o.target, Phase: o.phase, To: o.to, Incarnation: o.inc,

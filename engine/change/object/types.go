@@ -178,14 +178,14 @@ func (t *Type) State(name string) (State, bool) {
 	return State(max(i, 0)), i >= 0
 }
 
-// Next gives the next state on the way from one to another, false where the
-// matrix has no way (rule 17).
+// Next returns the next state on the way from one to another, false where the matrix has no
+// way (rule 17).
 func (t *Type) Next(from, to State) (State, bool) {
 	n := t.next[from][to]
 	return n, n != Unknown
 }
 
-// Way gives the states on the way, the last of them to; nil where there is none.
+// Way returns the states on the way, the last of them to; nil where there is none.
 func (t *Type) Way(from, to State) []State {
 	var way []State
 	for from != to {
@@ -199,7 +199,7 @@ func (t *Type) Way(from, to State) []State {
 	return way
 }
 
-// Move gives the entry of the matrix for a step that Next gave.
+// Move returns the entry of the matrix for a step that Next gave.
 func (t *Type) Move(from, to State) Transition {
 	if i := t.single[from][to]; i >= 0 {
 		return t.moves[i]
@@ -212,11 +212,11 @@ func (t *Type) Moves() []Transition { return t.moves }
 
 func (t *Type) passive(s State) bool { return slices.Contains(t.Passive, s) }
 
-// Targetable says whether a state may be asked for.
+// Targetable reports whether a state may be asked for.
 func (t *Type) Targetable(s State) bool { return s != Unknown && !t.passive(s) }
 
-// BuiltinTypes gives the types that need no plugin (rule 3). A service has
-// "outdated" too, as rule 2 wants it of every type; its "restart" leaves it.
+// BuiltinTypes returns the types that need no plugin (rule 3). A service has "outdated" too,
+// as rule 2 wants it of every type; its "restart" leaves it.
 func BuiltinTypes() map[string]*Type {
 	simple := []TransitionSpec{
 		{From: "outdated", To: "down", Action: "cleanup"},
@@ -243,9 +243,9 @@ const OfferedPrefix = "automator:"
 // offered is what an automator may be called (plugins/host).
 var offered = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Offered gives the type that the automator of a name offers, which has the states and
-// transitions of a script; false where it is no such name. Whether anybody has the
-// plugin is another question.
+// Offered returns the type that the automator of a name offers, which has the states and
+// transitions of a script; false where it is no such name. Whether anybody has the plugin is
+// another question.
 func Offered(name string) (*Type, bool) {
 	if plugin, ok := strings.CutPrefix(name, OfferedPrefix); !ok || !offered.MatchString(plugin) {
 		return nil, false
@@ -255,8 +255,8 @@ func Offered(name string) (*Type, bool) {
 	return &t, true
 }
 
-// Same says whether two types have the same states and transitions, so that an
-// object of one can go on as one of the other.
+// Same reports whether two types have the same states and transitions, so that an object of
+// one can go on as one of the other.
 func (t *Type) Same(u *Type) bool {
 	return t == u || t.Name == u.Name && slices.Equal(t.States, u.States) && slices.Equal(t.Actions, u.Actions) &&
 		slices.Equal(t.moves, u.moves) && slices.Equal(t.Passive, u.Passive) && t.PreRemove == u.PreRemove

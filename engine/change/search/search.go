@@ -27,7 +27,7 @@ type Result struct {
 	// is a shortest way to it.
 	Problem string
 	Trace   []string
-	// Cut says that the limit was reached.
+	// Cut is true if the limit was reached.
 	Cut bool
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Generation gives the number of the generation that is in force everywhere.
+// Generation returns the number of the generation that is in force everywhere.
 func (s *Sim) Generation() uint64 { return s.site.Generation }
 
 // Apply puts a new generation into force as the leader does: host after host in

@@ -337,8 +337,8 @@ func TestC9(t *testing.T) {
 	}
 }
 
-// afterCrash says whether what began is C1 but for actions that were killed and
-// then found done or done again.
+// afterCrash reports whether what began is C1 but for actions that were killed and then found
+// done or done again.
 func afterCrash(begun []string) bool {
 	order := strings.Split(c1Order, "; ")
 	i := 0

@@ -13,8 +13,8 @@ import (
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
-// seeds says how many seeds a property is tried with; CHANGE_SEEDS times as many
-// where that is set, from CHANGE_FROM on.
+// seeds returns how many seeds a property is tried with; CHANGE_SEEDS times as many where that
+// is set, from CHANGE_FROM on.
 func seeds(t testing.TB, n uint64) (from, to uint64) {
 	env := func(name string, fallback uint64) uint64 {
 		v := os.Getenv(name)
@@ -104,7 +104,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 	}
 }
 
-// neighbours gives the most neighbours that an object of a site has.
+// neighbours returns the most neighbours that an object of a site has.
 func neighbours(s *object.Site) int {
 	most := 0
 	for i := range s.Defs {
@@ -138,8 +138,8 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 	}
 }
 
-// implied says how many transitions each object must make: an outdated one is
-// restarted; what others need down goes down and up again.
+// implied returns how many transitions each object must make: an outdated one is restarted;
+// what others need down goes down and up again.
 func implied(s *object.Site, outdated []object.ID) []int {
 	want := make([]int, len(s.Defs))
 	down := make([]bool, len(s.Defs))

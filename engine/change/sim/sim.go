@@ -86,7 +86,7 @@ type agent struct {
 	runtime *host.Runtime
 	life    uint32
 	dead    bool
-	// leaving says that the leader has given the home up already.
+	// leaving is true if the leader has given the home up already.
 	leaving bool
 	dirty   bool
 }
@@ -155,7 +155,7 @@ func (s *Sim) grow(n int) {
 	}
 }
 
-// def gives the definition that is in force on an object's host.
+// def returns the definition that is in force on an object's host.
 func (s *Sim) def(id object.ID) *object.Def {
 	if s.next != nil && int(id) < len(s.next.Defs) {
 		if d := &s.next.Defs[id]; d.Name != "" && s.turned[d.Host] {
@@ -216,10 +216,10 @@ func (s *Sim) violate(format string, args ...any) {
 	}
 }
 
-// Now gives the time.
+// Now returns the time.
 func (s *Sim) Now() int64 { return s.q.now }
 
-// Last gives when the last transition ended.
+// Last returns when the last transition ended.
 func (s *Sim) Last() int64 { return s.last }
 
 // At does something at a time.
@@ -326,7 +326,7 @@ func (s *Sim) RunUntilRest(until int64) bool {
 	return s.AtRest()
 }
 
-// Settled says whether every object is where it wants to be.
+// Settled reports whether every object is where it wants to be.
 func (s *Sim) AtRest() bool {
 	if s.next != nil {
 		return false
@@ -344,7 +344,7 @@ func (s *Sim) AtRest() bool {
 	return true
 }
 
-// Object gives an object where it runs, nil where nobody runs it.
+// Object returns an object where it runs, nil where nobody runs it.
 func (s *Sim) Object(id object.ID) *object.Object {
 	if s.owner[id] < 0 || s.agents[s.owner[id]].dead {
 		return nil
@@ -352,8 +352,8 @@ func (s *Sim) Object(id object.ID) *object.Object {
 	return s.agents[s.owner[id]].runtime.Object(id)
 }
 
-// Sent gives messages sent between homes by kind, packets, and releases that
-// rode with other messages.
+// Sent returns messages sent between homes by kind, packets, and releases that rode with other
+// messages.
 func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 	byKind, packets, rode = s.sent, s.packets, s.rode
 	for i := range s.agents {
@@ -367,7 +367,7 @@ func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 	return byKind, packets, rode
 }
 
-// Decisions gives how many events objects have taken.
+// Decisions returns how many events objects have taken.
 func (s *Sim) Decisions() int {
 	n := s.decisions
 	for i := range s.agents {

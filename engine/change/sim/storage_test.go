@@ -23,9 +23,8 @@ func storageSite(t testing.TB, cfg installation.Config, last *object.Site) *obje
 	return s
 }
 
-// critical gives when the last object is up at the earliest, and over how many
-// dependencies between hosts the way to it goes: no grant can come sooner than
-// its message.
+// critical returns when the last object is up at the earliest, and over how many dependencies
+// between hosts the way to it goes: no grant can come sooner than its message.
 func critical(s *object.Site, check, move int64) (ticks int64, hops int) {
 	done := make([]int64, len(s.Defs))
 	far := make([]int, len(s.Defs))

@@ -80,7 +80,7 @@ func (s *Sim) rely(d *object.Def, t object.Transition) {
 	d.Moving(t.From, t.To, need)
 }
 
-// follows gives the definition that an object follows now.
+// follows returns the definition that an object follows now.
 func (s *Sim) follows(id object.ID) *object.Def {
 	if o := s.Object(id); o != nil {
 		return o.Def()
@@ -197,5 +197,5 @@ func (s *Sim) tell(id object.ID, ev object.Event) {
 	s.flush()
 }
 
-// World gives what an object truly is.
+// World returns what an object truly is.
 func (s *Sim) World(id object.ID) object.State { return s.truth(s.def(id)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Carries says whether a service of a cluster has change objects.
+// Carries reports whether a service of a cluster has change objects.
 func Carries(cl *model.Cluster) bool {
 	for _, s := range cl.Definitions {
 		if len(s.Changes) > 0 {

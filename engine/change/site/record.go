@@ -11,10 +11,10 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// ErrOnItsWay says that a generation is on its way: the next one waits for it.
+// ErrOnItsWay means that a generation is on its way: the next one waits for it.
 var ErrOnItsWay = errors.New("a generation is on its way")
 
-// ErrHeld says that another agent's lease on a host has not ended.
+// ErrHeld means that another agent's lease on a host has not ended.
 var ErrHeld = errors.New("another agent has the host")
 
 // Generation is one version of a site's document.
@@ -53,7 +53,7 @@ type Record struct {
 	// Lives says, by ID, what runs.
 	Lives    []Life    `json:"lives,omitempty"`
 	Released []Release `json:"released,omitempty"`
-	// Deleting says that the site ends with Next.
+	// Deleting is true if the site ends with Next.
 	Deleting bool `json:"deleting,omitempty"`
 }
 
@@ -109,7 +109,7 @@ type Release struct {
 	Time   int64     `json:"time"`
 }
 
-// Clone gives a copy that shares nothing which methods change.
+// Clone returns a copy that shares nothing which methods change.
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Switches, c.Hosts, c.Lives, c.Released = slices.Clone(r.Switches), slices.Clone(r.Hosts), slices.Clone(r.Lives), slices.Clone(r.Released)
@@ -134,7 +134,7 @@ func (r *Record) Begin(n uint64, switches []Switch, deleting bool) error {
 	return r.Turn(free)
 }
 
-// host gives the place of a host, which is made if there is none.
+// host returns the place of a host, which is made if there is none.
 func (r *Record) host(name string) int32 {
 	at, ok := slices.BinarySearchFunc(r.Hosts, name, func(h Host, n string) int { return strings.Compare(h.Name, n) })
 	if !ok {
@@ -221,13 +221,13 @@ func (r *Record) dropReleases() {
 	r.Released = slices.DeleteFunc(r.Released, func(x Release) bool { return !r.Holds(x) })
 }
 
-// Holds says whether a release still says something.
+// Holds reports whether a release still says something.
 func (r *Record) Holds(x Release) bool {
 	return int(x.ID) < len(r.Lives) && r.Lives[x.ID].Host >= 0 && r.Lives[x.ID].Inc == x.Inc
 }
 
-// Assign gives hosts to agents: every object of theirs begins a new life. Alive
-// says whether an agent still has a session, so that it may be acting.
+// Assign returns hosts to agents: every object of theirs begins a new life. Alive says whether
+// an agent still has a session, so that it may be acting.
 func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 	bumped := map[int32]bool{}
 	for _, h := range hosts {
@@ -267,7 +267,7 @@ func (r *Record) Release(x Release) error {
 	return nil
 }
 
-// Turned gives the hosts that follow Next already.
+// Turned returns the hosts that follow Next already.
 func (r *Record) Turned() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range r.Switches {
@@ -280,7 +280,7 @@ func (r *Record) Turned() map[string]bool {
 	return out
 }
 
-// Removing gives the objects that have to get to their preRemove states now.
+// Removing returns the objects that have to get to their preRemove states now.
 func (r *Record) Removing() []object.ID {
 	var out []object.ID
 	for _, s := range r.Switches {
@@ -291,8 +291,8 @@ func (r *Record) Removing() []object.ID {
 	return out
 }
 
-// Ready gives the groups that may switch: those before them have, and away says
-// of each of their removed objects that it is where it should be.
+// Ready returns the groups that may switch: those before them have, and away says of each of
+// their removed objects that it is where it should be.
 func (r *Record) Ready(away func(object.ID) bool) []int {
 	done := map[int]bool{}
 	for i, s := range r.Switches {
@@ -318,7 +318,7 @@ type Orders struct {
 	Site    string `json:"site"`
 	Epoch   uint64 `json:"epoch"`
 	Version uint64 `json:"version"`
-	// Gone says that nothing of the site is this home's any more.
+	// Gone is true if nothing of the site is this home's any more.
 	Gone       bool   `json:"gone,omitempty"`
 	Generation uint64 `json:"generation"`
 	Next       uint64 `json:"next,omitempty"`
@@ -332,8 +332,8 @@ type Orders struct {
 	// Nodes says how those of Mine are reached that are nodes of clusters, as JSON
 	// of model.TaskConfig.
 	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
-	// Paused says that nothing may be done now: a plan is at work on the cluster
-	// that the site belongs to.
+	// Paused is true if nothing may be done now: a plan is at work on the cluster that the site
+	// belongs to.
 	Paused bool `json:"paused,omitempty"`
 	// Lives are those objects of the slice that run, or ran, and are not removed.
 	Lives []Lived `json:"lives,omitempty"`
@@ -363,14 +363,14 @@ type Lived struct {
 	Host string    `json:"host"`
 }
 
-// Part gives the slice of a generation for some hosts.
+// Part returns the slice of a generation for some hosts.
 func (g *Generation) Part(doc *Document, hosts map[string]bool) Part {
 	d, ids := Slice(doc, g.IDs, hosts)
 	return Part{Generation: g.Number, Document: d, IDs: ids}
 }
 
-// Orders gives what a home with some hosts is told; the parts are the caller's.
-// Concerns gives the objects and hosts of the slices.
+// Orders returns what a home with some hosts is told; the parts are the caller's. Concerns
+// gives the objects and hosts of the slices.
 func (r *Record) Orders(mine map[string]bool, concerns map[object.ID]bool) *Orders {
 	o := &Orders{Tenant: r.Tenant, Site: r.Name, Epoch: r.Epoch, Version: r.Version, Generation: r.Generation, Next: r.Next,
 		Mine: slices.Sorted(maps.Keys(mine)), Agents: map[string]string{}}

@@ -2,10 +2,10 @@ package site
 
 import "github.com/coopr/coopr/engine/change/object"
 
-// Slice gives the part of a document that the objects of some hosts need to run:
-// themselves, those that they depend on, and those that depend on them, with no
-// more of their dependencies than those on them. Compiled with its IDs it gives
-// the objects of these hosts as the whole document does.
+// Slice returns the part of a document that the objects of some hosts need to run: themselves,
+// those that they depend on, and those that depend on them, with no more of their dependencies
+// than those on them. Compiled with its IDs it gives the objects of these hosts as the whole
+// document does.
 func Slice(doc *Document, ids []object.ID, hosts map[string]bool) (*Document, []object.ID) {
 	mine := map[string]bool{}
 	for i := range doc.Objects {

@@ -53,9 +53,9 @@ type SiteStatus struct {
 	Overview
 	// Revision changes with everything that is reported.
 	Revision uint64 `json:"revision"`
-	// Converged says that the generation is in force on every host, and that there
-	// was a moment at which all of its objects were where they should be; it ends
-	// when one of them is not any more.
+	// Converged is true if the generation is in force on every host, and that there was a
+	// moment at which all of its objects were where they should be; it ends when one of them is
+	// not any more.
 	Converged bool `json:"converged"`
 	// Switching are the hosts that do not follow Next yet.
 	Switching []string       `json:"switching,omitempty"`
@@ -123,7 +123,7 @@ type PastGeneration struct {
 	State string `json:"state"`
 }
 
-// WaitText says what a wait is about, such as "waits for db/svc in down".
+// WaitText returns what a wait is about, such as "waits for db/svc in down".
 func WaitText(w object.Wait, self *object.Def, peer *object.Def) string {
 	name := "an object"
 	if peer != nil {

@@ -4,8 +4,8 @@ package confpath
 
 import "strings"
 
-// Lookup gives a path's value. Keys may have dots in them ("fs.defaultFS"): the
-// longest key that leads to a value counts.
+// Lookup returns a path's value. Keys may have dots in them ("fs.defaultFS"): the longest key
+// that leads to a value counts.
 func Lookup(config map[string]any, path string) (any, bool) {
 	return lookup(config, strings.Split(path, "."))
 }

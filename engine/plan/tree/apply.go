@@ -50,7 +50,7 @@ func Set(e *plan.Edit, gates []Change) error {
 	return nil
 }
 
-// Canaries says whether any phase has some.
+// Canaries reports whether any phase has some.
 func (t *Tree) Canaries() bool {
 	for i := range t.Phases {
 		if t.Phases[i].Strategy.Canary > 0 {

@@ -18,18 +18,17 @@ type OrderError struct {
 	Cycle []string
 }
 
-// Error gives the cycle and what to do about it.
+// Error returns the cycle and what to do about it.
 func (e *OrderError) Error() string {
 	return fmt.Sprintf("plan %s: its order contradicts the dependencies of its services: %s -> %s: change the order of the phases, name every service that they depend on, or make them parallel",
 		e.Plan, strings.Join(e.Cycle, " -> "), e.Cycle[0])
 }
 
-// Compile gives the graph with the draft's steps, and with the barriers that
-// keep its order: those of a serial plan, of serial phases and of batches, and
-// of the steps on one node of a dependency phase. Vertices keep their numbers,
-// barriers follow them. Every barrier also waits for the one before it, and all
-// tasks of a step for the one in front of it, so that a step that is restarted is
-// waited for by all that comes after and has not begun. The error is
+// Compile returns the graph with the draft's steps, and with the barriers that keep its order:
+// those of a serial plan, of serial phases and of batches, and of the steps on one node of a
+// dependency phase. Vertices keep their numbers, barriers follow them. Every barrier also
+// waits for the one before it, and all tasks of a step for the one in front of it, so that a
+// step that is restarted is waited for by all that comes after and has not begun. The error is
 // an *OrderError where the order contradicts the graph's.
 //
 // Canaries and interrupts are no edges but gates: Arm gives them.
@@ -181,8 +180,8 @@ func (c *compiler) build() (*plan.Graph, error) {
 	return out.WithSteps(steps, c.sizes)
 }
 
-// cycle gives an *OrderError for a circle of the graph's edges and the new ones:
-// what never becomes free has something before it that never does.
+// cycle returns an *OrderError for a circle of the graph's edges and the new ones: what never
+// becomes free has something before it that never does.
 func (c *compiler) cycle() error {
 	left := append(slices.Clone(c.g.Preds), make([]uint32, c.vertices-c.g.Len())...)
 	off := make([]uint32, c.vertices+1) // of the new edges

@@ -24,8 +24,8 @@ type DebugPlan struct {
 	Completed int         `json:"completedSteps"`
 }
 
-// DebugOf gives plans at a glance: all, or those that the names (or ids) of a plan,
-// a phase and a step leave; "" leaves all. The error says what there is not.
+// DebugOf returns plans at a glance: all, or those that the names (or ids) of a plan, a phase
+// and a step leave; "" leaves all. The error says what there is not.
 func DebugOf(plans []*View, plan, phase, step string) (*Debug, error) {
 	if step != "" && phase == "" || phase != "" && plan == "" {
 		return nil, errors.New("a step is looked for in a phase, and a phase in a plan: name them too")

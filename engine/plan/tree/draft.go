@@ -105,8 +105,7 @@ func partsOf(g *plan.Graph, which func(v uint32) bool) parts {
 	return p
 }
 
-// rises gives the first of a service's tasks with which it comes up, or else
-// the first.
+// rises returns the first of a service's tasks with which it comes up, or else the first.
 func rises(g *plan.Graph, tasks []uint32) uint32 {
 	for _, v := range tasks {
 		if a := g.Action[v]; a >= model.Install && a <= model.Start {

@@ -59,10 +59,10 @@ type Explanation struct {
 // named is how many tasks that come before a step are told by name.
 const named = 3
 
-// Explain says what each waiting step of a plan waits for, for at most so many
-// steps. The view is that of the state, now in Unix milliseconds; without a state
-// only gates are told. ready says what tasks wait for that the plan itself lets
-// begin; it may leave some out, and be nil.
+// Explain returns what each waiting step of a plan waits for, for at most so many steps. The
+// view is that of the state, now in Unix milliseconds; without a state only gates are told.
+// ready says what tasks wait for that the plan itself lets begin; it may leave some out, and
+// be nil.
 func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []uint32) map[uint32]Wait) *Explanation {
 	e := &Explanation{Plan: v.Name, Status: v.Status().String(), Waits: []Wait{}, Waiting: map[string]int{}, Steps: []WaitingStep{}}
 	if v.Interrupted {
@@ -213,7 +213,7 @@ func (x *explaining) step(phase int, step uint32, c Child) explained {
 	return w
 }
 
-// name gives a task as people read it: "start nginx on shop-1000".
+// name returns a task as people read it: "start nginx on shop-1000".
 func (x *explaining) name(v uint32) string {
 	g := x.s.Graph
 	out := g.Action[v].Key()
@@ -237,7 +237,7 @@ func (x *explaining) lastMessage(v uint32) string {
 	return ""
 }
 
-// before gives the tasks that v waits for, through barriers.
+// before returns the tasks that v waits for, through barriers.
 func (x *explaining) before(v uint32) *undone {
 	if x.off == nil {
 		x.turnEdges()

@@ -9,9 +9,9 @@ type Change struct {
 	Shut bool
 }
 
-// Arm gives the gates that a new plan starts with: those of its canaries and,
-// where it is a custom plan, the one that waits for "start" (docs/spec/plans.md §4).
-// Tasks that are done already make no canaries; the state may say so.
+// Arm returns the gates that a new plan starts with: those of its canaries and, where it is a
+// custom plan, the one that waits for "start" (docs/spec/plans.md §4). Tasks that are done
+// already make no canaries; the state may say so.
 func Arm(v *View, custom bool) []Change {
 	var out []Change
 	if custom {

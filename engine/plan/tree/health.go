@@ -77,7 +77,7 @@ func HealthOf(plans []*View, ready bool) Health {
 	return is(200, "RUNNING")
 }
 
-// has says which statuses the steps have.
+// has returns which statuses the steps have.
 func (v *View) has() (out [len(statusNames)]bool) {
 	for i := range v.Steps {
 		out[v.Steps[i].Status] = true

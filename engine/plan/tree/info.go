@@ -42,8 +42,8 @@ type StepInfo struct {
 	Ended   int64  `json:"ended,omitempty"`
 }
 
-// Code gives the status that the API answers with for the plan: CodeErrors
-// before all, then CodeOK for a complete one, else CodeGoingOn.
+// Code returns the status that the API answers with for the plan: CodeErrors before all, then
+// CodeOK for a complete one, else CodeGoingOn.
 func (i *Info) Code() int {
 	switch {
 	case len(i.Errors) > 0:
@@ -54,7 +54,7 @@ func (i *Info) Code() int {
 	return CodeGoingOn
 }
 
-// Info gives the plan as the API shows it.
+// Info returns the plan as the API shows it.
 func (v *View) Info() *Info {
 	out := &Info{
 		Phases: make([]PhaseInfo, len(v.Phases)), Errors: append(append([]string{}, v.Errors...), v.Failed...),
@@ -106,14 +106,14 @@ func (s *span) bounds() (started, ended int64) {
 	return s.started, s.ended
 }
 
-// PhaseID gives a phase's id: made of names and places, so that it is the same
-// under every leader.
+// PhaseID returns a phase's id: made of names and places, so that it is the same under every
+// leader.
 func (v *View) PhaseID(phase int) string { return v.id(phase, -1) }
 
-// StepID gives the id of a phase's step, by its place in the phase.
+// StepID returns the id of a phase's step, by its place in the phase.
 func (v *View) StepID(phase, step int) string { return v.id(phase, step) }
 
-// id gives a UUID of version 5.
+// id returns a UUID of version 5.
 func (v *View) id(phase, step int) string {
 	b := make([]byte, 0, 128)
 	for _, s := range []string{v.Scope, v.Name, v.Phases[phase].Name} {

@@ -52,8 +52,8 @@ const already = "Command has already been reported or completed"
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckParams gives the result for parameters that cannot be those of a start;
-// ok says that they can. It is asked before the plan is looked for.
+// CheckParams returns the result for parameters that cannot be those of a start; ok says that
+// they can. It is asked before the plan is looked for.
 func CheckParams(params map[string]string) (r Result, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(params)) {
 		if !envName.MatchString(k) {
@@ -67,7 +67,7 @@ func refuse(code int, format string, args ...any) Result {
 	return Result{Code: code, Message: fmt.Sprintf(format, args...), Plan: -1}
 }
 
-// Find gives the index of the plan of a name, or -1.
+// Find returns the index of the plan of a name, or -1.
 func Find(plans []*View, name string) int {
 	return slices.IndexFunc(plans, func(v *View) bool { return v.Name == name })
 }
@@ -147,7 +147,7 @@ func javaMap(m map[string]string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// find gives the phases of a name, or the one of an id.
+// find returns the phases of a name, or the one of an id.
 func (v *View) find(name string) []int {
 	var out []int
 	for i := range v.Phases {
@@ -158,7 +158,7 @@ func (v *View) find(name string) []int {
 	return out
 }
 
-// findStep gives the one step of a name or id; -1 when there is none, or several.
+// findStep returns the one step of a name or id; -1 when there is none, or several.
 func (v *View) findStep(phases []int, name string) (phase, step int) {
 	phase, step = -1, -1
 	id := isID(name)
@@ -233,7 +233,7 @@ func (v *View) give(command string, r *Result) bool {
 	return true
 }
 
-// begun says whether any step has.
+// begun reports whether any step has.
 func (v *View) begun() bool {
 	return slices.ContainsFunc(v.Steps, func(c Child) bool { return c.Status != Pending && c.Status != Waiting })
 }

@@ -32,7 +32,7 @@ type OutlinePhase struct {
 	Strategy Strategy
 	Timeout  int64 // milliseconds
 	Steps    []OutlineStep
-	// whole says that each step is all there is to do on its node.
+	// whole is true if each step is all there is to do on its node.
 	whole bool
 }
 
@@ -42,7 +42,7 @@ type OutlineStep struct {
 	Tasks []string
 }
 
-// Name gives the step's name: "hello-0:[once, server]".
+// Name returns the step's name: "hello-0:[once, server]".
 func (s OutlineStep) Name() string { return s.Node + ":[" + strings.Join(s.Tasks, ", ") + "]" }
 
 // Outlines makes phases and steps of a template's plan (docs/spec/plans.md §13). The
@@ -150,10 +150,10 @@ func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 	return d, faults.Err()
 }
 
-// reconfiguration gives the vertex from which on a graph that also installs,
-// makes or takes away only configures what was there before: such tasks wait for
-// all the rest, so that phases in which they stood with the rest would contradict
-// each other. Nothing before it waits for what is behind it.
+// reconfiguration returns the vertex from which on a graph that also installs, makes or takes
+// away only configures what was there before: such tasks wait for all the rest, so that phases
+// in which they stood with the rest would contradict each other. Nothing before it waits for
+// what is behind it.
 func reconfiguration(g *plan.Graph) int {
 	does := map[slot]uint16{}
 	all := uint16(0)
@@ -279,8 +279,8 @@ func between(g *plan.Graph, end int) map[uint32]bool {
 	return out
 }
 
-// join gives tasks of one service on one node that are in no step that of the
-// next one, or of the last.
+// join puts tasks of a service on a node that are in no step into the step of the next task of
+// that service on that node, or of the last one.
 func (d *Draft) join(vs []uint32) {
 	step := uint32(plan.NoStep)
 	for _, v := range slices.Backward(vs) {

@@ -93,7 +93,7 @@ phases[3].strategy: a batch is a number of steps from 1 on, or 1% to 100% of the
 	}
 }
 
-// names gives a draft's phases with their steps' names, a line each.
+// names returns a draft's phases with their steps' names, a line each.
 func names(t *testing.T, d *Draft, g *plan.Graph) string {
 	t.Helper()
 	c, err := d.Compile(g)

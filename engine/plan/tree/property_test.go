@@ -95,7 +95,7 @@ func (w *world) gates(changes []Change) {
 	})
 }
 
-// free says whether v is due: it is ready, no gate holds it back.
+// free reports whether v is due: it is ready, no gate holds it back.
 func (w *world) free(v uint32) bool {
 	n := w.s.Note(v)
 	return !w.s.HeldBack(v) && (n == nil || n.RetryAt <= w.now)
@@ -186,7 +186,8 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// inOrder says that what is leased now comes after all that it has to.
+// inOrder fails the test unless every task leased now comes after all tasks that it must wait
+// for.
 func (w *world) inOrder(t *rapid.T, x uint32) {
 	v := w.view()
 	step := w.s.Graph.StepOf(x)

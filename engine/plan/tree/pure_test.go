@@ -81,7 +81,7 @@ func apply(v *View, r Result) {
 	}
 }
 
-// order gives an order "command plan phase step" and does what it says.
+// order returns an order "command plan phase step" and does what it says.
 func order(t *testing.T, v *View, text string) Result {
 	t.Helper()
 	w := append(fields(text), "", "")

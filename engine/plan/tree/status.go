@@ -20,7 +20,7 @@ const (
 
 var statusNames = [...]string{"PENDING", "PREPARED", "STARTING", "STARTED", "COMPLETE", "IN_PROGRESS", "WAITING", "DELAYED", "ERROR"}
 
-// String gives the status as the API writes it: "IN_PROGRESS".
+// String returns the status as the API writes it: "IN_PROGRESS".
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -38,12 +38,12 @@ func ParseStatus(text string) (Status, error) {
 	return 0, fmt.Errorf("unknown status %q: it must be one of %v", text, statusNames)
 }
 
-// Running says whether the element is worked on.
+// Running reports whether the element is worked on.
 func (s Status) Running() bool {
 	return s == Prepared || s == Starting || s == Started || s == InProgress
 }
 
-// Shown gives the status that a step is displayed with.
+// Shown returns the status that a step is displayed with.
 func (s Status) Shown(interrupted bool) Status {
 	if interrupted && (s == Pending || s == Prepared) {
 		return Waiting

@@ -82,7 +82,7 @@ func (s *Strategy) SetBatch(size string) error {
 	return nil
 }
 
-// String gives the strategy's name as the API shows it.
+// String returns the strategy's name as the API shows it.
 func (s Strategy) String() string {
 	name := "unknown"
 	if int(s.Kind) < len(kindNames) {
@@ -94,8 +94,8 @@ func (s Strategy) String() string {
 	return name
 }
 
-// batch gives how many of n children are worked on at once: never more than
-// asked for, but one at least.
+// batch returns how many of n children are worked on at once: never more than asked for, but
+// one at least.
 func (s Strategy) batch(n int) int {
 	if !s.Percent {
 		return max(s.Size, 1)
@@ -103,7 +103,7 @@ func (s Strategy) batch(n int) int {
 	return max(n*s.Size/100, 1)
 }
 
-// Tolerates says whether so many failed children let the others go on.
+// Tolerates reports whether so many failed children let the others go on.
 func (s Strategy) Tolerates(failed int) bool { return failed <= s.MaxFailures }
 
 // Child is what a parent sees of a child.
@@ -127,17 +127,16 @@ type Child struct {
 
 func (c *Child) over() bool { return c.Status == Complete || c.Over }
 
-// eligible says whether a child may be worked on, as far as it is concerned (§3).
+// eligible reports whether a child may be worked on, as far as it is concerned (§3).
 func (c *Child) eligible() bool {
 	return !c.over() && (c.Status != Error || c.Tolerated) && !c.Interrupted && !c.Behind && !c.Dirty
 }
 
-// Candidates gives the indexes of the children that may be worked on now, those
-// under way included. pick chooses one of n, for Random; nil takes the first.
+// Candidates returns the indexes of the children that may be worked on now, those under way
+// included. pick chooses one of n, for Random; nil takes the first.
 //
-// Order is kept on every run: who is restarted is waited for again, and the
-// canaries of a serial phase follow each other too (in the SDK neither holds:
-// §"What to do differently" 3).
+// Order is kept on every run: who is restarted is waited for again, and the canaries of a
+// serial phase follow each other too (in the SDK neither holds: §"What to do differently" 3).
 func (s Strategy) Candidates(children []Child, pick func(n int) int) []int {
 	from, to := 0, len(children)
 	if s.Kind == Serial || s.Kind == Batch {

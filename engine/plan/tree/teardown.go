@@ -23,7 +23,7 @@ const (
 	TearCluster Teardown = "cluster"
 )
 
-// name gives a step's name from its tasks; "" where it has none.
+// name returns a step's name from its tasks; "" where it has none.
 func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) string {
 	for v := range g.In(plan.Step(step)) {
 		verb := "kill-"
@@ -43,8 +43,8 @@ func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) 
 // unreserve begins the names of the phases in which an uninstall gives machines back.
 const unreserve = "unreserve-resources-"
 
-// torn gives the names of the nodes that phases take away, by id: when these have
-// done so nobody else knows them any more.
+// torn returns the names of the nodes that phases take away, by id: when these have done so
+// nobody else knows them any more.
 func (t *Tree) torn(g *plan.Graph) map[string]string {
 	var out map[string]string
 	for i, p := range t.Phases {
@@ -62,7 +62,7 @@ func (t *Tree) torn(g *plan.Graph) map[string]string {
 	return out
 }
 
-// lasts says that a phase's steps stand for the end of the rest of the plan.
+// lasts reports whether a phase's steps stand for the end of the rest of the plan.
 func (p *Phase) lasts() bool { return p.Teardown == TearCluster }
 
 // Leaver is a node that goes, and its name.

@@ -110,9 +110,9 @@ func (p Pods) Text() string {
 	return root.draw()
 }
 
-// Told says what an order did, or with done false what it could not do, as the
-// CLI prints it: `"deploy" plan: phase "hello" has been paused.` What is "paused",
-// "resumed", "restarted" or "forced to complete"; phase and step may be "".
+// Told returns what an order did, or with done false what it could not do, as the CLI prints
+// it: `"deploy" plan: phase "hello" has been paused.` What is "paused", "resumed", "restarted"
+// or "forced to complete"; phase and step may be "".
 func Told(what, plan, phase, step string, done bool) string {
 	subject := fmt.Sprintf("%q plan", plan)
 	switch {

@@ -37,7 +37,7 @@ type Phase struct {
 	End   uint32 `json:"end"`
 }
 
-// Plain gives the tree of a graph without steps: one phase, one step, all of it.
+// Plain returns the tree of a graph without steps: one phase, one step, all of it.
 func Plain(name string) *Tree {
 	return &Tree{Name: name, Phases: []Phase{{Name: name, Strategy: Strategy{Kind: Dependency}, End: 1}}, Strategy: Strategy{Kind: Dependency}}
 }
@@ -61,9 +61,8 @@ func (t *Tree) Fits(g *plan.Graph) error {
 	return nil
 }
 
-// StepName gives a step's name as the API shows it: "n1:[install, start]", with
-// the node by its id. Where the phase is about no single service, the service
-// stands behind each action.
+// StepName returns a step's name as the API shows it: "n1:[install, start]", with the node by
+// its id. Where the phase is about no single service, the service stands behind each action.
 func (t *Tree) StepName(g *plan.Graph, step uint32) string {
 	return t.stepName(g, step, func(id string) string { return id })
 }
@@ -109,9 +108,9 @@ func (t *Tree) phaseOf(step uint32) int {
 	return i
 }
 
-// Tolerates says whether the step of v, which just failed, may fail: whether no
-// more steps of its phase have failed, itself included, than max_failures says.
-// The state is the one before the failure is written down.
+// Tolerates reports whether the step of v, which just failed, may fail: whether no more steps
+// of its phase have failed, itself included, than max_failures says. The state is the one
+// before the failure is written down.
 func (t *Tree) Tolerates(s *plan.State, v uint32) bool {
 	step := s.Graph.StepOf(v)
 	if step == plan.NoStep {

@@ -12,7 +12,7 @@ import (
 // View is a tree at one moment: what its gates are and where its steps stand.
 type View struct {
 	*Tree
-	// Interrupted says that the whole plan is held back.
+	// Interrupted is true if the whole plan is held back.
 	Interrupted bool
 	// Held says the same of each phase.
 	Held []bool
@@ -28,7 +28,7 @@ type View struct {
 	// Scope makes the ids of elements differ between plans of one name: the id
 	// of the plan's operation.
 	Scope string
-	// Node gives a node's name by its id; nil: the id.
+	// Node returns a node's name by its id; nil: the id.
 	Node func(id string) string
 	// StepName returns a step's name. Times returns when it began and ended, in Unix
 	// milliseconds, 0 for not yet.
@@ -36,7 +36,7 @@ type View struct {
 	Times    func(step uint32) (started, ended int64)
 }
 
-// Idle gives the view of a plan that has nothing to do: it is COMPLETE.
+// Idle returns the view of a plan that has nothing to do: it is COMPLETE.
 func Idle(name, scope string) *View {
 	return &View{Tree: &Tree{Name: name, Strategy: Strategy{Kind: Parallel}}, Scope: scope}
 }
@@ -44,8 +44,8 @@ func Idle(name, scope string) *View {
 // maxFailed is how many failed tasks a view tells of.
 const maxFailed = 100
 
-// Look gives the view of a plan whose graph has the tree's steps. now is Unix
-// milliseconds: a task whose next attempt is due later is delayed.
+// Look returns the view of a plan whose graph has the tree's steps. now is Unix milliseconds:
+// a task whose next attempt is due later is delayed.
 func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
@@ -102,7 +102,7 @@ func (v *View) last() {
 	}
 }
 
-// fail tells why a task is out of attempts.
+// fail records why a task is out of attempts.
 func (v *View) fail(s *plan.State, w uint32) {
 	switch n := len(v.Failed); {
 	case n == maxFailed:
@@ -156,8 +156,8 @@ func (c *tally) add(s *plan.State, w uint32, now int64) {
 	}
 }
 
-// put gives what the tasks say of their step. A step that has begun and whose
-// next task waits is PREPARED: its node is not free.
+// put sets the status of a step from its tasks. A step that has begun and whose next task
+// waits is PREPARED: its node is not free.
 func (c *tally) put(to *Child) {
 	status := Pending
 	switch {
@@ -196,7 +196,7 @@ func times(s *plan.State, step uint32) (started, ended int64) {
 	return started, ended
 }
 
-// Overdue gives the phases that have been at work for longer than they may.
+// Overdue returns the phases that have been at work for longer than they may.
 func (v *View) Overdue(now int64) []int {
 	var out []int
 	for i, p := range v.Phases {
@@ -217,14 +217,14 @@ func allOver(steps []Child) bool {
 	return !slices.ContainsFunc(steps, func(c Child) bool { return !c.over() })
 }
 
-// steps gives the steps of a phase.
+// steps returns the steps of a phase.
 func (v *View) steps(phase int) []Child {
 	p := &v.Phases[phase]
 	return v.Steps[p.First:p.End]
 }
 
-// halted says whether a phase gives nothing to do: an operator interrupted it,
-// or it waits for one to release a canary.
+// halted reports whether a phase gives nothing to do: an operator interrupted it, or it waits
+// for one to release a canary.
 func (v *View) halted(phase int) bool {
 	if v.Held[phase] {
 		return true
@@ -244,8 +244,8 @@ func (v *View) halted(phase int) bool {
 	return caged
 }
 
-// candidates gives the candidates among a phase's steps, as indexes among them.
-// dirty says which steps conflict with others' work; nil: none.
+// candidates returns the candidates among a phase's steps, as indexes among them. dirty says
+// which steps conflict with others' work; nil: none.
 func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
 	if v.halted(phase) {
 		return nil
@@ -260,10 +260,10 @@ func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
 	return v.Phases[phase].Strategy.Candidates(steps, v.Pick)
 }
 
-// PhaseStatus gives the status of a phase.
+// PhaseStatus returns the status of a phase.
 func (v *View) PhaseStatus(phase int) Status { return v.child(phase).Status }
 
-// child gives what the plan sees of a phase.
+// child returns what the plan sees of a phase.
 func (v *View) child(phase int) Child {
 	c := Child{Interrupted: v.halted(phase), Tolerated: true, Over: true}
 	steps := v.steps(phase)
@@ -288,7 +288,7 @@ func (v *View) children() []Child {
 	return out
 }
 
-// Status gives the status of the plan.
+// Status returns the status of the plan.
 func (v *View) Status() Status { return v.status(v.children()) }
 
 func (v *View) status(phases []Child) Status {
@@ -299,9 +299,9 @@ func (v *View) status(phases []Child) Status {
 	return Aggregate(len(v.Errors) > 0 || v.Broken, v.Interrupted, phases, can)
 }
 
-// Candidates gives the steps that work may begin or go on at: those of candidate
-// phases, less the delayed and those that the graph lets wait. dirty says which steps conflict with others' work;
-// nil: none.
+// Candidates returns the steps that work may begin or go on at: those of candidate phases,
+// less the delayed and those that the graph lets wait. dirty says which steps conflict with
+// others' work; nil: none.
 func (v *View) Candidates(dirty func(step uint32) bool) []uint32 {
 	if v.Interrupted {
 		return nil
