@@ -20,11 +20,11 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Script is the content of a script object: shell scripts, any of which may be
-// absent. Without check the object is in the state in which the last action left it.
+// Script is the content of a script object: shell scripts, each of which may be absent.
+// Without Check the object is in the state in which the last action left it.
 type Script struct {
-	// Check ends with 0 for up, 1 or 3 for down, 2 for outdated; anything else is
-	// a failure.
+	// Check exits with 0 for up, 1 or 3 for down, and 2 for outdated. Any other exit code is a
+	// failure.
 	Check   string            `json:"check,omitempty"`
 	Start   string            `json:"start,omitempty"`
 	Stop    string            `json:"stop,omitempty"`
@@ -33,23 +33,23 @@ type Script struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Dir     string            `json:"dir,omitempty"` // where they run; default: Coopr's folder on the machine
 	Timeout model.Millis      `json:"timeout,omitempty"`
-	Version any               `json:"version,omitempty"` // another one makes the object outdated
+	Version any               `json:"version,omitempty"` // a changed version makes the object outdated
 }
 
 // Service is the content of a service object.
 type Service struct {
-	// Manager is "systemd", "sysvinit", "process" (supervised by Coopr), or absent:
-	// systemd or sysvinit where one runs and there is a unit, else process.
+	// Manager is "systemd", "sysvinit", "process" (supervised by Coopr) or absent. If it is
+	// absent, systemd or sysvinit is used when one runs and has the unit, else process.
 	Manager string `json:"manager,omitempty"`
-	// Unit is the name of the unit or init script; default: the last part of the
-	// object's name. UnitFile is written as systemd's, if it is given.
+	// Unit is the name of the unit or init script; default: the last part of the object's
+	// name. If UnitFile is given, it is installed as the systemd unit.
 	Unit     string `json:"unit,omitempty"`
 	UnitFile string `json:"unit_file,omitempty"`
 	// Command, with Env and Dir, is what a supervised process runs.
 	Command []string          `json:"command,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	Dir     string            `json:"dir,omitempty"`
-	// Ready is a script that ends with 0 once the service can be used; start waits
+	// Ready is a script that exits with 0 once the service can be used. The start action waits
 	// for it.
 	Ready   string       `json:"ready,omitempty"`
 	Timeout model.Millis `json:"timeout,omitempty"`
@@ -60,17 +60,17 @@ type Service struct {
 type FileTree struct {
 	Root  string          `json:"root"`
 	Files map[string]File `json:"files,omitempty"` // by path below root
-	// Tar is a tar archive in base64, below root; Files come on top of it.
+	// Tar is a base64 tar archive that is unpacked below root. Files are written after it.
 	Tar string `json:"tar,omitempty"`
-	// Edits says what becomes of what people change by hand: "merge" (the usual)
-	// keeps it, merged with what the site changes; "restore" puts the site's
-	// content back and keeps the edit in the repository only.
+	// Edits is the policy for changes that people make by hand. "merge" (the default) keeps
+	// them, merged with changes of the site. "restore" puts the site's content back and keeps
+	// the edit in the repository only.
 	Edits   string `json:"edits,omitempty"`
 	Version any    `json:"version,omitempty"`
 }
 
-// File is a file of a tree. Of Content, Base64, Link and Directory at most one
-// is given; none of them is an empty file.
+// File is a file of a tree. At most one of Content, Base64, Link and Directory is given.
+// Without any of them the file is empty.
 type File struct {
 	Content   *string `json:"content,omitempty"`
 	Base64    string  `json:"base64,omitempty"`
@@ -83,10 +83,10 @@ type File struct {
 
 // Resource is the content of an ha-resource object: a resource of Pacemaker.
 type Resource struct {
-	// Tool is "crm", "pcs", or absent: whichever there is.
+	// Tool is "crm", "pcs" or absent, which takes the one that is installed.
 	Tool string `json:"tool,omitempty"`
-	// Resource is its name; default: the last part of the object's name. Agent,
-	// such as "ocf:heartbeat:IPaddr2", lets start make a resource that there is not.
+	// Resource is the name of the resource; default: the last part of the object's name. With
+	// an Agent such as "ocf:heartbeat:IPaddr2" the start action creates a missing resource.
 	Resource   string            `json:"resource,omitempty"`
 	Agent      string            `json:"agent,omitempty"`
 	Parameters map[string]string `json:"parameters,omitempty"`
@@ -96,9 +96,9 @@ type Resource struct {
 	Version    any               `json:"version,omitempty"`
 }
 
-// Automated is the content of an object whose type an automator offers: the fields
-// that the automator is given for the check and for each action, any of which may be
-// absent. Without check the object is in the state in which the last action left it.
+// Automated is the content of an object whose type an automator plugin offers: the fields that
+// the automator gets for the check and for each action, each of which may be absent. Without
+// Check the object is in the state in which the last action left it.
 type Automated struct {
 	// Check succeeds for up, and fails for down.
 	Check   map[string]any `json:"check,omitempty"`
@@ -107,11 +107,11 @@ type Automated struct {
 	Restart map[string]any `json:"restart,omitempty"` // default: stop, then start
 	Cleanup map[string]any `json:"cleanup,omitempty"` // default: stop
 	Timeout model.Millis   `json:"timeout,omitempty"` // of each
-	Version any            `json:"version,omitempty"` // another one makes the object outdated
+	Version any            `json:"version,omitempty"` // a changed version makes the object outdated
 }
 
-// Decode reads an object's content into one of the shapes above. The error is
-// model.Faults with paths below the content.
+// Decode reads an object's content into one of the shapes above. The error is model.Faults
+// with paths below the content.
 func Decode(o *site.Object, into any) error {
 	b, err := json.Marshal(o.Content)
 	if err != nil {
@@ -123,7 +123,7 @@ func Decode(o *site.Object, into any) error {
 	return model.DecodeStrict(b, into)
 }
 
-// Check returns everything that is wrong with the contents of a document.
+// Check returns the faults of the contents of a document.
 func Check(d *site.Document) model.Faults {
 	var faults model.Faults
 	for i := range d.Objects {
@@ -149,7 +149,7 @@ func Check(d *site.Document) model.Faults {
 			if err = Decode(o, r); err == nil && r.Tool != "" && r.Tool != "crm" && r.Tool != "pcs" {
 				own.Add("tool", fmt.Sprintf("%q is no tool for Pacemaker: crm or pcs", r.Tool))
 			}
-		default: // what there is not, the compiler says
+		default: // the compiler reports unknown types
 			if _, ok := object.Offered(o.Type); ok {
 				a := &Automated{}
 				if err = Decode(o, a); err == nil && len(a.Start) == 0 {
@@ -200,8 +200,7 @@ type Entry struct {
 	Owner, Group string // "" for whoever runs the agent
 }
 
-// Entries returns the tree that the content describes, ascending by path, with what is wrong
-// with it.
+// Entries returns the tree that the content describes, sorted by path, and its faults.
 func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	var faults model.Faults
 	if !path.IsAbs(t.Root) || path.Clean(t.Root) != t.Root || t.Root == "/" {
@@ -273,8 +272,8 @@ func (t *FileTree) Entries() ([]Entry, model.Faults) {
 	return out, faults
 }
 
-// below reports whether a path leads to something below a folder, and not into the
-// repositories that people keep there.
+// below reports whether a path is inside the tree and outside of the .git repositories that
+// people keep there.
 func below(name string) bool {
 	return fs.ValidPath(name) && name != "." && !slices.Contains(strings.Split(name, "/"), ".git")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// Everything that is wrong with contents is said at once, with its path.
+// All faults of the contents are reported at once, each with its path.
 func TestCheck(t *testing.T) {
 	d, err := site.Parse([]byte(`
 name: s
@@ -69,8 +69,8 @@ func TestTar(t *testing.T) {
 	}
 }
 
-// Whatever stands in a document, its contents are judged, and what is said to be
-// right stays below its root.
+// The contents of any document are checked without a crash, and accepted paths stay below the
+// root.
 func FuzzCheck(f *testing.F) {
 	f.Add(`{"name":"s","objects":[{"name":"a","host":"agent:x","type":"filetree","content":{"root":"/x","files":{"f":{"content":"a"}}}}]}`)
 	f.Add(`{"name":"s","objects":[{"name":"a","host":"agent:x","type":"script","content":{"check":"true"}}]}`)

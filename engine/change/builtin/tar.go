@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// largestTar bounds what an archive holds: a document goes through the log.
+// largestTar bounds the content of an archive, because a document is an entry of the log.
 const largestTar = 64 << 20
 
-// untar reads an archive in base64.
+// untar reads a base64 tar archive.
 func untar(text string) ([]Entry, error) {
 	b, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
 	if err != nil {

@@ -16,20 +16,20 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Options of Compile.
+// Options are the options of Site.
 type Options struct {
-	// Types are the types there are; object.BuiltinTypes where nil.
+	// Types are the known types; nil means object.BuiltinTypes.
 	Types map[string]*object.Type
-	// Last is the generation before: objects keep their IDs.
+	// Last is the previous generation, if there is one. Objects keep the IDs that they have in
+	// it.
 	Last *object.Site
-	// IDs, where not nil, are those of the document's objects, as an earlier
-	// Site of the document gave them (Numbers); Generation is then the
-	// site's, and what was refused before is not looked for again. The document
-	// may be a Slice.
+	// IDs are the IDs of the document's objects from an earlier call (Numbers), or nil. With
+	// IDs, Generation is the generation of the site, and faults that an earlier call would
+	// have reported are not looked for again. The document may then be a Slice.
 	IDs        []object.ID
 	Generation uint64
-	// Unsafe lets sites pass that are certain to hang or to go round for ever
-	// (rules 26 and 27). For tests of what then happens.
+	// Unsafe accepts sites that are certain to deadlock or livelock (rules 26 and 27). It is
+	// for tests of the consequences.
 	Unsafe bool
 }
 
@@ -41,15 +41,15 @@ var (
 type compiler struct {
 	doc     *site.Document
 	types   map[string]*object.Type
-	offered map[string]*object.Type // by automators, as far as they were named
+	offered map[string]*object.Type // types of automators that the document names
 	faults  model.Faults
-	index   map[string]int // of names, into doc.Objects
-	defs    []*object.Def  // beside doc.Objects; nil where the type is not known
+	index   map[string]int // from names to positions in doc.Objects
+	defs    []*object.Def  // parallel to doc.Objects; nil for an unknown type
 	ids     []object.ID
 }
 
-// Site checks a document and gives its site, numbered as the generation
-// after opt.Last. The error is model.Faults with everything that is wrong.
+// Site checks a document and compiles it into a site, numbered as the generation after
+// opt.Last. The error is model.Faults with every fault of the document.
 func Site(doc *site.Document, opt Options) (*object.Site, error) {
 	c := &compiler{doc: doc, types: opt.Types, index: make(map[string]int, len(doc.Objects))}
 	if c.types == nil {
@@ -112,7 +112,7 @@ func (c *compiler) fault(path, format string, args ...any) {
 
 func at(i int, field string) string { return fmt.Sprintf("objects[%d].%s", i, field) }
 
-// object checks all of an object but its dependencies.
+// object checks an object except for its dependencies.
 func (c *compiler) object(i int) {
 	o := &c.doc.Objects[i]
 	switch first, twice := c.index[o.Name]; {
@@ -150,7 +150,7 @@ func (c *compiler) object(i int) {
 	c.defs[i] = d
 }
 
-// typeOf returns a type by its name; nil where there is none.
+// typeOf returns the type with this name, or nil.
 func (c *compiler) typeOf(name string) *object.Type {
 	if t := c.types[name]; t != nil {
 		return t
@@ -169,17 +169,17 @@ func (c *compiler) typeOf(name string) *object.Type {
 	return t
 }
 
-// digest returns another number for another content.
+// digest returns a hash of an object's type and content.
 func digest(o *site.Object) uint64 {
 	b, err := json.Marshal([]any{o.Type, o.Content, o.Actions})
 	if err != nil {
-		return 0 // of what no document can hold
+		return 0 // a value that no document can hold
 	}
 	sum := sha256.Sum256(b)
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// target finds a state that may be asked for.
+// target returns the state with this name, if objects may be asked for it.
 func (c *compiler) target(t *object.Type, name, path string) (object.State, bool) {
 	s, ok := t.State(name)
 	if !ok || !t.Targetable(s) {
@@ -195,8 +195,8 @@ func (c *compiler) target(t *object.Type, name, path string) (object.State, bool
 	return s, true
 }
 
-// number returns every object its ID and says how many IDs there are. An object that another
-// host or another kind of type has now is another object.
+// number assigns IDs to all objects and returns how many IDs there are. An object that moved
+// to another host or changed to a different type counts as a new object.
 func (c *compiler) number(last *object.Site) int {
 	c.ids = make([]object.ID, len(c.defs))
 	known := map[string]object.ID{}
@@ -229,7 +229,7 @@ func (c *compiler) number(last *object.Site) int {
 	return size
 }
 
-// numbered takes the numbers that an earlier compile gave.
+// numbered assigns the IDs that an earlier call returned.
 func (c *compiler) numbered(ids []object.ID) int {
 	c.ids = ids
 	size := 0
@@ -258,7 +258,7 @@ func Numbers(doc *site.Document, s *object.Site) []object.ID {
 	return ids
 }
 
-// draft is a need before slots are given.
+// draft is a need before its slot is known.
 type draft struct {
 	object.Need
 	provider object.ID
@@ -323,7 +323,7 @@ func either(s string) string {
 	return s
 }
 
-// provider finds what a dependency is on.
+// provider fills in the object and the state that a dependency names.
 func (c *compiler) provider(i int, n *draft, name, state, namePath, statePath string) bool {
 	p, ok := c.index[name]
 	switch {
@@ -334,7 +334,7 @@ func (c *compiler) provider(i int, n *draft, name, state, namePath, statePath st
 		c.fault(namePath, "%s cannot depend on itself", name)
 		return false
 	case c.defs[p] == nil:
-		return false // its type is a fault already
+		return false // its type is reported as a fault already
 	}
 	d := c.defs[p]
 	n.provider, n.State = c.ids[p], d.Preferred
@@ -373,7 +373,7 @@ func (c *compiler) assemble(d *object.Def, drafts []draft) {
 	d.Needs = slices.Clip(d.Needs)
 }
 
-// overlap reports whether two needs of one object can stand at one time.
+// overlap reports whether two needs of one object can apply at the same time.
 func overlap(t *object.Type, a, b *object.Need) bool {
 	if a.Hold || b.Hold {
 		return a.Hold && b.Hold && a.From == b.From
@@ -383,7 +383,7 @@ func overlap(t *object.Type, a, b *object.Need) bool {
 	})
 }
 
-// Part returns the site of a part, or of a whole generation.
+// Part compiles a part of a generation, or a whole generation.
 func Part(p *site.Part) (*object.Site, error) {
 	return Site(p.Document, Options{IDs: append([]object.ID{}, p.IDs...), Generation: p.Generation})
 }

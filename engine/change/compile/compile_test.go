@@ -203,8 +203,8 @@ objects:
 	}
 }
 
-// FuzzCompile: no document makes the compiler fail in another way than by faults,
-// and what it accepts can be compiled again as the next generation.
+// FuzzCompile: the compiler fails for any document with faults only, and an accepted document
+// can be compiled again as the next generation.
 func FuzzCompile(f *testing.F) {
 	f.Add([]byte("name: s\nobjects:\n  - {name: a, host: agent:x, type: script, requires: [{object: b, to: '*'}]}\n  - {name: b, host: node:c/n, type: service, holds: [{object: a, state: down, in: down}]}"))
 	f.Add([]byte(`{"name":"s","objects":[{"name":"a","host":"agent:x","type":"filetree","content":{"x":[1,null]}}]}`))

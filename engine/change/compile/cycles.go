@@ -15,7 +15,7 @@ type goal struct {
 	in object.State
 }
 
-// wants numbers the goals of a site: three nodes a goal that is ever asked for.
+// wants is a graph of the goals of a site, with three nodes for each goal that any need names:
 //
 //	reach:  the object gets to the state
 //	lock:   the object grants the state
@@ -55,7 +55,7 @@ func (w *wants) edge(from int, to node) {
 	}
 }
 
-// steps visits the dependencies of every step of a way.
+// steps visits the dependencies of every step on the way between two states.
 func steps(d *object.Def, from, to object.State, yield func(object.ID, object.State)) {
 	for _, next := range d.Type.Way(from, to) {
 		d.Moving(from, next, yield)
@@ -63,9 +63,9 @@ func steps(d *object.Def, from, to object.State, yield func(object.ID, object.St
 	}
 }
 
-// Deadlocks finds cycles of objects that wait for each other for certain (rule
-// 26): each needs the next in a state to get to, or to grant, what the one
-// before needs of it.
+// Deadlocks returns a fault for every cycle of objects that are certain to wait for each other
+// (rule 26): each needs the next one in some state, in order to reach or to grant the state
+// that the previous one needs.
 func Deadlocks(s *object.Site) model.Faults {
 	w := &wants{site: s, index: map[node]int{}}
 	for i := range s.Defs {
@@ -92,10 +92,10 @@ func Deadlocks(s *object.Site) model.Faults {
 	}, w.single)
 }
 
-// Livelocks finds objects that drive each other out of their preferred states
-// again and again (rule 27): to go back to its own, each needs the next in
-// another than that one's. It is enough that what an object needs on its way
-// back needs the object where it is: it would ask and take back for ever.
+// Livelocks returns a fault for every group of objects that keep driving each other out of
+// their preferred states (rule 27): to go back to its preferred state, each needs the next one
+// in a state that is not preferred. It is enough that the objects that one needs on its way
+// back need it where it is, because it would then ask and withdraw for ever.
 func Livelocks(s *object.Site) model.Faults {
 	w := &wants{site: s, index: map[node]int{}}
 	for i := range s.Defs {
@@ -110,8 +110,8 @@ func Livelocks(s *object.Site) model.Faults {
 	for i := 0; i < len(w.nodes); i++ {
 		n := w.nodes[i]
 		d := &s.Defs[n.id]
-		// What is needed where it stands anyway drives nobody, but what
-		// granting it needs may.
+		// A state that the provider prefers anyway drives no object, but the needs for
+		// granting it may.
 		need := func(p object.ID, in object.State) {
 			w.edge(i, node{goal{p, in}, lock})
 			if in != s.Defs[p].Preferred {
@@ -135,9 +135,9 @@ func Livelocks(s *object.Site) model.Faults {
 	})
 }
 
-// Contradictions finds locks that can never be held together: what a transition
-// or a granted state needs, with all that must be held to grant that, wants one
-// object in two states, or the object itself in a state that it is leaving.
+// Contradictions returns a fault for every set of locks that can never be held together: a
+// transition or a granted state, with everything that must be held to grant it, needs one
+// object in two states, or needs the object itself in a state that it is leaving.
 func Contradictions(s *object.Site) model.Faults {
 	var faults model.Faults
 	for i := range s.Defs {
@@ -167,7 +167,7 @@ func Contradictions(s *object.Site) model.Faults {
 	return faults
 }
 
-// closure is all that must be held for something.
+// closure is the set of all locks that something needs, directly or not.
 type closure struct {
 	site  *object.Site
 	in    map[object.ID]object.State
@@ -185,8 +185,8 @@ func (c *closure) need(p object.ID, in object.State) {
 	c.site.Defs[p].Granting(in, c.need)
 }
 
-// single reports whether every object stands in a cycle for one state only: only then all of
-// it can be at one time.
+// single reports whether every object occurs in a cycle with one state only. Otherwise the
+// whole cycle cannot exist at one time.
 func (w *wants) single(cycle []int) bool {
 	in := map[object.ID]object.State{}
 	for _, i := range cycle {
@@ -199,7 +199,7 @@ func (w *wants) single(cycle []int) bool {
 	return true
 }
 
-// report returns a fault for every group of nodes that reach each other and have a cycle that
+// report returns a fault for every strongly connected group of nodes that has a cycle that
 // counts.
 func (w *wants) report(say func(names string) string, counts func(cycle []int) bool) model.Faults {
 	var faults model.Faults
@@ -225,7 +225,7 @@ func (w *wants) report(say func(names string) string, counts func(cycle []int) b
 	return faults
 }
 
-// names writes a cycle as "A → B → A", from the object that comes first by name.
+// names formats a cycle as "A → B → A", starting with the object that comes first by name.
 func (w *wants) names(cycle []int) string {
 	var names []string
 	for _, i := range cycle {
@@ -273,8 +273,8 @@ func (w *wants) cycle(start int, inside map[int]bool) []int {
 	return nil
 }
 
-// components returns the strongly connected components of a graph, each before those that lead
-// to it (Tarjan's algorithm, without recursion).
+// components returns the strongly connected components of a graph, each before the components
+// that lead to it (Tarjan's algorithm without recursion).
 func components(edges [][]int32) [][]int {
 	type frame struct{ v, next int }
 	number := make([]int, len(edges))

@@ -8,18 +8,18 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// Plan is what applying a generation does to the one before (rules 22 to 25).
+// Plan is the difference between a generation and the previous one (rules 22 to 25).
 type Plan struct {
-	// Added, Removed, Changed (of another content), Rewired (of other
-	// dependencies or another preferred state: they keep their states) and Same
-	// list the objects, ascending; Removed with their IDs of the old generation.
+	// Added, Removed, Changed (another content), Rewired (other dependencies or another
+	// preferred state; these keep their states) and Same list the objects in ascending order.
+	// Removed has the IDs of the old generation.
 	Added, Removed, Changed, Rewired, Same []object.ID
-	// Groups are the hosts in the order in which they switch; those of one group
-	// switch together.
+	// Groups are the hosts in the order in which they switch. The hosts of a group switch
+	// together.
 	Groups []site.Group
 }
 
-// NewPlan compares two generations of a site. Old may be nil.
+// NewPlan compares two generations of a site. The old one may be nil.
 func NewPlan(old, next *object.Site) *Plan {
 	p := &Plan{}
 	if old == nil {
@@ -49,7 +49,7 @@ func NewPlan(old, next *object.Site) *Plan {
 	return p
 }
 
-// stays reports whether an object is the same one in the next generation.
+// stays reports whether an object exists unchanged in identity in the next generation.
 func stays(d *object.Def, next *object.Site) bool {
 	return d.Name != "" && int(d.ID) < len(next.Defs) && next.Defs[d.ID].Name == d.Name
 }
@@ -58,8 +58,8 @@ func rewired(a, b *object.Def) bool {
 	return a.Preferred != b.Preferred || !slices.Equal(a.Out, b.Out) || !slices.Equal(a.Needs, b.Needs)
 }
 
-// order puts a host before all those whose objects the way of its removed ones
-// to preRemove needs under the old generation (rule 25).
+// order sorts the hosts so that a host comes before the hosts whose objects its removed
+// objects need on their way to preRemove under the old generation (rule 25).
 func (p *Plan) order(old, next *object.Site) {
 	number := map[string]int{}
 	var hosts []string
@@ -123,7 +123,8 @@ func (p *Plan) order(old, next *object.Site) {
 	}
 }
 
-// needed walks the dependencies of objects on their ways to preRemove.
+// needed returns the objects that the given objects depend on, directly or not, on their way
+// to preRemove.
 func needed(s *object.Site, ids []object.ID) map[object.ID]bool {
 	found := map[object.ID]bool{}
 	seen := map[goal]bool{}
@@ -153,7 +154,7 @@ func needed(s *object.Site, ids []object.ID) map[object.ID]bool {
 	return found
 }
 
-// Switches returns the groups of a plan with what they add.
+// Switches returns the groups of a plan with the objects that each adds.
 func Switches(p *Plan, next *object.Site) []site.Switch {
 	out := make([]site.Switch, len(p.Groups))
 	in := map[string]int{}

@@ -8,49 +8,49 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Times of a home, in milliseconds.
+// Times of a runtime, in milliseconds.
 const (
-	// Patience is how long an object waits for others before it asks again;
-	// then twice as long, and so on. Streams between homes lose nothing while
-	// they stand, so this is for what a broken one has lost.
+	// Patience is how long an object waits for others before it repeats its requests; the time
+	// then doubles with each repetition. A stream between agents loses nothing while it lasts,
+	// so repetitions only replace what a broken stream lost.
 	Patience = 5_000
-	// Laze is how long a release that nobody waits for may wait for a packet
-	// that goes the same way.
+	// Laze is how long a release that no object waits for may wait for another packet to the
+	// same agent.
 	Laze = 1_000
-	// idle is how many messages a home keeps memory for.
+	// idle is how many queued messages a runtime keeps memory for.
 	idle = 16
-	// rest is how long messages wait that follow from each other without end.
+	// rest is how long the queue pauses when messages cause each other without end.
 	rest = 200
 )
 
-// Name names a home: the agent that it is on. The zero Name is nobody.
+// Name is the name of the agent that a runtime is on. The zero Name is no agent.
 type Name = string
 
-// Config is what a home needs.
+// Config holds the dependencies of a runtime.
 type Config struct {
 	Self Name
 	Site *object.Site // the newest generation
-	// Route says which home runs an object, or ran it last; "" where it never
-	// ran or has been removed, so that no life of it can hold anything.
+	// Route returns the agent that runs an object, or ran it last. It returns "" for an object
+	// that never ran or has been removed, so that no life of it can hold a lock.
 	Route func(object.ID) Name
-	// Absent reports whether an object has been removed from the site; what Site leaves out,
-	// where nil.
+	// Absent reports whether an object has been removed from the site. If it is nil, the
+	// objects that Site lacks count as removed.
 	Absent func(object.ID) bool
-	// Observe, where not nil, is shown every event that an object has taken, and
-	// what followed.
+	// Observe, if not nil, is called with every event that an object has handled and with its
+	// effects.
 	Observe func(now int64, o *object.Object, ev *object.Event, fx *object.Effects)
-	// Patience and Laze, where not 0, stand for the constants of these names.
+	// Patience and Laze replace the constants of the same names if they are not 0.
 	Patience, Laze int64
 }
 
-// Packet is what goes from one home to another at once.
+// Packet is a batch of messages for another agent.
 type Packet struct {
 	To       Name
 	Messages []object.Message
 }
 
-// Runtime is the objects of one agent. Not for concurrent use: its owner gives it
-// one event after the other and then takes what follows (Flush, Acts, Next).
+// Runtime runs the change objects of one agent. It is not safe for concurrent use: its owner
+// passes one event after the other and then takes the effects (Flush, Acts, Next).
 type Runtime struct {
 	cfg     Config
 	objects []*object.Object // ascending by ID
@@ -58,23 +58,23 @@ type Runtime struct {
 	fx      object.Effects
 	acts    []object.Act
 	mail    map[Name]*mail
-	posts   []*mail     // those with something to send, in order
-	turned  []object.ID // objects that follow another definition just now
+	posts   []*mail     // mail with something to send, in order
+	turned  []object.ID // objects that are following another definition in this call
 	early   map[object.ID][]object.Message
 	timers  timers
-	sweep   int64     // when to look for who waits, 0 for never
-	probe   int64     // when to look for drift, 0 for never
-	resume  int64     // when to go on with the queue, 0 for not
-	asker   object.ID // who has sent what is taken just now,
+	sweep   int64     // when to look for waiting objects, 0 for never
+	probe   int64     // when to check for drift, 0 for never
+	resume  int64     // when to continue with the queue, 0 if it is not paused
+	asker   object.ID // sender of the message being handled,
 	back    Name      // and from where; "" where it was nobody's packet
 
-	// Sent counts messages to other homes by kind; a release that rides along
-	// is counted in Rode too.
+	// Sent counts messages to other agents by kind. Rode counts the releases among them that
+	// travelled with other messages.
 	Sent [8]int
 	Rode int
-	// Packets counts packets.
+	// Packets counts the packets sent.
 	Packets int
-	// Decisions counts events that objects took.
+	// Decisions counts the events that objects handled.
 	Decisions int
 }
 
@@ -82,10 +82,10 @@ type mail struct {
 	to       Name
 	messages []object.Message
 	lazy     []object.Message
-	since    int64 // of the oldest lazy one
+	since    int64 // of the oldest lazy message
 }
 
-// New returns a home without objects.
+// New returns a runtime without objects.
 func New(cfg Config) *Runtime {
 	if cfg.Patience == 0 {
 		cfg.Patience = Patience
@@ -96,9 +96,9 @@ func New(cfg Config) *Runtime {
 	return &Runtime{cfg: cfg}
 }
 
-// Start begins to run an object with an incarnation that the leader gave: higher
-// than any before, and 1 only if the object never ran (object.Started). It
-// begins anew if it runs here already.
+// Start begins to run an object with an incarnation from the leader: higher than any before,
+// and 1 only if the object never ran (object.Started). An object that runs here already starts
+// anew.
 func (h *Runtime) Start(def *object.Def, inc uint32, now int64) {
 	o := h.find(def.ID)
 	if o != nil && o.Def() != def {
@@ -124,8 +124,7 @@ func (h *Runtime) deliverEarly(id object.ID, now int64) {
 	}
 }
 
-// Stop ends the running of an object here: another home takes it over, or it is
-// removed.
+// Stop stops running an object here, because another agent takes it over or it is removed.
 func (h *Runtime) Stop(id object.ID) {
 	if h.find(id) != nil {
 		at := h.place(id)
@@ -133,8 +132,8 @@ func (h *Runtime) Stop(id object.ID) {
 	}
 }
 
-// place returns where an ID stands, or would stand, among the objects. On most homes the IDs
-// follow each other without gaps.
+// place returns the position of an ID among the objects, or the position where it would be
+// inserted. On most agents the IDs are consecutive.
 func (h *Runtime) place(id object.ID) int {
 	n := len(h.objects)
 	if n == 0 || h.objects[n-1].Def().ID < id {
@@ -147,7 +146,7 @@ func (h *Runtime) place(id object.ID) int {
 	return at
 }
 
-// find returns an object that runs here, nil where it does not.
+// find returns the object with this ID if it runs here, or nil.
 func (h *Runtime) find(id object.ID) *object.Object {
 	if at := h.place(id); at < len(h.objects) && h.objects[at].Def().ID == id {
 		return h.objects[at]
@@ -155,7 +154,7 @@ func (h *Runtime) find(id object.ID) *object.Object {
 	return nil
 }
 
-// Event returns an object that runs here an event: the answer to an act, or an order. Events
+// Event passes an event to an object that runs here: the result of an act, or an order. Events
 // for objects that do not run here are dropped.
 func (h *Runtime) Event(id object.ID, ev object.Event, now int64) error {
 	o := h.find(id)
@@ -167,9 +166,9 @@ func (h *Runtime) Event(id object.ID, ev object.Event, now int64) error {
 	return err
 }
 
-// Receive takes a packet's messages from another home. One of an object that is not
-// known here, whose neighbour was removed and has left its number to another object
-// meanwhile, is answered where it came from.
+// Receive handles the messages of a packet from another agent. A question about an object that
+// is unknown here, because it was removed and another object has its ID now, is answered to
+// the agent that asked.
 func (h *Runtime) Receive(from Name, messages []object.Message, now int64) {
 	for _, m := range messages {
 		h.asker, h.back = m.From, from
@@ -191,9 +190,9 @@ func (h *Runtime) Lost(of func(object.ID) bool, now int64) {
 	h.drain(now)
 }
 
-// Switch makes the objects of some hosts follow a new generation: they keep what
-// has not changed (rule 23), and those that are removed are forgotten. Added
-// ones are Started afterwards.
+// Switch makes the objects of some hosts follow a new generation. They keep everything that
+// has not changed (rule 23), and removed objects are forgotten. The caller starts added
+// objects afterwards.
 func (h *Runtime) Switch(site *object.Site, hosts map[string]bool, now int64) {
 	if site.CheckInterval != h.cfg.Site.CheckInterval {
 		h.probe = 0 // the next event sets it
@@ -222,7 +221,7 @@ func (h *Runtime) Switch(site *object.Site, hosts map[string]bool, now int64) {
 	h.drain(now)
 }
 
-// Object returns an object that runs here, nil where it does not.
+// Object returns the object with this ID if it runs here, or nil.
 func (h *Runtime) Object(id object.ID) *object.Object {
 	if o := h.find(id); o != nil {
 		return o
@@ -230,14 +229,14 @@ func (h *Runtime) Object(id object.ID) *object.Object {
 	return nil
 }
 
-// Each visits every object that runs here, by ID.
+// Each calls visit for every object that runs here, in the order of IDs.
 func (h *Runtime) Each(visit func(*object.Object)) {
 	for _, o := range h.objects {
 		visit(o)
 	}
 }
 
-// Settled reports whether no object here has anything left to do.
+// AtRest reports whether no object here has anything left to do.
 func (h *Runtime) AtRest() bool {
 	for _, o := range h.objects {
 		if !o.AtRest() {
@@ -283,9 +282,8 @@ func (h *Runtime) handle(o *object.Object, ev *object.Event, now int64) error {
 	return err
 }
 
-// drain carries local messages until none is left. Objects that ask each other
-// and take it back again and again do not keep the home from all else: what is
-// left goes on a little later.
+// drain delivers local messages until none is left. If objects keep requesting and withdrawing
+// without end, the rest is delivered a little later, so that other work is not blocked.
 func (h *Runtime) drain(now int64) {
 	h.resume = 0
 	for i := 0; i < len(h.queue) || len(h.turned) > 0; {
@@ -305,7 +303,7 @@ func (h *Runtime) drain(now int64) {
 	}
 	h.queue = h.queue[:0]
 	if cap(h.queue) > idle {
-		h.queue = nil // it was a busy moment
+		h.queue = nil // a burst is over: release its memory
 	}
 }
 
@@ -321,9 +319,9 @@ func (h *Runtime) deliver(m object.Message, now int64) {
 	h.keep(m, now)
 }
 
-// keep puts by what came for an object that does not run here, or over a link
-// that is not known here, until the object starts or the generation switches.
-// For one that the site does not have any more it answers that nothing is held.
+// keep stores a message for an object that does not run here, or over a link that is unknown
+// here, until the object starts or the generation switches. For an object that the site no
+// longer has it answers that no lock is held.
 func (h *Runtime) keep(m object.Message, now int64) {
 	if h.absent(m.To) {
 		if a, ok := object.Denial(&m); ok {
@@ -355,7 +353,7 @@ func (h *Runtime) absent(id object.ID) bool {
 	return int(id) < len(h.cfg.Site.Defs) && h.cfg.Site.Defs[id].Name == ""
 }
 
-// post puts a message into the mail for its home.
+// post adds a message to the mail for the agent of its receiver.
 func (h *Runtime) post(m *object.Message, now int64) {
 	to := h.cfg.Route(m.To)
 	if to == "" && m.To == h.asker {
@@ -390,22 +388,22 @@ func (h *Runtime) post(m *object.Message, now int64) {
 	}
 }
 
-// Acts takes what is to be done: checks and transitions to run.
+// Acts returns the checks and transitions to run and clears them.
 func (h *Runtime) Acts() []object.Act {
 	acts := h.acts
 	h.acts = nil
 	return acts
 }
 
-// TakeActs is Acts into memory of the caller's.
+// TakeActs appends the acts to run to a slice of the caller and clears them.
 func (h *Runtime) TakeActs(into []object.Act) []object.Act {
 	into = append(into, h.acts...)
 	h.acts = nil
 	return into
 }
 
-// Flush takes the packets that are due, one for each home. A release that
-// nobody waits for rides with other messages, or goes when it has waited long.
+// Flush sends the packets that are due, one for each agent. A release that no object waits for
+// travels with other messages, or alone once it has waited long enough.
 func (h *Runtime) Flush(now int64, send func(Packet)) {
 	if len(h.posts) == 0 {
 		return
@@ -431,7 +429,7 @@ func (h *Runtime) Flush(now int64, send func(Packet)) {
 	h.posts = later
 }
 
-// Next returns when the home wants to be called (Tick) at the latest, 0 for never.
+// Next returns the latest time at which the caller must call Tick, or 0 for never.
 func (h *Runtime) Next() int64 {
 	next := h.sweep
 	if h.probe != 0 && (next == 0 || h.probe < next) {
@@ -451,8 +449,8 @@ func (h *Runtime) Next() int64 {
 	return next
 }
 
-// Tick lets time pass: alarms that have come, objects that have waited long, and
-// the look for drift that the site's check_interval wants.
+// Tick advances the time: it fires timers, repeats requests of objects that have waited long,
+// and starts the checks for drift of the site's check_interval.
 func (h *Runtime) Tick(now int64) {
 	if h.probe != 0 && h.probe <= now {
 		h.probe = 0
@@ -482,7 +480,7 @@ func (h *Runtime) Tick(now int64) {
 	h.drain(now)
 }
 
-// wakes is a heap of alarms.
+// timers is a heap of timers by time.
 type timers []timer
 
 type timer struct {

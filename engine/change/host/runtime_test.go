@@ -52,8 +52,8 @@ func flush(h *Runtime, now int64) (packets []Packet) {
 	return packets
 }
 
-// What two requests to one home need is one packet; what comes before its object
-// does is kept; releases that nobody waits for go together, and late.
+// Two requests to one agent share a packet. A message that arrives before its object starts is
+// kept. Releases that no object waits for travel together, and late.
 func TestPackets(t *testing.T) {
 	a, b := pair(t)
 	if acts := a.Acts(); len(acts) != 1 || acts[0].What != object.Check {
@@ -97,13 +97,13 @@ func TestPackets(t *testing.T) {
 	if !a.AtRest() || !b.AtRest() {
 		t.Error("not settled")
 	}
-	a.Tick(a.Next()) // the last look for who waits
+	a.Tick(a.Next()) // the last look for waiting objects
 	if a.Next() != 0 || b.Next() != 0 {
 		t.Errorf("homes at rest want to be called at %d and %d", a.Next(), b.Next())
 	}
 }
 
-// Who waits asks again, less and less often.
+// A waiting object repeats its requests less and less often.
 func TestPatience(t *testing.T) {
 	a, _ := pair(t)
 	if err := a.Event(0, object.Event{What: object.Checked, State: 1}, 0); err != nil {
@@ -124,8 +124,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// An object that is asked about by one of a newer generation, though it is gone
-// here, holds nothing.
+// An object that is gone here answers a question from a newer generation: it holds nothing.
 func TestTheRemovedHoldNothing(t *testing.T) {
 	_, b := pair(t)
 	b.cfg.Site = &object.Site{Defs: make([]object.Def, 3)}
@@ -158,7 +157,7 @@ func TestChooseMovesOnlyWhatItMust(t *testing.T) {
 	}
 }
 
-// A generation that wants to be looked at more often is, at once.
+// A generation with a shorter check interval is checked at once.
 func TestAnotherCheckInterval(t *testing.T) {
 	s := compiled(t, two)
 	s.CheckInterval = 600_000
@@ -178,8 +177,8 @@ func TestAnotherCheckInterval(t *testing.T) {
 	}
 }
 
-// An object that has the number of a removed one answers who takes it for that, and
-// whom it does not know: else its lock would be waited for without end.
+// An object that has the number of a removed one answers a question meant for its predecessor.
+// Otherwise its lock would be waited for without end.
 func TestANumberUsedAgainIsAnsweredFor(t *testing.T) {
 	s := compiled(t, two)
 	b := New(Config{Self: "b", Site: s, Route: func(id object.ID) Name {

@@ -11,9 +11,9 @@ const recordFormat = 1
 
 var errRecord = errors.New("change object: the record is broken")
 
-// Append writes all that an object knows, but its definition, behind b: for a
-// home's journal, for debugging, and for the search. An idle object without
-// neighbours takes 14 bytes.
+// Append appends the encoding of everything that an object knows, except for its definition,
+// to b. It is for debugging and for the exhaustive search. An idle object without neighbours
+// takes 14 bytes.
 func (o *Object) Append(b []byte) []byte {
 	bit := func(v bool, n uint) uint64 {
 		if v {
@@ -47,8 +47,8 @@ func (o *Object) Append(b []byte) []byte {
 	return b
 }
 
-// Decode reads what Append wrote, and gives the bytes that follow. It refuses a
-// record that is not one of this definition.
+// Decode reads the encoding of an object, as Append wrote it, and returns the bytes that
+// follow. It refuses an encoding that does not match the definition.
 func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	r := &recordReader{b: b}
 	if r.byte() != recordFormat {
@@ -104,7 +104,7 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	return o, r.b, nil
 }
 
-// recordReader reads a record; after the first fault everything is zero.
+// recordReader reads an encoding. After the first fault all values are zero.
 type recordReader struct {
 	b   []byte
 	err error
@@ -128,7 +128,7 @@ func (r *recordReader) state(def *Def) State {
 	return s
 }
 
-// any is a state of a neighbour's type.
+// any reads a state of a neighbour's type.
 func (r *recordReader) any() State {
 	s := State(r.byte())
 	if s >= MaxStates {

@@ -1,7 +1,7 @@
 package object
 
-// decide is what the object does whenever anything it knows has changed: rules
-// 10 to 17.
+// decide derives the next step of the object from everything it knows (rules 10 to 17). It
+// runs after every change of that.
 func (o *Object) decide(now int64, fx *Effects) {
 	if r := o.few(); r.later != nil && o.free() {
 		def := r.later
@@ -25,8 +25,8 @@ func (o *Object) decide(now int64, fx *Effects) {
 	o.call(fx)
 }
 
-// aim is rule 10. Requests on behalf of removals win over all others (rule 24),
-// also over the object's own removal, which they may need it for.
+// aim chooses the target (rule 10). Requests on behalf of removals win over all others (rule
+// 24), also over the object's own removal, because that removal may depend on them.
 func (o *Object) aim() (State, bool) {
 	if o.asking > 0 {
 		best, urgent := o.best()
@@ -40,7 +40,7 @@ func (o *Object) aim() (State, bool) {
 	return o.def.Preferred, false
 }
 
-// best returns the request that wins.
+// best returns the state of the request with the highest priority.
 func (o *Object) best() (best State, urgent bool) {
 	rank := &o.def.Type.rank
 	if t := o.tally(); t != nil {
@@ -69,7 +69,7 @@ func (o *Object) best() (best State, urgent bool) {
 	return best, urgent
 }
 
-// asked returns how many ask for a state.
+// asked returns how many requests there are for a state.
 func (o *Object) asked(s State) int32 {
 	if o.asking == 0 {
 		return 0
@@ -86,19 +86,19 @@ func (o *Object) asked(s State) int32 {
 	return n
 }
 
-// driven reports whether a request keeps the object from what it or others want: a revoke that
-// was lost would keep it for ever.
+// driven reports whether the object is in another state than its preferred one only because of
+// a request. If the revoke of that request was lost, the object would stay there for ever.
 func (o *Object) driven() bool {
 	return o.asking > 0 && (o.target != o.def.Preferred || o.asked(o.target) < o.asking)
 }
 
-// require works out which locks the object needs (rules 11, 13, 15, 16), asks
-// for them and lets go of all others.
+// require determines which locks the object needs (rules 11, 13, 15, 16), requests those and
+// releases all others.
 func (o *Object) require(fx *Effects) {
 	k := need{state: o.state, urgent: o.urgent, valid: true}
 	switch {
 	case o.granted > 0:
-		// Others rely on it, whatever has become of the object meanwhile.
+		// Other objects rely on this state, whatever has happened to this object since.
 		k.hold = o.lent
 	case o.phase == Resting && o.state != Unknown && o.state == o.target && o.asked(o.state) > 0:
 		k.hold = o.state
@@ -106,9 +106,9 @@ func (o *Object) require(fx *Effects) {
 	if o.phase == Resting && o.state != Unknown && o.state != o.target {
 		k.next, _ = o.def.Type.Next(o.state, o.target)
 	}
-	// Others are driven out of their preferred states only once all is held that
-	// is needed of those that stay in theirs: so nobody is stopped for an object
-	// that cannot go on yet, or that is stopped itself.
+	// The object drives others out of their preferred states only after it holds every lock on
+	// providers that stay in theirs. So no object is stopped for one that cannot go on yet, or
+	// that is being stopped itself.
 	was := o.key
 	was.drive = false
 	if k == was {
@@ -121,7 +121,7 @@ func (o *Object) require(fx *Effects) {
 	}
 }
 
-// demand asks for what the key says, and lets go of all else.
+// demand requests the locks that the key describes and releases all others.
 func (o *Object) demand(fx *Effects) {
 	k := o.key
 	for i := range o.out {
@@ -135,7 +135,7 @@ func (o *Object) demand(fx *Effects) {
 			s := &o.out[n.Slot]
 			s.need = n.State
 			if o.urgent && k.hold == o.target {
-				s.flags |= press // what it only still lends is asked for with no haste
+				s.flags |= press // no hurry for what it only still lends
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (o *Object) demand(fx *Effects) {
 	}
 }
 
-// ask makes what is wanted over one link what is needed.
+// ask brings the request over one link in line with the need for it.
 func (o *Object) ask(i int, fx *Effects) {
 	s := &o.out[i]
 	if s.flags&unknown != 0 {
@@ -188,7 +188,7 @@ func (o *Object) ask(i int, fx *Effects) {
 	}
 }
 
-// pressed returns pressing where a lock should be asked for on behalf of a removal.
+// pressed returns pressing if a lock is to be requested on behalf of a removal.
 func pressed(s *Out) outFlag {
 	if s.flags&press != 0 {
 		return pressing
@@ -196,7 +196,7 @@ func pressed(s *Out) outFlag {
 	return 0
 }
 
-// request sends what is asked over a link, as it stands.
+// request sends the current request of a link.
 func (o *Object) request(i int, fx *Effects) {
 	s := &o.out[i]
 	o.send(fx, Message{To: o.def.Out[i], ToInc: s.peerInc, Epoch: s.epoch, Kind: Request, State: s.want,
@@ -215,12 +215,12 @@ func (o *Object) letGo(provider ID, s *Out, fx *Effects) {
 	o.send(fx, m)
 }
 
-// move is rule 14. It says whether a transition has begun.
+// move starts a transition if the object can make one (rule 14), and reports whether it did.
 func (o *Object) move(now int64, fx *Effects) bool {
 	if o.later() != nil || o.key.next == Unknown || o.missing > 0 || o.granted > 0 || o.silent > 0 || o.probing {
 		return false
 	}
-	// An object that goes round and round is slowed down (rule 27).
+	// An object that keeps changing its state is slowed down (rule 27).
 	t := uint32(now / turnLeak)
 	if gone := t - o.turned; gone > 0 {
 		o.turns -= uint8(min(uint32(o.turns), gone))
@@ -270,7 +270,7 @@ func (o *Object) yield(fx *Effects) {
 	}
 }
 
-// grant is rule 12.
+// grant grants the requests for the object's state (rule 12).
 func (o *Object) grant(fx *Effects) {
 	open := o.later() == nil && o.phase == Resting && o.state != Unknown && o.state == o.target && o.key.hold == o.state && o.missing == 0 && !o.recalled
 	if open && !o.open {
@@ -281,7 +281,7 @@ func (o *Object) grant(fx *Effects) {
 	o.open = open
 }
 
-// grantTo grants one request for the state, unless that has been done.
+// grantTo grants one request for the object's state, unless it is granted already.
 func (o *Object) grantTo(i int, fx *Effects) {
 	s := &o.in[i]
 	if s.want != o.state || s.flags&granted != 0 {
@@ -298,8 +298,8 @@ func (o *Object) sendGrant(s *In, fx *Effects) {
 	o.send(fx, Message{To: s.peer, ToInc: s.inc, Epoch: s.epoch, Kind: Grant, State: s.want, Eager: leave})
 }
 
-// call asks for all granted locks back when the object wants to leave the state
-// or cannot answer for it.
+// call recalls all granted locks if the object wants to leave its state or cannot vouch for
+// it.
 func (o *Object) call(fx *Effects) {
 	calling := o.granted > 0 && !o.open
 	if calling && !o.calling {
@@ -319,9 +319,9 @@ func (o *Object) callFrom(i int, fx *Effects) {
 	o.send(fx, Message{To: s.peer, ToInc: s.inc, Epoch: s.epoch, Kind: Recall})
 }
 
-// settle decides what the object's earlier life held, for each link for which
-// that is known now: nothing for the sake of a transition, as none runs; for
-// the sake of what it granted, what its dependents still hold (rule 20).
+// resolveClaims decides which locks the object's earlier life held, for each link for which
+// this is known now. It held none for a transition, as none is running. For the states that it
+// granted it held what its dependents still hold (rule 20).
 func (o *Object) resolveClaims(fx *Effects) {
 	o.unresolved = false
 	for i := range o.out {
@@ -374,8 +374,8 @@ func (o *Object) mayAsk(peer ID, s State) bool {
 	return true
 }
 
-// nudge asks some neighbours, or all, again for what the object waits for: messages
-// may be lost.
+// nudge repeats the requests to some neighbours, or to all, because messages may have been
+// lost.
 func (o *Object) nudge(of func(ID) bool, fx *Effects) {
 	for i := range o.out {
 		if s := &o.out[i]; s.want != Unknown && s.flags&held == 0 && (of == nil || of(o.def.Out[i])) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// ID names an object within its site: its place in Site.Defs. It is kept from
-// generation to generation; a removed object leaves a hole that a later one may
-// fill, told from its predecessor by its incarnation.
+// ID identifies an object within its site: its index in Site.Defs. It stays the same from
+// generation to generation. A removed object leaves a hole that a later object may fill; the
+// incarnation tells the two apart.
 type ID int32
 
 // Site is a compiled site of one generation. It is shared and never changed.
@@ -20,40 +20,40 @@ type Site struct {
 	Defs          []Def // by ID; a hole has no name
 }
 
-// Def is what one object is told of its site.
+// Def is the definition of one object within its site.
 type Def struct {
 	Name string
 	Host string
 	Type *Type
-	// Content is a digest of type and content: another one makes the object
+	// Content is a digest of type and content. A changed digest makes the object's state
 	// unknown (rule 23).
 	Content   uint64
 	Needs     []Need
-	Out       []ID        // the objects it depends on, ascending
+	Out       []ID        // the objects that it depends on, ascending
 	In        []Dependent // the objects that depend on it, ascending
 	ID        ID
 	Preferred State
 }
 
-// Dependent is an object that depends on another one, and in which states it
-// may ever ask for it (one bit a state).
+// Dependent is an object that depends on another one. States has one bit for each state that
+// it may ever request.
 type Dependent struct {
 	ID   ID
 	Asks uint16
 }
 
-// Need is a dependency of one object (rules 7 and 8): to go From one state To
-// another it must hold Out[Slot] in State; or, where Hold, to grant From.
+// Need is a dependency of one object (rules 7 and 8): to go from state From to state To the
+// object must hold Out[Slot] in State. If Hold is set, it must hold it to grant From.
 type Need struct {
 	Slot     uint32
 	From, To State
 	State    State
 	Hold     bool
-	// Drives is true if State is not what the provider prefers. Link sets it.
+	// Drives is true if State is not the preferred state of the provider. Link sets it.
 	Drives bool
 }
 
-// Find returns the object of a name.
+// Find returns the ID of the object with this name.
 func (s *Site) Find(name string) (ID, bool) {
 	for i := range s.Defs {
 		if s.Defs[i].Name == name {
@@ -63,12 +63,12 @@ func (s *Site) Find(name string) (ID, bool) {
 	return 0, false
 }
 
-// Covers reports whether a transition dependency is about a step.
+// Covers reports whether a transition dependency applies to a step.
 func (n *Need) Covers(from, to State) bool {
 	return !n.Hold && (n.From == Any || n.From == from) && (n.To == Any || n.To == to)
 }
 
-// Moving lists the dependencies of one step.
+// Moving calls yield for each dependency of one step.
 func (d *Def) Moving(from, to State, yield func(provider ID, in State)) {
 	for i := range d.Needs {
 		if n := &d.Needs[i]; n.Covers(from, to) {
@@ -77,7 +77,7 @@ func (d *Def) Moving(from, to State, yield func(provider ID, in State)) {
 	}
 }
 
-// Granting lists what must be held to grant a state.
+// Granting calls yield for each lock that the object must hold to grant a state.
 func (d *Def) Granting(s State, yield func(provider ID, in State)) {
 	for i := range d.Needs {
 		if n := &d.Needs[i]; n.Hold && n.From == s {
@@ -86,7 +86,7 @@ func (d *Def) Granting(s State, yield func(provider ID, in State)) {
 	}
 }
 
-// slot finds a provider among those of a definition.
+// slot returns the index of a provider in Out.
 func (d *Def) slot(id ID) int {
 	i, ok := slices.BinarySearch(d.Out, id)
 	if !ok {
@@ -95,8 +95,8 @@ func (d *Def) slot(id ID) int {
 	return i
 }
 
-// Link fills in what definitions say of each other: every Out's counterpart, In,
-// and which needs drive others. The compiler calls it once all of them stand.
+// Link derives the links between definitions: In, the counterpart of every Out, and the needs
+// that drive others. The compiler calls it once all definitions are complete.
 func (s *Site) Link() {
 	count := make([]int, len(s.Defs))
 	for i := range s.Defs {

@@ -5,24 +5,23 @@ import (
 	"slices"
 )
 
-// Reason is one link of the chain that keeps an object from moving.
+// Reason is one link of the chain of reasons why an object does not move.
 type Reason struct {
 	ID   ID
 	Name string
 	Text string
 }
 
-// Explain follows what an object waits for to the root: the first Reason is the
-// object, the last one what has to happen or to be done. Nil where the object is
-// settled. Of several roots it takes the one that will not go away by itself, then
-// the nearest. Status gives what is known of an object, false where nobody
-// answers for it.
+// Explain follows the waits of an object to their root. The first Reason is the object itself,
+// the last one is what has to happen or to be done. It returns nil for an object at rest. Of
+// several roots it takes one that will not go away by itself, then the nearest. The function
+// status returns the status of an object, and false if no agent reports on it.
 func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason {
 	first, ok := status(id)
 	if ok && first.atRest() {
 		return nil
 	}
-	// Breadth first over the waits; every root is weighed.
+	// Breadth first over the waits; every root is compared.
 	type step struct {
 		id   ID
 		from int
@@ -61,7 +60,8 @@ func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason 
 		}
 		grow := func(peer ID, why string) {
 			if j, seen := index[peer]; seen {
-				// Back to one that waits for this one: nobody can begin.
+				// The chain is back at an object that waits for this one, so none of them can
+				// begin.
 				for k := i; k >= 0; k = steps[k].from {
 					if k == j {
 						root(i, 6, "waits for "+def(peer).Name+", which waits for it: they wait for each other for ever")

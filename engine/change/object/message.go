@@ -1,14 +1,14 @@
 package object
 
-// Kind says what a message between two objects is about (rule 19).
+// Kind is the kind of a message between two objects (rule 19).
 type Kind uint8
 
-// The messages. A dependent sends Request, Revoke and Release to what it
-// depends on; that answers with Grant, and sends Recall when it wants the lock
-// back, and Resync when it has begun anew.
+// The kinds of messages. A dependent sends Request, Revoke and Release to its provider. The
+// provider answers with Grant, sends Recall when it wants the lock back, and Resync when it
+// has started anew.
 //
-// Recall is not in the paper: without it objects that need two locks can hold
-// one each and wait for ever (docs/decisions/030-change-objects.md).
+// Recall is not in the paper. Without it, objects that need two locks can hold one each and
+// wait for ever (docs/decisions/030-change-objects.md).
 const (
 	Request Kind = iota + 1
 	Revoke
@@ -28,90 +28,91 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Message goes from one object to a neighbour. It says all there is to say
-// about their link at that moment, so that doubled, late and reordered messages
-// change nothing: Epoch numbers what the dependent asks over this link, and an
-// incarnation is an object's life at one home.
+// Message goes from one object to a neighbour. It carries the whole state of their link at
+// that moment, so that duplicated, late and reordered messages are harmless. Epoch numbers the
+// requests of the dependent over this link. An incarnation is one life of an object on one
+// agent.
 type Message struct {
 	From, To ID
-	// FromInc is the sender's incarnation, ToInc what it takes for the
-	// receiver's (0: not known).
+	// FromInc is the sender's incarnation, ToInc the receiver's as far as the sender knows it
+	// (0: unknown).
 	FromInc, ToInc uint32
 	Epoch          uint32
 	Kind           Kind
-	State          State // asked for, in a Request
+	State          State // the requested state, in a Request
 	Urgent         bool  // a Request on behalf of a removal (rule 24)
 	Held           bool  // a Request, answering a Resync: "I hold it"
 	Eager          bool  // a Grant: "I would leave this state: release it as soon as you can"
-	Lazy           bool  // a Release that nobody waits for: it may ride with the next packet
+	Lazy           bool  // a Release that no object waits for: it may wait for another packet
 }
 
-// Event is what happens to an object.
+// Event is something that happens to an object.
 type Event struct {
 	What    What
 	Message Message // Received
-	State   State   // Checked: what the check found, unknown when it could not tell
-	OK      bool    // Done: whether the action worked
+	State   State   // Checked: the result of the check, Unknown if it could not tell
+	OK      bool    // Done: whether the action succeeded
 	Inc     uint32  // Started
 	Peer    ID      // Freed
 	Def     *Def    // Switched
-	// Reconnected: of which neighbours; of all where nil.
+	// Reconnected: the neighbours concerned, or nil for all.
 	Of func(ID) bool
 }
 
 // What is the kind of an event.
 type What uint8
 
-// The events.
+// The kinds of events.
 const (
-	// Started: a home begins to run the object, with incarnation Inc. 1 says
-	// that it never ran before, so that nobody can hold a lock of it.
+	// Started: an agent begins to run the object, with incarnation Inc. Incarnation 1 means
+	// that the object never ran before, so that no lock of it can be held.
 	Started What = iota + 1
-	// Received: a neighbour's message has come.
+	// Received: a message from a neighbour has arrived.
 	Received
-	// Checked: the check that was asked for has ended.
+	// Checked: the requested check has ended.
 	Checked
-	// Done: the action that was asked for has ended.
+	// Done: the requested action has ended.
 	Done
-	// Alarm: the time that an Alarm act asked for has come.
+	// Alarm: the timer of a SetTimer act has fired.
 	Alarm
-	// Nudge: time has passed while the object waits for others. What it asked
-	// for is asked for again, as any message may be lost, less and less often.
+	// Nudge: time has passed while the object waits for others. It repeats its requests, less
+	// and less often, because any message may have been lost.
 	Nudge
-	// Reconnected: messages may have been lost just now.
+	// Reconnected: messages may just have been lost.
 	Reconnected
-	// Probe: look for drift (rule 2; the answer is a Checked).
+	// Probe: check for drift (rule 2); the answer is a Checked.
 	Probe
 	// Removing: drive the object to its preRemove state (rule 24).
 	Removing
-	// Switched: a new generation, in which the object is defined by Def.
+	// Switched: a new generation, in which Def defines the object.
 	Switched
-	// Freed: the neighbour Peer is known to be removed, or an operator says
-	// that it holds nothing (rule 20).
+	// Freed: the neighbour Peer has been removed, or an operator has stated that it holds
+	// nothing (rule 20).
 	Freed
 )
 
-// Act is something that an object's home has to do for it.
+// Act is something that the runtime must do for an object.
 type Act struct {
 	ID   ID
 	What Doing
-	// Run: the transition.
+	// Run: the transition to make.
 	Transition Transition
-	// Wake: when, on the clock of Handle's now.
+	// SetTimer: the time, on the clock of Handle's now.
 	At int64
 }
 
 // Doing is the kind of an act.
 type Doing uint8
 
-// The acts. Check answers with the event Checked, Run with Done, Wake with Alarm.
+// The kinds of acts. The answer to Check is the event Checked, to Run it is Done, and to
+// SetTimer it is Alarm.
 const (
 	Check Doing = iota + 1
 	Run
 	SetTimer
 )
 
-// Effects collects what follows from events. The caller empties and reuses it.
+// Effects collects the effects of events. The caller empties and reuses it.
 type Effects struct {
 	Messages []Message
 	Acts     []Act

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Phase is what an object is doing.
+// Phase is the current activity of an object.
 type Phase uint8
 
 // The phases.
 const (
-	Resting  Phase = iota // decides when something happens
+	Resting  Phase = iota // decides on each event
 	Checking              // waits for its check; its state is unknown
-	Moving                // a transition runs
+	Moving                // a transition is running
 	Backoff               // a transition or check failed; a check follows
 )
 
@@ -21,63 +21,64 @@ var phaseNames = [...]string{"resting", "checking", "moving", "backoff"}
 // String returns the phase's name.
 func (p Phase) String() string { return phaseNames[p&3] }
 
-// How failures and oscillations are slowed down (rules 5 and 27), in milliseconds.
+// Parameters that slow down failures and oscillations (rules 5 and 27), in milliseconds.
 const (
 	firstBackoff = 1_000
 	longBackoff  = 300_000
-	// manyTurns is how many transitions an object may make in a row; one is
-	// forgotten every turnLeak. A generation needs two.
+	// manyTurns is how many transitions an object may make in a row. One is forgotten every
+	// turnLeak. A generation needs two.
 	manyTurns = 8
 	turnLeak  = 60_000
 )
 
-// hub is from how many dependents on requests are counted rather than looked through.
+// hub is the number of dependents from which on requests are counted in a tally instead of
+// being scanned.
 const hub = 16
 
-// Object is one change object as its home knows it. It is no more than a value:
-// the same events give the same object and the same effects. Not for concurrent use.
+// Object is the state of one change object in its runtime. It behaves as a plain value: the
+// same events produce the same object and the same effects. It is not safe for concurrent use.
 type Object struct {
 	def  *Def
-	out  []Out // locks asked of others, beside def.Out
-	in   []In  // what others ask of it, ascending by peer
-	rare *rare // nil where there is nothing
+	out  []Out // locks requested from others, parallel to def.Out
+	in   []In  // requests of others, ascending by peer
+	rare *rare // nil if all its fields are zero
 
 	inc        uint32
 	missing    int32  // needs that are not held
-	granted    int32  // locks others hold of it
-	silent     int32  // dependents that have not said what they hold
-	asking     int32  // requests there are
+	granted    int32  // locks of this object that others hold
+	silent     int32  // dependents that have not said yet what they hold
+	asking     int32  // number of requests
 	turned     uint32 // when turns was last counted, in units of turnLeak
 	state      State
-	lent       State // of the locks that others hold
-	to         State // Moving
+	lent       State // state in which others hold locks of this object
+	to         State // Moving: the state it moves to
 	target     State
 	phase      Phase
 	turns      uint8
 	key        need
 	removing   bool
-	urgent     bool  // the target is a removal's
-	open       bool  // grants who asks for the state
-	calling    bool  // wants all granted locks back
-	recalled   bool  // a lock that it holds is wanted back
-	probing    bool  // a check for drift runs
-	unresolved bool  // a lock of an earlier life is not settled
-	alarmed    bool  // an Alarm is under way
-	stale      bool  // the check under way is of an older content
-	waited     uint8 // Nudges since anything else happened
+	urgent     bool  // the target is that of a removal
+	open       bool  // grants requests for its state
+	calling    bool  // recalls all granted locks
+	recalled   bool  // a lock that it holds is recalled
+	probing    bool  // a check for drift is running
+	unresolved bool  // it is not known yet whether an earlier life held a lock
+	alarmed    bool  // a timer is set
+	stale      bool  // the running check is of an older content
+	waited     uint8 // Nudges since the last other event
 }
 
-// rare is what few objects have. Most of half a million are without.
+// rare holds the seldom-used fields of an object. Most objects of a large site have none.
 type rare struct {
-	later    *Def   // to follow as soon as nothing runs under the old one
+	later    *Def   // to follow as soon as no transition runs under the old one
 	tally    *tally // requests of a hub
-	until    int64  // no check and no transition before
-	top      uint32 // the greatest epoch of links that are gone
+	until    int64  // no check and no transition before this time
+	top      uint32 // the greatest epoch of removed links
 	failures uint16
 	drifts   uint16
 }
 
-// few returns what few objects have.
+// few returns the seldom-used fields, or zero values.
 func (o *Object) few() rare {
 	if o.rare == nil {
 		return rare{}
@@ -85,7 +86,7 @@ func (o *Object) few() rare {
 	return *o.rare
 }
 
-// keep replaces it.
+// keep stores the seldom-used fields.
 func (o *Object) keep(r rare) {
 	switch {
 	case r == rare{}:
@@ -98,7 +99,7 @@ func (o *Object) keep(r rare) {
 	}
 }
 
-// later returns the definition that waits to be followed.
+// later returns the definition that the object will follow, or nil.
 func (o *Object) later() *Def {
 	if o.rare == nil {
 		return nil
@@ -106,7 +107,7 @@ func (o *Object) later() *Def {
 	return o.rare.later
 }
 
-// tally returns the requests of a hub, nil for other objects.
+// tally returns the counted requests of a hub, or nil for other objects.
 func (o *Object) tally() *tally {
 	if o.rare == nil {
 		return nil
@@ -114,20 +115,20 @@ func (o *Object) tally() *tally {
 	return o.rare.tally
 }
 
-// stuck reports whether the matrix has no way to the target (rule 17).
+// stuck reports whether the type has no way from the state to the target (rule 17).
 func (o *Object) stuck() bool {
 	return o.phase == Resting && o.state != Unknown && o.state != o.target && o.key.next == Unknown
 }
 
-// need says what the outs are needed for: to grant a state (hold), to go on from
-// the state to next.
+// need describes what the locks are needed for: to grant a state (hold), and to go from the
+// state to next.
 type need struct {
 	state, next, hold State
 	urgent, valid     bool
-	drive             bool // others, out of their preferred states
+	drive             bool // also locks that drive others out of their preferred states
 }
 
-// Out is one lock that an object asks of another.
+// Out is one lock that an object requests from another.
 type Out struct {
 	epoch, peerInc uint32
 	want, need     State
@@ -137,15 +138,15 @@ type Out struct {
 type outFlag uint8
 
 const (
-	held     outFlag = 1 << iota // granted to us
-	eager                        // release it at once when it is not needed
+	held     outFlag = 1 << iota // granted to this object
+	eager                        // release it as soon as it is not needed
 	wanted                       // recalled: give it back even while waiting for others
 	unknown                      // of an earlier life: not known yet what it held
-	pressing                     // asked on behalf of a removal
-	press                        // to be asked so
+	pressing                     // requested on behalf of a removal
+	press                        // to be requested on behalf of a removal
 )
 
-// In is what one dependent asks.
+// In is the request of one dependent.
 type In struct {
 	peer       ID
 	epoch, inc uint32
@@ -157,23 +158,23 @@ type inFlag uint8
 
 const (
 	granted  inFlag = 1 << iota // it holds its lock
-	called                      // it has been asked to give it back
-	silent                      // it has not said what it holds since we began
+	called                      // its lock has been recalled
+	silent                      // it has not said what it holds since this life began
 	removal                     // it asks on behalf of a removal
 	formerly                    // a dependent of an earlier generation that still holds a lock
 )
 
 type tally [2][MaxStates]int32
 
-// New returns the object of a definition, before it has Started.
+// New returns an object for a definition. The caller passes Started next.
 func New(def *Def) *Object {
 	o := &Object{}
 	o.Init(def, make([]Out, len(def.Out)), make([]In, len(def.In)))
 	return o
 }
 
-// Init makes a zero Object that of a definition, in memory that the caller
-// gives: as many Outs and Ins as the definition has.
+// Init initializes a zero Object for a definition. The caller provides the memory: as many
+// Outs and Ins as the definition has.
 func (o *Object) Init(def *Def, out []Out, in []In) {
 	*o = Object{def: def, out: out, in: in, target: def.Preferred}
 	for i := range in {
@@ -182,7 +183,7 @@ func (o *Object) Init(def *Def, out []Out, in []In) {
 	o.count()
 }
 
-// count makes the tally of a hub anew.
+// count recomputes the tally of a hub.
 func (o *Object) count() {
 	r := o.few()
 	r.tally = nil
@@ -207,20 +208,20 @@ func class(s *In) int {
 // Def returns the definition that the object follows.
 func (o *Object) Def() *Def { return o.def }
 
-// State returns the state that the object is known to be in.
+// State returns the last known state.
 func (o *Object) State() State { return o.state }
 
 // Target returns the state that the object wants to be in.
 func (o *Object) Target() State { return o.target }
 
-// Phase returns what the object is doing.
+// Phase returns the current activity.
 func (o *Object) Phase() Phase { return o.phase }
 
-// Incarnation returns the object's life at its home.
+// Incarnation returns the number of the object's current life.
 func (o *Object) Incarnation() uint32 { return o.inc }
 
-// Settled reports whether nothing is left to do: the object is in its preferred state (or
-// where a removal wants it) and nobody asks it for another.
+// AtRest reports whether nothing is left to do: the object is in its preferred state (or in
+// its preRemove state while it is being removed) and no object requests another state.
 func (o *Object) AtRest() bool {
 	goal := o.def.Preferred
 	if o.removing {
@@ -229,15 +230,15 @@ func (o *Object) AtRest() bool {
 	return o.phase == Resting && o.state == goal && o.target == goal
 }
 
-// Waiting reports whether the object waits for others, so that a Nudge now and then is due.
+// Waiting reports whether the object waits for others, so that it needs a Nudge from time to
+// time.
 func (o *Object) Waiting() bool {
 	return o.silent > 0 || o.unresolved || o.phase == Resting && (o.missing > 0 || o.granted > 0 && o.calling || o.driven())
 }
 
-// Handle takes one event at the time now (milliseconds of any clock that does
-// not go back) and appends what follows to fx. It gives an error for an event
-// that cannot be, such as a request over a link that the definition does not
-// have (ErrNoLink).
+// Handle handles one event at the time now, in milliseconds of any clock that never goes back,
+// and appends the effects to fx. It returns an error for an event that is impossible, such as
+// a request over a link that the definition does not have (ErrNoLink).
 func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 	if ev.What != Nudge {
 		o.waited = 0
@@ -271,7 +272,7 @@ func (o *Object) Handle(ev *Event, now int64, fx *Effects) error {
 		if o.waited < 255 {
 			o.waited++
 		}
-		// After 1, 2, 4, … times, every 64th in the end.
+		// Repeat after 1, 2, 4, … nudges, and in the end after every 64th.
 		if w := o.waited; o.Waiting() && (w&(w-1) == 0 || w%64 == 0) {
 			o.nudge(nil, fx)
 		}
@@ -342,7 +343,7 @@ func (o *Object) start(inc uint32, fx *Effects) {
 	}
 }
 
-// checked takes a check's answer (rules 1, 2 and 5).
+// checked handles the result of a check (rules 1, 2 and 5).
 func (o *Object) checked(s State, now int64, fx *Effects) {
 	switch {
 	case o.stale:
@@ -363,7 +364,7 @@ func (o *Object) checked(s State, now int64, fx *Effects) {
 	}
 }
 
-// done takes the end of a transition (rule 5).
+// done handles the end of a transition (rule 5).
 func (o *Object) done(ok bool, now int64, fx *Effects) error {
 	if o.phase != Moving {
 		return fmt.Errorf("change object %s: a transition ended, but none runs", o.def.Name)
@@ -385,8 +386,8 @@ func (o *Object) done(ok bool, now int64, fx *Effects) error {
 	return nil
 }
 
-// fail waits a while before the next check: 1 s, doubled, five minutes at most.
-// The home spreads it at random.
+// fail delays the next check: 1 s, doubled with each failure, at most five minutes. The
+// runtime adds random jitter.
 func (o *Object) fail(now int64, fx *Effects) {
 	o.phase = Backoff
 	r := o.few()
@@ -400,9 +401,9 @@ func backoff(n int) int64 {
 	return min(int64(firstBackoff)<<min(n, 20), longBackoff)
 }
 
-// free reports whether the object can follow another definition now: no transition runs that
-// relies on locks of the old one, here or at those whom the object has granted a state for
-// which it must hold others.
+// free reports whether the object can switch to another definition now: no transition is
+// running that relies on locks of the old one, neither its own nor that of a dependent to
+// which the object granted a state that needs locks itself.
 func (o *Object) free() bool {
 	if o.phase == Moving {
 		return false
@@ -418,15 +419,15 @@ func (o *Object) free() bool {
 	return true
 }
 
-// holds reports whether a definition has a lock dependency.
+// holds reports whether a definition has this lock dependency.
 func (d *Def) holds(s State, provider ID, in State) bool {
 	found := false
 	d.Granting(s, func(p ID, z State) { found = found || p == provider && z == in })
 	return found
 }
 
-// rebind follows another definition of the same object: links that stay keep
-// their locks (rule 23).
+// rebind switches to another definition of the same object. Links that stay keep their locks
+// (rule 23).
 func (o *Object) rebind(def *Def, fx *Effects) {
 	old := *o
 	oldDef, r := o.def, o.few()
@@ -443,7 +444,7 @@ func (o *Object) rebind(def *Def, fx *Effects) {
 	}
 	o.keep(r)
 	for i, p := range def.Out {
-		o.out[i].epoch = r.top // a link that comes back does not count from 0 again
+		o.out[i].epoch = r.top // so that a link that is added again does not count from 0
 		if j := oldDef.slot(p); j >= 0 {
 			o.out[i] = old.out[j]
 		}
@@ -457,8 +458,8 @@ func (o *Object) rebind(def *Def, fx *Effects) {
 		}
 		o.in = append(o.in, s)
 	}
-	// Who no longer depends on this object, but does not know it yet, keeps
-	// what it holds until it has switched too; what it asks for is void.
+	// A former dependent that has not switched yet keeps the locks that it holds until it has.
+	// Its requests are void.
 	for _, s := range old.in {
 		if s.flags&(granted|silent) != 0 && findDependent(o.in, s.peer) < 0 {
 			s.flags |= formerly
@@ -495,7 +496,7 @@ func (o *Object) rebind(def *Def, fx *Effects) {
 	}
 }
 
-// forget makes the state unknown and asks for a check.
+// forget sets the state to Unknown and requests a check.
 func (o *Object) forget(fx *Effects) {
 	r := o.few()
 	r.failures, r.until = 0, 0
@@ -504,10 +505,10 @@ func (o *Object) forget(fx *Effects) {
 	o.act(fx, Act{What: Check})
 }
 
-// Knows reports whether peer depends on the object, or may hold a lock of it.
+// Knows reports whether peer depends on the object or may hold a lock of it.
 func (o *Object) Knows(peer ID) bool { return findDependent(o.in, peer) >= 0 }
 
-// freed forgets what a dependent holds.
+// freed forgets the locks of a dependent.
 func (o *Object) freed(peer ID) {
 	if i := findDependent(o.in, peer); i >= 0 {
 		o.update(&o.in[i], In{peer: peer, inc: o.in[i].inc, epoch: o.in[i].epoch})

@@ -77,7 +77,7 @@ func handle(t *testing.T, o *Object, ev Event, now int64) *Effects {
 	return fx
 }
 
-// Doubled, late and reordered messages change nothing (rule 19).
+// Duplicated, late and reordered messages change nothing (rule 19).
 func TestMessagesOfThePastChangeNothing(t *testing.T) {
 	s := chain()
 	b := New(&s.Defs[1])
@@ -118,8 +118,8 @@ func TestMessagesOfThePastChangeNothing(t *testing.T) {
 	}
 }
 
-// An object of a new life moves only when every dependent has answered, or is
-// said to hold nothing (rule 20).
+// After a restart an object moves only when every dependent has answered, or is known to hold
+// nothing (rule 20).
 func TestSilentDependentsCountAsHolding(t *testing.T) {
 	s := chain()
 	a := New(&s.Defs[0])
@@ -133,7 +133,7 @@ func TestSilentDependentsCountAsHolding(t *testing.T) {
 	if st := a.Status(); len(st.Waits) != 1 || st.Waits[0].Why != Silence {
 		t.Errorf("%+v", st)
 	}
-	// What b sent to the earlier life is no answer.
+	// A message of b to the earlier life is no answer.
 	if fx := handle(t, a, Event{What: Received, Message: Message{From: 1, To: 0, FromInc: 1, ToInc: 1, Epoch: 1, Kind: Revoke}}, 0); len(fx.Acts) > 0 {
 		t.Fatal("an old message was taken for an answer")
 	}
@@ -170,7 +170,7 @@ func random(rng *rand.Rand, o *Object, n int) {
 		ev := Event{What: What(1 + rng.IntN(11)), State: State(rng.IntN(6)), OK: rng.IntN(2) == 0, Inc: o.inc + 1, Peer: peers[rng.IntN(3)], Def: o.def}
 		ev.Message = Message{From: peers[rng.IntN(3)], To: o.def.ID, FromInc: uint32(rng.IntN(3)), ToInc: uint32(rng.IntN(int(o.inc) + 1)), Epoch: uint32(rng.IntN(6)),
 			Kind: Kind(1 + rng.IntN(6)), State: State(rng.IntN(20)), Urgent: rng.IntN(4) == 0, Held: rng.IntN(4) == 0}
-		// Errors are what senseless events are answered with.
+		// Senseless events result in errors.
 		_ = o.Handle(&ev, now, fx)
 		fx.Reset()
 	}
@@ -188,7 +188,7 @@ func TestRecordsComeBackTheSame(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if o.later() != nil {
-			continue // the definition that it waits to follow is not its own
+			continue // the definition that it will follow is not part of the encoding
 		}
 		if again := back.Append(nil); !bytes.Equal(b, again) {
 			t.Fatalf("seed %d: %x, %x", seed, b, again)
@@ -202,7 +202,7 @@ func TestRecordsComeBackTheSame(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no record makes the decoder or the object that it gives fail.
+// FuzzDecode: no input makes the decoder crash, nor the object that it returns.
 func FuzzDecode(f *testing.F) {
 	s := chain()
 	o := New(&s.Defs[1])
@@ -217,8 +217,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A hub with many dependents acts like any other object: its tally is right
-// whatever happens.
+// A hub with many dependents acts like any other object: its tally stays right.
 func TestHubsCountRight(t *testing.T) {
 	typ := BuiltinTypes()["script"]
 	s := &Site{Name: "hub", Defs: []Def{{ID: 0, Name: "hub", Type: typ, Preferred: upState}}}

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// ErrNoLink is the error of a request over a link that the object's definition
-// does not have: the neighbour follows another generation. The home keeps it
-// for later.
+// ErrNoLink means that the object's definition does not have the link of a request, because
+// the neighbour follows another generation. The runtime keeps the message for later.
 var ErrNoLink = errors.New("the object has no such link")
 
-// receive takes a neighbour's message (rule 19).
+// receive handles a message of a neighbour (rule 19).
 func (o *Object) receive(m *Message, fx *Effects) error {
 	switch m.Kind {
 	case Request, Revoke, Release:
@@ -38,8 +37,8 @@ func (o *Object) receive(m *Message, fx *Effects) error {
 	return fmt.Errorf("change object %s: no such message: %d", o.def.Name, m.Kind)
 }
 
-// deny answers somebody of another generation who asks what this object holds of
-// it: by this generation nothing.
+// deny answers an object of another generation that asks which of its locks this object holds:
+// in this generation it holds none.
 func (o *Object) deny(m *Message, fx *Effects) {
 	if a, ok := Denial(m); ok {
 		a.FromInc = o.inc
@@ -47,8 +46,8 @@ func (o *Object) deny(m *Message, fx *Effects) {
 	}
 }
 
-// Denial returns the answer of an object that depends on the sender no more, or has been
-// removed, to the question what it holds. False where m asks nothing.
+// Denial returns the answer to the question which locks an object holds, for an object that no
+// longer depends on the sender or has been removed. It returns false if m asks nothing.
 func Denial(m *Message) (Message, bool) {
 	a := Message{From: m.To, To: m.From, FromInc: m.ToInc, ToInc: m.FromInc, Kind: Revoke}
 	if m.Kind == Recall {
@@ -57,8 +56,8 @@ func Denial(m *Message) (Message, bool) {
 	return a, m.Kind == Recall || m.Kind == Resync
 }
 
-// parted takes what somebody says who is no dependent any more, or not yet
-// again: anything new ends the lock, and a request is for the next generation.
+// parted handles a message of an object that is no longer a dependent, or not yet one again.
+// Anything new ends its lock, and a request is meant for the next generation.
 func (o *Object) parted(s *In, m *Message) error {
 	if m.FromInc > s.inc || m.FromInc == s.inc && (m.Epoch > s.epoch || s.flags&silent != 0 && m.ToInc == o.inc) {
 		if !m.Held {
@@ -71,19 +70,19 @@ func (o *Object) parted(s *In, m *Message) error {
 	return nil
 }
 
-// heard takes what a dependent asks.
+// heard handles a message of a dependent.
 func (o *Object) heard(i int, m *Message, fx *Effects) {
 	s := &o.in[i]
 	switch {
 	case m.FromInc < s.inc:
-		return // of an earlier life of the dependent
+		return // from an earlier life of the dependent
 	case s.flags&silent != 0 && m.ToInc != o.inc:
-		return // no answer: it was sent before our Resync came
+		return // no answer: it was sent before our Resync arrived
 	case m.FromInc > s.inc:
 	case m.Epoch < s.epoch:
 		return
 	case m.Epoch == s.epoch && s.flags&silent == 0:
-		// Said twice: our grant may be lost.
+		// A repeated request: the grant may have been lost.
 		if m.Kind == Request && s.flags&granted != 0 && !m.Held {
 			o.sendGrant(s, fx)
 		}
@@ -108,15 +107,15 @@ func (o *Object) heard(i int, m *Message, fx *Effects) {
 	}
 }
 
-// grantLater grants a request that came while the object grants its state,
-// unless the request itself has changed what the object wants.
+// grantLater grants a request that arrived while the object grants its state, unless the
+// request itself has changed the target.
 func (o *Object) grantLater(i int, fx *Effects) {
 	if t, _ := o.aim(); t == o.state && !o.recalled {
 		o.grantTo(i, fx)
 	}
 }
 
-// update replaces what is known of a dependent and keeps the counts right.
+// update replaces the state of a dependent and adjusts the counters.
 func (o *Object) update(s *In, n In) {
 	t := o.tally()
 	if s.want != Unknown {
@@ -149,23 +148,23 @@ func (o *Object) update(s *In, n In) {
 	}
 }
 
-// told takes what somebody that the object depends on says.
+// told handles a message of a provider.
 func (o *Object) told(i int, m *Message, fx *Effects) {
 	s := &o.out[i]
 	if m.FromInc < s.peerInc {
-		return // of an earlier life
+		return // from an earlier life
 	}
 	if m.Kind == Resync {
 		s.peerInc = m.FromInc
 		if s.flags&unknown != 0 {
-			return // what is held is not known yet: it is said as soon as it is
+			return // which locks are held is not known yet; it is answered as soon as it is
 		}
 		o.repeat(i, fx)
 		return
 	}
 	if m.ToInc != o.inc || m.Epoch != s.epoch || s.want == Unknown || s.flags&unknown != 0 {
 		if m.Kind == Recall && s.flags&unknown == 0 {
-			o.repeat(i, fx) // it waits for what was given back long ago
+			o.repeat(i, fx) // it waits for a lock that was given back long ago
 		}
 		return
 	}
@@ -192,7 +191,7 @@ func (o *Object) told(i int, m *Message, fx *Effects) {
 	}
 }
 
-// repeat says again what is asked over a link.
+// repeat sends the current state of a link again.
 func (o *Object) repeat(i int, fx *Effects) {
 	s := &o.out[i]
 	if s.want != Unknown {

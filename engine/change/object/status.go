@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Status is what is shown of an object.
+// Status is the state of an object as it is shown to users.
 type Status struct {
 	ID          ID
 	Def         *Def `json:"-"`
@@ -19,21 +19,21 @@ type Status struct {
 	// Stuck is true if the type has no way from State to Target (rule 17).
 	Stuck bool
 	// Oscillating is true if the object has made too many transitions in a row without a new
-	// generation, and is slowed down (rule 27).
+	// generation and is slowed down (rule 27).
 	Oscillating bool
 	Removing    bool
-	// Until is when a backoff ends, on the clock of Handle.
+	// Until is the end of a backoff, on the clock of Handle.
 	Until int64
 	Waits []Wait
-	// Asked says who asks the object for which state.
+	// Asked lists the requests of other objects.
 	Asked []Wait
 }
 
-// Wait is one thing that an object waits for, and whom.
+// Wait is one thing that an object waits for, and the object concerned.
 type Wait struct {
 	Why   Why
 	Peer  ID
-	State State // of the peer (Lock), or of the object itself (Holder)
+	State State // state of the peer (Lock) or of the object itself (Holder)
 }
 
 // Why is the reason of a wait.
@@ -41,15 +41,15 @@ type Why uint8
 
 // The reasons.
 const (
-	// Lock: the object waits to be granted a state of the peer.
+	// Lock: the object waits for the peer to grant it a state.
 	Lock Why = iota
 	// Holder: the peer still holds a lock of the object.
 	Holder
-	// Silence: the peer has not said yet what it holds of the object.
+	// Silence: the peer has not said yet which locks of the object it holds.
 	Silence
 )
 
-// Status returns what the object is doing and what it waits for.
+// Status returns the object's activity and its waits.
 func (o *Object) Status() Status {
 	r := o.few()
 	s := Status{ID: o.def.ID, Def: o.def, State: o.state, Target: o.target, Phase: o.phase, To: o.to, Incarnation: o.inc,
@@ -79,8 +79,8 @@ func (o *Object) Status() Status {
 	return s
 }
 
-// Text tells the status in a line, such as "svcB: up, wants down; waits for svcA
-// in down". Def gives the definitions of its neighbours.
+// Text returns the status in one line, such as "svcB: up, wants down; waits for svcA in down".
+// The function def returns the definitions of neighbours.
 func (s Status) Text(def func(ID) *Def) string {
 	states := s.Def.Type.States
 	var b strings.Builder

@@ -7,45 +7,42 @@ import (
 	"strings"
 )
 
-// State is a state of a type, by its place in Type.States. The zero State is
-// "unknown", which every type has and only a check leaves (spec rule 1).
+// State is a state of a type: an index into Type.States. The zero State is "unknown". Every
+// type has it, and only a check leaves it (rule 1).
 type State uint8
 
 // Unknown is the state of an object that has not been checked yet.
 const Unknown State = 0
 
-// Any stands for every state in the From and To of a Need ("*").
+// Any matches every state in the From and To of a Need ("*").
 const Any State = 255
 
-// MaxStates is how many states a type may have, unknown included.
+// MaxStates is the highest number of states of a type, including unknown.
 const MaxStates = 16
 
-// Action is an action of a type, by its place in Type.Actions.
+// Action is an action of a type: an index into Type.Actions.
 type Action uint8
 
-// Transition is one entry of a type's sparse matrix.
+// Transition is one entry of a type's sparse matrix of transitions.
 type Transition struct {
 	From   State  `json:"from"`
 	To     State  `json:"to"`
 	Action Action `json:"action"`
-	// Error is the state after the action has failed; unknown where the type
-	// names none (rule 5).
+	// Error is the state after a failed action: Unknown unless the type names one (rule 5).
 	Error State `json:"error,omitempty"`
 }
 
-// Type is a kind of change object: its states and how they are left for each
-// other. It is made by NewType and never changed.
+// Type is a type of change objects: its states and the transitions between them. NewType makes
+// it, and it never changes.
 type Type struct {
 	Name    string
 	States  []string // States[0] is "unknown"
 	Actions []string
-	// Priority lists the states from the one whose requests win to the one
-	// whose requests lose (rule 4).
+	// Priority lists the states from the highest priority of requests to the lowest (rule 4).
 	Priority  []State
 	Preferred State
 	PreRemove State
-	// Passive says which states are never the target of a request, such as
-	// "outdated".
+	// Passive lists the states that cannot be requested, such as "outdated".
 	Passive []State
 
 	rank   [MaxStates]uint8 // greater wins
@@ -54,7 +51,7 @@ type Type struct {
 	single [MaxStates][MaxStates]int8 // index into moves, -1 for none
 }
 
-// TypeSpec is a type in names, as a plugin offers it.
+// TypeSpec is a type written with names, as a plugin offers it.
 type TypeSpec struct {
 	Name        string           `json:"name"`
 	States      []string         `json:"states"` // by priority, the one that wins first; without "unknown"
@@ -64,7 +61,7 @@ type TypeSpec struct {
 	Transitions []TransitionSpec `json:"transitions"`
 }
 
-// TransitionSpec is one entry of a matrix in names.
+// TransitionSpec is one transition written with names.
 type TransitionSpec struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
@@ -72,8 +69,7 @@ type TransitionSpec struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// NewType compiles a type and refuses one with unknown, double or too many
-// states.
+// NewType compiles a type. It refuses unknown, duplicate and too many states.
 func NewType(s TypeSpec) (*Type, error) {
 	t := &Type{Name: s.Name, States: append([]string{"unknown"}, s.States...)}
 	if len(t.States) > MaxStates {
@@ -137,8 +133,8 @@ func NewType(s TypeSpec) (*Type, error) {
 	return t, nil
 }
 
-// route fills next: the first step of a shortest way, ties broken by priority
-// of the states, then by their names (rule 3).
+// route computes next: the first step of a shortest way between two states. Ties are broken by
+// the priority of the states, then by their names (rule 3).
 func (t *Type) route() {
 	order := slices.Clone(t.Priority)
 	slices.SortStableFunc(order, func(a, b State) int {
@@ -172,20 +168,20 @@ func (t *Type) route() {
 	}
 }
 
-// State finds a state by name.
+// State returns the state with this name.
 func (t *Type) State(name string) (State, bool) {
 	i := slices.Index(t.States, name)
 	return State(max(i, 0)), i >= 0
 }
 
-// Next returns the next state on the way from one to another, false where the matrix has no
+// Next returns the next state on the way from one state to another, and false if there is no
 // way (rule 17).
 func (t *Type) Next(from, to State) (State, bool) {
 	n := t.next[from][to]
 	return n, n != Unknown
 }
 
-// Way returns the states on the way, the last of them to; nil where there is none.
+// Way returns the states on the way, ending with to, or nil if there is no way.
 func (t *Type) Way(from, to State) []State {
 	var way []State
 	for from != to {
@@ -199,7 +195,7 @@ func (t *Type) Way(from, to State) []State {
 	return way
 }
 
-// Move returns the entry of the matrix for a step that Next gave.
+// Move returns the transition for a step that Next returned.
 func (t *Type) Move(from, to State) Transition {
 	if i := t.single[from][to]; i >= 0 {
 		return t.moves[i]
@@ -207,16 +203,16 @@ func (t *Type) Move(from, to State) Transition {
 	return Transition{From: from, To: to}
 }
 
-// Moves lists the matrix.
+// Moves returns all transitions.
 func (t *Type) Moves() []Transition { return t.moves }
 
 func (t *Type) passive(s State) bool { return slices.Contains(t.Passive, s) }
 
-// Targetable reports whether a state may be asked for.
+// Targetable reports whether a state can be requested.
 func (t *Type) Targetable(s State) bool { return s != Unknown && !t.passive(s) }
 
-// BuiltinTypes returns the types that need no plugin (rule 3). A service has "outdated" too,
-// as rule 2 wants it of every type; its "restart" leaves it.
+// BuiltinTypes returns the types that need no plugin (rule 3). A service has the state
+// "outdated" too, as rule 2 requires it of every type; the action "restart" leaves it.
 func BuiltinTypes() map[string]*Type {
 	simple := []TransitionSpec{
 		{From: "outdated", To: "down", Action: "cleanup"},
@@ -230,7 +226,7 @@ func BuiltinTypes() map[string]*Type {
 	for name, moves := range map[string][]TransitionSpec{"script": simple, "filetree": simple, "service": service, "ha-resource": service} {
 		t, err := NewType(TypeSpec{Name: name, States: []string{"down", "up", "outdated"}, Passive: []string{"outdated"}, Transitions: moves})
 		if err != nil {
-			panic(err) // a constant of this program
+			panic(err) // the types are constants of this program
 		}
 		types[name] = t
 	}
@@ -240,12 +236,12 @@ func BuiltinTypes() map[string]*Type {
 // OfferedPrefix begins the types that automator plugins offer: "automator:NAME".
 const OfferedPrefix = "automator:"
 
-// offered is what an automator may be called (plugins/host).
+// offered matches the names of automators (plugins/host).
 var offered = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Offered returns the type that the automator of a name offers, which has the states and
-// transitions of a script; false where it is no such name. Whether anybody has the plugin is
-// another question.
+// Offered returns the type that the automator with this name offers. It has the states and
+// transitions of a script. The result is false if the name is malformed. The caller checks
+// whether an agent has the plugin.
 func Offered(name string) (*Type, bool) {
 	if plugin, ok := strings.CutPrefix(name, OfferedPrefix); !ok || !offered.MatchString(plugin) {
 		return nil, false
@@ -256,7 +252,7 @@ func Offered(name string) (*Type, bool) {
 }
 
 // Same reports whether two types have the same states and transitions, so that an object of
-// one can go on as one of the other.
+// one can continue as an object of the other.
 func (t *Type) Same(u *Type) bool {
 	return t == u || t.Name == u.Name && slices.Equal(t.States, u.States) && slices.Equal(t.Actions, u.Actions) &&
 		slices.Equal(t.moves, u.moves) && slices.Equal(t.Passive, u.Passive) && t.PreRemove == u.PreRemove

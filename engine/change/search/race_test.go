@@ -2,6 +2,6 @@
 
 package search
 
-// race says that the race detector is on, which makes a search ten times as slow
-// and, as nothing here runs beside anything else, finds nothing.
+// race is true if the race detector is on. It makes a search ten times as slow and finds
+// nothing, because nothing here is concurrent.
 const race = true

@@ -10,32 +10,32 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Config is a search. The counts say how often each fault may happen in one run.
+// Config is the configuration of a search. The counts limit how often each fault happens in
+// one run.
 type Config struct {
 	Site *object.Site
-	// World is what every object is at first.
+	// World is the initial state of every object.
 	World                             []object.State
 	Losses, Doubles, Failures, Deaths int
-	// Limit of states; 0 for 2,000,000.
+	// Limit is the highest number of states; 0 for 2,000,000.
 	Limit int
 }
 
-// Result is what a search found.
+// Result is the result of a search.
 type Result struct {
 	States, Steps int
-	// Problem is the first thing that must not be, "" where there is none; Trace
-	// is a shortest way to it.
+	// Problem is the first violation found, or "". Trace is a shortest way to it.
 	Problem string
 	Trace   []string
 	// Cut is true if the limit was reached.
 	Cut bool
 }
 
-// state is the whole of a site at one moment.
+// state is the complete state of a site at one moment.
 type state struct {
 	objects []*object.Object
 	world   []object.State
-	from    []object.State // of running transitions
+	from    []object.State // initial states of running transitions
 	net     []object.Message
 	budget  [4]uint8
 }
@@ -64,7 +64,7 @@ type searcher struct {
 
 type edge struct {
 	from, to int32
-	moved    bool // a transition ended well
+	moved    bool // a transition succeeded
 }
 
 // Run searches breadth first.
@@ -108,10 +108,10 @@ func (s *searcher) problem(at int32, format string, args ...any) {
 	slices.Reverse(s.res.Trace)
 }
 
-// give lets an object take an event and puts its messages on their way.
+// give passes an event to an object and adds its messages to the network.
 func (s *searcher) give(st *state, i int, ev object.Event) {
 	s.fx.Reset()
-	// A request over an unknown link cannot be: there is one generation.
+	// A request over an unknown link is impossible, because there is one generation only.
 	if err := st.objects[i].Handle(&ev, 0, &s.fx); err != nil {
 		s.problem(s.here, "%v", err)
 	}
@@ -123,7 +123,7 @@ func (s *searcher) give(st *state, i int, ev object.Event) {
 	}
 }
 
-// begin checks S1 and S2 as the world is.
+// begin checks S1 and S2 against the state of the world.
 func (s *searcher) begin(st *state, i int, t object.Transition) {
 	d := st.objects[i].Def()
 	st.from[i] = t.From
@@ -157,7 +157,7 @@ func (s *searcher) begin(st *state, i int, t object.Transition) {
 	}
 }
 
-// expand visits all that can happen next.
+// expand visits everything that can happen next.
 func (s *searcher) expand(at int32) {
 	s.here = at
 	now := s.decode(s.queue[at])
@@ -231,7 +231,7 @@ func (s *searcher) expand(at int32) {
 				})
 			}
 		}
-		// Time passes only where nothing else happens.
+		// Time passes only when nothing else can happen.
 		if len(now.net) == 0 && o.Waiting() {
 			step(n+" asks again", false, func(st *state) { s.give(st, i, object.Event{What: object.Nudge}) })
 		}
@@ -241,7 +241,7 @@ func (s *searcher) expand(at int32) {
 	}
 }
 
-// reach notes a state.
+// reach records a state.
 func (s *searcher) reach(st *state, from int32, label string, moved bool) {
 	s.res.Steps++
 	b := s.encode(st)
@@ -260,7 +260,7 @@ func (s *searcher) reach(st *state, from int32, label string, moved bool) {
 	}
 }
 
-// judge looks at the whole graph for deadlocks and livelocks.
+// judge searches the whole graph for deadlocks and livelocks.
 func (s *searcher) judge() {
 	n := len(s.queue)
 	back := make([][]int32, n)
@@ -296,7 +296,7 @@ func (s *searcher) judge() {
 	}
 }
 
-// encode writes a state with epochs and incarnations relabelled.
+// encode encodes a state with relabelled epochs and incarnations.
 func (s *searcher) encode(st *state) []byte {
 	s.labels.relabel(st)
 	slices.SortFunc(st.net, compare)
@@ -314,7 +314,7 @@ func (s *searcher) encode(st *state) []byte {
 	return b
 }
 
-// compare orders messages in any fixed way.
+// compare defines some fixed order of messages.
 func compare(a, b object.Message) int {
 	var x, y [messageSize]byte
 	return bytes.Compare(message(x[:0], &a), message(y[:0], &b))
@@ -341,7 +341,7 @@ func (s *searcher) decode(b []byte) *state {
 	for i := range n {
 		o, rest, err := object.Decode(&s.cfg.Site.Defs[i], b)
 		if err != nil {
-			panic(err) // it was written a moment ago
+			panic(err) // it was encoded a moment ago
 		}
 		st.objects[i], b = o, rest
 	}
@@ -359,8 +359,8 @@ func (s *searcher) decode(b []byte) *state {
 	return st
 }
 
-// relabeler makes the epochs of each link and the incarnations of each object
-// count from 1 without gaps; 0 stays. It keeps its memory.
+// relabeler renumbers the epochs of each link and the incarnations of each object from 1
+// without gaps; 0 stays 0. It reuses its memory.
 type relabeler struct {
 	objects int
 	epochs  [][]uint32 // by dependent and provider
@@ -419,7 +419,7 @@ func components(n int, edges []edge) []int32 {
 		back[e.to] = append(back[e.to], e.from)
 	}
 	var order []int32
-	state := make([]int, n) // how many successors have been seen, plus 1
+	state := make([]int, n) // number of successors visited so far, plus 1
 	for root := range n {
 		if state[root] != 0 {
 			continue

@@ -43,7 +43,7 @@ func worlds(s *object.Site, visit func([]object.State)) {
 	rec(0)
 }
 
-// all searches from every combination of states and gives the first problem.
+// all searches from every combination of states and returns the first problem.
 func all(t testing.TB, cfg Config) (r Result) {
 	t.Helper()
 	states := 0
@@ -99,8 +99,8 @@ func TestFigure1(t *testing.T) {
 	sound(t, "figure 1", Config{Site: compiled(t, figure1, false)})
 }
 
-// Every fault at every moment. FIGURE1_FAULTS=1 does the same with figure 1,
-// which takes minutes and gigabytes.
+// Every fault happens at every moment. FIGURE1_FAULTS=1 does the same with figure 1, which
+// takes minutes and gigabytes.
 func TestFaults(t *testing.T) {
 	faults := []Config{{Losses: 2, Doubles: 1}, {Failures: 1, Losses: 1}, {Deaths: 1}}
 	if race {
@@ -123,7 +123,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// What the compiler refuses does hang, or goes round for ever.
+// The sites that the compiler refuses do deadlock or livelock.
 func TestRefusedSitesHang(t *testing.T) {
 	for what, text := range map[string]string{
 		"deadlock (C10)": `
@@ -145,8 +145,8 @@ objects:
 	}
 }
 
-// Two who need the same two locks: without Recall, one holds the first and the
-// other the second, and both wait for ever.
+// Two objects need the same two locks. Without Recall, each would hold one of them and both
+// would wait for ever.
 func TestHoldAndWait(t *testing.T) {
 	s := compiled(t, `
 name: holdandwait
@@ -163,7 +163,7 @@ objects:
 	t.Logf("%d states", r.States)
 }
 
-// tiny draws any site of a few objects, sensible or not.
+// tiny draws a site of a few objects, sensible or not.
 func tiny(rng *rand.Rand, n int) *site.Document {
 	d := &site.Document{Name: "tiny"}
 	pick := func(s ...string) string { return s[rng.IntN(len(s))] }
@@ -197,10 +197,10 @@ func tiny(rng *rand.Rand, n int) *site.Document {
 	return d
 }
 
-// What the compiler lets pass comes to rest from wherever it starts: the static
-// rules (26, 27) against the whole state space of random sites. SEARCH_SITES
-// times as many where that is set, and then every 200th has three objects, of
-// which a part of the states is searched.
+// Every site that the compiler accepts comes to rest from every start: the static rules (26,
+// 27) are compared with the whole state space of random sites. SEARCH_SITES multiplies the
+// number of sites; then every 200th site has three objects, of which a part of the states is
+// searched.
 func TestAcceptedSitesComeToRest(t *testing.T) {
 	times := 1
 	if v, err := strconv.Atoi(os.Getenv("SEARCH_SITES")); err == nil {

@@ -8,9 +8,9 @@ import (
 // Generation returns the number of the generation that is in force everywhere.
 func (s *Sim) Generation() uint64 { return s.site.Generation }
 
-// Apply puts a new generation into force as the leader does: host after host in
-// the order of rule 25, each once its removed objects are in their preRemove
-// states. The last one must be in force already.
+// Apply rolls out a new generation as the leader does: host after host in the order of rule
+// 25, each once its removed objects are in their preRemove states. The previous generation
+// must be in force already.
 func (s *Sim) Apply(next *object.Site) {
 	s.grow(len(next.Defs))
 	plan := compile.NewPlan(s.site, next)
@@ -18,8 +18,8 @@ func (s *Sim) Apply(next *object.Site) {
 	s.enact(plan, 0)
 }
 
-// enact switches the groups of hosts from the nth on whose removed objects are
-// where they should be, and looks again later for the rest.
+// enact switches the groups of hosts from index n on whose removed objects are in their
+// preRemove states, and tries the rest again later.
 func (s *Sim) enact(plan *compile.Plan, n int) {
 	for _, id := range plan.Removed {
 		if o := s.Object(id); o != nil && !o.Status().Removing {

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// figure1 is the paper's first figure (case C1), on the hosts that are given.
+// figure1 is the first figure of the paper (case C1), with the hosts filled in.
 const figure1 = `
 name: figure1
 objects:
@@ -52,7 +52,7 @@ func compiled(t *testing.T, text string, last *object.Site) *object.Site {
 	return s
 }
 
-// up is a world in which everything is up and of this content.
+// up makes a world in which every object is up and has this generation's content.
 func up(cfg Config) Config {
 	site := cfg.Site
 	cfg.Initial = func(id object.ID) object.State { return state(site, id, "up") }
@@ -65,7 +65,7 @@ func state(s *object.Site, id object.ID, name string) object.State {
 	return st
 }
 
-// log writes each transition that began as "svcA stop".
+// log records each transition that began, such as "svcA stop".
 type log struct {
 	site  *object.Site
 	begun []string
@@ -182,7 +182,7 @@ objects:
 	if l.begun[0] != "base start" || len(l.begun) != 3 {
 		t.Fatal(l)
 	}
-	// Both services have begun before one of them has ended.
+	// Both services must have begun before either has ended.
 	if n := len(l.steps); !l.steps[n-3].Begin || l.steps[n-2].Begin || l.steps[n-1].Begin {
 		t.Fatalf("not in parallel: %+v", l.steps)
 	}
@@ -302,7 +302,7 @@ func TestC8(t *testing.T) {
 	}
 }
 
-// C9: the home of any object is killed or cut off at any moment of C1.
+// C9: the host of any object crashes or is cut off at any moment of C1.
 func TestC9(t *testing.T) {
 	old := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 	next := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 2), old)
@@ -328,7 +328,7 @@ func TestC9(t *testing.T) {
 						t.Fatalf("victim %d at %d: %s is not up", victim, at, old.Defs[i].Name)
 					}
 				}
-				// The order of C1, where an action may have had to be done again.
+				// The order is that of C1, except for actions that had to be repeated.
 				if got := strings.Join(slices.Compact(l.begun), "; "); got != c1Order && !afterCrash(l.begun) {
 					t.Errorf("victim %d at %d, way %d: %s", victim, at, way, got)
 				}
@@ -337,8 +337,8 @@ func TestC9(t *testing.T) {
 	}
 }
 
-// afterCrash reports whether what began is C1 but for actions that were killed and then found
-// done or done again.
+// afterCrash reports whether the transitions are those of C1, apart from actions that were
+// killed and then repeated, or found done.
 func afterCrash(begun []string) bool {
 	order := strings.Split(c1Order, "; ")
 	i := 0
@@ -394,8 +394,8 @@ objects:
 	}
 }
 
-// C12: the pair of rule 27, forced, is reported and slowed down, and what stands
-// beside it is not held up.
+// C12: the forced pair of rule 27 is reported and slowed down, and other objects are not
+// delayed.
 func TestC12Forced(t *testing.T) {
 	d := document(t, `
 name: c12
@@ -424,7 +424,7 @@ objects:
 	}
 }
 
-// A site is reverted by a new generation of the old content, in the order of C1.
+// A revert is a new generation with the old content. It follows the order of C1.
 func TestRevert(t *testing.T) {
 	one := fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
 	old := compiled(t, one, nil)
@@ -447,7 +447,7 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// check_interval makes drift repair itself, of whatever kind.
+// With check_interval every kind of drift is repaired.
 func TestCheckInterval(t *testing.T) {
 	text := "check_interval: 1s" + fmt.Sprintf(figure1, "a0", "a1", "a2", 1)
 	s1 := compiled(t, text, nil)
@@ -490,7 +490,8 @@ func TestRehearse(t *testing.T) {
 	}
 }
 
-// Explain names the root: what failed, who is gone, who waits for whom.
+// Explain names the root cause: the failed object, the missing agent, or the objects that wait
+// for each other.
 func TestExplain(t *testing.T) {
 	s1 := compiled(t, fmt.Sprintf(figure1, "a0", "a1", "a2", 1), nil)
 	s := New(ordinary(s1))
@@ -531,7 +532,7 @@ objects:
 	}
 }
 
-// Explain asks a simulation's objects.
+// Explain calls object.Explain for an object of a simulation.
 func Explain(s *Sim, id object.ID) []object.Reason {
 	return object.Explain(id, s.def, func(id object.ID) (object.Status, bool) {
 		if o := s.Object(id); o != nil {

@@ -4,16 +4,16 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Lease is how long the leader waits before it gives the objects of a home that
-// it does not hear to another one. The home stops Margin before that.
+// Lease is how long the leader waits for a silent agent before it gives its objects to another
+// one. The agent's runtime stops Margin before that.
 const (
 	Lease  = 400
 	Margin = 50
 )
 
-// Crash kills an agent now. What its home ran goes on until its lease ends, or
-// ends sooner. After that the leader starts the objects anew: on the same agent,
-// or spread over others where move is set.
+// Crash kills an agent now. Acts that it started go on until its lease ends at the latest.
+// Then the leader starts the objects anew: on the same agent, or spread over others if move is
+// set.
 func (s *Sim) Crash(a int, move bool) {
 	ag := &s.agents[a]
 	if ag.leaving {
@@ -24,8 +24,8 @@ func (s *Sim) Crash(a int, move bool) {
 	s.revive(a, move)
 }
 
-// Cut takes an agent's connection to the leader away. Its home goes on until it
-// must stop; then the leader does as after a crash.
+// Cut breaks an agent's connection to the leader. Its runtime goes on until it must stop. Then
+// the leader acts as after a crash.
 func (s *Sim) Cut(a int, move bool) {
 	if s.agents[a].leaving {
 		return
@@ -40,7 +40,7 @@ func (s *Sim) Cut(a int, move bool) {
 	s.revive(a, move)
 }
 
-// retire counts what a home has done and kills its acts at the end of its lease.
+// retire adds up the counters of a runtime and replaces it by an empty one.
 func (s *Sim) retire(a int) {
 	h := s.agents[a].runtime
 	for k, n := range h.Sent {
@@ -52,14 +52,15 @@ func (s *Sim) retire(a int) {
 	s.agents[a].runtime = s.newRuntime(a)
 }
 
-// revive is what the leader does once a home's lease has ended.
+// revive does what the leader does once an agent's lease has ended.
 func (s *Sim) revive(a int, move bool) {
 	s.At(s.q.now+Lease, func() {
 		ag := &s.agents[a]
 		for i := range s.world {
 			w := &s.world[i]
 			if w.acting == int32(a)+1 {
-				// Killed in the middle: perhaps it had its effect already.
+				// It is killed in the middle of the act, which may already have had its
+				// effect.
 				if w.moving {
 					s.unrely(object.ID(i))
 					d := s.def(object.ID(i))

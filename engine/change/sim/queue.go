@@ -1,7 +1,6 @@
 package sim
 
-// ring holds the events of the next ticks in buckets; what is farther off waits
-// in a heap of its own.
+// ring is the number of buckets for the events of the next ticks. Later events wait in a heap.
 const ring = 1 << 12
 
 type kind uint8
@@ -9,23 +8,23 @@ type kind uint8
 const (
 	arrive   kind = iota // a packet
 	ended                // an act
-	timerDue             // a home wants to be called
-	leader               // something that the leader does
+	timerDue             // a runtime's timer is due
+	leader               // an action of the leader
 )
 
 type event struct {
 	at       int64
-	order    uint64 // of equal times, the earlier made first
+	order    uint64 // among events of the same time, in the order of creation
 	kind     kind
 	agent    int32
-	life     uint32 // of the home; events for an earlier life are dropped
+	life     uint32 // of the agent; events for an earlier life are dropped
 	act      act
 	messages []message
 	do       func()
 }
 
-// queue gives events by time, and events of one time in the order in which they
-// were put in.
+// queue returns events in the order of their times, and events of the same time in the order
+// in which they were added.
 type queue struct {
 	buckets [ring][]event
 	far     []event // a heap
@@ -81,7 +80,7 @@ func (q *queue) popFar() event {
 	}
 }
 
-// advance goes to the next time that has events; false when there are none.
+// advance moves the time to the next event. It returns false if there is none.
 func (q *queue) advance() bool {
 	if q.near == 0 {
 		if len(q.far) == 0 {
@@ -99,7 +98,7 @@ func (q *queue) advance() bool {
 	return true
 }
 
-// settle brings what has come near into the buckets.
+// refill moves events from the heap to the buckets once their time is near.
 func (q *queue) refill() {
 	for len(q.far) > 0 && q.far[0].at < q.now+ring {
 		e := q.popFar()

@@ -13,8 +13,8 @@ import (
 	"github.com/coopr/coopr/testing/doubles/sitegen"
 )
 
-// seeds returns how many seeds a property is tried with; CHANGE_SEEDS times as many where that
-// is set, from CHANGE_FROM on.
+// seeds returns the range of seeds that a property is tested with: n of them, from CHANGE_FROM
+// on, and CHANGE_SEEDS times as many if that is set.
 func seeds(t testing.TB, n uint64) (from, to uint64) {
 	env := func(name string, fallback uint64) uint64 {
 		v := os.Getenv(name)
@@ -40,9 +40,9 @@ func built(t testing.TB, d *site.Document, last *object.Site) *object.Site {
 	return s
 }
 
-// S1 to S4, and the bound of S6 under faults: whatever happens, nothing moves
-// without its locks or under those of others, nobody acts twice, and once faults
-// stop everything gets where it should be.
+// S1 to S4, and the bound of S6 under faults: no transition runs without its locks or under
+// locks of others, no object acts twice at a time, and once the faults stop every object
+// reaches its state.
 func TestSafetyUnderFaults(t *testing.T) {
 	from, to := seeds(t, 400)
 	for seed := from; seed < to; seed++ {
@@ -92,7 +92,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 		for i := range s.incs {
 			lives += int(s.incs[i])
 		}
-		// An object that begins anew exchanges two messages with each neighbour.
+		// An object that starts anew exchanges two messages with each neighbour.
 		if sent > 8*s.Asked+2*links*lives {
 			t.Fatalf("seed %d: %v for %d locks asked for, %d lives", seed, by, s.Asked, lives)
 		}
@@ -104,7 +104,7 @@ func TestSafetyUnderFaults(t *testing.T) {
 	}
 }
 
-// neighbours returns the most neighbours that an object of a site has.
+// neighbours returns the highest number of neighbours of an object in the site.
 func neighbours(s *object.Site) int {
 	most := 0
 	for i := range s.Defs {
@@ -113,8 +113,8 @@ func neighbours(s *object.Site) int {
 	return most
 }
 
-// S5: in a run without faults, in which every check answers before the first
-// transition begins, no more transitions happen than the changed contents imply.
+// S5: in a run without faults, in which every check is answered before the first transition
+// begins, there are no more transitions than the changed contents imply.
 func TestNoMoreTransitionsThanImplied(t *testing.T) {
 	from, to := seeds(t, 150)
 	for seed := from; seed < to; seed++ {
@@ -138,8 +138,8 @@ func TestNoMoreTransitionsThanImplied(t *testing.T) {
 	}
 }
 
-// implied returns how many transitions each object must make: an outdated one is restarted;
-// what others need down goes down and up again.
+// implied returns how many transitions each object must make. An outdated object restarts. An
+// object that others need down goes down and up again.
 func implied(s *object.Site, outdated []object.ID) []int {
 	want := make([]int, len(s.Defs))
 	down := make([]bool, len(s.Defs))
@@ -147,7 +147,7 @@ func implied(s *object.Site, outdated []object.ID) []int {
 	stop = func(id object.ID, from string) {
 		d := &s.Defs[id]
 		if from == "up" && slices.Contains(outdated, id) {
-			return // from outdated to down, which needs nobody
+			return // from outdated to down, which needs no lock
 		}
 		at, _ := d.Type.State(from)
 		to, _ := d.Type.State("up")
@@ -161,7 +161,7 @@ func implied(s *object.Site, outdated []object.ID) []int {
 			}
 		})
 	}
-	for _, id := range outdated { // whoever stops others comes before them
+	for _, id := range outdated { // objects that stop others come before them
 		if !down[id] {
 			want[id] = 1
 			stop(id, "outdated")
@@ -175,8 +175,8 @@ func implied(s *object.Site, outdated []object.ID) []int {
 	return want
 }
 
-// S6: in a run without faults, messages go only between neighbours, and bringing
-// everything up takes three for each dependency between homes.
+// S6: in a run without faults, messages pass only between neighbours, and bringing everything
+// up takes three messages for each dependency between hosts.
 func TestThreeMessagesADependency(t *testing.T) {
 	from, to := seeds(t, 100)
 	for seed := from; seed < to; seed++ {

@@ -4,23 +4,22 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Rehearsal is a possible order of the transitions that applying a generation
-// makes (rule 22): what one round lists can happen at once.
+// Rehearsal is a possible order of the transitions that a new generation causes (rule 22). The
+// transitions of one round can happen at the same time.
 type Rehearsal struct {
 	Rounds [][]Step
-	// Stuck lists the objects that would not get where they should.
+	// Stuck lists the objects that would not reach their states.
 	Stuck []object.ID
-	// Trouble is what goes wrong by itself, nil if all is well.
+	// Trouble describes violations that happen without any fault; nil if there are none.
 	Trouble []string
 }
 
-// longRehearsal is how many rounds a rehearsal may take.
+// longRehearsal is the highest number of rounds in a rehearsal.
 const longRehearsal = 100_000
 
-// Rehearse applies a generation to a world in which every act works at once.
-// Old is the generation in force, nil for none; known gives the states that
-// objects of it are known to be in, and may be nil: then they are where they
-// prefer to be.
+// Rehearse simulates the rollout of a generation in a world in which every act succeeds at
+// once. The parameter old is the generation in force, or nil. The function known returns the
+// known states of its objects. If it is nil, they are in their preferred states.
 func Rehearse(old, next *object.Site, known func(object.ID) (object.State, bool)) Rehearsal {
 	var r Rehearsal
 	last := int64(-1)

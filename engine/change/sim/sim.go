@@ -13,35 +13,36 @@ type (
 	act     = object.Act
 )
 
-// Config is a simulation. Times are ticks, which the homes take for milliseconds.
+// Config is the configuration of a simulation. Times are ticks, which the runtimes take for
+// milliseconds.
 type Config struct {
 	Site *object.Site
 	Seed uint64
-	// Host says which agent an object is on at first; the agent of its host
-	// where nil. Agents are numbered from 0.
+	// Host returns the agent that an object is on at first. If it is nil, the name of the
+	// object's host decides. Agents are numbered from 0.
 	Host   func(object.ID) int
 	Agents int
-	// Delay of a packet: from Delay to Delay+Jitter.
+	// A packet takes from Delay to Delay+Jitter.
 	Delay, Jitter int64
-	// Loss and Double are the probabilities that a packet is lost, or comes twice.
+	// Loss and Double are the probabilities that a packet is lost, or arrives twice.
 	Loss, Double float64
-	// CheckTime and MoveTime are how long acts take; MoveJitter is added at random.
+	// CheckTime and MoveTime are the durations of acts. A random part of MoveJitter is added.
 	CheckTime, MoveTime, MoveJitter int64
 	// Fails is the probability that a transition fails.
 	Fails float64
-	// Initial is the state of everything in the world; the first state of the
-	// type where it is unknown. Deployed says that it is of this generation's content.
+	// Initial returns the initial state of each object; nil means the first state of its type.
+	// Deployed is true if the objects have this generation's content.
 	Initial  func(object.ID) object.State
 	Deployed bool
-	// Faulty is until when losses, doubles and failures happen; for ever where 0.
+	// Faulty is the time at which losses, duplicates and failures stop; 0 for never.
 	Faulty int64
-	// Watch is told of every transition that begins and ends.
+	// Watch is called when a transition begins and when it ends.
 	Watch func(Step)
-	// Lenient leaves out the check of S1 and S2 (for speed).
+	// Lenient skips the checks of S1 and S2, for speed.
 	Lenient bool
 }
 
-// Step is a transition that begins (Begin) or ends.
+// Step is the beginning (Begin) or the end of a transition.
 type Step struct {
 	At         int64
 	ID         object.ID
@@ -53,31 +54,31 @@ type Step struct {
 type Sim struct {
 	cfg    Config
 	site   *object.Site // in force
-	next   *object.Site // on its way into force, on the hosts that have turned
+	next   *object.Site // being rolled out, on the hosts that have switched
 	turned map[string]bool
 	rng    *rand.Rand
 	q      queue
 	agents []agent
-	owner  []int32 // of an object; -1 for nobody
+	owner  []int32 // agent of each object; -1 for none
 	incs   []uint32
 	world  []real
 	names  []string
 	byName map[string]int
 	dirty  []int32
 	acts   []act
-	// Faults found by the oracle.
+	// Violations are the faults that the oracle found.
 	Violations []string
-	// Transitions that have ended well, and acts that have begun.
+	// Transitions counts transitions that succeeded, Acts the acts that began.
 	Transitions, Acts int
-	// Messages sent by homes that are gone, by kind, and packets.
+	// Counters of runtimes that are gone: messages by kind, packets.
 	sent          [8]int
 	packets, rode int
 	decisions     int
 	Ran           []uint16 // transitions begun, per object
 	last          int64    // when the last transition ended
 	script        map[object.ID]int
-	// Asked counts locks asked for between homes, each once however often it is
-	// said.
+	// Asked counts the locks requested between agents, each once, however often the request is
+	// repeated.
 	Asked  int
 	timers []int64
 }
@@ -86,17 +87,17 @@ type agent struct {
 	runtime *host.Runtime
 	life    uint32
 	dead    bool
-	// leaving is true if the leader has given the home up already.
+	// leaving is true once the leader has given up on the agent.
 	leaving bool
 	dirty   bool
 }
 
-// real is what an object truly is.
+// real is the true state of an object.
 type real struct {
 	state   object.State
 	content uint64
 	moving  bool
-	acting  int32 // home that runs an act now, from 1
+	acting  int32 // agent that runs an act now, plus 1
 	actEnd  int64
 	relied  int32 // running transitions that rely on its state
 	trust   []trust
@@ -108,7 +109,7 @@ type trust struct {
 	in object.State
 }
 
-// New starts the homes of a site.
+// New starts the runtimes of a site.
 func New(cfg Config) *Sim {
 	s := &Sim{cfg: cfg, site: cfg.Site, rng: rand.New(rand.NewPCG(cfg.Seed, 0xc0b)), byName: map[string]int{}}
 	n := len(cfg.Site.Defs)
@@ -216,18 +217,18 @@ func (s *Sim) violate(format string, args ...any) {
 	}
 }
 
-// Now returns the time.
+// Now returns the current time.
 func (s *Sim) Now() int64 { return s.q.now }
 
-// Last returns when the last transition ended.
+// Last returns the time at which the last transition ended.
 func (s *Sim) Last() int64 { return s.last }
 
-// At does something at a time.
+// At schedules a function for a time.
 func (s *Sim) At(at int64, do func()) { s.q.push(event{at: at, kind: leader, do: do}) }
 
 func (s *Sim) faulty() bool { return s.cfg.Faulty == 0 || s.q.now < s.cfg.Faulty }
 
-// flush takes what the homes that have done something want sent and done.
+// flush takes the packets and acts of the runtimes that have handled events.
 func (s *Sim) flush() {
 	for i := 0; i < len(s.dirty); i++ {
 		a := int(s.dirty[i])
@@ -267,7 +268,7 @@ func (s *Sim) packet(to int, messages []message) {
 	}
 }
 
-// Step lets the events of the next time happen; false when there are none.
+// Step processes the events of the next time. It returns false if there are none.
 func (s *Sim) Step() bool {
 	if !s.q.advance() {
 		return false
@@ -303,15 +304,15 @@ func (s *Sim) Step() bool {
 	return true
 }
 
-// Run lets events happen until a time.
+// Run processes events until a time.
 func (s *Sim) Run(until int64) {
 	s.At(until, func() {})
 	for s.q.now < until && s.Step() {
 	}
 }
 
-// Settle lets events happen until every object is where it wants to be, or a
-// time has come. It says whether they are.
+// RunUntilRest processes events until every object is at rest or the time is reached, and
+// reports whether every object is at rest.
 func (s *Sim) RunUntilRest(until int64) bool {
 	for n := 0; s.q.now < until; n++ {
 		if s.AtRest() {
@@ -326,7 +327,7 @@ func (s *Sim) RunUntilRest(until int64) bool {
 	return s.AtRest()
 }
 
-// Settled reports whether every object is where it wants to be.
+// AtRest reports whether every object is at rest.
 func (s *Sim) AtRest() bool {
 	if s.next != nil {
 		return false
@@ -344,7 +345,7 @@ func (s *Sim) AtRest() bool {
 	return true
 }
 
-// Object returns an object where it runs, nil where nobody runs it.
+// Object returns an object from its runtime, or nil if it does not run.
 func (s *Sim) Object(id object.ID) *object.Object {
 	if s.owner[id] < 0 || s.agents[s.owner[id]].dead {
 		return nil
@@ -352,8 +353,8 @@ func (s *Sim) Object(id object.ID) *object.Object {
 	return s.agents[s.owner[id]].runtime.Object(id)
 }
 
-// Sent returns messages sent between homes by kind, packets, and releases that rode with other
-// messages.
+// Sent returns the numbers of messages between agents by kind, of packets, and of releases
+// that travelled with other messages.
 func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 	byKind, packets, rode = s.sent, s.packets, s.rode
 	for i := range s.agents {
@@ -367,7 +368,7 @@ func (s *Sim) Sent() (byKind [8]int, packets, rode int) {
 	return byKind, packets, rode
 }
 
-// Decisions returns how many events objects have taken.
+// Decisions returns the number of events that objects have handled.
 func (s *Sim) Decisions() int {
 	n := s.decisions
 	for i := range s.agents {

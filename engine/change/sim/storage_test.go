@@ -23,8 +23,8 @@ func storageSite(t testing.TB, cfg installation.Config, last *object.Site) *obje
 	return s
 }
 
-// critical returns when the last object is up at the earliest, and over how many dependencies
-// between hosts the way to it goes: no grant can come sooner than its message.
+// critical returns the earliest time at which the last object can be up, and the number of
+// dependencies between hosts on the way there. No grant can arrive sooner than its message.
 func critical(s *object.Site, check, move int64) (ticks int64, hops int) {
 	done := make([]int64, len(s.Defs))
 	far := make([]int, len(s.Defs))
@@ -55,10 +55,10 @@ func critical(s *object.Site, check, move int64) (ticks int64, hops int) {
 	return ticks, hops
 }
 
-// C11, a hundred servers: everything comes up in the order that it must, in the
-// time of the longest chain and its messages, with three messages a dependency;
-// and one changed file moves nothing but what depends on it.
-// STORAGE_SERVERS is another number of servers, such as 10000.
+// C11 with a hundred servers: everything comes up in the required order, in the time of the
+// longest chain and its messages, with three messages for each dependency. One changed file
+// moves only the objects that depend on it. STORAGE_SERVERS sets another number of servers,
+// such as 10000.
 func TestC11(t *testing.T) {
 	servers := 100
 	if n, err := strconv.Atoi(os.Getenv("STORAGE_SERVERS")); err == nil {
@@ -74,7 +74,7 @@ func TestC11(t *testing.T) {
 			metadata[d.ID] = n%32 < 2
 		}
 	}
-	// When each metadata target was up, by unit.
+	// The times at which each metadata target was up, by unit.
 	late, early := map[int]int64{}, map[int]int64{}
 	cfg := Config{Site: first, Agents: servers, Delay: 1, CheckTime: 1, MoveTime: 10, Watch: func(s Step) {
 		meta, target := metadata[s.ID]
@@ -124,13 +124,13 @@ func TestC11(t *testing.T) {
 			moved++
 		}
 	}
-	// The file, the array, and eight each of volumes, targets, resources, monitors.
+	// The file, the array, and eight each of volumes, targets, resources and monitors.
 	if moved != 34 {
 		t.Errorf("%d objects moved for one changed file", moved)
 	}
 }
 
-// links counts the dependencies between homes that bringing everything up uses.
+// links counts the dependencies between agents that are used when everything comes up.
 func (s *Sim) links() int {
 	n := 0
 	for i := range s.site.Defs {
@@ -155,7 +155,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkStorage brings up S servers of 50 objects. SERVERS names other sizes.
+// BenchmarkStorage brings up servers of 50 objects each. SERVERS sets other sizes.
 func BenchmarkStorage(b *testing.B) {
 	sizes := []int{20, 200, 1000}
 	if v := os.Getenv("SERVERS"); v != "" {
@@ -194,7 +194,7 @@ func BenchmarkStorage(b *testing.B) {
 				total += m
 			}
 			links := float64(s.links())
-			// What is left are the homes.
+			// Only the runtimes are measured.
 			s.q, s.world, s.Ran, s.incs, s.owner, s.names, s.byName, s.timers, s.dirty, s.acts = queue{}, nil, nil, nil, nil, nil, nil, nil, nil, nil
 			idle := heap()
 			b.ReportMetric(objects*float64(b.N)/b.Elapsed().Seconds(), "objects/s")

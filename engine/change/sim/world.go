@@ -4,10 +4,10 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// What the world is, apart from what homes know of it: acts change it, and the
-// oracle looks at nothing else.
+// The world is the truth apart from what the runtimes know. Acts change it, and the oracle
+// looks at nothing else.
 
-// truth is what a check finds (rule 2).
+// truth returns the result of a check (rule 2).
 func (s *Sim) truth(d *object.Def) object.State {
 	w := &s.world[d.ID]
 	if w.content == d.Content || w.content == 0 {
@@ -19,7 +19,7 @@ func (s *Sim) truth(d *object.Def) object.State {
 	return w.state
 }
 
-// begin starts an act of a home and watches S1, S2 and S3.
+// begin starts an act of a runtime and checks S1, S2 and S3.
 func (s *Sim) begin(a int, x act) {
 	w := &s.world[x.ID]
 	d := s.agents[a].runtime.Object(x.ID).Def()
@@ -51,7 +51,7 @@ func (s *Sim) begin(a int, x act) {
 	s.q.push(event{at: s.q.now + took, kind: ended, agent: int32(a), life: s.agents[a].life, act: x})
 }
 
-// rely checks that what a transition needs is so, and keeps watch that it stays so.
+// rely checks that everything a transition needs is true, and records that it must stay so.
 func (s *Sim) rely(d *object.Def, t object.Transition) {
 	w := &s.world[d.ID]
 	if w.relied > 0 {
@@ -97,7 +97,7 @@ func (s *Sim) unrely(id object.ID) {
 	w.trust = w.trust[:0]
 }
 
-// end ends an act, and tells the home if it still lives.
+// end ends an act and tells the runtime, if it is still alive.
 func (s *Sim) end(e *event) {
 	x, a := e.act, int(e.agent)
 	ag := &s.agents[a]
@@ -107,7 +107,7 @@ func (s *Sim) end(e *event) {
 		w.acting = 0
 	}
 	if ag.life != e.life && !ag.dead {
-		return // killed with the life of its home
+		return // killed with the life of its agent
 	}
 	if ag.dead && ag.life != e.life {
 		return
@@ -131,7 +131,7 @@ func (s *Sim) end(e *event) {
 			case x.Transition.To == d.Preferred:
 				w.content = d.Content
 			case !d.Type.Targetable(x.Transition.From):
-				w.content = 0 // what was outdated is gone
+				w.content = 0 // the outdated content is gone
 			}
 			s.Transitions++
 			s.last = s.q.now
@@ -165,7 +165,7 @@ func (s *Sim) failing(id object.ID) bool {
 	return s.cfg.Fails > 0 && s.faulty() && s.rng.Float64() < s.cfg.Fails
 }
 
-// FailNext lets the next n transitions of an object fail.
+// FailNext makes the next n transitions of an object fail.
 func (s *Sim) FailNext(id object.ID, n int) {
 	if s.script == nil {
 		s.script = map[object.ID]int{}
@@ -173,7 +173,7 @@ func (s *Sim) FailNext(id object.ID, n int) {
 	s.script[id] = n
 }
 
-// Drift changes an object by hand, behind its home's back.
+// Drift changes an object by hand, without the knowledge of its runtime.
 func (s *Sim) Drift(id object.ID, state object.State, content uint64) {
 	w := &s.world[id]
 	w.state, w.drifted = state, true
@@ -182,7 +182,7 @@ func (s *Sim) Drift(id object.ID, state object.State, content uint64) {
 	}
 }
 
-// Probe lets an object's home look for drift.
+// Probe makes an object's runtime check for drift.
 func (s *Sim) Probe(id object.ID) { s.tell(id, object.Event{What: object.Probe}) }
 
 func (s *Sim) tell(id object.ID, ev object.Event) {
@@ -197,5 +197,5 @@ func (s *Sim) tell(id object.ID, ev object.Event) {
 	s.flush()
 }
 
-// World returns what an object truly is.
+// World returns the true state of an object.
 func (s *Sim) World(id object.ID) object.State { return s.truth(s.def(id)) }

@@ -20,10 +20,10 @@ func Carries(cl *model.Cluster) bool {
 	return false
 }
 
-// OfCluster makes the site that holds a cluster in shape: for every node and
-// every service that is started there, the service's objects, named
-// NODE/SERVICE/NAME. An object that another node's service has is one for each of
-// these nodes. The error says which contents have macros that cannot be filled in.
+// OfCluster returns the site that keeps a cluster in shape. For every node and every service
+// that is started on it, it has the service's objects, named NODE/SERVICE/NAME. A dependency
+// on an object of another node's service becomes one dependency for each of these nodes. The
+// error names the contents whose macros cannot be expanded.
 func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, error) {
 	d := &Document{Name: name, Description: "change objects of the services of cluster " + cl.Name, CheckInterval: clusterCheckInterval, Objects: []Object{}}
 	runs := func(n *model.Node, service string) bool {
@@ -39,7 +39,7 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, 
 	}
 	macros := macro.NewCluster(cl.Owner, known)
 	var faults []error
-	// found gives the objects that a name means.
+	// found returns the objects that a name refers to.
 	found := func(n *model.Node, service, name string) []string {
 		if s, rest, ok := strings.Cut(name, "/"); ok {
 			if _, known := cl.Definitions[s]; known {
@@ -47,7 +47,7 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, 
 			}
 		}
 		if !slices.ContainsFunc(cl.Definitions[service].Changes, func(o model.ChangeObject) bool { return o.Name == name }) {
-			return []string{service + "/" + name} // the compiler says that there is none
+			return []string{service + "/" + name} // the compiler reports the missing object
 		}
 		if runs(n, service) {
 			return []string{n.ShortName() + "/" + service + "/" + name}
@@ -93,6 +93,6 @@ func OfCluster(name string, cl *model.Cluster, nodes []*model.Node) (*Document, 
 	return d, errors.Join(faults...)
 }
 
-// clusterCheckInterval is how often the objects of clusters are checked for
-// drift, in milliseconds, where none of them says otherwise.
+// clusterCheckInterval is how often the objects of clusters are checked for drift, in
+// milliseconds, unless an object says otherwise.
 const clusterCheckInterval = 30_000

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Dependencies of a cluster's objects go to the same node where they can, and else
-// to every node that has the service; what is not started has no objects.
+// A dependency of a cluster's object goes to the same node if that has the service, and else
+// to every node that has it. Services that are not started have no objects.
 func TestOfCluster(t *testing.T) {
 	cl := &model.Cluster{ID: "00000001", Name: "c", Definitions: map[string]model.Service{
 		"web": {Changes: []model.ChangeObject{{Name: "limits", Type: "script", CheckInterval: 2000, Content: map[string]any{"start": "date +%s; echo %host.self% of %join(host.service.db,' ')%"}},

@@ -8,8 +8,8 @@ import (
 type Document struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// CheckInterval is how often everything is checked for drift and repaired,
-	// such as "30s"; never where it is absent.
+	// CheckInterval is how often all objects are checked for drift and repaired, such as
+	// "30s". If it is absent, they are never checked.
 	CheckInterval model.Millis `json:"check_interval,omitempty"`
 	Objects       []Object     `json:"objects"`
 }
@@ -17,23 +17,23 @@ type Document struct {
 // Object is one change object of a document.
 type Object struct {
 	Name string `json:"name"`
-	// Host is where it acts: "agent:NAME" or "node:CLUSTER/NODE".
+	// Host is where the object acts: "agent:NAME" or "node:CLUSTER/NODE".
 	Host string `json:"host"`
 	// Type is "script", "service", "filetree" or "ha-resource".
 	Type string `json:"type"`
-	// Preferred is the state that it is kept in; the type's where it is absent.
+	// Preferred is the state in which the object is kept; default: that of the type.
 	Preferred string `json:"preferred,omitempty"`
-	// Content is what the type makes of the object; a changed one makes the
-	// object be checked anew.
+	// Content is the type's part of the definition. A change of it makes the object be checked
+	// again.
 	Content map[string]any `json:"content,omitempty"`
-	// Actions is what single actions are told, by their names and "check".
+	// Actions are extra fields for single actions, by the name of the action, and for "check".
 	Actions  map[string]map[string]any `json:"actions,omitempty"`
 	Requires []Requirement             `json:"requires,omitempty"`
 	Holds    []Holding                 `json:"holds,omitempty"`
 }
 
-// Requirement is a transition dependency (rule 7): to go From one state To another
-// the object must hold Object locked in State.
+// Requirement is a transition dependency (rule 7): to go from state From to state To, this
+// object must hold Object locked in State.
 type Requirement struct {
 	To     string `json:"to,omitempty"`   // default: the preferred state; "*" for any
 	From   string `json:"from,omitempty"` // default: any
@@ -41,17 +41,16 @@ type Requirement struct {
 	State  string `json:"state,omitempty"` // default: that object's preferred state
 }
 
-// Holding is a lock dependency (rule 8): to be locked in State the object must
-// hold Object locked In a state.
+// Holding is a lock dependency (rule 8): while another object relies on this one being in
+// State, this one keeps Object locked in state In.
 type Holding struct {
 	State  string `json:"state,omitempty"` // default: the preferred state
 	Object string `json:"object"`
 	In     string `json:"in,omitempty"` // default: that object's preferred state
 }
 
-// Parse reads a document from YAML or JSON. The error is model.Faults: all that
-// is wrong with its shape, with paths and lines; Compile says what is wrong
-// with what it says.
+// Parse reads a document from YAML or JSON. The error is model.Faults with every fault of the
+// document's shape, each with its path and line. The compiler reports the other faults.
 func Parse(data []byte) (*Document, error) {
 	var d Document
 	if err := model.DecodeStrict(data, &d); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// layers puts every object above all that it depends on; what is in a circle of
-// dependencies (there may be one, of different states) shares what layer it gets.
+// layers puts every object above the objects that it depends on. The objects of a cycle (which
+// is possible with different states) get some layer.
 func (g *Graph) layers() [][]GraphNode {
 	at := map[string]int{}
 	preferred := make(map[string]string, len(g.Nodes))
@@ -18,7 +18,7 @@ func (g *Graph) layers() [][]GraphNode {
 	for range len(g.Nodes) {
 		moved := false
 		for _, e := range g.Edges {
-			// What is needed in its preferred state lies below.
+			// A provider that is needed in its preferred state is drawn below.
 			if below := at[e.To] + 1; at[e.From] < below && below < len(g.Nodes) && preferred[e.To] == e.State {
 				at[e.From] = below
 				moved = true
@@ -38,7 +38,7 @@ func (g *Graph) layers() [][]GraphNode {
 	return slices.DeleteFunc(out, func(l []GraphNode) bool { return len(l) == 0 })
 }
 
-// Text writes the graph to be read: every object, and below it what it needs.
+// Text returns the graph as text: every object, and below it the objects that it needs.
 func (g *Graph) Text() string {
 	var b strings.Builder
 	layers := g.layers()
@@ -74,8 +74,8 @@ const (
 	gapWide, gapHigh = 40, 70
 )
 
-// SVG draws the graph: green is settled, yellow is on its way, dashed lines are
-// what must stay.
+// SVG returns the graph as a picture. Green objects are at rest, yellow ones are changing, and
+// dashed lines are locks that must be held.
 func (g *Graph) SVG() string {
 	layers := g.layers()
 	slices.Reverse(layers)
@@ -100,7 +100,7 @@ func (g *Graph) SVG() string {
 		from, to := place[e.From], place[e.To]
 		x1, y1, x2, y2 := from.x+boxWide/2, from.y+boxHigh, to.x+boxWide/2, to.y
 		shift := 8
-		if to.y <= from.y { // upwards, beside those that go down
+		if to.y <= from.y { // upwards, next to the lines that go down
 			y1, y2, shift = from.y, to.y+boxHigh, -28
 		}
 		dash := ""

@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// Graph is a site to be drawn; it is its own JSON.
+// Graph is a drawing of a site. It is also the JSON of the API.
 type Graph struct {
 	Site       string      `json:"site"`
 	Generation uint64      `json:"generation"`
@@ -17,7 +17,7 @@ type Graph struct {
 	Edges      []GraphEdge `json:"edges"`
 }
 
-// GraphNode is an object. State and Target are empty where nothing is known.
+// GraphNode is an object. State and Target are empty if they are unknown.
 type GraphNode struct {
 	Name      string `json:"name"`
 	Host      string `json:"host"`
@@ -25,22 +25,23 @@ type GraphNode struct {
 	Preferred string `json:"preferred"`
 	State     string `json:"state,omitempty"`
 	Target    string `json:"target,omitempty"`
-	// Waits are the objects that it waits for now.
+	// Waits are the objects that it is waiting for now.
 	Waits []string `json:"waits,omitempty"`
 }
 
-// GraphEdge is a dependency, of From on To.
+// GraphEdge is a dependency of From on To.
 type GraphEdge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// When is the transition ("down→up", "*→up") or the state to be granted
-	// ("up"), State what To must be in.
+	// When is the transition ("down→up", "*→up") or the granted state ("up"). State is the
+	// state in which To must be.
 	When  string `json:"when"`
 	State string `json:"state"`
 	Hold  bool   `json:"hold,omitempty"`
 }
 
-// NewGraph draws a site, with what status knows of its objects; nil knows nothing.
+// NewGraph returns the graph of a site with the known statuses of its objects. The function
+// status may be nil.
 func NewGraph(s *object.Site, status func(object.ID) (object.Status, bool)) *Graph {
 	g := &Graph{Site: s.Name, Generation: s.Generation}
 	for i := range s.Defs {
@@ -77,8 +78,8 @@ func word(t *object.Type, s object.State) string {
 	return t.States[s]
 }
 
-// DOT writes the graph for graphviz: a box a host, filled nodes where all is as
-// preferred, dashed edges for locks that are held to be granted.
+// DOT returns the graph for graphviz: a box for each host, filled nodes for objects in their
+// preferred states, and dashed edges for locks that are held in order to grant a state.
 func (g *Graph) DOT() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "digraph %s {\n  rankdir=BT;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n", strconv.Quote(g.Site))

@@ -11,7 +11,8 @@ import (
 	"github.com/coopr/coopr/engine/change/object"
 )
 
-// ErrOnItsWay means that a generation is on its way: the next one waits for it.
+// ErrOnItsWay means that a generation is still being rolled out, so that the next one has to
+// wait.
 var ErrOnItsWay = errors.New("a generation is on its way")
 
 // ErrHeld means that another agent's lease on a host has not ended.
@@ -23,53 +24,53 @@ type Generation struct {
 	Site     string          `json:"site"`
 	Number   uint64          `json:"number"`
 	Document json.RawMessage `json:"document"`
-	// IDs are those of the document's objects, in its order.
+	// IDs are the IDs of the document's objects, in its order.
 	IDs   []object.ID `json:"ids"`
 	Time  int64       `json:"time"`
 	Actor string      `json:"actor"`
-	// Reverts is the generation whose content it has again; 0 for none.
+	// Reverts is the generation whose content this one restores; 0 for none.
 	Reverts uint64 `json:"reverts,omitempty"`
 }
 
-// Record is what the mesh agrees on about a site: which generation is in force
-// where, which agent runs the objects of which host, and under which
-// incarnation. What the objects are doing is their homes' matter. Its methods
-// change it; who shares it clones it first.
+// Record is the replicated state of a site: the generation that is in force on each host, the
+// agent that runs the objects of each host, and their incarnations. The states of the objects
+// are not part of it; the agents report them to the leader. Methods change the record, so a
+// caller that shares it clones it first.
 type Record struct {
 	Tenant string `json:"tenant"`
 	Name   string `json:"name"`
-	// Epoch is the index of the entry that made the site, so that what is said
-	// about a deleted one is not taken for its successor's; Version that of the
-	// last change.
+	// Epoch is the index of the log entry that created the site. It tells messages about a
+	// deleted site from those about its successor. Version is the index of the entry that last
+	// changed it.
 	Epoch   uint64 `json:"epoch"`
 	Version uint64 `json:"version"`
-	// Generation is in force on every host (0: none was yet), Next on its way
-	// (0: none is); Last is the newest number.
+	// Generation is in force on every host (0: none yet), Next is being rolled out (0: none),
+	// and Last is the newest number.
 	Generation uint64   `json:"generation"`
 	Next       uint64   `json:"next,omitempty"`
 	Last       uint64   `json:"last"`
 	Switches   []Switch `json:"switches,omitempty"` // of Next
 	Hosts      []Host   `json:"hosts,omitempty"`    // ascending by name
-	// Lives says, by ID, what runs.
+	// Lives is the current life of each object, by ID.
 	Lives    []Life    `json:"lives,omitempty"`
 	Released []Release `json:"released,omitempty"`
-	// Deleting is true if the site ends with Next.
+	// Deleting is true if the site is deleted once Next is in force.
 	Deleting bool `json:"deleting,omitempty"`
 }
 
-// Group is hosts that switch together, and the objects that must be in their
+// Group is a set of hosts that switch together, with the objects that must be in their
 // preRemove states before that.
 type Group struct {
 	Hosts   []string
 	Removed []object.ID
-	// After lists the groups, all of them before this one, that must have
-	// switched before it may: their removed objects need its hosts as they are.
-	// An agent that is down holds up no other group.
+	// After lists the earlier groups that must have switched before this one may, because
+	// their removed objects need this group's hosts as they are. An agent that is down delays
+	// no other group.
 	After []int
 }
 
-// Switch is a Group of a plan with what its switch adds, and whether it has
-// happened.
+// Switch is a Group of a plan with the objects that its switch adds, and whether it has
+// switched.
 type Switch struct {
 	Group
 	Added []Placed `json:"added,omitempty"`
@@ -82,25 +83,25 @@ type Placed struct {
 	Host string    `json:"host"`
 }
 
-// Host is where objects act, and the home that runs them.
+// Host is a place where objects act, with the agent that runs them.
 type Host struct {
 	Name string `json:"name"`
-	// Agent is the id of the agent, "" while nobody has the host; Process names
-	// the run of that agent: another process knows nothing of what was.
+	// Agent is the id of the agent, "" while the host has none. Process identifies the process
+	// of that agent: a new process knows nothing of its predecessor.
 	Agent   string `json:"agent,omitempty"`
 	Process string `json:"process,omitempty"`
 }
 
-// Life is an object's life at its home.
+// Life is the current life of an object.
 type Life struct {
-	// Host is an index into Record.Hosts, -1 for an object that there is not.
+	// Host is an index into Record.Hosts, or -1 if the object does not exist.
 	Host int32 `json:"h"`
 	// Inc is the incarnation; 0: it never ran. It only grows.
 	Inc uint32 `json:"i,omitempty"`
 }
 
-// Release is an operator's word that an object holds nothing (rule 20), for as
-// long as it does not begin another life.
+// Release is an operator's statement that an object holds no locks (rule 20). It is valid
+// until the object begins another life.
 type Release struct {
 	ID     object.ID `json:"id"`
 	Inc    uint32    `json:"inc"`
@@ -109,14 +110,14 @@ type Release struct {
 	Time   int64     `json:"time"`
 }
 
-// Clone returns a copy that shares nothing which methods change.
+// Clone returns a copy that shares nothing that methods change.
 func (r *Record) Clone() *Record {
 	c := *r
 	c.Switches, c.Hosts, c.Lives, c.Released = slices.Clone(r.Switches), slices.Clone(r.Hosts), slices.Clone(r.Lives), slices.Clone(r.Released)
 	return &c
 }
 
-// Begin puts generation n on its way. Groups that wait for nothing switch at once.
+// Begin starts the rollout of generation n. Groups that wait for nothing switch at once.
 func (r *Record) Begin(n uint64, switches []Switch, deleting bool) error {
 	switch {
 	case r.Next != 0:
@@ -134,7 +135,7 @@ func (r *Record) Begin(n uint64, switches []Switch, deleting bool) error {
 	return r.Turn(free)
 }
 
-// host returns the place of a host, which is made if there is none.
+// host returns the index of a host, which it adds if it is missing.
 func (r *Record) host(name string) int32 {
 	at, ok := slices.BinarySearchFunc(r.Hosts, name, func(h Host, n string) int { return strings.Compare(h.Name, n) })
 	if !ok {
@@ -148,8 +149,8 @@ func (r *Record) host(name string) int32 {
 	return int32(at)
 }
 
-// Turn switches groups of Next whose removed objects are where they should be.
-// When all have, Next is in force.
+// Turn switches groups of Next whose removed objects are in their preRemove states. After the
+// last group, Next is in force.
 func (r *Record) Turn(groups []int) error {
 	for _, g := range groups {
 		if g < 0 || g >= len(r.Switches) {
@@ -178,7 +179,7 @@ func (r *Record) Turn(groups []int) error {
 			l := &r.Lives[p.ID]
 			l.Host = at
 			if r.Hosts[at].Agent != "" {
-				l.Inc++ // else when somebody takes the host
+				l.Inc++ // otherwise when an agent takes the host
 			}
 		}
 	}
@@ -215,25 +216,24 @@ func (r *Record) tidy() {
 	r.dropReleases()
 }
 
-// settleReleases forgets releases of objects that have begun another life, or
-// are gone.
+// dropReleases forgets releases of objects that are gone or have begun another life.
 func (r *Record) dropReleases() {
 	r.Released = slices.DeleteFunc(r.Released, func(x Release) bool { return !r.Holds(x) })
 }
 
-// Holds reports whether a release still says something.
+// Holds reports whether a release is still valid.
 func (r *Record) Holds(x Release) bool {
 	return int(x.ID) < len(r.Lives) && r.Lives[x.ID].Host >= 0 && r.Lives[x.ID].Inc == x.Inc
 }
 
-// Assign returns hosts to agents: every object of theirs begins a new life. Alive says whether
-// an agent still has a session, so that it may be acting.
+// Assign gives hosts to agents. Every object of these hosts begins a new life. The function
+// alive reports whether an agent still has a session and may therefore be acting.
 func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 	bumped := map[int32]bool{}
 	for _, h := range hosts {
 		at, ok := slices.BinarySearchFunc(r.Hosts, h.Name, func(x Host, n string) int { return strings.Compare(x.Name, n) })
 		if !ok {
-			continue // it went meanwhile
+			continue // it has been removed since
 		}
 		now := &r.Hosts[at]
 		switch {
@@ -256,7 +256,7 @@ func (r *Record) Assign(hosts []Host, alive func(agent string) bool) error {
 	return nil
 }
 
-// Release takes an operator's word that an object holds nothing.
+// Release records an operator's statement that an object holds no locks.
 func (r *Record) Release(x Release) error {
 	if int(x.ID) >= len(r.Lives) || x.ID < 0 || r.Lives[x.ID].Host < 0 {
 		return fmt.Errorf("site %s has no object %d", r.Name, x.ID)
@@ -267,7 +267,7 @@ func (r *Record) Release(x Release) error {
 	return nil
 }
 
-// Turned returns the hosts that follow Next already.
+// Turned returns the hosts that already follow Next.
 func (r *Record) Turned() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range r.Switches {
@@ -280,7 +280,7 @@ func (r *Record) Turned() map[string]bool {
 	return out
 }
 
-// Removing returns the objects that have to get to their preRemove states now.
+// Removing returns the objects that have to go to their preRemove states now.
 func (r *Record) Removing() []object.ID {
 	var out []object.ID
 	for _, s := range r.Switches {
@@ -291,8 +291,8 @@ func (r *Record) Removing() []object.ID {
 	return out
 }
 
-// Ready returns the groups that may switch: those before them have, and away says of each of
-// their removed objects that it is where it should be.
+// Ready returns the groups that may switch: the groups before them have switched, and the
+// function away reports that each of their removed objects is in its preRemove state.
 func (r *Record) Ready(away func(object.ID) bool) []int {
 	done := map[int]bool{}
 	for i, s := range r.Switches {
@@ -311,41 +311,41 @@ func (r *Record) Ready(away func(object.ID) bool) []int {
 	return out
 }
 
-// Orders are what a home is told of one site: a Slice of its documents, and the
-// part of its record that it needs.
+// Orders are the leader's orders to an agent for one site: a Slice of its documents and the
+// part of its record that the agent needs.
 type Orders struct {
 	Tenant  string `json:"tenant"`
 	Site    string `json:"site"`
 	Epoch   uint64 `json:"epoch"`
 	Version uint64 `json:"version"`
-	// Gone is true if nothing of the site is this home's any more.
+	// Gone is true if the agent runs nothing of the site any more.
 	Gone       bool   `json:"gone,omitempty"`
 	Generation uint64 `json:"generation"`
 	Next       uint64 `json:"next,omitempty"`
-	// Parts are the slices of these generations that were not sent before.
+	// Parts are the slices of these generations that have not been sent before.
 	Parts []Part `json:"parts,omitempty"`
-	// Mine are this home's hosts. Turned are the hosts, of the slice, that follow
-	// Next; Homes says whose the hosts of the slice are.
+	// Mine are the hosts of this agent. Turned are the hosts of the slice that follow Next.
+	// Agents has the agent of each host of the slice.
 	Mine   []string          `json:"mine,omitempty"`
 	Turned []string          `json:"turned,omitempty"`
 	Agents map[string]string `json:"agents,omitempty"`
-	// Nodes says how those of Mine are reached that are nodes of clusters, as JSON
-	// of model.TaskConfig.
+	// Nodes says how to reach the hosts in Mine that are nodes of clusters, as JSON of
+	// model.TaskConfig.
 	Nodes map[string]json.RawMessage `json:"nodes,omitempty"`
-	// Paused is true if nothing may be done now: a plan is at work on the cluster that the site
-	// belongs to.
+	// Paused is true if no object may act now, because a plan is working on the cluster that
+	// the site belongs to.
 	Paused bool `json:"paused,omitempty"`
-	// Lives are those objects of the slice that run, or ran, and are not removed.
+	// Lives are the objects of the slice that run, or ran, and are not removed.
 	Lives []Lived `json:"lives,omitempty"`
-	// Removing are this home's objects on their way to preRemove; Released those
-	// that hold nothing by an operator's word.
+	// Removing are this agent's objects that are going to preRemove. Released are the objects
+	// that an operator has released.
 	Removing []object.ID `json:"removing,omitempty"`
 	Released []object.ID `json:"released,omitempty"`
-	// Look, when it is another number than before, asks for a check of
-	// everything that changes nothing.
+	// Probe requests a check of everything, without changes, whenever it differs from the last
+	// value.
 	Probe uint64 `json:"probe,omitempty"`
-	// Call, when it is another number than before, asks whether nothing is left to
-	// do here.
+	// Call requests an answer whether anything is left to do here, whenever it differs from
+	// the last value.
 	Call uint64 `json:"call,omitempty"`
 }
 
@@ -369,8 +369,8 @@ func (g *Generation) Part(doc *Document, hosts map[string]bool) Part {
 	return Part{Generation: g.Number, Document: d, IDs: ids}
 }
 
-// Orders returns what a home with some hosts is told; the parts are the caller's. Concerns
-// gives the objects and hosts of the slices.
+// Orders returns the orders for an agent with some hosts. The caller adds the parts. Concerns
+// are the objects of the slices.
 func (r *Record) Orders(mine map[string]bool, concerns map[object.ID]bool) *Orders {
 	o := &Orders{Tenant: r.Tenant, Site: r.Name, Epoch: r.Epoch, Version: r.Version, Generation: r.Generation, Next: r.Next,
 		Mine: slices.Sorted(maps.Keys(mine)), Agents: map[string]string{}}

@@ -35,7 +35,7 @@ func drawDocument(t *rapid.T) *site.Document {
 	return d
 }
 
-// A slice gives its hosts' objects as the whole document does.
+// A slice compiles to the same objects on its hosts as the whole document.
 func TestSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawDocument(t)
@@ -79,8 +79,8 @@ func TestSlice(t *testing.T) {
 	})
 }
 
-// Whatever generations come, whoever dies: incarnations only grow, what is in
-// the site in force has a host and nothing else has, hosts are never given to two.
+// For any sequence of generations and crashes: incarnations only grow, exactly the objects of
+// the generation in force have a host, and no host has two agents.
 func TestRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &site.Record{Name: "s"}

@@ -2,10 +2,10 @@ package site
 
 import "github.com/coopr/coopr/engine/change/object"
 
-// Slice returns the part of a document that the objects of some hosts need to run: themselves,
-// those that they depend on, and those that depend on them, with no more of their dependencies
-// than those on them. Compiled with its IDs it gives the objects of these hosts as the whole
-// document does.
+// Slice returns the part of a document that is needed to run the objects of some hosts: these
+// objects, those that they depend on, and those that depend on them, with only their
+// dependencies on these objects. Compiled with its IDs, it results in the same objects on
+// these hosts as the whole document.
 func Slice(doc *Document, ids []object.ID, hosts map[string]bool) (*Document, []object.ID) {
 	mine := map[string]bool{}
 	for i := range doc.Objects {

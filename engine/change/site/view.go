@@ -9,13 +9,13 @@ import (
 // Overview is a site in a list.
 type Overview struct {
 	Name string `json:"name"`
-	// Generation is in force everywhere; 0 while the first is on its way.
+	// Generation is in force everywhere; 0 while the first one is being rolled out.
 	Generation uint64 `json:"generation"`
-	// Next is on its way; absent where none is.
+	// Next is being rolled out; absent if there is none.
 	Next    uint64 `json:"next,omitempty"`
 	Objects int    `json:"objects"`
 	Hosts   int    `json:"hosts"`
-	// Settled counts the objects that are where they prefer to be.
+	// Settled counts the objects that are at rest in their preferred states.
 	Settled int `json:"settled"`
 }
 
@@ -27,10 +27,10 @@ type ObjectStatus struct {
 	State     string `json:"state"`
 	Target    string `json:"target"`
 	Preferred string `json:"preferred"`
-	// Phase is "resting", "checking", "moving", "backoff", or "unheard" where no
-	// home answers for the object.
+	// Phase is "resting", "checking", "moving", "backoff", or "unheard" if no agent reports on
+	// the object.
 	Phase string `json:"phase"`
-	// To is where an object that moves goes.
+	// To is the state that a moving object is going to.
 	To string `json:"to,omitempty"`
 	// Agent is the name of the agent that runs it.
 	Agent       string   `json:"agent,omitempty"`
@@ -48,14 +48,13 @@ type ObjectStatus struct {
 	Generation  uint64 `json:"generation"`
 }
 
-// Standing is a site as its homes report it.
+// SiteStatus is a site with the reports of its agents.
 type SiteStatus struct {
 	Overview
-	// Revision changes with everything that is reported.
+	// Revision changes with every reported change.
 	Revision uint64 `json:"revision"`
-	// Converged is true if the generation is in force on every host, and that there was a
-	// moment at which all of its objects were where they should be; it ends when one of them is
-	// not any more.
+	// Converged is true if the generation is in force on every host and all of its objects
+	// have been at rest at one moment since. It becomes false when one of them no longer is.
 	Converged bool `json:"converged"`
 	// Switching are the hosts that do not follow Next yet.
 	Switching []string       `json:"switching,omitempty"`
@@ -71,11 +70,11 @@ type TransitionStep struct {
 	Action string `json:"action"`
 }
 
-// ChangePreview is what applying a document would do (rule 22).
+// ChangePreview is the predicted effect of applying a document (rule 22).
 type ChangePreview struct {
 	Site string `json:"site"`
-	// Generation is the number it would have, Base the one it was compared to (0:
-	// none).
+	// Generation is the number that the document would get. Base is the generation that it was
+	// compared to (0: none).
 	Generation uint64   `json:"generation"`
 	Base       uint64   `json:"base"`
 	Added      []string `json:"added"`
@@ -84,13 +83,13 @@ type ChangePreview struct {
 	// Rewired have other dependencies or another preferred state.
 	Rewired []string `json:"rewired"`
 	Same    int      `json:"same"`
-	// Rounds is a possible order of the transitions; those of a round can happen
-	// at the same time.
+	// Rounds is a possible order of the transitions. Those of one round can happen at the same
+	// time.
 	Rounds [][]TransitionStep `json:"rounds"`
-	// Hosts is the order in which hosts switch; those of a group together.
+	// Hosts is the order in which hosts switch. The hosts of a group switch together.
 	Hosts [][]string `json:"hosts"`
-	// Stuck are objects that would not get where they should; Trouble says what
-	// would go wrong by itself.
+	// Stuck are objects that would not reach their states. Trouble describes faults of the
+	// document that the rehearsal found.
 	Stuck   []string `json:"stuck,omitempty"`
 	Trouble []string `json:"trouble,omitempty"`
 }
@@ -101,11 +100,11 @@ type Reason struct {
 	Text   string `json:"text"`
 }
 
-// Finding is what a check that changes nothing found of an object.
+// Finding is the result of a check for drift for one object.
 type Finding struct {
 	Object string `json:"object"`
 	Host   string `json:"host"`
-	// Known is the state that the object was known to be in, Found the true one.
+	// Known is the last known state of the object, Found the true one.
 	Known   string `json:"known"`
 	Found   string `json:"found"`
 	Drifted bool   `json:"drifted"`
@@ -123,7 +122,7 @@ type PastGeneration struct {
 	State string `json:"state"`
 }
 
-// WaitText returns what a wait is about, such as "waits for db/svc in down".
+// WaitText returns the description of a wait, such as "waits for db/svc in down".
 func WaitText(w object.Wait, self *object.Def, peer *object.Def) string {
 	name := "an object"
 	if peer != nil {
