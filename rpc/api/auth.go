@@ -1,23 +1,24 @@
 package api
 
-// Headers of our own.
+// Headers of this API.
 const (
-	// HeaderTenant names another tenant than the token's; superadmins only.
+	// HeaderTenant names another tenant than the token's. Only superadmins may send it.
 	HeaderTenant = "Coopr-Tenant"
-	// HeaderRequest is the request's id: what has the same id is done once.
+	// HeaderRequest is the id of a request. The mesh carries out requests with the same id only
+	// once.
 	HeaderRequest = "Coopr-Request-Id"
 	// HeaderIndex is the index of the state that an answer is from.
 	HeaderIndex = "Coopr-Index"
-	// HeaderRepeated says that a write had been done before, by the same id.
+	// HeaderRepeated is "true" if a write with the same request id was carried out before.
 	HeaderRepeated = "Coopr-Repeated"
-	// HeaderTotal is the number of things there are, where a list is a part.
+	// HeaderTotal is the length of the whole list, where the answer is a part of it.
 	HeaderTotal = "Coopr-Total"
-	// HeaderForwarded names the agent that passed a request on. Such a request
-	// is answered or refused, never passed on again.
+	// HeaderForwarded names the agent that forwarded a request. A forwarded request is answered or
+	// refused, and never forwarded again.
 	HeaderForwarded = "Coopr-Forwarded"
-	// HeaderNotLeader marks the refusal of a request that was passed on.
+	// HeaderNotLeader marks the refusal of a forwarded request by an agent that does not lead.
 	HeaderNotLeader = "Coopr-Not-Leader"
 )
 
-// AllTenants, as the tenant of an event stream, asks for every tenant's events.
+// AllTenants stands for every tenant, as the tenant of a list or an event stream.
 const AllTenants = "*"

@@ -24,14 +24,14 @@ type ClusterSummary struct {
 	Progress        ClusterProgress     `json:"progress"`
 }
 
-// Labelled names a definition the way lists show it.
+// Labelled is a definition as lists show it.
 type Labelled struct {
 	Name  string `json:"name"`
 	Label string `json:"label,omitempty"`
 	Icon  string `json:"icon,omitempty"`
 }
 
-// ClusterProgress is how far a cluster's latest operation is.
+// ClusterProgress is the progress of a cluster's latest operation.
 type ClusterProgress struct {
 	Action         model.OperationType   `json:"action,omitempty"`
 	ActionStatus   model.OperationStatus `json:"actionstatus,omitempty"`
@@ -44,14 +44,14 @@ type ClusterProgress struct {
 type ClusterDetails struct {
 	model.Cluster
 	Nodes    []model.Node    `json:"nodes"`
-	Links    []model.Link    `json:"links" doc:"Links whose macros can be expanded by now"`
+	Links    []model.Link    `json:"links" doc:"Links whose macros can be expanded already"`
 	Progress ClusterProgress `json:"progress"`
 }
 
-// StartedBody is the answer to a request that starts an operation, or with
-// dryRun would.
+// StartedBody is the answer to a request that starts an operation, or that previews it with
+// dryRun.
 type StartedBody struct {
-	// ID is the cluster's, as in the original's answer.
+	// ID is the cluster's id, at the place where the original's answer has it.
 	ID        string           `json:"id,omitempty"`
 	DryRun    bool             `json:"dryRun,omitempty"`
 	Cluster   *model.Cluster   `json:"cluster,omitempty"`

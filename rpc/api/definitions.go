@@ -4,7 +4,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Deleted says what was deleted.
+// Deleted is the answer to a deletion.
 type Deleted struct {
 	Kind    model.Kind `json:"kind,omitempty"`
 	Name    string     `json:"name"`

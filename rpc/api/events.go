@@ -1,4 +1,4 @@
 package api
 
-// LastEventID is the header by which a reader of events goes on where it was.
+// LastEventID is the header with the index after which a reader of events continues.
 const LastEventID = "Last-Event-ID"

@@ -11,20 +11,20 @@ type HistoryEntry struct {
 	Number    int                 `json:"number"`
 	Time      int64               `json:"time" doc:"Unix milliseconds"`
 	Operation string              `json:"operation"`
-	Type      model.OperationType `json:"type,omitempty" doc:"What the operation is"`
+	Type      model.OperationType `json:"type,omitempty" doc:"The type of the operation"`
 	Moment    string              `json:"moment" enum:"before,after,failed" doc:"When it was taken: before or after the operation, or when it failed"`
-	Status    model.ClusterStatus `json:"status" doc:"The cluster's"`
+	Status    model.ClusterStatus `json:"status" doc:"The cluster's status"`
 	Nodes     int                 `json:"nodes"`
 	Services  []string            `json:"services"`
-	Actor     string              `json:"actor,omitempty" doc:"Who asked for the operation"`
+	Actor     string              `json:"actor,omitempty" doc:"The actor who requested the operation"`
 }
 
-// Difference is one thing in which two snapshots differ.
+// Difference is one difference between two snapshots.
 type Difference struct {
-	Path string `json:"path" doc:"Where, such as config.shop.web.port or nodes.shop-1003.services"`
-	From any    `json:"from,omitempty" doc:"Not there: it was not there"`
-	To   any    `json:"to,omitempty" doc:"Not there: it is not there"`
+	Path string `json:"path" doc:"Path of the value, such as config.shop.web.port or nodes.shop-1003.services"`
+	From any    `json:"from,omitempty" doc:"Absent: there was no value"`
+	To   any    `json:"to,omitempty" doc:"Absent: there is no value"`
 }
 
-// String writes a difference as people read it.
+// String returns the difference in one line.
 func (d Difference) String() string { return fmt.Sprintf("%s: %v → %v", d.Path, d.From, d.To) }

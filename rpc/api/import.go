@@ -4,8 +4,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Definitions are all definitions of a tenant, or some of them, by kind. It is
-// what an export gives and an import takes.
+// Definitions are all definitions of a tenant, or some of them, by kind. An export returns them
+// and an import accepts them.
 type Definitions struct {
 	ProviderTypes    []*model.PluginType      `json:"providertypes,omitempty"`
 	AutomatorTypes   []*model.PluginType      `json:"automatortypes,omitempty"`
@@ -17,10 +17,10 @@ type Definitions struct {
 	ClusterTemplates []*model.ClusterTemplate `json:"clustertemplates,omitempty"`
 }
 
-// Imported says what an import wrote.
+// Imported is the answer to an import.
 type Imported struct {
 	Written  []DefinitionRef `json:"written"`
-	Warnings model.Faults    `json:"warnings,omitempty" doc:"What did not stop the import, but deserves a look"`
+	Warnings model.Faults    `json:"warnings,omitempty" doc:"Problems that did not stop the import"`
 }
 
 // DefinitionRef names one version of a definition.

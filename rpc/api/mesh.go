@@ -1,6 +1,6 @@
 package api
 
-// Health says that an agent answers.
+// Health is the answer of an agent that works.
 type Health struct {
 	Status string `json:"status" example:"ok"`
 }
@@ -10,17 +10,63 @@ type JoinBody struct {
 	Addresses []string `json:"addresses" doc:"Gossip addresses, host or host:port"`
 }
 
-// Joined counts the agents that were reached.
+// Joined is the number of agents that were reached.
 type Joined struct {
 	Reached int `json:"reached"`
 }
 
-// LeaveBody says who leaves the mesh.
+// LeaveBody names the agent that leaves the mesh.
 type LeaveBody struct {
-	Agent string `json:"agent,omitempty" doc:"Another agent, dead for good, by id or name; absent: the agent that is asked"`
+	Agent string `json:"agent,omitempty" doc:"Another agent, which is dead, by id or name; absent: the agent that receives the request"`
 }
 
-// Left says who leaves.
+// Left names the agent that leaves.
 type Left struct {
 	Agent string `json:"agent,omitempty"`
+}
+
+// Member is one agent as this agent sees it.
+type Member struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Status   string `json:"status"`
+	PeerAddr string `json:"peerAddr"`
+	APIAddr  string `json:"apiAddr"`
+	Build    string `json:"build"`
+	Zone     string `json:"zone,omitempty"`
+	Voter    bool   `json:"voter"`
+	Leader   bool   `json:"leader"`
+	Eligible bool   `json:"eligible"`
+	Slots    int    `json:"slots,omitempty"`
+	// Busy is the number of tasks that run. Only the leader knows it for other agents.
+	Busy *int `json:"busy,omitempty"`
+}
+
+// AgentStatus is the status of an agent and of its mesh.
+type AgentStatus struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Build       string `json:"build"`
+	Mesh        string `json:"mesh,omitempty" doc:"The mesh's own name, which is in the names and tags of machines; on voters only"`
+	Leader      string `json:"leader,omitempty"`
+	LeaderReady bool   `json:"leaderReady"`
+	IsLeader    bool   `json:"isLeader"`
+	Voter       bool   `json:"voter"`
+	Applied     uint64 `json:"applied"`
+	Term        uint64 `json:"term,omitempty"`
+	Members     int    `json:"members"`
+	Alive       int    `json:"alive"`
+	Session     string `json:"session,omitempty"`
+	Slots       int    `json:"slots"`
+	Busy        int    `json:"busy"`
+}
+
+// RaftPeer is one member of the Raft group.
+type RaftPeer struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Addr    string `json:"addr"`
+	Voter   bool   `json:"voter"`
+	Leader  bool   `json:"leader"`
+	Healthy bool   `json:"healthy"`
 }

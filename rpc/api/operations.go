@@ -4,13 +4,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// OperationDetails is an operation and how far it is.
+// OperationDetails is an operation and its progress.
 type OperationDetails struct {
 	model.Operation
 	Progress model.Progress `json:"progress"`
 }
 
-// OrderBody says why an order is given.
+// OrderBody has the reason for an order.
 type OrderBody struct {
-	Reason string `json:"reason,omitempty" doc:"Why, for those who read the operation later"`
+	Reason string `json:"reason,omitempty" doc:"The reason, which the operation's record keeps"`
 }

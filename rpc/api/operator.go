@@ -1,11 +1,11 @@
 package api
 
-// TransferBody names who shall lead.
+// TransferBody names the next leader.
 type TransferBody struct {
-	To string `json:"to,omitempty" doc:"The id of a voter; absent: any"`
+	To string `json:"to,omitempty" doc:"The id or name of a voter; absent: any voter"`
 }
 
-// Done is the answer where there is nothing else to say.
+// Done is the answer of a request that has no other result.
 type Done struct {
 	Done bool `json:"done"`
 }

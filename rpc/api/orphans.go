@@ -5,7 +5,7 @@ type RemoveOrphanBody struct {
 	ID string `json:"id" doc:"The provider's own name for the machine, as the report has it"`
 }
 
-// Removed is the answer when a machine is gone.
+// Removed is the answer after a machine was removed.
 type Removed struct {
 	ID string `json:"id"`
 }

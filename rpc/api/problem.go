@@ -7,7 +7,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// The types of problems, stable for programs to decide by.
+// The types of problem documents. They are stable, so that programs can decide by them.
 const (
 	ProblemMalformed      = "urn:coopr:problem:malformed"
 	ProblemInvalid        = "urn:coopr:problem:invalid"
@@ -31,7 +31,8 @@ const (
 // typePrefix comes before the code in the type of a problem document.
 const typePrefix = "urn:coopr:problem:"
 
-// CodeOf returns the code in the type of a problem document; false where it is none of ours.
+// CodeOf returns the code in the type of a problem document. ok is false if the type is not one of
+// this API.
 func CodeOf(typ string) (problem.Code, bool) {
 	code, ok := strings.CutPrefix(typ, typePrefix)
 	return problem.Code(code), ok
@@ -42,12 +43,12 @@ const ProblemContentType = "application/problem+json"
 
 // Problem is the body of every answer that is not a success (RFC 9457).
 type Problem struct {
-	Type   string       `json:"type" example:"urn:coopr:problem:invalid" doc:"What sort of problem this is; stable"`
-	Title  string       `json:"title" doc:"The sort of problem in words"`
+	Type   string       `json:"type" example:"urn:coopr:problem:invalid" doc:"The kind of the problem; stable"`
+	Title  string       `json:"title" doc:"The kind of the problem in words"`
 	Status int          `json:"status" doc:"The HTTP status"`
-	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do next"`
+	Detail string       `json:"detail,omitempty" doc:"What happened, to what, and what to do about it"`
 	Errors model.Faults `json:"errors,omitempty" doc:"All faults of the input, each with its path"`
-	Hints  []string     `json:"hints,omitempty" doc:"Where no layout exists: what would help, as far as that was cheap to find"`
+	Hints  []string     `json:"hints,omitempty" doc:"If no layout exists: what would help, as far as that was cheap to find"`
 }
 
 // Error returns the detail, or the title where there is none.

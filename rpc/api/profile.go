@@ -7,11 +7,11 @@ import (
 // ProfileDetails is a profile and what it is used for.
 type ProfileDetails struct {
 	profile.Profile
-	Assigned []string      `json:"assigned" doc:"What names the profile: the system, the tenant, programs, schedules"`
+	Assigned []string      `json:"assigned" doc:"What uses the profile: the system, the tenant, programs, schedules"`
 	Usage    profile.Usage `json:"usage"`
 }
 
-// StatusBody tells a status.
+// StatusBody is the status of a profile.
 type StatusBody struct {
 	Status string `json:"status"`
 }
@@ -23,13 +23,13 @@ type SettingsBody struct {
 
 // SecretBody is the value of a secret.
 type SecretBody struct {
-	Value string `json:"value" doc:"It is never shown again"`
+	Value string `json:"value" doc:"The API never shows it again"`
 }
 
-// Found is something that a search found.
+// Found is one result of a search.
 type Found struct {
 	Type string `json:"type" enum:"program,schedule"`
 	Name string `json:"name"`
-	// Profile is the one that a run of it would have now.
+	// Profile is the profile that a run would use now.
 	Profile string `json:"profile"`
 }

@@ -4,15 +4,15 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// NewResource says what an upload is.
+// NewResource describes an upload.
 type NewResource struct {
 	model.ResourceKey
-	SHA256 string // that the content must have; "": any
+	SHA256 string // expected checksum of the content; "": not checked
 	Order  string // model.ActivateResource, model.StageResource or ""
 }
 
 // Synced is the answer to a sync.
 type Synced struct {
-	// Active are all versions that plans work with from now on.
+	// Active are all versions that new plans use from now on.
 	Active []model.ResourceVersion `json:"active"`
 }

@@ -4,13 +4,14 @@ package api
 type RunLine struct {
 	Step string `json:"step"`
 	Node string `json:"node"`
-	// Task and Attempt say which attempt wrote it, Number counts its lines from 1.
+	// Task and Attempt identify the attempt that wrote the line. Number counts the lines of the
+	// attempt from 1.
 	Task    string `json:"task"`
 	Attempt int    `json:"attempt"`
 	Number  int    `json:"line"`
 	Time    string `json:"time,omitempty"`
 	Stderr  bool   `json:"stderr,omitempty"`
 	Text    string `json:"text"`
-	// End is of the last line alone, which has nothing else: there will be no more.
+	// End is true for the last line, which has no other field.
 	End bool `json:"end,omitempty"`
 }

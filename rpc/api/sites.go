@@ -6,10 +6,10 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 )
 
-// SiteApplied is the answer to a document.
+// SiteApplied is the answer to a request that applies a document.
 type SiteApplied struct {
 	site.ChangePreview
-	// Unchanged says that the document is in force already: nothing was done.
+	// Unchanged is true if the document is in force already, so that nothing was done.
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
@@ -20,12 +20,12 @@ func (s SiteApplied) HTTPStatus() int {
 	return http.StatusAccepted
 }
 
-// RevertBody says where to go back to.
+// RevertBody names the generation to go back to.
 type RevertBody struct {
-	Generation uint64 `json:"generation,omitempty" doc:"The generation whose content shall be in force again; absent: the one before"`
+	Generation uint64 `json:"generation,omitempty" doc:"The generation whose content shall be in force again; absent: the previous one"`
 }
 
-// ReleaseBody says which object holds nothing, and why somebody is sure of it.
+// ReleaseBody names an object that holds nothing, and the reason to be sure of it.
 type ReleaseBody struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`

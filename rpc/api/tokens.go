@@ -4,14 +4,14 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// NewToken asks for a token.
+// NewToken requests a token.
 type NewToken struct {
-	Actor string     `json:"actor" doc:"Who will act with it, as logs and records name them"`
-	Role  model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"What it may do; user unless told"`
+	Actor string     `json:"actor" doc:"The name of the token's user in logs and records"`
+	Role  model.Role `json:"role,omitempty" enum:"superadmin,admin,user,read" doc:"The token's role; user if absent"`
 }
 
-// IssuedToken is a new token. Secret is shown this once.
+// IssuedToken is a new token. No later answer shows its secret again.
 type IssuedToken struct {
 	model.Token
-	Secret string `json:"secret" doc:"The token itself: it is shown this once and stored nowhere"`
+	Secret string `json:"secret" doc:"The token itself: it is shown only in this answer and not stored"`
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// AuditQuery says which records of the audit log are wanted.
+// AuditQuery selects records of the audit log.
 type AuditQuery struct {
-	// Filter's tenant is the client's; "*" there is every tenant's, for superadmins.
+	// Filter selects by content. An empty tenant is the client's; "*" is every tenant, for
+	// superadmins.
 	audit.Filter
-	// Oldest gives the oldest records first.
+	// Oldest puts the oldest records first.
 	Oldest bool
-	// From goes on where an earlier page ended (its Next).
+	// From is where an earlier page ended (its Next).
 	From  string
 	Limit int
 }
@@ -33,7 +34,7 @@ func (q *AuditQuery) query() url.Values {
 	return v
 }
 
-// Audit gets a part of the audit log.
+// Audit returns a page of the audit log.
 func (c *Client) Audit(ctx context.Context, q AuditQuery, read Read) (api.AuditPage, Meta, error) {
 	v := q.query()
 	if q.Oldest {
@@ -50,8 +51,8 @@ func (c *Client) Audit(ctx context.Context, q AuditQuery, read Read) (api.AuditP
 	return out, m, err
 }
 
-// AuditExport gives the audit log as lines of JSON to read, from behind the
-// record with the number after. The caller closes it.
+// AuditExport returns the audit log as lines of JSON, from the record after the one with the
+// number after. The caller closes it.
 func (c *Client) AuditExport(ctx context.Context, f audit.Filter, after uint64) (io.ReadCloser, error) {
 	v := (&AuditQuery{Filter: f}).query()
 	if after > 0 {
@@ -64,8 +65,8 @@ func (c *Client) AuditExport(ctx context.Context, f audit.Filter, after uint64) 
 	return resp.Body, nil
 }
 
-// AuditVerify lets an agent compute the chain again: the leader, or with a
-// stale read the agent that is asked, over its own copy.
+// AuditVerify makes an agent verify the chain of hashes: the leader, or with a stale read the
+// agent that is asked, which verifies its own copy.
 func (c *Client) AuditVerify(ctx context.Context, read Read) (audit.Verification, error) {
 	var out audit.Verification
 	_, err := c.get(ctx, "/v1/audit/verify", read, nil, &out)

@@ -26,26 +26,27 @@ import (
 // DefaultPort is the port of the HTTP API.
 const DefaultPort = "55054"
 
-// Config says where the mesh is and who is asking.
+// Config has the addresses of a mesh and the caller's credentials.
 type Config struct {
-	// Addresses of agents: host, host:port or a URL. Empty: the local one.
+	// Addresses of agents: host, host:port or a URL. If it is empty, the client connects to
+	// 127.0.0.1.
 	Addresses []string
 	Token     string
-	// Tenant is another tenant than the token's; superadmins only.
+	// Tenant is another tenant than the token's. Only superadmins may set it.
 	Tenant string
-	// CACert is a file with the certificates that the agents' are checked
-	// against; TLS is used where it is set or an address says https.
+	// CACert is a file with the CA certificates of the agents. The client uses TLS if CACert is
+	// set or an address begins with https.
 	CACert string
-	// TLS replaces what CACert would give.
+	// TLS replaces the configuration that CACert results in.
 	TLS *tls.Config
-	// Patience is how long a request is tried again while the mesh cannot
-	// answer; 0 means 15 seconds, less than 0 not at all.
+	// Patience is how long the client repeats a request while the mesh cannot answer it. 0 means
+	// 15 seconds; a negative value means that it does not repeat requests.
 	Patience time.Duration
 	// Transport replaces the network, for tests.
 	Transport http.RoundTripper
 }
 
-// Client talks to a mesh. It may be used by many goroutines.
+// Client sends requests to a mesh. It is safe for concurrent use.
 type Client struct {
 	bases    []string
 	next     atomic.Uint32
@@ -56,7 +57,7 @@ type Client struct {
 	close    func()
 }
 
-// New gives a client; it connects when it is used.
+// New returns a client. The client connects with the first request.
 func New(cfg Config) (*Client, error) {
 	c := &Client{token: cfg.Token, tenant: cfg.Tenant, patience: cfg.Patience, close: func() {}}
 	if c.patience == 0 {
@@ -100,21 +101,21 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// keepAlive ends a connection that nothing is asked over (a stream of events) when
-// the agent's host has been gone for half a minute.
+// keepAlive closes an idle connection, such as that of an event stream, half a minute after the
+// agent's host has disappeared.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
-// silence is how long an agent may take to begin its answer, beyond the time that it
-// was asked to wait. A host that stands still, or lost its network, never answers.
+// silence is how long an agent may take to begin its answer, in addition to the time that the
+// request asks it to wait. A host that is frozen or has lost its network never answers.
 const silence = 30 * time.Second
 
-// errSilent is the end of such a request.
+// errSilent is the error of a request that got no answer in time.
 var errSilent = fmt.Errorf("no answer within %v", silence)
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.close() }
 
-// Addresses gives the agents' base URLs.
+// Addresses returns the agents' base URLs.
 func (c *Client) Addresses() []string { return c.bases }
 
 func baseOf(address string, secure bool) (string, error) {
@@ -135,19 +136,19 @@ func baseOf(address string, secure bool) (string, error) {
 	return scheme + "://" + rest, nil
 }
 
-// Meta is what the headers of an answer say.
+// Meta is the information in the headers of an answer.
 type Meta struct {
-	// Index of the state that the answer is from.
+	// Index is the index of the state that the answer is from.
 	Index uint64
-	// Repeated says that the same request had been done before.
+	// Repeated is true if a write with the same request id was carried out before.
 	Repeated bool
-	// Total is how many there are, where the answer is a part.
+	// Total is the length of the whole list, where the answer is a part of it.
 	Total int
 }
 
-// Read says how a read is to be done. Its zero value is the usual way.
+// Read has the options of a read. The zero value reads the leader's state at once.
 type Read struct {
-	// After waits for a state newer than this index, for Wait at most.
+	// After makes the read wait until the state is newer than this index, for at most Wait.
 	After       uint64
 	Wait        time.Duration
 	Consistency api.Consistency
@@ -169,31 +170,31 @@ func (r Read) query(q url.Values) url.Values {
 	return q
 }
 
-// request is one thing to ask, as often as it takes.
+// request is a request, which may be sent several times.
 type request struct {
 	method string
 	path   string
 	query  url.Values
 	header http.Header
 	body   []byte
-	// stream is a body that can be sent once only.
+	// stream is a body that can be sent only once.
 	stream io.Reader
-	// again is a body that is read from its beginning each time.
+	// again is a body that is read from its start for each attempt.
 	again *io.SectionReader
 	id    string
-	// sdk requests are answered as the DC/OS SDK's scheduler does.
+	// sdk is true for routes that answer like the scheduler of the DC/OS SDK.
 	sdk bool
 }
 
 type requestIDKey struct{}
 
-// WithRequestID makes the writes of a context carry this request id, in place
-// of one of their own: what has the same id is done once.
+// WithRequestID returns a context whose writes carry this request id instead of a new one. The
+// mesh carries out requests with the same id only once.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
 
-// NewRequestID gives an id that nobody else has.
+// NewRequestID returns a unique request id.
 func NewRequestID() string { return rand.Text() }
 
 func (c *Client) get(ctx context.Context, path string, read Read, query url.Values, into any) (Meta, error) {
@@ -236,8 +237,8 @@ func metaOf(resp *http.Response) Meta {
 	return Meta{Index: index, Total: total, Repeated: resp.Header.Get(api.HeaderRepeated) == "true"}
 }
 
-// do sends a request until there is an answer that is final, or patience ends.
-// The caller closes the answer's body.
+// do sends a request until there is a final answer or patience ends. The caller closes the body of
+// the answer.
 func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	if r.method != http.MethodGet && r.id == "" {
 		r.id, _ = ctx.Value(requestIDKey{}).(string)
@@ -263,11 +264,11 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 		}
 		last = err
 		c.next.Add(1) // the next agent may do better
-		// All agents are asked once, however long the first ones were silent.
+		// Every agent is asked once, even if the first ones took all the time.
 		if r.stream != nil || c.patience < 0 || attempt+1 >= len(c.bases) && !time.Now().Add(pause).Before(deadline) {
 			break
 		}
-		// With other agents to ask, the first round is quick.
+		// In the first round there is no pause before the next agent is asked.
 		if attempt+1 < len(c.bases) {
 			continue
 		}
@@ -297,7 +298,7 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	case r.stream != nil:
 		body = r.stream
 	case r.again != nil:
-		body = io.NewSectionReader(r.again, 0, r.again.Size()) // an earlier one may still be read
+		body = io.NewSectionReader(r.again, 0, r.again.Size()) // the transport may still read the previous reader
 	case r.body != nil:
 		body = bytes.NewReader(r.body)
 	}
@@ -329,7 +330,7 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	if err != nil {
 		var ue *url.Error
 		if errors.As(err, &ue) {
-			err = ue.Err // the URL stands in the message already
+			err = ue.Err // the message has the URL already
 		}
 		return nil, err
 	}
@@ -348,8 +349,8 @@ func (c *Client) once(ctx context.Context, base string, r request) (*http.Respon
 	return resp, nil
 }
 
-// begin sends a request and gives its answer as soon as that begins. Only what is
-// uploaded may take its time.
+// begin sends a request and returns the answer when its headers have arrived. It gives up after a
+// time of silence, unless the request is an upload.
 func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
 	if r.stream != nil || r.again != nil {
 		return c.http.Do(req)
@@ -358,7 +359,7 @@ func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
 	timer := time.AfterFunc(silence+r.wait(), func() { cancel(errSilent) })
 	resp, err := c.http.Do(req.WithContext(ctx))
 	if !timer.Stop() && err == nil {
-		resp.Body.Close() // it came at the last moment, and is cut off
+		resp.Body.Close() // the answer arrived just after the request was cancelled
 		err = errSilent
 	}
 	if err != nil {
@@ -372,7 +373,7 @@ func (c *Client) begin(req *http.Request, r request) (*http.Response, error) {
 	return resp, nil
 }
 
-// wait is how long the agent is asked to wait for something newer.
+// wait returns how long the request asks the agent to wait for a newer state.
 func (r request) wait() time.Duration {
 	if wait, err := time.ParseDuration(r.query.Get("wait")); err == nil {
 		return wait
@@ -383,7 +384,7 @@ func (r request) wait() time.Duration {
 	return 0
 }
 
-// body is an answer's, with the context that lasts as long.
+// body is the body of an answer. Closing it cancels the context of the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -407,5 +408,5 @@ func errorOf(resp *http.Response) error {
 	return e
 }
 
-// seg makes one piece of a path of a name.
+// seg returns a name as one segment of a path.
 func seg(name string) string { return url.PathEscape(name) }

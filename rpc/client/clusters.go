@@ -11,29 +11,28 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Clusters lists clusters, those of the given statuses where any is given.
+// Clusters returns the clusters with one of the given statuses, or all clusters if none is given.
 func (c *Client) Clusters(ctx context.Context, statuses []string, read Read) ([]api.ClusterSummary, Meta, error) {
 	var out []api.ClusterSummary
 	m, err := c.get(ctx, "/v1/clusters", read, values("status", strings.Join(statuses, ",")), &out)
 	return out, m, err
 }
 
-// Cluster gets a cluster by id or name, with its nodes, links and progress.
+// Cluster returns a cluster, by id or name, with its nodes, links and progress.
 func (c *Client) Cluster(ctx context.Context, idOrName string, read Read) (api.ClusterDetails, Meta, error) {
 	var out api.ClusterDetails
 	m, err := c.get(ctx, "/v1/clusters/"+seg(idOrName), read, nil, &out)
 	return out, m, err
 }
 
-// CreateCluster starts a new cluster, or with dryRun says what it would be.
+// CreateCluster starts a new cluster, or with dryRun previews it.
 func (c *Client) CreateCluster(ctx context.Context, req model.CreateCluster, dryRun bool) (api.StartedBody, Meta, error) {
 	var out api.StartedBody
 	m, err := c.send(ctx, http.MethodPost, "/v1/clusters", dry(dryRun), req, &out)
 	return out, m, err
 }
 
-// Operate starts an operation on a cluster, or with op.DryRun says what it
-// would do.
+// Operate starts an operation on a cluster, or with op.DryRun previews it.
 func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (api.StartedBody, Meta, error) {
 	var out api.StartedBody
 	method, path := http.MethodPost, "/v1/clusters/"+seg(cluster)
@@ -62,35 +61,35 @@ func (c *Client) Operate(ctx context.Context, cluster string, op api.Operate) (a
 	return out, m, err
 }
 
-// History gives a cluster's snapshots, the oldest first.
+// History returns a cluster's snapshots, the oldest first.
 func (c *Client) History(ctx context.Context, cluster string, read Read) ([]api.HistoryEntry, Meta, error) {
 	var out []api.HistoryEntry
 	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/history", read, nil, &out)
 	return out, m, err
 }
 
-// Snapshot gives one of a cluster's snapshots, whole.
+// Snapshot returns one snapshot of a cluster.
 func (c *Client) Snapshot(ctx context.Context, cluster string, number int, read Read) (model.Snapshot, Meta, error) {
 	var out model.Snapshot
 	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/history/"+strconv.Itoa(number), read, nil, &out)
 	return out, m, err
 }
 
-// Diff compares two snapshots of a cluster; 0 is the cluster as it is.
+// Diff compares two snapshots of a cluster; 0 is the present state.
 func (c *Client) Diff(ctx context.Context, cluster string, from, to int, read Read) ([]api.Difference, Meta, error) {
 	var out []api.Difference
 	m, err := c.get(ctx, "/v1/clusters/"+seg(cluster)+"/diff", read, values("from", strconv.Itoa(from), "to", strconv.Itoa(to)), &out)
 	return out, m, err
 }
 
-// Resolve says that a person has put a cluster in order.
+// Resolve marks a failed cluster as repaired.
 func (c *Client) Resolve(ctx context.Context, cluster, reason string) (api.ClusterSummary, Meta, error) {
 	var out api.ClusterSummary
 	m, err := c.send(ctx, http.MethodPost, "/v1/clusters/"+seg(cluster)+"/resolve", nil, api.OrderBody{Reason: reason}, &out)
 	return out, m, err
 }
 
-// PauseRecovery stops what a cluster recovers by itself, or lets it go on.
+// PauseRecovery pauses or resumes the recovery of a cluster.
 func (c *Client) PauseRecovery(ctx context.Context, cluster string, pause bool, reason string) (model.Cluster, Meta, error) {
 	var out model.Cluster
 	word := "resume"
@@ -108,7 +107,7 @@ func dry(run bool) map[string][]string {
 	return values("dryRun", "true")
 }
 
-// Page is a part of a longer list; zero means the server's default.
+// Page selects a part of a list. The zero value is the server's default.
 type Page struct{ Offset, Limit int }
 
 func (p Page) pairs() []string {
@@ -122,43 +121,43 @@ func (p Page) pairs() []string {
 	return out
 }
 
-// Operations lists operations, newest first; of one cluster or "" of all.
+// Operations returns operations, the newest first, of one cluster or, if cluster is "", of all.
 func (c *Client) Operations(ctx context.Context, cluster string, statuses []string, page Page, read Read) ([]api.OperationDetails, Meta, error) {
 	var out []api.OperationDetails
 	m, err := c.get(ctx, "/v1/operations", read, values(append(page.pairs(), "cluster", cluster, "status", strings.Join(statuses, ","))...), &out)
 	return out, m, err
 }
 
-// Operation gets an operation and how far it is.
+// Operation returns an operation and its progress.
 func (c *Client) Operation(ctx context.Context, id string, read Read) (api.OperationDetails, Meta, error) {
 	var out api.OperationDetails
 	m, err := c.get(ctx, "/v1/operations/"+seg(id), read, nil, &out)
 	return out, m, err
 }
 
-// Tasks lists tasks of an operation, of one status or "" of any.
+// Tasks returns the tasks of an operation with a status, or all of them if status is "".
 func (c *Client) Tasks(ctx context.Context, operation, status string, page Page, read Read) ([]model.Task, Meta, error) {
 	var out []model.Task
 	m, err := c.get(ctx, "/v1/operations/"+seg(operation)+"/tasks", read, values(append(page.pairs(), "status", status)...), &out)
 	return out, m, err
 }
 
-// Order gives an operation an order: "pause", "resume" or "abort".
+// Order carries out an order about an operation: "pause", "resume", "abort" or "rollback".
 func (c *Client) Order(ctx context.Context, operation, order, reason string) (api.OperationDetails, Meta, error) {
 	var out api.OperationDetails
 	m, err := c.send(ctx, http.MethodPost, "/v1/operations/"+seg(operation)+"/"+seg(order), nil, api.OrderBody{Reason: reason}, &out)
 	return out, m, err
 }
 
-// Task gets a task with its attempts.
+// Task returns a task with its attempts.
 func (c *Client) Task(ctx context.Context, id string, read Read) (model.Task, Meta, error) {
 	var out model.Task
 	m, err := c.get(ctx, "/v1/tasks/"+seg(id), read, nil, &out)
 	return out, m, err
 }
 
-// TaskLog gives a task's log to read; attempt 0 is the latest. With follow it
-// goes on until the task ends. The caller closes it.
+// TaskLog returns the log of an attempt of a task; attempt 0 is the latest. With follow the log
+// continues until the task ends. The caller closes it.
 func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow bool) (io.ReadCloser, error) {
 	q := values()
 	if attempt > 0 {
@@ -174,14 +173,14 @@ func (c *Client) TaskLog(ctx context.Context, id string, attempt int, follow boo
 	return resp.Body, nil
 }
 
-// Nodes lists nodes; of one cluster or "" of all.
+// Nodes returns the nodes of one cluster or, if cluster is "", of all.
 func (c *Client) Nodes(ctx context.Context, cluster string, page Page, read Read) ([]model.Node, Meta, error) {
 	var out []model.Node
 	m, err := c.get(ctx, "/v1/nodes", read, values(append(page.pairs(), "cluster", cluster)...), &out)
 	return out, m, err
 }
 
-// Node gets a node.
+// Node returns a node.
 func (c *Client) Node(ctx context.Context, id string, read Read) (model.Node, Meta, error) {
 	var out model.Node
 	m, err := c.get(ctx, "/v1/nodes/"+seg(id), read, nil, &out)

@@ -11,14 +11,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Definitions lists the latest version of each definition of a kind, as JSON.
+// Definitions returns the latest version of each definition of a kind, as JSON.
 func (c *Client) Definitions(ctx context.Context, kind model.Kind, read Read) ([]json.RawMessage, Meta, error) {
 	var out []json.RawMessage
 	m, err := c.get(ctx, "/v1/"+seg(string(kind)), read, nil, &out)
 	return out, m, err
 }
 
-// Definition gets one version of a definition; 0 is the latest.
+// Definition returns one version of a definition; version 0 is the latest.
 func (c *Client) Definition(ctx context.Context, kind model.Kind, name string, version int, read Read) (json.RawMessage, Meta, error) {
 	var out json.RawMessage
 	m, err := c.get(ctx, definitionPath(kind, name, version), read, nil, &out)
@@ -33,55 +33,55 @@ func definitionPath(kind model.Kind, name string, version int) string {
 	return path
 }
 
-// Versions lists all versions of a definition.
+// Versions returns all versions of a definition.
 func (c *Client) Versions(ctx context.Context, kind model.Kind, name string, read Read) ([]json.RawMessage, Meta, error) {
 	var out []json.RawMessage
 	m, err := c.get(ctx, definitionPath(kind, name, 0)+"/versions", read, nil, &out)
 	return out, m, err
 }
 
-// PutDefinition writes a definition, as JSON, and gives it as it was written.
+// PutDefinition writes a new version of a definition, as JSON, and returns it as it was stored.
 func (c *Client) PutDefinition(ctx context.Context, kind model.Kind, name string, body json.RawMessage) (json.RawMessage, Meta, error) {
 	var out json.RawMessage
 	m, err := c.send(ctx, http.MethodPut, definitionPath(kind, name, 0), nil, body, &out)
 	return out, m, err
 }
 
-// CreateDefinition writes a definition that does not exist yet.
+// CreateDefinition writes a definition that must not exist yet.
 func (c *Client) CreateDefinition(ctx context.Context, kind model.Kind, body json.RawMessage) (json.RawMessage, Meta, error) {
 	var out json.RawMessage
 	m, err := c.send(ctx, http.MethodPost, "/v1/"+seg(string(kind)), nil, body, &out)
 	return out, m, err
 }
 
-// DeleteDefinition deletes one version of a definition, or with 0 all.
+// DeleteDefinition deletes one version of a definition; version 0 means all.
 func (c *Client) DeleteDefinition(ctx context.Context, kind model.Kind, name string, version int) (Meta, error) {
 	return c.send(ctx, http.MethodDelete, definitionPath(kind, name, version), nil, nil, nil)
 }
 
-// Import writes many definitions at once, all or none. The body is what Export
-// gives, or any other shape that api's import reads.
+// Import writes many definitions at once, all or none. The body is what Export returns, or any
+// other shape that the API's import reads.
 func (c *Client) Import(ctx context.Context, body any) (api.Imported, Meta, error) {
 	var out api.Imported
 	m, err := c.send(ctx, http.MethodPost, "/v1/import", nil, body, &out)
 	return out, m, err
 }
 
-// Export gives all definitions of the tenant.
+// Export returns all definitions of the tenant.
 func (c *Client) Export(ctx context.Context, read Read) (api.Definitions, Meta, error) {
 	var out api.Definitions
 	m, err := c.get(ctx, "/v1/export", read, nil, &out)
 	return out, m, err
 }
 
-// Tenants lists the tenants that the caller may see.
+// Tenants returns the tenants that the caller may see.
 func (c *Client) Tenants(ctx context.Context, read Read) ([]model.Tenant, Meta, error) {
 	var out []model.Tenant
 	m, err := c.get(ctx, "/v1/tenants", read, nil, &out)
 	return out, m, err
 }
 
-// TenantByName gets a tenant.
+// TenantByName returns a tenant.
 func (c *Client) TenantByName(ctx context.Context, name string, read Read) (model.Tenant, Meta, error) {
 	var out model.Tenant
 	m, err := c.get(ctx, "/v1/tenants/"+seg(name), read, nil, &out)
@@ -95,7 +95,7 @@ func (c *Client) PutTenant(ctx context.Context, t model.Tenant) (model.Tenant, M
 	return out, m, err
 }
 
-// CreateTenant creates a tenant that does not exist yet.
+// CreateTenant creates a tenant that must not exist yet.
 func (c *Client) CreateTenant(ctx context.Context, t model.Tenant) (model.Tenant, Meta, error) {
 	var out model.Tenant
 	m, err := c.send(ctx, http.MethodPost, "/v1/tenants", nil, t, &out)
@@ -107,7 +107,7 @@ func (c *Client) DeleteTenant(ctx context.Context, name string) (Meta, error) {
 	return c.send(ctx, http.MethodDelete, "/v1/tenants/"+seg(name), nil, nil, nil)
 }
 
-// Tokens lists the tenant's tokens, without their secrets.
+// Tokens returns the tenant's tokens, without their secrets.
 func (c *Client) Tokens(ctx context.Context, read Read) ([]model.Token, Meta, error) {
 	var out []model.Token
 	m, err := c.get(ctx, "/v1/tokens", read, nil, &out)

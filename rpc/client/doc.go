@@ -1,6 +1,7 @@
-// Package client talks to the HTTP API of a mesh (rpc/api) from Go.
+// Package client is the Go client of the HTTP API of a mesh.
 //
-// It knows several agents and needs one that answers. What fails on the way,
-// or because there is no leader for a moment, it sends again, writes included:
-// every write carries a request id, by which the mesh does it once.
+// A Client knows the addresses of several agents and needs only one that answers. It repeats
+// requests that fail because an agent cannot be reached, or because there is no leader at the
+// moment. It repeats writes too: each write carries a request id, so that the mesh carries it out
+// only once.
 package client

@@ -10,24 +10,23 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Error is a problem that the mesh answered with.
+// Error is an answer of the mesh that is not a success.
 type Error struct {
-	// Type is one of the problem types of rpc/api, or "" where the answer was
-	// no problem document.
+	// Type is one of the problem types of rpc/api, or "" if the answer was not a problem document.
 	Type   string
 	Title  string
 	Status int
 	Detail string
 	Faults model.Faults
-	// Hints say what would help where no layout exists.
+	// Hints say what would help if no layout exists.
 	Hints []string
 }
 
-// Error gives what happened, with every fault and hint on a line of its own.
+// Error returns what happened, with every fault and hint on a line of its own.
 func (e *Error) Error() string {
 	text := e.what()
 	for _, h := range e.Hints {
-		if !strings.Contains(text, h) { // the detail may have told it
+		if !strings.Contains(text, h) { // the detail may have it already
 			text += "\n  what would help: " + h
 		}
 	}
@@ -53,13 +52,13 @@ func (e *Error) what() string {
 	return b.String()
 }
 
-// ErrUnreachable says that no agent could be reached, or none that knows a
-// leader, for as long as the client tried.
+// ErrUnreachable is returned if no agent could be reached, or none that knows a leader, for as
+// long as the client tried.
 var ErrUnreachable = errors.New("the mesh cannot be reached")
 
-// The codes that callers decide by most often, for errors.Is. An Error also matches the
-// other codes of engine/problem. ErrConflict matches every answer with status 409, and
-// ErrInvalid every answer that rejects the input.
+// The codes that callers need most often, for errors.Is. An Error also matches the other codes of
+// engine/problem. ErrConflict matches every answer with status 409, and ErrInvalid every answer
+// that rejects the input.
 const (
 	ErrUnauthorized = problem.Unauthorized
 	ErrForbidden    = problem.Forbidden

@@ -17,25 +17,24 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// EventFilter says which events are wanted; its zero value is all, from now on.
+// EventFilter selects events. Its zero value selects all events from now on.
 type EventFilter struct {
-	// After is the index to go on from; 0 means from now on.
+	// After is the index after which events are wanted; 0 means from now on.
 	After uint64
 	// Types such as "task.changed" or "task.*".
 	Types     []string
 	Cluster   string
 	Operation string
-	// Tenant "*" is every tenant's, for superadmins.
+	// Tenant "*" selects the events of every tenant, for superadmins.
 	Tenant string
-	// Connected is called whenever the stream stands: what happens from then
-	// on is not missed. May be nil.
+	// Connected is called each time that the stream is established. No later event is missed. It
+	// may be nil.
 	Connected func()
 }
 
-// Events gives every event to fn, in order, until ctx ends or fn fails. A
-// stream that breaks is taken up again where it was; an event may come twice
-// then, but none is left out. ErrConflict means that the place to go on from is
-// too long ago: read the state and start from its index.
+// Events calls fn with every event, in order, until ctx ends or fn fails. If the stream breaks, it
+// continues where it was: no event is left out, but one may come twice. ErrConflict means that
+// events after the index are no longer kept: read the state, and continue from its index.
 func (c *Client) Events(ctx context.Context, f EventFilter, fn func(model.Event) error) error {
 	after := f.After
 	pause := 50 * time.Millisecond
@@ -69,7 +68,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter, fn func(model.Event)
 	}
 }
 
-// stopError carries the error of the caller's function.
+// stopError wraps an error of the caller's function.
 type stopError struct{ err error }
 
 func (s *stopError) Error() string { return s.err.Error() }

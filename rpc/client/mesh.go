@@ -9,61 +9,61 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Health asks whether an agent answers at all; it needs no token.
+// Health checks that an agent answers. It needs no token.
 func (c *Client) Health(ctx context.Context) error {
 	_, err := c.get(ctx, "/v1/healthz", Read{}, nil, nil)
 	return err
 }
 
-// Status tells how the asked agent is.
+// Status returns the status of the agent that answers.
 func (c *Client) Status(ctx context.Context) (api.AgentStatus, error) {
 	var out api.AgentStatus
 	_, err := c.get(ctx, "/v1/status", Read{}, nil, &out)
 	return out, err
 }
 
-// Members lists the mesh as the asked agent sees it.
+// Members returns the members of the mesh as the agent that answers sees them.
 func (c *Client) Members(ctx context.Context) ([]api.Member, error) {
 	var out []api.Member
 	_, err := c.get(ctx, "/v1/members", Read{}, nil, &out)
 	return out, err
 }
 
-// Agents lists the agents on record.
+// Agents returns the agents on record.
 func (c *Client) Agents(ctx context.Context, read Read) ([]model.Agent, Meta, error) {
 	var out []model.Agent
 	m, err := c.get(ctx, "/v1/agents", read, nil, &out)
 	return out, m, err
 }
 
-// Plugins lists the plugin types that the agents offer.
+// Plugins returns the plugin types that the agents offer.
 func (c *Client) Plugins(ctx context.Context, read Read) ([]model.PluginType, Meta, error) {
 	var out []model.PluginType
 	m, err := c.get(ctx, "/v1/plugins", read, nil, &out)
 	return out, m, err
 }
 
-// Join makes the asked agent look for the mesh at these gossip addresses.
+// Join makes the agent that answers contact the mesh at gossip addresses.
 func (c *Client) Join(ctx context.Context, addresses []string) (int, error) {
 	var out api.Joined
 	_, err := c.send(ctx, http.MethodPost, "/v1/join", nil, api.JoinBody{Addresses: addresses}, &out)
 	return out.Reached, err
 }
 
-// Leave makes the asked agent leave the mesh, or removes another, dead one.
+// Leave makes the agent that answers leave the mesh, or removes another agent, which must be dead.
 func (c *Client) Leave(ctx context.Context, agent string) error {
 	_, err := c.send(ctx, http.MethodPost, "/v1/leave", nil, api.LeaveBody{Agent: agent}, nil)
 	return err
 }
 
-// RaftPeers lists the members of the Raft group.
+// RaftPeers returns the members of the Raft group.
 func (c *Client) RaftPeers(ctx context.Context) ([]api.RaftPeer, error) {
 	var out []api.RaftPeer
 	_, err := c.get(ctx, "/v1/operator/raft/peers", Read{}, nil, &out)
 	return out, err
 }
 
-// RaftTransfer hands leadership to a voter, or with "" to any.
+// RaftTransfer transfers the leadership to a voter, or to any voter if to is "".
 func (c *Client) RaftTransfer(ctx context.Context, to string) error {
 	_, err := c.send(ctx, http.MethodPost, "/v1/operator/raft/transfer", nil, api.TransferBody{To: to}, nil)
 	return err
@@ -75,7 +75,7 @@ func (c *Client) RaftRemove(ctx context.Context, id string) error {
 	return err
 }
 
-// SnapshotSave copies the whole state to w and gives its size.
+// SnapshotSave copies a snapshot of the whole state to w and returns its size.
 func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/operator/snapshot"})
 	if err != nil {
@@ -85,14 +85,14 @@ func (c *Client) SnapshotSave(ctx context.Context, w io.Writer) (int64, error) {
 	return io.Copy(w, resp.Body)
 }
 
-// SnapshotRestore replaces the whole state. It is sent once: a reader cannot
-// be read again.
+// SnapshotRestore replaces the whole state by a snapshot. The request is sent only once, as r can
+// be read only once.
 func (c *Client) SnapshotRestore(ctx context.Context, r io.Reader) error {
 	_, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/operator/snapshot", stream: r}, nil)
 	return err
 }
 
-// Metrics copies the asked agent's metrics to w.
+// Metrics copies the metrics of the agent that answers to w.
 func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/metrics"})
 	if err != nil {

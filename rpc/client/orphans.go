@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Orphans gives the machines that are no node's, as the leader found them last;
-// with look the providers are asked now.
+// Orphans returns the machines that belong to no node, as the leader's last search found them.
+// With look it makes the leader search now.
 func (c *Client) Orphans(ctx context.Context, look bool) (model.OrphanReport, error) {
 	var out model.OrphanReport
 	if look {
@@ -20,7 +20,7 @@ func (c *Client) Orphans(ctx context.Context, look bool) (model.OrphanReport, er
 	return out, err
 }
 
-// RemoveOrphan removes a machine that was found to be no node's.
+// RemoveOrphan removes a machine that the last search found.
 func (c *Client) RemoveOrphan(ctx context.Context, id string) error {
 	_, err := c.send(ctx, http.MethodPost, "/v1/orphans/remove", nil, api.RemoveOrphanBody{ID: id}, nil)
 	return err

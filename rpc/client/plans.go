@@ -15,33 +15,33 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// ErrAlready says that an order about a plan changes nothing: it has been given
-// already, or there is nothing left to do.
+// ErrAlready is returned for an order about a plan that changes nothing, because it was given
+// before or nothing is left to do.
 var ErrAlready = errors.New("already done")
 
-// Plans gives the names of a cluster's plans, in the order of their priority.
+// Plans returns the names of a cluster's plans, the one with the highest priority first.
 func (c *Client) Plans(ctx context.Context, cluster string, read Read) ([]string, Meta, error) {
 	var out []string
 	m, err := c.sdk(ctx, request{method: http.MethodGet, path: plansPath(cluster), query: read.query(nil)}, &out)
 	return out, m, err
 }
 
-// Plan gets a plan: its phases and steps and where they stand.
+// Plan returns a plan with the status of its phases and steps.
 func (c *Client) Plan(ctx context.Context, cluster, plan string, read Read) (tree.Info, Meta, error) {
 	var out tree.Info
 	m, err := c.sdk(ctx, request{method: http.MethodGet, path: plansPath(cluster) + "/" + seg(plan), query: read.query(nil)}, &out)
 	return out, m, err
 }
 
-// PlansAtAGlance gets all plans of a cluster, with what each comes to.
+// PlansAtAGlance returns all plans of a cluster with their status.
 func (c *Client) PlansAtAGlance(ctx context.Context, cluster string, read Read) (tree.Debug, Meta, error) {
 	var out tree.Debug
 	m, err := c.sdk(ctx, request{method: http.MethodGet, path: "/v1/clusters/" + seg(cluster) + "/debug/plans", query: read.query(nil)}, &out)
 	return out, m, err
 }
 
-// OrderPlan gives an order about a plan of a cluster, or a part of it. It fails
-// with ErrAlready where the order changes nothing.
+// OrderPlan carries out an order about a plan of a cluster, or about a part of it. It fails with
+// ErrAlready if the order changes nothing.
 func (c *Client) OrderPlan(ctx context.Context, cluster string, o tree.Order) (api.Said, Meta, error) {
 	var out api.Said
 	q := url.Values{}
@@ -64,8 +64,8 @@ func (c *Client) OrderPlan(ctx context.Context, cluster string, o tree.Order) (a
 	return out, m, err
 }
 
-// Explain says why an operation does not go on: what its waiting steps wait for,
-// at most so many of them (0: 100).
+// Explain returns what the waiting steps of an operation wait for, for at most so many steps (0:
+// 100).
 func (c *Client) Explain(ctx context.Context, operation string, steps int, read Read) (tree.Explanation, Meta, error) {
 	var out tree.Explanation
 	q := url.Values{}
@@ -78,14 +78,14 @@ func (c *Client) Explain(ctx context.Context, operation string, steps int, read 
 
 func plansPath(cluster string) string { return "/v1/clusters/" + seg(cluster) + "/plans" }
 
-// sdk asks a route that answers as the DC/OS SDK's scheduler does.
+// sdk sends a request to a route that answers like the scheduler of the DC/OS SDK.
 func (c *Client) sdk(ctx context.Context, r request, into any) (Meta, error) {
 	r.sdk = true
 	return c.json(ctx, r, into)
 }
 
-// sdkAnswer tells what such a route says by its status: nil for an answer to be
-// read (a plan with errors is one), else what is refused.
+// sdkAnswer returns nil if such an answer is to be read, and else the error in it. The status
+// alone does not tell: a plan with errors has an error status.
 func sdkAnswer(resp *http.Response) error {
 	kind, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	switch kind {

@@ -9,14 +9,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Profiles lists the tenant's profiles, and with system those of the system.
+// Profiles returns the tenant's profiles, and with system also those of the system.
 func (c *Client) Profiles(ctx context.Context, system bool, read Read) ([]profile.Profile, Meta, error) {
 	var out []profile.Profile
 	m, err := c.get(ctx, "/v1/profiles", read, values("includeSystem", strconv.FormatBool(system)), &out)
 	return out, m, err
 }
 
-// Profile gets a profile; one of the system is SYSTEM:name.
+// Profile returns a profile. The name of a profile of the system is SYSTEM:name.
 func (c *Client) Profile(ctx context.Context, name string, read Read) (api.ProfileDetails, Meta, error) {
 	var out api.ProfileDetails
 	m, err := c.get(ctx, "/v1/profiles/"+seg(name), read, nil, &out)
@@ -36,7 +36,7 @@ func (c *Client) DeleteProfile(ctx context.Context, name string) error {
 	return err
 }
 
-// EnableProfile enables a profile, or disables it.
+// EnableProfile enables or disables a profile.
 func (c *Client) EnableProfile(ctx context.Context, name string, enable bool) error {
 	_, err := c.send(ctx, http.MethodPost, "/v1/profiles/"+seg(name)+"/"+enabling(enable), nil, nil, nil)
 	return err
@@ -49,20 +49,20 @@ func enabling(enable bool) string {
 	return "disable"
 }
 
-// Provisioners lists what makes the clusters of runs.
+// Provisioners returns the provisioners, which create the clusters of runs.
 func (c *Client) Provisioners(ctx context.Context, read Read) ([]profile.Spec, Meta, error) {
 	var out []profile.Spec
 	m, err := c.get(ctx, "/v1/provisioners", read, nil, &out)
 	return out, m, err
 }
 
-// PutPreferences sets the settings of a program, or where it is "" of the tenant.
+// PutPreferences writes the preferences of a program, or of the tenant if program is "".
 func (c *Client) PutPreferences(ctx context.Context, program string, properties map[string]string) error {
 	_, err := c.send(ctx, http.MethodPut, preferencesPath(program), nil, api.SettingsBody{Properties: properties}, nil)
 	return err
 }
 
-// Preferences gets them.
+// Preferences returns the preferences of a program, or of the tenant if program is "".
 func (c *Client) Preferences(ctx context.Context, program string, read Read) (profile.Settings, Meta, error) {
 	var out profile.Settings
 	m, err := c.get(ctx, preferencesPath(program), read, nil, &out)
@@ -76,27 +76,27 @@ func preferencesPath(program string) string {
 	return "/v1/programs/" + seg(program) + "/preferences"
 }
 
-// PutSecret keeps a secret that properties may refer to.
+// PutSecret stores a secret that properties may refer to.
 func (c *Client) PutSecret(ctx context.Context, name, value string) error {
 	_, err := c.send(ctx, http.MethodPut, "/v1/secrets/"+seg(name), nil, api.SecretBody{Value: value}, nil)
 	return err
 }
 
-// Search finds programs and schedules, such as by "profile:SYSTEM:small".
+// Search returns programs and schedules that match a query such as "profile:SYSTEM:small".
 func (c *Client) Search(ctx context.Context, query string, read Read) ([]api.Found, Meta, error) {
 	var out []api.Found
 	m, err := c.get(ctx, "/v1/search", read, values("query", query), &out)
 	return out, m, err
 }
 
-// Secrets lists the names of the tenant's secrets.
+// Secrets returns the names of the tenant's secrets.
 func (c *Client) Secrets(ctx context.Context, read Read) ([]string, Meta, error) {
 	var out []string
 	m, err := c.get(ctx, "/v1/secrets", read, nil, &out)
 	return out, m, err
 }
 
-// DeleteSecret forgets a secret.
+// DeleteSecret deletes a secret.
 func (c *Client) DeleteSecret(ctx context.Context, name string) error {
 	_, err := c.send(ctx, http.MethodDelete, "/v1/secrets/"+seg(name), nil, nil, nil)
 	return err

@@ -8,21 +8,21 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Programs lists programs.
+// Programs returns the latest version of each program.
 func (c *Client) Programs(ctx context.Context, read Read) ([]profile.Program, Meta, error) {
 	var out []profile.Program
 	m, err := c.get(ctx, "/v1/programs", read, nil, &out)
 	return out, m, err
 }
 
-// Program gets a program.
+// Program returns the latest version of a program.
 func (c *Client) Program(ctx context.Context, name string, read Read) (api.ProgramDetails, Meta, error) {
 	var out api.ProgramDetails
 	m, err := c.get(ctx, "/v1/programs/"+seg(name), read, nil, &out)
 	return out, m, err
 }
 
-// PutProgram writes the next version of a program.
+// PutProgram writes a new version of a program.
 func (c *Client) PutProgram(ctx context.Context, name string, p profile.Program) (profile.Program, Meta, error) {
 	var out profile.Program
 	m, err := c.send(ctx, http.MethodPut, "/v1/programs/"+seg(name), nil, p, &out)
@@ -35,14 +35,14 @@ func (c *Client) DeleteProgram(ctx context.Context, name string) error {
 	return err
 }
 
-// Schedules lists schedules.
+// Schedules returns the tenant's schedules.
 func (c *Client) Schedules(ctx context.Context, read Read) ([]api.ScheduleDetails, Meta, error) {
 	var out []api.ScheduleDetails
 	m, err := c.get(ctx, "/v1/schedules", read, nil, &out)
 	return out, m, err
 }
 
-// Schedule gets a schedule.
+// Schedule returns a schedule.
 func (c *Client) Schedule(ctx context.Context, name string, read Read) (api.ScheduleDetails, Meta, error) {
 	var out api.ScheduleDetails
 	m, err := c.get(ctx, "/v1/schedules/"+seg(name), read, nil, &out)
@@ -62,7 +62,7 @@ func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return err
 }
 
-// EnableSchedule enables a schedule, or disables it.
+// EnableSchedule enables or disables a schedule.
 func (c *Client) EnableSchedule(ctx context.Context, name string, enable bool) error {
 	_, err := c.send(ctx, http.MethodPost, "/v1/schedules/"+seg(name)+"/"+enabling(enable), nil, nil, nil)
 	return err

@@ -19,8 +19,8 @@ func versionPath(k model.ResourceKey, version int) string {
 	return resourcePath(k) + "/versions/" + strconv.Itoa(version)
 }
 
-// Resources lists every version of every plugin resource; of one status only, unless
-// that is "".
+// Resources returns every version of every plugin resource that has a status, or all versions if
+// status is "".
 func (c *Client) Resources(ctx context.Context, status model.ResourceStatus) ([]model.ResourceVersion, error) {
 	q := url.Values{}
 	if status != "" {
@@ -31,9 +31,9 @@ func (c *Client) Resources(ctx context.Context, status model.ResourceStatus) ([]
 	return out, err
 }
 
-// UploadResource uploads the next version. then is model.StageResource,
-// model.ActivateResource or ""; sum is the content's SHA-256, or "". The content of
-// size bytes is read as often as it takes: until an agent has taken it, or patience ends.
+// UploadResource uploads the next version. then is model.StageResource, model.ActivateResource or
+// ""; sum is the SHA-256 of the content, or "". The content has size bytes and may be read several
+// times.
 func (c *Client) UploadResource(ctx context.Context, k model.ResourceKey, content io.ReaderAt, size int64, sum, then string) (model.ResourceVersion, error) {
 	q := url.Values{}
 	if sum != "" {
@@ -54,14 +54,14 @@ func (c *Client) OrderResource(ctx context.Context, order string, k model.Resour
 	return out, err
 }
 
-// SyncResources puts in force what is staged, and out of force what is recalled.
+// SyncResources activates the staged versions and deactivates the recalled ones.
 func (c *Client) SyncResources(ctx context.Context) (api.Synced, error) {
 	var out api.Synced
 	_, err := c.send(ctx, http.MethodPost, "/v1/plugins/sync", nil, nil, &out)
 	return out, err
 }
 
-// DeleteResource deletes a version; 0: all of them.
+// DeleteResource deletes a version; version 0 means all.
 func (c *Client) DeleteResource(ctx context.Context, k model.ResourceKey, version int) error {
 	path := resourcePath(k)
 	if version != 0 {
@@ -71,7 +71,7 @@ func (c *Client) DeleteResource(ctx context.Context, k model.ResourceKey, versio
 	return err
 }
 
-// Resource gets what is known of a version.
+// Resource returns the record of a version.
 func (c *Client) Resource(ctx context.Context, k model.ResourceKey, version int) (model.ResourceVersion, error) {
 	var out model.ResourceVersion
 	_, err := c.get(ctx, versionPath(k, version), Read{}, nil, &out)

@@ -12,13 +12,13 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// RunFilter narrows a list of runs down; zero fields do not.
+// RunFilter selects runs. Zero fields select all.
 type RunFilter struct {
 	Program, Profile, Schedule, Status string
 	Orphaned                           bool
 }
 
-// Runs lists runs, the newest first.
+// Runs returns runs, the newest first.
 func (c *Client) Runs(ctx context.Context, f RunFilter, page Page, read Read) ([]api.RunDetails, Meta, error) {
 	var out []api.RunDetails
 	pairs := append(page.pairs(), "program", f.Program, "profile", f.Profile, "schedule", f.Schedule, "status", f.Status)
@@ -29,31 +29,31 @@ func (c *Client) Runs(ctx context.Context, f RunFilter, page Page, read Read) ([
 	return out, m, err
 }
 
-// Run gets a run.
+// Run returns a run.
 func (c *Client) Run(ctx context.Context, id string, read Read) (api.RunDetails, Meta, error) {
 	var out api.RunDetails
 	m, err := c.get(ctx, "/v1/runs/"+seg(id), read, nil, &out)
 	return out, m, err
 }
 
-// StartRun begins a run.
+// StartRun starts a run.
 func (c *Client) StartRun(ctx context.Context, req api.StartRun) (api.RunDetails, Meta, error) {
 	var out api.RunDetails
 	m, err := c.send(ctx, http.MethodPost, "/v1/runs", nil, req, &out)
 	return out, m, err
 }
 
-// OrderRun gives an order about a run: "stop" with an api.StopBody, "extend" with an
-// api.ExtendBody, "force" with an api.ForceBody, "deprovision", "retry" and "purge" with
-// an api.OrderBody.
+// OrderRun carries out an order about a run: "stop" with an api.StopBody, "extend" with an
+// api.ExtendBody, "force" with an api.ForceBody, "deprovision", "retry" and "purge" with an
+// api.OrderBody.
 func (c *Client) OrderRun(ctx context.Context, id, order string, body any) (api.RunDetails, Meta, error) {
 	var out api.RunDetails
 	m, err := c.send(ctx, http.MethodPost, "/v1/runs/"+seg(id)+"/"+seg(order), nil, body, &out)
 	return out, m, err
 }
 
-// RunLog gives what a run's program wrote to fn, line by line. With follow it goes on until
-// the program is over, through changes of the leader; no line of an attempt comes twice.
+// RunLog calls fn with each line that a run's program wrote. With follow it continues until the
+// program ends, even if the leader changes. Each line of an attempt comes once.
 func (c *Client) RunLog(ctx context.Context, id string, follow bool, fn func(api.RunLine) error) error {
 	type attempt struct {
 		task   string
@@ -74,7 +74,7 @@ func (c *Client) RunLog(ctx context.Context, id string, follow bool, fn func(api
 		for {
 			text, err := in.ReadBytes('\n')
 			if err != nil {
-				return false, nil // cut: whoever leads now goes on
+				return false, nil // the answer was cut; the next leader continues
 			}
 			var l api.RunLine
 			if json.Unmarshal(text, &l) != nil {
@@ -99,7 +99,7 @@ func (c *Client) RunLog(ctx context.Context, id string, follow bool, fn func(api
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !follow:
-			return errors.New("the log was cut off: the agent that sent it has ended; ask again")
+			return errors.New("the log is incomplete, because the agent that sent it stopped; repeat the request")
 		}
 		timer := time.NewTimer(200 * time.Millisecond)
 		select {

@@ -17,7 +17,7 @@ const (
 	lockFile   = "lock"
 )
 
-// LoadOrCreateID gives the id of the agent whose data directory this is: a random UUID, made at the first call and the
+// LoadOrCreateID returns the id of the agent whose data directory this is: a random UUID, made at the first call and the
 // same ever after. A file that does not hold one is an error, never overwritten: the id is in the Raft configuration.
 func LoadOrCreateID(dir string) (string, error) {
 	path := filepath.Join(dir, idFile)
@@ -73,7 +73,7 @@ func SaveSecret(dir string, secret Secret) error {
 	return nil
 }
 
-// LoadSecret gives the mesh secret kept in the data directory. The error wraps fs.ErrNotExist when there is none.
+// LoadSecret returns the mesh secret kept in the data directory. The error wraps fs.ErrNotExist when there is none.
 func LoadSecret(dir string) (Secret, error) {
 	return LoadTokenFile(filepath.Join(dir, secretFile))
 }
@@ -171,5 +171,5 @@ func LockDir(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Release gives the directory back. The file stays: deleting it would race with the next owner.
+// Release returns the directory back. The file stays: deleting it would race with the next owner.
 func (l *Lock) Release() error { return l.f.Close() }

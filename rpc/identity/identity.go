@@ -160,7 +160,7 @@ func agentOf(cert *x509.Certificate) (string, error) {
 	return id, nil
 }
 
-// PeerID gives the id of the agent at the other end of a conn whose handshake is done. It looks through wrappers that
+// PeerID returns the id of the agent at the other end of a conn whose handshake is done. It looks through wrappers that
 // have a NetConn method. It fails with ErrNoAgent on a conn without TLS: in dev mode nobody has an identity.
 func PeerID(conn net.Conn) (string, error) {
 	for conn != nil {

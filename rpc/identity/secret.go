@@ -98,7 +98,7 @@ func ParseToken(text string) (Secret, error) {
 	return s, nil
 }
 
-// IsZero says whether there is no secret.
+// IsZero reports whether there is no secret.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
 // derive gives key material for one purpose. The labels are part of the mesh's identity: a new one is a new key.

@@ -47,7 +47,7 @@ func NewPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *Poo
 // errClosed says that the pool is closed.
 var errClosed = errors.New("peer: the pool is closed")
 
-// Client gives a client of the agent at a peer address. Dialling happens with
+// Client returns a client of the agent at a peer address. Dialling happens with
 // the first call.
 func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	p.mu.Lock()

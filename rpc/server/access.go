@@ -4,13 +4,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// sees says whether the caller sees a cluster and all that belongs to it:
-// users see their own, everybody else the tenant's (docs/spec/coopr.md 1.4).
+// sees reports whether the caller sees a cluster and everything that belongs to it. Users see
+// their own clusters, all other roles those of the tenant (docs/spec/coopr.md 1.4).
 func sees(who model.Caller, c *model.Cluster) bool {
 	return who.Role != model.RoleUser || c.Owner == who.Actor
 }
 
-// cluster finds a cluster that the caller sees.
+// cluster returns a cluster that the caller sees.
 func (c *call) cluster(v View, idOrName string) (*model.Cluster, error) {
 	cl, ok := v.Cluster(c.who.Tenant, idOrName)
 	if !ok || !sees(c.who, cl) {
@@ -19,8 +19,8 @@ func (c *call) cluster(v View, idOrName string) (*model.Cluster, error) {
 	return cl, nil
 }
 
-// seesID says the same of a cluster's id; of clusters that are gone, only
-// those who see the whole tenant see what is left.
+// seesID is like sees, for the id of a cluster. Only callers who see the whole tenant see what is
+// left of a cluster that is gone.
 func (c *call) seesID(v View, id string) bool {
 	if c.who.Role != model.RoleUser {
 		return true
@@ -53,7 +53,7 @@ func (c *call) node(v View, id string) (*model.Node, error) {
 	return n, nil
 }
 
-// visible gives the clusters that the caller sees.
+// visible returns the clusters that the caller sees.
 func (c *call) visible(v View) []*model.Cluster {
 	var out []*model.Cluster
 	for _, cl := range v.Clusters(c.who.Tenant) {

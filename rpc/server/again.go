@@ -14,11 +14,10 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// again lets a request that found this agent's leadership at its end be
-// answered by whoever leads next, so that a client notices nothing but a short
-// wait. What may have been done already is asked for under the same request
-// id, and is done once; a request that brings none is given one. A body that
-// is too large to keep is sent once.
+// again repeats a request that this agent could not answer because its leadership ended, so that
+// the client only waits a little longer. The next leader answers it. The request may have been
+// carried out already, so it is repeated with the same request id, which again adds if there is
+// none. A request whose body is too large to keep is not repeated.
 func (s *server) again(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength < 0 || r.ContentLength > resendable {
@@ -41,7 +40,7 @@ func (s *server) again(next http.Handler) http.Handler {
 			held := &heldWriter{w: w, note: n, header: w.Header().Clone()}
 			next.ServeHTTP(held, r)
 			if !held.held {
-				held.begin(http.StatusOK) // of an answer without a body
+				held.begin(http.StatusOK) // the answer has no body
 				return
 			}
 			timer := time.NewTimer(pause)
@@ -56,26 +55,26 @@ func (s *server) again(next http.Handler) http.Handler {
 	})
 }
 
-// mayPass says whether the next leader may be asked what this one could not do.
+// mayPass reports whether the next leader may be able to answer a request that failed with err.
 func (ru rule) mayPass(err error) bool {
 	return !ru.local && errors.Is(err, problem.NoLeader) || ru.once && errors.Is(err, problem.UnknownOutcome)
 }
 
-// heldWriter holds an answer back that need not be the last word (note.again),
-// and passes any other on as it comes.
+// heldWriter holds back an error after which the request may be repeated (note.again), and passes
+// on any other answer.
 type heldWriter struct {
 	w      http.ResponseWriter
 	note   *note
 	header http.Header
 	status int
 	held   bool
-	body   bytes.Buffer // of what is held: a problem document
+	body   bytes.Buffer // of an answer that is held: a problem document
 }
 
-// Header gives the headers, which are the client's once the status is.
+// Header returns the headers. They become the client's with the status.
 func (h *heldWriter) Header() http.Header { return h.header }
 
-// WriteHeader decides: hold, or pass on.
+// WriteHeader decides whether the answer is held or passed on.
 func (h *heldWriter) WriteHeader(status int) {
 	switch {
 	case h.status != 0:
@@ -105,12 +104,12 @@ func (h *heldWriter) Write(p []byte) (int, error) {
 	return h.w.Write(p)
 }
 
-// Unwrap lets http.ResponseController reach flushing and deadlines.
+// Unwrap gives http.ResponseController access to flushing and deadlines.
 func (h *heldWriter) Unwrap() http.ResponseWriter { return h.w }
 
-// give sends what was held after all.
+// give sends the answer that was held.
 func (h *heldWriter) give() {
 	maps.Copy(h.w.Header(), h.header)
 	h.w.WriteHeader(h.status)
-	_, _ = h.w.Write(h.body.Bytes()) // a client that is gone needs no answer
+	_, _ = h.w.Write(h.body.Bytes()) // fails if the client is gone
 }

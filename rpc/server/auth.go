@@ -16,18 +16,18 @@ import (
 
 var requestID = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
 
-// roles from the mightiest to the least.
+// roles are all roles, the one with the most rights first.
 var roles = []model.Role{model.RoleSuperadmin, model.RoleAdmin, model.RoleUser, model.RoleRead}
 
-// atLeast says whether a role includes another.
+// atLeast reports whether a role includes another.
 func atLeast(have, need model.Role) bool {
 	h := slices.Index(roles, have)
 	return h >= 0 && h <= slices.Index(roles, need)
 }
 
-// tokenOf finds the token: "Authorization: Bearer T", "Authorization:
-// token=T", or ?token=T for clients that cannot set headers (a browser's
-// EventSource).
+// tokenOf returns the token of a request: from "Authorization: Bearer T", from \"Authorization:
+// token=T\", or from ?token=T for clients that cannot set headers, such as a browser's
+// EventSource.
 func tokenOf(r *http.Request, query url.Values) string {
 	h := strings.TrimSpace(r.Header.Get("Authorization"))
 	scheme, rest, ok := strings.Cut(h, " ")
@@ -47,11 +47,11 @@ func tokenOf(r *http.Request, query url.Values) string {
 	return h
 }
 
-// call is one request, after it is known who asks for what.
+// call is a request whose caller is known.
 type call struct {
 	who         model.Caller
 	consistency api.Consistency
-	// after and wait make a read a blocking one; after 0 does not block.
+	// after and wait make a read wait for a newer state; after 0 does not wait.
 	after uint64
 	wait  waitTime
 	note  *note
@@ -67,7 +67,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// authenticate says who is asking, in which tenant.
+// authenticate determines the caller and the tenant of a request.
 func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Values, ru rule, c *call) error {
 	token := tokenOf(r, query)
 	if token == "" {
@@ -98,7 +98,7 @@ func (s *server) authenticate(ctx context.Context, r *http.Request, query url.Va
 		switch {
 		case tenant == api.AllTenants && ru.allTenants:
 		case ru.local:
-			// What concerns this agent alone belongs to no tenant.
+			// The status of this agent belongs to no tenant.
 		default:
 			v, err := s.State.View(ctx, c.consistency, 0)
 			if err != nil {

@@ -9,29 +9,29 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// changing is what an operation that changes a cluster takes of a request.
+// changing describes an operation that changes a cluster, and the fields of its request.
 type changing struct {
 	typ     model.OperationType
 	summary string
 	takes   []string
-	needs   string // what must not be missing
+	needs   string // required field
 }
 
 var changings = []changing{
 	{model.OpGrow, "Add nodes to a cluster", []string{"nodes", "hardwaretype", "imagetype", "comparator"}, "nodes"},
-	{model.OpShrink, "Take nodes away from a cluster: so many, the newest that can go, or those named", []string{"nodes", "nodeNames"}, ""},
-	{model.OpAddServices, "Put services onto a cluster, on its nodes or with new ones", []string{"services", "nodes", "hardwaretype", "imagetype", "comparator"}, "services"},
-	{model.OpRemoveServices, "Take services off a cluster", []string{"services"}, "services"},
-	{model.OpReplaceNode, "Make nodes anew under their numbers and names", []string{"nodeNames", "forced"}, "nodeNames"},
-	{model.OpRecover, "Restart services of nodes, beside whatever else is under way", []string{"nodeNames", "services"}, "nodeNames"},
-	{model.OpPauseNode, "Stop services of nodes, and leave them alone", []string{"nodeNames", "services"}, "nodeNames"},
-	{model.OpResumeNode, "Start services of nodes again that were paused", []string{"nodeNames", "services"}, "nodeNames"},
-	{model.OpUpgrade, "Move services to their newest definitions, or all of a cluster's", []string{"services"}, ""},
-	{model.OpSyncTemplate, "Bring a cluster to the newest version of its template", nil, ""},
-	{model.OpRollback, "Bring a cluster back to an earlier snapshot", []string{"to"}, "to"},
+	{model.OpShrink, "Remove nodes from a cluster: a number of the newest ones, or those named", []string{"nodes", "nodeNames"}, ""},
+	{model.OpAddServices, "Add services to a cluster, on its nodes or on new ones", []string{"services", "nodes", "hardwaretype", "imagetype", "comparator"}, "services"},
+	{model.OpRemoveServices, "Remove services from a cluster", []string{"services"}, "services"},
+	{model.OpReplaceNode, "Replace nodes; the new ones have the same numbers and names", []string{"nodeNames", "forced"}, "nodeNames"},
+	{model.OpRecover, "Restart services of nodes, concurrently with other operations", []string{"nodeNames", "services"}, "nodeNames"},
+	{model.OpPauseNode, "Stop services of nodes and exclude them from recovery", []string{"nodeNames", "services"}, "nodeNames"},
+	{model.OpResumeNode, "Start paused services of nodes again", []string{"nodeNames", "services"}, "nodeNames"},
+	{model.OpUpgrade, "Update services, or all services of a cluster, to their newest definitions", []string{"services"}, ""},
+	{model.OpSyncTemplate, "Update a cluster to the newest version of its template", nil, ""},
+	{model.OpRollback, "Return a cluster to an earlier snapshot", []string{"to"}, "to"},
 }
 
-// check finds fields that the operation does not take, and those it needs.
+// check reports fields that the operation does not take, and required fields that are missing.
 func (c changing) check(r model.ChangeCluster) error {
 	var faults model.Faults
 	given := map[string]bool{
@@ -41,13 +41,13 @@ func (c changing) check(r model.ChangeCluster) error {
 	for _, name := range []string{"nodes", "nodeNames", "services", "hardwaretype", "imagetype", "comparator", "to", "forced"} {
 		switch {
 		case given[name] && !slices.Contains(c.takes, name):
-			faults.Add(name, "is nothing that "+string(c.typ)+" takes")
+			faults.Add(name, "does not apply to "+string(c.typ))
 		case !given[name] && c.needs == name:
 			faults.Add(name, "is missing")
 		}
 	}
 	if c.typ == model.OpShrink && !given["nodes"] && !given["nodeNames"] {
-		faults.Add("nodes", "is missing: say how many nodes go, or which as nodeNames")
+		faults.Add("nodes", "is missing: give the number of nodes to remove, or their names as nodeNames")
 	}
 	return faults.Err()
 }
@@ -57,7 +57,7 @@ func (s *server) changeRoutes() {
 	for _, ch := range changings {
 		write(s, route{id: camel(string(ch.typ)) + "Cluster", method: http.MethodPost, path: one + "/" + string(ch.typ), status: http.StatusAccepted, tag: tag,
 			rule: rule{need: model.RoleUser}, optional: ch.needs == "", summary: ch.summary,
-			description: "Solves, plans and starts. With dryRun it only says what would be done."},
+			description: "Solves, plans and starts the operation. With dryRun it only previews it."},
 			func(ctx context.Context, c *call, in *struct {
 				ByCluster
 				Previewing
@@ -80,7 +80,7 @@ func (s *server) changeRoutes() {
 	}
 }
 
-// camel writes "add-services" as "addServices".
+// camel converts "add-services" to "addServices".
 func camel(s string) string {
 	out := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {

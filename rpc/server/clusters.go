@@ -16,9 +16,9 @@ type ByCluster struct {
 	ID string `path:"cluster" doc:"The cluster's id or name"`
 }
 
-// Previewing is the parameter of everything that starts an operation.
+// Previewing is the parameter of routes that start an operation.
 type Previewing struct {
-	DryRun bool `query:"dryRun" doc:"Only say what would be done"`
+	DryRun bool `query:"dryRun" doc:"Only preview the operation"`
 }
 
 func (s *server) clusterRoutes() {
@@ -42,7 +42,7 @@ func (s *server) clusterRoutes() {
 			return out, nil
 		})
 	write(s, route{id: "createCluster", method: http.MethodPost, path: path, status: http.StatusAccepted, tag: tag, rule: writes, summary: "Create a cluster",
-		description: "Solves the layout, plans and starts. With dryRun it only says what would be done."},
+		description: "Solves the layout, plans and starts the operation. With dryRun it only previews it."},
 		func(ctx context.Context, c *call, in *struct {
 			Previewing
 			Body raw[model.CreateCluster]
@@ -54,7 +54,7 @@ func (s *server) clusterRoutes() {
 			started, err := s.Clusters.Create(ctx, c.who, req, in.DryRun)
 			return s.started(ctx, c, started, in.DryRun, err)
 		})
-	read(s, route{id: "getCluster", path: one, tag: tag, rule: reads, summary: "A cluster with its nodes, links and progress"},
+	read(s, route{id: "getCluster", path: one, tag: tag, rule: reads, summary: "Get a cluster with its nodes, links and progress"},
 		func(_ context.Context, c *call, v View, in *ByCluster) (api.ClusterDetails, error) {
 			cl, err := c.cluster(v, in.ID)
 			if err != nil {
@@ -127,7 +127,7 @@ func (s *server) clusterRoutes() {
 			ProviderFields: body.ProviderFields, Rollout: body.Rollout, DryRun: in.DryRun,
 		})
 	}
-	read(s, route{id: "getClusterConfig", path: one + "/config", tag: tag, rule: reads, summary: "A cluster's configuration"},
+	read(s, route{id: "getClusterConfig", path: one + "/config", tag: tag, rule: reads, summary: "Get a cluster's configuration"},
 		func(_ context.Context, c *call, v View, in *ByCluster) (map[string]any, error) {
 			cl, err := c.cluster(v, in.ID)
 			if err != nil {
@@ -139,8 +139,8 @@ func (s *server) clusterRoutes() {
 			return cl.Config, nil
 		})
 	write(s, route{id: "putClusterConfig", method: http.MethodPut, path: one + "/config", status: http.StatusAccepted, tag: tag, rule: writes, summary: "Change a cluster's configuration and apply it"}, configure)
-	write(s, route{id: "configureCluster", method: http.MethodPost, path: one + "/configure", status: http.StatusAccepted, tag: tag, rule: writes, optional: true, summary: "Apply a cluster's configuration, or with no body the present one again"}, configure)
-	read(s, route{id: "listClusterServices", path: one + "/services", tag: tag, rule: reads, summary: "A cluster's services"},
+	write(s, route{id: "configureCluster", method: http.MethodPost, path: one + "/configure", status: http.StatusAccepted, tag: tag, rule: writes, optional: true, summary: "Apply a new configuration to a cluster, or without a body the present one again"}, configure)
+	read(s, route{id: "listClusterServices", path: one + "/services", tag: tag, rule: reads, summary: "List a cluster's services"},
 		func(_ context.Context, c *call, v View, in *ByCluster) ([]string, error) {
 			cl, err := c.cluster(v, in.ID)
 			if err != nil {
@@ -152,7 +152,7 @@ func (s *server) clusterRoutes() {
 
 var clusterStatuses = []string{string(model.ClusterPending), string(model.ClusterActive), string(model.ClusterIncomplete), string(model.ClusterInconsistent), string(model.ClusterFailed), string(model.ClusterTerminated)}
 
-// statuses reads a list separated by commas; unknown names are faults.
+// statuses parses a list of statuses that are separated by commas. Unknown statuses are faults.
 func statuses(path, text string, known []string) ([]string, error) {
 	if text == "" {
 		return nil, nil
@@ -216,7 +216,7 @@ func (s *server) operate(ctx context.Context, c *call, idOrName string, req api.
 	return s.started(ctx, c, started, req.DryRun, err)
 }
 
-// started gives the answer to a request that starts an operation.
+// started returns the answer to a request that starts an operation.
 func (s *server) started(ctx context.Context, c *call, st api.Started, dryRun bool, err error) (api.StartedBody, api.Written, error) {
 	if err != nil {
 		return api.StartedBody{}, st.Written, err
@@ -240,8 +240,8 @@ func (s *server) started(ctx context.Context, c *call, st api.Started, dryRun bo
 	return body, st.Written, nil
 }
 
-// redactCluster redacts by the plugins' fields, or where they are not to be
-// had at the moment, everything of the provider.
+// redactCluster redacts the fields that the plugins declare sensitive, or all fields of the
+// provider if the plugins' declarations are not available now.
 func redactCluster(v View, tenant string, cl *model.Cluster) model.Cluster {
 	if v != nil {
 		return newRedactor(v, tenant).cluster(cl)

@@ -43,7 +43,7 @@ type namedDefinitionBody[T any] struct {
 	Body raw[T]
 }
 
-// definitionRoutes are the routes of one kind of definition.
+// definitionRoutes registers the routes of one kind of definition.
 func definitionRoutes[T any](s *server, kind model.Kind, id, word string) {
 	path := "/v1/" + string(kind)
 	one := path + "/{name}"
@@ -51,7 +51,7 @@ func definitionRoutes[T any](s *server, kind model.Kind, id, word string) {
 	user := rule{need: model.RoleRead}
 	tag := "definitions"
 
-	read(s, route{id: "list" + id + "s", path: path, tag: tag, rule: user, summary: "List every " + word + ", the latest version of each"},
+	read(s, route{id: "list" + id + "s", path: path, tag: tag, rule: user, summary: "List the latest version of every " + word},
 		func(_ context.Context, c *call, v View, _ *none) ([]*T, error) {
 			return decodeAll[T](v, c.who.Tenant, v.Definitions(c.who.Tenant, kind))
 		})
@@ -71,7 +71,7 @@ func definitionRoutes[T any](s *server, kind model.Kind, id, word string) {
 		func(_ context.Context, c *call, v View, in *byVersion) (*T, error) {
 			return getDefinition[T](v, c.who.Tenant, kind, word, in.Name, in.Version)
 		})
-	write(s, route{id: "create" + id, method: http.MethodPost, path: path, status: http.StatusCreated, tag: tag, rule: admin, summary: "Create a " + word + " that does not exist yet"},
+	write(s, route{id: "create" + id, method: http.MethodPost, path: path, status: http.StatusCreated, tag: tag, rule: admin, summary: "Create a " + word + ", which must not exist yet"},
 		func(ctx context.Context, c *call, in *definitionBody[T]) (*T, api.Written, error) {
 			return putDefinition[T](ctx, s, c, kind, word, "", in.Body.data, true)
 		})
@@ -91,7 +91,7 @@ func definitionRoutes[T any](s *server, kind model.Kind, id, word string) {
 		})
 }
 
-// restore reads a stored definition and gives it its version.
+// restore decodes a stored definition and sets its version.
 func restore(d model.StoredDefinition) (model.Definition, error) {
 	def, err := model.Restore(d.Kind, d.Body)
 	if err != nil {
@@ -175,7 +175,7 @@ func putDefinition[T any](ctx context.Context, s *server, c *call, kind model.Ki
 		return nil, api.Written{}, judge(err, data)
 	}
 	if name != "" && def.Name != name {
-		return nil, api.Written{}, invalid(model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: let them be the same", def.Name, name)}})
+		return nil, api.Written{}, invalid(model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", def.Name, name)}})
 	}
 	stored, err := s.store(ctx, c, []model.Definition{def})
 	if err != nil {
@@ -187,14 +187,14 @@ func putDefinition[T any](ctx context.Context, s *server, c *call, kind model.Ki
 	}
 	v, err := s.now(ctx)
 	if err != nil {
-		return nil, w, problem.New(problem.UnknownOutcome, "written, but not read back: %w", err)
+		return nil, w, problem.New(problem.UnknownOutcome, "the definitions are written, but cannot be read back: %w", err)
 	}
 	t, err := getDefinition[T](v, c.who.Tenant, kind, word, def.Name, 0)
 	return t, w, err
 }
 
-// store makes of definitions what the Backend takes; redacted values of
-// providers become the stored ones again.
+// store encodes definitions for storage. Redacted values of providers are replaced by the stored
+// ones.
 func (s *server) store(ctx context.Context, c *call, defs []model.Definition) ([]model.StoredDefinition, error) {
 	out := make([]model.StoredDefinition, len(defs))
 	var faults model.Faults

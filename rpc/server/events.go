@@ -18,7 +18,7 @@ import (
 )
 
 type eventFilter struct {
-	LastEventID string `header:"Last-Event-ID" doc:"Go on after this index; wins over ?index="`
+	LastEventID string `header:"Last-Event-ID" doc:"Continue after this index; takes precedence over ?index="`
 	Index       uint64 `query:"index" doc:"Events after this index; absent or 0: from now on"`
 	Type        string `query:"type" doc:"Only these types, separated by commas; task.* means all of tasks"`
 	Cluster     string `query:"cluster" doc:"Only of this cluster, by id"`
@@ -40,14 +40,13 @@ func (f *eventFilter) wants(types []string, e *model.Event) bool {
 func (s *server) eventRoutes() {
 	stream(s, route{id: "watchEvents", method: http.MethodGet, path: "/v1/events", tag: "events", rule: rule{need: model.RoleRead, allTenants: true, watches: true}, bare: true,
 		summary: "Follow the changes of the state as server-sent events",
-		description: "Each event's data is an Event; its id is the index to go on from. An event of the type \"problem\" is the last one: its data is a problem document. " +
+		description: "Each event's data is an Event; its id is the index after which a reader continues. An event of the type \"problem\" is the last one: its data is a problem document. " +
 			"Superadmins may ask for tenant=* to see every tenant's events."},
 		"text/event-stream", "Server-sent events", s.events)
 }
 
-// events writes the stream. An id stands at the last event of its index only,
-// so that a reader that is cut off between two events of one index gets both
-// again rather than neither.
+// events writes the stream. Only the last event of an index has an id. A reader that is cut off
+// between two events of one index therefore gets both again, and misses none.
 func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.ResponseWriter, r *http.Request) error {
 	after := in.Index
 	if in.LastEventID != "" {
@@ -58,7 +57,7 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 		after = n
 	}
 	if after == 0 {
-		// "From now on" begins at a place that the reader can come back to.
+		// The reader must be able to return to the place where it started.
 		v, err := s.view(r.Context(), c)
 		if err != nil {
 			return err
@@ -77,7 +76,7 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 	defer cancel()
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // proxies would hold events back
+	h.Set("X-Accel-Buffering", "no") // proxies would buffer the stream
 	out := &eventWriter{w: w, cancel: cancel, seen: after}
 	var beats sync.WaitGroup
 	beats.Add(1)
@@ -111,7 +110,8 @@ func (s *server) events(_ context.Context, c *call, in *eventFilter, w http.Resp
 	return nil
 }
 
-// seesEvent keeps events of others' clusters from users.
+// seesEvent reports whether the caller may see an event. Users do not see events of other users'
+// clusters.
 func (s *server) seesEvent(ctx context.Context, c *call, known map[string]bool, e *model.Event) bool {
 	if c.who.Role != model.RoleUser || e.Cluster == "" {
 		return true
@@ -124,7 +124,7 @@ func (s *server) seesEvent(ctx context.Context, c *call, known map[string]bool, 
 		}
 		cl, found := v.Cluster(c.who.Tenant, e.Cluster)
 		if !found {
-			return false // not known yet: ask again next time
+			return false // the cluster is not known yet; the next event checks again
 		}
 		sees = cl.Owner == c.who.Actor
 		known[e.Cluster] = sees
@@ -134,22 +134,22 @@ func (s *server) seesEvent(ctx context.Context, c *call, known map[string]bool, 
 
 var errReaderGone = errors.New("the reader of events is gone")
 
-// eventWriter writes one stream for its two writers: the events and the
-// heartbeat.
+// eventWriter writes the stream on behalf of two goroutines: the one with the events and the one
+// with the heartbeat.
 type eventWriter struct {
 	mu     sync.Mutex
 	w      http.ResponseWriter
 	cancel context.CancelFunc
 	begun  bool
 	dead   bool
-	// seen is the latest index that passed, told is the latest the reader has.
+	// seen is the latest index that was passed, told the latest that was sent to the reader.
 	seen, told uint64
 }
 
 func (o *eventWriter) batch(batch []model.Event, wants func(*model.Event) bool) error {
 	var b strings.Builder
 	var last, told uint64
-	// An index's last wanted event is known only once the next index begins.
+	// The last wanted event of an index is known only when the next index begins.
 	flush := func(e *model.Event, final bool) error {
 		data, err := json.Marshal(e)
 		if err != nil {
@@ -194,8 +194,8 @@ func (o *eventWriter) batch(batch []model.Event, wants func(*model.Event) bool) 
 	return nil
 }
 
-// place tells the reader where it is: events that were not for it need not be
-// looked at again when it comes back.
+// place sends the reader an index, so that it does not have to skip the same unwanted events again
+// when it returns.
 func (o *eventWriter) place(comment string) error {
 	text := ": " + comment + "\n\n"
 	o.mu.Lock()
@@ -207,7 +207,7 @@ func (o *eventWriter) place(comment string) error {
 	return o.raw(text)
 }
 
-// raw writes and flushes.
+// raw writes a piece and flushes it.
 func (o *eventWriter) raw(text string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -215,7 +215,7 @@ func (o *eventWriter) raw(text string) error {
 		return errReaderGone
 	}
 	o.begun = true
-	// A reader that takes nothing for so long is gone.
+	// A reader that accepts nothing for this long is gone.
 	control := http.NewResponseController(o.w)
 	_ = control.SetWriteDeadline(time.Now().Add(bodyTime))
 	if _, err := o.w.Write([]byte(text)); err != nil {
@@ -227,9 +227,8 @@ func (o *eventWriter) raw(text string) error {
 	return nil
 }
 
-// beat shows that the stream lives, and moves the reader's place on over
-// events that were not for it. The first beat comes soon, so that a reader
-// knows that it is connected.
+// beat sends a sign of life, and the index of the last event that was skipped. The first beat
+// comes early, so that the reader knows that it is connected.
 func (o *eventWriter) beat(ctx context.Context, every time.Duration) {
 	first := time.NewTimer(min(every, time.Second))
 	defer first.Stop()

@@ -44,7 +44,7 @@ func (w *world) events(token, query string, headers ...string) *reader {
 	return r
 }
 
-// next gives the next event's type and data; comments and places pass.
+// next returns the next event's type and data; comments and places pass.
 func (r *reader) next() (typ, data string) {
 	r.t.Helper()
 	for {

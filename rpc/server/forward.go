@@ -13,17 +13,16 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// resendable is the largest body that is kept so that it can be sent again.
+// resendable is the size in bytes of the largest body that is kept, so that it can be sent again.
 const resendable = 1 << 20
 
-// hopByHop headers concern one connection and are not passed on.
+// hopByHop are the headers that concern one connection and are not forwarded.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// forward passes a request on to the leader, whole, and copies the answer
-// piece by piece: event streams, logs and blocking reads pass like any other.
-// It tries again for a bounded time while there is no leader, as long as the
-// body can be sent again. It gives false where this agent itself can serve the
-// request by now; nothing has been answered then.
+// forward sends a request to the leader and copies the answer piece by piece, so that event
+// streams, logs and blocking reads work as well. While there is no leader it tries again, for a
+// limited time and as long as the body can be sent again. It returns false, and has answered
+// nothing, if this agent can serve the request itself by now.
 func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru rule) (answered bool) {
 	ctx := r.Context()
 	note := noteOf(ctx)
@@ -60,7 +59,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 			err = problem.NoLeader
 		}
 		if ctx.Err() != nil {
-			return true // nobody is there to read an answer
+			return true // the client is gone
 		}
 		note.err = err
 		again := errors.Is(err, problem.NoLeader) || r.Method == http.MethodGet || ru.once && header.Get(api.HeaderRequest) != ""
@@ -68,7 +67,7 @@ func (s *server) forward(w http.ResponseWriter, r *http.Request, stale bool, ru 
 			err = problem.Wrap(problem.UnknownOutcome, err)
 		}
 		if note.body != nil {
-			// It was the client's side that failed, not the leader's.
+			// The client's side failed, not the leader's.
 			writeProblem(w, bodyProblem(note.body))
 			return true
 		}
@@ -121,14 +120,14 @@ func (s *server) copyAnswer(w http.ResponseWriter, status int, header http.Heade
 			return
 		}
 		if err != nil {
-			// The answer is cut short; ending it cleanly would hide that.
+			// The answer is incomplete; a clean end would hide that.
 			panic(http.ErrAbortHandler)
 		}
 	}
 }
 
-// outbound is a body on its way to the leader. A small one is kept and can be
-// sent any number of times, a large one only while nothing of it is read.
+// outbound is the body of a forwarded request. A small body is kept and can be sent any number of
+// times. A large one can be sent only as long as nothing of it was read.
 type outbound struct {
 	kept    []byte
 	stream  io.Reader
@@ -144,7 +143,7 @@ func outgoing(r *http.Request) (*outbound, error) {
 		if _, err := io.ReadFull(r.Body, kept); err != nil {
 			return nil, err
 		}
-		// Reading to the end takes the read deadline away.
+		// Reading the body to its end removes the read deadline.
 		if _, err := r.Body.Read(make([]byte, 1)); err != nil && err != io.EOF {
 			return nil, err
 		}
@@ -153,7 +152,7 @@ func outgoing(r *http.Request) (*outbound, error) {
 	return &outbound{stream: r.Body}, nil
 }
 
-// next gives the body for one more attempt; nil where there is none.
+// next returns the body for one more attempt, or nil if the request has none.
 func (o *outbound) next() io.Reader {
 	switch {
 	case o.stream != nil:

@@ -15,7 +15,7 @@ import (
 func (s *server) historyRoutes() {
 	const tag, one = "clusters", "/v1/clusters/{cluster}"
 	reads := rule{need: model.RoleRead}
-	read(s, route{id: "listClusterHistory", path: one + "/history", tag: tag, rule: reads, summary: "A cluster's snapshots, the oldest first"},
+	read(s, route{id: "listClusterHistory", path: one + "/history", tag: tag, rule: reads, summary: "List a cluster's snapshots, the oldest first"},
 		func(_ context.Context, c *call, v View, in *ByCluster) ([]api.HistoryEntry, error) {
 			cl, err := c.cluster(v, in.ID)
 			if err != nil {
@@ -34,7 +34,7 @@ func (s *server) historyRoutes() {
 			}
 			return out, nil
 		})
-	read(s, route{id: "getClusterSnapshot", path: one + "/history/{number}", tag: tag, rule: reads, summary: "One snapshot of a cluster, whole"},
+	read(s, route{id: "getClusterSnapshot", path: one + "/history/{number}", tag: tag, rule: reads, summary: "Get one snapshot of a cluster"},
 		func(_ context.Context, c *call, v View, in *struct {
 			ByCluster
 			Number int `path:"number" minimum:"1" doc:"The snapshot's number"`
@@ -56,11 +56,11 @@ func (s *server) historyRoutes() {
 			}
 			return out, nil
 		})
-	read(s, route{id: "diffCluster", path: one + "/diff", tag: tag, rule: reads, summary: "What two snapshots of a cluster differ in; 0 is the cluster as it is"},
+	read(s, route{id: "diffCluster", path: one + "/diff", tag: tag, rule: reads, summary: "Compare two snapshots of a cluster; 0 is the present state"},
 		func(_ context.Context, c *call, v View, in *struct {
 			ByCluster
 			From int `query:"from" minimum:"0" doc:"The earlier snapshot"`
-			To   int `query:"to" minimum:"0" doc:"The later one"`
+			To   int `query:"to" minimum:"0" doc:"The later snapshot"`
 		}) ([]api.Difference, error) {
 			cl, err := c.cluster(v, in.ID)
 			if err != nil {
@@ -79,7 +79,7 @@ func (s *server) historyRoutes() {
 			return out, nil
 		})
 	write(s, route{id: "resolveCluster", method: http.MethodPost, path: one + "/resolve", tag: tag, rule: rule{need: model.RoleUser},
-		summary: "Say that a person has put a cluster in order which an operation left in disorder"},
+		summary: "Mark a failed cluster as repaired"},
 		func(ctx context.Context, c *call, in *struct {
 			ByCluster
 			Body raw[api.OrderBody]
@@ -110,7 +110,7 @@ func (s *server) historyRoutes() {
 		})
 }
 
-// snapshotOf finds a snapshot; 0 is the cluster as it is.
+// snapshotOf returns a snapshot; 0 is the present state of the cluster.
 func snapshotOf(c *call, v View, cl *model.Cluster, number int) (*model.Snapshot, error) {
 	if number == 0 {
 		return &model.Snapshot{State: cl, Nodes: v.Nodes(c.who.Tenant, cl.ID)}, nil
@@ -123,7 +123,7 @@ func snapshotOf(c *call, v View, cl *model.Cluster, number int) (*model.Snapshot
 	return nil, notFound("cluster %s has no snapshot %d", cl.Name, number)
 }
 
-// comparable gives what people compare of a snapshot: not the marks and counters
+// comparable returns the parts of a snapshot that users compare, without the marks and counters
 // that every operation changes.
 func comparable(r *redactor, s *model.Snapshot) map[string]any {
 	cl := r.cluster(s.State)
@@ -145,7 +145,7 @@ func comparable(r *redactor, s *model.Snapshot) map[string]any {
 	return out
 }
 
-// differ adds what differs between two values, the deepest paths there are.
+// differ adds the differences between two values, each with the longest possible path.
 func differ(path string, a, b any, out *[]api.Difference) {
 	ma, ok1 := object(a)
 	mb, ok2 := object(b)
@@ -173,7 +173,7 @@ func differ(path string, a, b any, out *[]api.Difference) {
 	}
 }
 
-// object sees maps of any kind as one.
+// object returns a map of any type as a map[string]any.
 func object(v any) (map[string]any, bool) {
 	switch m := v.(type) {
 	case map[string]any:

@@ -19,7 +19,7 @@ func (s *server) importRoutes() {
 	write(s, route{
 		id: "importDefinitions", method: http.MethodPost, path: "/v1/import", tag: "definitions", rule: rule{need: model.RoleAdmin},
 		summary: "Write many definitions at once, all or none",
-		description: "The body is what an export gives, or a list of definitions, each with its kind under \"kind\"; JSON or YAML. " +
+		description: "The body is what an export returns, or a list of definitions, each with its kind under \"kind\"; JSON or YAML. " +
 			"Definitions that are not named stay as they are.",
 	}, s.importDefinitions)
 	read(s, route{
@@ -68,7 +68,7 @@ func (s *server) importDefinitions(ctx context.Context, c *call, in *importBody)
 	done.Warnings = append(done.Warnings, w.Warnings...)
 	v, err := s.now(ctx)
 	if err != nil {
-		return done, w, problem.New(problem.UnknownOutcome, "written, but not read back: %w", err)
+		return done, w, problem.New(problem.UnknownOutcome, "the definitions are written, but cannot be read back: %w", err)
 	}
 	for _, d := range stored {
 		ref := api.DefinitionRef{Kind: d.Kind, Name: d.Name}
@@ -80,7 +80,7 @@ func (s *server) importDefinitions(ctx context.Context, c *call, in *importBody)
 	return done, w, nil
 }
 
-// export gives a tenant's definitions; secrets only to admins.
+// export returns a tenant's definitions. Only admins get secrets.
 func export(v View, who model.Caller) (*api.Definitions, error) {
 	out := &api.Definitions{}
 	r := newRedactor(v, who.Tenant)

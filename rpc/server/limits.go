@@ -12,22 +12,21 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// The limits on what a request may send, and on how long it may take to.
+// The limits on the size and the duration of a request.
 const (
-	// MaxBody bounds a body in bytes, unless Config says otherwise.
+	// MaxBody bounds a body in bytes, unless Config has another limit.
 	MaxBody = 16 << 20
-	// MaxHeader bounds all headers of a request together.
+	// MaxHeader bounds all headers of a request together, in bytes.
 	MaxHeader = 64 << 10
-	// bodyTime is how long a whole body may take, or one piece of a body that
-	// is streamed.
+	// bodyTime is how long a whole body may take, or one piece of a body that is streamed.
 	bodyTime   = time.Minute
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
 )
 
-// NewServer gives an http.Server with the limits that the API counts on: slow
-// headers and idle connections are cut. Bodies are limited by the handler
-// itself, because an answer may rightly last for hours.
+// NewServer returns an http.Server with the limits that the API relies on: it closes connections
+// with slow headers and idle connections. The handler limits bodies itself, as an answer may take
+// hours.
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -37,14 +36,14 @@ func NewServer(handler http.Handler) *http.Server {
 	}
 }
 
-// errTooLarge is what reading a body ends with that is larger than allowed.
+// errTooLarge is the error of reading a body that is larger than allowed.
 type errTooLarge struct{ limit int64 }
 
 func (e *errTooLarge) Error() string {
 	return fmt.Sprintf("the body is larger than the %d bytes that are allowed", e.limit)
 }
 
-// bodyProblem says what to answer where a body could not be read to its end.
+// bodyProblem returns the problem document for a body that could not be read to its end.
 func bodyProblem(err error) *api.Problem {
 	var large *errTooLarge
 	var slow net.Error
@@ -59,15 +58,15 @@ func bodyProblem(err error) *api.Problem {
 	return newProblem(problem.Malformed, "the body ended early: send the request again")
 }
 
-// limitedBody bounds a request's body in size and in time. The deadline is
-// taken away at the end of the body: one left behind would end the answer.
+// limitedBody bounds a request's body in size and in time. It removes the deadline at the end of
+// the body, as the deadline would otherwise cut off the answer.
 type limitedBody struct {
 	io.ReadCloser
 	control     *http.ResponseController
 	limit, left int64
-	// failed is told what the reading ended with, if not with the end.
+	// failed receives the error of a read, except io.EOF.
 	failed func(error)
-	// streamed bodies have no limit in size, and the time is for each piece.
+	// A streamed body has no size limit, and the time limit is for each piece.
 	streamed bool
 	begun    bool
 	ended    bool
@@ -79,7 +78,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	}
 	if !b.begun || b.streamed {
 		b.begun = true
-		// Not every writer has deadlines (tests' recorders): then there is none.
+		// A writer without deadlines, such as a test's recorder, has no time limit.
 		_ = b.control.SetReadDeadline(time.Now().Add(bodyTime))
 	}
 	n, err := b.ReadCloser.Read(p)

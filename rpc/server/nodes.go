@@ -13,8 +13,8 @@ func (s *server) nodeRoutes() {
 	list(s, route{id: "listNodes", path: "/v1/nodes", tag: tag, rule: reads, summary: "List nodes"},
 		func(_ context.Context, c *call, v View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
-			Offset  int    `query:"offset" minimum:"0" doc:"Leave out so many"`
-			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"At most so many; 1000 unless told"`
+			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
 		}) ([]model.Node, int, error) {
 			clusters := []*model.Cluster{}
 			if in.Cluster != "" {
@@ -36,7 +36,7 @@ func (s *server) nodeRoutes() {
 			}
 			return out, len(all), nil
 		})
-	read(s, route{id: "getNode", path: "/v1/nodes/{node}", tag: tag, rule: reads, summary: "A node"},
+	read(s, route{id: "getNode", path: "/v1/nodes/{node}", tag: tag, rule: reads, summary: "Get a node"},
 		func(_ context.Context, c *call, v View, in *struct {
 			ID string `path:"node" doc:"The node's id"`
 		}) (model.Node, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// metrics of the API. Labels are routes and statuses, never names of things.
+// metrics are the metrics of the API. Labels are routes and statuses, never names of objects.
 type metrics struct {
 	registry *prometheus.Registry // may be nil
 	requests *prometheus.CounterVec
@@ -68,15 +68,15 @@ func (m *metrics) write(w io.Writer) error {
 	return nil
 }
 
-// note is what the inner layers tell the log about one request. It is written
-// and read by the request's own goroutine only.
+// note passes information about a request from the inner layers to the log. Only the goroutine of
+// the request uses it.
 type note struct {
 	route     string
 	tenant    string
 	actor     string
 	request   string
 	forwarded bool
-	again     bool // the error need not be the last word
+	again     bool // the request may be repeated after the error
 	err       error
 	body      error // why the body could not be read
 }
@@ -90,15 +90,15 @@ func noteOf(ctx context.Context) *note {
 	return &note{}
 }
 
-// recorder remembers what was answered.
+// recorder records the status and the size of an answer.
 type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
 }
 
-// WriteHeader sends the first status: a problem that is found while an answer
-// is made (transformProblem) has the say over the status that was meant.
+// WriteHeader sends only the first status: a problem that occurs while the body is encoded
+// (transformProblem) overrides the status that was intended.
 func (r *recorder) WriteHeader(status int) {
 	if r.status != 0 {
 		return
@@ -118,11 +118,11 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach flushing and deadlines.
+// Unwrap gives http.ResponseController access to flushing and deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// observe is the outermost layer: it counts, logs and survives panics. Neither
-// the query (it may have a token) nor any header is logged.
+// observe is the outermost layer. It counts and logs requests and recovers from panics. It logs
+// neither the query, which may have a token, nor any header.
 func (s *server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -140,7 +140,7 @@ func (s *server) observe(next http.Handler) http.Handler {
 					if rec.status == 0 {
 						writeProblem(rec, newProblem(problem.Internal, "an internal error: the agent's log has its cause"))
 					} else {
-						defer panic(http.ErrAbortHandler) // the answer is broken: let the client see it
+						defer panic(http.ErrAbortHandler) // the answer is incomplete, and the client must notice
 					}
 				}
 			}

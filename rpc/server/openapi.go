@@ -14,8 +14,8 @@ import (
 
 //go:generate go run ./writedocument ../../docs/openapi.json
 
-// Document gives the OpenAPI 3.1 document of the API as indented JSON, made
-// from the handlers' types. The copy in docs/openapi.json is this.
+// Document returns the OpenAPI 3.1 document of the API as indented JSON, generated from the
+// handlers' types. docs/openapi.json has a copy.
 func Document() ([]byte, error) {
 	b, err := json.MarshalIndent(newServer().api.OpenAPI(), "", "  ")
 	if err != nil {
@@ -35,9 +35,9 @@ func humaConfig() huma.Config {
 			Info: &huma.Info{
 				Title:   "Coopr",
 				Version: "1",
-				Description: "Every agent of a mesh answers this API; one that cannot answer itself passes the request on to the leader.\n\n" +
-					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` is done once, however often it is sent. " +
-					"Reads carry the state's index in `" + api.HeaderIndex + "`; with `index=N` they wait until there is something newer. " +
+				Description: "Every agent of a mesh serves this API. An agent that cannot answer a request forwards it to the leader.\n\n" +
+					"Send a token as `Authorization: Bearer TOKEN`. A write with a `" + api.HeaderRequest + "` is carried out once, however often it is sent. " +
+					"Answers to reads have the index of the state in `" + api.HeaderIndex + "`; with `index=N` a read waits until the state is newer. " +
 					"Errors are problem documents (RFC 9457) whose `type` is stable.",
 			},
 			Components: &huma.Components{
@@ -58,8 +58,7 @@ func humaConfig() huma.Config {
 	}
 }
 
-// settleDocument takes out what the library put in beside our types, and puts
-// in what no handler's type mentions.
+// settleDocument removes what the library adds to our types, and adds what no handler's type has.
 func (s *server) settleDocument() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	delete(schemas.Map(), "ErrorModel")
@@ -77,8 +76,8 @@ func (s *server) settleDocument() {
 	}}
 }
 
-// serveDocument serves the document. It is made when it is first asked for: an
-// agent starts faster without.
+// serveDocument serves the document. The document is created for the first request, so that an
+// agent starts faster.
 func (s *server) serveDocument() {
 	serve := func(route, contentType string, encode func() ([]byte, error)) {
 		body := sync.OnceValues(encode)

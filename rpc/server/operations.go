@@ -32,8 +32,8 @@ func (s *server) operationRoutes() {
 		func(_ context.Context, c *call, v View, in *struct {
 			Cluster string `query:"cluster" doc:"Only those of this cluster, by id or name"`
 			Status  string `query:"status" doc:"Only these statuses, separated by commas"`
-			Offset  int    `query:"offset" minimum:"0" doc:"Leave out so many"`
-			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"At most so many; 1000 unless told"`
+			Offset  int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit   int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
 		}) ([]api.OperationDetails, int, error) {
 			wanted, err := statuses("query.status", in.Status, operationStatuses)
 			if err != nil {
@@ -59,7 +59,7 @@ func (s *server) operationRoutes() {
 			}
 			return out, len(all), nil
 		})
-	read(s, route{id: "getOperation", path: one, tag: tag, rule: reads, summary: "An operation and how far it is"},
+	read(s, route{id: "getOperation", path: one, tag: tag, rule: reads, summary: "Get an operation and its progress"},
 		func(_ context.Context, c *call, v View, in *ByOperation) (api.OperationDetails, error) {
 			op, err := c.operation(v, in.ID)
 			if err != nil {
@@ -67,12 +67,12 @@ func (s *server) operationRoutes() {
 			}
 			return details(v, c.who.Tenant, op), nil
 		})
-	list(s, route{id: "listOperationTasks", path: one + "/tasks", tag: tag, rule: reads, summary: "The tasks of an operation"},
+	list(s, route{id: "listOperationTasks", path: one + "/tasks", tag: tag, rule: reads, summary: "List the tasks of an operation"},
 		func(_ context.Context, c *call, v View, in *struct {
 			ByOperation
 			Status string `query:"status" enum:"blocked,ready,leased,running,succeeded,failed,cancelled,uncertain" doc:"Only tasks of this status"`
-			Offset int    `query:"offset" minimum:"0" doc:"Leave out so many"`
-			Limit  int    `query:"limit" minimum:"1" maximum:"10000" doc:"At most so many; 1000 unless told"`
+			Offset int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit  int    `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of results; 1000 if absent"`
 		}) ([]model.Task, int, error) {
 			op, err := c.operation(v, in.ID)
 			if err != nil {
@@ -86,10 +86,10 @@ func (s *server) operationRoutes() {
 			return tasks, total, nil
 		})
 	for _, order := range []struct{ word, summary string }{
-		{"pause", "Start no more tasks of an operation until it is resumed"},
-		{"resume", "Go on with a paused operation"},
-		{"abort", "End an operation: nothing more is started"},
-		{"rollback", "End an operation and bring the cluster back to what it was before"},
+		{"pause", "Pause an operation: no further tasks start"},
+		{"resume", "Resume a paused operation"},
+		{"abort", "Abort an operation: no further tasks start"},
+		{"rollback", "Abort an operation and return the cluster to its previous state"},
 	} {
 		write(s, route{id: order.word + "Operation", method: http.MethodPost, path: one + "/" + order.word, tag: tag, rule: writes, optional: true, summary: order.summary},
 			func(ctx context.Context, c *call, in *struct {
@@ -131,7 +131,7 @@ func details(v View, tenant string, op *model.Operation) api.OperationDetails {
 	return api.OperationDetails{Operation: *op, Progress: p}
 }
 
-// page gives a part of a list; a limit of 0 means the default.
+// page returns a part of a list; a limit of 0 means the default.
 func page[T any](all []T, offset, limit int) []T {
 	if limit == 0 {
 		limit = defaultPage

@@ -14,12 +14,12 @@ func (s *server) operatorRoutes() {
 	const tag = "operator"
 	super := rule{need: model.RoleSuperadmin}
 
-	ask(s, route{id: "listRaftPeers", method: http.MethodGet, path: "/v1/operator/raft/peers", tag: tag, rule: super, summary: "The members of the Raft group"},
+	ask(s, route{id: "listRaftPeers", method: http.MethodGet, path: "/v1/operator/raft/peers", tag: tag, rule: super, summary: "List the members of the Raft group"},
 		func(ctx context.Context, _ *call, _ *none) ([]api.RaftPeer, error) {
 			peers, err := s.Raft.Peers(ctx)
 			return append([]api.RaftPeer{}, peers...), err
 		})
-	ask(s, route{id: "transferLeadership", method: http.MethodPost, path: "/v1/operator/raft/transfer", tag: tag, rule: super, optional: true, summary: "Hand leadership to another voter"},
+	ask(s, route{id: "transferLeadership", method: http.MethodPost, path: "/v1/operator/raft/transfer", tag: tag, rule: super, optional: true, summary: "Transfer the leadership to another voter"},
 		func(ctx context.Context, _ *call, in *struct {
 			Body raw[api.TransferBody]
 		}) (api.Done, error) {
@@ -35,12 +35,12 @@ func (s *server) operatorRoutes() {
 		}) (api.Deleted, error) {
 			return api.Deleted{Name: in.ID}, s.Raft.Remove(ctx, in.ID)
 		})
-	stream(s, route{id: "saveSnapshot", method: http.MethodGet, path: "/v1/operator/snapshot", tag: tag, rule: super, bare: true, summary: "Save the whole state"},
+	stream(s, route{id: "saveSnapshot", method: http.MethodGet, path: "/v1/operator/snapshot", tag: tag, rule: super, bare: true, summary: "Save a snapshot of the whole state"},
 		"application/octet-stream", "The snapshot archive",
 		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
 			return s.Raft.Save(r.Context(), w)
 		})
-	rt := route{id: "restoreSnapshot", method: http.MethodPost, path: "/v1/operator/snapshot", tag: tag, rule: rule{need: model.RoleSuperadmin, streamed: true}, summary: "Replace the whole state by a saved one"}
+	rt := route{id: "restoreSnapshot", method: http.MethodPost, path: "/v1/operator/snapshot", tag: tag, rule: rule{need: model.RoleSuperadmin, streamed: true}, summary: "Replace the whole state by a snapshot"}
 	stream(s, rt, "application/json", "Done, when the state is replaced",
 		func(_ context.Context, _ *call, _ *none, w http.ResponseWriter, r *http.Request) error {
 			if r.Body == nil || r.Body == http.NoBody {

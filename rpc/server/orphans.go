@@ -18,11 +18,11 @@ func (s *server) orphanRoutes() {
 			return orphansOf(r, c.who.Tenant), err
 		}
 	}
-	ask(s, route{id: "getOrphans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "Machines that are no node's, and nodes whose machines are missing, as they were found last",
-		description: "The leader asks every provider now and then, and compares. A machine that a node may want, or that an operation under way may be making, is never an orphan."}, report(false))
-	ask(s, route{id: "lookForOrphans", method: http.MethodPost, path: path + "/look", tag: tag, rule: reads, summary: "Ask every provider for its machines now, and compare"}, report(true))
-	write(s, route{id: "removeOrphan", method: http.MethodPost, path: path + "/remove", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Remove a machine that is no node's",
-		description: "Only what was found last can be removed, and only while it is nobody's still."},
+	ask(s, route{id: "getOrphans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "Get the result of the last search for machines that belong to no node, and for nodes without machines",
+		description: "The leader compares the machines of every provider with its records from time to time. A machine is never an orphan if a node may use it, or if an operation may be creating it."}, report(false))
+	ask(s, route{id: "lookForOrphans", method: http.MethodPost, path: path + "/look", tag: tag, rule: reads, summary: "Search for orphans now"}, report(true))
+	write(s, route{id: "removeOrphan", method: http.MethodPost, path: path + "/remove", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Remove a machine that belongs to no node",
+		description: "Only a machine that the last search found can be removed, and only if it still belongs to no node."},
 		func(ctx context.Context, c *call, in *struct {
 			Body raw[api.RemoveOrphanBody]
 		}) (api.Removed, api.Written, error) {
@@ -38,7 +38,7 @@ func (s *server) orphanRoutes() {
 		})
 }
 
-// orphansOf gives the part of a report that is about a tenant.
+// orphansOf returns the part of a report that belongs to a tenant.
 func orphansOf(r model.OrphanReport, tenant string) model.OrphanReport {
 	if tenant == api.AllTenants {
 		return r

@@ -26,16 +26,16 @@ type ByPlan struct {
 	Plan string `path:"plan" doc:"The plan's name: deploy, rollback:OPERATION"`
 }
 
-// sdkAnswer describes one status that a route of the DC/OS SDK answers with; a
-// body of no type is plain text.
+// sdkAnswer describes one status that a route of the DC/OS SDK answers with. A nil body type means
+// plain text.
 type sdkAnswer struct {
 	status int
 	what   string
 	body   reflect.Type
 }
 
-// sdk registers a route that answers as the DC/OS SDK's scheduler does
-// (docs/spec/plans.md §5): the status says how things are, refusals are plain text.
+// sdk registers a route that answers like the scheduler of the DC/OS SDK (docs/spec/plans.md §5):
+// the HTTP status is that of the plan, and refusals are plain text.
 func sdk[I any](s *server, r route, answers []sdkAnswer, h func(context.Context, *call, *I) (status int, body any, index uint64, err error)) {
 	stream(s, r, "application/json", answers[0].what, func(ctx context.Context, c *call, in *I, w http.ResponseWriter, _ *http.Request) error {
 		status, body, index, err := h(ctx, c, in)
@@ -79,7 +79,7 @@ func sdk[I any](s *server, r route, answers []sdkAnswer, h func(context.Context,
 	}
 }
 
-// service finds a cluster; the refusal is the SDK's.
+// service returns a cluster, or a refusal as the SDK has it.
 func (c *call) service(v View, idOrName string) (*model.Cluster, error) {
 	cl, err := c.cluster(v, idOrName)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *call) service(v View, idOrName string) (*model.Cluster, error) {
 	return cl, nil
 }
 
-// viewOf gives the state that a request asks for, and its cluster.
+// viewOf returns the state that a request asks for, and its cluster.
 func (s *server) viewOf(ctx context.Context, c *call, idOrName string) (View, *model.Cluster, error) {
 	v, err := s.view(ctx, c)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *server) viewOf(ctx context.Context, c *call, idOrName string) (View, *m
 	return v, cl, err
 }
 
-// planOf finds a plan of a cluster by its name.
+// planOf returns a plan of a cluster by its name.
 func (c *call) planOf(v View, cl *model.Cluster, name string) (api.Plan, error) {
 	plans := v.Plans(c.who.Tenant, cl.ID)
 	i := slices.IndexFunc(plans, func(p api.Plan) bool { return p.Name == name })
@@ -108,7 +108,7 @@ func (c *call) planOf(v View, cl *model.Cluster, name string) (api.Plan, error) 
 	return plans[i], nil
 }
 
-// trees gives all plans of a cluster as trees.
+// trees returns all plans of a cluster as trees.
 func (c *call) trees(v View, cl *model.Cluster) []*tree.View {
 	var out []*tree.View
 	for _, p := range v.Plans(c.who.Tenant, cl.ID) {
@@ -119,7 +119,7 @@ func (c *call) trees(v View, cl *model.Cluster) []*tree.View {
 	return out
 }
 
-// tree gives a plan of a cluster as a tree.
+// tree returns a plan of a cluster as a tree.
 func (c *call) tree(v View, cl *model.Cluster, p api.Plan) (*tree.View, bool) {
 	switch {
 	case p.Operation == "" && !p.Custom:
@@ -130,13 +130,13 @@ func (c *call) tree(v View, cl *model.Cluster, p api.Plan) (*tree.View, bool) {
 	return v.PlanTree(c.who.Tenant, p.Operation)
 }
 
-// alsoSDK is said of every route that the DC/OS SDK has.
+// alsoSDK describes the other paths of every route that the DC/OS SDK has.
 const alsoSDK = "Also served where the DC/OS SDK's client looks for it: /v1/service/{cluster}/…, /v1/multi/{cluster}/… and /service/{cluster}/v1/…"
 
 func (s *server) planRoutes() {
 	const tag, path = "plans", "/v1/clusters/{cluster}/plans"
 	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser, once: true}
-	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "The names of a cluster's plans, in the order of their priority", description: alsoSDK},
+	sdk(s, route{id: "listPlans", method: http.MethodGet, path: path, tag: tag, rule: reads, summary: "List the names of a cluster's plans, the one with the highest priority first", description: alsoSDK},
 		[]sdkAnswer{{200, "The names", reflect.TypeFor[[]string]()}},
 		func(ctx context.Context, c *call, in *ByCluster) (int, any, uint64, error) {
 			v, cl, err := s.viewOf(ctx, c, in.ID)
@@ -150,7 +150,7 @@ func (s *server) planRoutes() {
 			return http.StatusOK, names, v.Index(), nil
 		})
 	info := reflect.TypeFor[api.PlanInfo]()
-	sdk(s, route{id: "getPlan", method: http.MethodGet, path: path + "/{plan}", tag: tag, rule: reads, summary: "A plan: its phases and steps and where they stand", description: alsoSDK},
+	sdk(s, route{id: "getPlan", method: http.MethodGet, path: path + "/{plan}", tag: tag, rule: reads, summary: "Get a plan with its phases and steps", description: alsoSDK},
 		[]sdkAnswer{{200, "The plan is complete", info}, {202, "The plan is not complete", info}, {417, "The plan has errors", info}},
 		func(ctx context.Context, c *call, in *ByPlan) (int, any, uint64, error) {
 			v, cl, err := s.viewOf(ctx, c, in.ID)
@@ -169,7 +169,7 @@ func (s *server) planRoutes() {
 			return out.Code(), out, v.Index(), nil
 		})
 	said := []sdkAnswer{{200, "The order is carried out", reflect.TypeFor[api.Said]()}, {208, "It had been given already, or there is nothing left to do", nil}}
-	sdk(s, route{id: "startPlan", method: http.MethodPost, path: path + "/{plan}/start", tag: tag, rule: writes, optional: true, summary: "Start a plan, with parameters ({} for none); one that is complete or stopped begins anew", description: alsoSDK}, said,
+	sdk(s, route{id: "startPlan", method: http.MethodPost, path: path + "/{plan}/start", tag: tag, rule: writes, optional: true, summary: "Start a plan, with parameters ({} for none); a complete or stopped plan starts again from the beginning", description: alsoSDK}, said,
 		func(ctx context.Context, c *call, in *struct {
 			ByPlan
 			Body raw[map[string]string]
@@ -183,39 +183,39 @@ func (s *server) planRoutes() {
 			}
 			return s.orderPlan(ctx, c, in.ID, o)
 		})
-	sdk(s, route{id: "stopPlan", method: http.MethodPost, path: path + "/{plan}/stop", tag: tag, rule: writes, summary: "Hold a plan back and put all of it back to the beginning; what runs is cancelled", description: alsoSDK}, said,
+	sdk(s, route{id: "stopPlan", method: http.MethodPost, path: path + "/{plan}/stop", tag: tag, rule: writes, summary: "Interrupt a plan and reset all of it; running tasks are cancelled", description: alsoSDK}, said,
 		func(ctx context.Context, c *call, in *ByPlan) (int, any, uint64, error) {
 			return s.orderPlan(ctx, c, in.ID, tree.Order{Command: "stop", Plan: in.Plan})
 		})
 	for _, o := range []struct{ command, id, summary string }{
-		{"interrupt", "interruptPlan", "Begin nothing more of a plan, or of a phase"},
-		{"continue", "continuePlan", "Go on with a plan or a phase; in a phase with canaries, release the next"},
+		{"interrupt", "interruptPlan", "Start no further steps of a plan or of a phase"},
+		{"continue", "continuePlan", "Continue a plan or a phase; in a phase with canaries, release the next one"},
 	} {
 		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: alsoSDK}, said,
 			func(ctx context.Context, c *call, in *struct {
 				ByPlan
-				Phase string `query:"phase" doc:"Name or id of a phase, else the whole plan"`
+				Phase string `query:"phase" doc:"Name or id of a phase; absent: the whole plan"`
 			}) (int, any, uint64, error) {
 				return s.orderPlan(ctx, c, in.ID, tree.Order{Command: o.command, Plan: in.Plan, Phase: in.Phase})
 			})
 	}
 	for _, o := range []struct{ command, id, summary string }{
-		{"forceComplete", "forceCompletePlan", "Take a plan, a phase or a step as complete; what runs of it is cancelled"},
-		{"restart", "restartPlan", "Do a plan, a phase or a step again; what runs of it is cancelled"},
+		{"forceComplete", "forceCompletePlan", "Mark a plan, a phase or a step as complete; its running tasks are cancelled"},
+		{"restart", "restartPlan", "Repeat a plan, a phase or a step; its running tasks are cancelled"},
 	} {
 		sdk(s, route{id: o.id, method: http.MethodPost, path: path + "/{plan}/" + o.command, tag: tag, rule: writes, summary: o.summary, description: alsoSDK}, said,
 			func(ctx context.Context, c *call, in *struct {
 				ByPlan
-				Phase string `query:"phase" doc:"Name or id of a phase, else the whole plan"`
-				Step  string `query:"step" doc:"Name or id of a step, else the whole phase"`
+				Phase string `query:"phase" doc:"Name or id of a phase; absent: the whole plan"`
+				Step  string `query:"step" doc:"Name or id of a step; absent: the whole phase"`
 			}) (int, any, uint64, error) {
 				return s.orderPlan(ctx, c, in.ID, tree.Order{Command: o.command, Plan: in.Plan, Phase: in.Phase, Step: in.Step})
 			})
 	}
-	read(s, route{id: "explainOperation", path: "/v1/operations/{operation}/explain", tag: "operations", rule: reads, summary: "Why an operation does not go on: what each waiting step waits for"},
+	read(s, route{id: "explainOperation", path: "/v1/operations/{operation}/explain", tag: "operations", rule: reads, summary: "Explain what each waiting step of an operation waits for"},
 		func(ctx context.Context, c *call, v View, in *struct {
 			ByOperation
-			Limit int `query:"limit" minimum:"1" maximum:"10000" doc:"Tell of so many steps at most; 100 unless told"`
+			Limit int `query:"limit" minimum:"1" maximum:"10000" doc:"Maximum number of steps; 100 if absent"`
 		}) (*tree.Explanation, error) {
 			op, err := c.operation(v, in.ID)
 			if err != nil {
@@ -223,14 +223,14 @@ func (s *server) planRoutes() {
 			}
 			return s.Operations.Explain(ctx, c.who.Tenant, op.ID, cmp.Or(in.Limit, 100))
 		})
-	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "All plans of a cluster at a glance", description: alsoSDK},
+	sdk(s, route{id: "debugPlans", method: http.MethodGet, path: "/v1/clusters/{cluster}/debug/plans", tag: tag, rule: reads, summary: "Get all plans of a cluster", description: alsoSDK},
 		[]sdkAnswer{{200, "The plans", reflect.TypeFor[api.PlansAtAGlance]()}},
 		func(ctx context.Context, c *call, in *struct {
 			ByCluster
 			Plan  string `query:"plan" doc:"Only this plan"`
 			Phase string `query:"phase" doc:"Only this phase"`
 			Step  string `query:"step" doc:"Only this step"`
-			Sync  bool   `query:"sync" doc:"Has no effect: answers are always of one moment"`
+			Sync  bool   `query:"sync" doc:"Has no effect: an answer is always of one moment"`
 		}) (int, any, uint64, error) {
 			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
@@ -242,11 +242,11 @@ func (s *server) planRoutes() {
 			}
 			return http.StatusOK, d, v.Index(), nil
 		})
-	sdk(s, route{id: "getClusterHealth", method: http.MethodGet, path: "/v1/clusters/{cluster}/health", tag: tag, rule: reads, summary: "How a cluster's plans stand, as an HTTP status of the DC/OS SDK", description: alsoSDK},
+	sdk(s, route{id: "getClusterHealth", method: http.MethodGet, path: "/v1/clusters/{cluster}/health", tag: tag, rule: reads, summary: "Get the status of a cluster's plans, as an HTTP status of the DC/OS SDK", description: alsoSDK},
 		[]sdkAnswer{{200, "All is done; other codes say what is under way", reflect.TypeFor[api.ClusterHealth]()}},
 		func(ctx context.Context, c *call, in *struct {
 			ByCluster
-			Verbose string `query:"verbose" doc:"Has no effect: reasons are always given"`
+			Verbose string `query:"verbose" doc:"Has no effect: the answer always has the reasons"`
 		}) (int, any, uint64, error) {
 			v, cl, err := s.viewOf(ctx, c, in.ID)
 			if err != nil {
@@ -257,7 +257,7 @@ func (s *server) planRoutes() {
 		})
 }
 
-// orderPlan gives an order about a plan.
+// orderPlan carries out an order about a plan.
 func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.Order) (int, any, uint64, error) {
 	v, err := s.now(ctx)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 		return 0, nil, 0, err
 	}
 	if p.Custom && (p.Operation == "" || p.Over && o.Phase == "" && (o.Command == "start" || o.Command == "restart")) {
-		// A run of its own, unless the order would change nothing of what is there.
+		// The order starts a new run of the plan, unless it would change nothing.
 		t, ok := c.tree(v, cl, p)
 		if !ok {
 			return 0, nil, 0, &tree.Refusal{Code: http.StatusNotFound, Message: "Plan " + o.Plan + " not found"}
@@ -294,8 +294,8 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 	return http.StatusOK, api.Said{Message: o.Received()}, w.Index, err
 }
 
-// sdkPath gives the path by which a route of the DC/OS SDK's scheduler is served
-// here; "" where the path is none.
+// sdkPath returns the path of this API for a path of the DC/OS SDK's scheduler, or "" if the path
+// is not one.
 func sdkPath(escaped string) string {
 	part := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	var rest []string
@@ -309,7 +309,7 @@ func sdkPath(escaped string) string {
 		return ""
 	}
 	switch rest[0] {
-	case "plan": // deprecated there: the plan is deploy
+	case "plan": // deprecated alias of the plan deploy
 		rest = append([]string{"plans", "deploy"}, rest[1:]...)
 	case "plans", "pod", "debug", "health":
 	default:
@@ -318,7 +318,7 @@ func sdkPath(escaped string) string {
 	return "/v1/clusters/" + service + "/" + strings.Join(rest, "/")
 }
 
-// asSDK lets requests of the DC/OS SDK's client reach the routes that they mean.
+// asSDK rewrites requests of the DC/OS SDK's client to the paths of this API.
 func asSDK(r *http.Request) *http.Request {
 	to := sdkPath(r.URL.EscapedPath())
 	if to == "" {

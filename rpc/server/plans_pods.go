@@ -15,10 +15,10 @@ import (
 // ByPod names a node of a cluster as the DC/OS SDK names a pod.
 type ByPod struct {
 	ByCluster
-	Pod string `path:"pod" doc:"The first part of the node's host name, the whole of it, or the node's id"`
+	Pod string `path:"pod" doc:"The first part of the node's host name, the whole host name, or the node's id"`
 }
 
-// podName gives a node's name within its cluster.
+// podName returns a node's name within its cluster.
 func podName(n *model.Node) string {
 	name, _, _ := strings.Cut(n.Hostname, ".")
 	if name == "" {
@@ -27,7 +27,7 @@ func podName(n *model.Node) string {
 	return name
 }
 
-// pod gives a node as a pod, with a task for each service.
+// pod returns a node as a pod, with a task for each service.
 func pod(cl *model.Cluster, n *model.Node) tree.Pod {
 	p := tree.Pod{Name: podName(n), Tasks: []tree.PodTask{}}
 	for _, s := range n.Services {
@@ -36,8 +36,8 @@ func pod(cl *model.Cluster, n *model.Node) tree.Pod {
 	return p
 }
 
-// taskState says how a service on a node is, as the DC/OS SDK says it of a task:
-// "" where it was never started.
+// taskState returns the state of a service on a node in the words of the DC/OS SDK, or "" if the
+// service was never started.
 func taskState(cl *model.Cluster, n *model.Node, service string) string {
 	if h := n.Health; h != nil {
 		switch {
@@ -65,7 +65,7 @@ func taskState(cl *model.Cluster, n *model.Node, service string) string {
 	return ""
 }
 
-// pods gives the nodes of a cluster by the services that they carry.
+// pods groups the nodes of a cluster by their services.
 func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
 	out := tree.Pods{Service: cl.Name, Pods: []tree.PodType{}}
 	for _, n := range nodes {
@@ -81,7 +81,7 @@ func pods(cl *model.Cluster, nodes []*model.Node) tree.Pods {
 	return out
 }
 
-// podOf finds a pod.
+// podOf returns the node that a pod name stands for.
 func (c *call) podOf(v View, cl *model.Cluster, name string) (*model.Node, error) {
 	for _, n := range v.Nodes(c.who.Tenant, cl.ID) {
 		if name == podName(n) || name == n.Hostname || name == n.ID {

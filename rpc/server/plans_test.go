@@ -24,7 +24,7 @@ type phase struct {
 	steps []step
 }
 
-// testPlan gives a plan of serial phases with serial steps.
+// testPlan returns a plan of serial phases with serial steps.
 func testPlan(name string, phases ...phase) *tree.View {
 	v := &tree.View{Tree: &tree.Tree{Name: name}}
 	var names []string

@@ -14,14 +14,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// recoveryRoutes are orders about nodes as pods, and about recovery (docs/spec/plans.md §9).
+// recoveryRoutes registers orders about nodes as pods, and about recovery (docs/spec/plans.md §9).
 func (s *server) recoveryRoutes() {
 	for _, o := range []struct {
 		command, summary string
 		op               model.OperationType
 	}{
 		{"restart", "Restart a node's services where they are", model.OpRecover},
-		{"replace", "Make a node anew", model.OpReplaceNode},
+		{"replace", "Replace a node", model.OpReplaceNode},
 	} {
 		sdk(s, podOrder(o.command, o.summary), podAnswers, func(ctx context.Context, c *call, in *ByPod) (int, any, uint64, error) {
 			return s.orderPod(ctx, c, in, o.op, nil)
@@ -31,8 +31,8 @@ func (s *server) recoveryRoutes() {
 		command, summary string
 		op               model.OperationType
 	}{
-		{"pause", "Stop services of a node, and leave them alone; all, or those in the body", model.OpPauseNode},
-		{"resume", "Start services of a node again; all that are paused, or those in the body", model.OpResumeNode},
+		{"pause", "Stop the services of a node that the body names, or all, and exclude them from recovery", model.OpPauseNode},
+		{"resume", "Start the paused services of a node that the body names, or all of them", model.OpResumeNode},
 	} {
 		r := podOrder(o.command, o.summary)
 		r.optional = true
@@ -50,8 +50,8 @@ func (s *server) recoveryRoutes() {
 		})
 	}
 	for _, o := range []struct{ command, order, summary string }{
-		{"pause", "pause-recovery", "Recover nothing of a cluster by itself"},
-		{"resume", "resume-recovery", "Recover what fails of a cluster by itself again"},
+		{"pause", "pause-recovery", "Pause the recovery of a cluster"},
+		{"resume", "resume-recovery", "Resume the recovery of a cluster"},
 	} {
 		write(s, route{id: o.command + "Recovery", method: http.MethodPost, path: "/v1/clusters/{cluster}/recovery/" + o.command, tag: "clusters", rule: rule{need: model.RoleUser}, optional: true, summary: o.summary},
 			func(ctx context.Context, c *call, in *struct {
@@ -91,8 +91,8 @@ func podOrder(command, summary string) route {
 	return route{id: command + "Pod", method: http.MethodPost, path: "/v1/clusters/{cluster}/pod/{pod}/" + command, tag: "plans", rule: rule{need: model.RoleUser}, summary: summary, description: alsoSDK}
 }
 
-// orderPod starts an operation on a node. Names of tasks are services, or have the
-// pod's in front; where one is unknown nothing is done.
+// orderPod starts an operation on a node. The names are services, or task names that begin with
+// the pod's name. If one is unknown, orderPod starts nothing.
 func (s *server) orderPod(ctx context.Context, c *call, in *ByPod, op model.OperationType, names []string) (int, any, uint64, error) {
 	v, err := s.now(ctx)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *server) orderPod(ctx context.Context, c *call, in *ByPod, op model.Oper
 	st, err := s.Clusters.Operate(ctx, c.who, cl.ID, req)
 	var faults model.Faults
 	if errors.As(err, &faults) {
-		return 0, nil, 0, &tree.Refusal{Code: http.StatusConflict, Message: faults.Error()} // there is nothing to do it with
+		return 0, nil, 0, &tree.Refusal{Code: http.StatusConflict, Message: faults.Error()} // the operation does not apply to the node
 	}
 	return http.StatusOK, out, st.Written.Index, err
 }

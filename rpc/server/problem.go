@@ -23,15 +23,15 @@ const (
 	maxFaultsInOneDocument = 1000
 )
 
-// kind is what every problem document with a code has in common.
+// kind has the properties that all problem documents with a code share.
 type kind struct {
 	status int
 	typ    string
 	title  string
 }
 
-// kinds has the HTTP status and the problem type of every code. Stale and refused requests
-// are conflicts to users, and what this build does not understand is an internal error.
+// kinds has the HTTP status and the problem type of every code. Users see stale and refused
+// requests as conflicts, and Unsupported as an internal error.
 var kinds = map[problem.Code]kind{
 	problem.Malformed:      {http.StatusBadRequest, api.ProblemMalformed, "The body cannot be read"},
 	problem.Invalid:        {http.StatusUnprocessableEntity, api.ProblemInvalid, "The input has faults"},
@@ -51,8 +51,8 @@ var kinds = map[problem.Code]kind{
 	problem.UnknownOutcome: {http.StatusServiceUnavailable, api.ProblemUnknownOutcome, "The outcome is unknown"},
 	problem.NoMajority:     {http.StatusServiceUnavailable, api.ProblemNoMajority, "Too few voters have it"},
 	problem.Busy:           {http.StatusServiceUnavailable, api.ProblemBusy, "Too many wait already"},
-	problem.Unsupported:    {http.StatusInternalServerError, api.ProblemInternal, "Something went wrong inside"},
-	problem.Internal:       {http.StatusInternalServerError, api.ProblemInternal, "Something went wrong inside"},
+	problem.Unsupported:    {http.StatusInternalServerError, api.ProblemInternal, "Internal error"},
+	problem.Internal:       {http.StatusInternalServerError, api.ProblemInternal, "Internal error"},
 }
 
 // newProblem returns the problem document of a code.
@@ -89,7 +89,7 @@ func malformed(faults model.Faults) *api.Problem {
 	return as(problem.Malformed, invalid(faults))
 }
 
-// as returns p with the type, the title and the status of a code.
+// as sets the type, the title and the status of p to those of a code, and returns p.
 func as(code problem.Code, p *api.Problem) *api.Problem {
 	k := kinds[code]
 	p.Type, p.Title, p.Status = k.typ, k.title, k.status
@@ -147,7 +147,7 @@ func advise(err error, advice string) string {
 	return err.Error() + ": " + advice
 }
 
-// writeProblem answers outside of huma's handlers.
+// writeProblem writes a problem document outside of huma's handlers.
 func writeProblem(w http.ResponseWriter, p *api.Problem) {
 	h := w.Header()
 	for _, name := range []string{"Content-Length", "Content-Encoding", "Etag", "Cache-Control"} {
@@ -158,7 +158,7 @@ func writeProblem(w http.ResponseWriter, p *api.Problem) {
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p) // the client is gone if this fails
+	_ = enc.Encode(p) // fails if the client is gone
 }
 
 // problemHeaders sets the headers that some statuses need.
@@ -171,8 +171,8 @@ func problemHeaders(p *api.Problem, set func(name, value string)) {
 	}
 }
 
-// transformProblem turns the errors that huma finds itself into problems of
-// ours. It is a huma.Transformer.
+// transformProblem converts errors that huma detects itself to problem documents. It is a
+// huma.Transformer.
 func transformProblem(ctx huma.Context, _ string, v any) (any, error) {
 	switch e := v.(type) {
 	case *api.Problem:

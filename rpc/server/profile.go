@@ -17,10 +17,10 @@ import (
 
 // ByProfile names a profile in the path.
 type ByProfile struct {
-	Name string `path:"profile" doc:"The profile's name; one of the system's is SYSTEM:name"`
+	Name string `path:"profile" doc:"The profile's name; SYSTEM:name for a profile of the system"`
 }
 
-// refOf reads a profile's name from a path.
+// refOf parses a profile's name.
 func refOf(name string) (profile.Ref, error) {
 	ref, err := profile.ParseRef(name)
 	if err != nil {
@@ -29,7 +29,7 @@ func refOf(name string) (profile.Ref, error) {
 	return ref, nil
 }
 
-// profile finds a profile by the name in a path.
+// profile returns a profile by its name in a path.
 func (c *call) profile(v View, name string) (profile.Profile, profile.Ref, error) {
 	ref, err := refOf(name)
 	if err != nil {
@@ -42,8 +42,8 @@ func (c *call) profile(v View, name string) (profile.Profile, profile.Ref, error
 	return p, ref, nil
 }
 
-// ownProfile is what comes before every write of a profile: the native one is as it is, and
-// those of the system are a superadmin's.
+// ownProfile parses the name of a profile that the caller is going to change. Nobody may change
+// the native profile, and only superadmins may change those of the system.
 func (c *call) ownProfile(name string) (profile.Ref, error) {
 	ref, err := refOf(name)
 	switch {
@@ -57,7 +57,7 @@ func (c *call) ownProfile(name string) (profile.Ref, error) {
 	return ref, nil
 }
 
-// bad gives faults of a profile the status that the original gives them.
+// bad sets the status of faults of a profile to 400, as in the original.
 func bad(err error) error {
 	var faults model.Faults
 	if errors.As(err, &faults) {
@@ -76,13 +76,13 @@ func (s *server) profileRoutes() {
 	const tag, path, one = "profiles", "/v1/profiles", "/v1/profiles/{profile}"
 	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleAdmin}
 
-	read(s, route{id: "listProfiles", path: path, tag: tag, rule: reads, summary: "List profiles: the tenant's, and those of the system"},
+	read(s, route{id: "listProfiles", path: path, tag: tag, rule: reads, summary: "List the profiles of the tenant and those of the system"},
 		func(_ context.Context, c *call, v View, in *struct {
-			System bool `query:"includeSystem" default:"true" doc:"Those of the system too"`
+			System bool `query:"includeSystem" default:"true" doc:"Include the profiles of the system"`
 		}) ([]profile.Profile, error) {
 			return append([]profile.Profile{}, v.Profiles(c.who.Tenant, in.System)...), nil
 		})
-	read(s, route{id: "getProfile", path: one, tag: tag, rule: reads, summary: "Get a profile, with what it is assigned to and what its runs used"},
+	read(s, route{id: "getProfile", path: one, tag: tag, rule: reads, summary: "Get a profile, with what uses it and what its runs have used"},
 		func(_ context.Context, c *call, v View, in *ByProfile) (api.ProfileDetails, error) {
 			p, ref, err := c.profile(v, in.Name)
 			if err != nil {
@@ -91,12 +91,12 @@ func (s *server) profileRoutes() {
 			assigned := append([]string{}, v.Assignments(c.who.Tenant, ref)...)
 			return api.ProfileDetails{Profile: p, Assigned: assigned, Usage: v.ProfileUsage(c.who.Tenant, ref, s.clock().UnixMilli())}, nil
 		})
-	read(s, route{id: "getProfileStatus", path: one + "/status", tag: tag, rule: reads, summary: "Whether a profile is enabled"},
+	read(s, route{id: "getProfileStatus", path: one + "/status", tag: tag, rule: reads, summary: "Get the status of a profile: enabled or disabled"},
 		func(_ context.Context, c *call, v View, in *ByProfile) (api.StatusBody, error) {
 			p, _, err := c.profile(v, in.Name)
 			return api.StatusBody{Status: p.Status}, err
 		})
-	write(s, route{id: "putProfile", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Create or change a profile; runs that go on keep what they began with"},
+	write(s, route{id: "putProfile", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Create or change a profile; present runs keep their settings"},
 		func(ctx context.Context, c *call, in *struct {
 			ByProfile
 			Body raw[profile.Profile]
@@ -104,7 +104,7 @@ func (s *server) profileRoutes() {
 			p, w, err := s.putProfile(ctx, c, in.Name, in.Body)
 			return p, w, bad(err)
 		})
-	write(s, route{id: "deleteProfile", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a profile that is disabled, and that nothing uses"},
+	write(s, route{id: "deleteProfile", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a disabled profile that nothing uses"},
 		func(ctx context.Context, c *call, in *ByProfile) (api.Deleted, api.Written, error) {
 			ref, err := c.ownProfile(in.Name)
 			if err != nil {
@@ -113,7 +113,7 @@ func (s *server) profileRoutes() {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "profile", Name: ref.Name, System: ref.Scope == profile.System, Order: "delete"})
 			return api.Deleted{Name: ref.String()}, w, err
 		})
-	for order, words := range map[string]string{"enable": "Let a profile be used", "disable": "Let no more runs begin with a profile; those that go on do"} {
+	for order, words := range map[string]string{"enable": "Enable a profile", "disable": "Disable a profile: no further runs start with it; present runs continue"} {
 		write(s, route{id: order + "Profile", method: http.MethodPost, path: one + "/" + order, tag: tag, rule: writes, summary: words},
 			func(ctx context.Context, c *call, in *ByProfile) (api.StatusBody, api.Written, error) {
 				ref, err := c.ownProfile(in.Name)
@@ -165,7 +165,7 @@ func (s *server) putProfile(ctx context.Context, c *call, name string, body raw[
 	return p, w, nil
 }
 
-// withoutNulls drops null entries of a profile's properties (docs/spec/profiles.md §5).
+// withoutNulls removes null entries from a profile's properties (docs/spec/profiles.md §5).
 func withoutNulls(data []byte) []byte {
 	var body map[string]any
 	if json.Unmarshal(data, &body) != nil {
@@ -174,7 +174,7 @@ func withoutNulls(data []byte) []byte {
 	p, _ := body["provisioner"].(map[string]any)
 	list, _ := p["properties"].([]any)
 	if !slices.ContainsFunc(list, func(x any) bool { return x == nil }) {
-		return data // what is wrong with it is told by its lines
+		return data // the faults refer to lines of the original text
 	}
 	p["properties"] = slices.DeleteFunc(list, func(x any) bool { return x == nil })
 	if b, err := json.Marshal(body); err == nil {
@@ -186,7 +186,7 @@ func withoutNulls(data []byte) []byte {
 func (s *server) provisionerRoutes() {
 	const tag, path = "profiles", "/v1/provisioners"
 	reads := rule{need: model.RoleRead}
-	read(s, route{id: "listProvisioners", path: path, tag: tag, rule: reads, summary: "List provisioners: what makes the clusters of runs, and its properties"},
+	read(s, route{id: "listProvisioners", path: path, tag: tag, rule: reads, summary: "List the provisioners, which create the clusters of runs, with their properties"},
 		func(_ context.Context, c *call, v View, _ *none) ([]profile.Spec, error) {
 			return v.Provisioners(c.who.Tenant), nil
 		})
@@ -199,7 +199,7 @@ func (s *server) provisionerRoutes() {
 			}
 			return profile.Spec{}, notFound("there is no provisioner %q", in.Name)
 		})
-	read(s, route{id: "search", path: "/v1/search", tag: tag, rule: reads, summary: "Find programs and schedules by the profile that a run of them would have: query=profile:SYSTEM:small"},
+	read(s, route{id: "search", path: "/v1/search", tag: tag, rule: reads, summary: "Find programs and schedules whose runs would use a profile: query=profile:SYSTEM:small"},
 		func(_ context.Context, c *call, v View, in *struct {
 			Query string `query:"query" required:"true" doc:"profile:NAME, with its scope"`
 		}) ([]api.Found, error) {
@@ -215,7 +215,7 @@ func (s *server) provisionerRoutes() {
 		})
 }
 
-// usersOf finds what would run with a profile.
+// usersOf returns the programs and schedules whose runs would use a profile.
 func (c *call) usersOf(v View, ref profile.Ref) []api.Found {
 	out := []api.Found{}
 	add := func(kind, name string, l profile.Levels) {
@@ -234,7 +234,7 @@ func (c *call) usersOf(v View, ref profile.Ref) []api.Found {
 	return out
 }
 
-// preferencesAt are the three levels of preferences, by their routes.
+// preferencesAt describes one of the three levels of preferences.
 type preferencesAt struct {
 	id, path string
 	system   bool
@@ -259,7 +259,7 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 		}
 		return c.who.Tenant
 	}
-	read(s, route{id: "get" + at.id, path: at.path, tag: tag, rule: rule{need: model.RoleRead}, summary: "Get settings that runs begin with"},
+	read(s, route{id: "get" + at.id, path: at.path, tag: tag, rule: rule{need: model.RoleRead}, summary: "Get the settings that runs start with"},
 		func(_ context.Context, c *call, v View, in *I) (profile.Settings, error) {
 			p, _ := v.Preferences(tenant(c), program(in))
 			if p.Properties == nil {
@@ -278,7 +278,7 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 		w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: name, System: at.system, Order: "put", Value: set.Properties})
 		return set, w, err
 	}
-	r := route{id: "put" + at.id, method: http.MethodPut, path: at.path, tag: tag, rule: writes, summary: "Set the settings that runs begin with, such as system.profile.name"}
+	r := route{id: "put" + at.id, method: http.MethodPut, path: at.path, tag: tag, rule: writes, summary: "Set the settings that runs start with, such as system.profile.name"}
 	if strings.Contains(at.path, "{program}") {
 		write(s, r, func(ctx context.Context, c *call, in *struct {
 			ByProgram
@@ -293,7 +293,7 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 			return put(ctx, c, "", in.Body)
 		})
 	}
-	write(s, route{id: "delete" + at.id, method: http.MethodDelete, path: at.path, tag: tag, rule: writes, summary: "Take settings away: those of the level above count"},
+	write(s, route{id: "delete" + at.id, method: http.MethodDelete, path: at.path, tag: tag, rule: writes, summary: "Delete the settings, so that those of the next higher level apply"},
 		func(ctx context.Context, c *call, in *I) (api.Deleted, api.Written, error) {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "preferences", Name: program(in), System: at.system, Order: "delete"})
 			return api.Deleted{Name: program(in)}, w, err
@@ -303,11 +303,11 @@ func preferences[I any](s *server, tag string, at preferencesAt, program func(*I
 func (s *server) secretRoutes() {
 	const tag, path, one = "profiles", "/v1/secrets", "/v1/secrets/{name}"
 	writes := rule{need: model.RoleAdmin}
-	read(s, route{id: "listSecrets", path: path, tag: tag, rule: rule{need: model.RoleRead}, summary: "The names of the secrets that properties may refer to, as ${secure(NAME)}"},
+	read(s, route{id: "listSecrets", path: path, tag: tag, rule: rule{need: model.RoleRead}, summary: "List the names of the secrets that properties may refer to, as ${secure(NAME)}"},
 		func(_ context.Context, c *call, v View, _ *none) ([]string, error) {
 			return slices.Concat([]string{}, v.SecretNames(c.who.Tenant)), nil
 		})
-	write(s, route{id: "putSecret", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Keep a secret"},
+	write(s, route{id: "putSecret", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Store a secret"},
 		func(ctx context.Context, c *call, in *struct {
 			ByName
 			Body raw[api.SecretBody]
@@ -322,7 +322,7 @@ func (s *server) secretRoutes() {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "put", Value: model.NewSecret(b.Value)})
 			return api.Done{Done: true}, w, err
 		})
-	write(s, route{id: "deleteSecret", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Forget a secret"},
+	write(s, route{id: "deleteSecret", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a secret"},
 		func(ctx context.Context, c *call, in *ByName) (api.Deleted, api.Written, error) {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "secret", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err

@@ -19,14 +19,14 @@ func (s *server) programRoutes() {
 	const tag, path, one = "programs", "/v1/programs", "/v1/programs/{program}"
 	reads, writes := rule{need: model.RoleRead}, rule{need: model.RoleUser}
 
-	read(s, route{id: "listPrograms", path: path, tag: tag, rule: reads, summary: "List programs, the latest version of each"},
+	read(s, route{id: "listPrograms", path: path, tag: tag, rule: reads, summary: "List the latest version of every program"},
 		func(_ context.Context, c *call, v View, _ *none) ([]profile.Program, error) {
 			return append([]profile.Program{}, v.Programs(c.who.Tenant)...), nil
 		})
-	read(s, route{id: "getProgram", path: one, tag: tag, rule: reads, summary: "Get a program, with what its runs used"},
+	read(s, route{id: "getProgram", path: one, tag: tag, rule: reads, summary: "Get a program, with what its runs have used"},
 		func(_ context.Context, c *call, v View, in *struct {
 			ByProgram
-			Version int `query:"version" minimum:"0" doc:"Which version; 0 or absent: the latest"`
+			Version int `query:"version" minimum:"0" doc:"The version; 0 or absent: the latest"`
 		}) (api.ProgramDetails, error) {
 			p, ok := v.Program(c.who.Tenant, in.Name, in.Version)
 			if !ok {
@@ -34,7 +34,7 @@ func (s *server) programRoutes() {
 			}
 			return api.ProgramDetails{Program: p, Usage: v.ProgramUsage(c.who.Tenant, in.Name, s.clock().UnixMilli())}, nil
 		})
-	write(s, route{id: "putProgram", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Write the next version of a program"},
+	write(s, route{id: "putProgram", method: http.MethodPut, path: one, tag: tag, rule: writes, summary: "Write a new version of a program"},
 		func(ctx context.Context, c *call, in *struct {
 			ByProgram
 			Body raw[profile.Program]
@@ -44,7 +44,7 @@ func (s *server) programRoutes() {
 				return p, api.Written{}, err
 			}
 			if p.Name != "" && p.Name != in.Name {
-				return p, api.Written{}, invalid(model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: let them be the same", p.Name, in.Name)}})
+				return p, api.Written{}, invalid(model.Faults{{Path: "name", Message: fmt.Sprintf("is %q, but the path says %q: they must be equal", p.Name, in.Name)}})
 			}
 			p.Name, p.Version = in.Name, 0
 			p.Complete()
@@ -65,7 +65,7 @@ func (s *server) programRoutes() {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "program", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err
 		})
-	s.startRoute(route{id: "startProgram", path: one + "/start", tag: tag, summary: "Begin a run of a program"})
+	s.startRoute(route{id: "startProgram", path: one + "/start", tag: tag, summary: "Start a run of a program"})
 }
 
 // BySchedule names a schedule in the path.
@@ -125,13 +125,13 @@ func (s *server) scheduleRoutes() {
 			}
 			return s.schedule(x), w, nil
 		})
-	write(s, route{id: "deleteSchedule", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a schedule; its runs go on"},
+	write(s, route{id: "deleteSchedule", method: http.MethodDelete, path: one, tag: tag, rule: writes, summary: "Delete a schedule; its runs continue"},
 		func(ctx context.Context, c *call, in *BySchedule) (api.Deleted, api.Written, error) {
 			w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: "delete"})
 			return api.Deleted{Name: in.Name}, w, err
 		})
 	for _, order := range []string{"enable", "disable"} {
-		write(s, route{id: order + "Schedule", method: http.MethodPost, path: one + "/" + order, tag: tag, rule: writes, summary: "Let a schedule begin runs, or no more; what was due meanwhile is not made up for"},
+		write(s, route{id: order + "Schedule", method: http.MethodPost, path: one + "/" + order, tag: tag, rule: writes, summary: "Enable or disable a schedule; runs that were due while it was disabled are not made up for"},
 			func(ctx context.Context, c *call, in *BySchedule) (api.Done, api.Written, error) {
 				w, err := s.Runs.ChangeSetting(ctx, c.who, api.Setting{Kind: "schedule", Name: in.Name, Order: order})
 				return api.Done{Done: true}, w, err

@@ -6,8 +6,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// redactor takes secrets out of answers, by what the plugins say of their
-// fields and by the fields' names (model.Sensitive).
+// redactor removes secrets from answers, by the plugins' descriptions of their fields and by the
+// fields' names (model.Sensitive).
 type redactor struct {
 	types map[string]model.PluginType // provider types by name
 }
@@ -21,7 +21,7 @@ func newRedactor(v View, tenant string) *redactor {
 			}
 		}
 	}
-	// What an agent offers is closer to the truth than a file about it.
+	// What an agent offers is more recent than a definition.
 	for _, t := range v.PluginTypes() {
 		if t.Class != "automator" {
 			r.types[t.Name] = t
@@ -30,29 +30,29 @@ func newRedactor(v View, tenant string) *redactor {
 	return r
 }
 
-// provider gives a copy without secrets.
+// provider returns a copy without secrets.
 func (r *redactor) provider(p model.Provider) model.Provider {
 	p.Provisioner = model.RedactFields(r.types[p.ProviderType], p.Provisioner)
 	return p
 }
 
-// cluster gives a copy without secrets.
+// cluster returns a copy without secrets.
 func (r *redactor) cluster(c *model.Cluster) model.Cluster {
 	out := *c
 	out.Provider = r.provider(c.Provider)
 	return out
 }
 
-// redactNode gives a copy without the secrets that plugins returned.
+// redactNode returns a copy without the secrets that plugins returned.
 func redactNode(n *model.Node) model.Node {
 	out := *n
 	out.Results = model.RedactFields(model.PluginType{}, n.Results)
 	return out
 }
 
-// unredact puts the stored values back where a provider comes with redacted
-// ones: it was read, edited and written back. Where nothing is stored the
-// value is missing, which is a fault.
+// unredact replaces redacted values of a provider by the stored ones. A provider has redacted
+// values if a client has read it, edited it and sends it back. A redacted value without a stored
+// one is a fault.
 func unredact(p *model.Provider, stored *model.Provider) model.Faults {
 	var faults model.Faults
 	for k, v := range p.Provisioner {
@@ -72,7 +72,7 @@ func restoreTree(v, stored any, path string, faults *model.Faults) any {
 			return v
 		}
 		if stored == nil {
-			faults.Add(path, fmt.Sprintf("is %s, and no value is stored: give the value itself", model.Redacted))
+			faults.Add(path, fmt.Sprintf("is %s, and no value is stored: replace it by the value itself", model.Redacted))
 			return v
 		}
 		return stored

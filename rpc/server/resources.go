@@ -15,7 +15,7 @@ import (
 
 // ByResource names a resource in the path.
 type ByResource struct {
-	Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
+	Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"The kind of plugin"`
 	Plugin string `path:"type" doc:"Name of the provider type or automator type"`
 	Type   string `path:"resourcetype" doc:"One of the resourceTypes in the type's descriptor"`
 	Name   string `path:"name" doc:"The resource's name"`
@@ -30,7 +30,7 @@ type byResourceVersion struct {
 	Version int `path:"version" minimum:"1" doc:"The version, from 1"`
 }
 
-// ByStatus narrows a list to versions of a status.
+// ByStatus selects versions by status.
 type ByStatus struct {
 	Status string `query:"status" enum:"inactive,staged,active,recalled" doc:"Only versions of this status"`
 }
@@ -71,7 +71,7 @@ func (s *server) resourceRoutes() {
 	ask(s, route{id: "listResourcesOfType", method: http.MethodGet, path: ofType, tag: tag, rule: reads, summary: "List the resources of one type of a plugin"},
 		func(_ context.Context, c *call, in *struct {
 			ByStatus
-			Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"Which kind of plugin"`
+			Kind   string `path:"kind" enum:"providertypes,automatortypes" doc:"The kind of plugin"`
 			Plugin string `path:"type" doc:"Name of the provider type or automator type"`
 			Type   string `path:"resourcetype" doc:"One of the resourceTypes in the type's descriptor"`
 		}) ([]model.ResourceVersion, error) {
@@ -86,13 +86,13 @@ func (s *server) resourceRoutes() {
 		}) ([]model.ResourceVersion, error) {
 			return list(c, in.Status, func(v model.ResourceVersion) bool { return v.ResourceKey == in.key() })
 		})
-	ask(s, route{id: "getResourceVersion", method: http.MethodGet, path: version, tag: tag, rule: reads, summary: "Get what is known of one version of a plugin resource"},
+	ask(s, route{id: "getResourceVersion", method: http.MethodGet, path: version, tag: tag, rule: reads, summary: "Get the record of one version of a plugin resource"},
 		func(_ context.Context, c *call, in *byResourceVersion) (model.ResourceVersion, error) {
 			v, err := find(c, in)
 			return shown(v), err
 		})
-	stream(s, route{id: "getResourceContent", method: http.MethodGet, path: version + "/content", tag: tag, rule: admin, bare: true, summary: "Get the content of a version, as it was uploaded",
-		description: "Contents of keys, and of whatever else is secret, are not given back: 403."},
+	stream(s, route{id: "getResourceContent", method: http.MethodGet, path: version + "/content", tag: tag, rule: admin, bare: true, summary: "Get the content of a version",
+		description: "The content of keys and other secrets cannot be read: 403."},
 		"application/octet-stream", "The content",
 		func(ctx context.Context, c *call, in *byResourceVersion, w http.ResponseWriter, _ *http.Request) error {
 			v, err := find(c, in)
@@ -100,7 +100,7 @@ func (s *server) resourceRoutes() {
 				return err
 			}
 			if v.Secret {
-				return forbidden("resource %s is secret: its content is not given back", v)
+				return forbidden("resource %s is secret: its content cannot be read", v)
 			}
 			content, err := s.Resources.Content(ctx, v.ResourcePin)
 			if err != nil {
@@ -127,8 +127,8 @@ func (s *server) resourceRoutes() {
 	order(model.StageResource, "Stage a version: the next sync puts it in force, in the place of another")
 	order(model.RecallResource, "Recall a version: the next sync takes it out of force; one that is staged is not any more")
 	order(model.ActivateResource, "Put a version in force now, alone: stage and sync of this resource")
-	write(s, route{id: "syncResources", method: http.MethodPost, path: path + "/sync", tag: tag, rule: admin, summary: "Put in force what is staged, and out of force what is recalled, all at once",
-		description: "Plans that begin from now on work with it. Those under way go on with the versions that they were planned with."},
+	write(s, route{id: "syncResources", method: http.MethodPost, path: path + "/sync", tag: tag, rule: admin, summary: "Activate all staged versions and deactivate all recalled ones",
+		description: "New plans use the active versions. Present plans keep the versions that they were planned with."},
 		func(ctx context.Context, c *call, _ *none) (api.Synced, api.Written, error) {
 			w, err := s.Resources.Order(ctx, c.who, "sync", model.ResourceKey{}, 0)
 			if err != nil {
@@ -141,11 +141,11 @@ func (s *server) resourceRoutes() {
 		w, err := s.Resources.Order(ctx, c.who, model.DeleteResource, k, version)
 		return api.Deleted{Name: k.String(), Version: version}, w, err
 	}
-	write(s, route{id: "deleteResourceVersion", method: http.MethodDelete, path: version, tag: tag, rule: admin, summary: "Delete a version that is inactive"},
+	write(s, route{id: "deleteResourceVersion", method: http.MethodDelete, path: version, tag: tag, rule: admin, summary: "Delete an inactive version"},
 		func(ctx context.Context, c *call, in *byResourceVersion) (api.Deleted, api.Written, error) {
 			return drop(ctx, c, in.key(), in.Version)
 		})
-	write(s, route{id: "deleteResource", method: http.MethodDelete, path: one, tag: tag, rule: admin, summary: "Delete a resource with all its versions, which are inactive"},
+	write(s, route{id: "deleteResource", method: http.MethodDelete, path: one, tag: tag, rule: admin, summary: "Delete a resource with all its versions, which must be inactive"},
 		func(ctx context.Context, c *call, in *ByResource) (api.Deleted, api.Written, error) {
 			return drop(ctx, c, in.key(), 0)
 		})
@@ -154,12 +154,12 @@ func (s *server) resourceRoutes() {
 func (s *server) uploadRoute(tag, path string) {
 	rt := route{id: "uploadResource", method: http.MethodPost, path: path, tag: tag, status: http.StatusCreated,
 		rule: rule{need: model.RoleAdmin, streamed: true, once: true}, summary: "Upload the next version of a plugin resource, as the body",
-		description: "The version is inactive unless told otherwise. The answer comes when the content is on the disks of a majority of the voters."}
+		description: "The version is inactive unless then is given. The answer comes when the content is on the disks of a majority of the voters."}
 	stream(s, rt, "application/json", "The new version",
 		func(ctx context.Context, c *call, in *struct {
 			ByResource
-			SHA256 string `query:"sha256" pattern:"^[0-9a-fA-F]{64}$" doc:"What the content must hash to; another one is refused"`
-			Then   string `query:"then" enum:"activate,stage" doc:"What to do with the new version at once"`
+			SHA256 string `query:"sha256" pattern:"^[0-9a-fA-F]{64}$" doc:"The expected SHA-256 of the content; other content is refused"`
+			Then   string `query:"then" enum:"activate,stage" doc:"What to do with the new version immediately"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			v, written, err := s.Resources.Upload(ctx, c.who, api.NewResource{ResourceKey: in.key(), SHA256: in.SHA256, Order: in.Then}, r.Body)
 			if c.note.body != nil {
@@ -183,7 +183,7 @@ func (s *server) uploadRoute(tag, path string) {
 	}}
 }
 
-// shown is a version as people see it: what a key hashes to is nobody's business.
+// shown returns a version without the checksum of a secret.
 func shown(v model.ResourceVersion) model.ResourceVersion {
 	if v.Secret {
 		v.SHA256 = ""

@@ -25,24 +25,24 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// rule says who may use a route and who answers it.
+// rule determines who may use a route and which agent answers it.
 type rule struct {
 	// public routes need no token.
 	public bool
-	// local routes are answered by the agent that was asked, whoever leads.
+	// local routes are answered by the agent that receives the request, whether it leads or not.
 	local bool
-	// need is the least role.
+	// need is the least role that may use the route.
 	need model.Role
 	// streamed bodies have no limit in size.
 	streamed bool
-	// watches routes go on for as long as their reader likes.
+	// watches routes last as long as their reader wants.
 	watches bool
-	// once: what has the same request id is done once, so that a request of
+	// once: requests with the same request id are carried out once, so that a request with an
 	// unknown outcome may be repeated.
 	once bool
-	// secret answers are given once only.
+	// secret answers are shown only once.
 	secret bool
-	// allTenants lets a superadmin name every tenant at once.
+	// allTenants lets a superadmin select all tenants at once.
 	allTenants bool
 }
 
@@ -61,16 +61,16 @@ type route struct {
 
 const ruleKey = "coopr.rule"
 
-// Reply is what every handler with a JSON answer gives.
+// Reply is the answer of a handler that returns JSON.
 type Reply[T any] struct {
 	Status   int
 	Index    string `header:"Coopr-Index" doc:"The index of the state that the answer is from"`
-	Repeated string `header:"Coopr-Repeated" doc:"true where the same request id had been done before"`
-	Total    string `header:"Coopr-Total" doc:"How many there are, where the list is a part"`
+	Repeated string `header:"Coopr-Repeated" doc:"true if a write with the same request id was carried out before"`
+	Total    string `header:"Coopr-Total" doc:"The length of the whole list, where the answer is a part of it"`
 	Body     T
 }
 
-// read registers a route that looks at the state.
+// read registers a route that reads the state.
 func read[I, T any](s *server, r route, h func(context.Context, *call, View, *I) (T, error)) {
 	r.method = http.MethodGet
 	register(s, r, func(ctx context.Context, c *call, in *I) (*Reply[T], error) {
@@ -86,7 +86,7 @@ func read[I, T any](s *server, r route, h func(context.Context, *call, View, *I)
 	})
 }
 
-// list is read for a part of something longer: h also gives the whole number.
+// list is like read, for a part of a list. h also returns the length of the whole list.
 func list[I, T any](s *server, r route, h func(context.Context, *call, View, *I) ([]T, int, error)) {
 	r.method = http.MethodGet
 	register(s, r, func(ctx context.Context, c *call, in *I) (*Reply[[]T], error) {
@@ -142,7 +142,7 @@ func ask[I, T any](s *server, r route, h func(context.Context, *call, *I) (T, er
 func register[I, T any](s *server, r route, h func(context.Context, *call, *I) (*Reply[T], error)) {
 	op := s.operation(r)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*Reply[T], error) {
-		var c *call // public routes are nobody's call
+		var c *call // a public route has no caller
 		if !r.rule.public {
 			c = callOf(ctx)
 		}
@@ -160,7 +160,7 @@ func register[I, T any](s *server, r route, h func(context.Context, *call, *I) (
 	s.finish(op, r)
 }
 
-// stream registers a route that answers as it goes.
+// stream registers a route whose handler writes the answer piece by piece.
 func stream[I any](s *server, r route, contentType, what string, h func(context.Context, *call, *I, http.ResponseWriter, *http.Request) error) {
 	op := s.operation(r)
 	op.Responses = map[string]*huma.Response{strconv.Itoa(op.DefaultStatus): {
@@ -175,7 +175,7 @@ func stream[I any](s *server, r route, contentType, what string, h func(context.
 			if err := h(ctx, c, in, out, req); err != nil {
 				c.note.err, c.note.again = err, r.rule.mayPass(err)
 				if out.begun {
-					panic(http.ErrAbortHandler) // cut the answer: it is not whole
+					panic(http.ErrAbortHandler) // the client must notice that the answer is incomplete
 				}
 				writeProblem(w, problemOf(err))
 			}
@@ -184,8 +184,8 @@ func stream[I any](s *server, r route, contentType, what string, h func(context.
 	s.finish(op, r)
 }
 
-// lateWriter sends the headers with the first piece, so that an error before
-// it can still be a problem document. Every piece is flushed.
+// lateWriter sends the headers with the first piece, so that an earlier error can still be
+// answered with a problem document. It flushes every piece.
 type lateWriter struct {
 	w           http.ResponseWriter
 	contentType string
@@ -213,14 +213,14 @@ func (l *lateWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush sends the headers, if they are not sent yet.
+// Flush sends the headers if they were not sent before.
 func (l *lateWriter) Flush() {
 	l.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(l.w).Flush()
 }
 
-// operation makes huma's description of a route, with everything that all
-// routes of its sort have in common.
+// operation returns huma's description of a route, with the parts that all routes of its kind
+// share.
 func (s *server) operation(r route) huma.Operation {
 	if r.status == 0 {
 		r.status = http.StatusOK
@@ -228,7 +228,7 @@ func (s *server) operation(r route) huma.Operation {
 	op := huma.Operation{
 		OperationID: r.id, Method: r.method, Path: r.path, Summary: r.summary, Description: r.description,
 		Tags: []string{r.tag}, DefaultStatus: r.status,
-		MaxBodyBytes: -1, BodyReadTimeout: -1, // limitedBody has both
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // limitedBody enforces both limits
 		SkipValidateBody: true,
 		RequestBody:      nil,
 		Metadata:         map[string]any{ruleKey: r.rule},
@@ -246,19 +246,19 @@ func (s *server) operation(r route) huma.Operation {
 	}
 	switch {
 	case r.method != http.MethodGet:
-		op.Parameters = append(op.Parameters, &huma.Param{Name: api.HeaderRequest, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestID.String()}, Description: "What has the same id is done once"})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: api.HeaderRequest, In: "header", Schema: &huma.Schema{Type: huma.TypeString, Pattern: requestID.String()}, Description: "Requests with the same id are carried out once"})
 	case !r.bare && !r.rule.local:
 		op.Parameters = append(op.Parameters,
 			&huma.Param{Name: "index", In: "query", Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64"}, Description: "Wait until the state is newer than this index"},
-			&huma.Param{Name: "wait", In: "query", Schema: text(), Description: "How long to wait at most, such as 30s; 60s unless told, 10m at most"},
-			&huma.Param{Name: "consistency", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"default", "consistent", "stale"}}, Description: "default: the leader's state; consistent: confirmed by the voters first; stale: what the asked agent has"},
+			&huma.Param{Name: "wait", In: "query", Schema: text(), Description: "Maximum time to wait, such as 30s; 60s if absent, 10m at most"},
+			&huma.Param{Name: "consistency", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"default", "consistent", "stale"}}, Description: "default: the leader's state; consistent: confirmed by the voters first; stale: the copy of the asked agent"},
 		)
 	}
 	op.RequestBody = &huma.RequestBody{}
 	return op
 }
 
-// finish completes the document of a route that is registered.
+// finish completes the document of a route after its registration.
 func (s *server) finish(op huma.Operation, r route) {
 	item := s.api.OpenAPI().Paths[r.path]
 	for _, o := range []*huma.Operation{item.Get, item.Put, item.Post, item.Delete} {
@@ -274,8 +274,8 @@ func (s *server) finish(op huma.Operation, r route) {
 			}
 		}
 		if r.status == http.StatusAccepted {
-			// Nothing was begun: a dry run, or there was nothing to do.
-			o.Responses["200"] = &huma.Response{Description: "Nothing is begun", Content: o.Responses["202"].Content}
+			// 200 means that nothing was started: a dry run, or nothing to do.
+			o.Responses["200"] = &huma.Response{Description: "Nothing was started", Content: o.Responses["202"].Content}
 		}
 		o.Responses["default"] = &huma.Response{
 			Description: "A problem document (RFC 9457)",
@@ -284,8 +284,8 @@ func (s *server) finish(op huma.Operation, r route) {
 	}
 }
 
-// enter stands before every handler: it decides who answers, who is asking and
-// whether they may.
+// enter runs before every handler. It decides which agent answers, and authenticates and
+// authorises the caller.
 func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 	op := hctx.Operation()
 	ru := op.Metadata[ruleKey].(rule)
@@ -343,7 +343,7 @@ func (s *server) enter(hctx huma.Context, next func(huma.Context)) {
 	next(huma.WithContext(hctx, context.WithValue(r.Context(), callKey{}, c)))
 }
 
-// watch takes one of the places for requests that wait.
+// watch reserves one of the places for requests that wait.
 func (s *server) watch() (leave func(), err error) {
 	if s.watches == nil {
 		return func() {}, nil
@@ -356,7 +356,7 @@ func (s *server) watch() (leave func(), err error) {
 	}
 }
 
-// checkBody bounds the body before anything of it is read.
+// checkBody checks the headers of the body and limits it.
 func (s *server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Operation, ru rule) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -385,7 +385,7 @@ func (s *server) checkBody(w http.ResponseWriter, r *http.Request, op *huma.Oper
 	return p
 }
 
-// The bounds of waiting for something newer.
+// The bounds on waiting for a newer state.
 const (
 	defaultWait = time.Minute
 	maxWait     = 10 * time.Minute
@@ -393,8 +393,7 @@ const (
 
 type waitTime time.Duration
 
-// parse reads what every route may have in its query and refuses what the
-// route does not know.
+// parse parses the parameters that all routes share, and reports unknown ones.
 func (c *call) parse(op *huma.Operation, query url.Values) model.Faults {
 	var faults model.Faults
 	known := []string{"token", "tenant"}
@@ -440,7 +439,7 @@ func (c *call) parse(op *huma.Operation, query url.Values) model.Faults {
 	return faults
 }
 
-// view gives the state that a read asks for, waiting where it asks for that.
+// view returns the state that a read asks for. It waits for a newer one if the read asks for that.
 func (s *server) view(ctx context.Context, c *call) (View, error) {
 	if c.after > 0 {
 		var cancel context.CancelFunc
@@ -450,19 +449,19 @@ func (s *server) view(ctx context.Context, c *call) (View, error) {
 	return s.State.View(ctx, c.consistency, c.after)
 }
 
-// now gives the state after a write, to answer with what was written.
+// now returns the present state, for the answer to a write.
 func (s *server) now(ctx context.Context) (View, error) { return s.State.View(ctx, api.Default, 0) }
 
-// raw is a request's body, described in the document as a T. It is read by
-// the handler: strictly, and with all faults at once.
+// raw is a request's body, which the document describes as a T. The handler decodes it, strictly
+// and with all faults at once.
 type raw[T any] struct{ data []byte }
 
 func (b *raw[T]) take(data []byte) { b.data = bytes.Clone(data) }
 
-// Schema gives that of T.
+// Schema returns the schema of T.
 func (raw[T]) Schema(r huma.Registry) *huma.Schema { return r.Schema(reflect.TypeFor[T](), true, "") }
 
-// value reads the body; an empty one is the zero T.
+// value decodes the body; an empty one is the zero T.
 func (b raw[T]) value() (T, error) {
 	var v T
 	if err := model.DecodeStrict(b.data, &v); err != nil {
@@ -471,7 +470,7 @@ func (b raw[T]) value() (T, error) {
 	return v, nil
 }
 
-// by reads the body by a function of its own.
+// by decodes the body with a function.
 func (b raw[T]) by(decode func([]byte) (T, error)) (T, error) {
 	v, err := decode(b.data)
 	if err != nil {
@@ -480,18 +479,17 @@ func (b raw[T]) by(decode func([]byte) (T, error)) (T, error) {
 	return v, nil
 }
 
-// readBody is huma's way to us: it keeps the bytes.
+// readBody is called by huma instead of a decoder. It keeps the bytes.
 func readBody(data []byte, v any) error {
 	b, ok := v.(interface{ take([]byte) })
 	if !ok {
-		return fmt.Errorf("api: no reading of %T", v)
+		return fmt.Errorf("the body cannot be decoded into a %T", v)
 	}
 	b.take(data)
 	return nil
 }
 
-// judge tells a text that is neither JSON nor YAML from one with faults in
-// what it says.
+// judge tells apart text that is neither JSON nor YAML from text whose content has faults.
 func judge(err error, data []byte) error {
 	var faults model.Faults
 	if !errors.As(err, &faults) {

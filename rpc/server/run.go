@@ -23,7 +23,7 @@ func (s *server) details(r *profile.Run) api.RunDetails {
 	return api.RunDetails{Run: *r, NodeMinutes: u.NodeMinutes, ProvisioningMillis: u.ProvisioningMillis}
 }
 
-// run finds a run that the caller sees: users see their own.
+// run returns a run that the caller sees. Users see their own runs.
 func (c *call) run(v View, id string) (*profile.Run, error) {
 	r, ok := v.Run(c.who.Tenant, id)
 	if !ok || c.who.Role == model.RoleUser && r.Actor != c.who.Actor {
@@ -36,15 +36,15 @@ func (s *server) runRoutes() {
 	const tag, path, one = "runs", "/v1/runs", "/v1/runs/{run}"
 	reads := rule{need: model.RoleRead}
 
-	list(s, route{id: "listRuns", path: path, tag: tag, rule: reads, summary: "List runs, the newest first; their programs without scripts and files"},
+	list(s, route{id: "listRuns", path: path, tag: tag, rule: reads, summary: "List runs, the newest first; their programs come without scripts and files"},
 		func(_ context.Context, c *call, v View, in *struct {
-			Program  string `query:"program" doc:"Only of this program"`
-			Profile  string `query:"profile" doc:"Only with this profile"`
-			Schedule string `query:"schedule" doc:"Only those that this schedule began"`
-			Status   string `query:"status" doc:"Only with one of these statuses of the program or the cluster, with commas between"`
-			Orphaned bool   `query:"orphaned" doc:"Only those whose clusters may be there still and nobody looks after"`
-			Offset   int    `query:"offset" minimum:"0" doc:"Leave out so many"`
-			Limit    int    `query:"limit" minimum:"0" doc:"At most so many; 1000"`
+			Program  string `query:"program" doc:"Only runs of this program"`
+			Profile  string `query:"profile" doc:"Only runs with this profile"`
+			Schedule string `query:"schedule" doc:"Only runs that this schedule started"`
+			Status   string `query:"status" doc:"Only runs with one of these statuses of the program or the cluster, separated by commas"`
+			Orphaned bool   `query:"orphaned" doc:"Only runs whose clusters may still exist although nothing manages them"`
+			Offset   int    `query:"offset" minimum:"0" doc:"Number of results to skip"`
+			Limit    int    `query:"limit" minimum:"0" doc:"Maximum number of results; 1000 if absent"`
 		}) ([]api.RunDetails, int, error) {
 			wanted := strings.FieldsFunc(strings.ToUpper(in.Status), func(r rune) bool { return r == ',' })
 			var out []api.RunDetails
@@ -76,7 +76,7 @@ func (s *server) runRoutes() {
 			}
 			return out, total, nil
 		})
-	read(s, route{id: "getRun", path: one, tag: tag, rule: reads, summary: "Get a run: where its program and its cluster stand"},
+	read(s, route{id: "getRun", path: one, tag: tag, rule: reads, summary: "Get a run with the status of its program and its cluster"},
 		func(_ context.Context, c *call, v View, in *ByRun) (api.RunDetails, error) {
 			r, err := c.run(v, in.ID)
 			if err != nil {
@@ -84,12 +84,12 @@ func (s *server) runRoutes() {
 			}
 			return s.details(r), nil
 		})
-	s.startRoute(route{id: "startRun", path: path, tag: tag, summary: "Begin a run of a program that is kept, or of one that is given along"})
+	s.startRoute(route{id: "startRun", path: path, tag: tag, summary: "Start a run of a stored program, or of a program in the body"})
 	s.runOrders(tag, one)
 	s.runLogRoute(tag, one)
 }
 
-// startRoute registers one of the two ways to begin a run.
+// startRoute registers one of the two routes that start a run.
 func (s *server) startRoute(r route) {
 	r.method, r.status, r.rule = http.MethodPost, http.StatusAccepted, rule{need: model.RoleUser}
 	start := func(ctx context.Context, c *call, program string, body raw[api.StartRun]) (api.RunDetails, api.Written, error) {
@@ -99,7 +99,7 @@ func (s *server) startRoute(r route) {
 		}
 		if program != "" {
 			if req.Inline != nil || req.Program != "" && req.Program != program {
-				return api.RunDetails{}, api.Written{}, invalid(model.Faults{{Path: "program", Message: "the path names the program: leave program and inline away"}})
+				return api.RunDetails{}, api.Written{}, invalid(model.Faults{{Path: "program", Message: "the path names the program: omit program and inline"}})
 			}
 			req.Program = program
 		}
@@ -142,21 +142,21 @@ func (s *server) startRoute(r route) {
 
 // runOrders registers the orders about runs.
 func (s *server) runOrders(tag, one string) {
-	runOrder(s, tag, one, "stop", model.RoleUser, "End a run's program; its nodes are torn down, or kept",
+	runOrder(s, tag, one, "stop", model.RoleUser, "Stop a run's program; its nodes are deleted or kept",
 		func(b api.StopBody) profile.Event {
 			return profile.Event{Kind: profile.Stop, Keep: b.KeepAlive, Reason: b.Reason}
 		})
-	runOrder(s, tag, one, "deprovision", model.RoleUser, "Tear down the nodes of a run that were kept",
+	runOrder(s, tag, one, "deprovision", model.RoleUser, "Delete the nodes of a run that were kept",
 		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.TearDown} })
 	runOrder(s, tag, one, "extend", model.RoleUser, "Keep a run's nodes for longer",
 		func(b api.ExtendBody) profile.Event { return profile.Event{Kind: profile.Extend, At: b.ExpireAt} })
-	runOrder(s, tag, one, "force", model.RoleAdmin, "Take a run's cluster for deprovisioned, or for an orphan, whatever it is",
+	runOrder(s, tag, one, "force", model.RoleAdmin, "Record that a run's cluster is deprovisioned, or an orphan, whatever its status",
 		func(b api.ForceBody) profile.Event {
 			return profile.Event{Kind: profile.Force, To: b.To, Reason: b.Reason}
 		})
-	runOrder(s, tag, one, "retry", model.RoleUser, "Try to tear down once more what is left of a run",
+	runOrder(s, tag, one, "retry", model.RoleUser, "Try again to delete what is left of a run's cluster",
 		func(api.OrderBody) profile.Event { return profile.Event{Kind: profile.Retry} })
-	runOrder(s, tag, one, "purge", model.RoleAdmin, "Take a run off the list of orphans: nothing is left of it",
+	runOrder(s, tag, one, "purge", model.RoleAdmin, "Remove a run from the list of orphans, because nothing is left of its cluster",
 		func(b api.OrderBody) profile.Event { return profile.Event{Kind: profile.Purge, Reason: b.Reason} })
 }
 
@@ -186,7 +186,7 @@ func runOrder[B any](s *server, tag, one, verb string, need model.Role, summary 
 			}
 			r, err := c.run(v, in.ID)
 			if err != nil {
-				return api.RunDetails{}, w, problem.New(problem.NotFound, "run %s", in.ID)
+				return api.RunDetails{}, w, problem.New(problem.NotFound, "there is no run %q any more", in.ID)
 			}
 			return s.details(r), w, nil
 		})

@@ -15,11 +15,11 @@ import (
 )
 
 func (s *server) runLogRoute(tag, one string) {
-	stream(s, route{id: "getRunLog", method: http.MethodGet, path: one + "/logs", tag: tag, rule: rule{need: model.RoleRead}, bare: true, summary: "What a run's program wrote, on all its nodes"},
+	stream(s, route{id: "getRunLog", method: http.MethodGet, path: one + "/logs", tag: tag, rule: rule{need: model.RoleRead}, bare: true, summary: "Get the output of a run's program on all its nodes"},
 		"application/x-ndjson", "A RunLine a line; the last one says that it is the end",
 		func(ctx context.Context, c *call, in *struct {
 			ByRun
-			Follow bool `query:"follow" doc:"Go on until the program is over"`
+			Follow bool `query:"follow" doc:"Continue until the program ends"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			v, err := s.view(r.Context(), c)
 			if err != nil {
@@ -57,7 +57,7 @@ type runLog struct {
 	tasks sync.WaitGroup
 }
 
-// all writes every line there is, and with follow those that come.
+// all writes all present lines, and with follow also later ones.
 func (f *runLog) all(ctx context.Context, v View) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer f.tasks.Wait()
@@ -95,7 +95,7 @@ func (f *runLog) all(ctx context.Context, v View) error {
 	return f.write(api.RunLine{End: true})
 }
 
-// begin follows the attempts that are new.
+// begin starts to follow new attempts.
 func (f *runLog) begin(ctx context.Context, v View, r *profile.Run) {
 	tasks, _ := v.Tasks(f.c.who.Tenant, r.Operation, "", 0, 0)
 	for _, t := range tasks {
@@ -114,8 +114,8 @@ func (f *runLog) begin(ctx context.Context, v View, r *profile.Run) {
 	}
 }
 
-// attempt writes the lines of one attempt. A log that is not there yet, because nothing
-// was written so far, is looked for until the attempt has ended.
+// attempt writes the lines of one attempt. If its log does not exist yet, because the program has
+// written nothing, attempt looks for it until the attempt has ended.
 func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 	done := 0
 	for ctx.Err() == nil {
@@ -125,7 +125,7 @@ func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 			line.Time, line.Stderr, line.Text = splitLine(text)
 			return f.write(line)
 		}}
-		_ = f.s.Operations.TaskLog(ctx, f.c.who, k.task, k.attempt, f.follow && !over, w) // gone with its agent, where it cannot be had
+		_ = f.s.Operations.TaskLog(ctx, f.c.who, k.task, k.attempt, f.follow && !over, w) // fails if the log was lost with its agent
 		w.end()
 		done = max(done, w.number)
 		if over {
@@ -140,7 +140,7 @@ func (f *runLog) attempt(ctx context.Context, k attemptKey, line api.RunLine) {
 	}
 }
 
-// ended says whether an attempt has its end.
+// ended reports whether an attempt has ended.
 func (f *runLog) ended(ctx context.Context, k attemptKey) bool {
 	v, err := f.s.now(ctx)
 	if err != nil {
@@ -161,14 +161,14 @@ func (f *runLog) write(l api.RunLine) error {
 	return err
 }
 
-// lines cuts what is written to it into lines, and leaves the first ones out.
+// lines splits what is written to it into lines, and omits the first ones.
 type lines struct {
 	skip, number int
 	rest         []byte
 	emit         func(number int, text string) error
 }
 
-// Write takes a piece.
+// Write writes a piece of the log.
 func (l *lines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
@@ -185,19 +185,19 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// end takes what is left without an end of line.
+// end returns the last line if it has no line end.
 func (l *lines) end() {
 	if len(l.rest) > 0 {
 		_, _ = l.Write([]byte{'\n'})
 	}
 }
 
-// splitLine takes a line of a task's log apart: its time, a mark for error output, and
-// what the program wrote.
+// splitLine splits a line of a task's log into its time, a mark for error output, and the output
+// of the program.
 func splitLine(s string) (at string, stderr bool, text string) {
 	const stamp, mark = len("15:04:05.000"), len("15:04:05.000 ! ")
 	if len(s) < mark || s[2] != ':' || s[5] != ':' || s[8] != '.' || s[stamp] != ' ' || s[stamp+1] != ' ' && s[stamp+1] != '!' {
-		return "", false, s // a tail that was kept with the attempt
+		return "", false, s // a tail of the log that the state keeps with the attempt
 	}
 	return s[:stamp], s[stamp+1] == '!', s[mark:]
 }

@@ -106,7 +106,7 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "PUT", "/v1/programs/job", job, 200, []string{`"version":1`}},
 		{user, "PUT", "/v1/programs/job", job, 200, []string{`"version":2`, `"on":"each"`}},
 		{guest, "PUT", "/v1/programs/job", job, 403, nil},
-		{user, "PUT", "/v1/programs/job", `{"name":"other","steps":[{"command":["true"]}]}`, 422, []string{`let them be the same`}},
+		{user, "PUT", "/v1/programs/job", `{"name":"other","steps":[{"command":["true"]}]}`, 422, []string{`they must be equal`}},
 		{user, "PUT", "/v1/programs/bad", `{"steps":[{"on":"all"},{"files":{"../x":""},"script":"x"}]}`, 422, []string{`steps[0]`, `steps[1].files.../x`}},
 		{user, "PUT", "/v1/programs/bad", `{`, 400, nil},
 		{guest, "GET", "/v1/programs", "", 200, []string{`"name":"job"`, `"version":2`}},

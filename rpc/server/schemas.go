@@ -9,9 +9,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// aliases teach the document the types that say more than their Go type does:
-// those that are written in several ways, and those with a fixed set of values.
-// engine/model cannot say it itself, as it knows nothing of HTTP.
+// aliases adds schemas for types whose Go type does not describe them: those with several
+// representations, and those with a fixed set of values. engine/model cannot have the schemas, as
+// it does not depend on HTTP.
 func aliases(r huma.Registry) {
 	r.RegisterTypeAlias(reflect.TypeFor[model.Int](), reflect.TypeFor[intSchema]())
 	r.RegisterTypeAlias(reflect.TypeFor[model.Millis](), reflect.TypeFor[millisSchema]())
@@ -28,28 +28,28 @@ func aliases(r huma.Registry) {
 
 type intSchema struct{}
 
-// Schema says what model.Int reads.
+// Schema returns the schema of model.Int.
 func (intSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "A whole number, also as a text", OneOf: []*huma.Schema{{Type: huma.TypeInteger}, {Type: huma.TypeString, Pattern: `^-?[0-9]+$`}}}
 }
 
 type millisSchema struct{}
 
-// Schema says what model.Millis reads.
+// Schema returns the schema of model.Millis.
 func (millisSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "A duration: milliseconds, or a text such as 10s, 15m, 2h or 3d", OneOf: []*huma.Schema{{Type: huma.TypeInteger, Format: "int64"}, {Type: huma.TypeString, Pattern: `^[0-9]+[smhd]?$`}}}
 }
 
 type numberSchema struct{}
 
-// Schema says what decimal numbers are read from.
+// Schema returns the schema of a decimal number.
 func (numberSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "A decimal number, also as a text", OneOf: []*huma.Schema{{Type: huma.TypeNumber}, {Type: huma.TypeString}}}
 }
 
 type defaultServiceSchema struct{}
 
-// Schema says what model.DefaultService reads.
+// Schema returns the schema of model.DefaultService.
 func (defaultServiceSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "A service's name, or its name with configuration of its own", OneOf: []*huma.Schema{
 		{Type: huma.TypeString},
@@ -69,24 +69,24 @@ func oneOf[T ~string](values ...T) *huma.Schema {
 
 type clusterStatusSchema struct{}
 
-// Schema lists the statuses.
+// Schema returns the statuses of a cluster.
 func (clusterStatusSchema) Schema(huma.Registry) *huma.Schema { return oneOf(clusterStatuses...) }
 
 type operationStatusSchema struct{}
 
-// Schema lists the statuses.
+// Schema returns the statuses of an operation.
 func (operationStatusSchema) Schema(huma.Registry) *huma.Schema { return oneOf(operationStatuses...) }
 
 type operationTypeSchema struct{}
 
-// Schema lists the operations.
+// Schema returns examples of operation types.
 func (operationTypeSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Examples: []any{string(model.OpCreate), string(model.OpRestart)}}
 }
 
 type taskStatusSchema struct{}
 
-// Schema lists the statuses.
+// Schema returns the statuses of a task.
 func (taskStatusSchema) Schema(huma.Registry) *huma.Schema {
 	var names []string
 	for i := range model.TaskStatuses {
@@ -97,7 +97,7 @@ func (taskStatusSchema) Schema(huma.Registry) *huma.Schema {
 
 type actionSchema struct{}
 
-// Schema lists the actions.
+// Schema returns the actions.
 func (actionSchema) Schema(huma.Registry) *huma.Schema {
 	var names []string
 	for a := model.Create; a <= model.Delete; a++ {
@@ -108,10 +108,10 @@ func (actionSchema) Schema(huma.Registry) *huma.Schema {
 
 type roleSchema struct{}
 
-// Schema lists the roles.
+// Schema returns the roles.
 func (roleSchema) Schema(huma.Registry) *huma.Schema { return oneOf(roles...) }
 
 type kindSchema struct{}
 
-// Schema lists the kinds.
+// Schema returns the kinds of definitions.
 func (kindSchema) Schema(huma.Registry) *huma.Schema { return oneOf(model.Kinds...) }

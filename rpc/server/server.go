@@ -21,20 +21,18 @@ type Config struct {
 	// Registry registers the API's metrics and is what GET /v1/metrics shows. If it is
 	// nil, the metrics are not registered and nothing is shown.
 	Registry *prometheus.Registry
-	// Name tells this agent apart in the header of requests it passes on.
+	// Name identifies this agent in the headers of requests that it forwards.
 	Name string
 	// Patience is how long a request waits for a leader; 0 means 5 seconds.
 	Patience time.Duration
-	// Heartbeat is how often an idle event stream shows that it lives; 0 means
-	// 15 seconds.
+	// Heartbeat is how often an idle event stream sends a sign of life; 0 means 15 seconds.
 	Heartbeat time.Duration
 	// MaxBody bounds a request's body in bytes; 0 means MaxBody.
 	MaxBody int64
-	// MaxWatches bounds how many blocking reads, event streams and followed
-	// logs there are at a time; 0 means no bound.
+	// MaxWatches bounds the number of concurrent blocking reads, event streams and followed logs;
+	// 0 means no limit.
 	MaxWatches int
-	// Now is the clock by which what runs use until now is told, and when schedules are
-	// due; nil: time.Now.
+	// Now is the clock for the usage of runs and for schedules. If it is nil, it is time.Now.
 	Now func() time.Time
 }
 
@@ -47,12 +45,12 @@ type server struct {
 	heartbeat time.Duration
 	maxBody   int64
 	clock     func() time.Time
-	watches   chan struct{} // a place for each watch; nil: no bound
+	watches   chan struct{} // has a free slot for each further watch; nil: no limit
 	mux       *http.ServeMux
 	api       huma.API
 }
 
-// New gives the handler of the whole API. Serve it with NewServer's limits.
+// New returns the handler of the API. Serve it with NewServer, which adds limits.
 func New(cfg Config) (http.Handler, error) {
 	if cfg.Services.State == nil {
 		return nil, errors.New("HTTP API: Config.Services is required")
@@ -88,7 +86,8 @@ func New(cfg Config) (http.Handler, error) {
 	return s.observe(s.again(s.routed())), nil
 }
 
-// newServer has all routes and no backend: enough to write the document.
+// newServer returns a server with all routes and without services, which is enough to write the
+// document.
 func newServer() *server {
 	s := &server{
 		log: slog.New(slog.DiscardHandler), name: "agent",
@@ -129,8 +128,8 @@ func (s *server) routes() {
 	s.settleDocument()
 }
 
-// routed gives the requests to their routes; what has none, or another method,
-// is answered with a problem like everything else.
+// routed dispatches requests to their routes. It answers requests without a route, or with an
+// unsupported method, with a problem document.
 func (s *server) routed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = asSDK(r)
@@ -139,7 +138,7 @@ func (s *server) routed() http.Handler {
 			s.mux.ServeHTTP(probe, r)
 			if allow := probe.header.Get("Allow"); allow != "" {
 				w.Header().Set("Allow", allow)
-				writeProblem(w, newProblem(problem.Method, fmt.Sprintf("%s does not go with %s: use %s", r.Method, r.URL.Path, allow)))
+				writeProblem(w, newProblem(problem.Method, fmt.Sprintf("%s does not support %s: use %s", r.Method, r.URL.Path, allow)))
 				return
 			}
 			writeProblem(w, notFound("there is no %s: the routes are in /v1/openapi.json", r.URL.Path))
@@ -149,7 +148,7 @@ func (s *server) routed() http.Handler {
 	})
 }
 
-// probe takes an answer of the mux to see what it is.
+// probe is a ResponseWriter that records the headers of the mux's answer.
 type probe struct {
 	header http.Header
 }

@@ -15,7 +15,7 @@ type BySite struct {
 	Site string `path:"site" doc:"The site's name"`
 }
 
-// longestLook is how long a check of a whole site may take.
+// longestLook bounds the check of a whole site.
 const longestLook = time.Minute
 
 func (s *server) siteRoutes() {
@@ -27,11 +27,11 @@ func (s *server) siteRoutes() {
 	ask(s, get("listSites", "/v1/sites", "List the sites of change objects"), func(ctx context.Context, c *call, _ *none) ([]site.Overview, error) {
 		return s.Sites.List(ctx, c.who.Tenant)
 	})
-	watched := get("getSiteStatus", one+"/status", "How a site's objects are, as their homes report it")
+	watched := get("getSiteStatus", one+"/status", "Get the status of a site's objects, as their hosts report it")
 	watched.rule.watches = true
 	ask(s, watched, func(ctx context.Context, c *call, in *struct {
 		BySite
-		After uint64 `query:"after" doc:"Wait until the revision is another than this one, a minute at most"`
+		After uint64 `query:"after" doc:"Wait until the revision is another than this one, for at most a minute"`
 	}) (site.SiteStatus, error) {
 		ctx, cancel := context.WithTimeout(ctx, defaultWait)
 		defer cancel()
@@ -39,7 +39,7 @@ func (s *server) siteRoutes() {
 	})
 	ask(s, get("getSite", one, "Get a site's document"), func(_ context.Context, c *call, in *struct {
 		BySite
-		Generation uint64 `query:"generation" doc:"That of an earlier generation; absent: the newest"`
+		Generation uint64 `query:"generation" doc:"An earlier generation; absent: the newest"`
 	}) (*site.Document, error) {
 		return s.Sites.Document(c.who.Tenant, in.Site, in.Generation)
 	})
@@ -55,13 +55,13 @@ func (s *server) siteRoutes() {
 	}) ([]site.Reason, error) {
 		return s.Sites.Explain(c.who.Tenant, in.Site, in.Object)
 	})
-	ask(s, route{id: "checkSite", method: http.MethodPost, path: one + "/check", tag: tag, rule: use, summary: "Check every object of a site, changing nothing"},
+	ask(s, route{id: "checkSite", method: http.MethodPost, path: one + "/check", tag: tag, rule: use, summary: "Compare every object of a site with the real thing, and change nothing"},
 		func(ctx context.Context, c *call, in *BySite) ([]site.Finding, error) {
 			ctx, cancel := context.WithTimeout(ctx, longestLook)
 			defer cancel()
 			return s.Sites.Check(ctx, c.who.Tenant, in.Site)
 		})
-	ask(s, route{id: "planSite", method: http.MethodPost, path: "/v1/sites", tag: tag, rule: use, summary: "Say what applying a site would do"},
+	ask(s, route{id: "planSite", method: http.MethodPost, path: "/v1/sites", tag: tag, rule: use, summary: "Preview the application of a document"},
 		func(_ context.Context, c *call, in *struct{ Body raw[site.Document] }) (site.ChangePreview, error) {
 			doc, err := in.Body.value()
 			if err != nil {
@@ -69,7 +69,7 @@ func (s *server) siteRoutes() {
 			}
 			return s.Sites.Preview(c.who.Tenant, &doc)
 		})
-	write(s, route{id: "applySite", method: http.MethodPut, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Put a site into force, as its next generation"},
+	write(s, route{id: "applySite", method: http.MethodPut, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Apply a document as the next generation of a site"},
 		func(ctx context.Context, c *call, in *struct {
 			BySite
 			Body raw[site.Document]
@@ -84,7 +84,7 @@ func (s *server) siteRoutes() {
 			p, unchanged, w, err := s.Sites.Apply(ctx, c.who, &doc)
 			return api.SiteApplied{ChangePreview: p, Unchanged: unchanged}, w, err
 		})
-	write(s, route{id: "revertSite", method: http.MethodPost, path: one + "/revert", status: http.StatusAccepted, tag: tag, rule: use, optional: true, summary: "Put the content of an earlier generation into force again"},
+	write(s, route{id: "revertSite", method: http.MethodPost, path: one + "/revert", status: http.StatusAccepted, tag: tag, rule: use, optional: true, summary: "Apply the content of an earlier generation again"},
 		func(ctx context.Context, c *call, in *struct {
 			BySite
 			Body raw[api.RevertBody]
@@ -96,13 +96,13 @@ func (s *server) siteRoutes() {
 			p, unchanged, w, err := s.Sites.Revert(ctx, c.who, in.Site, body.Generation)
 			return api.SiteApplied{ChangePreview: p, Unchanged: unchanged}, w, err
 		})
-	write(s, route{id: "deleteSite", method: http.MethodDelete, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Bring all objects of a site down in order, and forget it"},
+	write(s, route{id: "deleteSite", method: http.MethodDelete, path: one, status: http.StatusAccepted, tag: tag, rule: use, summary: "Take all objects of a site down in order, and delete the site"},
 		func(ctx context.Context, c *call, in *BySite) (api.SiteApplied, api.Written, error) {
 			p, w, err := s.Sites.Delete(ctx, c.who, in.Site)
 			return api.SiteApplied{ChangePreview: p}, w, err
 		})
-	write(s, route{id: "releaseObject", method: http.MethodPost, path: one + "/release", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Say that an object whose home is gone holds nothing",
-		description: "An object that nobody hears of counts as holding what it held. Who knows that it holds nothing says so, with a reason that the audit log keeps."},
+	write(s, route{id: "releaseObject", method: http.MethodPost, path: one + "/release", tag: tag, rule: rule{need: model.RoleAdmin}, summary: "Record that an object on a lost host holds nothing",
+		description: "An object whose host does not answer counts as holding what it held before. An administrator who knows better says so, with a reason that the audit log keeps."},
 		func(ctx context.Context, c *call, in *struct {
 			BySite
 			Body raw[api.ReleaseBody]
@@ -116,7 +116,7 @@ func (s *server) siteRoutes() {
 				faults.Add("object", "is missing")
 			}
 			if body.Reason == "" {
-				faults.Add("reason", "is missing: say how you know, for those who read the audit log later")
+				faults.Add("reason", "is missing: give the evidence, which the audit log keeps")
 			}
 			if len(faults) > 0 {
 				return api.Done{}, api.Written{}, invalid(faults)

@@ -17,7 +17,7 @@ func (s *server) solveRoutes() {
 	const tag = "definitions"
 	reads, asks := rule{need: model.RoleRead}, rule{need: model.RoleUser}
 	read(s, route{id: "lintClusterTemplate", path: "/v1/clustertemplates/{name}/lint", tag: tag, rule: reads,
-		summary: "What is wrong with a cluster template, among the definitions as they are now"},
+		summary: "Check a cluster template against the present definitions"},
 		func(ctx context.Context, c *call, v View, in *ByName) (api.Linted, error) {
 			d, ok := v.Definition(c.who.Tenant, model.KindClusterTemplate, in.Name, 0)
 			if !ok {
@@ -30,7 +30,7 @@ func (s *server) solveRoutes() {
 			return s.lint(ctx, c, v, []model.Definition{def}), nil
 		})
 	write(s, route{id: "lintDefinitions", method: http.MethodPost, path: "/v1/lint", tag: tag, rule: asks,
-		summary:     "What would be wrong with definitions if they were imported",
+		summary:     "Check definitions without importing them",
 		description: "The body is what an import takes. Nothing is written."},
 		func(ctx context.Context, c *call, in *importBody) (api.Linted, api.Written, error) {
 			defs, err := model.Classify("", in.Body.data)
@@ -44,7 +44,7 @@ func (s *server) solveRoutes() {
 			return s.lint(ctx, c, v, defs), api.Written{}, nil
 		})
 	write(s, route{id: "solve", method: http.MethodPost, path: "/v1/solve", tag: tag, rule: asks,
-		summary:     "What clusters of several sizes would look like, what they cost, and where there is none and why",
+		summary:     "Solve the layouts of clusters of several sizes, with their costs, or the reasons why there is none",
 		description: "Nothing is written."},
 		func(ctx context.Context, c *call, in *struct{ Body raw[api.SolveRequest] }) (api.Solved, api.Written, error) {
 			req, err := in.Body.value()
@@ -60,8 +60,7 @@ func (s *server) solveRoutes() {
 		})
 }
 
-// tenantDefinitions are a tenant's definitions, and the plugin types on offer,
-// as the engine reads them.
+// tenantDefinitions returns a tenant's definitions, and the plugin types on offer, for the engine.
 func tenantDefinitions(v View, tenant string) model.Lookup {
 	offered := model.Set{}
 	for _, t := range v.PluginTypes() {
@@ -79,7 +78,7 @@ type stored struct {
 	tenant string
 }
 
-// Definition finds the latest version.
+// Definition returns the latest version of a definition.
 func (s stored) Definition(kind model.Kind, name string) (model.Definition, bool) {
 	d, ok := s.v.Definition(s.tenant, kind, name, 0)
 	if !ok {
@@ -89,7 +88,7 @@ func (s stored) Definition(kind model.Kind, name string) (model.Definition, bool
 	return def, err == nil // it was decoded before it was stored
 }
 
-// Names gives those of a kind.
+// Names returns the names of the definitions of a kind.
 func (s stored) Names(kind model.Kind) []string {
 	var out []string
 	for _, d := range s.v.Definitions(s.tenant, kind) {
@@ -98,13 +97,13 @@ func (s stored) Names(kind model.Kind) []string {
 	return out
 }
 
-// The search for a template's smallest cluster: so many sizes, so many steps.
+// The bounds on the search for a template's smallest cluster: the number of sizes and of steps.
 const (
 	lintSizes  = 100
 	lintBudget = 2_000_000
 )
 
-// lint judges definitions among those of the tenant.
+// lint checks definitions together with those of the tenant.
 func (s *server) lint(ctx context.Context, c *call, v View, defs []model.Definition) api.Linted {
 	known := tenantDefinitions(v, c.who.Tenant)
 	var out api.Linted
@@ -138,8 +137,8 @@ func faulty(faults model.Faults, subject string) bool {
 	return false
 }
 
-// smallest looks for the least number of nodes of a template's clusters. sure
-// says that what is wrong leaves the template without any cluster.
+// smallest returns the smallest number of nodes of a template's clusters. sure is true if the
+// fault leaves the template without any cluster.
 func (s *server) smallest(ctx context.Context, t model.ClusterTemplate, all model.Lookup) (n int, fault *model.Fault, sure bool) {
 	t, err := model.ResolveTemplate(t, all)
 	if err != nil {
@@ -176,7 +175,7 @@ func (s *server) smallest(ctx context.Context, t model.ClusterTemplate, all mode
 	return 0, &model.Fault{Message: message}, to == most
 }
 
-// solve solves every size that is asked for.
+// solve solves all sizes of a request.
 func (s *server) solve(ctx context.Context, c *call, v View, req api.SolveRequest) (api.Solved, error) {
 	known := tenantDefinitions(v, c.who.Tenant)
 	in := solver.Input{
@@ -186,9 +185,9 @@ func (s *server) solve(ctx context.Context, c *call, v View, req api.SolveReques
 	var faults model.Faults
 	switch {
 	case req.Template == nil && req.ClusterTemplate == "":
-		faults.Add("clusterTemplate", "is missing: name a template, or give one as \"template\"")
+		faults.Add("clusterTemplate", "is missing: give the name of a template, or a template as \"template\"")
 	case req.Template != nil && req.ClusterTemplate != "":
-		faults.Add("template", "stands beside clusterTemplate: give one of them")
+		faults.Add("template", "excludes clusterTemplate: give only one of them")
 	case req.Template != nil:
 		in.Template = *req.Template
 	default:

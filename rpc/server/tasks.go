@@ -11,23 +11,23 @@ import (
 
 // ByTask names a task in the path.
 type ByTask struct {
-	ID string `path:"task" doc:"The task's id; a slash in it is written %2F"`
+	ID string `path:"task" doc:"The task's id; write a slash in it as %2F"`
 }
 
 func (s *server) taskRoutes() {
 	const tag, one = "tasks", "/v1/tasks/{task}"
 	reads := rule{need: model.RoleRead}
 
-	read(s, route{id: "getTask", path: one, tag: tag, rule: reads, summary: "A task with all its attempts"},
+	read(s, route{id: "getTask", path: one, tag: tag, rule: reads, summary: "Get a task with all its attempts"},
 		func(_ context.Context, c *call, v View, in *ByTask) (model.Task, error) {
 			return c.task(v, in.ID)
 		})
-	stream(s, route{id: "getTaskLog", method: http.MethodGet, path: one + "/log", tag: tag, rule: reads, bare: true, summary: "The log of a task, from whichever agent has it"},
+	stream(s, route{id: "getTaskLog", method: http.MethodGet, path: one + "/log", tag: tag, rule: reads, bare: true, summary: "Get the log of a task from the agent that has it"},
 		"text/plain; charset=utf-8", "The log; with follow it goes on until the task ends",
 		func(ctx context.Context, c *call, in *struct {
 			ByTask
-			Attempt int  `query:"attempt" minimum:"0" doc:"Which attempt, from 1; 0 or absent: the latest"`
-			Follow  bool `query:"follow" doc:"Go on until the task ends"`
+			Attempt int  `query:"attempt" minimum:"0" doc:"The attempt, from 1; 0 or absent: the latest"`
+			Follow  bool `query:"follow" doc:"Continue until the task ends"`
 		}, w http.ResponseWriter, r *http.Request) error {
 			v, err := s.view(r.Context(), c)
 			if err != nil {
@@ -38,7 +38,7 @@ func (s *server) taskRoutes() {
 			}
 			out := &sharedWriter{ResponseWriter: w}
 			if in.Follow {
-				// A task that is silent still shows its follower that it was found.
+				// A follower of a silent task must know that the task was found.
 				timer := time.AfterFunc(time.Second, out.flush)
 				defer timer.Stop()
 				defer out.end()
@@ -75,7 +75,7 @@ func (s *sharedWriter) flush() {
 	}
 }
 
-// end makes a late timer harmless: the writer is no longer ours.
+// end makes a late timer harmless: the handler has returned and does not own the writer any more.
 func (s *sharedWriter) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

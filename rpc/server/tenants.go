@@ -13,7 +13,7 @@ func (s *server) tenantRoutes() {
 	const tag, path, one = "tenants", "/v1/tenants", "/v1/tenants/{name}"
 	super := rule{need: model.RoleSuperadmin}
 
-	read(s, route{id: "listTenants", path: path, tag: tag, rule: rule{need: model.RoleRead}, summary: "List tenants: all for superadmins, else one's own"},
+	read(s, route{id: "listTenants", path: path, tag: tag, rule: rule{need: model.RoleRead}, summary: "List tenants: all for superadmins, the caller's own for others"},
 		func(_ context.Context, c *call, v View, _ *none) ([]model.Tenant, error) {
 			out := []model.Tenant{}
 			for _, t := range v.Tenants() {
@@ -37,7 +37,7 @@ func (s *server) tenantRoutes() {
 		}) (model.Tenant, api.Written, error) {
 			return s.putTenant(ctx, c, "", in.Body, true)
 		})
-	write(s, route{id: "putTenant", method: http.MethodPut, path: one, tag: tag, rule: super, summary: "Change a tenant, or create it"},
+	write(s, route{id: "putTenant", method: http.MethodPut, path: one, tag: tag, rule: super, summary: "Create or change a tenant"},
 		func(ctx context.Context, c *call, in *struct {
 			ByName
 			Body raw[model.Tenant]
@@ -61,7 +61,7 @@ func (s *server) putTenant(ctx context.Context, c *call, name string, body raw[m
 	case name != "" && t.Name == "":
 		t.Name = name
 	case name != "" && t.Name != name:
-		faults.Add("name", fmt.Sprintf("is %q, but the path says %q: let them be the same", t.Name, name))
+		faults.Add("name", fmt.Sprintf("is %q, but the path says %q: they must be equal", t.Name, name))
 	}
 	if why := model.CheckName(t.Name); why != "" {
 		faults.Add("name", why)

@@ -20,7 +20,7 @@ func (s *server) tokenRoutes() {
 			return append([]model.Token{}, v.Tokens(c.who.Tenant)...), nil
 		})
 	write(s, route{id: "createToken", method: http.MethodPost, path: path, status: http.StatusCreated, tag: tag, rule: rule{need: admin.need, secret: true}, summary: "Issue a token for the tenant",
-		description: "Repeated with the same request id, the token is not issued again and its secret not shown again."},
+		description: "If the request is repeated with the same request id, no other token is issued, and the secret is not shown again."},
 		func(ctx context.Context, c *call, in *struct {
 			Body raw[api.NewToken]
 		}) (api.IssuedToken, api.Written, error) {
@@ -57,9 +57,9 @@ func (s *server) tokenRoutes() {
 			out.Token = model.Token{Actor: req.Actor, Tenant: c.who.Tenant, Role: req.Role}
 			v, err := s.now(ctx)
 			if err != nil {
-				return out, w, nil //nolint:nilerr // the secret matters more than the record
+				return out, w, nil // the secret must reach the caller
 			}
-			// The record of the new token is the latest one that fits.
+			// The new token is the latest one that matches.
 			for _, t := range v.Tokens(c.who.Tenant) {
 				if t.Actor == req.Actor && t.Role == req.Role && t.Created >= out.Created {
 					out.Token = t

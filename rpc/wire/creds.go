@@ -22,7 +22,7 @@ type PeerInfo struct {
 // AuthType is the name of the method, for gRPC's diagnostics.
 func (PeerInfo) AuthType() string { return "coopr-mesh" }
 
-// CallerID gives the id of the agent that makes the gRPC call of ctx. It is empty, and ok false, where the conn has no
+// CallerID returns the id of the agent that makes the gRPC call of ctx. It is empty, and ok false, where the conn has no
 // identity (dev mode, or not a peer conn).
 func CallerID(ctx context.Context) (id string, ok bool) {
 	p, ok := peer.FromContext(ctx)

@@ -118,10 +118,10 @@ func (a Addr) String() string { return string(a) }
 // Addr is the address others reach this port at.
 func (m *Mux) Addr() net.Addr { return m.advertise }
 
-// GRPC gives the conns that opened with the gRPC byte.
+// GRPC returns the conns that opened with the gRPC byte.
 func (m *Mux) GRPC() net.Listener { return m.grpc }
 
-// HTTP gives the conns that opened with the HTTP byte: requests another agent passes on.
+// HTTP returns the conns that opened with the HTTP byte: requests another agent passes on.
 func (m *Mux) HTTP() net.Listener { return m.http }
 
 // Run serves the port until ctx ends or the listener fails, then closes the port, the sub-listeners and every conn that
@@ -311,7 +311,7 @@ func hostOf(addr net.Addr) string {
 	return host
 }
 
-// muxConn gives its place back when it is closed.
+// muxConn returns its place back when it is closed.
 type muxConn struct {
 	net.Conn
 	once    sync.Once
