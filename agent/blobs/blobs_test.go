@@ -192,7 +192,8 @@ func TestUnpack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.WriteString(f, map[string]string{"run.sh": "#!", "hard": "#!", "recipes/up": "#!"}[name]+map[string]string{"recipes/default.rb": "package", "link": "package"}[name])
+		io.WriteString(f, map[string]string{"run.sh": "#!", "hard": "#!",
+			"recipes/up": "#!"}[name]+map[string]string{"recipes/default.rb": "package", "link": "package"}[name])
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -227,14 +228,15 @@ func TestUnpack(t *testing.T) {
 // hostile returns archives that would write outside their folder, or fill the disk.
 func hostile() map[string][]thing {
 	return map[string][]thing{
-		"up":                    {{name: "../x", body: "x"}},
-		"up inside":             {{name: "a/../../x", body: "x"}},
-		"absolute":              {{name: "/etc/x", body: "x"}},
-		"backslash":             {{name: `..\x`, body: "x"}},
-		"link out":              {{name: "l", kind: tar.TypeSymlink, link: "../x"}},
-		"absolute link":         {{name: "l", kind: tar.TypeSymlink, link: "/etc/passwd"}},
-		"through a link":        {{name: "d/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d"}, {name: "l/x", body: "x"}},
-		"link by a link":        {{name: "d/e/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d/e"}, {name: "m", kind: tar.TypeSymlink, link: "l/../../.."}},
+		"up":             {{name: "../x", body: "x"}},
+		"up inside":      {{name: "a/../../x", body: "x"}},
+		"absolute":       {{name: "/etc/x", body: "x"}},
+		"backslash":      {{name: `..\x`, body: "x"}},
+		"link out":       {{name: "l", kind: tar.TypeSymlink, link: "../x"}},
+		"absolute link":  {{name: "l", kind: tar.TypeSymlink, link: "/etc/passwd"}},
+		"through a link": {{name: "d/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d"}, {name: "l/x", body: "x"}},
+		"link by a link": {{name: "d/e/", kind: tar.TypeDir}, {name: "l", kind: tar.TypeSymlink, link: "d/e"},
+			{name: "m", kind: tar.TypeSymlink, link: "l/../../.."}},
 		"link in a linked":      {{name: "d/a", kind: tar.TypeSymlink, link: "."}, {name: "d/a/l", kind: tar.TypeSymlink, link: "../.."}},
 		"hard link out":         {{name: "h", kind: tar.TypeLink, link: "../x"}},
 		"hard link of nothing":  {{name: "h", kind: tar.TypeLink, link: "x"}},
@@ -271,7 +273,8 @@ func TestUnpackRefuses(t *testing.T) {
 			t.Errorf("%s: left its folder: %v", what, left)
 		}
 	}
-	for what, b := range map[string][]byte{"empty": {}, "text": []byte("hello"), "cut": zipped(t, tarOf(t, thing{name: "x", body: strings.Repeat("x", 9999)}))[:60], "empty tar": tarOf(t)} {
+	for what, b := range map[string][]byte{"empty": {}, "text": []byte("hello"),
+		"cut": zipped(t, tarOf(t, thing{name: "x", body: strings.Repeat("x", 9999)}))[:60], "empty tar": tarOf(t)} {
 		if err := Check(file(t, b)); !errors.Is(err, ErrArchive) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -294,7 +297,8 @@ func TestBombs(t *testing.T) {
 	}
 	u := newUnpacker(nil)
 	u.left = 1000
-	err := walk(file(t, zipped(t, tarOf(t, thing{name: "a", body: strings.Repeat("x", 600)}, thing{name: "b", body: strings.Repeat("x", 600)}))), u.add)
+	err := walk(file(t, zipped(t, tarOf(t, thing{name: "a", body: strings.Repeat("x", 600)},
+		thing{name: "b", body: strings.Repeat("x", 600)}))), u.add)
 	if !errors.Is(err, ErrArchive) || !strings.Contains(err.Error(), "bytes when unpacked") {
 		t.Errorf("many bytes: %v", err)
 	}
@@ -347,14 +351,16 @@ func FuzzUnpack(f *testing.F) {
 }
 
 func pin(kind, name, format string, content []byte) model.ResourcePin {
-	return model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "p", Type: kind, Name: name}, Version: 1, SHA256: hash(content), Size: int64(len(content)), Format: format}
+	return model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "p", Type: kind, Name: name}, Version: 1,
+		SHA256: hash(content), Size: int64(len(content)), Format: format}
 }
 
 // TestFolders checks that tasks of the same versions share a folder, which is created once, is
 // removed when it has not been used for a while, and is created again when needed.
 func TestFolders(t *testing.T) {
 	script, books := []byte("#!/bin/sh\n"), tarOf(t, thing{name: "web/r", body: "r"})
-	pins := []model.ResourcePin{pin("scripts", "run", "file", script), pin("cookbooks", "web", "archive", books), pin("keys", "id", "file", script)}
+	pins := []model.ResourcePin{pin("scripts", "run", "file", script), pin("cookbooks", "web", "archive", books),
+		pin("keys", "id", "file", script)}
 	pins[0].Permissions = "0755"
 	pins[2].Permissions, pins[2].Secret = "0644", true
 	store := newStore(t)

@@ -184,7 +184,8 @@ func (c *Cache) Content(ctx context.Context, p model.ResourcePin) (*os.File, err
 	f, err := c.store.Open(p.SHA256)
 	if errors.Is(err, ErrMissing) || errors.Is(err, ErrCorrupt) {
 		if errors.Is(err, ErrCorrupt) {
-			c.cfg.Logger.Error("the disk has corrupted the content of a plugin resource; it is fetched again", "resource", p.String(), "sha256", p.SHA256)
+			c.cfg.Logger.Error("the disk has corrupted the content of a plugin resource; it is fetched again", "resource", p.String(), "sha256",
+				p.SHA256)
 		}
 		if err = c.fetch(ctx, p.SHA256, p.Size, ""); err == nil {
 			f, err = c.store.Open(p.SHA256)
@@ -199,7 +200,8 @@ func (c *Cache) Content(ctx context.Context, p model.ResourcePin) (*os.File, err
 // Planned returns the folder with the resources of a plugin that set number of a
 // tenant has, and keeps the folder until release is called. dir is "" if the plugin
 // has none.
-func (c *Cache) Planned(ctx context.Context, tenant string, number uint64, kind model.Kind, plugin string) (dir string, release func(), err error) {
+func (c *Cache) Planned(ctx context.Context, tenant string, number uint64, kind model.Kind, plugin string) (dir string, release func(),
+	err error) {
 	set, err := c.set(ctx, tenant, number)
 	if err != nil {
 		return "", nil, err

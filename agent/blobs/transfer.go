@@ -83,7 +83,8 @@ func (c *Cache) fetchFrom(ctx context.Context, ids []string, sum string, size in
 	if errs != nil {
 		return fmt.Errorf("its content (SHA-256 %s) is not on this agent and could not be copied from any of %d others: %w", sum, asked, errs)
 	}
-	return fmt.Errorf("its content (SHA-256 %s) is on none of the %d agents that can be reached: bring back an agent that has it, or upload the same content again", sum, asked+1)
+	return fmt.Errorf("its content (SHA-256 %s) is on none of the %d agents that can be reached: bring back an agent that has it, or upload "+
+		"the same content again", sum, asked+1)
 }
 
 // copyFrom copies a blob from one agent.

@@ -43,7 +43,8 @@ func resourceType(known model.Lookup, k model.ResourceKey) (model.ResourceType, 
 // with the checksum want unless that is "". It fails with ErrUnknownType, with
 // ErrTooLarge, or with model.Faults for an invalid name, for a content that is not
 // of the resource's type, and for another checksum.
-func (s *Store) Upload(content io.Reader, known model.Lookup, k model.ResourceKey, limit int64, want string) (p model.ResourcePin, err error) {
+func (s *Store) Upload(content io.Reader, known model.Lookup, k model.ResourceKey, limit int64, want string) (p model.ResourcePin,
+	err error) {
 	if why := model.CheckResourceName(k.Name); why != "" {
 		return p, model.Faults{{Path: "name", Message: why}}
 	}

@@ -26,7 +26,8 @@ func Advertised(path, bound, advertise string) (string, error) {
 	}
 	ip, err := netip.ParseAddr(private)
 	if err != nil {
-		return "", fmt.Errorf("%s is not set, %s is every address of this machine, and none of them is private (10/8, 172.16/12, 192.168/16, fc00::/7): "+
+		return "", fmt.Errorf("%s is not set, %s is every address of this machine, and none of them is private (10/8, 172.16/12, "+
+			"192.168/16, fc00::/7): "+
 			"set it to the address and port the other agents use", path, bound)
 	}
 	return netip.AddrPortFrom(ip, addr.Port()).String(), nil

@@ -121,7 +121,8 @@ func TestPrecedence(t *testing.T) {
 	two := file(t, "two.yaml", "class: file-two\nname: file-two\nlog:\n  format: json\njoin: [c]\n")
 	c, err := Load(Sources{
 		Files: []string{one, two},
-		Env:   []string{"COOPR_NAME=env", "COOPR_WORKER_SLOTS=7", "COOPR_HTTP_ADDR=127.0.0.1:1", "HOME=/root", "COOPR_HTTP_NAMES=x.example.org, 10.0.0.1"},
+		Env: []string{"COOPR_NAME=env", "COOPR_WORKER_SLOTS=7", "COOPR_HTTP_ADDR=127.0.0.1:1", "HOME=/root",
+			"COOPR_HTTP_NAMES=x.example.org, 10.0.0.1"},
 		Flags: map[string]string{"worker.slots": "9"},
 	})
 	if err != nil {
@@ -135,7 +136,8 @@ func TestPrecedence(t *testing.T) {
 
 func TestDirectoryOfFiles(t *testing.T) {
 	dir := t.TempDir()
-	for name, content := range map[string]string{"10-a.yaml": "zone: a\nclass: a", "20-b.yml": "zone: b", "README": "zone: [", "30.yaml.bak": "zone: c"} {
+	for name, content := range map[string]string{"10-a.yaml": "zone: a\nclass: a", "20-b.yml": "zone: b", "README": "zone: [",
+		"30.yaml.bak": "zone: c"} {
 		os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)
 	}
 	c, err := Load(Sources{Files: []string{dir}})
@@ -200,11 +202,13 @@ quux: 1
 	want := []string{
 		`1 name: "bad name"`, `3 http.adr: unknown name, did you mean addr?`, `4 http.tls_cert: http.tls_key is missing`,
 		`6 peer.addr: "nowhere": write it as ip:port`, `7 gossip: expected names and values, found a single value`,
-		`8 worker.slots: "many" is not a whole number`, `9 bootstrap_expect: 2: it must be 1, 3 or 5`, `10 join[1]: "bad host"`, `10 join[2]: "h:99999"`,
+		`8 worker.slots: "many" is not a whole number`, `9 bootstrap_expect: 2: it must be 1, 3 or 5`, `10 join[1]: "bad host"`,
+		`10 join[2]: "h:99999"`,
 		`11 log.level: "loud": it must be one of debug, info, warn, error`, `13 raft.snapshot_interval: "soon" is not a duration`,
 		`14 raft.multiplier: 99: it must be between 1 and 10`, `15 limits.body: "huge" is not a size`, `18 plugins[0].checksum:`,
 		`19 plugins[1].name: p is in the list twice`, `20 plugins[1].path: "../../bin/sh" is outside plugin_dir`,
-		`21 plugins[1].setings: unknown name, did you mean settings?`, `22 name: set a second time; the first is on line 1`, `23 quux: unknown name`,
+		`21 plugins[1].setings: unknown name, did you mean settings?`, `22 name: set a second time; the first is on line 1`,
+		`23 quux: unknown name`,
 	}
 	got := faultsOf(t, err)
 	for _, w := range want {
@@ -297,7 +301,8 @@ func TestEnvironmentAndFlagFaults(t *testing.T) {
 	got := err.Error()
 	for _, want := range []string{
 		"COOPR_HTTP_ADRR: unknown variable, did you mean COOPR_HTTP_ADDR?", `COOPR_WORKER_SLOTS: worker.slots: "many"`,
-		"flag htpp.addr: unknown flag, did you mean http.addr?", `--log-level: log.level: "loud"`, "COOPR_PLUGINS: plugins: this setting can only be set in a file",
+		"flag htpp.addr: unknown flag, did you mean http.addr?", `--log-level: log.level: "loud"`,
+		"COOPR_PLUGINS: plugins: this setting can only be set in a file",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -335,7 +340,8 @@ func TestReload(t *testing.T) {
 	next.Peer.Addr, next.Raft.Store = "0.0.0.0:1", "wal"
 	next.JoinToken = NewSecret("hidden")
 	changes := Diff(running, next)
-	if got := changes.String(); got != "changed: http.tls_cert, http.tls_key, join, zone, log.level, limits.http_conns; restart the agent for: peer.addr, join_token, raft.store" {
+	if got := changes.String(); got != "changed: http.tls_cert, http.tls_key, join, zone, log.level, limits.http_conns; restart the agent "+
+		"for: peer.addr, join_token, raft.store" {
 		t.Error(got)
 	}
 	after := Reloaded(running, next)
@@ -365,7 +371,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, c, c), fmt.Sprintf("%s %q %x %d", c.JoinToken, c.JoinToken, c.JoinToken, c.JoinToken), log.String(), string(inJSON), string(inYAML)} {
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", c, c, c),
+		fmt.Sprintf("%s %q %x %d", c.JoinToken, c.JoinToken, c.JoinToken, c.JoinToken), log.String(), string(inJSON), string(inYAML)} {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "68756e746572") || !strings.Contains(text, "redacted") {
 			t.Errorf("prints as %s", text)
 		}

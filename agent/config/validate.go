@@ -82,7 +82,8 @@ func (k *checks) name(path, value string, required bool) {
 		return
 	}
 	if !namePattern.MatchString(value) {
-		k.fault(path, "%q: a name has at most 63 letters, digits, dots, dashes and underscores, and starts and ends with a letter or digit", value)
+		k.fault(path, "%q: a name has at most 63 letters, digits, dots, dashes and underscores, and starts and ends "+
+			"with a letter or digit", value)
 	}
 }
 
@@ -121,7 +122,8 @@ func (c Config) checkPorts(k *checks) {
 		}
 		used[addr] = port.path + ".addr"
 		if c.Dev && !addr.Addr().IsLoopback() {
-			k.fault(port.path+".addr", "%s is not loopback: dev mode has no TLS and no join token, so it is limited to 127.0.0.1; a real mesh must not use dev mode",
+			k.fault(port.path+".addr", "%s is not loopback: dev mode has no TLS and no join token, so it is limited to 127.0.0.1; a real mesh "+
+				"must not use dev mode",
 				port.addr)
 		}
 		if port.advertise == "" {
@@ -196,11 +198,13 @@ func (c Config) checkMesh(k *checks) {
 		}
 	}
 	if !slices.Contains([]int{0, 1, 3, 5}, c.BootstrapExpect) {
-		k.fault("bootstrap_expect", "%d: it must be 1, 3 or 5 (an even number survives no more failures than the odd number below it), or 0 to wait for a group",
+		k.fault("bootstrap_expect", "%d: it must be 1, 3 or 5 (an even number survives no more failures than the odd number below it), or 0 "+
+			"to wait for a group",
 			c.BootstrapExpect)
 	}
 	if c.BootstrapExpect == 1 && c.joinsOthers() {
-		k.fault("bootstrap_expect", "1 starts a mesh of this agent alone, but join names other agents: remove it (0) to join their mesh, or set the number of agents that start a mesh together, on all of them")
+		k.fault("bootstrap_expect", "1 starts a mesh of this agent alone, but join names other agents: remove it (0) to join their mesh, or "+
+			"set the number of agents that start a mesh together, on all of them")
 	}
 	if c.BootstrapExpect > 0 && !c.Eligible {
 		k.fault("bootstrap_expect", "%d, but eligible is false: an agent that cannot be a voter cannot start the group", c.BootstrapExpect)

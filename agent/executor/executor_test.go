@@ -47,16 +47,19 @@ func TestEveryAutomatorBootstraps(t *testing.T) {
 		outcome    pb.Outcome
 		output     string
 	}{
-		"one":             {action: "BOOTSTRAP", automators: []string{"chef"}, offers: []string{"chef"}, calls: []string{"chef"}, outcome: ok},
-		"two":             {action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"shell", "chef"}, calls: []string{"chef", "shell"}, outcome: ok},
-		"another action":  {action: "INSTALL", automators: []string{"chef", "shell"}, calls: []string{"chef"}, outcome: ok},
-		"one is not here": {action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"chef"}, outcome: pb.Outcome_OUTCOME_NOTHING_DONE},
+		"one": {action: "BOOTSTRAP", automators: []string{"chef"}, offers: []string{"chef"}, calls: []string{"chef"}, outcome: ok},
+		"two": {action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"shell", "chef"},
+			calls: []string{"chef", "shell"}, outcome: ok},
+		"another action": {action: "INSTALL", automators: []string{"chef", "shell"}, calls: []string{"chef"}, outcome: ok},
+		"one is not here": {action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"chef"},
+			outcome: pb.Outcome_OUTCOME_NOTHING_DONE},
 		"the first fails": {
 			action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"chef", "shell"}, calls: []string{"chef"}, outcome: failed,
 			results: map[string]*pb.Result{"chef": {Outcome: failed, Message: "no"}},
 		},
 		"both say something": {
-			action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"chef", "shell"}, calls: []string{"chef", "shell"}, outcome: ok,
+			action: "BOOTSTRAP", automators: []string{"chef", "shell"}, offers: []string{"chef", "shell"}, calls: []string{"chef", "shell"},
+			outcome: ok,
 			results: map[string]*pb.Result{
 				"chef":  {Outcome: ok, Output: []byte(`{"hostname":"a","result":{"x":1,"y":1}}`)},
 				"shell": {Outcome: ok, Output: []byte(`{"result":{"y":2}}`)},
@@ -84,7 +87,8 @@ func TestEveryAutomatorBootstraps(t *testing.T) {
 func TestReadiness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		task := func() *pb.Task {
-			return &pb.Task{Id: "t", Action: "CHECK", Plugin: "shell", TimeoutMs: 10_000, Ready: &pb.Ready{DelayMs: 100, IntervalMs: 1000, TimeoutMs: 500}}
+			return &pb.Task{Id: "t", Action: "CHECK", Plugin: "shell", TimeoutMs: 10_000,
+				Ready: &pb.Ready{DelayMs: 100, IntervalMs: 1000, TimeoutMs: 500}}
 		}
 		p := &scripted{results: map[string]*pb.Result{"shell": {Outcome: pb.Outcome_OUTCOME_RETRYABLE, Message: "no port"}}}
 		x := New(Config{Plugins: p})
@@ -123,7 +127,8 @@ func TestMissingResources(t *testing.T) {
 		"planned":   x.Execute(t.Context(), task, host.Discard{}),
 		"unplanned": x.ExecuteUnplanned(t.Context(), task, host.Discard{}),
 	} {
-		if res.Outcome != pb.Outcome_OUTCOME_NOTHING_DONE || res.Fence != 7 || res.Message != "plugin resources: on no agent" || len(p.calls) > 0 {
+		if res.Outcome != pb.Outcome_OUTCOME_NOTHING_DONE || res.Fence != 7 || res.Message != "plugin resources: on no agent" ||
+			len(p.calls) > 0 {
 			t.Errorf("%s: %v", name, res)
 		}
 	}

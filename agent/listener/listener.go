@@ -34,9 +34,11 @@ func Listen(cfg Config) (net.Listener, error) {
 			_ = l.Close()
 			return nil, err
 		}
-		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: files.load, NextProtos: []string{"h2", "http/1.1"}}), nil
+		return tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: files.load, NextProtos: []string{"h2", "http/1.1"}}),
+			nil
 	case config.MeshCertificate:
 		return tls.NewListener(l, cfg.MeshTLS()), nil
+	default:
 	}
 	return l, nil
 }

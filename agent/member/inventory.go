@@ -62,7 +62,8 @@ func noAgentFor(providerType string) error {
 // List returns the machines that a provider made. It asks one agent or, if each
 // agent sees only its own machines, all of them. hosts has the machines of the
 // agents that answered; complete reports whether the list is complete.
-func (i inventory) List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, hosts map[string]bool, complete bool, err error) {
+func (i inventory) List(ctx context.Context, p *model.Provider, tenant string) (found []*pb.Resource, hosts map[string]bool, complete bool,
+	err error) {
 	fields, err := json.Marshal(p.Provisioner)
 	if err != nil {
 		return nil, nil, false, err

@@ -87,7 +87,8 @@ func (m *Member) duties() []leader.Duty {
 		recovery.New(recovery.Config{Machine: m.Machine, Start: l.Orchestrator, Logger: log}),
 		m.runs(l),
 		janitor.New(janitor.Config{
-			Machine: m.Machine, Propose: m.Propose, Logger: log, Audit: cfg.AuditRetention, AuditRecords: cfg.AuditRecords, AuditMemory: cfg.AuditMemory,
+			Machine: m.Machine, Propose: m.Propose, Logger: log, Audit: cfg.AuditRetention, AuditRecords: cfg.AuditRecords,
+			AuditMemory: cfg.AuditMemory,
 			Delete: func(ctx context.Context, cl *model.Cluster) error {
 				who := model.Caller{Tenant: cl.Tenant, Actor: model.Self, Role: model.RoleAdmin}
 				_, _, err := l.Orchestrator.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete})
@@ -110,7 +111,8 @@ func (m *Member) runs(l *Leadership) *runs.Controller {
 
 // firstLeases lets an operation start together with its first leases, in one
 // log entry.
-func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
+func firstLeases(d *dispatch.Dispatcher) func(context.Context, *operation.Prepared) (*pb.Lease,
+	func(context.Context, state.Answer, error)) {
 	return func(ctx context.Context, p *operation.Prepared) (*pb.Lease, func(context.Context, state.Answer, error)) {
 		nodes := make(map[string]*model.Node, len(p.Nodes))
 		for i := range p.Nodes {

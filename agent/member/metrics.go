@@ -40,7 +40,8 @@ func (r RunMetrics) Collect(ch chan<- prometheus.Metric) {
 		send := func(d *prometheus.Desc, t prometheus.ValueType, v float64) {
 			ch <- prometheus.MustNewConstMetric(d, t, v, labels...)
 		}
-		for status, n := range map[profile.Status]int64{profile.Completed: u.Completed, profile.Failed: u.Failed, profile.Killed: u.Killed, profile.Rejected: u.Rejected} {
+		for status, n := range map[profile.Status]int64{profile.Completed: u.Completed, profile.Failed: u.Failed, profile.Killed: u.Killed,
+			profile.Rejected: u.Rejected} {
 			ch <- prometheus.MustNewConstMetric(runsTotal, prometheus.CounterValue, float64(n), append([]string{string(status)}, labels...)...)
 		}
 		send(runsActive, prometheus.GaugeValue, float64(u.Active))

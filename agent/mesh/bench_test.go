@@ -40,7 +40,8 @@ func profileFromEnv(b *testing.B, p Profile) Profile {
 		return p
 	}
 	var probe, timeout, gossip, pushPull, reconnect time.Duration
-	if _, err := fmt.Sscan(text, (*int64)(&probe), (*int64)(&timeout), &p.SuspicionMult, &p.SuspicionMaxMult, (*int64)(&gossip), &p.GossipNodes,
+	if _, err := fmt.Sscan(text, (*int64)(&probe), (*int64)(&timeout), &p.SuspicionMult, &p.SuspicionMaxMult, (*int64)(&gossip),
+		&p.GossipNodes,
 		&p.RetransmitMult, (*int64)(&pushPull), (*int64)(&reconnect), &p.SlowDown); err != nil {
 		b.Fatal(err)
 	}

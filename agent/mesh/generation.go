@@ -30,7 +30,8 @@ type generation struct {
 
 // begin starts a generation.
 func (m *Mesh) begin(profile Profile) (*generation, error) {
-	g := &generation{profile: profile, newborn: m.newborn && m.now() == nil, events: make(chan serf.Event, 1024), born: time.Now(), entered: make(chan struct{}), done: make(chan struct{})}
+	g := &generation{profile: profile, newborn: m.newborn && m.now() == nil, events: make(chan serf.Event, 1024), born: time.Now(),
+		entered: make(chan struct{}), done: make(chan struct{})}
 	m.mu.Lock()
 	l := newLease(m.transport)
 	g.lease = l

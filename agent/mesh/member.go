@@ -28,6 +28,7 @@ func (s Status) String() string {
 		return "failed"
 	case StatusLeft:
 		return "left"
+	default:
 	}
 	return "none"
 }

@@ -80,7 +80,8 @@ func New(cfg Config) (*Mesh, error) {
 			return nil, fmt.Errorf("mesh: gossip.addr: %w", err)
 		}
 		if bind.Addr().IsUnspecified() && !m.advertise.IsValid() {
-			return nil, fmt.Errorf("mesh: gossip.addr %s binds all addresses of this machine: set gossip.advertise to the address that other agents use", bind)
+			return nil, fmt.Errorf("mesh: gossip.addr %s binds all addresses of this machine: set gossip.advertise to the address "+
+				"that other agents use", bind)
 		}
 		if m.transport, err = openSockets(bind, cfg.Logger); err != nil {
 			return nil, err
@@ -266,6 +267,7 @@ func statusOf(s serf.MemberStatus, self Self) Status {
 		return StatusFailed
 	case serf.StatusLeft:
 		return StatusLeft
+	default:
 	}
 	return StatusNone
 }

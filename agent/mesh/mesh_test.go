@@ -150,7 +150,8 @@ func TestAgentsFindEachOtherAndNoticeADeath(t *testing.T) {
 				t.Log("complete after", l.within(2*time.Minute, "all in every view", all(nodes, StatusAlive, count)))
 				victim := nodes[count-1]
 				victim.host.PowerOff()
-				t.Log("death known to all after", l.within(10*time.Second, "the death in every view", sees(nodes[:count-1], victim.cfg.ID, StatusFailed)))
+				t.Log("death known to all after", l.within(10*time.Second, "the death in every view",
+					sees(nodes[:count-1], victim.cfg.ID, StatusFailed)))
 			})
 		})
 	}

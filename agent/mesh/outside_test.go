@@ -129,7 +129,8 @@ func TestBrokenFiles(t *testing.T) {
 	keys, peers := dir+"/keys", dir+"/peers"
 	for _, content := range []string{"", "[]", "{", `["short"]`, `["AAAAAAAAAAAAAAAAAAAAAA=="`} {
 		os.WriteFile(keys, []byte(content), 0o600)
-		if m, err := New(Config{ID: idOf(1), Bind: "127.0.0.1:0", GossipKey: testKey, KeyringFile: keys}); err == nil || !strings.Contains(err.Error(), keys) {
+		if m, err := New(Config{ID: idOf(1), Bind: "127.0.0.1:0", GossipKey: testKey, KeyringFile: keys}); err == nil ||
+			!strings.Contains(err.Error(), keys) {
 			t.Errorf("%q: %v", content, err)
 			m.Close()
 		}
@@ -203,7 +204,8 @@ func TestLibraryLinesBecomeRecords(t *testing.T) {
 	l.Printf("[WARN] serf: something")
 	l.Printf("[DEBUG] memberlist: invisible")
 	l.Printf("no level at all")
-	want := []string{`level=WARN msg="Failed fallback TCP ping: timeout" library=memberlist`, `level=DEBUG msg=something library=serf`, `level=DEBUG msg="no level at all"`}
+	want := []string{`level=WARN msg="Failed fallback TCP ping: timeout" library=memberlist`, `level=DEBUG msg=something library=serf`,
+		`level=DEBUG msg="no level at all"`}
 	for _, w := range want {
 		if !strings.Contains(out.String(), w) {
 			t.Errorf("no %s in\n%s", w, out.String())

@@ -42,7 +42,8 @@ func (m *Mesh) loadPeers() (addr string, epoch uint64) {
 		err = json.Unmarshal(raw, &file)
 	}
 	if err != nil {
-		m.log.Warn("the file of known agents cannot be read; this agent joins through the configured addresses only", "file", m.cfg.PeersFile, "error", err)
+		m.log.Warn("the file of known agents cannot be read; this agent joins through the configured addresses only", "file", m.cfg.PeersFile,
+			"error", err)
 		return "", 0
 	}
 	m.peers, m.newborn = file.Peers, false

@@ -120,7 +120,8 @@ func drawSelf(t *rapid.T) Self {
 	text := rapid.StringN(0, 20, 30)
 	return Self{
 		Name: text.Draw(t, "name"), RPCAddr: text.Draw(t, "rpc"), APIAddr: text.Draw(t, "api"), Build: text.Draw(t, "build"),
-		FeatureLevel: rapid.Uint32().Draw(t, "level"), Zone: text.Draw(t, "zone"), Class: text.Draw(t, "class"), Eligible: rapid.Bool().Draw(t, "eligible"),
+		FeatureLevel: rapid.Uint32().Draw(t, "level"), Zone: text.Draw(t, "zone"), Class: text.Draw(t, "class"),
+		Eligible:    rapid.Bool().Draw(t, "eligible"),
 		PluginsHash: text.Draw(t, "hash"), BootstrapExpect: rapid.IntRange(0, 9).Draw(t, "expect"), Leaving: rapid.Bool().Draw(t, "leaving"),
 	}
 }
@@ -132,7 +133,8 @@ func TestTagsRoundTrip(t *testing.T) {
 			t.Fatalf("got %+v %d", got, gotEpoch)
 		}
 	})
-	if got, epoch := decodeTags(map[string]string{"f": "many", "x": "?", "t": "-", "e": "yes", "unknown": "u"}); got != (Self{}) || epoch != 0 {
+	if got, epoch := decodeTags(map[string]string{"f": "many", "x": "?", "t": "-", "e": "yes", "unknown": "u"}); got != (Self{}) ||
+		epoch != 0 {
 		t.Errorf("rubbish reads as %+v", got)
 	}
 }
@@ -247,22 +249,29 @@ func TestShouldBootstrap(t *testing.T) {
 		ask       int
 		why       string
 	}{
-		"nobody expects":                   {1, candidates(1, 2, 3), 0, nil, false, 0, 0, "bootstrap_expect is 0"},
-		"too few":                          {1, candidates(1, 2), 3, nil, false, 0, 0, "2 of 3"},
-		"ask first":                        {1, candidates(1, 2, 3), 3, nil, false, 0, 3, "have not answered yet"},
-		"ask the rest":                     {1, candidates(1, 2, 3), 3, answers(1, 2), false, 0, 1, "1 of 3 agents have not answered"},
-		"first starts":                     {1, candidates(3, 1, 2), 3, answers(1, 2, 3), true, 3, 0, "agent-1"},
-		"second waits":                     {2, candidates(3, 1, 2), 3, answers(1, 2, 3), false, 3, 0, "agent-1"},
-		"more than needed":                 {5, candidates(9, 5, 7, 8, 6), 3, answers(5, 6, 7, 8, 9), true, 3, 0, "agent-5"},
-		"one more to ask":                  {5, candidates(9, 5, 7, 8), 3, answers(5, 7, 8), false, 0, 1, ""},
-		"somebody has state":               {1, candidates(1, 2, 3), 3, map[string]RaftState{idOf(2): {HasState: true}}, false, 0, 0, "agent-2"},
-		"somebody has peers":               {1, candidates(1, 2, 3), 3, map[string]RaftState{idOf(3): {Peers: []string{idOf(9)}}}, false, 0, 0, "knows a Raft group"},
-		"another expects otherwise":        {1, with(candidates(1, 2, 3), func(m []Member) { m[1].BootstrapExpect = 5 }), 3, answers(1, 2, 3), false, 0, 0, "make them equal"},
-		"one is dead":                      {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusFailed }), 3, answers(1, 2, 3), false, 0, 0, "2 of 3"},
-		"one is leaving":                   {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusLeaving }), 3, answers(1, 2, 3), false, 0, 0, "2 of 3"},
-		"one is leaving and has state":     {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].Status = StatusLeaving }), 3, map[string]RaftState{idOf(1): {}, idOf(2): {}, idOf(3): {}, idOf(4): {HasState: true}}, false, 0, 0, "agent-4"},
-		"one is not eligible":              {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[0].Eligible = false }), 3, answers(2, 3, 4), false, 3, 0, "agent-2"},
-		"one without expectation is asked": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].BootstrapExpect = 0 }), 3, answers(1, 2, 3), false, 0, 1, ""},
+		"nobody expects":     {1, candidates(1, 2, 3), 0, nil, false, 0, 0, "bootstrap_expect is 0"},
+		"too few":            {1, candidates(1, 2), 3, nil, false, 0, 0, "2 of 3"},
+		"ask first":          {1, candidates(1, 2, 3), 3, nil, false, 0, 3, "have not answered yet"},
+		"ask the rest":       {1, candidates(1, 2, 3), 3, answers(1, 2), false, 0, 1, "1 of 3 agents have not answered"},
+		"first starts":       {1, candidates(3, 1, 2), 3, answers(1, 2, 3), true, 3, 0, "agent-1"},
+		"second waits":       {2, candidates(3, 1, 2), 3, answers(1, 2, 3), false, 3, 0, "agent-1"},
+		"more than needed":   {5, candidates(9, 5, 7, 8, 6), 3, answers(5, 6, 7, 8, 9), true, 3, 0, "agent-5"},
+		"one more to ask":    {5, candidates(9, 5, 7, 8), 3, answers(5, 7, 8), false, 0, 1, ""},
+		"somebody has state": {1, candidates(1, 2, 3), 3, map[string]RaftState{idOf(2): {HasState: true}}, false, 0, 0, "agent-2"},
+		"somebody has peers": {1, candidates(1, 2, 3), 3, map[string]RaftState{idOf(3): {Peers: []string{idOf(9)}}}, false, 0, 0,
+			"knows a Raft group"},
+		"another expects otherwise": {1, with(candidates(1, 2, 3), func(m []Member) { m[1].BootstrapExpect = 5 }), 3, answers(1, 2, 3),
+			false, 0, 0, "make them equal"},
+		"one is dead": {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusFailed }), 3, answers(1, 2, 3),
+			false, 0, 0, "2 of 3"},
+		"one is leaving": {1, with(candidates(1, 2, 3), func(m []Member) { m[1].Status = StatusLeaving }), 3, answers(1, 2, 3),
+			false, 0, 0, "2 of 3"},
+		"one is leaving and has state": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].Status = StatusLeaving }), 3,
+			map[string]RaftState{idOf(1): {}, idOf(2): {}, idOf(3): {}, idOf(4): {HasState: true}}, false, 0, 0, "agent-4"},
+		"one is not eligible": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[0].Eligible = false }), 3, answers(2, 3, 4),
+			false, 3, 0, "agent-2"},
+		"one without expectation is asked": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].BootstrapExpect = 0 }), 3, answers(1, 2, 3),
+			false, 0, 1, ""},
 		"and may know a group": {1, with(candidates(1, 2, 3, 4), func(m []Member) { m[3].BootstrapExpect = 0 }), 3,
 			map[string]RaftState{idOf(1): {}, idOf(2): {}, idOf(3): {}, idOf(4): {HasState: true}}, false, 0, 0, "agent-4"},
 	} {
@@ -282,7 +291,8 @@ func TestBootstrapIsDeterministic(t *testing.T) {
 		known := map[string]RaftState{}
 		anyState := false
 		for i := range n {
-			m := Member{ID: idOf(i), Status: Status(rapid.IntRange(1, 4).Draw(t, "status")), Self: Self{Eligible: rapid.Bool().Draw(t, "eligible"), BootstrapExpect: 3}}
+			m := Member{ID: idOf(i), Status: Status(rapid.IntRange(1, 4).Draw(t, "status")),
+				Self: Self{Eligible: rapid.Bool().Draw(t, "eligible"), BootstrapExpect: 3}}
 			members = append(members, m)
 			state := RaftState{HasState: rapid.IntRange(0, 9).Draw(t, "state") == 0}
 			known[m.ID] = state
@@ -310,7 +320,8 @@ func TestBootstrapIsDeterministic(t *testing.T) {
 }
 
 func TestProfilesHaveHysteresis(t *testing.T) {
-	for n, want := range map[int][2]Profile{1: {quick, quick}, 39: {quick, quick}, 40: {quick, calm}, 64: {quick, calm}, 65: {calm, calm}, 5000: {calm, calm}} {
+	for n, want := range map[int][2]Profile{1: {quick, quick}, 39: {quick, quick}, 40: {quick, calm}, 64: {quick, calm}, 65: {calm, calm},
+		5000: {calm, calm}} {
 		if got := [2]Profile{ProfileFor(n, quick), ProfileFor(n, calm)}; got != want {
 			t.Error(n, got)
 		}

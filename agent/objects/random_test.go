@@ -145,7 +145,8 @@ func (w *ward) await(what string, so func() bool) {
 // it needs may be either's.
 func oracle(w *ward) {
 	relied := map[string]int{}
-	moves := map[string][2]string{"start": {"down", "up"}, "stop": {"up", "down"}, "restart": {"outdated", "up"}, "cleanup": {"outdated", "down"}}
+	moves := map[string][2]string{"start": {"down", "up"}, "stop": {"up", "down"}, "restart": {"outdated", "up"},
+		"cleanup": {"outdated", "down"}}
 	w.began = func(j *Job, action string) func() {
 		name := j.Object.Name
 		if relied[name] > 0 {

@@ -28,7 +28,8 @@ func (sr *siteRunner) orders(session string, o *site.Orders, now int64) {
 	for i := range o.Parts {
 		p, err := compiled(&o.Parts[i])
 		if err != nil {
-			sr.r.cfg.Logger.Error("a generation of a site cannot be compiled", "site", sr.key.name, "generation", o.Parts[i].Generation, "error", err)
+			sr.r.cfg.Logger.Error("a generation of a site cannot be compiled", "site", sr.key.name, "generation", o.Parts[i].Generation,
+				"error", err)
 			return
 		}
 		sr.parts[o.Parts[i].Generation] = p

@@ -23,7 +23,8 @@ func OpenStream(ctx context.Context, client pb.PeerClient) (Stream, error) {
 
 // Dialer returns a function that opens a stream to the host runtime of an agent.
 // addr returns an agent's peer address, and client a client for an address.
-func Dialer(addr func(agent string) (string, error), client func(addr string) (pb.PeerClient, error)) func(ctx context.Context, agent string) (Stream, error) {
+func Dialer(addr func(agent string) (string, error), client func(addr string) (pb.PeerClient, error)) func(ctx context.Context,
+	agent string) (Stream, error) {
 	return func(ctx context.Context, agent string) (Stream, error) {
 		at, err := addr(agent)
 		if err != nil {

@@ -68,7 +68,8 @@ func (t *Tokens) Create(ctx context.Context, who model.Caller, token model.Token
 		Hash: sum[:], Actor: token.Actor, Tenant: token.Tenant, Role: string(token.Role), Id: token.ID,
 	}}})
 	if w.Repeated {
-		return "", w, problem.New(problem.Conflict, "this request was carried out before, and the secret of a token is shown only once: revoke the token and create another")
+		return "", w, problem.New(problem.Conflict,
+			"this request was carried out before, and the secret of a token is shown only once: revoke the token and create another")
 	}
 	return secret, w, err
 }

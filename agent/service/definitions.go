@@ -75,7 +75,8 @@ const rankTimeout = 10 * time.Second
 func (d *Definitions) Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 	var faults model.Faults
 	if d.Plugins == nil {
-		faults.Add("comparator", fmt.Sprintf("agent %s runs no plugins, so none offers the comparator %q: use \"original\" or \"cost\"", d.Agent, q.Comparator))
+		faults.Add("comparator", fmt.Sprintf("agent %s runs no plugins, so none offers the comparator %q: use \"original\" or \"cost\"", d.Agent,
+			q.Comparator))
 		return nil, faults
 	}
 	ctx, cancel := context.WithTimeout(ctx, rankTimeout)

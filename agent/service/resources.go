@@ -51,7 +51,8 @@ func (r *Resources) List(tenant string) ([]model.ResourceVersion, uint64, error)
 }
 
 // Upload stores content as the next version of a resource.
-func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error) {
+func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion,
+	api.Written, error) {
 	v, w, err := r.upload(ctx, who, n, content)
 	if err != nil {
 		return model.ResourceVersion{}, api.Written{}, err
@@ -59,7 +60,8 @@ func (r *Resources) Upload(ctx context.Context, who model.Caller, n api.NewResou
 	return v, w, nil
 }
 
-func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
+func (r *Resources) upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion,
+	w api.Written, err error) {
 	m, _, err := leader(r.Supervisor)
 	if err != nil {
 		return v, w, err

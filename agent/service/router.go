@@ -47,7 +47,8 @@ func (r *Router) Serves(stale bool) bool {
 
 // RoundTripToLeader sends a request to the leader's API. It fails with problem.NoLeader if
 // the request was not sent. After any other error the leader may have carried it out.
-func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
+func (r *Router) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int,
+	map[string][]string, io.ReadCloser, error) {
 	locate, cancel := context.WithTimeout(ctx, locateTimeout)
 	defer cancel()
 	id, addr, err := r.Locator.AwaitLeader(locate)

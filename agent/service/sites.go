@@ -88,12 +88,14 @@ func (s *Sites) Preview(tenant string, doc *site.Document) (site.ChangePreview, 
 
 // Apply starts a generation with a document. unchanged is true if the document is in force
 // already.
-func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written, err error) {
+func (s *Sites) Apply(ctx context.Context, who model.Caller, doc *site.Document) (p site.ChangePreview, unchanged bool, w api.Written,
+	err error) {
 	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Apply(ctx, who, doc, 0) })
 }
 
 // Revert starts a generation with the content of an earlier one; 0 means the one before.
-func (s *Sites) Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written, err error) {
+func (s *Sites) Revert(ctx context.Context, who model.Caller, name string, to uint64) (p site.ChangePreview, unchanged bool, w api.Written,
+	err error) {
 	return s.apply(func(k *sites.Controller) (sites.Applied, error) { return k.Revert(ctx, who, name, to) })
 }
 

@@ -51,7 +51,8 @@ func validate(ctx context.Context, p Plugins, defs []model.Definition, known mod
 
 // validateService lets automators check the actions of a service. It removes an automator
 // that does not answer from the set, so that no other action waits for it.
-func validateService(ctx context.Context, p Plugins, automators map[string]bool, id string, s *model.Service) (faults, warnings model.Faults) {
+func validateService(ctx context.Context, p Plugins, automators map[string]bool, id string, s *model.Service) (faults,
+	warnings model.Faults) {
 	for _, key := range slices.Sorted(maps.Keys(s.Provisioner.Actions)) {
 		action := s.Provisioner.Actions[key]
 		if !automators[action.Type] {
@@ -61,7 +62,8 @@ func validateService(ctx context.Context, p Plugins, automators map[string]bool,
 		found, err := validateAction(ctx, p, action)
 		if err != nil {
 			delete(automators, action.Type)
-			warnings = append(warnings, &model.Fault{Subject: id, Path: path, Message: fmt.Sprintf("automator %s did not check its fields: %v", action.Type, err)})
+			warnings = append(warnings, &model.Fault{Subject: id, Path: path,
+				Message: fmt.Sprintf("automator %s did not check its fields: %v", action.Type, err)})
 		}
 		for _, f := range found {
 			at := path + ".fields"
@@ -83,11 +85,13 @@ func validateProvider(ctx context.Context, p Plugins, id string, provider *model
 	}
 	found, err := p.Validate(ctx, model.KindProviderType, provider.ProviderType, "admin", fields)
 	if err != nil {
-		return model.Faults{{Subject: id, Path: "provisioner", Message: fmt.Sprintf("provider type %s did not check its fields: %v", provider.ProviderType, err)}}
+		return model.Faults{{Subject: id, Path: "provisioner",
+			Message: fmt.Sprintf("provider type %s did not check its fields: %v", provider.ProviderType, err)}}
 	}
 	for _, f := range found {
 		if _, given := fields[topField(f.Path)]; given {
-			warnings = append(warnings, &model.Fault{Subject: id, Path: "provisioner." + f.Path, Message: f.Message + " (reported by provider type " + provider.ProviderType + ")"})
+			warnings = append(warnings, &model.Fault{Subject: id, Path: "provisioner." + f.Path,
+				Message: f.Message + " (reported by provider type " + provider.ProviderType + ")"})
 		}
 	}
 	return warnings

@@ -134,7 +134,8 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 	out := &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: act.String(), Service: s.Graph.ServiceName(int(u)), Plugin: w.Plugin, Automator: w.Automator,
-		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, op.Parameters),
+		Observe: st.Note != nil && st.Note.Observe && act == s.Graph.Action[u], TimeoutMs: w.Timeout.Milliseconds(),
+		Input:     operation.WithParameters(w.Input, op.Parameters),
 		Resources: op.Resources,
 	}
 	if p := w.Ready; act == model.Check {

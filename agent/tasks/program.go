@@ -92,6 +92,7 @@ func (b *Builder) step(v *state.View, op *model.Operation, cl *model.Cluster, n 
 	return &pb.Task{
 		Id: id, Attempt: uint32(st.Attempt), Tenant: op.Tenant, Mesh: v.Mesh(), Cluster: op.Cluster, Operation: op.ID, Node: n.ID,
 		Action: model.Run.String(), Service: name, Plugin: w.Plugin, Automator: w.Automator,
-		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env), Resources: op.Resources,
+		Observe: st.Note != nil && st.Note.Observe, TimeoutMs: w.Timeout.Milliseconds(), Input: operation.WithParameters(w.Input, env),
+		Resources: op.Resources,
 	}, nil
 }

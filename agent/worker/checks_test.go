@@ -224,7 +224,8 @@ func TestChecksAreBounded(t *testing.T) {
 func TestChecksAreTheirTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t)
-		given := &pb.Task{Id: "check/n/s", Automator: true, Tenant: "t", Mesh: "m", Cluster: "c", Operation: "check", Node: "n", Action: model.Check.String(), Service: "s", Plugin: "p", TimeoutMs: 20_000, Input: []byte("{}"), Resources: 7}
+		given := &pb.Task{Id: "check/n/s", Automator: true, Tenant: "t", Mesh: "m", Cluster: "c", Operation: "check", Node: "n",
+			Action: model.Check.String(), Service: "s", Plugin: "p", TimeoutMs: 20_000, Input: []byte("{}"), Resources: 7}
 		h := full(1, 7, "")
 		h.Check = given
 		w.take(watches(h))

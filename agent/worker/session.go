@@ -33,7 +33,8 @@ func (w *Worker) talk(ctx context.Context) error {
 	if first.Welcome == nil {
 		return errors.New("the leader did not say welcome first")
 	}
-	s := &session{w: w, id: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond, beats: map[uint64]time.Time{}}
+	s := &session{w: w, id: first.Welcome.Session, stream: stream, ttl: time.Duration(first.Welcome.TtlMs) * time.Millisecond,
+		beats: map[uint64]time.Time{}}
 	w.welcome(first.Welcome, sent, s.ttl)
 	defer w.parted(first.Welcome.Session)
 	ended := make(chan error, 1)
@@ -158,7 +159,8 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 	w := s.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted, Health: w.out.Health, Homes: w.out.Homes}
+	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted,
+		Health: w.out.Health, Homes: w.out.Homes}
 	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health, w.out.Homes = nil, nil, nil, nil, nil, nil
 	if beat {
 		s.beat++

@@ -68,7 +68,8 @@ type Worker struct {
 
 // New returns a worker that holds the leases in its journal.
 func New(cfg Config) (*Worker, error) {
-	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), anew: make(chan struct{}, 1), drained: make(chan struct{})}
+	w := &Worker{cfg: cfg, held: map[Key]*attempt{}, outgoing: make(chan struct{}, 1), anew: make(chan struct{}, 1),
+		drained: make(chan struct{})}
 	w.checks = newChecks(cfg.Executor, w.InTouch, w.sayHealth)
 	if w.cfg.Drain == 0 {
 		w.cfg.Drain = 10 * time.Second
@@ -81,7 +82,8 @@ func New(cfg Config) (*Worker, error) {
 		a := &attempt{task: &pb.Task{Id: h.Task, Fence: h.Fence}, result: h.Result}
 		if a.result == nil {
 			// It ran when the agent ended: its progress is not known.
-			a.result = &pb.Result{Task: h.Task, Fence: h.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED, Message: "the agent was killed while it worked on this"}
+			a.result = &pb.Result{Task: h.Task, Fence: h.Fence, Outcome: pb.Outcome_OUTCOME_CANCELLED,
+				Message: "the agent was killed while it worked on this"}
 		}
 		w.held[Key{h.Task, h.Fence}] = a
 	}
@@ -292,7 +294,8 @@ func (w *Worker) run(ctx context.Context, a *attempt) {
 	if len(res.Output) > 0 {
 		var o model.TaskOutput
 		if err := json.Unmarshal(res.Output, &o); err != nil {
-			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN, Message: fmt.Sprintf("the plugin's output is malformed: %v", err)}
+			res = &pb.Result{Task: res.Task, Fence: res.Fence, Outcome: pb.Outcome_OUTCOME_UNKNOWN,
+				Message: fmt.Sprintf("the plugin's output is malformed: %v", err)}
 		}
 	}
 	if res.Outcome != pb.Outcome_OUTCOME_SUCCEEDED && res.LogTail == "" {

@@ -114,7 +114,8 @@ func settings(c *cobra.Command) func() (config.Config, error) {
 func tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "token", Short: "Show the root API token of this agent's mesh", Args: cobra.NoArgs,
-		Long:    "Shows the API token that allows everything. It is derived from the mesh's secret, so every user who can read the data directory of an agent can show it.",
+		Long: "Shows the API token that allows everything. It is derived from the mesh's secret, so every user who can read the data " +
+			"directory of an agent can show it.",
 		Example: "  export COOPR_TOKEN=$(coopr-agent token --data-dir /var/lib/coopr)",
 	}
 	load := settings(c)
@@ -132,7 +133,8 @@ func tokenCommand() *cobra.Command {
 	}
 	c.AddCommand(&cobra.Command{
 		Use: "new", Short: "Create the join token of a new mesh", Args: cobra.NoArgs,
-		Long:    "Creates a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Anyone who has the token can join the mesh and do everything in it.",
+		Long: "Creates a join token. Give it to every agent of the mesh in a file of mode 0600 (join_token_file). Anyone who has the token " +
+			"can join the mesh and do everything in it.",
 		Example: "  (umask 077; coopr-agent token new > /etc/coopr/join-token)",
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := identity.NewSecret()
@@ -271,13 +273,15 @@ func meshSecret(cfg config.Config) (identity.Secret, error) {
 	kept, err := identity.LoadSecret(cfg.DataDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && given.IsZero():
-		return given, usageError{errors.New("there is no join token: set join_token_file (coopr-agent token new creates the token of a new mesh), or use --dev")}
+		return given, usageError{errors.New("there is no join token: set join_token_file (coopr-agent token new creates the token of a new " +
+			"mesh), or use --dev")}
 	case errors.Is(err, fs.ErrNotExist):
 		return given, identity.SaveSecret(cfg.DataDir, given)
 	case err != nil:
 		return kept, err
 	case !given.IsZero() && given.Token() != kept.Token():
-		return kept, usageError{fmt.Errorf("%s belongs to another mesh than the join token: use another data directory, or remove the token from the configuration", cfg.DataDir)}
+		return kept, usageError{fmt.Errorf("%s belongs to another mesh than the join token: use another data directory, or remove the token "+
+			"from the configuration", cfg.DataDir)}
 	}
 	return kept, nil
 }

@@ -132,8 +132,10 @@ func TestWrongContents(t *testing.T) {
 		"no state":            {build(t, entry{name: metaName, data: meta}), ErrDamaged, "state.bin is missing"},
 		"state of wrong size": {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "four"}), ErrDamaged, "4 bytes"},
 		"shorter state":       {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "2b"}), ErrDamaged, "2 bytes"},
-		"no sums":             {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "abc"}), ErrDamaged, "SHA256SUMS is missing"},
-		"wrong sums":          {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "abc"}, entry{name: sumsName, data: "x"}), ErrDamaged, "checksums"},
+		"no sums": {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "abc"}), ErrDamaged,
+			"SHA256SUMS is missing"},
+		"wrong sums": {build(t, entry{name: metaName, data: meta}, entry{name: stateName, data: "abc"}, entry{name: sumsName, data: "x"}),
+			ErrDamaged, "checksums"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +207,8 @@ func TestLimit(t *testing.T) {
 func TestOthersTroubleIsTold(t *testing.T) {
 	raw, meta := sample(t, make([]byte, 1000))
 	boom := errors.New("boom")
-	if _, err := Inspect(io.MultiReader(bytes.NewReader(raw[:len(raw)/2]), iotest.ErrReader(boom))); !errors.Is(err, boom) || errors.Is(err, ErrDamaged) {
+	if _, err := Inspect(io.MultiReader(bytes.NewReader(raw[:len(raw)/2]), iotest.ErrReader(boom))); !errors.Is(err, boom) ||
+		errors.Is(err, ErrDamaged) {
 		t.Errorf("reader: %v", err)
 	}
 	if _, err := Read(bytes.NewReader(raw), failing{boom}, 0); !errors.Is(err, boom) || errors.Is(err, ErrDamaged) {

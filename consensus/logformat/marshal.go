@@ -72,6 +72,7 @@ func repaired(f protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflec
 		if s := v.String(); !utf8.ValidString(s) {
 			return protoreflect.ValueOfString(strings.ToValidUTF8(s, string(utf8.RuneError))), true
 		}
+	default:
 	}
 	return v, false
 }

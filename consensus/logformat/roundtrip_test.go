@@ -260,6 +260,7 @@ func length(t *rapid.T, empty presence) (int, bool) {
 		return n, n > 0
 	case neverNil:
 		return max(n, 0), true
+	default:
 	}
 	return n, n >= 0
 }

@@ -357,7 +357,8 @@ func TestTold(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var steps []step
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
-			s := step{kind: rapid.SampledFrom([]string{"append", "append", "append", "hang", "lose", "fail", "heal", "wait", "overrule"}).Draw(r, "step")}
+			s := step{kind: rapid.SampledFrom([]string{"append", "append", "append", "hang", "lose", "fail", "heal", "wait", "overrule"}).Draw(r,
+				"step")}
 			s.n = rapid.IntRange(0, 4000).Draw(r, "n")
 			steps = append(steps, s)
 		}

@@ -191,6 +191,7 @@ func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore,
 			return nil, nil, nil, fmt.Errorf("open the log %s: %w", path, explain(err))
 		}
 		return w, w, w.Close, nil
+	default:
 	}
 	return nil, nil, nil, fmt.Errorf("log store %q cannot be opened from a directory", kind)
 }

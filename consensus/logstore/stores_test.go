@@ -223,7 +223,8 @@ func TestGarbageIsRefused(t *testing.T) {
 }
 
 func TestParseKind(t *testing.T) {
-	for in, want := range map[string]logstore.Kind{"": logstore.BoltDB, "BoltDB": logstore.BoltDB, " wal ": logstore.WAL, "memory": logstore.Memory} {
+	for in, want := range map[string]logstore.Kind{"": logstore.BoltDB, "BoltDB": logstore.BoltDB, " wal ": logstore.WAL,
+		"memory": logstore.Memory} {
 		if got, err := logstore.ParseKind(in); got != want || err != nil {
 			t.Errorf("%q: %q, %v", in, got, err)
 		}

@@ -257,7 +257,8 @@ func BenchmarkInFlight(b *testing.B) {
 		for _, flights := range []int{1, 2, 4, 8, 16} {
 			b.Run(fmt.Sprintf("%s/callers=256/inflight=%d", kind, flights), func(b *testing.B) {
 				lead := leaderOf(b, realGroup(b, 3, kind, patient))
-				p, err := propose.New(propose.Config[[]byte, int]{Encode: pack, Apply: lead.group.Apply, Size: func(c []byte) int { return len(c) }, MaxInFlight: flights})
+				p, err := propose.New(propose.Config[[]byte, int]{Encode: pack, Apply: lead.group.Apply, Size: func(c []byte) int { return len(c) },
+					MaxInFlight: flights})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -16,7 +16,8 @@ var (
 	ErrNotLeader = problem.New(problem.NoLeader, "this agent is not the leader")
 	// ErrUnknownOutcome: the entry may be committed, now or later, or never.
 	// Only a retry that is recognised by its request id is safe.
-	ErrUnknownOutcome = problem.New(problem.UnknownOutcome, "leadership was lost before the log entry was committed, so its outcome is unknown")
+	ErrUnknownOutcome = problem.New(problem.UnknownOutcome,
+		"leadership was lost before the log entry was committed, so its outcome is unknown")
 	// ErrShutdown: the member is stopping or stopped.
 	ErrShutdown = problem.New(problem.NoLeader, "this agent's Raft member is shut down")
 	// ErrTransferring: nothing was done; the leader is handing over. It is also an ErrNotLeader.

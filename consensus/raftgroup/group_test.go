@@ -168,7 +168,8 @@ func TestHangingDisk(t *testing.T) {
 				sick := c.Leader()
 				rest := others(c, sick.ID)
 				sick.Disk.Hang()
-				if err := sick.Group().Apply([]byte("hangs")).Err(); !errors.Is(err, raftgroup.ErrUnknownOutcome) || !errors.Is(err, logstore.ErrStuck) {
+				if err := sick.Group().Apply([]byte("hangs")).Err(); !errors.Is(err, raftgroup.ErrUnknownOutcome) ||
+					!errors.Is(err, logstore.ErrStuck) {
 					t.Fatalf("an entry on a hanging disk ends with %v", err)
 				}
 				next := c.LeaderAmong(rest...)

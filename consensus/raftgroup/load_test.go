@@ -70,25 +70,29 @@ type starved struct {
 
 func (s *starved) Consumer() <-chan raft.RPC { return s.seen }
 
-func (s *starved) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (s *starved) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	s.cpu.wait()
 	defer s.cpu.wait()
 	return s.InmemTransport.AppendEntries(id, target, args, resp)
 }
 
-func (s *starved) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (s *starved) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	s.cpu.wait()
 	defer s.cpu.wait()
 	return s.InmemTransport.RequestVote(id, target, args, resp)
 }
 
-func (s *starved) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (s *starved) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse) error {
 	s.cpu.wait()
 	defer s.cpu.wait()
 	return s.InmemTransport.RequestPreVote(id, target, args, resp)
 }
 
-func (s *starved) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (s *starved) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	s.cpu.wait()
 	defer s.cpu.wait()
 	return s.InmemTransport.InstallSnapshot(id, target, args, resp, data)

@@ -67,7 +67,8 @@ type preVoting struct {
 
 // watchTransport watches t; beat is the pause between heartbeats to a member.
 func watchTransport(t raft.Transport, beat time.Duration) *watchedTransport {
-	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking), installed: make(map[raft.ServerID]place)}
+	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking),
+		installed: make(map[raft.ServerID]place)}
 }
 
 // forRaft is what the library gets.
@@ -79,7 +80,8 @@ func (w *watchedTransport) forRaft() raft.Transport {
 }
 
 // AppendEntries passes the library's call on, a heartbeat when it is time for one.
-func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	if len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 {
 		w.pace(id)
 	}
@@ -87,7 +89,8 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 }
 
 // noted passes a message on and notes the answer.
-func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	asked := time.Now()
 	w.mu.Lock()
 	round := w.round
@@ -125,7 +128,8 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 }
 
 // InstallSnapshot passes the call on and notes what the member has since.
-func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := w.Transport.InstallSnapshot(id, target, args, resp, data)
 	if err == nil && resp.Success {
 		w.mu.Lock()

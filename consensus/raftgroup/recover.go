@@ -143,7 +143,8 @@ func (g *Group) recoverFromFile(conf *raft.Config, snapshots raft.SnapshotStore)
 	return nil
 }
 
-func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport, servers []Server) error {
+func recoverStores(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport,
+	servers []Server) error {
 	has, err := s.HasState()
 	if err != nil {
 		return err

@@ -187,7 +187,8 @@ func TestRecoveryFileFaults(t *testing.T) {
 		"two lists":     {`[{"id":"a","address":"h:1"}] []`, []string{"follows"}},
 		"empty":         {`[]`, []string{"no voter", "a, is not in the list"}},
 		"all at once": {`[{"id":"","address":"h:1"},{"id":"b","address":"h:1"},{"id":"b","address":"nowhere"},{"id":"d","address":""}]`,
-			[]string{"[0].id: is empty", "[1].address: h:1 is that of [0]", "[2].id: b is that of [1]", `"nowhere" is not host:port`, "[3].address: is empty", "a, is not in the list"}},
+			[]string{"[0].id: is empty", "[1].address: h:1 is that of [0]", "[2].id: b is that of [1]", `"nowhere" is not host:port`,
+				"[3].address: is empty", "a, is not in the list"}},
 		"no voter": {`[{"id":"a","address":"h:1","non_voter":true}]`, []string{"no voter"}},
 	}
 	for name, x := range cases {
@@ -256,7 +257,8 @@ func TestSnapshotThroughAnArchive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := archive.Write(&file, archive.Meta{Index: meta.Index, Term: meta.Term, Size: meta.Size, SnapshotVersion: int(meta.Version)}, state); err != nil {
+			if err := archive.Write(&file, archive.Meta{Index: meta.Index, Term: meta.Term, Size: meta.Size, SnapshotVersion: int(meta.Version)},
+				state); err != nil {
 				t.Fatal(err)
 			}
 			if err := state.Close(); err != nil {

@@ -21,7 +21,8 @@ type forgetful struct {
 	installed atomic.Int32 // how often
 }
 
-func (f *forgetful) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (f *forgetful) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := f.InmemTransport.InstallSnapshot(id, target, args, resp, data)
 	if err == nil && resp.Success {
 		f.installed.Add(1)
@@ -29,7 +30,8 @@ func (f *forgetful) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 	return err
 }
 
-func (f *forgetful) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (f *forgetful) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	err := f.InmemTransport.AppendEntries(id, target, args, resp)
 	if err == nil && resp.Success && len(args.Entries) > 0 && f.installed.Load() > 0 && f.lost.CompareAndSwap(false, true) {
 		return errors.New("the answer is lost")

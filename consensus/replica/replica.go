@@ -106,7 +106,8 @@ func (r *Replica) inParts(ctx context.Context, c *pb.Command) ([]state.Answer, e
 	total := (len(data) + partSize - 1) / partSize
 	for i := range total {
 		piece := data[i*partSize : min(len(data), (i+1)*partSize)]
-		answers, err := r.propose.Propose(ctx, []*pb.Command{{Tenant: c.Tenant, Change: &pb.Command_Part{Part: &pb.Part{Id: id, Number: uint32(i), Total: uint32(total), Data: piece}}}})
+		answers, err := r.propose.Propose(ctx, []*pb.Command{{Tenant: c.Tenant,
+			Change: &pb.Command_Part{Part: &pb.Part{Id: id, Number: uint32(i), Total: uint32(total), Data: piece}}}})
 		if err != nil || answers[0].Err != nil || i == total-1 {
 			return answers, err
 		}

@@ -61,7 +61,8 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 		a.put(tDefinitions, &definitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
 		}})
-		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version), Actor: c.Actor})
+		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version),
+			Actor: c.Actor})
 	}
 	for _, d := range p.Delete {
 		subject = d.Kind + "/" + d.Name
@@ -145,7 +146,8 @@ func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	if get[tokenRow](a.txn, tTokens, "id", p.Id) != nil {
 		return refuse(problem.Conflict, "token %q exists", p.Id)
 	}
-	a.put(tTokens, &tokenRow{Hash: hex.EncodeToString(p.Hash), Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
+	a.put(tTokens, &tokenRow{Hash: hex.EncodeToString(p.Hash),
+		Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
 	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
 	return Answer{Subject: p.Id}
 }
@@ -201,7 +203,8 @@ func (a *applier) raise(level uint32, mesh string) Answer {
 		m = *old
 	}
 	if level > FeatureLevel {
-		return Answer{Err: a.halt(problem.New(problem.Unsupported, "the mesh's feature level is %d, this build's %d: upgrade this agent", level, FeatureLevel))}
+		return Answer{Err: a.halt(problem.New(problem.Unsupported, "the mesh's feature level is %d, this build's %d: upgrade this agent", level,
+			FeatureLevel))}
 	}
 	m.FeatureLevel = max(m.FeatureLevel, level)
 	m.Mesh = cmp.Or(m.Mesh, mesh)

@@ -101,7 +101,8 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 		return problem.New(problem.Stale, "cluster %s changed while the operation was planned; run the command again", cl.ID)
 	}
 	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() && !undoes(op, last) {
-		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, or abort it", last.ID, last.Type, have.Name, last.Status)
+		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, or abort it", last.ID, last.Type, have.Name,
+			last.Status)
 	}
 	if op.Type == model.OpRollback {
 		return nil // it comes back to what there was
@@ -221,7 +222,8 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 			return refuse(problem.Conflict, "operation %s is a rollback itself: abort it, or let it go on", op.ID)
 		}
 		if undo && (op.Before == 0 || op.Type == model.OpCreate) {
-			return refuse(problem.Conflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or delete the cluster", op.ID)
+			return refuse(problem.Conflict, "operation %s made the cluster: there is nothing to roll back to; abort it, or "+
+				"delete the cluster", op.ID)
 		}
 		if op.Status == model.OpAborting && op.Undo == undo {
 			return Answer{Subject: op.ID}
@@ -250,7 +252,8 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	}
 	op.Version = a.index
 	a.put(tOperations, &op)
-	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: logformat.OperationOrders.Word(o.Order), Actor: c.Actor, Message: o.Reason})
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID,
+		Status: logformat.OperationOrders.Word(o.Order), Actor: c.Actor, Message: o.Reason})
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	a.settle(&op, e)
@@ -282,7 +285,8 @@ func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 	cl := *have
 	cl.Status, cl.Message, cl.Version = model.ClusterActive, "resolved by "+c.Actor+": "+o.Reason, a.index
 	a.put(tClusters, &cl)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: cl.Message})
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
+		Actor: c.Actor, Message: cl.Message})
 	return Answer{Subject: cl.ID}
 }
 
@@ -319,5 +323,6 @@ func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message 
 }
 
 func (a *applier) operationEvent(op *model.Operation) {
-	a.event(model.Event{Type: "operation.changed", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Subject: string(op.Type), Status: string(op.Status), Actor: op.Actor, Message: op.Message})
+	a.event(model.Event{Type: "operation.changed", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Subject: string(op.Type),
+		Status: string(op.Status), Actor: op.Actor, Message: op.Message})
 }

@@ -96,7 +96,8 @@ func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 		return get[model.Node](v.txn, tNodes, "id", op.Tenant, id)
 	})
 	for _, p := range t.Overdue(now) {
-		t.Failed = append(t.Failed, fmt.Sprintf("phase %s is at work for longer than it may: %s", t.Phases[p].Name, time.Duration(t.Phases[p].Timeout)*time.Millisecond))
+		t.Failed = append(t.Failed, fmt.Sprintf("phase %s is at work for longer than it may: %s", t.Phases[p].Name,
+			time.Duration(t.Phases[p].Timeout)*time.Millisecond))
 	}
 	return t, true
 }
@@ -190,7 +191,8 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	if op.Status.Ended() {
 		a.reopenOperation(&op)
 	}
-	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: looksAgain, Now: a.now}); err != nil {
+	if err := tree.Apply(e, r, plan.Order{End: plan.End{Outcome: "cancelled", Message: order + " by " + c.Actor}, Observe: looksAgain,
+		Now: a.now}); err != nil {
 		return refuse(problem.Conflict, "operation %s: %v", op.ID, err)
 	}
 	if len(o.Parameters) > 0 || r.Start {
@@ -209,7 +211,8 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 			part += " " + name
 		}
 	}
-	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: order, Actor: c.Actor, Message: part})
+	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID, Status: order, Actor: c.Actor,
+		Message: part})
 	a.operationEvent(&op)
 	a.touch(op.ID)
 	a.settle(&op, e)
@@ -220,7 +223,8 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 // nothing of it is under way that could be stopped, and nodes that were paused or
 // resumed are so already.
 func asGood(op *model.Operation, o *pb.OrderPlan) bool {
-	return o.Order == pb.PlanOrder_PLAN_ORDER_STOP || o.Order == pb.PlanOrder_PLAN_ORDER_START && (op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
+	return o.Order == pb.PlanOrder_PLAN_ORDER_STOP || o.Order == pb.PlanOrder_PLAN_ORDER_START &&
+		(op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
 }
 
 // opens says whether an order lets the whole plan go on.
@@ -255,7 +259,8 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	if len(r.Restart) == 0 {
 		return problem.New(problem.Conflict, "operation %s has ended, it is %s: its plan takes no orders any more", op.ID, op.Status)
 	}
-	again := problem.New(problem.Conflict, "operation %s has ended, it is %s, and what it did cannot be done again: start another operation", op.ID, op.Status)
+	again := problem.New(problem.Conflict, "operation %s has ended, it is %s, and what it did cannot be done again: start another operation",
+		op.ID, op.Status)
 	switch op.Type {
 	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
 		return again // what it took away is not in the records any more

@@ -18,7 +18,8 @@ func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	known := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, d.Cluster) != nil
 	n := get[model.Node](a.txn, tNodes, "id", c.Tenant, d.Node)
 	if _, orphaned := model.Orphaned(n, known, busy, d.Id); !orphaned {
-		return refuse(problem.Conflict, "machine %s is node %s's of cluster %s, or may become it by an operation under way", d.Id, d.Node, d.Cluster)
+		return refuse(problem.Conflict, "machine %s is node %s's of cluster %s, or may become it by an operation under way", d.Id, d.Node,
+			d.Cluster)
 	}
 	return Answer{Subject: d.Id}
 }

@@ -155,6 +155,7 @@ func observed(a model.Action) bool {
 	switch a {
 	case model.Confirm, model.Delete, model.Bootstrap, model.Configure, model.Check:
 		return false
+	default:
 	}
 	return true
 }

@@ -214,6 +214,7 @@ func outcomeName(o pb.Outcome) string {
 		return "cancelled"
 	case pb.Outcome_OUTCOME_UNKNOWN:
 		return "unknown"
+	default:
 	}
 	return "failed"
 }

@@ -292,5 +292,6 @@ func (u *auditor) prune(before int64, keep uint64) {
 	u.wrote = true
 	anchor := u.writer.Done().Stats().Anchor
 	after := u.document(map[string]any{"records": dropped, "anchor": anchor})
-	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)}, audit.Document{}, after)
+	u.record(&audit.Change{Type: "audit.pruned", Message: fmt.Sprintf("the retention of %d records is over", dropped)},
+		audit.Document{}, after)
 }

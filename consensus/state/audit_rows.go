@@ -35,7 +35,8 @@ func (u *auditor) put(row any) {
 	case *site.Record:
 		u.row(siteChange(r), u.siteDocument(get[site.Record](txn, tSites, "id", r.Tenant, r.Name)), u.siteDocument(r))
 	case *model.PluginResource:
-		u.row(resourceChange(r), u.resource(get[model.PluginResource](txn, tResources, "id", resourceArgs(r.Tenant, r.ResourceKey)...)), u.resource(r))
+		u.row(resourceChange(r), u.resource(get[model.PluginResource](txn, tResources, "id", resourceArgs(r.Tenant, r.ResourceKey)...)),
+			u.resource(r))
 	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
 		u.row(u.setting(r, true))
 	case *planRow:
@@ -93,7 +94,8 @@ func tokenChange(t *tokenRow) *audit.Change {
 }
 
 func definitionChange(d *definitionRow) *audit.Change {
-	return &audit.Change{Type: "definition", Tenant: d.Tenant, Subject: string(d.Kind) + "/" + d.Name, Message: fmt.Sprintf("version %d", d.Version)}
+	return &audit.Change{Type: "definition", Tenant: d.Tenant, Subject: string(d.Kind) + "/" + d.Name,
+		Message: fmt.Sprintf("version %d", d.Version)}
 }
 
 func clusterChange(c *model.Cluster) *audit.Change {
@@ -198,8 +200,10 @@ func (u *auditor) pluginType(tenant, name string) model.PluginType {
 func (u *auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
-	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part, *pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
-		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken, *pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
+	case *pb.Command_Report, *pb.Command_ReportHealth, *pb.Command_QueueOperation, *pb.Command_Lease, *pb.Command_SaveValue, *pb.Command_Part,
+		*pb.Command_OpenSession, *pb.Command_EndSession, *pb.Command_Prune,
+		*pb.Command_PutDefinitions, *pb.Command_PutTenant, *pb.Command_DeleteTenant, *pb.Command_PutToken, *pb.Command_DeleteToken,
+		*pb.Command_StartOperation, *pb.Command_ChangeRuns, *pb.Command_ChangeResource:
 		return nil
 	case *pb.Command_ControlOperation:
 		out.Type, out.Subject = "operation.order", logformat.OperationOrders.Word(ch.ControlOperation.Order)

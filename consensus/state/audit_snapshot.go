@@ -77,5 +77,6 @@ func (r *auditReader) finish(txn *memdb.Txn) error {
 
 // namesOf gives the names of a plan's tasks; the slices are the graph's.
 func namesOf(id string, op *model.Operation, g *plan.Graph) *audit.Plan {
-	return &audit.Plan{ID: id, Operation: op.ID, Tenant: op.Tenant, Cluster: op.Cluster, Nodes: g.Nodes, Services: g.Services, Node: g.Node, Service: g.Service, Action: g.Action}
+	return &audit.Plan{ID: id, Operation: op.ID, Tenant: op.Tenant, Cluster: op.Cluster, Nodes: g.Nodes, Services: g.Services, Node: g.Node,
+		Service: g.Service, Action: g.Action}
 }

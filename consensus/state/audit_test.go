@@ -30,7 +30,8 @@ func records(t testing.TB, m *state.Machine, after uint64) []string {
 			what = strings.TrimSuffix(fmt.Sprint(r.Task, " ", r.Action, " ", r.Service), " ")
 		}
 		line := fmt.Sprintf("%s %s by %s", r.Type, what, r.Actor)
-		for _, x := range []struct{ name, text string }{{"request", r.Request}, {"tenant", r.Tenant}, {"cluster", r.Cluster}, {"operation", r.Operation}, {"node", r.Node}, {"says", r.Message}} {
+		for _, x := range []struct{ name, text string }{{"request", r.Request}, {"tenant", r.Tenant}, {"cluster", r.Cluster},
+			{"operation", r.Operation}, {"node", r.Node}, {"says", r.Message}} {
 			if x.text != "" {
 				line += " " + x.name + "=" + x.text
 			}
@@ -48,7 +49,8 @@ func records(t testing.TB, m *state.Machine, after uint64) []string {
 }
 
 func definitions(actor, request string, defs ...*pb.Definition) *pb.Command {
-	return &pb.Command{Tenant: "one", Actor: actor, RequestId: request, Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: defs}}}
+	return &pb.Command{Tenant: "one", Actor: actor, RequestId: request,
+		Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: defs}}}
 }
 
 // TestAuditRecords: every command leaves the records that it should, and one
@@ -56,7 +58,9 @@ func definitions(actor, request string, defs ...*pb.Definition) *pb.Command {
 func TestAuditRecords(t *testing.T) {
 	m := fresh(t)
 	provider := func(region, pin string) *pb.Definition {
-		return &pb.Definition{Kind: "providers", Name: "cloud", Body: []byte(`{"name":"cloud","providertype":"cloud","provisioner":{"region":"` + region + `","pin":"` + pin + `","api_password":"` + pin + `"}}`)}
+		return &pb.Definition{Kind: "providers", Name: "cloud",
+			Body: []byte(`{"name":"cloud","providertype":"cloud","provisioner":{"region":"` + region + `","pin":"` + pin + `","api_password":"` +
+				pin + `"}}`)}
 	}
 	long := strings.Repeat("x", 3000)
 	op := "00000001-001"
@@ -66,71 +70,97 @@ func TestAuditRecords(t *testing.T) {
 		commands []*pb.Command
 		want     []string
 	}{
-		{"an agent with its plugins", []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "a1", Record: logtest.Agent(model.Agent{ID: "a1", Name: "alpha"}), Types: []*record.PluginType{
-			{Name: "cloud", Class: "provider", Parameters: &record.PluginParameters{Admin: &record.PluginFields{Fields: map[string]*record.FieldSchema{
-				"region": {Label: "r", Type: "text"}, "pin": {Label: "p", Type: "password"}}}}}}}}}}, nil},
+		{"an agent with its plugins", []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "a1",
+			Record: logtest.Agent(model.Agent{ID: "a1", Name: "alpha"}), Types: []*record.PluginType{
+				{Name: "cloud", Class: "provider", Parameters: &record.PluginParameters{Admin: &record.PluginFields{Fields: map[string]*record.FieldSchema{
+					"region": {Label: "r", Type: "text"}, "pin": {Label: "p", Type: "password"}}}}}}}}}}, nil},
 		{"tenant", []*pb.Command{tenant("one", 10, 0)}, []string{`tenant.created one by root tenant=one:  → {"maxNodes":10,"name":"one"}`}},
-		{"tenant again", []*pb.Command{tenant("one", 20, 0)}, []string{`tenant.changed one by root tenant=one: {"maxNodes":10} → {"maxNodes":20}`}},
+		{"tenant again", []*pb.Command{tenant("one", 20, 0)},
+			[]string{`tenant.changed one by root tenant=one: {"maxNodes":10} → {"maxNodes":20}`}},
 		{"the same tenant", []*pb.Command{tenant("one", 20, 0)}, nil},
 		{"another tenant", []*pb.Command{tenant("two", 0, 0)}, []string{`tenant.created two by root tenant=two:  → {"name":"two"}`}},
-		{"token", []*pb.Command{{Actor: "root", RequestId: "r0", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash"), Actor: "ann", Tenant: "one", Role: "admin", Id: "t1"}}}},
+		{"token", []*pb.Command{{Actor: "root", RequestId: "r0",
+			Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash"), Actor: "ann", Tenant: "one", Role: "admin", Id: "t1"}}}},
 			[]string{`token.created t1 by root request=r0 tenant=one:  → {"actor":"ann","created":6000,"id":"t1","role":"admin","tenant":"one"}`}},
-		{"a request that was done", []*pb.Command{{Actor: "root", RequestId: "r0", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash"), Tenant: "one", Id: "t1"}}}}, nil},
+		{"a request that was done", []*pb.Command{{Actor: "root", RequestId: "r0",
+			Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash"), Tenant: "one", Id: "t1"}}}}, nil},
 		{"no such token", []*pb.Command{{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "t9"}}}}, nil},
 		{"token revoked", []*pb.Command{{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "t1"}}}},
 			[]string{`token.deleted t1 by root tenant=one: {"actor":"ann","created":6000,"id":"t1","role":"admin","tenant":"one"} → `}},
-		{"definitions", []*pb.Command{definitions("ann", "r1", provider("north", "1234"), &pb.Definition{Kind: "services", Name: "x", Body: []byte(`{"name":"x","label":"` + long + `"}`)})},
+		{"definitions", []*pb.Command{definitions("ann", "r1", provider("north", "1234"),
+			&pb.Definition{Kind: "services", Name: "x", Body: []byte(`{"name":"x","label":"` + long + `"}`)})},
 			[]string{
-				`definition.created providers/cloud by ann request=r1 tenant=one says=version 1:  → {"name":"cloud","providertype":"cloud","provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"north"}}`,
+				`definition.created providers/cloud by ann request=r1 tenant=one says=version 1:  → {"name":"cloud","providertype":"cloud",` +
+					`"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"north"}}`,
 				`definition.created services/x by ann request=r1 tenant=one says=version 1:  → {"label":{"bytes":3002,"sha256":"`,
 			}},
 		{"a definition again", []*pb.Command{definitions("ann", "r2", provider("south", "5678"))},
-			[]string{`definition.changed providers/cloud by ann request=r2 tenant=one says=version 2: {"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"north"}} → {"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"south"}}`}},
-		{"a definition deleted", []*pb.Command{{Tenant: "one", Actor: "ann", RequestId: "r3", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
-			Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "x"}}}}}},
+			[]string{`definition.changed providers/cloud by ann request=r2 tenant=one says=version 2: {"provisioner":{"api_password":"[redacted]",` +
+				`"pin":"[redacted]","region":"north"}} → {"provisioner":{"api_password":"[redacted]","pin":"[redacted]","region":"south"}}`}},
+		{"a definition deleted", []*pb.Command{{Tenant: "one", Actor: "ann", RequestId: "r3",
+			Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+				Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "x"}}}}}},
 			[]string{`definition.deleted services/x by ann request=r3 tenant=one says=version 1: {"label":{"bytes"`}},
 		{"an operation", []*pb.Command{start("one", "00000001", "shop", 2, "pause", "r4")},
 			[]string{
 				`operation.created create by ann request=r4 tenant=one cluster=00000001 operation=` + op + `:  → {"actor":"","cluster":"00000001"`,
 				`cluster.created shop by ann request=r4 tenant=one cluster=00000001:  → {`,
-				`task.queued ` + op + `/1 CREATE by ann request=r4 tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"blocked"} → {"status":"ready"}`,
-				`task.queued ` + op + `/6 CREATE by ann request=r4 tenant=one cluster=00000001 operation=` + op + ` node=00000001-1001: {"status":"blocked"} → {"status":"ready"}`,
+				`task.queued ` + op + `/1 CREATE by ann request=r4 tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1000: {"status":"blocked"} → {"status":"ready"}`,
+				`task.queued ` + op + `/6 CREATE by ann request=r4 tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1001: {"status":"blocked"} → {"status":"ready"}`,
 			}},
 		{"leases", []*pb.Command{lease(op, "s1", 1, 6)},
 			[]string{
-				`task.taken ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":14,"status":"leased"}`,
-				`task.taken ` + op + `/6 CREATE by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1001: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":14,"status":"leased"}`,
+				`task.taken ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1000: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":14,"status":"leased"}`,
+				`task.taken ` + op + `/6 CREATE by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1001: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":14,"status":"leased"}`,
 			}},
-		{"at work", []*pb.Command{{Change: &pb.Command_Report{Report: &pb.Report{Operation: op, Tasks: []uint32{1}, Fences: []uint64{14}, Started: true}}}},
-			[]string{`task.started ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":14,"status":"running"}`}},
-		{"reports of several commands", []*pb.Command{report(op, 1, 14, pb.Outcome_OUTCOME_SUCCEEDED, `{"hostname":"h"}`), report(op, 6, 14, pb.Outcome_OUTCOME_RETRYABLE, "")},
+		{"at work", []*pb.Command{{Change: &pb.Command_Report{Report: &pb.Report{Operation: op, Tasks: []uint32{1}, Fences: []uint64{14},
+			Started: true}}}},
+			[]string{`task.started ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op +
+				` node=00000001-1000: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":14,"status":"running"}`}},
+		{"reports of several commands", []*pb.Command{report(op, 1, 14, pb.Outcome_OUTCOME_SUCCEEDED, `{"hostname":"h"}`),
+			report(op, 6, 14, pb.Outcome_OUTCOME_RETRYABLE, "")},
 			[]string{
-				`task.finished ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"running"} → {"agent":"alpha","attempt":1,"fence":14,"status":"succeeded"}`,
-				`task.queued ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"blocked"} → {"status":"ready"}`,
-				`task.retry ` + op + `/6 CREATE by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1001 says=m: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":14,"outcome":"failed","status":"ready"}`,
+				`task.finished ` + op + `/1 CREATE by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1000: {"status":"running"} → {"agent":"alpha","attempt":1,"fence":14,"status":"succeeded"}`,
+				`task.queued ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1000: {"status":"blocked"} → {"status":"ready"}`,
+				`task.retry ` + op + `/6 CREATE by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1001 says=m: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":14,"outcome":"failed","status":"ready"}`,
 			}},
 		{"a stale report", []*pb.Command{report(op, 1, 14, pb.Outcome_OUTCOME_SUCCEEDED, "")}, nil},
 		{"no such order", []*pb.Command{order(op, "dance")}, nil},
-		{"an order", []*pb.Command{{Tenant: "one", Actor: "bob", RequestId: "r5", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_PAUSE, Reason: "lunch"}}}},
+		{"an order", []*pb.Command{{Tenant: "one", Actor: "bob", RequestId: "r5",
+			Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op,
+				Order: pb.OperationOrder_OPERATION_ORDER_PAUSE, Reason: "lunch"}}}},
 			[]string{
-				`operation.order pause by bob request=r5 tenant=one cluster=00000001 operation=` + op + ` says=lunch:  → {"operation":"` + op + `","order":"pause","reason":"lunch"}`,
-				`operation.changed create by bob request=r5 tenant=one cluster=00000001 operation=` + op + ` says=lunch: {"status":"running"} → {"message":"lunch","status":"paused"}`,
+				`operation.order pause by bob request=r5 tenant=one cluster=00000001 operation=` + op + ` says=lunch:  → {"operation":"` + op +
+					`","order":"pause","reason":"lunch"}`,
+				`operation.changed create by bob request=r5 tenant=one cluster=00000001 operation=` + op +
+					` says=lunch: {"status":"running"} → {"message":"lunch","status":"paused"}`,
 			}},
 		{"resume, and a lease in the same entry", []*pb.Command{order(op, "resume"), lease(op, "s1", 2)},
 			[]string{
 				`operation.order resume by ann tenant=one cluster=00000001 operation=` + op + `:  → {"operation":"` + op + `","order":"resume"}`,
-				`operation.changed create by ann tenant=one cluster=00000001 operation=` + op + `: {"message":"lunch","status":"paused"} → {"status":"running"}`,
-				`task.taken ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":20,"status":"leased"}`,
+				`operation.changed create by ann tenant=one cluster=00000001 operation=` + op +
+					`: {"message":"lunch","status":"paused"} → {"status":"running"}`,
+				`task.taken ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op +
+					` node=00000001-1000: {"status":"ready"} → {"agent":"alpha","attempt":1,"fence":20,"status":"leased"}`,
 			}},
 		{"an agent that falls silent", []*pb.Command{endSession("s1")},
-			[]string{`task.retry ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000 says=test: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":20,"outcome":"lost","status":"ready"}`}},
+			[]string{`task.retry ` + op + `/2 CONFIRM by coopr tenant=one cluster=00000001 operation=` + op +
+				` node=00000001-1000 says=test: {"status":"leased"} → {"agent":"alpha","attempt":1,"fence":20,"outcome":"lost","status":"ready"}`}},
 		{"an agent removed", []*pb.Command{{Actor: "root", Change: &pb.Command_RemoveAgent{RemoveAgent: &pb.RemoveAgent{Id: "a1"}}}},
 			[]string{`agent.removed a1 by root:  → {"id":"a1"}`}},
 		{"a feature level", []*pb.Command{{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 1}}}},
 			[]string{`mesh.upgraded  by coopr:  → {"level":1}`}},
 		{"abort", []*pb.Command{order(op, "abort")}, []string{
 			`operation.order abort by ann`,
-			`task.finished ` + op + `/2 CONFIRM by ann tenant=one cluster=00000001 operation=` + op + ` node=00000001-1000: {"status":"ready"} → {"status":"cancelled"}`,
+			`task.finished ` + op + `/2 CONFIRM by ann tenant=one cluster=00000001 operation=` + op +
+				` node=00000001-1000: {"status":"ready"} → {"status":"cancelled"}`,
 			`*task.finished ` + op + `/10 CONFIGURE app`, `*operation.changed create`, `*cluster.changed shop by ann`,
 		}},
 		{"an operation forgotten", []*pb.Command{{Change: &pb.Command_Prune{Prune: &pb.Prune{Operations: []string{op}}}}},

@@ -163,20 +163,23 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 		case other.Type.Concurrent() && other.Type != model.OpPlan:
 			for _, id := range g.Nodes {
 				if slices.Contains(s.Graph.Nodes, id) {
-					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID, other.Type, id)
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
+						other.Type, id)
 				}
 			}
 		default:
 			for _, n := range holds(other, s) {
 				if id := s.Graph.Nodes[n]; slices.Contains(g.Nodes, id) {
-					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID, other.Type, id)
+					return nil, problem.New(problem.Conflict, "operation %s (%s) is at work on node %s: wait for it, or abort it", other.ID,
+						other.Type, id)
 				}
 			}
 		}
 	}
 	for _, id := range g.Nodes {
 		if n := get[model.Node](a.txn, tNodes, "id", tenant, id); n == nil || n.Leaves {
-			return nil, problem.New(problem.Stale, "node %s of cluster %s changed while the operation was planned; run the command again", id, cl.Name)
+			return nil, problem.New(problem.Stale, "node %s of cluster %s changed while the operation was planned; run the command again", id,
+				cl.Name)
 		}
 	}
 	return cl, nil
@@ -407,7 +410,8 @@ func (a *applier) replaced(op *model.Operation, s *plan.State) {
 func (a *applier) supersede(op *model.Operation, gone []string) {
 	for _, other := range a.besides(op) {
 		e := a.edit(other.ID)
-		if !other.Type.Concurrent() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes, func(id string) bool { return slices.Contains(gone, id) }) {
+		if !other.Type.Concurrent() || e == nil || !slices.ContainsFunc(e.State().Graph.Nodes,
+			func(id string) bool { return slices.Contains(gone, id) }) {
 			continue
 		}
 		o := *other

@@ -118,7 +118,8 @@ func (c *clinic) beside(id string, typ model.OperationType, actor string, on map
 	}
 	op := model.Operation{ID: id, Tenant: "t", Cluster: "00000001", Type: typ, OnFailure: "leave", Services: services}
 	return &pb.Command{Tenant: "t", Actor: actor, Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
-		Operation: logtest.Operation(op), Cluster: logtest.Cluster(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(), Tree: logtest.Tree(&d.Tree),
+		Operation: logtest.Operation(op), Cluster: logtest.Cluster(model.Cluster{ID: "00000001", Tenant: "t"}), Graph: g.Encode(),
+		Tree: logtest.Tree(&d.Tree),
 	}}}
 }
 
@@ -173,7 +174,8 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 	c.run("00000001-002", func(g *plan.Graph, v uint32) bool { return g.Action[v] == model.Start })
 	h := c.health(app)
 	cl, _ := c.m.View().Cluster("t", "00000001")
-	if op := c.operation("00000001-002"); op.Status != model.OpFailed || h.Services["app"].Status != model.Unhealthy || h.Next != c.now+60_000 {
+	if op := c.operation("00000001-002"); op.Status != model.OpFailed || h.Services["app"].Status != model.Unhealthy ||
+		h.Next != c.now+60_000 {
 		t.Errorf("%s, %+v at %d", op.Status, h, c.now)
 	}
 	if cl.Status != before.Status || cl.Operation != before.Operation || cl.Snapshots != before.Snapshots || cl.Version == before.Version {
@@ -207,7 +209,8 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 func TestRecoveryAgain(t *testing.T) {
 	c := newClinic(t)
 	restart := func(op string) error {
-		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}}).Err
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}}).Err
 	}
 	recover := func(id string) {
 		t.Helper()
@@ -295,7 +298,8 @@ func TestPausedServices(t *testing.T) {
 	if h := c.health(app); len(h.Failing()) > 0 {
 		t.Errorf("a paused service fails: %+v", h)
 	}
-	if a := c.do(c.beside("00000001-003", model.OpResumeNode, "ann", map[string]string{app: "app"})); a.Err != nil || c.health(app).Paused["app"] != model.Resuming {
+	if a := c.do(c.beside("00000001-003", model.OpResumeNode, "ann", map[string]string{app: "app"})); a.Err != nil ||
+		c.health(app).Paused["app"] != model.Resuming {
 		t.Fatalf("%v, %+v", a.Err, c.health(app))
 	}
 	c.run("00000001-003", nil)
@@ -357,7 +361,8 @@ func TestStartEndsAPause(t *testing.T) {
 func TestOrdersAfterTheEnd(t *testing.T) {
 	c := newClinic(t)
 	order := func(op, what string) error {
-		return c.do(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(what)}}}).Err
+		return c.do(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(what)}}}).Err
 	}
 	if err := order("00000001-001", "stop"); err != nil || c.operation("00000001-001").Status != model.OpSucceeded {
 		t.Errorf("a stop of what is complete: %v, it is %s", err, c.operation("00000001-001").Status)

@@ -43,7 +43,9 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 	}
 	c.shrink("00000001-003", app)
 	order := func(o string) state.Answer {
-		return c.do(&pb.Command{Tenant: "t", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002", Order: logformat.PlanOrders.Number(o), Parameters: map[string]string{"A": "b"}}}})
+		return c.do(&pb.Command{Tenant: "t", Actor: "alice",
+			Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-002", Order: logformat.PlanOrders.Number(o),
+				Parameters: map[string]string{"A": "b"}}}})
 	}
 	if op := c.operation("00000001-002"); op.Status != model.OpPaused {
 		t.Errorf("a plan that nobody has started is %s", op.Status)
@@ -102,7 +104,8 @@ func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 		t.Errorf("held back, it holds %v, and counts as %d recoveries", s.Busy, s.Recovering)
 	}
 	drop := func() error {
-		return c.do(&pb.Command{Tenant: "t", Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Cluster: "00000001", Node: "00000001-1999", Id: "stray"}}}).Err
+		return c.do(&pb.Command{Tenant: "t", Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Cluster: "00000001",
+			Node: "00000001-1999", Id: "stray"}}}).Err
 	}
 	if err := drop(); err != nil {
 		t.Errorf("a machine that is no node's: %v", err)

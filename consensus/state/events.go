@@ -90,7 +90,8 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if index < e.floor {
-		return nil, 0, nil, problem.New(problem.Conflict, "the events after index %d are not kept any more, only those after index %d: read the state again and go on from its index", index, e.floor)
+		return nil, 0, nil, problem.New(problem.Conflict, "the events after index %d are not kept any more, only those after index %d: read "+
+			"the state again and go on from its index", index, e.floor)
 	}
 	size := uint64(len(e.ring))
 	first := e.next - min(e.next, size)

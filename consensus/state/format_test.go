@@ -307,7 +307,8 @@ func everything(t *testing.T) *clinic {
 	must(tenant("gone", 1, 1))
 	must(&pb.Command{Actor: "root", Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "gone"}}})
 	for _, id := range []string{"t1", "t2"} {
-		must(&pb.Command{Actor: "root", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash of " + id), Actor: "ann", Tenant: "t", Role: "admin", Id: id}}})
+		must(&pb.Command{Actor: "root", Change: &pb.Command_PutToken{PutToken: &pb.PutToken{Hash: []byte("hash of " + id), Actor: "ann",
+			Tenant: "t", Role: "admin", Id: id}}})
 	}
 	must(&pb.Command{Actor: "root", Change: &pb.Command_DeleteToken{DeleteToken: &pb.DeleteToken{Id: "t2"}}})
 	must(as("r1", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
@@ -316,7 +317,8 @@ func everything(t *testing.T) *clinic {
 	must(as("", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "y"}}}}}))
 
 	open := session("s2", "b")
-	open.GetOpenSession().Types = append(open.GetOpenSession().Types, logtest.PluginType(model.PluginType{Base: model.Base{Name: "cloud", Label: "Cloud"}, Class: "provider"}))
+	open.GetOpenSession().Types = append(open.GetOpenSession().Types,
+		logtest.PluginType(model.PluginType{Base: model.Base{Name: "cloud", Label: "Cloud"}, Class: "provider"}))
 	must(open)
 	must(session("s3", "c"))
 	must(endSession("s3"))
@@ -326,13 +328,17 @@ func everything(t *testing.T) *clinic {
 	c.verdict(app, "app", false, pb.Machine_MACHINE_UNKNOWN)
 	const second = "00000001-002"
 	must(c.beside(second, model.OpRecover, "coopr", map[string]string{app: "app"}))
-	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second, Order: pb.PlanOrder_PLAN_ORDER_INTERRUPT}}}))
-	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second, Order: pb.PlanOrder_PLAN_ORDER_CONTINUE}}}))
+	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second,
+		Order: pb.PlanOrder_PLAN_ORDER_INTERRUPT}}}))
+	must(as("", &pb.Command{Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: second,
+		Order: pb.PlanOrder_PLAN_ORDER_CONTINUE}}}))
 	must(as("", logformat.Control("00000001", "pause-recovery", "lunch")))
 	must(lease(second, "s2", 0))
 	s, _ := c.m.View().Plan(second)
-	must(&pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: second, Task: 0, Fence: s.Fence(0), Key: "k", Value: []byte(`"v"`)}}})
-	must(&pb.Command{Change: &pb.Command_Report{Report: &pb.Report{Operation: second, Tasks: []uint32{0}, Fences: []uint64{s.Fence(0)}, Started: true}}})
+	must(&pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: second, Task: 0, Fence: s.Fence(0), Key: "k",
+		Value: []byte(`"v"`)}}})
+	must(&pb.Command{Change: &pb.Command_Report{Report: &pb.Report{Operation: second, Tasks: []uint32{0}, Fences: []uint64{s.Fence(0)},
+		Started: true}}})
 	must(report(second, 0, s.Fence(0), pb.Outcome_OUTCOME_RETRYABLE, ""))
 	must(as("", logformat.Control(second, "pause", "")))
 
@@ -350,10 +356,13 @@ func everything(t *testing.T) *clinic {
 	must(&pb.Command{Tenant: "t", Change: &pb.Command_Part{Part: &pb.Part{Id: "begun", Total: 2, Data: []byte("half")}}})
 	cl, _ := c.m.View().Cluster("t", "00000002")
 	must(as("r3", &pb.Command{Change: &pb.Command_QueueOperation{QueueOperation: &pb.QueueOperation{
-		Operation: logtest.Operation(model.Operation{ID: "00000002-002", Tenant: "t", Cluster: "00000002", Type: model.OpGrow, Actor: "ann"}),
-		Request:   logtest.Request(operation.Request{Type: model.OpGrow, Nodes: 1, Config: map[string]any{"b": true}}), ClusterVersion: cl.Version,
+		Operation: logtest.Operation(model.Operation{ID: "00000002-002", Tenant: "t", Cluster: "00000002", Type: model.OpGrow,
+			Actor: "ann"}),
+		Request:        logtest.Request(operation.Request{Type: model.OpGrow, Nodes: 1, Config: map[string]any{"b": true}}),
+		ClusterVersion: cl.Version,
 	}}}))
-	c.do(as("", &pb.Command{Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Provider: "cloud", Id: "i-1", Cluster: "00000009", Node: "00000009-1000", Reason: "orphan"}}}))
+	c.do(as("", &pb.Command{Change: &pb.Command_DropResource{DropResource: &pb.DropResource{Provider: "cloud", Id: "i-1", Cluster: "00000009",
+		Node: "00000009-1000", Reason: "orphan"}}}))
 
 	c.sites(must, as)
 	c.resources(must, as)
@@ -371,17 +380,21 @@ func (c *clinic) sites(must func(*pb.Command) state.Answer, as func(string, *pb.
 			c.t.Fatal(err)
 		}
 		n := &pb.NextGeneration{}
-		n.Generation, n.Switches = logtest.Site(site.Generation{Tenant: "t", Site: name, Number: 1, Document: js(doc), IDs: compile.Numbers(doc, next)},
+		n.Generation, n.Switches = logtest.Site(site.Generation{Tenant: "t", Site: name, Number: 1, Document: js(doc),
+			IDs: compile.Numbers(doc, next)},
 			compile.Switches(compile.NewPlan(nil, next), next))
 		change(&pb.ChangeSite{Site: name, Change: &pb.ChangeSite_Next{Next: n}})
 	}
 	begin("s")
 	begin("forgotten")
 	r, _ := c.m.View().Site("t", "s")
-	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Assign{Assign: &pb.AssignHosts{Epoch: r.Epoch, Hosts: logtest.Hosts([]site.Host{{Name: "agent:a", Agent: "a", Process: "p"}})}}})
+	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Assign{Assign: &pb.AssignHosts{Epoch: r.Epoch,
+		Hosts: logtest.Hosts([]site.Host{{Name: "agent:a", Agent: "a", Process: "p"}})}}})
 	// It is refused: the first generation is in force at once. So is a change in the log that comes too late.
-	c.do(as("", &pb.Command{Change: &pb.Command_ChangeSite{ChangeSite: &pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Switch{Switch: &pb.SwitchGroups{Generation: 1, Groups: []uint32{0}}}}}}))
-	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: []*pb.ObjectEvent{{Object: "a", Status: "moved"}}}}})
+	c.do(as("", &pb.Command{Change: &pb.Command_ChangeSite{ChangeSite: &pb.ChangeSite{Site: "s",
+		Change: &pb.ChangeSite_Switch{Switch: &pb.SwitchGroups{Generation: 1, Groups: []uint32{0}}}}}}))
+	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: []*pb.ObjectEvent{{Object: "a",
+		Status: "moved"}}}}})
 	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Release{Release: &pb.ReleaseObject{Id: 0, Name: "a", Reason: "it is gone"}}})
 	change(&pb.ChangeSite{Site: "forgotten", Change: &pb.ChangeSite_Forget{Forget: &pb.ForgetSite{}}})
 }
@@ -403,8 +416,10 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 	}
 	retries := 1
 	put("secret", "key", "put", model.NewSecret("value"))
-	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1, Limits: profile.Limits{Runs: &retries}})
-	put("program", "job", "create", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true", Env: map[string]string{"A": "b"}}}})
+	put("profile", "p", "put", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}, Retries: 1,
+		Limits: profile.Limits{Runs: &retries}})
+	put("program", "job", "create", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true",
+		Env: map[string]string{"A": "b"}}}})
 	put("preferences", "job", "put", map[string]string{profile.ProfileKey: "p"})
 	put("schedule", "nightly", "put", profile.Schedule{Program: "job", Cron: "@daily"})
 	put("schedule", "nightly", "disable", nil)
@@ -427,7 +442,8 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 		}
 		id := must(cmd).Subject
 		event(id, profile.Event{Kind: profile.Asking})
-		event(id, profile.Event{Kind: profile.Returned, Cluster: &profile.RunCluster{Name: "job"}, ID: "0000000" + fmt.Sprint(i+3), Operation: "o"})
+		event(id, profile.Event{Kind: profile.Returned, Cluster: &profile.RunCluster{Name: "job"}, ID: "0000000" + fmt.Sprint(i+3),
+			Operation: "o"})
 		if i == 0 { // it ends, and is removed: what it used stays
 			event(id, profile.Event{Kind: profile.Stop, Reason: "enough"})
 			event(id, profile.Event{Kind: profile.Requested, Operation: "o"})

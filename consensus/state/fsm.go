@@ -150,7 +150,8 @@ func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := make([]any, len(logs))
-	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: m.audit, batch: Batch{Operations: map[string][]uint32{}}}
+	a := &applier{m: m, txn: m.db.Load().Txn(true), edits: map[string]*plan.Edit{}, trees: map[string]*tree.Tree{}, audit: m.audit,
+		batch: Batch{Operations: map[string][]uint32{}}}
 	m.audit.beginBatch(a)
 	for i, l := range logs {
 		if l.Type != raft.LogCommand {
@@ -197,7 +198,8 @@ func (a *applier) entry(data []byte) any {
 		return a.halt(problem.New(problem.Unsupported, "log entry %d is damaged: %w", a.index, err))
 	}
 	if (e.Format != Format || e.FeatureLevel > FeatureLevel) && e.MustUnderstand {
-		return a.halt(problem.New(problem.Unsupported, "log entry %d has format %d and feature level %d, this build reads format %d and level %d: upgrade this agent", a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
+		return a.halt(problem.New(problem.Unsupported, "log entry %d has format %d and feature level %d, this build reads format %d and level "+
+			"%d: upgrade this agent", a.index, e.Format, e.FeatureLevel, Format, FeatureLevel))
 	}
 	if e.MustUnderstand && slices.ContainsFunc(e.Commands, func(c *pb.Command) bool { return c.Change == nil }) {
 		return a.halt(problem.New(problem.Unsupported, "log entry %d has a command that this build does not know: upgrade this agent", a.index))

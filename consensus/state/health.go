@@ -41,7 +41,8 @@ func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 func (a *applier) putHealth(h *model.NodeHealth, message string) {
 	a.put(tHealth, h)
 	a.batch.Health = append(a.batch.Health, h.Cluster)
-	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(), Message: message})
+	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(),
+		Message: message})
 }
 
 // reportHealth writes new verdicts. Those about a node that has been changed
@@ -135,6 +136,7 @@ func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
 	}
 	a.put(tClusters, &cl)
 	a.batch.Health = append(a.batch.Health, cl.ID)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
+		Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})
 	return Answer{Subject: cl.ID}
 }

@@ -14,7 +14,8 @@ const keptSnapshots = 20
 // pointers to them. It gives the snapshot's number. The cluster's row must be
 // written after it, for it counts the snapshots.
 func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string) int {
-	if last := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil && moment == model.MomentBefore && last.State.Version == cl.Version {
+	if last := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil &&
+		moment == model.MomentBefore && last.State.Version == cl.Version {
 		return last.Number // nothing happened since the last operation's end
 	}
 	cl.Snapshots++

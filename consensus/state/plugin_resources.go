@@ -117,7 +117,8 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 		return refuse(problem.Quota, "resource %s has %d versions, and may have no more: delete old ones", v.ResourceKey, len(r.Versions))
 	}
 	if add.MostBytes > 0 && bytes+v.Size > add.MostBytes {
-		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; delete old versions", c.Tenant, bytes, add.MostBytes, v.Size)
+		return refuse(problem.Quota, "the resources of tenant %s take %d bytes, and may take %d: this one of %d does not fit; "+
+			"delete old versions", c.Tenant, bytes, add.MostBytes, v.Size)
 	}
 	v.Time, v.Actor = a.now, c.Actor
 	n := r.Add(*v)

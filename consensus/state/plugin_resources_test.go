@@ -19,7 +19,8 @@ import (
 )
 
 func addResource(tenant, name, sum string, size int64, order string) *pb.Command {
-	v := model.ResourceVersion{ResourcePin: model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "shell", Type: "scripts", Name: name}, SHA256: sum, Size: size, Format: "file"}}
+	v := model.ResourceVersion{ResourcePin: model.ResourcePin{ResourceKey: model.ResourceKey{Kind: model.KindAutomatorType, Plugin: "shell",
+		Type: "scripts", Name: name}, SHA256: sum, Size: size, Format: "file"}}
 	return &pb.Command{Tenant: tenant, Actor: "ann", Change: changeResource(logformat.AddResource(&v, 1000, order))}
 }
 
@@ -29,7 +30,8 @@ func orderResource(tenant, name, order string, version int) *pb.Command {
 }
 
 func syncResources(tenant string) *pb.Command {
-	return &pb.Command{Tenant: tenant, Actor: "ann", Change: changeResource(logformat.OrderResource(logformat.SyncOrder, model.ResourceKey{}, 0))}
+	return &pb.Command{Tenant: tenant, Actor: "ann",
+		Change: changeResource(logformat.OrderResource(logformat.SyncOrder, model.ResourceKey{}, 0))}
 }
 
 func changeResource(ch *pb.ChangeResource, err error) *pb.Command_ChangeResource {
@@ -84,7 +86,8 @@ func TestPlansKeepTheirResources(t *testing.T) {
 	must(start("t", "00000006", "recalled, not synced", 1, "leave", ""))
 	must(syncResources("t"))
 	must(start("t", "00000007", "b alone", 1, "leave", ""))
-	for op, want := range map[string]string{"00000001": "", "00000002": "", "00000003": "", "00000004": "a@1", "00000005": "a@2", "00000006": "a@2", "00000007": "b@1"} {
+	for op, want := range map[string]string{"00000001": "", "00000002": "", "00000003": "", "00000004": "a@1", "00000005": "a@2",
+		"00000006": "a@2", "00000007": "b@1"} {
 		if got := set(op + "-001"); got != want {
 			t.Errorf("operation %s has %q, not %q", op, got, want)
 		}

@@ -22,7 +22,8 @@ func TestRunProviders(t *testing.T) {
 	}
 	region := profile.PropField + "region"
 	of := func(name string) profile.Profile {
-		return profile.Profile{Provisioner: profile.Provisioner{Name: name, Properties: []profile.Property{{Name: region, Value: "${secure(where)}"}, {Name: profile.PropNodes, Value: "2"}}}}
+		return profile.Profile{Provisioner: profile.Provisioner{Name: name,
+			Properties: []profile.Property{{Name: region, Value: "${secure(where)}"}, {Name: profile.PropNodes, Value: "2"}}}}
 	}
 	put("a", "secret", "where", model.NewSecret("7"))
 	put("b", "secret", "where", model.NewSecret("8"))
@@ -32,12 +33,14 @@ func TestRunProviders(t *testing.T) {
 	put("", "profile", "all", of("other"))
 	put("a", "program", "job", profile.Program{Steps: []profile.Step{{Name: "x"}}})
 	put("a", "preferences", "job", map[string]string{profile.ProfileKey: "own", profile.PropertyPrefix + region: "north"})
-	put("a", "schedule", "s", profile.Schedule{Program: "job", Cron: "@daily", Properties: map[string]string{profile.ProfileKey: "SYSTEM:all", profile.PropertyPrefix + region: "south"}})
+	put("a", "schedule", "s", profile.Schedule{Program: "job", Cron: "@daily",
+		Properties: map[string]string{profile.ProfileKey: "SYSTEM:all", profile.PropertyPrefix + region: "south"}})
 	types := []*record.PluginType{}
 	for _, name := range []string{"cloud", "other", "local"} {
 		types = append(types, &record.PluginType{Name: name, Class: "provider"})
 	}
-	if err := s.do(t, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"}, Types: types}}}); err != nil {
+	if err := s.do(t, &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"},
+		Types: types}}}); err != nil {
 		t.Fatal(err)
 	}
 	for tenant, want := range map[string][]string{

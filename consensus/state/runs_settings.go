@@ -88,7 +88,8 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 		}
 	case pb.SettingOrder_SETTING_ORDER_ENABLE, pb.SettingOrder_SETTING_ORDER_DISABLE:
 		*next = *have
-		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled, pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
+		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled,
+			pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
 		if have.Status == status {
 			return conflict("profile %s is %s already", ref, status)
 		}
@@ -120,7 +121,8 @@ func (a *applier) mayDelete(ref profile.Ref, tenant string, p *profileRow) error
 		return conflict("profile %s is assigned to %s%s: assign another first", ref, to[0], more(len(to)))
 	}
 	if runs := list[profile.Run](a.txn, tRuns, "up", tenant, p.Name); len(runs) > 0 {
-		return conflict("profile %s is in use by run %s of program %s%s: wait for it, or stop it", ref, runs[0].ID, runs[0].Program.Name, more(len(runs)))
+		return conflict("profile %s is in use by run %s of program %s%s: wait for it, or stop it", ref, runs[0].ID, runs[0].Program.Name,
+			more(len(runs)))
 	}
 	return nil
 }
@@ -234,7 +236,8 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		}
 	case pb.SettingOrder_SETTING_ORDER_ENABLE, pb.SettingOrder_SETTING_ORDER_DISABLE:
 		*next = *have
-		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled, pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
+		status := map[pb.SettingOrder]string{pb.SettingOrder_SETTING_ORDER_ENABLE: profile.Enabled,
+			pb.SettingOrder_SETTING_ORDER_DISABLE: profile.Disabled}[p.Order]
 		if have.Status == status {
 			return conflict("schedule %s is %s already", p.Name, status)
 		}

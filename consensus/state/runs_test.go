@@ -36,7 +36,8 @@ func newSettings(t rapid.TB) *settings {
 
 func (s *settings) do(t rapid.TB, c *pb.Command) error {
 	s.index++
-	data, err := proto.Marshal(&pb.Entry{Format: Format, FeatureLevel: FeatureLevel, MustUnderstand: true, NowMs: int64(s.index), Commands: []*pb.Command{c}})
+	data, err := proto.Marshal(&pb.Entry{Format: Format, FeatureLevel: FeatureLevel, MustUnderstand: true, NowMs: int64(s.index),
+		Commands: []*pb.Command{c}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func (s *settings) put(t rapid.TB, tenant, kind, name, order string, v any) erro
 		t.Fatal(err)
 	}
 	p.System = tenant == ""
-	return s.do(t, &pb.Command{Tenant: tenant, Actor: "me", Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}})
+	return s.do(t, &pb.Command{Tenant: tenant, Actor: "me",
+		Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}})
 }
 
 // TestAssignments: whatever is assigned, assigned again, taken away and deleted in whatever
@@ -96,7 +98,8 @@ func TestAssignments(t *testing.T) {
 			name := rapid.SampledFrom(names).Draw(t, "name")
 			p := owned{tenant, name}
 			enabled, there := profiles[p]
-			switch rapid.SampledFrom([]string{"put", "disable", "delete", "preferences", "program", "forget", "schedule", "unschedule"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"put", "disable", "delete", "preferences", "program", "forget", "schedule", "unschedule"}).Draw(t,
+				"what") {
 			case "put":
 				if err := s.put(t, tenant, "profile", name, "put", profile.Profile{}); err != nil {
 					t.Fatal(err)

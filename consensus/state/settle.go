@@ -263,7 +263,8 @@ func (a *applier) settleCluster(op *model.Operation) {
 		a.remember(&cl, op, moment)
 	}
 	a.put(tClusters, &cl)
-	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status), Message: cl.Message})
+	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
+		Message: cl.Message})
 }
 
 // dropServices takes away what no node carries any more.

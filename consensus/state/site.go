@@ -96,7 +96,8 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 		err = r.Release(site.Release{ID: object.ID(x.Release.Id), Actor: c.Actor, Reason: x.Release.Reason, Time: a.now})
 		status, message = "released "+x.Release.Name, x.Release.Reason
 		if err == nil {
-			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + x.Release.Name, Message: x.Release.Reason},
+			a.audit.record(&audit.Change{Type: "site.released", Tenant: c.Tenant, Subject: ch.Site + "/" + x.Release.Name,
+				Message: x.Release.Reason},
 				audit.Document{}, a.audit.document(map[string]any{"object": x.Release.Name, "reason": x.Release.Reason}))
 		}
 	default:

@@ -36,7 +36,8 @@ func TestSites(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 	}
-	doc := &site.Document{Name: "s", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script"}, {Name: "b", Host: "agent:y", Type: "script"}}}
+	doc := &site.Document{Name: "s", Objects: []site.Object{{Name: "a", Host: "agent:x", Type: "script"},
+		{Name: "b", Host: "agent:y", Type: "script"}}}
 	apply := func(d *site.Document, number, version uint64, deleting bool) state.Answer {
 		t.Helper()
 		now, err := compile.Site(doc, compile.Options{})

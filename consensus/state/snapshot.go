@@ -171,7 +171,8 @@ func read(in io.Reader) (*memdb.MemDB, uint64, error) {
 		return nil, 0, fmt.Errorf("%w: no header: %w", ErrDamaged, err)
 	}
 	if h.Format != snapshotFormat || h.FeatureLevel > FeatureLevel {
-		return nil, 0, problem.New(problem.Unsupported, "the snapshot has format %d and feature level %d, this build reads format %d and level %d", h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
+		return nil, 0, problem.New(problem.Unsupported, "the snapshot has format %d and feature level %d, this build reads "+
+			"format %d and level %d", h.Format, h.FeatureLevel, snapshotFormat, FeatureLevel)
 	}
 	txn := db.Txn(true)
 	var history historyReader

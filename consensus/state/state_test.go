@@ -77,11 +77,13 @@ func dump(t testing.TB, m *state.Machine) []byte {
 
 // The commands that tests use.
 func tenant(name string, nodes, clusters int) *pb.Command {
-	return &pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: name, MaxNodes: nodes, MaxClusters: clusters})}}}
+	return &pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(
+		model.Tenant{Name: name, MaxNodes: nodes, MaxClusters: clusters})}}}
 }
 
 func session(id, agent string, keep ...uint64) *pb.Command {
-	return &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: id, Agent: agent, Keep: keep, Record: logtest.Agent(model.Agent{ID: agent, Name: agent})}}}
+	return &pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: id, Agent: agent, Keep: keep,
+		Record: logtest.Agent(model.Agent{ID: agent, Name: agent})}}}
 }
 
 func endSession(id string) *pb.Command {
@@ -118,7 +120,8 @@ func start(tenant, cluster, name string, nodes int, onFailure, request string) *
 	s := &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl)}
 	var ids []string
 	for i := range nodes {
-		n := model.Node{ID: string(model.ClusterID(cluster).Node(1000 + i)), Cluster: cluster, Tenant: tenant, Number: 1000 + i, Services: []string{[]string{"db", "app"}[i%2]}}
+		n := model.Node{ID: string(model.ClusterID(cluster).Node(1000 + i)), Cluster: cluster, Tenant: tenant, Number: 1000 + i,
+			Services: []string{[]string{"db", "app"}[i%2]}}
 		ids = append(ids, n.ID)
 		s.Nodes = append(s.Nodes, logtest.Node(n))
 	}
@@ -127,7 +130,8 @@ func start(tenant, cluster, name string, nodes int, onFailure, request string) *
 }
 
 func lease(op, session string, tasks ...uint32) *pb.Command {
-	return &pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: op, Sessions: []string{session}, Tasks: tasks, SessionOf: make([]uint32, len(tasks))}}}
+	return &pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: op, Sessions: []string{session}, Tasks: tasks,
+		SessionOf: make([]uint32, len(tasks))}}}
 }
 
 func report(op string, task uint32, fence uint64, o pb.Outcome, output string) *pb.Command {
@@ -178,7 +182,8 @@ func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 		return endSession(rapid.SampledFrom(sessions).Draw(t, "session"))
 	case 3, 4:
 		return start(ten, cluster, rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name"), rapid.IntRange(1, 3).Draw(t, "nodes"),
-			rapid.SampledFrom([]string{"delete", "pause", "leave"}).Draw(t, "on failure"), rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "request"))
+			rapid.SampledFrom([]string{"delete", "pause", "leave"}).Draw(t, "on failure"),
+			rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "request"))
 	case 5:
 		put, name := &pb.PutDefinitions{}, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "definition")
 		if rapid.Bool().Draw(t, "delete") {
@@ -220,9 +225,11 @@ func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 		outcome = pb.Outcome(rapid.IntRange(1, 6).Draw(t, "outcome"))
 	}
 	if kind == 14 {
-		return &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: op.ID, Task: u, Fence: fence, Key: "k", Value: []byte("v")}}}
+		return &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: op.ID, Task: u, Fence: fence, Key: "k",
+			Value: []byte("v")}}}
 	}
-	return report(op.ID, u, fence, outcome, rapid.SampledFrom([]string{"", `{"ipaddresses":{"access_v4":"10.0.0.1"},"result":{"a":1}}`}).Draw(t, "output"))
+	return report(op.ID, u, fence, outcome, rapid.SampledFrom([]string{"", `{"ipaddresses":{"access_v4":"10.0.0.1"},"result":{"a":1}}`}).Draw(
+		t, "output"))
 }
 
 // The same log gives the same bytes: entry by entry, in batches, and through
@@ -364,7 +371,8 @@ func TestCancelledCountsAsLost(t *testing.T) {
 // be is skipped.
 func TestUnknownEntriesHalt(t *testing.T) {
 	unknown := func(must bool) *raft.Log {
-		b, _ := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel + 1, MustUnderstand: must, Commands: []*pb.Command{{}}})
+		b, _ := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel + 1, MustUnderstand: must,
+			Commands: []*pb.Command{{}}})
 		return &raft.Log{Type: raft.LogCommand, Index: 2, Data: b}
 	}
 	m := fresh(t)
@@ -378,7 +386,8 @@ func TestUnknownEntriesHalt(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, m, entry(1, 1, tenant("one", 0, 0)))
-	for name, l := range map[string]*raft.Log{"level": unknown(true), "damaged": {Type: raft.LogCommand, Index: 3, Data: []byte{0xff}}, "later": entry(4, 4, tenant("two", 0, 0))} {
+	for name, l := range map[string]*raft.Log{"level": unknown(true), "damaged": {Type: raft.LogCommand, Index: 3, Data: []byte{0xff}},
+		"later": entry(4, 4, tenant("two", 0, 0))} {
 		if l.Index == 2 {
 			if err, ok := m.Apply(l).(error); !ok || !errors.Is(err, problem.Unsupported) {
 				t.Fatal(name, err)
@@ -505,7 +514,8 @@ func bigPlan(b *testing.B, tasks int) *state.Machine {
 	}
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: "00000001-001", Operations: 1}
 	op := model.Operation{ID: "00000001-001", Tenant: "one", Cluster: "00000001", Type: model.OpCreate}
-	c := &pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Graph: g.Encode()}}}
+	c := &pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+		Cluster: logtest.Cluster(cl), Graph: g.Encode()}}}
 	do(b, m, entry(1, 1, tenant("one", 0, 0), session("s", "a")))
 	if a := do(b, m, entry(2, 1, c))[0]; a.Err != nil {
 		b.Fatal(a.Err)

@@ -322,12 +322,14 @@ func (v *View) task(op *model.Operation, s *plan.State, u uint32, hosts map[stri
 	if n := t.Note; n != nil {
 		out.RetryAt, out.Adopted = n.RetryAt, n.Adopted
 		for _, a := range n.History {
-			out.Attempts = append(out.Attempts, model.TaskAttempt{Number: a.Number, Fence: a.Fence, Agent: v.agentName(a.Agent), Outcome: a.Outcome, Message: a.Message, Log: a.LogTail, Leased: a.Leased, Ended: a.Ended})
+			out.Attempts = append(out.Attempts, model.TaskAttempt{Number: a.Number, Fence: a.Fence, Agent: v.agentName(a.Agent), Outcome: a.Outcome,
+				Message: a.Message, Log: a.LogTail, Leased: a.Leased, Ended: a.Ended})
 			out.Message = a.Message
 		}
 	}
 	if t.Attempt > 0 && (t.Status.Held() || t.Status == model.TaskSucceeded) {
-		out.Attempts = append(out.Attempts, model.TaskAttempt{Number: t.Attempt, Fence: t.Fence, Agent: out.Agent, Outcome: t.Status.String(), Leased: t.LeasedAt, Ended: t.EndedAt})
+		out.Attempts = append(out.Attempts, model.TaskAttempt{Number: t.Attempt, Fence: t.Fence, Agent: out.Agent, Outcome: t.Status.String(),
+			Leased: t.LeasedAt, Ended: t.EndedAt})
 		if t.Status == model.TaskSucceeded {
 			out.Message = ""
 		}

@@ -31,7 +31,8 @@ func draw(t *rapid.T, w *Writer, plans []*Plan, n int) {
 		index := uint64(i + 10)
 		if rapid.IntRange(0, 2).Draw(t, "kind") == 0 {
 			c := &Change{Index: index, Time: int64(1000 + i), Type: rapid.SampledFrom([]string{"tenant.changed", "operation.order"}).Draw(t, "type"),
-				Tenant: rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "tenant"), Actor: rapid.StringN(0, 4, -1).Draw(t, "actor"), Message: rapid.StringN(0, 9, -1).Draw(t, "message")}
+				Tenant: rapid.SampledFrom([]string{"", "one", "two"}).Draw(t, "tenant"), Actor: rapid.StringN(0, 4, -1).Draw(t, "actor"),
+				Message: rapid.StringN(0, 9, -1).Draw(t, "message")}
 			if rapid.Bool().Draw(t, "after") {
 				c.After = json.RawMessage(`{"a":{"b":1},"c":"\u003cx\u003e"}`)
 			}
@@ -48,7 +49,8 @@ func draw(t *rapid.T, w *Writer, plans []*Plan, n int) {
 				From:   model.TaskStatus(rapid.IntRange(0, 7).Draw(t, "from")), To: model.TaskStatus(rapid.IntRange(0, 7).Draw(t, "to")),
 			}
 			if rapid.Bool().Draw(t, "attempt") {
-				it.Attempt, it.Fence, it.Agent = uint8(rapid.IntRange(1, 3).Draw(t, "number")), uint64(rapid.IntRange(1, 9).Draw(t, "fence")), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent")
+				it.Attempt, it.Fence, it.Agent = uint8(rapid.IntRange(1, 3).Draw(t, "number")), uint64(rapid.IntRange(1, 9).Draw(t, "fence")),
+					rapid.SampledFrom([]string{"a", "b"}).Draw(t, "agent")
 			}
 			if rapid.IntRange(0, 3).Draw(t, "end") == 0 {
 				it.End = &End{Outcome: "failed", Message: "no <room>"}
@@ -127,17 +129,21 @@ func TestTrail(t *testing.T) {
 			w.Change(&Change{Index: 99, Time: 5000, Type: "tenant.changed"})
 			w.Prune(1003, 30)
 		}
-		if x, y := wa.Done(), wb.Done(); x.Stats() != y.Stats() || !same(must(t, all(t, x, Filter{}, false)), must(t, all(t, y, Filter{}, false))) {
+		if x, y := wa.Done(), wb.Done(); x.Stats() != y.Stats() ||
+			!same(must(t, all(t, x, Filter{}, false)), must(t, all(t, y, Filter{}, false))) {
 			t.Fatal("the chain goes on otherwise after a round through pieces")
 		}
 		// Filters and pages give what going through all of it gives.
-		f := Filter{Tenant: rapid.SampledFrom([]string{"", "one"}).Draw(t, "f.tenant"), Operation: rapid.SampledFrom([]string{"", "o1"}).Draw(t, "f.op"), Node: rapid.SampledFrom([]string{"", "o1-1001"}).Draw(t, "f.node"), Since: int64(rapid.IntRange(0, 1004).Draw(t, "f.since")), Until: int64(rapid.IntRange(0, 1).Draw(t, "f.until") * 1006)}
+		f := Filter{Tenant: rapid.SampledFrom([]string{"", "one"}).Draw(t, "f.tenant"),
+			Operation: rapid.SampledFrom([]string{"", "o1"}).Draw(t, "f.op"), Node: rapid.SampledFrom([]string{"", "o1-1001"}).Draw(t, "f.node"),
+			Since: int64(rapid.IntRange(0, 1004).Draw(t, "f.since")), Until: int64(rapid.IntRange(0, 1).Draw(t, "f.until") * 1006)}
 		if rapid.Bool().Draw(t, "f.types") {
 			f.Types = []string{"task.*"}
 		}
 		var want []Record
 		for _, r := range all(t, tr, Filter{}, false) {
-			if fits(f.Tenant, r.Tenant) && fits(f.Operation, r.Operation) && fits(f.Node, r.Node) && f.period(r.Time, r.Time) && f.wantsType(r.Type) {
+			if fits(f.Tenant, r.Tenant) && fits(f.Operation, r.Operation) && fits(f.Node, r.Node) && f.period(r.Time, r.Time) &&
+				f.wantsType(r.Type) {
 				want = append(want, r)
 			}
 		}
@@ -346,7 +352,8 @@ func TestDiff(t *testing.T) {
 		{"same", `{"a":1,"version":1}`, `{"a":1,"version":2}`, "", ""},
 		{"a field", `{"a":1,"b":2}`, `{"a":1,"b":3,"c":4}`, `{"b":2}`, `{"b":3,"c":4}`},
 		{"deep", `{"m":{"x":1,"y":{"z":1}}}`, `{"m":{"x":1,"y":{"z":2}}}`, `{"m":{"y":{"z":1}}}`, `{"m":{"y":{"z":2}}}`},
-		{"secret", `{"m":{"password":"a"},"n":1}`, `{"m":{"password":"b"},"n":1}`, `{"m":{"password":"[redacted]"}}`, `{"m":{"password":"[redacted]"}}`},
+		{"secret", `{"m":{"password":"a"},"n":1}`, `{"m":{"password":"b"},"n":1}`, `{"m":{"password":"[redacted]"}}`,
+			`{"m":{"password":"[redacted]"}}`},
 		{"secret object", `{"token":{"v":1}}`, `{"token":{"v":2}}`, `{"token":"[redacted]"}`, `{"token":"[redacted]"}`},
 		{"large", `{"a":1}`, `{"a":` + long + `}`, `{"a":1}`, `{"a":{"bytes":2050,"sha256":"`},
 	} {
@@ -360,7 +367,8 @@ func TestDiff(t *testing.T) {
 func FuzzVerifyLines(f *testing.F) {
 	w := (&Trail{}).Write()
 	w.Change(&Change{Index: 1, Time: 1, Type: "tenant.changed", After: json.RawMessage(`{"a":1}`)})
-	w.Tasks(&Tasks{Plan: samplePlan("o1", "one", 1), Index: 2, Items: []TaskChange{{From: 0, To: 1}, {Vertex: 1, From: 2, To: 5, Attempt: 1, Fence: 1, Agent: "a", End: &End{"failed", "m"}}}})
+	w.Tasks(&Tasks{Plan: samplePlan("o1", "one", 1), Index: 2,
+		Items: []TaskChange{{From: 0, To: 1}, {Vertex: 1, From: 2, To: 5, Attempt: 1, Fence: 1, Agent: "a", End: &End{"failed", "m"}}}})
 	tr := w.Done()
 	f.Add(export(f, tr, Filter{}, 0))
 	f.Add(export(f, tr, Filter{Tenant: "one"}, 0))

@@ -14,7 +14,8 @@ import (
 func small() *Cluster {
 	return NewCluster("ada", []Node{
 		{Number: 1002, Hostname: "c", IPAddresses: map[string]string{"bind_v4": "10.0.0.3"}, Services: []string{"worker", "db"}},
-		{Number: 1000, Hostname: "a", IPAddresses: map[string]string{"bind_v4": "10.0.0.1", "access_v4": "1.1.1.1"}, Services: []string{"master"}},
+		{Number: 1000, Hostname: "a", IPAddresses: map[string]string{"bind_v4": "10.0.0.1", "access_v4": "1.1.1.1"},
+			Services: []string{"master"}},
 		{Number: 1001, Services: []string{"worker", "idle"}},
 	})
 }
@@ -141,7 +142,8 @@ func TestConfigFaults(t *testing.T) {
 	if !errors.As(err, &faults) || len(faults) != 2 || faults[0].Path != "a.b[1]" || faults[1].Path != "c" {
 		t.Errorf("got %v", err)
 	}
-	late := map[string]any{"x": "%host.service.worker%", "y": map[string]any{"z": "%host.service.master[3]%"}, "ok": "%host.service.master[0]%", "far": "%host.service.gone[7]%"}
+	late := map[string]any{"x": "%host.service.worker%", "y": map[string]any{"z": "%host.service.master[3]%"},
+		"ok": "%host.service.master[0]%", "far": "%host.service.gone[7]%"}
 	template, err := Compile(late)
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +230,8 @@ func TestTemplateAgreesWithExpand(t *testing.T) {
 }
 
 func FuzzExpand(f *testing.F) {
-	for _, s := range []string{"", "%", "%%", "a%host.self%b", "%join(map(ip.x.service.y,'$$'),\"'\")%", "%host.service.master[0]%", "%map(", "%host.service.a[", "é%ip.self%", "%d{x} %p"} {
+	for _, s := range []string{"", "%", "%%", "a%host.self%b", "%join(map(ip.x.service.y,'$$'),\"'\")%", "%host.service.master[0]%", "%map(",
+		"%host.service.a[", "é%ip.self%", "%d{x} %p"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -260,7 +263,8 @@ func FuzzExpand(f *testing.F) {
 func BenchmarkConfigOn10000Nodes(b *testing.B) {
 	nodes := make([]Node, 10_000)
 	for i := range nodes {
-		nodes[i] = Node{Number: 1000 + i, Hostname: fmt.Sprint("h", i), IPAddresses: map[string]string{"bind_v4": fmt.Sprint("10.0.0.", i)}, Services: []string{"worker"}}
+		nodes[i] = Node{Number: 1000 + i, Hostname: fmt.Sprint("h", i), IPAddresses: map[string]string{"bind_v4": fmt.Sprint("10.0.0.", i)},
+			Services: []string{"worker"}}
 	}
 	nodes[0].Services = []string{"master"}
 	config := map[string]any{"bind": "%ip.self%"}

@@ -74,7 +74,8 @@ func TestReferenceOfDefinitions(t *testing.T) {
 		t.Errorf("the page does not show\n%v", err)
 	}
 
-	for _, v := range []any{Provider{}, HardwareType{}, ImageType{}, Service{}, ClusterTemplate{}, PartialTemplate{}, PluginType{}, CreateCluster{}} {
+	for _, v := range []any{Provider{}, HardwareType{}, ImageType{}, Service{}, ClusterTemplate{}, PartialTemplate{}, PluginType{},
+		CreateCluster{}} {
 		keys(reflect.TypeOf(v), func(key string) {
 			if !regexp.MustCompile("[`.]" + regexp.QuoteMeta(key) + "`").MatchString(text) {
 				t.Errorf("%T: the page says nothing of %q", v, key)

@@ -28,7 +28,8 @@ func TestMalformedIDs(t *testing.T) {
 			t.Errorf("%q is read as cluster %d", c, n)
 		}
 	}
-	for _, op := range []OperationID{"", "00000042", "00000042-", "-001", "00000042-1", "00000042-0001", "00000042-x", "00000042-00x", "00000042-+01"} {
+	for _, op := range []OperationID{"", "00000042", "00000042-", "-001", "00000042-1", "00000042-0001", "00000042-x", "00000042-00x",
+		"00000042-+01"} {
 		if c := op.Cluster(); c != "" {
 			t.Errorf("%q is read as an operation of cluster %q", op, c)
 		}
@@ -38,7 +39,8 @@ func TestMalformedIDs(t *testing.T) {
 			t.Errorf("%q is read as a node of cluster %q", n, c)
 		}
 	}
-	for _, task := range []TaskID{"", "/", "/1", "00000042-001", "00000042-001/", "00000042-001/x", "00000042-001/-1", "00000042-001/01", "00000042-001/4294967296", "00000042-001/1/2"} {
+	for _, task := range []TaskID{"", "/", "/1", "00000042-001", "00000042-001/", "00000042-001/x", "00000042-001/-1", "00000042-001/01",
+		"00000042-001/4294967296", "00000042-001/1/2"} {
 		if op, v, err := task.Split(); err == nil || op != "" || v != 0 {
 			t.Errorf("%q is read as vertex %d of %q", task, v, op)
 		}

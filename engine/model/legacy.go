@@ -31,6 +31,7 @@ func (d *decoder) modernise(kind Kind, n *node) {
 			}
 			q.set("step", size.line, size)
 		}
+	default:
 	}
 }
 

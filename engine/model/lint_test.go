@@ -100,12 +100,15 @@ preferences: {hardwaretypes: [lrge], imagetypes: [linus]}
 comparator: cheapest
 `, []string{
 			`clustertemplates/t: defaults.provider: there is no provider "her", so no cluster can be made with the defaults: did you mean "here"?`,
-			`clustertemplates/t: defaults.hardwaretype: smal is not in compatibility.hardwaretypes (small and huge), so no cluster can be made with it: change the one or add to the other`,
-			`clustertemplates/t: defaults.hardwaretype: there is no hardware type "smal", so no cluster can be made with the defaults: did you mean "small"?`,
+			`clustertemplates/t: defaults.hardwaretype: smal is not in compatibility.hardwaretypes (small and huge), so no cluster can be made ` +
+				`with it: change the one or add to the other`,
+			`clustertemplates/t: defaults.hardwaretype: there is no hardware type "smal", so no cluster can be made with the defaults: did ` +
+				`you mean "small"?`,
 			`clustertemplates/t: defaults.services[0]: there is no service "bas", so no cluster can be made with the defaults: did you mean "base"?`,
 			`clustertemplates/t: constraints.services.web.hardwaretypes: none of giant can be used: web could be placed nowhere`,
 		}, []string{
-			`clustertemplates/t: defaults.services[0]: bas is not in compatibility.services: clusters must choose other services than the default ones, or it must be added there`,
+			`clustertemplates/t: defaults.services[0]: bas is not in compatibility.services: clusters must choose other services than the default ` +
+				`ones, or it must be added there`,
 			`clustertemplates/t: compatibility.hardwaretypes[1]: there is no hardware type "huge", so it cannot be chosen`,
 			`clustertemplates/t: compatibility.services[2]: there is no service "webb", so it cannot be chosen: did you mean "web"?`,
 			`clustertemplates/t: compatibility.services[3]: web is already named at [0]`,
@@ -130,10 +133,13 @@ constraints:
     base: {quantities: {max: 0}}
   size: {max: 3}
 `, []string{
-			`clustertemplates/t: constraints.services.base.quantities.max: is 0, but base is a default service: raise it, or take base out of defaults.services`,
-			`clustertemplates/t: constraints.services.web.quantities.min: 5 nodes with web are more than the 3 nodes that constraints.size.max allows`,
+			`clustertemplates/t: constraints.services.base.quantities.max: is 0, but base is a default service: raise it, or take base out of ` +
+				`defaults.services`,
+			`clustertemplates/t: constraints.services.web.quantities.min: 5 nodes with web are more than the 3 nodes that ` +
+				`constraints.size.max allows`,
 		}, []string{
-			`clustertemplates/t: constraints.services.mysql.hardwaretypes: the default hardware type large is not among small: with it mysql could be placed nowhere`,
+			`clustertemplates/t: constraints.services.mysql.hardwaretypes: the default hardware type large is not among small: with it mysql ` +
+				`could be placed nowhere`,
 		}},
 		{"services", `
 kind: service
@@ -185,8 +191,10 @@ provisioner:
 			`clustertemplates/d: extends: there is no cluster template "shp": did you mean "shop"?`,
 		}, []string{
 			`partialtemplates/p: defaults.services[0]: there is no service "webb", so no cluster can be made with it: did you mean "web"?`,
-			`partialtemplates/p: constraints: has no effect in a partial template, of which only defaults and compatibility are taken: put it into a cluster template`,
-			`partialtemplates/p: links: has no effect in a partial template, of which only defaults and compatibility are taken: put it into a cluster template`,
+			`partialtemplates/p: constraints: has no effect in a partial template, of which only defaults and compatibility are taken: put it ` +
+				`into a cluster template`,
+			`partialtemplates/p: links: has no effect in a partial template, of which only defaults and compatibility are taken: put it into a ` +
+				`cluster template`,
 		}},
 		{"default services", `
 {kind: service, name: nosql, dependencies: {provides: [database], conflicts: [mysql]}}
@@ -195,7 +203,8 @@ provisioner:
 `, []string{
 			`clustertemplates/t: defaults.services[1]: nosql conflicts with mysql, which is a default service too: take one away`,
 		}, []string{
-			`clustertemplates/t: defaults.services[0]: mysql requires base, which no default service is or provides: clusters must choose other services than the default ones, or defaults.services needs more`,
+			`clustertemplates/t: defaults.services[0]: mysql requires base, which no default service is or provides: clusters must choose other ` +
+				`services than the default ones, or defaults.services needs more`,
 		}},
 		{"providers", `
 {kind: provider, name: p, providertype: local, provisioner: {regoin: here, region: nowhere}}
@@ -222,7 +231,8 @@ provisioner:
 // Definitions made in Go have passed no Decode: their own rules are judged too.
 func TestLintJudgesADefinitionByItself(t *testing.T) {
 	one, two, five := Int(1), Int(2), Int(5)
-	tpl := &ClusterTemplate{Base: Base{Name: "t"}, Defaults: Defaults{Services: []DefaultService{{Name: "web"}, {Name: "mysql"}, {Name: "base"}}, Provider: "here"}}
+	tpl := &ClusterTemplate{Base: Base{Name: "t"},
+		Defaults: Defaults{Services: []DefaultService{{Name: "web"}, {Name: "mysql"}, {Name: "base"}}, Provider: "here"}}
 	tpl.Constraints.Layout.MustCoexist = [][]string{{"web", "mysql"}}
 	tpl.Constraints.Services = map[string]ServiceConstraint{
 		"web":   {HardwareTypes: []string{"large"}, Quantities: Quantities{Min: &five, Step: &two, Odd: true}},
@@ -232,8 +242,10 @@ func TestLintJudgesADefinitionByItself(t *testing.T) {
 	faults, _ := Lint([]Definition{Define(KindClusterTemplate, tpl), Define(KindService, svc)}, NewSet(world(t, shop)...))
 	wantLines(t, faults.Err(),
 		`clustertemplates/t: constraints.services.web.quantities.step: a multiple of 2 is never odd: change step, or take "odd" away`,
-		`clustertemplates/t: constraints.layout.mustcoexist[0]: web and mysql must share a node, but no hardwaretype is allowed to both: change constraints.services.web.hardwaretypes`,
-		`clustertemplates/t: constraints.layout.mustcoexist[0]: web and mysql must share a node, but there must be at least 5 of web and at most 1 of mysql`,
+		`clustertemplates/t: constraints.layout.mustcoexist[0]: web and mysql must share a node, but no hardwaretype is allowed to both: `+
+			`change constraints.services.web.hardwaretypes`,
+		`clustertemplates/t: constraints.layout.mustcoexist[0]: web and mysql must share a node, but there must be at least 5 of web and at `+
+			`most 1 of mysql`,
 		`services/s: dependencies.conflicts[0]: base is required and excluded at once: keep one`,
 	)
 }
@@ -245,7 +257,8 @@ func TestLintWithoutAWorldJudgesNoReferences(t *testing.T) {
 ---
 {kind: service, name: s, dependencies: {install: {requires: [r]}}, provisioner: {actions: {start: {type: shell}}}}`)
 	faults, warnings := Lint(defs, nil)
-	wantLines(t, faults.Err(), `clustertemplates/u: defaults.imagetype: i is not in compatibility.imagetypes (j), so no cluster can be made with it: change the one or add to the other`)
+	wantLines(t, faults.Err(), `clustertemplates/u: defaults.imagetype: i is not in compatibility.imagetypes (j), so no cluster can be made `+
+		`with it: change the one or add to the other`)
 	wantLines(t, warnings.Err())
 }
 
@@ -259,7 +272,8 @@ func TestLintSaysWhichTemplatesAChangeBreaks(t *testing.T) {
 	change := world(t, `{kind: partialtemplate, name: p, immutable: true, defaults: {config: {x: 1}}}`)
 	faults, warnings := Lint(change, known)
 	wantLines(t, faults.Err())
-	wantLines(t, warnings.Err(), `clustertemplates/child: defaults.config.x: after this change no cluster can be made of it: template child may not set this: the immutable partial template p has set it; take it out of template child`)
+	wantLines(t, warnings.Err(), `clustertemplates/child: defaults.config.x: after this change no cluster can be made of it: template child `+
+		`may not set this: the immutable partial template p has set it; take it out of template child`)
 }
 
 func TestLintAsksForMacros(t *testing.T) {

@@ -101,7 +101,8 @@ plans:
 			t.Errorf("no %q in\n%v", want, err)
 		}
 	}
-	for _, twice := range []string{"plans:\n  a: {phases: {x: {service: s}, x: {service: s}}}", "plans:\n  a: {phases: {x: {service: s}}}\n  a: {phases: {x: {service: s}}}"} {
+	for _, twice := range []string{"plans:\n  a: {phases: {x: {service: s}, x: {service: s}}}",
+		"plans:\n  a: {phases: {x: {service: s}}}\n  a: {phases: {x: {service: s}}}"} {
 		if _, err := decodePlans(t, twice); err == nil {
 			t.Errorf("a key that stands twice is taken: %s", twice)
 		}
@@ -112,12 +113,15 @@ plans:
 func TestLintAndMergePlans(t *testing.T) {
 	s := &Service{Base: Base{Name: "s"}, Provisioner: ServiceProvisioner{Actions: map[string]ServiceAction{"start": {Type: "shell"}}}}
 	parent := &ClusterTemplate{Base: Base{Name: "parent"}, Defaults: Defaults{Services: []DefaultService{{Name: "s"}}, Provider: "p"},
-		Plans: []Plan{{Name: "deploy", Phases: []PlanPhase{{Name: "old", Service: "s"}}}, {Name: "other", Phases: []PlanPhase{{Name: "x", Service: "s"}}}}}
+		Plans: []Plan{{Name: "deploy", Phases: []PlanPhase{{Name: "old", Service: "s"}}},
+			{Name: "other", Phases: []PlanPhase{{Name: "x", Service: "s"}}}}}
 	child := &ClusterTemplate{Base: Base{Name: "child"}, Extends: &Reference{Name: "parent"},
-		Plans: []Plan{{Name: "deploy", Phases: []PlanPhase{{Name: "new", Service: "q"}, {Name: "tasks", Service: "s", Steps: []PlanSteps{{Node: "default", Tasks: [][]string{{"start", "stap"}}}}}}}}}
+		Plans: []Plan{{Name: "deploy", Phases: []PlanPhase{{Name: "new", Service: "q"},
+			{Name: "tasks", Service: "s", Steps: []PlanSteps{{Node: "default", Tasks: [][]string{{"start", "stap"}}}}}}}}}
 	defs := []Definition{Define(KindService, s), Define(KindClusterTemplate, parent), Define(KindClusterTemplate, child)}
 	merged, err := ResolveTemplate(*child, NewSet(defs...))
-	if err != nil || len(merged.Plans) != 2 || merged.Plans[0].Phases[0].Name != "new" || merged.Plans[1].Name != "other" || parent.Plans[0].Phases[0].Name != "old" {
+	if err != nil || len(merged.Plans) != 2 || merged.Plans[0].Phases[0].Name != "new" || merged.Plans[1].Name != "other" ||
+		parent.Plans[0].Phases[0].Name != "old" {
 		t.Errorf("%+v, %v", merged.Plans, err)
 	}
 	faults, _ := Lint(defs, NewSet())

@@ -45,7 +45,8 @@ func TestMissingFields(t *testing.T) {
 	}{
 		{ScopeAdmin, map[string]any{"api_user": "u", "api_password": "p"}, nil}, // region has a default
 		{ScopeAdmin, map[string]any{"api_user": "u", "keypair": "k"}, nil},
-		{ScopeAdmin, map[string]any{"api_user": "u", "api_password": ""}, []map[string]FieldSchema{{"api_password": admin["api_password"]}, {"keypair": admin["keypair"]}}},
+		{ScopeAdmin, map[string]any{"api_user": "u", "api_password": ""},
+			[]map[string]FieldSchema{{"api_password": admin["api_password"]}, {"keypair": admin["keypair"]}}},
 		{ScopeUser, nil, []map[string]FieldSchema{{"username": c.Parameters.User.Fields["username"], "pin": c.Parameters.User.Fields["pin"]}}},
 	} {
 		if got := MissingFields(c, x.scope, x.given); !reflect.DeepEqual(got, x.want) {
@@ -66,13 +67,17 @@ func TestMissingFields(t *testing.T) {
 }
 
 func TestRedaction(t *testing.T) {
-	values := map[string]any{"api_user": "u", "api_password": "hush", "pin": "hush", "google_private_key": "hush", "ssh_key_resource": "my-key",
-		"auth": map[string]any{"rackspace_api_key": "hush", "list": []any{map[string]any{"token": "hush"}}}, "wrapped": NewSecret("hush")}
-	if got, want := Sensitive(cloud(t), values), []string{"api_password", "google_private_key", "pin", "wrapped"}; !reflect.DeepEqual(got, want) {
+	values := map[string]any{"api_user": "u", "api_password": "hush", "pin": "hush", "google_private_key": "hush",
+		"ssh_key_resource": "my-key",
+		"auth":             map[string]any{"rackspace_api_key": "hush", "list": []any{map[string]any{"token": "hush"}}},
+		"wrapped":          NewSecret("hush")}
+	if got, want := Sensitive(cloud(t), values),
+		[]string{"api_password", "google_private_key", "pin", "wrapped"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("sensitive: %v", got)
 	}
 	out, err := json.Marshal(RedactFields(cloud(t), values))
-	if err != nil || strings.Contains(string(out), "hush") || !strings.Contains(string(out), `"ssh_key_resource":"my-key"`) || !strings.Contains(string(out), `"api_user":"u"`) {
+	if err != nil || strings.Contains(string(out), "hush") || !strings.Contains(string(out), `"ssh_key_resource":"my-key"`) ||
+		!strings.Contains(string(out), `"api_user":"u"`) {
 		t.Errorf("%s, %v", out, err)
 	}
 	if values["api_password"] != "hush" {
@@ -84,7 +89,8 @@ func TestSecretNeverPrints(t *testing.T) {
 	s := NewSecret("hush")
 	var prints []string
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s", "%T"} {
-		prints = append(prints, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, struct{ S Secret }{s}), fmt.Sprintf(verb, map[string]Secret{"k": s}))
+		prints = append(prints, fmt.Sprintf(verb, s), fmt.Sprintf(verb, &s), fmt.Sprintf(verb, struct{ S Secret }{s}),
+			fmt.Sprintf(verb, map[string]Secret{"k": s}))
 	}
 	prints = append(prints, fmt.Sprint(s), s.String(), fmt.Errorf("with %v", s).Error())
 	for _, v := range []any{s, &s, struct{ S Secret }{s}, []Secret{s}, map[string]any{"k": s}} {

@@ -76,10 +76,14 @@ func TestCreateClusterGivesEveryFaultAtOnce(t *testing.T) {
 			`configMode: must be "merge" or "replace", but is "deep"`,
 			`onFailure: must be "delete", "pause" or "leave", but is "retry"`,
 		}},
-		{"negative", `{"name":"a","clusterTemplate":"t","numMachines":-1}`, []string{`numMachines: -1 is less than 1: say how many nodes the cluster shall have`}},
-		{"no number", `{"name":"a","clusterTemplate":"t","numMachines":"five"}`, []string{`line 1: numMachines: must be a whole number, but is "five"`}},
-		{"half", `{"name":"a","clusterTemplate":"t","numMachines":2.5}`, []string{`line 1: numMachines: must be a whole number of at most 16 digits, but is 2.5`}},
-		{"huge", `{"name":"a","clusterTemplate":"t","numMachines":1e300}`, []string{`line 1: numMachines: must be a whole number of at most 16 digits, but is 1e300`}},
+		{"negative", `{"name":"a","clusterTemplate":"t","numMachines":-1}`,
+			[]string{`numMachines: -1 is less than 1: say how many nodes the cluster shall have`}},
+		{"no number", `{"name":"a","clusterTemplate":"t","numMachines":"five"}`,
+			[]string{`line 1: numMachines: must be a whole number, but is "five"`}},
+		{"half", `{"name":"a","clusterTemplate":"t","numMachines":2.5}`,
+			[]string{`line 1: numMachines: must be a whole number of at most 16 digits, but is 2.5`}},
+		{"huge", `{"name":"a","clusterTemplate":"t","numMachines":1e300}`,
+			[]string{`line 1: numMachines: must be a whole number of at most 16 digits, but is 1e300`}},
 		{"unknown alone", `{"nam":"x"}`, []string{
 			`line 1: nam: unknown key: did you mean "name"?`,
 			`name: is missing: give a name of letters, digits, '.', '_' and '-'`,
@@ -102,7 +106,8 @@ func TestCreateClusterGivesEveryFaultAtOnce(t *testing.T) {
 }
 
 func TestOtherRequests(t *testing.T) {
-	if r, err := DecodeConfigureCluster([]byte(`{"config":{},"restart":false}`)); err != nil || r.Config == nil || r.Restart == nil || *r.Restart {
+	if r, err := DecodeConfigureCluster([]byte(`{"config":{},"restart":false}`)); err != nil || r.Config == nil || r.Restart == nil ||
+		*r.Restart {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, err := DecodeConfigureCluster([]byte(`{"restart":"maybe","confg":{}}`))
@@ -113,8 +118,10 @@ func TestOtherRequests(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, err = DecodeServiceRequest([]byte(`{"services":["a","a",""]}`))
-	wantLines(t, err, `services[1]: a is already named at services[0]: keep one`, `services[2]: is missing: give a name of letters, digits, '.', '_' and '-'`)
-	if r, err := DecodeDeleteCluster([]byte(`{"graceful":true,"providerFields":{"a":"b"}}`)); err != nil || !r.Graceful || r.ProviderFields["a"] != "b" {
+	wantLines(t, err, `services[1]: a is already named at services[0]: keep one`,
+		`services[2]: is missing: give a name of letters, digits, '.', '_' and '-'`)
+	if r, err := DecodeDeleteCluster([]byte(`{"graceful":true,"providerFields":{"a":"b"}}`)); err != nil || !r.Graceful ||
+		r.ProviderFields["a"] != "b" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	_, err = DecodeDeleteCluster([]byte(`{"gracefull":true}`))
@@ -170,8 +177,10 @@ administration: {leaseduration: {initial: 1h}}
 
 func TestMergeConfig(t *testing.T) {
 	base := map[string]any{"a": 1.0, "m": map[string]any{"x": 1.0, "deep": map[string]any{"k": "v"}}, "l": []any{1.0}, "gone": 1.0}
-	over := map[string]any{"m": map[string]any{"y": 2.0, "deep": map[string]any{"k": "w"}}, "l": []any{2.0}, "gone": nil, "a": map[string]any{"now": "object"}, "e": map[string]any{}}
-	want := map[string]any{"a": map[string]any{"now": "object"}, "m": map[string]any{"x": 1.0, "y": 2.0, "deep": map[string]any{"k": "w"}}, "l": []any{2.0}, "e": map[string]any{}}
+	over := map[string]any{"m": map[string]any{"y": 2.0, "deep": map[string]any{"k": "w"}}, "l": []any{2.0}, "gone": nil,
+		"a": map[string]any{"now": "object"}, "e": map[string]any{}}
+	want := map[string]any{"a": map[string]any{"now": "object"}, "m": map[string]any{"x": 1.0, "y": 2.0, "deep": map[string]any{"k": "w"}},
+		"l": []any{2.0}, "e": map[string]any{}}
 	before, _ := json.Marshal(base)
 	if got := MergeConfig(base, over); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)

@@ -62,10 +62,15 @@ links: [{label: B, url: other}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"child","description":"the child","defaults":{"services":["monitor","a","b","log","c"],"provider":"p","hardwaretype":"big","dnsSuffix":"log.example","config":{"all":"child-partial","b":{"host":"here","port":1},"deep":{"y":3},"log":{"level":1},"monitor":{"from":"partial"}}},` +
+	want := `{"name":"child","description":"the child","defaults":{"services":["monitor","a","b","log","c"],"provider":"p",` +
+		`"hardwaretype":"big","dnsSuffix":"log.example","config":{"all":"child-partial","b":{"host":"here","port":1},"deep":{"y":3},` +
+		`"log":{"level":1},"monitor":{"from":"partial"}}},` +
 		`"compatibility":{"imagetypes":["a","b"],"services":["a","b","log"]},` +
-		`"constraints":{"layout":{"mustcoexist":[["a","b"],["c"],["a","d"]],"cantcoexist":[["a","c"]]},"services":{"a":{"quantities":{"max":7}},"b":{"quantities":{"max":5}}},"size":{"min":2,"max":9}},` +
-		`"administration":{"leaseduration":{"initial":0,"max":0,"step":0}},"links":[{"label":"A","url":"a"},{"label":"B","url":"other"}],"extends":{"name":"parent"},"includes":[{"name":"of-child"},{"name":"of-parent"}],"preferences":{"hardwaretypes":["h"]},"comparator":"cost"}`
+		`"constraints":{"layout":{"mustcoexist":[["a","b"],["c"],["a","d"]],"cantcoexist":[["a","c"]]},` +
+		`"services":{"a":{"quantities":{"max":7}},"b":{"quantities":{"max":5}}},"size":{"min":2,"max":9}},` +
+		`"administration":{"leaseduration":{"initial":0,"max":0,"step":0}},"links":[{"label":"A","url":"a"},{"label":"B","url":"other"}],` +
+		`"extends":{"name":"parent"},"includes":[{"name":"of-child"},{"name":"of-parent"}],"preferences":{"hardwaretypes":["h"]},` +
+		`"comparator":"cost"}`
 	if have := encoded(t, Define(KindClusterTemplate, &got)); have != want {
 		t.Errorf("\n got %s\nwant %s", have, want)
 	}
@@ -108,7 +113,8 @@ func TestResolveGivesEveryReason(t *testing.T) {
 {kind: clustertemplate, name: t, extends: u}
 ---
 {kind: clustertemplate, name: u, defaults: {services: [a]}}`)
-	wantLines(t, err, `defaults.provider: the template names no default provider, and neither do the templates that it extends and includes: name one`)
+	wantLines(t, err, `defaults.provider: the template names no default provider, and neither do the templates that it extends and `+
+		`includes: name one`)
 }
 
 // What an immutable partial sets may be changed by what comes before it.
@@ -143,7 +149,8 @@ func TestDependencyCycle(t *testing.T) {
 		{"itself by what it provides is none", map[string]Service{"m": service("db", "db")}, ""},
 		{"a provider stands for the real one", map[string]Service{"db": service("", "x"), "m": service("db"), "x": service("", "db")}, ""},
 		{"names that are not there", map[string]Service{"a": service("", "x"), "b": service("", "a")}, ""},
-		{"least name first", map[string]Service{"z": service("", "y"), "y": service("", "x"), "x": service("", "z"), "a": service("", "z")}, "x → z → y → x"},
+		{"least name first", map[string]Service{"z": service("", "y"), "y": service("", "x"), "x": service("", "z"), "a": service("", "z")},
+			"x → z → y → x"},
 	} {
 		if got := arrows(DependencyCycle(c.services)); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)

@@ -14,7 +14,8 @@ func TestResourceLife(t *testing.T) {
 		r := &PluginResource{ResourceKey: ResourceKey{KindAutomatorType, "shell", "scripts", "x"}}
 		last := 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch what := rapid.SampledFrom([]string{"add", "sync", StageResource, RecallResource, ActivateResource, DeleteResource}).Draw(t, "what"); what {
+			switch what := rapid.SampledFrom([]string{"add", "sync", StageResource, RecallResource, ActivateResource, DeleteResource}).Draw(t,
+				"what"); what {
 			case "add":
 				if n := r.Add(ResourceVersion{}); n != last+1 {
 					t.Fatalf("version %d after %d", n, last)
@@ -48,7 +49,8 @@ func TestResourceLife(t *testing.T) {
 						t.Fatalf("%s is %s after %s", was, now, what)
 					}
 				}
-				if live := before.Live(); live != nil && (what == StageResource || what == RecallResource) && (r.Live() == nil || r.Live().Version != live.Version) {
+				if live := before.Live(); live != nil && (what == StageResource || what == RecallResource) &&
+					(r.Live() == nil || r.Live().Version != live.Version) {
 					t.Fatalf("%s changed what is in force before a sync", what)
 				}
 			}

@@ -23,14 +23,19 @@ func TestCredentials(t *testing.T) {
 		req   Request
 		want  map[string]any
 	}{
-		"deleted":              {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: newest}), model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpDelete}, renewed},
-		"of another type":      {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "other", Provisioner: newest}), model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpDelete}, made},
+		"deleted": {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud",
+			Provisioner: newest}), model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpDelete}, renewed},
+		"of another type": {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "other",
+			Provisioner: newest}), model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpDelete}, made},
 		"without a definition": {[]model.Definition{model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpDelete}, made},
-		"without a type":       {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: newest})}, Request{Type: model.OpDelete}, made},
-		"rolled back":          {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: newest}), model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpRollback, To: 1}, renewed},
+		"without a type": {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud",
+			Provisioner: newest})}, Request{Type: model.OpDelete}, made},
+		"rolled back": {[]model.Definition{define(model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: newest}),
+			model.Define(model.KindProviderType, &schema)}, Request{Type: model.OpRollback, To: 1}, renewed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: maps.Clone(made)}}
+			cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive,
+				Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "cloud", Provisioner: maps.Clone(made)}}
 			at := Input{Cluster: cl, Snapshot: func(int) (*model.Snapshot, bool) { return &model.Snapshot{Number: 1, State: cl}, true }}
 			p, err := Prepare(t.Context(), model.Caller{}, tt.req, at, model.NewSet(tt.known...), "1-002")
 			if err != nil {

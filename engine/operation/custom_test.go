@@ -12,9 +12,11 @@ import (
 
 // standing is a cluster of two nodes with the service s, whose template has plans.
 func clusterWith(plans ...model.Plan) Input {
-	cl := &model.Cluster{ID: "00000001", Tenant: "t", Name: "c", Services: []string{"s"}, Template: model.ClusterTemplate{Plans: plans}, Definitions: map[string]model.Service{"s": {
-		Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {}, "stop": {}, "check": {}}},
-	}}}
+	cl := &model.Cluster{ID: "00000001", Tenant: "t", Name: "c", Services: []string{"s"}, Template: model.ClusterTemplate{Plans: plans},
+		Definitions: map[string]model.Service{"s": {
+			Base: model.Base{Name: "s"}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {}, "stop": {},
+				"check": {}}},
+		}}}
 	at := Input{Cluster: cl}
 	for _, id := range []string{"n0", "n1"} {
 		at.Nodes = append(at.Nodes, &model.Node{ID: id, Services: []string{"s"}})
@@ -24,7 +26,8 @@ func clusterWith(plans ...model.Plan) Input {
 
 func TestCustomPlans(t *testing.T) {
 	steps := []model.PlanSteps{{Node: "default", Tasks: [][]string{{"stop"}, {"start", "check"}}}}
-	at := clusterWith(model.Plan{Name: "deploy"}, model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}}, model.Plan{Name: "recovery"})
+	at := clusterWith(model.Plan{Name: "deploy"},
+		model.Plan{Name: "bounce", Phases: []model.PlanPhase{{Name: "all", Service: "s", Steps: steps}}}, model.Plan{Name: "recovery"})
 	if got := CustomPlans(at.Cluster); len(got) != 1 || got[0] != "bounce" {
 		t.Errorf("%v", got)
 	}
@@ -64,7 +67,8 @@ func TestCustomPlans(t *testing.T) {
 }
 
 func TestWithParameters(t *testing.T) {
-	if got := string(WithParameters([]byte(`{"taskId":"x"}`), map[string]string{"A": `b"c`})); got != `{"parameters":{"A":"b\"c"},"taskId":"x"}` {
+	if got := string(WithParameters([]byte(`{"taskId":"x"}`),
+		map[string]string{"A": `b"c`})); got != `{"parameters":{"A":"b\"c"},"taskId":"x"}` {
 		t.Error(got)
 	}
 	if got := string(WithParameters([]byte(`{}`), nil)); got != `{}` {

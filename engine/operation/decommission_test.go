@@ -18,7 +18,8 @@ func TestAllowDecommission(t *testing.T) {
 	known.Add(model.Define(model.KindHardwareType, &model.HardwareType{Base: model.Base{Name: "h"}, ProviderMap: entry}))
 	known.Add(model.Define(model.KindImageType, &model.ImageType{Base: model.Base{Name: "i"}, ProviderMap: entry}))
 	for _, name := range []string{"db", "web"} {
-		s := model.Service{Base: model.Base{Name: name}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Type: "x"}, "stop": {Type: "x"}}}}
+		s := model.Service{Base: model.Base{Name: name},
+			Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Type: "x"}, "stop": {Type: "x"}}}}
 		today := s
 		known.Add(model.Define(model.KindService, &today))
 		if name == "db" {
@@ -28,7 +29,8 @@ func TestAllowDecommission(t *testing.T) {
 	}
 	tpl := model.ClusterTemplate{Base: model.Base{Name: "t"}}
 	tpl.Compatibility.Services = []string{"db", "web"}
-	cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"db", "web"}, Definitions: services, Template: tpl, Provider: model.Provider{Base: model.Base{Name: "p"}}}
+	cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"db", "web"}, Definitions: services,
+		Template: tpl, Provider: model.Provider{Base: model.Base{Name: "p"}}}
 	at := Input{Cluster: cl}
 	for i, carries := range [][]string{{"db", "web"}, {"web"}, {"db", "web"}} {
 		id := []string{"1-1000", "1-1001", "1-1002"}[i]
@@ -36,7 +38,8 @@ func TestAllowDecommission(t *testing.T) {
 		for _, name := range carries {
 			states[name] = "START"
 		}
-		at.Nodes = append(at.Nodes, &model.Node{ID: id, Number: 1000 + i, Hostname: "c" + id + ".local", Services: carries, States: states, HardwareType: "h", ImageType: "i", Created: true, Confirmed: true})
+		at.Nodes = append(at.Nodes, &model.Node{ID: id, Number: 1000 + i, Hostname: "c" + id + ".local", Services: carries, States: states,
+			HardwareType: "h", ImageType: "i", Created: true, Confirmed: true})
 	}
 	ask := func(req Request) (*Prepared, error) {
 		return Prepare(context.Background(), model.Caller{}, req, at, known, "1-002")

@@ -16,15 +16,18 @@ func TestGoals(t *testing.T) {
 	actions := map[string]model.ServiceAction{"configure": {Type: "x"}, "start": {Type: "x"}, "stop": {Type: "x"}}
 	short := maps.Clone(actions)
 	delete(short, "stop")
-	cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"once", "runs", "work"}, Config: map[string]any{"a": "1"}, Definitions: map[string]model.Service{
-		"runs": {Provisioner: model.ServiceProvisioner{Actions: actions}},
-		"work": {Goal: model.GoalFinish, Provisioner: model.ServiceProvisioner{Actions: short}},
-		"once": {Goal: model.GoalOnce, Provisioner: model.ServiceProvisioner{Actions: short}},
-	}}
+	cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"once", "runs", "work"},
+		Config: map[string]any{"a": "1"}, Definitions: map[string]model.Service{
+			"runs": {Provisioner: model.ServiceProvisioner{Actions: actions}},
+			"work": {Goal: model.GoalFinish, Provisioner: model.ServiceProvisioner{Actions: short}},
+			"once": {Goal: model.GoalOnce, Provisioner: model.ServiceProvisioner{Actions: short}},
+		}}
 	started := map[string]string{"runs": "START", "work": "START", "once": "START"}
-	n := &model.Node{ID: "1-1000", Number: 1000, Hostname: "c1-1000.local", Services: cl.Services, States: started, Created: true, Confirmed: true}
+	n := &model.Node{ID: "1-1000", Number: 1000, Hostname: "c1-1000.local", Services: cl.Services, States: started, Created: true,
+		Confirmed: true}
 	at := Input{Cluster: cl, Nodes: []*model.Node{n}}
-	p, err := Prepare(context.Background(), model.Caller{}, Request{Type: model.OpConfigure, Config: map[string]any{"a": "2"}, Restart: true}, at, model.Set{}, "1-002")
+	p, err := Prepare(context.Background(), model.Caller{}, Request{Type: model.OpConfigure, Config: map[string]any{"a": "2"}, Restart: true},
+		at, model.Set{}, "1-002")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +49,17 @@ func TestGoals(t *testing.T) {
 	if err != nil || !slices.Equal(units[0].Services, []string{"once"}) {
 		t.Errorf("by name: %v, %v", units, err)
 	}
-	if _, err := Units(model.OpResumeNode, at, nil, []string{"1000"}, nil); err == nil || !strings.Contains(err.Error(), "nothing on c1-1000 to resume") {
+	if _, err := Units(model.OpResumeNode, at, nil, []string{"1000"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "nothing on c1-1000 to resume") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Units(model.OpRecover, at, nil, []string{"1000"}, []string{"run"}); err == nil || !strings.Contains(err.Error(), `did you mean "runs"`) {
+	if _, err := Units(model.OpRecover, at, nil, []string{"1000"}, []string{"run"}); err == nil ||
+		!strings.Contains(err.Error(), `did you mean "runs"`) {
 		t.Errorf("%v", err)
 	}
 	paused := map[string]*model.NodeHealth{n.ID: {Paused: map[string]string{"runs": model.Paused}}}
-	if units, err := Units(model.OpResumeNode, at, paused, []string{"1000"}, nil); err != nil || !slices.Equal(units[0].Services, []string{"runs"}) {
+	if units, err := Units(model.OpResumeNode, at, paused, []string{"1000"}, nil); err != nil ||
+		!slices.Equal(units[0].Services, []string{"runs"}) {
 		t.Errorf("%v, %v", units, err)
 	}
 }

@@ -18,12 +18,15 @@ func TestRollouts(t *testing.T) {
 	}
 	update := model.Plan{Name: "update", Phases: []model.PlanPhase{{Name: "webs", Service: "web", Strategy: "parallel-canary"}}}
 	prepare := func(req Request, plans ...model.Plan) (string, error) {
-		cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"web"}, Config: map[string]any{"a": "1"},
-			Template: model.ClusterTemplate{Plans: plans, Defaults: model.Defaults{Provider: "p"}}, Definitions: map[string]model.Service{"web": def(1)}}
+		cl := &model.Cluster{ID: "1", Name: "c", Status: model.ClusterActive, Version: 3, Services: []string{"web"},
+			Config:      map[string]any{"a": "1"},
+			Template:    model.ClusterTemplate{Plans: plans, Defaults: model.Defaults{Provider: "p"}},
+			Definitions: map[string]model.Service{"web": def(1)}}
 		at := Input{Cluster: cl}
 		for i := range 4 {
-			at.Nodes = append(at.Nodes, &model.Node{ID: fmt.Sprint("n", i), Number: 1000 + i, Hostname: fmt.Sprint("c-", i, ".local"), Services: cl.Services,
-				States: map[string]string{"web": "START"}, Created: true, Confirmed: true})
+			at.Nodes = append(at.Nodes, &model.Node{ID: fmt.Sprint("n", i), Number: 1000 + i, Hostname: fmt.Sprint("c-", i, ".local"),
+				Services: cl.Services,
+				States:   map[string]string{"web": "START"}, Created: true, Confirmed: true})
 		}
 		known := model.NewSet()
 		newest := def(2)
@@ -60,7 +63,8 @@ func TestRollouts(t *testing.T) {
 		{roll(model.OpRestart, "parallel-canary", 0, false), nil, "serial | nodes parallel-canary 0false 0: 4"},
 		{roll(model.OpRestart, "", 1, false), nil, "serial | nodes parallel 0false 1: 4"},
 		{roll(model.OpRestart, "", 0, true), nil, "serial | stage-1 parallel 0false 0: 4 | stage-2 parallel 0false 0: 4"},
-		{Request{Type: model.OpConfigure, Config: map[string]any{"a": "2"}, Restart: true, Rollout: model.Rollout{Strategy: "serial"}}, nil, "serial | nodes serial 0false 0: 4"},
+		{Request{Type: model.OpConfigure, Config: map[string]any{"a": "2"}, Restart: true, Rollout: model.Rollout{Strategy: "serial"}}, nil,
+			"serial | nodes serial 0false 0: 4"},
 	} {
 		got, err := prepare(c.req, c.plans...)
 		if err != nil || got != c.want {
@@ -68,7 +72,8 @@ func TestRollouts(t *testing.T) {
 		}
 	}
 	for want, r := range map[string]model.Rollout{
-		"strategy: must be serial": {Strategy: "sideways"}, "maxFailures: must be": {MaxFailures: -1}, "staged: is a strategy": {Staged: true, Strategy: "serial"},
+		"strategy: must be serial": {Strategy: "sideways"}, "maxFailures: must be": {MaxFailures: -1},
+		"staged: is a strategy": {Staged: true, Strategy: "serial"},
 	} {
 		var fs model.Faults
 		if _, err := prepare(Request{Type: model.OpRestart, Rollout: r}); !errors.As(err, &fs) || !strings.Contains(err.Error(), want) {

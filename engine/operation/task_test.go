@@ -10,14 +10,16 @@ import (
 // What a worker gets is read back as the shape that plugins know.
 func TestWorkCarriesTheNodeItsConfigurationAndTheAction(t *testing.T) {
 	cl := &model.Cluster{
-		ID: "00000001", Name: "shop", Owner: "ann", Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "local", Provisioner: map[string]any{"api_password": "hidden"}},
-		Config: map[string]any{"store": "http://%ip.access_v4.service.store%:80", "me": "%host.self%"},
+		ID: "00000001", Name: "shop", Owner: "ann",
+		Provider: model.Provider{Base: model.Base{Name: "p"}, ProviderType: "local", Provisioner: map[string]any{"api_password": "hidden"}},
+		Config:   map[string]any{"store": "http://%ip.access_v4.service.store%:80", "me": "%host.self%"},
 		Definitions: map[string]model.Service{"store": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{
 			"start": {Type: "shell", Fields: map[string]any{"script": "go"}, Timeout: "7s"},
 		}}}},
 	}
 	nodes := []*model.Node{
-		{ID: "00000001-1000", Number: 1000, Hostname: "a", Services: []string{"store"}, Automators: []string{"shell"}, IPAddresses: map[string]string{"access_v4": "127.0.0.2"}, Results: map[string]any{"providerid": "x"}},
+		{ID: "00000001-1000", Number: 1000, Hostname: "a", Services: []string{"store"}, Automators: []string{"shell"},
+			IPAddresses: map[string]string{"access_v4": "127.0.0.2"}, Results: map[string]any{"providerid": "x"}},
 		{ID: "00000001-1001", Number: 1001, Hostname: "b"},
 	}
 	s := NewSource(cl, nodes)
@@ -32,10 +34,12 @@ func TestWorkCarriesTheNodeItsConfigurationAndTheAction(t *testing.T) {
 				t.Fatalf("%v: %s", err, w.Input)
 			}
 			c := in.Config
-			if in.TaskID != "op/3" || in.TaskName != "START" || in.NodeID != n.ID || c.Hostname != n.Hostname || w.Plugin != "shell" || !w.Automator || w.Timeout.String() != "7s" {
+			if in.TaskID != "op/3" || in.TaskName != "START" || in.NodeID != n.ID || c.Hostname != n.Hostname || w.Plugin != "shell" ||
+				!w.Automator || w.Timeout.String() != "7s" {
 				t.Errorf("task of %s: %+v, %+v", n.ID, in, w)
 			}
-			if c.Cluster["store"] != "http://127.0.0.2:80" || c.Cluster["me"] != n.Hostname || c.Service == nil || c.Service.Action.Fields["script"] != "go" {
+			if c.Cluster["store"] != "http://127.0.0.2:80" || c.Cluster["me"] != n.Hostname || c.Service == nil ||
+				c.Service.Action.Fields["script"] != "go" {
 				t.Errorf("configuration for %s: %s", n.ID, w.Input)
 			}
 			if c.Provider.Provisioner != nil {
@@ -48,7 +52,8 @@ func TestWorkCarriesTheNodeItsConfigurationAndTheAction(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(w.Input, &in)
 	}
-	if err != nil || in.Config.Provider.Provisioner["api_password"] != "hidden" || in.Config.Service != nil || string(in.Config.Saved["k"]) != "7" {
+	if err != nil || in.Config.Provider.Provisioner["api_password"] != "hidden" || in.Config.Service != nil ||
+		string(in.Config.Saved["k"]) != "7" {
 		t.Errorf("hardware task: %v, %s", err, w.Input)
 	}
 }

@@ -63,7 +63,8 @@ func TestFixtures(t *testing.T) {
 					t.Fatal(err)
 				}
 				fmt.Fprintf(&got, "%s: step %d, %s, attempt %d by %v, fence %d, from %d to %d, forced %t, tolerated %t, held back %t, note %s\n",
-					g.Name(int(v)), g.StepOf(v), task.Status, task.Attempt, task.Holder, task.Fence, task.LeasedAt, task.EndedAt, task.Forced, task.Tolerated, s.HeldBack(v), note)
+					g.Name(int(v)), g.StepOf(v), task.Status, task.Attempt, task.Holder, task.Fence, task.LeasedAt, task.EndedAt, task.Forced,
+					task.Tolerated, s.HeldBack(v), note)
 			}
 			node, busy := s.Busy(0)
 			fmt.Fprintln(&got, "leasable", s.Leasable(), "held", s.Held(), "node 0", node, busy, "tolerated", s.Tolerated())

@@ -22,13 +22,17 @@ func TestOriginalPlans(t *testing.T) {
 		split int
 		want  []string
 	}{
-		{"testPlannerObeysNodesToPlanSet/node2", Input{Operation: model.OpCreate, Services: create, Nodes: nodes(two...), PlannedNodes: []string{"node2"}}, 11, []string{
+		{"testPlannerObeysNodesToPlanSet/node2", Input{Operation: model.OpCreate, Services: create, Nodes: nodes(two...),
+			PlannedNodes: []string{"node2"}}, 11, []string{
 			"node1/START/s1 node2/CREATE", "node2/CONFIRM", "node2/BOOTSTRAP", "node2/CONFIGURE/s1 node2/INSTALL/s2 node2/INSTALL/s3",
 			"node2/CONFIGURE/s2 node2/CONFIGURE/s3 node2/START/s1", "node2/INITIALIZE/s3", "node2/START/s3"}},
-		{"testAddServicesDoesNotInstallDependentServices", Input{Operation: model.OpAddServices, Services: install, Nodes: nodes("node1:s1,s2,s3"), PlannedServices: []string{"s3"}}, 5, []string{
-			"node1/BOOTSTRAP", "node1/INSTALL/s3", "node1/CONFIGURE/s3", "node1/INITIALIZE/s3", "node1/START/s3"}},
-		{"testStartServiceTaskDag/s1", Input{Operation: model.OpStart, Services: run, Nodes: nodes(two...), PlannedServices: []string{"s1"}}, 1, []string{"node1/START/s1 node2/START/s1"}},
-		{"testStopServiceTaskDag/s3", Input{Operation: model.OpStop, Services: run, Nodes: nodes(two...), PlannedServices: []string{"s3"}}, 1, []string{"node2/STOP/s3"}},
+		{"testAddServicesDoesNotInstallDependentServices",
+			Input{Operation: model.OpAddServices, Services: install, Nodes: nodes("node1:s1,s2,s3"), PlannedServices: []string{"s3"}}, 5, []string{
+				"node1/BOOTSTRAP", "node1/INSTALL/s3", "node1/CONFIGURE/s3", "node1/INITIALIZE/s3", "node1/START/s3"}},
+		{"testStartServiceTaskDag/s1", Input{Operation: model.OpStart, Services: run, Nodes: nodes(two...), PlannedServices: []string{"s1"}}, 1,
+			[]string{"node1/START/s1 node2/START/s1"}},
+		{"testStopServiceTaskDag/s3", Input{Operation: model.OpStop, Services: run, Nodes: nodes(two...), PlannedServices: []string{"s3"}}, 1,
+			[]string{"node2/STOP/s3"}},
 		{"testRestartServiceTaskDag/all", Input{Operation: model.OpRestart, Services: run, Nodes: nodes(two...)}, 6, []string{
 			"node2/STOP/s3", "node2/STOP/s2", "node1/STOP/s1 node2/STOP/s1", "node1/START/s1 node2/START/s1", "node2/START/s2", "node2/START/s3"}},
 	} {

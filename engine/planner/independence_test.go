@@ -16,8 +16,10 @@ import (
 func TestWithIndependence(t *testing.T) {
 	actions := map[string]model.ServiceAction{"install": {}, "start": {}}
 	services := map[string]model.Service{}
-	for name, exclusive := range map[string]string{"a": "", "b": model.ExclusiveNode, "x": model.ExclusiveService, "y": model.ExclusiveService} {
-		services[name] = model.Service{Base: model.Base{Name: name}, Exclusive: exclusive, Provisioner: model.ServiceProvisioner{Actions: actions}}
+	for name, exclusive := range map[string]string{"a": "", "b": model.ExclusiveNode, "x": model.ExclusiveService,
+		"y": model.ExclusiveService} {
+		services[name] = model.Service{Base: model.Base{Name: name}, Exclusive: exclusive,
+			Provisioner: model.ServiceProvisioner{Actions: actions}}
 	}
 	in := planner.Input{Operation: model.OpCreate, Services: services, Nodes: []planner.Node{
 		{ID: "n0", Number: 1000, Services: []string{"a", "b", "x", "y"}}, {ID: "n1", Number: 1001, Services: []string{"a", "x"}},

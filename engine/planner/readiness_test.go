@@ -16,7 +16,8 @@ func TestWithReadiness(t *testing.T) {
 	app.Dependencies.Runtime.Requires = []string{"db"}
 	services := map[string]model.Service{"db": db, "app": app}
 	g, err := planner.Plan(planner.Input{Operation: model.OpCreate, Services: services, Nodes: []planner.Node{
-		{ID: "n1", Number: 1, Services: []string{"db"}}, {ID: "n2", Number: 2, Services: []string{"db"}}, {ID: "n3", Number: 3, Services: []string{"app"}},
+		{ID: "n1", Number: 1, Services: []string{"db"}}, {ID: "n2", Number: 2, Services: []string{"db"}},
+		{ID: "n3", Number: 3, Services: []string{"app"}},
 	}})
 	if err != nil {
 		t.Fatal(err)

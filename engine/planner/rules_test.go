@@ -17,12 +17,15 @@ func TestDependenciesAreReduced(t *testing.T) {
 		services map[string]model.Service
 		want     string
 	}{
-		{services("base[]", "s1[] runtime:base", "s2[] runtime:base,s1", "s3[] runtime:base,s1,s2", "s4[] runtime:base", "s5[] runtime:base,s1,s2,s3,s4"),
+		{services("base[]", "s1[] runtime:base", "s2[] runtime:base,s1", "s3[] runtime:base,s1,s2", "s4[] runtime:base",
+			"s5[] runtime:base,s1,s2,s3,s4"),
 			"base: s1:base s2:s1 s3:s2 s4:base s5:s3,s4"},
-		{services("base[]", "s1[] runtime:base", "s2-v1[] runtime:base,s1 provides:s2", "s2-v2[] runtime:base,s1 provides:s2", "s3[] runtime:base,s1,s2"),
+		{services("base[]", "s1[] runtime:base", "s2-v1[] runtime:base,s1 provides:s2", "s2-v2[] runtime:base,s1 provides:s2",
+			"s3[] runtime:base,s1,s2"),
 			"base: s1:base s2-v1:s1 s2-v2:s1 s3:s2-v1,s2-v2"},
-		{services("a[] runtime:b", "b[] runtime:a", "c[] runtime:a"), "a: b: c:"},    // cycles cancel out
-		{services("a[] runtime:x,a", "x[]", "y[] provides:x"), "a:y x: y:"},          // who provides a name stands for it, and nobody waits for itself
+		{services("a[] runtime:b", "b[] runtime:a", "c[] runtime:a"), "a: b: c:"}, // cycles cancel out
+		// who provides a name stands for it, and nobody waits for itself
+		{services("a[] runtime:x,a", "x[]", "y[] provides:x"), "a:y x: y:"},
 		{services("a[] runtime:x", "x[] provides:x", "y[] provides:x"), "a:y x: y:"}, // what a service provides under its own name does not count
 		{services("a[] runtime:~gone"), "a:"},
 	} {
@@ -54,8 +57,10 @@ func TestActionsPassThrough(t *testing.T) {
 		services map[string]model.Service
 		want     []string // "to action of service < from action of service"
 	}{
-		{services("s1[initialize,start]", "s2[configure,initialize] runtime:s1", "s3[start] runtime:s1", "s4[initialize,start] runtime:s2,s3,s6", "s5[initialize,start]", "s6[initialize] runtime:s5"),
-			[]string{"INITIALIZE s2 < START s1", "INITIALIZE s4 < START s3", "INITIALIZE s4 < START s5", "INITIALIZE s6 < START s5", "START s3 < START s1", "START s4 < START s3", "START s4 < START s5"}},
+		{services("s1[initialize,start]", "s2[configure,initialize] runtime:s1", "s3[start] runtime:s1", "s4[initialize,start] runtime:s2,s3,s6",
+			"s5[initialize,start]", "s6[initialize] runtime:s5"),
+			[]string{"INITIALIZE s2 < START s1", "INITIALIZE s4 < START s3", "INITIALIZE s4 < START s5", "INITIALIZE s6 < START s5",
+				"START s3 < START s1", "START s4 < START s3", "START s4 < START s5"}},
 		{services("s1[install]", "s2[] install:s1", "s3[install] install:s1", "s4[install] install:s2,s3,s6", "s5[install]", "s6[] install:s5"),
 			[]string{"INSTALL s3 < INSTALL s1", "INSTALL s4 < INSTALL s3", "INSTALL s4 < INSTALL s5"}},
 		{services("s1[install]", "s2[install] install:~s1,~s3"), []string{"INSTALL s2 < INSTALL s1"}},
@@ -170,7 +175,8 @@ func TestFaults(t *testing.T) {
 		t.Error("an unknown operation was planned")
 	}
 	var cycle *CycleError
-	if _, err := Plan(Input{Operation: model.OpStart, Services: services("a[start] runtime:b", "b[start] runtime:a"), Nodes: nodes("n:a,b")}); !errors.As(err, &cycle) {
+	if _, err := Plan(Input{Operation: model.OpStart, Services: services("a[start] runtime:b", "b[start] runtime:a"),
+		Nodes: nodes("n:a,b")}); !errors.As(err, &cycle) {
 		t.Errorf("got %v", err)
 	}
 }

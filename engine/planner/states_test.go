@@ -77,7 +77,8 @@ func TestNodesThatAreNotCreated(t *testing.T) {
 		{model.OpDelete, 0}, {model.OpShrink, 0}, {model.OpRemoveServices, 0}, {model.OpUpgrade, 0},
 		{model.OpStart, 0}, {model.OpStop, 0}, {model.OpRestart, 0}, {model.OpConfigure, 0},
 	} {
-		in := Input{Operation: c.op, Services: services("a[install,configure,initialize,start,stop,remove]", "b[start,stop]", "c[configure]"), Nodes: nodes("-n:a=START,b=STOP,c=CONFIGURE")}
+		in := Input{Operation: c.op, Services: services("a[install,configure,initialize,start,stop,remove]", "b[start,stop]", "c[configure]"),
+			Nodes: nodes("-n:a=START,b=STOP,c=CONFIGURE")}
 		if g := mustPlan(t, in); g.Tasks() != c.want {
 			t.Errorf("%s: %v", c.op, stageNames(g, Stages(g)))
 		}
@@ -87,12 +88,14 @@ func TestNodesThatAreNotCreated(t *testing.T) {
 // A changed configuration restarts what runs and asks for it, in the order of
 // dependencies, once all the rest is done.
 func TestReconfiguration(t *testing.T) {
-	all := services("db[configure,start,stop]", "app[configure,start,stop] runtime:db", "cron[configure,start,stop]", "motd[configure]", "jar[install,start]")
+	all := services("db[configure,start,stop]", "app[configure,start,stop] runtime:db", "cron[configure,start,stop]", "motd[configure]",
+		"jar[install,start]")
 	no := false
 	cron := all["cron"]
 	cron.RestartOnConfigure = &no
 	all["cron"] = cron
-	in := Input{Operation: model.OpGrow, Services: all, PlannedNodes: []string{"n3"}, Nodes: nodes("n1:db=START,cron=START,jar=START", "n2:app=START,motd=CONFIGURE", "-n3:app"),
+	in := Input{Operation: model.OpGrow, Services: all, PlannedNodes: []string{"n3"},
+		Nodes:       nodes("n1:db=START,cron=START,jar=START", "n2:app=START,motd=CONFIGURE", "-n3:app"),
 		Reconfigure: map[string][]string{"n1": {"db", "cron", "jar"}, "n2": {"app", "motd"}, "n3": {"app"}}}
 	g := mustPlan(t, in)
 	want := []string{"n3/CREATE", "n3/CONFIRM", "n3/BOOTSTRAP", "n3/CONFIGURE/app", "n3/START/app",

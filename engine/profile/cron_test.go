@@ -26,18 +26,29 @@ func TestCronAtClockChanges(t *testing.T) {
 		want                    []string
 	}{
 		{"an ordinary day", "30 2 * * *", "Europe/Berlin", "2026-01-10T00:00:00Z", []string{"2026-01-10T01:30:00Z", "2026-01-11T01:30:00Z"}},
-		{"a time that is skipped: the end of the gap", "30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
-		{"a time that comes twice: the first", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
-		{"an hour that is skipped is no interval", "*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z", []string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
-		{"an hour that comes twice is two", "*/30 * * * *", "Europe/Berlin", "2026-10-25T00:20:00Z", []string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:00:00Z"}},
-		{"several in the gap are one", "0,15,45 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", []string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"}},
-		{"half an hour, southern", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z", []string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
-		{"midnight is skipped", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", []string{"2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"}},
-		{"a whole day is skipped", "0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z", []string{"2011-12-30T10:00:00Z", "2012-12-29T22:00:00Z"}},
+		{"a time that is skipped: the end of the gap", "30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z",
+			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"}},
+		{"a time that comes twice: the first", "30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
+			[]string{"2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"}},
+		{"an hour that is skipped is no interval", "*/30 * * * *", "Europe/Berlin", "2026-03-29T00:20:00Z",
+			[]string{"2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"}},
+		{"an hour that comes twice is two", "*/30 * * * *", "Europe/Berlin", "2026-10-25T00:20:00Z",
+			[]string{"2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:00:00Z"}},
+		{"several in the gap are one", "0,15,45 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z",
+			[]string{"2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"}},
+		{"half an hour, southern", "15 2 * * *", "Australia/Lord_Howe", "2026-10-03T00:00:00Z",
+			[]string{"2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z"}},
+		{"midnight is skipped", "0 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z",
+			[]string{"2026-09-06T04:00:00Z", "2026-09-07T03:00:00Z"}},
+		{"a whole day is skipped", "0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00:00Z",
+			[]string{"2011-12-30T10:00:00Z", "2012-12-29T22:00:00Z"}},
 		{"leap days", "0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", []string{"2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"}},
-		{"one of two sorts of days", "0 0 13 * fri", "UTC", "2026-02-01T00:00:00Z", []string{"2026-02-06T00:00:00Z", "2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z", "2026-02-27T00:00:00Z", "2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z"}},
+		{"one of two sorts of days", "0 0 13 * fri", "UTC", "2026-02-01T00:00:00Z",
+			[]string{"2026-02-06T00:00:00Z", "2026-02-13T00:00:00Z", "2026-02-20T00:00:00Z", "2026-02-27T00:00:00Z", "2026-03-06T00:00:00Z",
+				"2026-03-13T00:00:00Z"}},
 		{"Sunday is 7 too", "0 0 * * 7", "UTC", "2026-02-01T00:00:00Z", []string{"2026-02-08T00:00:00Z"}},
-		{"names and steps", "5-59/20 9-17/4 * jan-mar mon-fri", "UTC", "2026-03-31T16:00:00Z", []string{"2026-03-31T17:05:00Z", "2026-03-31T17:25:00Z", "2026-03-31T17:45:00Z", "2027-01-01T09:05:00Z"}},
+		{"names and steps", "5-59/20 9-17/4 * jan-mar mon-fri", "UTC", "2026-03-31T16:00:00Z",
+			[]string{"2026-03-31T17:05:00Z", "2026-03-31T17:25:00Z", "2026-03-31T17:45:00Z", "2027-01-01T09:05:00Z"}},
 		{"a nickname", "@monthly", "UTC", "2026-03-31T16:00:00Z", []string{"2026-04-01T00:00:00Z"}},
 	} {
 		e, err := ParseCron(c.cron)
@@ -108,7 +119,8 @@ func TestCronAgainstClock(t *testing.T) {
 		}
 		for i := range max(len(got), len(want)) {
 			if i >= len(got) || i >= len(want) || !got[i].Equal(want[i]) {
-				t.Fatalf("%s %s %s in %s from %s: number %d of %d is not that of %d:\n%v\nwant\n%v", minute, hour, day, place, from, i, len(got), len(want), got[min(i, len(got)):min(i+2, len(got))], want[min(i, len(want)):min(i+2, len(want))])
+				t.Fatalf("%s %s %s in %s from %s: number %d of %d is not that of %d:\n%v\nwant\n%v", minute, hour, day, place, from, i, len(got),
+					len(want), got[min(i, len(got)):min(i+2, len(got))], want[min(i, len(want)):min(i+2, len(want))])
 			}
 		}
 	})
@@ -129,7 +141,8 @@ func fewer(t *testing.T) {
 }
 
 func TestBadCron(t *testing.T) {
-	for _, s := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "a * * * *", "0 0 31 feb *", "@often", "1,,2 * * * *"} {
+	for _, s := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *",
+		"a * * * *", "0 0 31 feb *", "@often", "1,,2 * * * *"} {
 		if _, err := ParseCron(s); err == nil {
 			t.Errorf("%q was taken", s)
 		}

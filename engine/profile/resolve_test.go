@@ -12,7 +12,8 @@ import (
 // (the original's ProfileServiceTest).
 func TestFinal(t *testing.T) {
 	no := false
-	p := Profile{Provisioner: Provisioner{Properties: []Property{{Name: "editable1", Value: "val"}, {Name: "editable2", Value: "val"}, {Name: "final", Value: "finalval", Editable: &no}}}}
+	p := Profile{Provisioner: Provisioner{Properties: []Property{{Name: "editable1", Value: "val"}, {Name: "editable2", Value: "val"},
+		{Name: "final", Value: "finalval", Editable: &no}}}}
 	key := func(n string) string { return PropertyPrefix + n }
 	final, ignored := p.Final(Levels{
 		{key("editable1"): "system", key("editable2"): "system"},
@@ -31,7 +32,8 @@ func TestFinal(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	l := Levels{}
-	for i, c := range []struct{ set, want string }{{"", "SYSTEM:native"}, {"SYSTEM:a", "SYSTEM:a"}, {"b", "USER:b"}, {"user:c", "USER:c"}, {"native", "SYSTEM:native"}} {
+	for i, c := range []struct{ set, want string }{{"", "SYSTEM:native"}, {"SYSTEM:a", "SYSTEM:a"}, {"b", "USER:b"}, {"user:c", "USER:c"},
+		{"native", "SYSTEM:native"}} {
 		if i > 0 {
 			l[i-1] = map[string]string{ProfileKey: c.set}
 		}
@@ -54,7 +56,8 @@ func TestPV15(t *testing.T) {
 	if _, err := Reveal(map[string]string{"x": "${secure(other)}"}, secrets); err == nil || !strings.Contains(err.Error(), `"other"`) {
 		t.Error(err)
 	}
-	spec := PluginSpec(model.PluginType{Base: model.Base{Name: "p"}, Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{"token": {Type: "password"}}}}})
+	spec := PluginSpec(model.PluginType{Base: model.Base{Name: "p"},
+		Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{"token": {Type: "password"}}}}})
 	if spec.Judge("providerField.token", "plain") == "" || spec.Judge("providerField.token", "${secure(token)}") != "" {
 		t.Error("a secret in plain text")
 	}
@@ -73,7 +76,8 @@ func TestPV16To18(t *testing.T) {
 		out  []ProgramNeeds
 	}{
 		{"PV-16 two plugins need more than there is", has, wants, []ProgramNeeds{{"p1", []Capability{unicorn}}, {"p2", []Capability{dragon}}}},
-		{"PV-16 the same name of another kind is another", []Capability{c("service", "table")}, []ProgramNeeds{{"p", []Capability{table}}}, []ProgramNeeds{{"p", []Capability{table}}}},
+		{"PV-16 the same name of another kind is another", []Capability{c("service", "table")}, []ProgramNeeds{{"p", []Capability{table}}},
+			[]ProgramNeeds{{"p", []Capability{table}}}},
 		{"PV-17 no capabilities, all is missing", nil, wants, wants[:2]},
 		{"PV-17 nothing is needed, nothing is missing", nil, []ProgramNeeds{{"p", nil}}, nil},
 	} {
@@ -99,7 +103,8 @@ func TestNodeMinutes(t *testing.T) {
 		fromZero bool
 	}{
 		{5, 0, false, 0, false}, {5, 60_000, false, 5, false}, {5, 119_999, false, 5, false}, {5, 120_000, false, 10, false},
-		{1, 0, true, 1, false}, {1, 29_000, true, 1, false}, {1, 90_000, true, 2, false}, {1, 65_000, true, 1, false}, {1, 60_000, true, 1, false},
+		{1, 0, true, 1, false}, {1, 29_000, true, 1, false}, {1, 90_000, true, 2, false}, {1, 65_000, true, 1, false},
+		{1, 60_000, true, 1, false},
 		{1, 60_000, true, 0, true},
 	} {
 		from := int64(1000)
@@ -116,23 +121,30 @@ func TestNodeMinutes(t *testing.T) {
 func TestSchema(t *testing.T) {
 	spec := NativeSpec()
 	bad := -2
-	p := Profile{Name: "a b", Provisioner: Provisioner{Name: Native, Properties: []Property{{Name: PropNodes, Value: "none"}, {Name: ""}, {Name: PropNodes, Value: "2"}}}, Timeout: -1, Limits: Limits{Runs: &bad}}
+	p := Profile{Name: "a b", Provisioner: Provisioner{Name: Native,
+		Properties: []Property{{Name: PropNodes, Value: "none"}, {Name: ""}, {Name: PropNodes, Value: "2"}}}, Timeout: -1,
+		Limits: Limits{Runs: &bad}}
 	var paths []string
 	for _, f := range p.Check(&spec, []string{Native}) {
 		paths = append(paths, f.Path)
 	}
-	if got := strings.Join(paths, " "); got != "limits.runs name provisioner.properties[0].value provisioner.properties[1].name provisioner.properties[2].name timeout" {
+	if got := strings.Join(paths, " "); got != "limits.runs name provisioner.properties[0].value provisioner.properties[1].name "+
+		"provisioner.properties[2].name timeout" {
 		t.Error(got)
 	}
-	if fs := (&Profile{Name: "a", Provisioner: Provisioner{Name: "nativ"}}).Check(nil, []string{Native}); len(fs) != 1 || !strings.Contains(fs[0].Message, `did you mean "native"`) {
+	if fs := (&Profile{Name: "a", Provisioner: Provisioner{Name: "nativ"}}).Check(nil, []string{Native}); len(fs) != 1 ||
+		!strings.Contains(fs[0].Message, `did you mean "native"`) {
 		t.Error(fs)
 	}
-	prog := Program{Name: "p", Steps: []Step{{On: "all"}, {Name: "x", Script: "a", Command: []string{"b"}, Files: map[string]string{"/etc/passwd": ""}, ExitCodes: []int{256}, Env: map[string]string{"COOPR_X": ""}}}}
+	prog := Program{Name: "p", Steps: []Step{{On: "all"},
+		{Name: "x", Script: "a", Command: []string{"b"}, Files: map[string]string{"/etc/passwd": ""}, ExitCodes: []int{256},
+			Env: map[string]string{"COOPR_X": ""}}}}
 	prog.Complete()
 	if fs := prog.Check(); len(fs) != 6 {
 		t.Error(fs)
 	}
-	large := Program{Name: "p", Steps: []Step{{Name: "a", Script: strings.Repeat("x", 1<<19)}, {Name: "b", Command: []string{"b"}, Files: map[string]string{"f": strings.Repeat("x", 1<<19+1)}}}}
+	large := Program{Name: "p", Steps: []Step{{Name: "a", Script: strings.Repeat("x", 1<<19)},
+		{Name: "b", Command: []string{"b"}, Files: map[string]string{"f": strings.Repeat("x", 1<<19+1)}}}}
 	large.Complete()
 	if fs := large.Check(); len(fs) != 1 || fs[0].Path != "steps" {
 		t.Error(fs)

@@ -57,7 +57,8 @@ func TestID(t *testing.T) {
 // TestLife: a run from its beginning to its end, and what becomes of nodes by outcome.
 func TestLife(t *testing.T) {
 	r := after(t, newRun(), gave, up, ready)
-	if r.Status != Starting || r.Cluster.Status != Provisioned || *r.Cluster.NumNodes != 2 || r.Cluster.ID != "00000001" || r.ProvisionOperation != "00000001-001" {
+	if r.Status != Starting || r.Cluster.Status != Provisioned || *r.Cluster.NumNodes != 2 || r.Cluster.ID != "00000001" ||
+		r.ProvisionOperation != "00000001-001" {
 		t.Fatalf("%+v", r)
 	}
 	r = after(t, r, begun)
@@ -208,7 +209,8 @@ func TestForce(t *testing.T) {
 	if _, err := r.Apply(Event{Kind: Force, To: Deprovisioned}, 1); !errors.As(err, &refused) {
 		t.Error("without a reason", err)
 	}
-	if x := after(t, r, Event{Kind: Force, To: Deprovisioned, Reason: "by hand", Actor: "me"}); !x.Over() || x.Status != Completed || x.Message != "taken for DEPROVISIONED by me: by hand" {
+	if x := after(t, r, Event{Kind: Force, To: Deprovisioned, Reason: "by hand", Actor: "me"}); !x.Over() || x.Status != Completed ||
+		x.Message != "taken for DEPROVISIONED by me: by hand" {
 		t.Errorf("%+v", x)
 	}
 	o := after(t, r, Event{Kind: Saw, Seen: SeenOrphaned})
@@ -234,15 +236,18 @@ func TestForce(t *testing.T) {
 // let it, none is torn down twice, and one that is over stays as it is.
 func TestAnyHistory(t *testing.T) {
 	all := []Event{
-		ask, gave, {Kind: Returned}, up, gone, {Kind: Saw, Seen: SeenFailed}, {Kind: Saw, Seen: SeenDeleting}, {Kind: Saw, Seen: SeenCreating}, {Kind: Saw, Seen: SeenOrphaned},
-		ready, asked, {Kind: CallFailed, Error: "x", Retryable: true}, {Kind: CallFailed, Error: "x"}, {Kind: CallFailed, Error: "x", Before: true}, {Kind: Overdue}, begun,
+		ask, gave, {Kind: Returned}, up, gone, {Kind: Saw, Seen: SeenFailed}, {Kind: Saw, Seen: SeenDeleting}, {Kind: Saw, Seen: SeenCreating},
+		{Kind: Saw, Seen: SeenOrphaned},
+		ready, asked, {Kind: CallFailed, Error: "x", Retryable: true}, {Kind: CallFailed, Error: "x"},
+		{Kind: CallFailed, Error: "x", Before: true}, {Kind: Overdue}, begun,
 		ends(Running), ends(Suspended), ends(Resuming), ends(Completed), ends(Failed), ends(Killed), {Kind: TimedOut}, {Kind: Expired},
 		{Kind: Stop}, {Kind: Stop, Keep: true}, {Kind: TearDown}, {Kind: Extend}, {Kind: Retry}, {Kind: Purge, Reason: "x"},
 		{Kind: Force, To: Deprovisioned, Reason: "x"}, {Kind: Force, To: Orphaned, Reason: "x"},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRun()
-		r.KeepAlive = KeepAlive{Failed: model.Millis(rapid.IntRange(0, 2).Draw(t, "failed")) * 30_000, Killed: model.Millis(rapid.IntRange(0, 1).Draw(t, "killed")) * 30_000}
+		r.KeepAlive = KeepAlive{Failed: model.Millis(rapid.IntRange(0, 2).Draw(t, "failed")) * 30_000,
+			Killed: model.Millis(rapid.IntRange(0, 1).Draw(t, "killed")) * 30_000}
 		now, tasks := r.Created, 0
 		for range rapid.IntRange(1, 40).Draw(t, "n") {
 			now += int64(rapid.IntRange(0, 60_000).Draw(t, "pause"))

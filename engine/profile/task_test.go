@@ -72,7 +72,8 @@ func TestDeprovisionTable(t *testing.T) {
 }
 
 func table(t *testing.T, typ TaskType, states []TaskStatus, want func(TaskStatus, string) (TaskStatus, notice)) {
-	events := []string{"cluster", "null", "done", "ok", "CREATING", "RUNNING", "FAILED", "DELETING", "NOT_EXISTS", "NOT_EXISTS late", "ORPHANED"}
+	events := []string{"cluster", "null", "done", "ok", "CREATING", "RUNNING", "FAILED", "DELETING", "NOT_EXISTS", "NOT_EXISTS late",
+		"ORPHANED"}
 	for _, s := range states {
 		for _, e := range events {
 			task := RunTask{Type: typ, Status: s, Created: 1000}

@@ -56,7 +56,8 @@ func cluster(nodes int) Input {
 		"store": {}, "web": web, "side": {Essential: &no}, "once": {Goal: model.GoalOnce},
 	}}, Health: map[string]*model.NodeHealth{}, Busy: map[string]string{}}
 	for i := range nodes {
-		n := &model.Node{ID: fmt.Sprint("n", i), Number: i, Services: []string{"web", "side"}, States: map[string]string{"web": "START", "side": "START", "once": "START", "store": "START"}}
+		n := &model.Node{ID: fmt.Sprint("n", i), Number: i, Services: []string{"web", "side"},
+			States: map[string]string{"web": "START", "side": "START", "once": "START", "store": "START"}}
 		if i == 0 {
 			n.Services = []string{"store", "once"}
 		}
@@ -117,30 +118,35 @@ func TestDecide(t *testing.T) {
 		"what is to end is left alone":        {cluster(4).fails("n0", "once", now), ""},
 		"what depends waits": {cluster(20).fails("n0", "store", now).fails("n1", "web", now),
 			"restart n0 store\nn1 waits: web depends on store, which fails on n0 +60000\n"},
-		"but not for ever": {cluster(20).fails("n0", "store", now-60_000).fails("n1", "web", now-60_000), "restart n0 store\nrestart n1 web,side\n"},
+		"but not for ever": {cluster(20).fails("n0", "store", now-60_000).fails("n1", "web", now-60_000),
+			"restart n0 store\nrestart n1 web,side\n"},
 		"a tenth at once": {cluster(10).fails("n1", "web", now).fails("n2", "web", now),
 			"restart n1 web,side\nn2 waits: 1 nodes are under recovery already: no more at once\n"},
 		"those under way count": {cluster(10).fails("n1", "web", now).with(func(s *Input) { s.Recovering = 1 }),
 			"n1 waits: 1 nodes are under recovery already: no more at once\n"},
-		"an operation is at work": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Busy["n1"] = "op" }), "n1 waits: operation op is at work on it\n"},
-		"an operation elsewhere":  {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Main = "op" }), "restart n1 web,side\n"},
+		"an operation is at work": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Busy["n1"] = "op" }),
+			"n1 waits: operation op is at work on it\n"},
+		"an operation elsewhere": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Main = "op" }), "restart n1 web,side\n"},
 		"backing off": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].Next, s.Health["n1"].Attempts = now+7, 2 }),
 			"n1 waits: attempt 2 failed: the next is not due yet +7\n"},
 		"given up": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].GaveUp, s.Health["n1"].Attempts = true, 10 }),
 			"n1 waits: recovery gave up after 10 attempts: restart or replace the node\n"},
 		"paused": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Cluster.RecoveryPaused = &model.RecoveryPause{By: "ann"} }),
 			"n1 waits: recovery was paused by ann\n"},
-		"a paused service": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Health["n1"].Paused = map[string]string{"web": model.Paused} }), ""},
+		"a paused service": {cluster(4).fails("n1", "web",
+			now).with(func(s *Input) { s.Health["n1"].Paused = map[string]string{"web": model.Paused} }), ""},
 		"off": {cluster(4).fails("n1", "web", now).with(func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Off: true} }),
 			"n1 waits: the template leaves recovery to people\n"},
 		"gone":               {cluster(4).gone("n1").fails("n1", "web", now), "replace n1\n"},
 		"gone, nothing else": {cluster(4).gone("n1"), "replace n1\n"},
 		"gone while an operation is under way": {cluster(4).gone("n1").with(func(s *Input) { s.Main = "op" }),
 			"n1 waits: operation op is under way: the node is replaced after it\n"},
-		"gone, but never replaced": {cluster(4).gone("n1").with(func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
+		"gone, but never replaced": {cluster(4).gone("n1").with(
+			func(s *Input) { s.Cluster.Template.Recovery = &model.RecoveryPolicy{Replace: "never"} }),
 			"n1 waits: its machine is gone, and the template's recovery replaces none\n"},
 		"most seem gone": {cluster(4).gone("n1").gone("n2").gone("n3"),
-			"n1 waits: 3 of 4 machines seem gone: if they are, replace them yourself\nn2 waits: 3 of 4 machines seem gone: if they are, replace them yourself\nn3 waits: 3 of 4 machines seem gone: if they are, replace them yourself\n"},
+			"n1 waits: 3 of 4 machines seem gone: if they are, replace them yourself\nn2 waits: 3 of 4 machines seem gone: if they are, replace " +
+				"them yourself\nn3 waits: 3 of 4 machines seem gone: if they are, replace them yourself\n"},
 		"one was replaced just now": {cluster(4).gone("n1").with(func(s *Input) {
 			s.Cluster.Template.Recovery, s.Replaced = &model.RecoveryPolicy{MinReplaceDelay: 100}, now-60
 		}), "n1 waits: another node was replaced a moment ago +40\n"},

@@ -183,7 +183,8 @@ func (w *world) tight(l model.Layout) []Constraint {
 		if n, ok := most[r.service]; ok && n == r.n && r.kind == ruleMin && strings.HasSuffix(r.Path, ".quantities.min") {
 			fixed[r.service] = true
 			if w.in.Change.Kind == Create {
-				out = append(out, Constraint{Path: strings.TrimSuffix(r.Path, ".min"), Words: fmt.Sprintf("%s must be on exactly %s", r.service, nodesWord(int(n)))})
+				out = append(out, Constraint{Path: strings.TrimSuffix(r.Path, ".min"),
+					Words: fmt.Sprintf("%s must be on exactly %s", r.service, nodesWord(int(n)))})
 			}
 			continue
 		}
@@ -197,6 +198,7 @@ func (w *world) tight(l model.Layout) []Constraint {
 			at = count[r.service] == r.n
 		case ruleRequires:
 			at = count[r.other] == r.n
+		default:
 		}
 		if at {
 			out = append(out, r.Constraint)

@@ -155,7 +155,9 @@ func TestKnownExplanations(t *testing.T) {
 		want []string
 		hint string
 	}{
-		{"too many nodes for their services", func(in *solver.Input) {}, []string{"constraints.services.a.quantities.max", "constraints.services.b.quantities.max"}, "with 2 nodes instead of 3 it has a solution"},
+		{"too many nodes for their services", func(in *solver.Input) {},
+			[]string{"constraints.services.a.quantities.max", "constraints.services.b.quantities.max"},
+			"with 2 nodes instead of 3 it has a solution"},
 		{"must and may not share", func(in *solver.Input) {
 			in.Template.Constraints.Layout = model.LayoutConstraints{MustCoexist: [][]string{{"a", "b"}}, CantCoexist: [][]string{{"b", "a"}}}
 		}, []string{"constraints.layout.mustcoexist[0]", "constraints.layout.cantcoexist[0]"}, ""},
@@ -194,7 +196,8 @@ func TestKnownExplanations(t *testing.T) {
 // TestEveryFaultAtOnce asks that a wrong input is told all that is wrong.
 func TestEveryFaultAtOnce(t *testing.T) {
 	in := solver.Input{Provider: "p", Nodes: 0, Wanted: []string{"a", "nope", "x"}, Comparator: "best", Services: map[string]model.Service{
-		"a": {Base: model.Base{Name: "a"}, Dependencies: model.Dependencies{Conflicts: []string{"x"}, Install: model.Needs{Requires: []string{"b"}}}},
+		"a": {Base: model.Base{Name: "a"}, Dependencies: model.Dependencies{Conflicts: []string{"x"},
+			Install: model.Needs{Requires: []string{"b"}}}},
 		"x": {Base: model.Base{Name: "x"}, Dependencies: model.Dependencies{Runtime: model.Needs{Requires: []string{"y"}}}},
 		"y": {Base: model.Base{Name: "y"}},
 	}}

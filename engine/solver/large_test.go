@@ -50,8 +50,9 @@ func costed(seed uint64, limits bool) solver.Input {
 	r := rand.New(rand.NewPCG(seed, 4))
 	in.HardwareTypes = nil
 	for h := range 6 {
-		in.HardwareTypes = append(in.HardwareTypes, model.HardwareType{Base: model.Base{Name: fmt.Sprint("h", h)}, ProviderMap: map[string]map[string]any{
-			"p": {"flavor": "x", "cost": fmt.Sprintf("0.%03d", 50*(h+1)+r.IntN(30)), "vcpu": 4 << h, "ram": 8 << h}}})
+		in.HardwareTypes = append(in.HardwareTypes,
+			model.HardwareType{Base: model.Base{Name: fmt.Sprint("h", h)}, ProviderMap: map[string]map[string]any{
+				"p": {"flavor": "x", "cost": fmt.Sprintf("0.%03d", 50*(h+1)+r.IntN(30)), "vcpu": 4 << h, "ram": 8 << h}}})
 	}
 	for _, n := range in.Wanted {
 		s := in.Services[n]

@@ -49,7 +49,8 @@ func randomOperation(r *rand.Rand) (solver.Input, bool) {
 			}
 		}
 		for i := range group.Count {
-			n := solver.ExistingNode{HardwareType: group.HardwareType, ImageType: group.ImageType, Services: group.Services, Zone: place(in.Zones), Host: place(in.Hosts)}
+			n := solver.ExistingNode{HardwareType: group.HardwareType, ImageType: group.ImageType, Services: group.Services, Zone: place(in.Zones),
+				Host: place(in.Hosts)}
 			if i < len(zones) {
 				n.Zone = zones[i]
 			}
@@ -191,7 +192,8 @@ func TestOperationExplanationsAreMinimal(t *testing.T) {
 			}
 			// That services stay is a reason only where it is the only one.
 			for _, s := range servicesOf(in.Existing) {
-				if path := "services." + s; strings.Count(u.Conflict[0].Path, ".") == 1 && strings.HasPrefix(u.Conflict[0].Path, "services.") && (path == but.Path || !names(u, path)) {
+				if path := "services." + s; strings.Count(u.Conflict[0].Path, ".") == 1 && strings.HasPrefix(u.Conflict[0].Path, "services.") &&
+					(path == but.Path || !names(u, path)) {
 					o.optional = append(o.optional, s)
 				}
 			}
@@ -227,7 +229,8 @@ func checkAnswer(t *testing.T, seed uint64, in solver.Input, a *solver.Answer) {
 	}
 	for _, g := range a.New {
 		for _, p := range a.Places(g) {
-			nodes = append(nodes, solver.ExistingNode{HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Zone: p.Zone, Host: p.Host})
+			nodes = append(nodes, solver.ExistingNode{HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services, Zone: p.Zone,
+				Host: p.Host})
 		}
 	}
 	for _, s := range a.Services {

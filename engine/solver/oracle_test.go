@@ -74,7 +74,8 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 	wantHW, wantImg := pick(in.HardwareType, t.Defaults.HardwareType), pick(in.ImageType, t.Defaults.ImageType)
 	for _, h := range in.HardwareTypes {
 		e, ok := h.ProviderMap[in.Provider]
-		if !ok || wantHW != "" && wantHW != h.Name || len(t.Compatibility.HardwareTypes) > 0 && !slices.Contains(t.Compatibility.HardwareTypes, h.Name) {
+		if !ok || wantHW != "" && wantHW != h.Name || len(t.Compatibility.HardwareTypes) > 0 &&
+			!slices.Contains(t.Compatibility.HardwareTypes, h.Name) {
 			continue
 		}
 		cost := int64(0)
@@ -83,7 +84,8 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 			cost = c.Num().Int64()
 		}
 		for _, im := range in.ImageTypes {
-			if _, ok := im.ProviderMap[in.Provider]; !ok || wantImg != "" && wantImg != im.Name || len(t.Compatibility.ImageTypes) > 0 && !slices.Contains(t.Compatibility.ImageTypes, im.Name) {
+			if _, ok := im.ProviderMap[in.Provider]; !ok || wantImg != "" && wantImg != im.Name ||
+				len(t.Compatibility.ImageTypes) > 0 && !slices.Contains(t.Compatibility.ImageTypes, im.Name) {
 				continue
 			}
 			for set := 1; set < 1<<k; set++ {
@@ -110,7 +112,8 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 						continue
 					}
 					c := t.Constraints.Services[s]
-					if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, h.Name) || len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, im.Name) {
+					if len(c.HardwareTypes) > 0 && !slices.Contains(c.HardwareTypes, h.Name) ||
+						len(c.ImageTypes) > 0 && !slices.Contains(c.ImageTypes, im.Name) {
 						ok = false
 					}
 					if r := in.Services[s].Resources; r != nil {
@@ -204,7 +207,8 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 		}
 		q := t.Constraints.Services[services[i]]
 		z := q.Quantities
-		if z.Min != nil && c < int(*z.Min) || z.Max != nil && c > int(*z.Max) || z.Odd && c%2 == 0 || z.Step != nil && *z.Step > 0 && c%int(*z.Step) != 0 {
+		if z.Min != nil && c < int(*z.Min) || z.Max != nil && c > int(*z.Max) || z.Odd && c%2 == 0 ||
+			z.Step != nil && *z.Step > 0 && c%int(*z.Step) != 0 {
 			return false
 		}
 		if z.Ratio != nil {

@@ -93,7 +93,8 @@ func TestSpreadAgainstOracle(t *testing.T) {
 		for _, s := range in.Wanted {
 			in.Services[s] = model.Service{Base: model.Base{Name: s}, Spread: "zone"}
 			n := 2 - r.IntN(5)/4
-			in.Template.Constraints.Services[s] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(n), Max: whole(n + int(seed%2)*r.IntN(3))}}
+			in.Template.Constraints.Services[s] = model.ServiceConstraint{Quantities: model.Quantities{Min: whole(n),
+				Max: whole(n + int(seed%2)*r.IntN(3))}}
 		}
 		in.Template.Constraints.Layout.CantCoexist = [][]string{in.Wanted[:3]}
 		in.Zones = []string{"z1", "z2", "z3"}[:2+r.IntN(6)/5]
@@ -146,11 +147,16 @@ func TestSpreadAgainstOracle(t *testing.T) {
 // JSON alone would, and asks of every operation for an answer that ends, and for
 // no panic, no node too many, no broken rule.
 func FuzzSolve(f *testing.F) {
-	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]],"mustcoexist":[["a","c"]]},"services":{"a":{"quantities":{"min":1,"max":"3","odd":true}}},"size":{"min":"2"}}}`), uint8(4), uint8(7), uint8(0))
-	f.Add([]byte(`{"constraints":{"services":{"a":{"quantities":{"stepSize":2,"step":2,"ratio":{"min":0.5,"max":"0.7"}}},"b":{"requires":[{"service":"a","min":2}]}}}}`), uint8(9), uint8(3), uint8(1))
-	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]]},"services":{"a":{"quantities":{"step":4000000000,"odd":true}},"b":{"quantities":{"step":3999999999}}}}}`), uint8(5), uint8(3), uint8(2))
-	f.Add([]byte(`{"preferences":{"hardwaretypes":["h2"]},"compatibility":{"services":["a"]},"defaults":{"services":["a","b"]}}`), uint8(0), uint8(0), uint8(3))
-	f.Add([]byte("name: t\ndefaults: {services: [a, b], provider: p}\nconstraints:\n  services: {a: {quantities: {max: 1}}, c: {hardwaretypes: [h1]}}\n"), uint8(6), uint8(15), uint8(4))
+	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]],"mustcoexist":[["a","c"]]},"services":{"a":{"quantities":{"min":1,`+
+		`"max":"3","odd":true}}},"size":{"min":"2"}}}`), uint8(4), uint8(7), uint8(0))
+	f.Add([]byte(`{"constraints":{"services":{"a":{"quantities":{"stepSize":2,"step":2,"ratio":{"min":0.5,"max":"0.7"}}},`+
+		`"b":{"requires":[{"service":"a","min":2}]}}}}`), uint8(9), uint8(3), uint8(1))
+	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]]},"services":{"a":{"quantities":{"step":4000000000,"odd":true}},`+
+		`"b":{"quantities":{"step":3999999999}}}}}`), uint8(5), uint8(3), uint8(2))
+	f.Add([]byte(`{"preferences":{"hardwaretypes":["h2"]},"compatibility":{"services":["a"]},"defaults":{"services":["a","b"]}}`), uint8(0),
+		uint8(0), uint8(3))
+	f.Add([]byte("name: t\ndefaults: {services: [a, b], provider: p}\nconstraints:\n  services: {a: {quantities: {max: 1}}, c: "+
+		"{hardwaretypes: [h1]}}\n"), uint8(6), uint8(15), uint8(4))
 	f.Fuzz(func(t *testing.T, template []byte, nodes, services, change uint8) {
 		in := solver.Input{Provider: "p", Nodes: int(nodes), Budget: 200_000, Services: map[string]model.Service{}, Zones: []string{"x", "y"}}
 		if d, err := model.Decode(model.KindClusterTemplate, template); err == nil {
@@ -168,7 +174,8 @@ func FuzzSolve(f *testing.F) {
 		in.Services["d"] = model.Service{Base: model.Base{Name: "d"}, Spread: "zone", Resources: &model.Resources{RAM: 0.5}}
 		for i := range 2 {
 			n := fmt.Sprint("h", i+1)
-			in.HardwareTypes = append(in.HardwareTypes, model.HardwareType{Base: model.Base{Name: n}, ProviderMap: map[string]map[string]any{"p": {"flavor": n, "cost": i, "ram": 1}}})
+			in.HardwareTypes = append(in.HardwareTypes,
+				model.HardwareType{Base: model.Base{Name: n}, ProviderMap: map[string]map[string]any{"p": {"flavor": n, "cost": i, "ram": 1}}})
 		}
 		in.ImageTypes = []model.ImageType{{Base: model.Base{Name: "i"}, ProviderMap: map[string]map[string]any{"p": {"image": "i"}}}}
 		a, err := solver.Solve(context.Background(), in)
@@ -181,9 +188,11 @@ func FuzzSolve(f *testing.F) {
 			}
 		}
 		// The same template for a cluster that stands, whether it fits or not.
-		in.Change.Kind = []solver.ChangeKind{solver.AddServices, solver.Grow, solver.Shrink, solver.RemoveServices, solver.Replace, solver.Retemplate}[change%6]
+		in.Change.Kind = []solver.ChangeKind{solver.AddServices, solver.Grow, solver.Shrink, solver.RemoveServices, solver.Replace,
+			solver.Retemplate}[change%6]
 		for i := range int(nodes) % 16 {
-			in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint(i), Number: i, HardwareType: "h1", ImageType: "i", Services: names[i%2 : 1+i%3], Zone: []string{"x", "y", "z"}[i%3]})
+			in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint(i), Number: i, HardwareType: "h1", ImageType: "i",
+				Services: names[i%2 : 1+i%3], Zone: []string{"x", "y", "z"}[i%3]})
 		}
 		in.Change.Nodes, in.Change.Services, in.Change.Victims = int(change>>3)%5, in.Wanted, nil
 		if in.Change.Kind == solver.Replace {

@@ -52,7 +52,8 @@ func TestSizesSayWhatSolveSays(t *testing.T) {
 				}
 				var l model.Layout
 				for _, g := range r.Layout {
-					l = append(l, model.NodeGroup{Count: g.From + (g.To-g.From)*(n-r.From)/max(1, r.To-r.From), HardwareType: g.HardwareType, ImageType: g.ImageType, Services: g.Services})
+					l = append(l, model.NodeGroup{Count: g.From + (g.To-g.From)*(n-r.From)/max(1, r.To-r.From), HardwareType: g.HardwareType,
+						ImageType: g.ImageType, Services: g.Services})
 				}
 				if fmt.Sprint(l) != fmt.Sprint(a.Layout) || table.Comparator != a.Comparator {
 					t.Fatalf("seed %d, %d nodes: %v by %s, not %v\n%s", seed, n, l, table.Comparator, a.Layout, dump(in))

@@ -26,7 +26,8 @@ func TestCount(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	known := []string{"hadoop-hdfs-namenode", "hadoop-hdfs-datanode", "mysql-server", "base"}
-	for name, want := range map[string]string{"mysql-serve": "mysql-server", "mysql-sevrer": "mysql-server", "Base": "base", "bas": "base", "nginx": "", "hadoop-hdfs-namnode": "hadoop-hdfs-namenode", "x": ""} {
+	for name, want := range map[string]string{"mysql-serve": "mysql-server", "mysql-sevrer": "mysql-server", "Base": "base", "bas": "base",
+		"nginx": "", "hadoop-hdfs-namnode": "hadoop-hdfs-namenode", "x": ""} {
 		if got := Nearest(name, known); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
@@ -39,7 +40,8 @@ func TestNear(t *testing.T) {
 		n    int
 		want bool
 	}{
-		{"", "", 0, true}, {"a", "", 0, false}, {"a", "", 1, true}, {"ab", "ba", 1, true}, {"ab", "cd", 1, false}, {"ab", "cd", 2, true}, {"kitten", "sitting", 2, false}, {"kitten", "sitting", 3, true},
+		{"", "", 0, true}, {"a", "", 0, false}, {"a", "", 1, true}, {"ab", "ba", 1, true}, {"ab", "cd", 1, false}, {"ab", "cd", 2, true},
+		{"kitten", "sitting", 2, false}, {"kitten", "sitting", 3, true},
 	} {
 		if got := Near(c.a, c.b, c.n); got != c.want {
 			t.Errorf("Near(%q, %q, %d) = %t", c.a, c.b, c.n, got)

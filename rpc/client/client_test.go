@@ -125,7 +125,8 @@ func TestRoundTrip(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if st, _, err = user.Operate(ctx, "one", api.Operate{Type: model.OpConfigure, Config: map[string]any{"a": 1}, DryRun: true}); err != nil || st.Operation != nil {
+	if st, _, err = user.Operate(ctx, "one", api.Operate{Type: model.OpConfigure, Config: map[string]any{"a": 1}, DryRun: true}); err != nil ||
+		st.Operation != nil {
 		t.Errorf("%+v %v", st, err)
 	}
 	for name, err := range map[string]error{
@@ -181,7 +182,8 @@ func TestRoundTrip(t *testing.T) {
 	if _, err := super.DeleteTenant(ctx, "n"); err != nil {
 		t.Error(err)
 	}
-	if done, _, err := admin.Import(ctx, map[string][]json.RawMessage{"services": {json.RawMessage(`{"name":"s"}`)}}); err != nil || len(done.Written) != 1 {
+	if done, _, err := admin.Import(ctx, map[string][]json.RawMessage{"services": {json.RawMessage(`{"name":"s"}`)}}); err != nil ||
+		len(done.Written) != 1 {
 		t.Errorf("%+v %v", done, err)
 	}
 	var snap bytes.Buffer
@@ -203,7 +205,8 @@ func second[T any](_ T, _ client.Meta, err error) error { return err }
 
 func TestProblemsAreTyped(t *testing.T) {
 	m := newMesh(t, apitest.NewStore())
-	_, _, err := newClient(t, apitest.User, m.URL).CreateCluster(context.Background(), model.CreateCluster{Name: "a b", NumMachines: 10001}, false)
+	_, _, err := newClient(t, apitest.User, m.URL).CreateCluster(context.Background(),
+		model.CreateCluster{Name: "a b", NumMachines: 10001}, false)
 	var e *client.Error
 	if !errors.As(err, &e) || e.Type != api.ProblemInvalid || e.Status != 422 || len(e.Faults) != 3 || !errors.Is(err, client.ErrInvalid) {
 		t.Fatalf("%#v", err)
@@ -217,7 +220,8 @@ func TestProblemsAreTyped(t *testing.T) {
 	// A server that is none of ours.
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
-	if _, err := newClient(t, "x", other.URL).Status(context.Background()); err == nil || !strings.Contains(err.Error(), "is the address right?") {
+	if _, err := newClient(t, "x", other.URL).Status(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "is the address right?") {
 		t.Errorf("%v", err)
 	}
 }
@@ -276,7 +280,8 @@ func TestSeveralAddresses(t *testing.T) {
 			t.Errorf("address %q is taken", bad)
 		}
 	}
-	for in, want := range map[string]string{"h": "http://h:55054", "h:1": "http://h:1", "https://h": "https://h:55054", "::1": "http://[::1]:55054", "[::1]:5": "http://[::1]:5"} {
+	for in, want := range map[string]string{"h": "http://h:55054", "h:1": "http://h:1", "https://h": "https://h:55054",
+		"::1": "http://[::1]:55054", "[::1]:5": "http://[::1]:5"} {
 		c, err := client.New(client.Config{Addresses: []string{in}})
 		if err != nil || c.Addresses()[0] != want {
 			t.Errorf("%s: %v %v", in, c, err)
@@ -361,7 +366,8 @@ func TestEventsResume(t *testing.T) {
 		<-connected
 		m.Touch(model.Event{Tenant: "acme", Type: "x"})
 	}()
-	err = c.Events(context.Background(), client.EventFilter{Connected: func() { connected <- struct{}{} }}, func(model.Event) error { return mine })
+	err = c.Events(context.Background(), client.EventFilter{Connected: func() { connected <- struct{}{} }},
+		func(model.Event) error { return mine })
 	if err != mine { //nolint:errorlint // exactly that one
 		t.Errorf("%v", err)
 	}

@@ -105,7 +105,8 @@ func FuzzParseToken(f *testing.F) {
 		if err == nil && s.Token() != strings.ToLower(strings.TrimSpace(text)) {
 			t.Errorf("%q reads as the token of another secret", text)
 		}
-		typed := errors.Is(err, ErrTokenMalformed) || errors.Is(err, ErrTokenVersion) || errors.Is(err, ErrTokenTruncated) || errors.Is(err, ErrTokenChecksum)
+		typed := errors.Is(err, ErrTokenMalformed) || errors.Is(err, ErrTokenVersion) || errors.Is(err, ErrTokenTruncated) ||
+			errors.Is(err, ErrTokenChecksum)
 		if err != nil && !typed {
 			t.Errorf("%q: untyped error %v", text, err)
 		}

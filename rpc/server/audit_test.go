@@ -30,7 +30,8 @@ func TestAudit(t *testing.T) {
 		return page.Records
 	}
 	all := get(apitest.Admin, "")
-	if len(all) != 10 || all[0].Type != "operation.changed" || all[0].Actor != "alice" || all[0].Request != "r7" || all[9].Subject != "clustertemplates/shop" {
+	if len(all) != 10 || all[0].Type != "operation.changed" || all[0].Actor != "alice" || all[0].Request != "r7" ||
+		all[9].Subject != "clustertemplates/shop" {
 		t.Fatalf("%d: %+v", len(all), all)
 	}
 	if got := get(apitest.Admin, "?order=oldest"); len(got) != 10 || got[0].Seq != all[9].Seq || got[9].Seq != all[0].Seq {
@@ -38,7 +39,8 @@ func TestAudit(t *testing.T) {
 	}
 	node := w.Tasks(op)[0].Node
 	for query, want := range map[string]int{
-		"?cluster=shop1": 9, "?cluster=" + id: 9, "?cluster=gone": 0, "?operation=" + op: 8, "?actor=bob": 2, "?actor=coopr": 6, "?type=task.*": 6,
+		"?cluster=shop1": 9, "?cluster=" + id: 9, "?cluster=gone": 0, "?operation=" + op: 8, "?actor=bob": 2, "?actor=coopr": 6,
+		"?type=task.*":                       6,
 		"?type=task.taken,operation.changed": 5, "?node=" + node: 4, "?node=" + node + "&type=task.taken": 2,
 		fmt.Sprintf("?since=%d", all[0].Time): 1, fmt.Sprintf("?until=%d", all[9].Time): 1,
 	} {
@@ -106,7 +108,8 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%v %+v", err, lead)
 	}
 	lines := strings.SplitAfter(file.body, "\n")
-	if got, err := audit.VerifyLines(bytes.NewReader([]byte(strings.Join(append(lines[:4:4], lines[5:]...), "")))); err != nil || got.OK || got.Bad.Seq != 4 {
+	if got, err := audit.VerifyLines(bytes.NewReader([]byte(strings.Join(append(lines[:4:4], lines[5:]...), "")))); err != nil || got.OK ||
+		got.Bad.Seq != 4 {
 		t.Errorf("a line is missing: %v %+v", err, got.Bad)
 	}
 

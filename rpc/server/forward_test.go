@@ -113,7 +113,8 @@ func TestForwardedStreams(t *testing.T) {
 	// A large upload passes through without being kept.
 	snapshot := leader.must(200, apitest.Super, "GET", "/v1/operator/snapshot", "").body
 	big := io.MultiReader(strings.NewReader(snapshot), &endless{left: 20 << 20})
-	if a := w.send(context.Background(), apitest.Super, "POST", "/v1/operator/snapshot", big, "Content-Type: application/octet-stream"); a.status != 200 {
+	if a := w.send(context.Background(), apitest.Super, "POST", "/v1/operator/snapshot", big,
+		"Content-Type: application/octet-stream"); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -60,7 +60,8 @@ func TestDocumentIsValid(t *testing.T) {
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(doc["openapi"].(string), "3.1.") || doc["info"].(map[string]any)["title"] == "" || doc["info"].(map[string]any)["version"] == "" {
+	if !strings.HasPrefix(doc["openapi"].(string), "3.1.") || doc["info"].(map[string]any)["title"] == "" ||
+		doc["info"].(map[string]any)["version"] == "" {
 		t.Errorf("head: %v %v", doc["openapi"], doc["info"])
 	}
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)

@@ -11,7 +11,8 @@ import (
 // TestKinds checks that the type of a code's problem document has the code, so that
 // clients read the same code, and that the statuses are those of errors.
 func TestKinds(t *testing.T) {
-	published := map[problem.Code]problem.Code{problem.Stale: problem.Conflict, problem.Refused: problem.Conflict, problem.Unsupported: problem.Internal}
+	published := map[problem.Code]problem.Code{problem.Stale: problem.Conflict, problem.Refused: problem.Conflict,
+		problem.Unsupported: problem.Internal}
 	for code, k := range kinds {
 		want, ok := published[code]
 		if !ok {

@@ -79,9 +79,11 @@ func TestResourceRoutes(t *testing.T) {
 		{admin, "POST", shell + "/archives/site", archive(t, "../../etc/passwd"), 422, []string{`"path":"content"`, `etc/passwd`}},
 		{guest, "GET", "/v1/plugins/resources", "", 200, []string{`[]`}}, // nothing was kept of all that
 
-		{admin, "POST", goSh + "?sha256=" + strings.ToUpper(sum(first)), first, 201, []string{`"version":1`, `"status":"inactive"`, sum(first), `"size":19`, `"actor":"alice"`}},
+		{admin, "POST", goSh + "?sha256=" + strings.ToUpper(sum(first)), first, 201,
+			[]string{`"version":1`, `"status":"inactive"`, sum(first), `"size":19`, `"actor":"alice"`}},
 		{admin, "POST", goSh + "?then=stage", "#!/bin/sh\necho two\n", 201, []string{`"version":2`, `"status":"staged"`}},
-		{admin, "POST", shell + "/archives/site?then=activate", archive(t, "site/page"), 201, []string{`"version":1`, `"status":"active"`, `"format":"archive"`}},
+		{admin, "POST", shell + "/archives/site?then=activate", archive(t, "site/page"), 201,
+			[]string{`"version":1`, `"status":"active"`, `"format":"archive"`}},
 		{admin, "POST", key, pin, 201, []string{`"secret":true`}},
 		{admin, "POST", shell + "/scripts/more", strings.Repeat("x", 3999), 201, nil},
 		{admin, "POST", shell + "/scripts/most", strings.Repeat("x", 3999), 409, []string{`may take 8000`, `delete old versions`}},
@@ -146,7 +148,8 @@ func TestResourceRoutes(t *testing.T) {
 
 	// What a key hashes to nobody sees.
 	for _, path := range []string{"/v1/plugins/resources", key, key + "/versions/1"} {
-		if a := w.ask(guest, "GET", path, ""); !strings.Contains(a.body, `"id"`) || strings.Contains(a.body, sum(pin)) || strings.Contains(a.body, pin) {
+		if a := w.ask(guest, "GET", path, ""); !strings.Contains(a.body, `"id"`) || strings.Contains(a.body, sum(pin)) ||
+			strings.Contains(a.body, pin) {
 			t.Errorf("%s tells of a key: %s", path, a.body)
 		}
 	}
@@ -169,7 +172,8 @@ func TestResourceRoutes(t *testing.T) {
 		t.Errorf("it is there: %s", a.body)
 	}
 	// It comes as it is.
-	if a := w.ask(admin, "GET", one+"/content", ""); a.header.Get("Content-Length") != fmt.Sprint(len(first)) || a.header.Get("Content-Type") != "application/octet-stream" {
+	if a := w.ask(admin, "GET", one+"/content", ""); a.header.Get("Content-Length") != fmt.Sprint(len(first)) ||
+		a.header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("a content comes as %v", a.header)
 	}
 }

@@ -38,7 +38,8 @@ type Router interface {
 	Serves(stale bool) bool
 	// RoundTripToLeader sends a request to the leader over the peer network. It fails with
 	// problem.NoLeader if no leader was reached in time and the request was not sent.
-	RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (status int, respHeader map[string][]string, respBody io.ReadCloser, err error)
+	RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (status int,
+		respHeader map[string][]string, respBody io.ReadCloser, err error)
 }
 
 // State reads the replicated state. It works on every voter.

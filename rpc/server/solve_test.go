@@ -30,7 +30,8 @@ func TestSolve(t *testing.T) {
 	if s.ClusterTemplate != "shop" || s.Comparator != "cost" || len(s.Sizes) != 2 {
 		t.Fatalf("%+v", s)
 	}
-	if no := s.Sizes[0]; no.From != 1 || no.To != 1 || no.Layout != nil || len(no.Conflict) != 1 || !no.Minimal || no.Conflict[0].Path != "constraints.layout.cantcoexist[0]" {
+	if no := s.Sizes[0]; no.From != 1 || no.To != 1 || no.Layout != nil || len(no.Conflict) != 1 || !no.Minimal ||
+		no.Conflict[0].Path != "constraints.layout.cantcoexist[0]" {
 		t.Errorf("one node: %+v", no)
 	}
 	yes := s.Sizes[1]
@@ -44,7 +45,8 @@ func TestSolve(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	// What a request may choose.
-	if s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"comparator":"original"}`); s.Comparator != "original" || s.Sizes[0].Cost.To.PerHour != "1" {
+	if s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"comparator":"original"}`); s.Comparator != "original" ||
+		s.Sizes[0].Cost.To.PerHour != "1" {
 		t.Errorf("%+v", s)
 	}
 	if s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"services":["web","base"]}`); s.Sizes[0].Layout[0].To != 2 {
@@ -56,12 +58,14 @@ func TestSolve(t *testing.T) {
 	if s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"budget":1}`); s.Sizes[0].Undecided == "" || s.Sizes[0].Conflict != nil {
 		t.Errorf("%+v", s)
 	}
-	s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"exclude":[[{"count":1,"hardwaretype":"big","imagetype":"debian","services":["db","base"]},{"count":1,"hardwaretype":"small","imagetype":"debian","services":["base","web"]}]]}`)
+	s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"exclude":[[{"count":1,"hardwaretype":"big","imagetype":"debian","services":["db",` +
+		`"base"]},{"count":1,"hardwaretype":"small","imagetype":"debian","services":["base","web"]}]]}`)
 	if s.Sizes[0].Cost == nil || s.Sizes[0].Cost.To.PerHour != "1" {
 		t.Errorf("without the cheapest: %+v", s)
 	}
 	// A template that is not written.
-	s = solve(`{"template":{"name":"draft","defaults":{"services":["web"],"provider":"cloud"},"constraints":{"size":{"max":3}}},"from":3,"to":4}`)
+	s = solve(`{"template":{"name":"draft","defaults":{"services":["web"],"provider":"cloud"},"constraints":{"size":{"max":3}}},` +
+		`"from":3,"to":4}`)
 	if s.ClusterTemplate != "draft" || len(s.Sizes) != 2 || s.Sizes[1].Conflict[0].Path != "constraints.size.max" {
 		t.Errorf("%+v", s)
 	}
@@ -112,11 +116,13 @@ func TestLint(t *testing.T) {
 	// No size has a layout: db must be on two nodes and on every one of them.
 	l = lint(`{"clustertemplates":[{"name":"shop","defaults":{"services":["db","web"],"provider":"cloud"},"constraints":{"size":{"max":5},
 	  "layout":{"cantcoexist":[["db","web"]]},"services":{"db":{"quantities":{"ratio":{"min":"1"}}}}}}]}`)
-	if len(l.Faults) != 1 || !strings.Contains(l.Faults[0].Message, "from 1 to 5") || !strings.Contains(l.Faults[0].Message, "may not share a node") {
+	if len(l.Faults) != 1 || !strings.Contains(l.Faults[0].Message, "from 1 to 5") ||
+		!strings.Contains(l.Faults[0].Message, "may not share a node") {
 		t.Errorf("%+v", l)
 	}
 	// Sizes beyond those that are tried may have one: that is only said.
-	l = lint(`{"clustertemplates":[{"name":"shop","defaults":{"services":["db"],"provider":"cloud"},"constraints":{"services":{"db":{"quantities":{"min":200}}}}}]}`)
+	l = lint(`{"clustertemplates":[{"name":"shop","defaults":{"services":["db"],"provider":"cloud"},` +
+		`"constraints":{"services":{"db":{"quantities":{"min":200}}}}}]}`)
 	if len(l.Faults) != 0 || len(l.Warnings) != 1 || l.Templates[0].Smallest != 0 {
 		t.Errorf("%+v", l)
 	}

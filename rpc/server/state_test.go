@@ -16,11 +16,13 @@ import (
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
-const provider = `{"name":"cloud","providertype":"cloud","provisioner":{"region":"north","pin":"1234","key":"k-1","api_password":"pw","nested":{"secret_token":"deep","plain":"x"}}}`
+const provider = `{"name":"cloud","providertype":"cloud","provisioner":{"region":"north","pin":"1234","key":"k-1","api_password":"pw",` +
+	`"nested":{"secret_token":"deep","plain":"x"}}}`
 
 func TestDefinitions(t *testing.T) {
 	w := newWorld(t)
-	a := w.must(201, apitest.Admin, "POST", "/v1/services", "name: nginx\ndescription: Web\nprovisioner:\n  actions:\n    install: {type: shell, fields: {script: a.sh}}\n", "Content-Type: application/yaml")
+	a := w.must(201, apitest.Admin, "POST", "/v1/services", "name: nginx\ndescription: Web\nprovisioner:\n  actions:\n    install: {type: "+
+		"shell, fields: {script: a.sh}}\n", "Content-Type: application/yaml")
 	var svc model.Service
 	a.into(t, &svc)
 	if svc.Name != "nginx" || svc.Version != 1 || svc.Provisioner.Actions["install"].Type != "shell" {
@@ -85,10 +87,12 @@ func TestSecretsStayInside(t *testing.T) {
 	// What was read redacted and is written back keeps its secrets.
 	w.must(200, apitest.Admin, "PUT", "/v1/providers/cloud", strings.Replace(got.body, "north", "south", 1))
 	a := w.must(200, apitest.Admin, "GET", "/v1/export", "")
-	if !strings.Contains(a.body, "1234") || !strings.Contains(a.body, "deep") || !strings.Contains(a.body, "south") || strings.Contains(a.body, model.Redacted) {
+	if !strings.Contains(a.body, "1234") || !strings.Contains(a.body, "deep") || !strings.Contains(a.body, "south") ||
+		strings.Contains(a.body, model.Redacted) {
 		t.Errorf("%s", a.body)
 	}
-	p := w.must(422, apitest.Admin, "PUT", "/v1/providers/new", `{"name":"new","providertype":"cloud","provisioner":{"pin":"[redacted]"}}`).problem(t)
+	p := w.must(422, apitest.Admin, "PUT", "/v1/providers/new",
+		`{"name":"new","providertype":"cloud","provisioner":{"pin":"[redacted]"}}`).problem(t)
 	if len(p.Errors) != 1 || p.Errors[0].Path != "provisioner.pin" {
 		t.Errorf("%+v", p)
 	}
@@ -117,7 +121,8 @@ func TestImportAndExport(t *testing.T) {
 	if w.Index() != index+1 {
 		t.Error("an import is not one change")
 	}
-	w.must(200, apitest.Admin, "POST", "/v1/import", "kind: services\nname: y1\n---\nkind: service\nname: y2\n", "Content-Type: application/yaml").into(t, &done)
+	w.must(200, apitest.Admin, "POST", "/v1/import", "kind: services\nname: y1\n---\nkind: service\nname: y2\n",
+		"Content-Type: application/yaml").into(t, &done)
 	if len(done.Written) != 2 || done.Written[1].Name != "y2" {
 		t.Errorf("%+v", done)
 	}
@@ -132,7 +137,8 @@ func TestRepeatedRequests(t *testing.T) {
 	if first.body != again.body || first.header.Get("Coopr-Index") != again.header.Get("Coopr-Index") {
 		t.Errorf("%s\n%s", first.body, again.body)
 	}
-	if first.header.Get("Coopr-Repeated") != "" || again.header.Get("Coopr-Repeated") != "true" || again.header.Get("Coopr-Request-Id") != "r1" {
+	if first.header.Get("Coopr-Repeated") != "" || again.header.Get("Coopr-Repeated") != "true" ||
+		again.header.Get("Coopr-Request-Id") != "r1" {
 		t.Errorf("%v %v", first.header, again.header)
 	}
 	// The same id of somebody else is another request.
@@ -224,13 +230,16 @@ func TestClusters(t *testing.T) {
 	w := newWorld(t)
 	w.template()
 	var st api.StartedBody
-	w.must(200, apitest.User, "POST", "/v1/clusters?dryRun=true", "name: dry\nclusterTemplate: shop\nnodes: 3\n", "Content-Type: application/yaml").into(t, &st)
-	if !st.DryRun || st.Operation != nil || st.Cluster != nil || st.Preview.Layout.Nodes() != 3 || st.Preview.Tasks != 15 || len(st.Preview.Stages) != 3 {
+	w.must(200, apitest.User, "POST", "/v1/clusters?dryRun=true", "name: dry\nclusterTemplate: shop\nnodes: 3\n",
+		"Content-Type: application/yaml").into(t, &st)
+	if !st.DryRun || st.Operation != nil || st.Cluster != nil || st.Preview.Layout.Nodes() != 3 || st.Preview.Tasks != 15 ||
+		len(st.Preview.Stages) != 3 {
 		t.Errorf("%+v", st)
 	}
 	id, op := w.cluster("shop1", "2")
 	// Others' clusters are not there for a user; they are for an admin.
-	for _, path := range []string{"/v1/clusters/shop1", "/v1/operations/" + op, "/v1/operations/" + op + "/tasks", "/v1/tasks/" + strings.ReplaceAll(op, "/", "%2F") + "%2F0", "/v1/nodes/" + id + "-1000", "/v1/nodes?cluster=shop1"} {
+	for _, path := range []string{"/v1/clusters/shop1", "/v1/operations/" + op, "/v1/operations/" + op + "/tasks",
+		"/v1/tasks/" + strings.ReplaceAll(op, "/", "%2F") + "%2F0", "/v1/nodes/" + id + "-1000", "/v1/nodes?cluster=shop1"} {
 		w.must(404, apitest.Other, "GET", path, "")
 		w.must(200, apitest.Admin, "GET", path, "")
 		w.must(200, apitest.Guest, "GET", path, "")
@@ -261,7 +270,8 @@ func TestClusters(t *testing.T) {
 	}
 	var details api.ClusterDetails
 	w.must(200, apitest.User, "GET", "/v1/clusters/shop1", "").into(t, &details)
-	if details.Status != model.ClusterActive || len(details.Nodes) != 2 || len(details.Links) != 1 || details.Links[0].URL != "http://shop1.example" ||
+	if details.Status != model.ClusterActive || len(details.Nodes) != 2 || len(details.Links) != 1 ||
+		details.Links[0].URL != "http://shop1.example" ||
 		details.Progress.StepsCompleted != 10 || details.Progress.ActionStatus != model.OpSucceeded {
 		t.Errorf("%+v", details)
 	}
@@ -342,7 +352,8 @@ func TestMesh(t *testing.T) {
 	}
 	w.must(200, apitest.Super, "GET", "/v1/operator/raft/peers", "")
 	w.must(200, apitest.Super, "DELETE", "/v1/operator/raft/peers/id-x", "")
-	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_api_requests_total") || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
+	if a := w.must(200, apitest.Guest, "GET", "/v1/metrics", ""); !strings.Contains(a.body, "coopr_api_requests_total") ||
+		!strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
 		t.Errorf("%v %s", a.header, a.body)
 	}
 	w.must(200, apitest.Admin, "PUT", "/v1/services/kept", `{"name":"kept"}`)

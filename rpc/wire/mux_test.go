@@ -112,7 +112,8 @@ func TestServersSeeWhoCalls(t *testing.T) {
 	const oneID, twoID = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
 	one, _ := identity.New(secret, oneID)
 	two, _ := identity.New(secret, twoID)
-	server, stop := run(t, wire.MuxConfig{Network: wire.TCP(&wire.TLSConfigs{Server: one.ServerConfig(), Client: one.ClientConfig("")}), Addr: "127.0.0.1:0"})
+	server, stop := run(t, wire.MuxConfig{Network: wire.TCP(&wire.TLSConfigs{Server: one.ServerConfig(), Client: one.ClientConfig("")}),
+		Addr: "127.0.0.1:0"})
 	defer stop()
 	seen := make(chan string, 1)
 	go func() {

@@ -148,7 +148,8 @@ func TestGRPCCallsKnowTheirCaller(t *testing.T) {
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go server.Serve(m1.GRPC())
 	defer server.Stop()
-	conn, err := grpc.NewClient("passthrough:///"+m1.Addr().String(), grpc.WithTransportCredentials(wire.Credentials()), grpc.WithContextDialer(m2.DialGRPC))
+	conn, err := grpc.NewClient("passthrough:///"+m1.Addr().String(), grpc.WithTransportCredentials(wire.Credentials()),
+		grpc.WithContextDialer(m2.DialGRPC))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ func BenchmarkLargeOperation(b *testing.B) {
 	const services = 47
 	for range b.N {
 		m := newMesh(b, "wal", 256, 3)
-		m.define(services, []string{"install"}, model.ServiceAction{Type: "chaos", Fields: map[string]any{}}, model.Provider{ProviderType: "chaos"})
+		m.define(services, []string{"install"}, model.ServiceAction{Type: "chaos", Fields: map[string]any{}},
+			model.Provider{ProviderType: "chaos"})
 		tasks := nodes * (services + 3)
 		begin, c0 := time.Now(), cpuTime()
 		var st startedOp

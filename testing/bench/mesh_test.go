@@ -216,7 +216,8 @@ func (m *mesh) define(services int, actions []string, action model.ServiceAction
 	t := model.ClusterTemplate{Base: model.Base{Name: "t"}, Defaults: model.Defaults{Provider: "p", HardwareType: "h", ImageType: "i"}}
 	var names []string
 	for i := range services {
-		s := model.Service{Base: model.Base{Name: fmt.Sprintf("s%02d", i)}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{}}}
+		s := model.Service{Base: model.Base{Name: fmt.Sprintf("s%02d", i)},
+			Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{}}}
 		for _, a := range actions {
 			s.Provisioner.Actions[a] = action
 		}

@@ -25,7 +25,8 @@ type agentProcess struct {
 
 func startAgent(b *testing.B, args ...string) *agentProcess {
 	p := &agentProcess{api: freePort(b), dir: b.TempDir()}
-	p.cmd = exec.Command(filepath.Join(bin, "coopr-agent"), append([]string{"--dev", "--http-addr", p.api, "--plugin-dir", bin, "--data-dir", p.dir, "--peer-addr", freePort(b)}, args...)...)
+	p.cmd = exec.Command(filepath.Join(bin, "coopr-agent"),
+		append([]string{"--dev", "--http-addr", p.api, "--plugin-dir", bin, "--data-dir", p.dir, "--peer-addr", freePort(b)}, args...)...)
 	if os.Getenv("BENCH_LOG") != "" {
 		p.cmd.Stdout, p.cmd.Stderr = os.Stderr, os.Stderr
 	}

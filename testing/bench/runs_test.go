@@ -55,7 +55,8 @@ func (simulated) Types() []host.Type {
 	of := func(kind model.Kind, name string) host.Type {
 		return host.Type{Kind: kind, PluginType: model.PluginType{Base: model.Base{Name: name}, Plugin: "1"}, Checksum: name}
 	}
-	return []host.Type{of(model.KindProviderType, "sim"), of(model.KindProviderType, "other"), of(model.KindAutomatorType, "shell"), of(model.KindAutomatorType, "none")}
+	return []host.Type{of(model.KindProviderType, "sim"), of(model.KindProviderType, "other"), of(model.KindAutomatorType, "shell"),
+		of(model.KindAutomatorType, "none")}
 }
 
 // BenchmarkRuns has 1,000 runs at a time on simulated providers, through three agents. runs/min is

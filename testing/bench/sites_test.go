@@ -202,7 +202,8 @@ func BenchmarkRepair(b *testing.B) {
 		spoil func(i int) error
 		right func(i int) bool
 	}{
-		{"filetree", func(i int) error { return os.WriteFile(conf(i), []byte("port = 81\n"), 0o600) }, func(i int) bool { got, _ := os.ReadFile(conf(i)); return string(got) == right }},
+		{"filetree", func(i int) error { return os.WriteFile(conf(i), []byte("port = 81\n"), 0o600) },
+			func(i int) bool { got, _ := os.ReadFile(conf(i)); return string(got) == right }},
 		{"script", func(i int) error { return os.Remove(flag(i)) }, func(i int) bool { _, err := os.Stat(flag(i)); return err == nil }},
 	} {
 		b.Run(x.name, func(b *testing.B) {

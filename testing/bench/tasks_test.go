@@ -17,10 +17,12 @@ import (
 func BenchmarkTasks(b *testing.B) {
 	for _, store := range []string{"wal", "boltdb"} {
 		b.Run("noop/"+store, func(b *testing.B) {
-			benchmarkTasks(b, store, 500, 40, 256, model.ServiceAction{Type: "chaos", Fields: map[string]any{}}, model.Provider{ProviderType: "chaos"})
+			benchmarkTasks(b, store, 500, 40, 256, model.ServiceAction{Type: "chaos", Fields: map[string]any{}},
+				model.Provider{ProviderType: "chaos"})
 		})
 		b.Run("script/"+store, func(b *testing.B) {
-			benchmarkTasks(b, store, 30, 50, 16, model.ServiceAction{Type: "shell", Fields: map[string]any{"script": "#!/bin/sh\n:\n"}}, model.Provider{ProviderType: "local"})
+			benchmarkTasks(b, store, 30, 50, 16, model.ServiceAction{Type: "shell", Fields: map[string]any{"script": "#!/bin/sh\n:\n"}},
+				model.Provider{ProviderType: "local"})
 		})
 	}
 }

@@ -199,7 +199,8 @@ func (c *plannerCase) checkDefault(services map[string]model.Service) error {
 			errs = append(errs, fmt.Errorf("task %s is not in the original's plan", task))
 		}
 	}
-	errs = append(errs, sameOrder("the original", want, "this plan", got, func(task string) bool { return got[task] != nil && want[task] != nil }))
+	errs = append(errs, sameOrder("the original", want, "this plan", got,
+		func(task string) bool { return got[task] != nil && want[task] != nil }))
 	return errors.Join(errs...)
 }
 
@@ -222,6 +223,7 @@ func (c *plannerCase) live(in *planner.Input) map[string]bool {
 				case model.OpStart:
 					n.States[s] = "STOP"
 					continue
+				default:
 				}
 			}
 			n.States[s] = "START"

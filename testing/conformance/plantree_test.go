@@ -33,7 +33,8 @@ func TestPlanTreeFails(t *testing.T) {
 	if passed, failed := planTreeFile(file, &out); passed != 0 || failed != 8 {
 		t.Errorf("%d passed, %d failed", passed, failed)
 	}
-	for _, want := range []string{"FAIL status: status PENDING, not COMPLETE", "FAIL candidates: candidates [0], not [1]", "FAIL case 7: the case has no element"} {
+	for _, want := range []string{"FAIL status: status PENDING, not COMPLETE", "FAIL candidates: candidates [0], not [1]",
+		"FAIL case 7: the case has no element"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

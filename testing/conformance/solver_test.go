@@ -20,24 +20,34 @@ func TestWrongCases(t *testing.T) {
 	const (
 		template = `"templates":{"t":{"name":"t","constraints":{"layout":{"cantcoexist":[["a","b"]]}}}}`
 		types    = `"template":"t","hardwaretypes":["h"],"imagetypes":["i"]`
-		good     = `{"name":"good",` + types + `,"services":["a","b"],"numMachines":2,"original":[{"count":1,"hw":"h","img":"i","services":["a"]},{"count":1,"hw":"h","img":"i","services":["b"]}]}`
+		good     = `{"name":"good",` + types + `,"services":["a","b"],"numMachines":2,"original":[{"count":1,"hw":"h","img":"i",` +
+			`"services":["a"]},{"count":1,"hw":"h","img":"i","services":["b"]}]}`
 	)
 	for _, c := range []struct {
 		name, kind, text string
 		passed, failed   int
 	}{
 		{"good", "solver", `{` + template + `,"cases":[` + good + `]}`, 1, 0},
-		{"other counts", "solver", `{` + template + `,"cases":[` + good + `,{"name":"bad",` + types + `,"services":["a","b"],"numMachines":3,"original":[{"count":1,"hw":"h","img":"i","services":["a"]},{"count":2,"hw":"h","img":"i","services":["b"]}]}]}`, 1, 1},
-		{"a layout where the original has none", "solver", `{` + template + `,"cases":[{"name":"n",` + types + `,"services":["a","b"],"numMachines":3,"original":null}]}`, 1, 0},
-		{"no layout and none to be found", "solver", `{` + template + `,"cases":[{"name":"n",` + types + `,"services":["a","b"],"numMachines":1,"original":null}]}`, 1, 0},
-		{"a layout that cannot be", "solver", `{` + template + `,"cases":[{"name":"n",` + types + `,"services":["a","b"],"numMachines":1,"original":[{"count":1,"hw":"h","img":"i","services":["a","b"]}]}]}`, 0, 1},
-		{"another template", "solver", `{` + template + `,"cases":[` + good + `,{"name":"n","template":"x","services":["a"],"numMachines":1}]}`, 1, 1},
+		{"other counts", "solver", `{` + template + `,"cases":[` + good + `,{"name":"bad",` + types +
+			`,"services":["a","b"],"numMachines":3,"original":[{"count":1,"hw":"h","img":"i","services":["a"]},{"count":2,"hw":"h","img":"i",` +
+			`"services":["b"]}]}]}`, 1, 1},
+		{"a layout where the original has none", "solver", `{` + template + `,"cases":[{"name":"n",` + types +
+			`,"services":["a","b"],"numMachines":3,"original":null}]}`, 1, 0},
+		{"no layout and none to be found", "solver", `{` + template + `,"cases":[{"name":"n",` + types +
+			`,"services":["a","b"],"numMachines":1,"original":null}]}`, 1, 0},
+		{"a layout that cannot be", "solver", `{` + template + `,"cases":[{"name":"n",` + types +
+			`,"services":["a","b"],"numMachines":1,"original":[{"count":1,"hw":"h","img":"i","services":["a","b"]}]}]}`, 0, 1},
+		{"another template", "solver", `{` + template + `,"cases":[` + good +
+			`,{"name":"n","template":"x","services":["a"],"numMachines":1}]}`, 1, 1},
 		{"nothing asked for", "solver", `{` + template + `,"cases":[{"name":"n","template":"t"},{}]}`, 0, 2},
 		{"no cases", "solver", `{` + template + `}`, 0, 1},
 		{"no object", "solver", `[1]`, 0, 1},
 		{"no JSON", "solver", `{"cases":`, 0, 1},
-		{"added", "add-services", `{"cases":[{"name":"a","template":{"name":"t","constraints":{"services":{"b":{"quantities":{"max":1}}}}},"nodes":[{"count":2,"hw":"h","img":"i","services":["a"]}],"add":["b"],"original":[{"count":1,"hw":"h","img":"i","services":["a"]},{"count":1,"hw":"h","img":"i","services":["a","b"]}]}]}`, 1, 0},
-		{"not added", "add-services", `{"cases":[{"name":"a","template":{"name":"t"},"nodes":[{"count":2,"hw":"h","img":"i","services":["a"]}],"add":["b"],"original":[{"count":2,"hw":"h","img":"i","services":["b"]}]}]}`, 0, 1},
+		{"added", "add-services", `{"cases":[{"name":"a","template":{"name":"t","constraints":{"services":{"b":{"quantities":{"max":1}}}}},` +
+			`"nodes":[{"count":2,"hw":"h","img":"i","services":["a"]}],"add":["b"],"original":[{"count":1,"hw":"h","img":"i","services":["a"]},` +
+			`{"count":1,"hw":"h","img":"i","services":["a","b"]}]}]}`, 1, 0},
+		{"not added", "add-services", `{"cases":[{"name":"a","template":{"name":"t"},"nodes":[{"count":2,"hw":"h","img":"i","services":["a"]}],` +
+			`"add":["b"],"original":[{"count":2,"hw":"h","img":"i","services":["b"]}]}]}`, 0, 1},
 		{"nothing to add", "add-services", `{"cases":[{"name":"a","template":{"name":"t"},"nodes":[]}]}`, 0, 1},
 		{"of another kind", "add-services", `{` + template + `,"cases":[` + good + `]}`, 0, 1},
 	} {

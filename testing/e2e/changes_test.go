@@ -36,7 +36,8 @@ func TestFigure1(t *testing.T) {
 	if out := m.must("change", "history", "figure1"); !strings.Contains(out, "in force") {
 		t.Errorf("the history says:\n%s", out)
 	}
-	for _, args := range [][]string{{"status", "figure1"}, {"graph", "figure1"}, {"graph", "figure1", "--format", "dot"}, {"graph", "figure1", "--format", "svg"}, {"explain", "figure1"}, {"check", "figure1"}, {"list"}, {"show", "figure1"}} {
+	for _, args := range [][]string{{"status", "figure1"}, {"graph", "figure1"}, {"graph", "figure1", "--format", "dot"},
+		{"graph", "figure1", "--format", "svg"}, {"explain", "figure1"}, {"check", "figure1"}, {"list"}, {"show", "figure1"}} {
 		if out := m.must(append([]string{"change"}, args...)...); out == "" {
 			t.Errorf("coopr change %v says nothing", args)
 		}
@@ -104,7 +105,8 @@ func TestChangeCases(t *testing.T) {
 	// C3: both begin before either ends, for each waits until the other has begun.
 	both := func(me, other string) map[string]any {
 		at := filepath.Join(m.dir, "world")
-		return map[string]any{"start": fmt.Sprintf("echo >%[1]s/%[2]s.begun; until test -e %[1]s/%[3]s.begun; do sleep 0.02; done; echo >%[1]s/%[2]s", at, me, other)}
+		return map[string]any{"start": fmt.Sprintf("echo >%[1]s/%[2]s.begun; until test -e %[1]s/%[3]s.begun; do sleep 0.02; "+
+			"done; echo >%[1]s/%[2]s", at, me, other)}
 	}
 	base, one, two := m.noted("base", "a", nil), m.noted("one", "b", both("one", "two")), m.noted("two", "c", both("two", "one"))
 	one.Requires, two.Requires = up("base"), up("base")
@@ -261,9 +263,12 @@ func TestConflict(t *testing.T) {
 		t.Fatalf("%v, after %q", err, told)
 	}
 	for _, want := range [][]string{
-		{"site.changed c5 generation 1 is in force", "site.changed c5 generation 2 is in force", "object.changed c5/comes drifted found down", "site.changed c5 generation 3 is on its way", "site.deleted c5"},
-		{"object.changed c5/x moved start: down → up", "object.changed c5/x moved stop: up → down", "object.changed c5/x moved start: down → up", "object.changed c5/x moved stop: up → down", "site.deleted c5"},
-		{"object.changed c5/goes moved start: down → up", "object.changed c5/goes moved restart: outdated → up", "object.changed c5/goes moved stop: up → down"},
+		{"site.changed c5 generation 1 is in force", "site.changed c5 generation 2 is in force", "object.changed c5/comes drifted found down",
+			"site.changed c5 generation 3 is on its way", "site.deleted c5"},
+		{"object.changed c5/x moved start: down → up", "object.changed c5/x moved stop: up → down", "object.changed c5/x moved start: down → up",
+			"object.changed c5/x moved stop: up → down", "site.deleted c5"},
+		{"object.changed c5/goes moved start: down → up", "object.changed c5/goes moved restart: outdated → up",
+			"object.changed c5/goes moved stop: up → down"},
 	} {
 		rest := told
 		for _, w := range want {
@@ -275,7 +280,8 @@ func TestConflict(t *testing.T) {
 			rest = rest[i+1:]
 		}
 	}
-	if out := m.must("events", "--type", "object.*", "--index", "1", "--limit", "1"); !strings.Contains(out, "c5/") || !strings.Contains(out, "moved") {
+	if out := m.must("events", "--type", "object.*", "--index", "1", "--limit", "1"); !strings.Contains(out, "c5/") ||
+		!strings.Contains(out, "moved") {
 		t.Errorf("coopr events says:\n%s", out)
 	}
 	m.stop()

@@ -44,7 +44,8 @@ func TestChecksOfUploads(t *testing.T) {
 	m := startMesh(t)
 	m.put("site/page", "hello")
 	said := filepath.Join(m.dir, "said")
-	script := m.put("step.sh", "#!/bin/sh\nset -e\ntest \"$(cat $COOPR_ARCHIVES/site/page)\" = hello\necho $1 >>"+said+"\ncase $1 in start) touch up ;; stop) rm -f up ;; check) test -e up ;; esac\n")
+	script := m.put("step.sh", "#!/bin/sh\nset -e\ntest \"$(cat $COOPR_ARCHIVES/site/page)\" = hello\necho $1 >>"+said+
+		"\ncase $1 in start) touch up ;; stop) rm -f up ;; check) test -e up ;; esac\n")
 	m.must("resource", "upload", "automator/shell/archives/site", filepath.Join(m.dir, "site"), "--activate")
 	m.must("resource", "upload", "automator/shell/scripts/step.sh", script, "--activate")
 	m.must("import", m.put("definitions.yaml", checkDefinitions))

@@ -91,7 +91,8 @@ func TestOriginal(t *testing.T) {
 		}
 		says(t, set.folder, s.leftOut(), set.bad...)
 		have := m.export(tenant)
-		for _, kind := range []model.Kind{model.KindProvider, model.KindHardwareType, model.KindImageType, model.KindService, model.KindClusterTemplate} {
+		for _, kind := range []model.Kind{model.KindProvider, model.KindHardwareType, model.KindImageType, model.KindService,
+			model.KindClusterTemplate} {
 			files, err := filepath.Glob(filepath.Join(folder, string(kind), "*.json"))
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +123,8 @@ func (m *mesh) export(tenant string) map[string][]json.RawMessage {
 // dryRuns shows layouts and plans of the original's template hadoop-distributed.
 func dryRuns(t *testing.T, m *mesh) {
 	for _, n := range []int{3, 5, 50, 1000} {
-		args := []string{"--tenant", "templates-develop", "cluster", "create", "big", "--template", "hadoop-distributed", "--nodes", fmt.Sprint(n), "--dry-run"}
+		args := []string{"--tenant", "templates-develop", "cluster", "create", "big", "--template", "hadoop-distributed", "--nodes",
+			fmt.Sprint(n), "--dry-run"}
 		s := m.coopr(append(args, "-o", "json")...)
 		var st api.StartedBody
 		if s.code != 0 || json.Unmarshal([]byte(s.out), &st) != nil {
@@ -171,7 +173,8 @@ func TestOriginalPartials(t *testing.T) {
 		t.Fatal(err)
 	}
 	order := []string{
-		"sensu-partial", "ldap-partial", "partial-immutable-overrides", "cdap-distributed-insecure", "cdap-distributed", "cdap-distributed-secure-hadoop", "cdap-not-persisted",
+		"sensu-partial", "ldap-partial", "partial-immutable-overrides", "cdap-distributed-insecure", "cdap-distributed",
+		"cdap-distributed-secure-hadoop", "cdap-not-persisted",
 	}
 	bad := map[string]string{
 		"cdap-bad-json-format":                       "line 16: not valid JSON",

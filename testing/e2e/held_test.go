@@ -25,14 +25,17 @@ func TestFigure1OfRealThings(t *testing.T) {
 	service := func(name, host string) site.Object {
 		seen := filepath.Join(m.dir, "world", name+".seen")
 		return site.Object{Name: name, Host: "agent:" + host, Type: "service", Content: map[string]any{
-			"manager": "process", "command": []string{"/bin/sh", "-c", fmt.Sprintf("cat %s >%s; exec sleep 100000", conf, seen)}, "ready": "test -s " + seen,
+			"manager": "process", "command": []string{"/bin/sh", "-c", fmt.Sprintf("cat %s >%s; exec sleep 100000", conf, seen)},
+			"ready": "test -s " + seen,
 		}}
 	}
 	doc := func(port int) *site.Document {
 		d := m.figure1(0)
-		for i, o := range []site.Object{service("svcB", "c"), service("svcA", "b"), {Name: "cfgA", Host: "agent:a", Type: "filetree", Content: map[string]any{
-			"root": filepath.Dir(conf), "files": map[string]any{"app.conf": map[string]any{"content": fmt.Sprintf("port = %d\n\nname = app\n", port)}},
-		}}} {
+		for i, o := range []site.Object{service("svcB", "c"), service("svcA", "b"),
+			{Name: "cfgA", Host: "agent:a", Type: "filetree", Content: map[string]any{
+				"root": filepath.Dir(conf), "files": map[string]any{"app.conf": map[string]any{"content": fmt.Sprintf("port = %d\n\nname = app\n",
+					port)}},
+			}}} {
 			o.Requires, o.Holds = d.Objects[i].Requires, d.Objects[i].Holds
 			d.Objects[i] = o
 		}
@@ -86,7 +89,8 @@ func machineProcesses(t *testing.T, dir, command string) (pids []string) {
 	for _, p := range all {
 		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(p, "environ"))
-		if strings.HasSuffix(strings.TrimSuffix(strings.ReplaceAll(string(line), "\x00", " "), " "), command) && strings.Contains(string(env), dir) {
+		if strings.HasSuffix(strings.TrimSuffix(strings.ReplaceAll(string(line), "\x00", " "), " "), command) &&
+			strings.Contains(string(env), dir) {
 			pids = append(pids, filepath.Base(p))
 		}
 	}
@@ -100,7 +104,8 @@ func TestStorage(t *testing.T) {
 	m := startMesh(t)
 	dir := filepath.Join(m.dir, "world")
 	doc := func(base int) *site.Document {
-		d := installation.Document(installation.Config{Servers: 4, Version: 1, Base: base, Host: func(s int) string { return "agent:" + m.agents[s%3].name }})
+		d := installation.Document(installation.Config{Servers: 4, Version: 1, Base: base,
+			Host: func(s int) string { return "agent:" + m.agents[s%3].name }})
 		installation.Real(d, dir)
 		return d
 	}
@@ -243,7 +248,8 @@ func TestTypesOfAutomators(t *testing.T) {
 	}
 	first, second := tool("first", "agent:a"), tool("second", held.Items[0].Host)
 	second.Requires, second.Holds = []site.Requirement{{To: "up", Object: "first"}}, []site.Holding{{Object: "first"}}
-	first.Requires = []site.Requirement{{From: "up", To: "down", Object: "second", State: "down"}, {From: "outdated", To: "up", Object: "second", State: "down"}}
+	first.Requires = []site.Requirement{{From: "up", To: "down", Object: "second", State: "down"},
+		{From: "outdated", To: "up", Object: "second", State: "down"}}
 	d := m.try("tools", first, second)
 	d.CheckInterval = 1000
 	m.apply(d)
@@ -271,7 +277,8 @@ func TestTypesOfAutomators(t *testing.T) {
 	}
 	// No agent offers this type.
 	d.Objects[0].Type = "automator:nobody"
-	if s := m.coopr("change", "apply", m.write(d)); s.code == 0 || !strings.Contains(s.out+s.err, `objects[0].type: no agent offers the automator "nobody"`) {
+	if s := m.coopr("change", "apply", m.write(d)); s.code == 0 ||
+		!strings.Contains(s.out+s.err, `objects[0].type: no agent offers the automator "nobody"`) {
 		t.Errorf("%d: %s%s", s.code, s.out, s.err)
 	}
 	m.must("change", "delete", "tools", "--yes")

@@ -89,7 +89,8 @@ func TestBadInput(t *testing.T) {
 			422, api.ProblemInvalid, []string{"aliases"}},
 		"unknown field": {post("/v1/clusters", `{"name":"x","clusterTemplat":"ledger","numMachines":3}`),
 			422, api.ProblemInvalid, []string{`did you mean \"clusterTemplate\"`}},
-		"unknown field of a definition": {put("/v1/clustertemplates/t", `{"name":"t","defaults":{"services":["base"],"provider":"ledger","hardwartype":"small"}}`),
+		"unknown field of a definition": {put("/v1/clustertemplates/t",
+			`{"name":"t","defaults":{"services":["base"],"provider":"ledger","hardwartype":"small"}}`),
 			422, api.ProblemInvalid, []string{`did you mean \"hardwaretype\"`}},
 		"unknown parameter": {post("/v1/clusters?dryrun=true", create("x", 3)),
 			422, api.ProblemInvalid, []string{`did you mean \"dryRun\"`}},
@@ -109,7 +110,8 @@ func TestBadInput(t *testing.T) {
 			422, "", []string{"100"}},
 		"a template that does not exist": {post("/v1/clusters", `{"name":"x","clusterTemplate":"leger","numMachines":3}`),
 			422, api.ProblemInvalid, []string{`did you mean \"ledger\"`}},
-		"a template that names what does not exist": {put("/v1/clustertemplates/t", `{"name":"t","defaults":{"services":["bas"],"provider":"ledgr","hardwaretype":"small","imagetype":"empty"}}`),
+		"a template that names what does not exist": {put("/v1/clustertemplates/t",
+			`{"name":"t","defaults":{"services":["bas"],"provider":"ledgr","hardwaretype":"small","imagetype":"empty"}}`),
 			422, api.ProblemInvalid, []string{`did you mean \"base\"`, `did you mean \"ledger\"`}},
 		"100 MB": {request{method: "POST", path: "/v1/import", large: 100 << 20, length: 100 << 20},
 			413, api.ProblemTooLarge, nil},
@@ -137,7 +139,8 @@ func TestBadInput(t *testing.T) {
 					t.Fatal(err)
 				}
 				var p api.Problem
-				if status != test.status || json.Unmarshal(body, &p) != nil || p.Status != status || header.Get("Content-Type") != "application/problem+json" {
+				if status != test.status || json.Unmarshal(body, &p) != nil || p.Status != status ||
+					header.Get("Content-Type") != "application/problem+json" {
 					t.Fatalf("status %d, %s: %s", status, header.Get("Content-Type"), body)
 				}
 				if test.typ != "" && p.Type != test.typ {

@@ -126,7 +126,8 @@ func TestOrders(t *testing.T) {
 		}
 	}
 	m.ready()
-	if d := m.until(op.ID, "there", func(api.OperationDetails) bool { return true }); d.Status != model.OpPaused || d.Progress.Done != at.Progress.Done {
+	if d := m.until(op.ID, "there", func(api.OperationDetails) bool { return true }); d.Status != model.OpPaused ||
+		d.Progress.Done != at.Progress.Done {
 		t.Errorf("after a change of leader: %s, %d tasks done, not %d", d.Status, d.Progress.Done, at.Progress.Done)
 	}
 	m.must("operation", "resume", op.ID)
@@ -163,7 +164,8 @@ func TestWatching(t *testing.T) {
 	done := map[string]int{}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- m.api().Events(ctx, client.EventFilter{Types: []string{"task.changed", "operation.changed"}, Connected: func() { connected <- struct{}{} }}, func(e model.Event) error {
+		ended <- m.api().Events(ctx, client.EventFilter{Types: []string{"task.changed", "operation.changed"},
+			Connected: func() { connected <- struct{}{} }}, func(e model.Event) error {
 			if e.Status == "succeeded" && e.Type == "task.changed" {
 				done[e.Task]++
 			}

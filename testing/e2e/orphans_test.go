@@ -146,7 +146,8 @@ func TestOrphans(t *testing.T) {
 			t.Errorf("%s: there is %v, not %v", dir, err == nil, there)
 		}
 	}
-	if log := m.must("audit", "list", "--type", "order.drop_resource", "-o", "json"); !strings.Contains(log, forgotten) || !strings.Contains(log, stray) {
+	if log := m.must("audit", "list", "--type", "order.drop_resource", "-o", "json"); !strings.Contains(log, forgotten) ||
+		!strings.Contains(log, stray) {
 		t.Errorf("the audit log does not tell of the removals:\n%s", log)
 	}
 	if err := os.Rename(lost+".away", lost); err != nil {

@@ -203,7 +203,8 @@ func TestRecovery(t *testing.T) {
 	m.nodeIs(webs[2].ID, "healthy")
 	m.must("node", "restart", "shop", webs[2].ShortName(), "shop-web")
 	m.nodeIs(webs[2].ID, "healthy")
-	if out := m.must("plan", "show", "shop", "recovery"); !strings.Contains(out, "recovery (parallel strategy) (COMPLETE)") || !strings.Contains(out, webs[2].ShortName()) {
+	if out := m.must("plan", "show", "shop", "recovery"); !strings.Contains(out, "recovery (parallel strategy) (COMPLETE)") ||
+		!strings.Contains(out, webs[2].ShortName()) {
 		t.Errorf("the plan recovery:\n%s", out)
 	}
 

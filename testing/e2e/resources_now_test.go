@@ -42,7 +42,8 @@ func TestResourcesOfObjects(t *testing.T) {
 	}
 	upload("one")
 	d := &site.Document{Name: "things", CheckInterval: 500, Objects: []site.Object{{
-		Name: "thing", Host: "agent:w", Type: "automator:shell", Content: map[string]any{"check": do("check"), "start": do("start"), "stop": do("stop")},
+		Name: "thing", Host: "agent:w", Type: "automator:shell",
+		Content: map[string]any{"check": do("check"), "start": do("start"), "stop": do("stop")},
 	}}}
 	m.must("change", "apply", m.write(d))
 	says("one")

@@ -71,7 +71,8 @@ const resourceDefinitions = `
 
 // step returns a script that reports its version; its first action waits for a gate.
 func (m *mesh) step(version string) string {
-	return fmt.Sprintf("#!/bin/sh\necho %s $1 $(cat $COOPR_ARCHIVES/site/page) >>%s\nwhile [ $1 = install ] && [ ! -e %s ]; do sleep 0.05; done\n",
+	return fmt.Sprintf("#!/bin/sh\necho %s $1 $(cat $COOPR_ARCHIVES/site/page) >>%s\nwhile [ $1 = install ] && [ ! -e %s ]; do "+
+		"sleep 0.05; done\n",
 		version, filepath.Join(m.dir, "said"), filepath.Join(m.dir, "gate"))
 }
 
@@ -139,7 +140,8 @@ func TestPluginResources(t *testing.T) {
 
 	// An automator's faults in the fields of an action are reported when the definition is written.
 	bad := strings.Replace(resourceDefinitions, "args: start}", "args: it's}", 1)
-	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 || !strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (reported by automator shell)") {
+	if s := m.coopr("import", m.put("bad.yaml", bad)); s.code != 1 ||
+		!strings.Contains(s.err, "provisioner.actions.start.fields.args: a quote is not closed (reported by automator shell)") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 
@@ -199,7 +201,8 @@ func TestPluginResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := m.ends(st.Operation.ID, model.OpFailed); !strings.Contains(d.Message, "scripts/step.sh@2: its content") || !strings.Contains(d.Message, "is on none of the 4 agents") {
+	if d := m.ends(st.Operation.ID, model.OpFailed); !strings.Contains(d.Message, "scripts/step.sh@2: its content") ||
+		!strings.Contains(d.Message, "is on none of the 4 agents") {
 		t.Errorf("it failed with %q", d.Message)
 	}
 	m.must("resource", "upload", "automator/shell/scripts/step.sh", file)
@@ -240,7 +243,8 @@ func (m *mesh) keys(voters []*agent) {
 	t.Helper()
 	const secret = "a key that nobody sees"
 	m.must("resource", "upload", "automator/shell/keys/id", m.put("id", secret), "--activate")
-	if s := m.coopr("resource", "download", "automator/shell/keys/id@1"); s.code == 0 || strings.Contains(s.out, secret) || !strings.Contains(s.err, "secret") {
+	if s := m.coopr("resource", "download", "automator/shell/keys/id@1"); s.code == 0 || strings.Contains(s.out, secret) ||
+		!strings.Contains(s.err, "secret") {
 		t.Errorf("code %d: %s%s", s.code, s.out, s.err)
 	}
 	for _, a := range voters {
@@ -248,7 +252,8 @@ func (m *mesh) keys(voters []*agent) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
 	m.must("operator", "snapshot", "save", filepath.Join(m.dir, "snapshot"))
-	out := m.must("resource", "list", "-o", "json") + m.must("resource", "get", "automator/shell/keys/id@1") + m.must("audit", "list", "-o", "json")
+	out := m.must("resource", "list", "-o", "json") + m.must("resource", "get", "automator/shell/keys/id@1") + m.must("audit", "list",
+		"-o", "json")
 	if strings.Contains(out, secret) || strings.Contains(out, sum) {
 		t.Error("what is known of a key tells too much")
 	}

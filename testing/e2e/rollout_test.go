@@ -113,10 +113,12 @@ func TestRollout(t *testing.T) {
 	resume()
 	m.ends(cl.Operation, model.OpRolledBack)
 	stay("after a broken canary", 3)
-	if out := m.must("plan", "list", "shop"); !strings.Contains(out, "rollback:"+cl.Operation+"  COMPLETE") || !strings.Contains(out, "deploy") {
+	if out := m.must("plan", "list", "shop"); !strings.Contains(out, "rollback:"+cl.Operation+"  COMPLETE") ||
+		!strings.Contains(out, "deploy") {
 		t.Errorf("the plans:\n%s", out)
 	}
-	if out := m.must("plan", "show", "shop", "deploy"); !strings.HasPrefix(out, "deploy (serial strategy) (ERROR)\n") || !strings.Contains(out, "\nErrors:\n- ") {
+	if out := m.must("plan", "show", "shop", "deploy"); !strings.HasPrefix(out, "deploy (serial strategy) (ERROR)\n") ||
+		!strings.Contains(out, "\nErrors:\n- ") {
 		t.Errorf("the broken plan:\n%s", out)
 	}
 	m.await("the shop to answer", func() error {
@@ -160,10 +162,13 @@ plans:
 	}
 	m.must("import", file)
 	m.must("cluster", "create", "shop", "--template", "shop", "--nodes", "5", "--yes")
-	if out := m.must("plan", "list", "shop", "-o", "json"); !strings.Contains(out, `"name": "sale"`) || !strings.Contains(out, `"name": "look"`) {
+	if out := m.must("plan", "list", "shop", "-o", "json"); !strings.Contains(out, `"name": "sale"`) ||
+		!strings.Contains(out, `"name": "look"`) {
 		t.Errorf("the plans:\n%s", out)
 	}
-	if out := m.must("plan", "show", "shop", "sale"); !strings.HasPrefix(out, "sale (serial strategy) (WAITING)\n├─ look (serial strategy) (PENDING)\n│  └─ shop1-") || strings.Count(out, ":[configure, check] (WAITING)") != 2 {
+	if out := m.must("plan", "show", "shop", "sale"); !strings.HasPrefix(out,
+		"sale (serial strategy) (WAITING)\n├─ look (serial strategy) (PENDING)\n│  └─ shop1-") ||
+		strings.Count(out, ":[configure, check] (WAITING)") != 2 {
 		t.Errorf("before it was started it is\n%s", out)
 	}
 	page := func(want string) {
@@ -187,7 +192,8 @@ plans:
 		})
 	}
 	page("Welcome to the shop")
-	if out := m.must("plan", "start", "shop", "sale", "-p", "SALE=All for half=price"); !strings.Contains(out, "Received cmd: start sale with parameters: {SALE=All for half=price}") {
+	if out := m.must("plan", "start", "shop", "sale", "-p", "SALE=All for half=price"); !strings.Contains(out,
+		"Received cmd: start sale with parameters: {SALE=All for half=price}") {
 		t.Errorf("%s", out)
 	}
 	status("sale", "WAITING")

@@ -38,7 +38,8 @@ services:
 	m.must("import", "tools.yaml")
 	m.must("profile", "create", "tools", "--provisioner", "cluster", "-l", "clusterTemplate=tools", "-p", "numMachines=2")
 	s := m.coopr("run", "--profile", "tools", "-p", "clusterTemplate=other", "--", "sh", "-c", "echo $COOPR_NODE_INDEX has $(head -n 1 tool)")
-	if s.code != 0 || !strings.Contains(s.out, "| 0 has installed\n") || !strings.Contains(s.out, "| 1 has installed\n") || !strings.Contains(s.err, "property clusterTemplate is locked by the profile") {
+	if s.code != 0 || !strings.Contains(s.out, "| 0 has installed\n") || !strings.Contains(s.out, "| 1 has installed\n") ||
+		!strings.Contains(s.err, "property clusterTemplate is locked by the profile") {
 		t.Errorf("code %d\n%s%s", s.code, s.out, s.err)
 	}
 	run := m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
@@ -47,7 +48,8 @@ services:
 	}
 	s = m.coopr("run", "--profile", "tools", "--nodes", "4", "--", "true")
 	run = m.awaitRun(m.latestRun().ID, "over", func(r api.RunDetails) bool { return r.Over() })
-	if s.code != 1 || run.Failure != profile.FailedProvisioning || !strings.Contains(run.Message, "3") || run.Cluster.Status != profile.Deprovisioned {
+	if s.code != 1 || run.Failure != profile.FailedProvisioning || !strings.Contains(run.Message, "3") ||
+		run.Cluster.Status != profile.Deprovisioned {
 		t.Errorf("code %d: %s, %s\n%s", s.code, run.Failure, run.Message, s.err)
 	}
 	if n := len(m.machines()); n != 0 {

@@ -71,7 +71,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("what is kept of the output: %s", out)
 	}
 	for _, plan := range []string{"provision:" + run.ID, "program:" + run.ID, "deprovision:" + run.ID} {
-		if op, _, err := m.api().Operation(m.context(), map[string]string{"pro": run.Operation, "dep": run.DeprovisionOperation}[plan[:3]], client.Read{}); strings.HasPrefix(plan, "provision") {
+		if op, _, err := m.api().Operation(m.context(), map[string]string{"pro": run.Operation, "dep": run.DeprovisionOperation}[plan[:3]],
+			client.Read{}); strings.HasPrefix(plan, "provision") {
 			if op, _, err := m.api().Operation(m.context(), run.ProvisionOperation, client.Read{}); err != nil || op.Plan != plan {
 				t.Errorf("%s: %s %v", plan, op.Plan, err)
 			}
@@ -87,7 +88,8 @@ func TestRun(t *testing.T) {
 	if run.Status != profile.Failed || run.Failure != profile.FailedProgram || len(run.Cluster.Nodes) != 2 || *run.ExitCode != 7 {
 		t.Errorf("%+v", run)
 	}
-	if out := m.must("plan", "list", run.Cluster.ID); !strings.Contains(out, "provision:"+run.ID) || !strings.Contains(out, "program:"+run.ID) {
+	if out := m.must("plan", "list", run.Cluster.ID); !strings.Contains(out, "provision:"+run.ID) ||
+		!strings.Contains(out, "program:"+run.ID) {
 		t.Errorf("the run's plans are not among its cluster's: %s", out)
 	}
 	m.must("runs", "extend", run.ID, "2h")
@@ -112,7 +114,8 @@ func TestRun(t *testing.T) {
 	if run.Status != profile.Killed {
 		t.Errorf("%s: %s", run.Status, run.Message)
 	}
-	if out := m.must("profile", "stats", "small", "-o", "json"); !strings.Contains(out, `"completed": 1`) || !strings.Contains(out, `"failed": 1`) {
+	if out := m.must("profile", "stats", "small", "-o", "json"); !strings.Contains(out, `"completed": 1`) ||
+		!strings.Contains(out, `"failed": 1`) {
 		t.Error(out)
 	}
 	m.profiles()
@@ -156,7 +159,8 @@ func (m *mesh) profiles() {
 		{"DELETE", "/v1/profiles/p", "", 200},
 		{"PUT", "/v1/profiles/none", `{"provisioner":{"name":"native"},"limits":{"runs":0}}`, 200},
 		{"POST", "/v1/programs/job/start", `{"profile":"none"}`, 429},
-		{"PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","properties":{"system.profile.name":"SYSTEM:p"}}`, 200},
+		{"PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin",` +
+			`"properties":{"system.profile.name":"SYSTEM:p"}}`, 200},
 		{"PUT", "/v1/schedules/t", `{"program":"job","cron":"30 25 * * *","timezone":"Nowhere"}`, 422},
 		{"DELETE", "/v1/programs/job", "", 409}, // it has a schedule
 		{"GET", "/v1/provisioners/native", "", 200},

@@ -20,10 +20,12 @@ func (m *mesh) noted(name, host string, content map[string]any) site.Object {
 	// An act holds a lock until its last process ends, so that acts at the same time are detected
 	// even if their agent was killed.
 	script := func(what, do string) string {
-		return fmt.Sprintf("exec 9>>%[5]s; flock -n 9 || echo overlap %[1]s %[2]s >>%[3]s; echo begin %[1]s %[2]s >>%[3]s; sleep 0.05; %[4]s; echo end %[1]s %[2]s >>%[3]s", name, what, log, do, file+".lock")
+		return fmt.Sprintf("exec 9>>%[5]s; flock -n 9 || echo overlap %[1]s %[2]s >>%[3]s; echo begin %[1]s %[2]s >>%[3]s; sleep 0.05; %[4]s; "+
+			"echo end %[1]s %[2]s >>%[3]s", name, what, log, do, file+".lock")
 	}
 	o := site.Object{Name: name, Host: "agent:" + host, Type: "script", Content: map[string]any{
-		"check": "test -e " + file, "start": script("start", "echo >"+file), "stop": script("stop", "rm -f "+file), "restart": script("restart", ":"),
+		"check": "test -e " + file, "start": script("start", "echo >"+file), "stop": script("stop", "rm -f "+file),
+		"restart": script("restart", ":"),
 	}}
 	maps.Copy(o.Content, content)
 	return o
@@ -107,7 +109,8 @@ func (m *mesh) converged(name string, generation uint64) site.SiteStatus {
 			for _, o := range last.Items {
 				m.t.Logf("%+v", o)
 			}
-			m.t.Fatalf("site %s never converged: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.Settled, last.Objects, err)
+			m.t.Fatalf("site %s never converged: generation %d, next %d, %d of %d; %v", name, last.Generation, last.Next, last.Settled,
+				last.Objects, err)
 		case err != nil:
 			pause(ctx)
 			continue
@@ -149,7 +152,8 @@ func (m *mesh) needs(o *site.Object, action, other string, up bool) {
 	if !up {
 		test = "! " + test
 	}
-	o.Content[action] = fmt.Sprintf("flock -n %[1]s.lock true && %[2]s || echo without %[3]s %[4]s >>%[5]s; %[6]s", file, test, o.Name, action, filepath.Join(m.dir, "world", "log"), o.Content[action])
+	o.Content[action] = fmt.Sprintf("flock -n %[1]s.lock true && %[2]s || echo without %[3]s %[4]s >>%[5]s; %[6]s", file, test, o.Name, action,
+		filepath.Join(m.dir, "world", "log"), o.Content[action])
 }
 
 // try is a site of the world with objects that a test wires itself.

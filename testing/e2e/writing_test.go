@@ -41,8 +41,10 @@ func TestWritingPlugins(t *testing.T) {
 
 	// The page's folders are here; and this machine may have no modules but Coopr's.
 	here := strings.NewReplacer("/tmp/try/data/local", m.nodes(), "/tmp/try", try, "PATH=$PWD/bin:$PATH", "X=",
-		"go mod tidy", `go mod edit -json $COOPR/go.mod | jq -r '.Require[] | "-require=\(.Path)@\(.Version)"' | xargs go mod edit; cp $COOPR/go.sum .`)
-	env := append(m.env(), "COOPR_ADDR=http://"+m.agents[0].addr(httpPort), "COOPR_TOKEN="+m.token, "COOPR="+source, "GOFLAGS=-mod=mod -buildvcs=false")
+		"go mod tidy", `go mod edit -json $COOPR/go.mod | jq -r '.Require[] | "-require=\(.Path)@\(.Version)"' | xargs go mod edit; cp `+
+			`$COOPR/go.sum .`)
+	env := append(m.env(), "COOPR_ADDR=http://"+m.agents[0].addr(httpPort), "COOPR_TOKEN="+m.token, "COOPR="+source,
+		"GOFLAGS=-mod=mod -buildvcs=false")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // HOME is another one
 		out, err := exec.Command("go", "env", name).Output()
 		if err != nil {

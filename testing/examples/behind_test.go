@@ -39,7 +39,8 @@ func behindAJump(t *testing.T, n int) *installation {
 	}
 	provider, _, _ := strings.Cut(string(b), "  inventory: |\n")
 	kind, key, _ := strings.Cut(strings.TrimSpace(string(gossh.MarshalAuthorizedKey(jump.HostKey))), " ")
-	s.Define("machines.yaml", fmt.Sprintf("kind: provider\n%s  ssh_jump: [{address: %s, ssh-auth: {user: root, identityfile: %s}, ssh_host_keys: {%s: %s}}]\n  inventory: |\n%s",
+	s.Define("machines.yaml", fmt.Sprintf("kind: provider\n%s  ssh_jump: [{address: %s, ssh-auth: {user: root, identityfile: %s}, "+
+		"ssh_host_keys: {%s: %s}}]\n  inventory: |\n%s",
 		provider, jump.Addr, site.KeyFile, kind, key, inventory.String()))
 	s.created = func() {
 		out, err := jump.Run(s.Context(), "ss", "-Htn", "state", "established", "dport", "=", ":22")

@@ -122,7 +122,8 @@ func TestEtcd(t *testing.T) {
 			Count string
 		}
 		if err := etcd(s.Context(), addressOf(s.nodes("quorum", "etcd")[0]), "kv/range", map[string]any{
-			"key": base64.StdEncoding.EncodeToString([]byte("/written/")), "range_end": base64.StdEncoding.EncodeToString([]byte("/written0")), "count_only": true,
+			"key": base64.StdEncoding.EncodeToString([]byte("/written/")), "range_end": base64.StdEncoding.EncodeToString([]byte("/written0")),
+			"count_only": true,
 		}, &all); err != nil {
 			t.Fatal(err)
 		}

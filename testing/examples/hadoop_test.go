@@ -113,7 +113,8 @@ func (h *hadoop) whole(when string) {
 		if regions != 8 {
 			return fmt.Errorf("regions are on %v", b.Regionservers)
 		}
-		for what, have := range map[string][]string{"datanodes": keys(s.Datanodes), "node managers": y.Nodes, "region servers": keys(b.Regionservers)} {
+		for what, have := range map[string][]string{"datanodes": keys(s.Datanodes), "node managers": y.Nodes,
+			"region servers": keys(b.Regionservers)} {
 			if !slices.Equal(have, want) {
 				return fmt.Errorf("%s are %v, not %v", what, have, want)
 			}
@@ -159,7 +160,8 @@ func (h *hadoop) count(text []byte, path string) {
 	h.t.Helper()
 	var job map[string]any
 	h.must(http.MethodPost, yarn, "jobs", fmt.Appendf(nil, `{"input": "/%s", "output": "/counts/%[1]s"}`, path), &job)
-	h.t.Logf("job %v: %v words, %v of %v maps where their block is, on %v", job["job"], job["words"], job["maps_where_their_block_is"], job["maps"], job["nodes"])
+	h.t.Logf("job %v: %v words, %v of %v maps where their block is, on %v", job["job"], job["words"], job["maps_where_their_block_is"],
+		job["maps"], job["nodes"])
 	if on, _ := job["nodes"].([]any); len(on) < 2 || job["maps_where_their_block_is"] == 0.0 {
 		h.t.Errorf("the job was %v", job)
 	}
@@ -263,7 +265,8 @@ func TestHadoop(t *testing.T) {
 			}
 		}
 		layout(5)
-		h := &hadoop{installation: s, t: t, master: addressOf(s.nodes("big", "hadoop-hdfs-namenode")[0]), written: map[string]string{}, tried: map[string]string{}}
+		h := &hadoop{installation: s, t: t, master: addressOf(s.nodes("big", "hadoop-hdfs-namenode")[0]), written: map[string]string{},
+			tried: map[string]string{}}
 		h.whole("four slaves")
 		first := words(1)
 		h.must(http.MethodPut, hdfs, "files/first", first, nil)
@@ -278,7 +281,8 @@ func TestHadoop(t *testing.T) {
 		second := words(2)
 		h.must(http.MethodPut, hdfs, "files/second", second, nil)
 		h.whole("two copies of the second file")
-		if at := h.places("second", 2); !slices.ContainsFunc(s.nodes("big", "base")[5:], func(n model.Node) bool { return slices.Contains(at, addressOf(n)) }) {
+		if at := h.places("second", 2); !slices.ContainsFunc(s.nodes("big", "base")[5:],
+			func(n model.Node) bool { return slices.Contains(at, addressOf(n)) }) {
 			t.Errorf("the new nodes have no blocks: they are on %v", at)
 		}
 		h.count(second, "second")
@@ -323,7 +327,8 @@ func TestHadoop(t *testing.T) {
 			t.Errorf("the second file has %d bytes, not %d: %v", len(got), len(second), err)
 		}
 		for key, value := range h.written {
-			if got, err := h.http(s.Context(), http.MethodGet, hbase, "table/"+key, nil); err != nil || string(got) != value && string(got) != h.tried[key] {
+			if got, err := h.http(s.Context(), http.MethodGet, hbase, "table/"+key, nil); err != nil ||
+				string(got) != value && string(got) != h.tried[key] {
 				t.Errorf("%s is %s, not %s: %v", key, got, value, err)
 			}
 		}
@@ -344,7 +349,8 @@ func (s *installation) nothingLeft(t *testing.T, folder string) {
 		return
 	}
 	for address, m := range s.machines {
-		if out, err := m.Run(s.Context(), "/bin/sh", "-c", "ls -d "+folder+" /var/lib/coopr/claim.json 2>/dev/null; pgrep -af '^python3 .*"+folder+"/' || true"); err != nil || out != "" {
+		if out, err := m.Run(s.Context(), "/bin/sh", "-c", "ls -d "+folder+" /var/lib/coopr/claim.json 2>/dev/null; pgrep -af '^python3 .*"+
+			folder+"/' || true"); err != nil || out != "" {
 			t.Errorf("left on %s: %s %v", address, out, err)
 		}
 	}

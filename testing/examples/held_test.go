@@ -82,7 +82,8 @@ func TestHeld(t *testing.T) {
 	// What the plan stops is let go of: the file that was there before is back.
 	s.Must("cluster", "stop", "held", "held-front", "--yes")
 	converged(2)
-	if out := on(front, "systemctl is-active haproxy || true; cat /etc/haproxy/haproxy.cfg"); strings.Contains(out, "held") || !strings.HasPrefix(out, "inactive") {
+	if out := on(front, "systemctl is-active haproxy || true; cat /etc/haproxy/haproxy.cfg"); strings.Contains(out, "held") ||
+		!strings.HasPrefix(out, "inactive") {
 		t.Errorf("the front's node has\n%s", out)
 	}
 	s.Must("cluster", "start", "held", "held-front", "--yes")

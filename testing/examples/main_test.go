@@ -8,7 +8,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-var programs = site.NewPrograms("./plugins/automator/...", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-docker", "./plugins/provider/coopr-provider-openstack")
+var programs = site.NewPrograms("./plugins/automator/...", "./plugins/provider/coopr-provider-hosts",
+	"./plugins/provider/coopr-provider-docker", "./plugins/provider/coopr-provider-openstack")
 
 func TestMain(m *testing.M) { programs.Main(m) }
 

@@ -34,7 +34,8 @@ func TestPostgres(t *testing.T) {
 	ask := func(ctx context.Context, hosts, what, sql string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		out, err := from.Run(ctx, "psql", "-v", "ON_ERROR_STOP=1", "-qtA", fmt.Sprintf("host=%s user=app password=change-me dbname=app connect_timeout=2 target_session_attrs=%s", hosts, what), "-c", sql)
+		out, err := from.Run(ctx, "psql", "-v", "ON_ERROR_STOP=1", "-qtA",
+			fmt.Sprintf("host=%s user=app password=change-me dbname=app connect_timeout=2 target_session_attrs=%s", hosts, what), "-c", sql)
 		return strings.TrimSpace(out), err
 	}
 	primary := func() string {

@@ -131,7 +131,8 @@ func TestRedis(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if want := fmt.Sprintf("connected_slaves:%d\r", len(nodes)-1); !strings.Contains(info[0], want) || strings.Count(info[0], "state=online") != len(nodes)-1 {
+				if want := fmt.Sprintf("connected_slaves:%d\r", len(nodes)-1); !strings.Contains(info[0], want) ||
+					strings.Count(info[0], "state=online") != len(nodes)-1 {
 					return fmt.Errorf("%s says %s", main, info[0])
 				}
 				for _, n := range nodes {
@@ -195,7 +196,8 @@ func TestRedis(t *testing.T) {
 		s.agree("after growing", "cache")
 		f.none("configure", func() { s.Must("cluster", "configure", "cache", "--set", "redis.maxmemory=100mb", "--yes") })
 		for _, n := range servers() {
-			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil || !slices.Contains(got, "104857600") {
+			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory"); err != nil ||
+				!slices.Contains(got, "104857600") {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
 		}
@@ -208,7 +210,8 @@ func TestRedis(t *testing.T) {
 		s.redefine("redis/services/redis-server.yaml", "appendonly yes\n", "appendonly yes\n          maxmemory-policy allkeys-lru\n")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "cache", "redis-server", "--yes") })
 		for _, n := range servers() {
-			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory-policy"); err != nil || !slices.Contains(got, "allkeys-lru") {
+			if got, err := redis(s.Context(), addressOf(n)+":6379", redisPassword, "CONFIG", "GET", "maxmemory-policy"); err != nil ||
+				!slices.Contains(got, "allkeys-lru") {
 				t.Errorf("%s: %v %v", addressOf(n), got, err)
 			}
 		}

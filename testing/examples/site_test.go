@@ -27,7 +27,8 @@ type installation struct {
 }
 
 // kinds are the machines that every example runs on, by their provider's name.
-var kinds = map[string]func(t *testing.T, machines int) *installation{"machines": onMachines, "containers": onContainers, "servers": onServers}
+var kinds = map[string]func(t *testing.T, machines int) *installation{"machines": onMachines, "containers": onContainers,
+	"servers": onServers}
 
 // onEach runs a test on machines of every kind, with as many as it may need; in CI
 // on machines over SSH alone; on servers alone where there is an OpenStack.
@@ -72,7 +73,8 @@ func onContainers(t *testing.T, _ int) *installation {
 		t.Fatal(err)
 	}
 	s.importExample("machines", "providers", "hardwaretypes", "imagetypes")
-	s.Define("containers.yaml", "kind: provider\nname: containers\nprovidertype: docker\nprovisioner: {network: bridge, engine: \""+s.engine.Host+"\"}\n")
+	s.Define("containers.yaml", "kind: provider\nname: containers\nprovidertype: docker\nprovisioner: {network: bridge, engine: \""+
+		s.engine.Host+"\"}\n")
 	return s
 }
 
@@ -105,7 +107,8 @@ func (s *installation) redefine(path, old, changed string) {
 // create makes a cluster of an example's template.
 func (s *installation) create(name, template string, nodes int, args ...string) {
 	s.T.Helper()
-	s.Must(append([]string{"cluster", "create", name, "--template", template, "--nodes", fmt.Sprint(nodes), "--provider", s.provider, "--on-failure", "leave", "--yes"}, args...)...)
+	s.Must(append([]string{"cluster", "create", name, "--template", template, "--nodes", fmt.Sprint(nodes), "--provider", s.provider,
+		"--on-failure", "leave", "--yes"}, args...)...)
 	if s.created != nil {
 		s.created()
 	}

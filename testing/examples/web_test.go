@@ -77,7 +77,8 @@ func TestWeb(t *testing.T) {
 		s.agree("after growing", "shop")
 		f.none("configure", func() { s.Must("cluster", "configure", "shop", "--set", `web.greeting=It's "new"`, "--yes") })
 		all("the new greeting", `It's "new"`)
-		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];", "$page = ['host' => gethostname(), 'edition' => 2, 'began' => filemtime('/run/nginx.pid')];")
+		s.redefine("web/services/web-app.yaml", "$page = ['host' => gethostname()];",
+			"$page = ['host' => gethostname(), 'edition' => 2, 'began' => filemtime('/run/nginx.pid')];")
 		f.none("upgrade, node by node", func() { s.Must("cluster", "upgrade", "shop", "web-app", "--yes") })
 		before := all("pages of three upgraded web servers", `It's "new"`)
 		for host, p := range before {

@@ -31,7 +31,8 @@ func leftBehind(t *testing.T, s *site.Site) {
 	// silence.
 	change := func(script string) {
 		t.Helper()
-		if out, err := lost.Run(o.Context(), "/bin/sh", "-c", script+"; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done"); err != nil {
+		if out, err := lost.Run(o.Context(), "/bin/sh", "-c",
+			script+"; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -47,7 +48,8 @@ func leftBehind(t *testing.T, s *site.Site) {
 		t.Fatal(err)
 	}
 	o.Await("the lost machine to be found", o.removeOrphan)
-	if out, err := lost.Run(o.Context(), "/bin/sh", "-c", "ls -A /var/lib/coopr 2>/dev/null; true"); err != nil || strings.TrimSpace(out) != "" {
+	if out, err := lost.Run(o.Context(), "/bin/sh", "-c", "ls -A /var/lib/coopr 2>/dev/null; true"); err != nil ||
+		strings.TrimSpace(out) != "" {
 		t.Errorf("left on it: %q %v", out, err)
 	}
 	o.machine = spare

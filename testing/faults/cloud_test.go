@@ -126,7 +126,8 @@ func inCloud(t *testing.T, s *site.Site, name string, fields map[string]any) (*o
 // rents defines a fault's provider, with some fields that are not as usual.
 func (o *one) rents(api *providertest.Troubled, fields map[string]any) {
 	o.T.Helper()
-	all := map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort, "ssh_dir": o.folder}
+	all := map[string]any{"token": digitalocean.Token, "region": "fra1", "endpoint": api.URL, "ssh_port": providertest.FleetPort,
+		"ssh_dir": o.folder}
 	maps.Copy(all, fields)
 	o.defineOn("digitalocean", all, "#!/bin/sh\necho \"$COOPR_FENCE\" >>installed\n", "1m")
 }

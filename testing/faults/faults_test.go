@@ -19,7 +19,8 @@ import (
 func TestFaults(t *testing.T) {
 	s := site.New(t, programs, site.Config{})
 	for name, test := range map[string]func(*testing.T, *site.Site){
-		"away": away, "otherkey": otherKey, "powercut": powerCut, "sshd": restartedSSHD, "much": muchOutput, "deaf": deafScript, "full": fullDisk, "behind": leftBehind, "sick": sick,
+		"away": away, "otherkey": otherKey, "powercut": powerCut, "sshd": restartedSSHD, "much": muchOutput, "deaf": deafScript, "full": fullDisk,
+		"behind": leftBehind, "sick": sick,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +53,8 @@ func TestPluginKilled(t *testing.T) {
 		t.Fatal("no plugin runs")
 	}
 	i := install(o.over(op.ID, model.OpSucceeded))
-	if i.Attempt < 2 || i.Attempts[0].Outcome != "unknown" && i.Attempts[0].Outcome != "cancelled" || o.lines("/begun") != 2 || o.lines("/ended") != 1 {
+	if i.Attempt < 2 || i.Attempts[0].Outcome != "unknown" && i.Attempts[0].Outcome != "cancelled" || o.lines("/begun") != 2 ||
+		o.lines("/ended") != 1 {
 		t.Errorf("attempts %+v, begun %d times, ended %d times", i.Attempts, o.lines("/begun"), o.lines("/ended"))
 	}
 	o.remove()
@@ -94,7 +96,8 @@ func otherKey(t *testing.T, s *site.Site) {
 		}
 	}
 	// Every connection that stands ends, too: they were made to the old one.
-	change("mv " + key + " /root/old; ssh-keygen -q -t ed25519 -N '' -f " + key + "; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done")
+	change("mv " + key + " /root/old; ssh-keygen -q -t ed25519 -N '' -f " + key +
+		"; pkill -HUP -o -x sshd; for p in $(pgrep -f '[s]shd: root'); do kill $p; done")
 	out, err := o.Coopr("cluster", "delete", o.name, "--yes")
 	if err == nil || !strings.Contains(out, "host key") {
 		t.Errorf("work on a machine with another key: %v\n%s", err, out)
@@ -152,7 +155,8 @@ func muchOutput(t *testing.T, s *site.Site) {
 // deafScript: a script ignores TERM and exceeds its time-out. In each attempt it is ended together
 // with its processes, and the operation fails.
 func deafScript(t *testing.T, s *site.Site) {
-	o := on(t, s, "deaf", "trap '' TERM INT HUP\nmarker=marker-deaf sh -c 'trap \"\" TERM; exec -a marker-deaf sleep 1000' &\nsh -c 'while :; do sleep 1; done # marker-deaf'", "1s", lab.Spec{})
+	o := on(t, s, "deaf", "trap '' TERM INT HUP\nmarker=marker-deaf sh -c 'trap \"\" TERM; exec -a marker-deaf sleep 1000' &\nsh -c 'while "+
+		":; do sleep 1; done # marker-deaf'", "1s", lab.Spec{})
 	i := install(o.over(o.begin().ID, model.OpFailed))
 	if i.Attempt < 2 || !strings.Contains(i.Message, "timed out") {
 		t.Errorf("attempts %+v", i.Attempts)

@@ -43,16 +43,20 @@ func TestOpenStack(t *testing.T) {
 	}{
 		{name: "answer-lost", trouble: providertest.Lost, ends: model.OpSucceeded, attempts: 2, ever: 1, says: "EOF"},
 		{name: "done-later", trouble: providertest.Late, after: api.Release, ends: model.OpSucceeded, attempts: 2, ever: 2, says: "EOF"},
-		{name: "quota", before: func() { cloud.Quota(0) }, after: func() { cloud.Quota(10) }, ends: model.OpSucceeded, attempts: 2, ever: 1, says: "Quota exceeded"},
-		{name: "no-host", before: func() { cloud.Hosts(false) }, after: func() { cloud.Hosts(true) }, ends: model.OpSucceeded, attempts: 2, ever: 1, says: "No valid host"},
+		{name: "quota", before: func() { cloud.Quota(0) }, after: func() { cloud.Quota(10) }, ends: model.OpSucceeded, attempts: 2, ever: 1,
+			says: "Quota exceeded"},
+		{name: "no-host", before: func() { cloud.Hosts(false) }, after: func() { cloud.Hosts(true) }, ends: model.OpSucceeded, attempts: 2,
+			ever: 1, says: "No valid host"},
 		{name: "wrong-password", fields: map[string]any{"password": "wrong"}, ends: model.OpFailed, attempts: 1, says: "credentials"},
-		{name: "no-network", fields: map[string]any{"networks": "no-such"}, ends: model.OpFailed, attempts: 1, says: "no network is named no-such"},
+		{name: "no-network", fields: map[string]any{"networks": "no-such"}, ends: model.OpFailed, attempts: 1,
+			says: "no network is named no-such"},
 	} {
 		ok := t.Run(x.name, func(t *testing.T) {
 			before := machines.Ever()
 			o := &one{Site: s.For(t), name: x.name, folder: t.TempDir(), flavor: openstack.Flavor, image: openstack.Image}
 			fields := map[string]any{
-				"auth_url": cloud.Keystone, "username": openstack.User, "password": openstack.Password, "project": openstack.Project, "region": openstack.Region,
+				"auth_url": cloud.Keystone, "username": openstack.User, "password": openstack.Password, "project": openstack.Project,
+				"region":    openstack.Region,
 				"interface": "internal", "networks": openstack.Network, "ssh_port": providertest.FleetPort, "ssh_dir": o.folder,
 			}
 			maps.Copy(fields, x.fields)

@@ -14,7 +14,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-digitalocean", "./plugins/provider/coopr-provider-openstack")
+var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts",
+	"./plugins/provider/coopr-provider-digitalocean", "./plugins/provider/coopr-provider-openstack")
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
@@ -66,7 +67,8 @@ clustertemplates:
 // begin starts the cluster and returns its operation.
 func (o *one) begin() model.Operation {
 	o.T.Helper()
-	st, _, err := o.API.CreateCluster(o.Context(), model.CreateCluster{Name: o.name, ClusterTemplate: o.name, NumMachines: 1, OnFailure: "leave"}, false)
+	st, _, err := o.API.CreateCluster(o.Context(),
+		model.CreateCluster{Name: o.name, ClusterTemplate: o.name, NumMachines: 1, OnFailure: "leave"}, false)
 	if err != nil {
 		o.T.Fatal(err)
 	}
@@ -120,7 +122,8 @@ func (o *one) remove() {
 	}
 	// A guard whose connection is gone cleans up by itself.
 	o.Await("nothing to be left on the machine", func() error {
-		out, err := o.machine.Run(o.Context(), "/bin/sh", "-c", "ls -A /var/lib/coopr 2>/dev/null; ls -A /dev/shm; pgrep -f '[m]arker-"+o.name+"' || true")
+		out, err := o.machine.Run(o.Context(), "/bin/sh", "-c", "ls -A /var/lib/coopr 2>/dev/null; ls -A /dev/shm; pgrep -f '[m]arker-"+o.name+
+			"' || true")
 		if err == nil && strings.TrimSpace(out) != "" {
 			err = fmt.Errorf("%q", out)
 		}

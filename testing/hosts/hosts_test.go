@@ -95,7 +95,8 @@ func (m *mesh) worstNight() {
 	}
 	m.hosts = []*lab.Machine{survivor}
 	m.must(survivor, "systemctl", "stop", "coopr-agent")
-	m.must(survivor, "sh", "-ec", `exec runuser -u coopr -- coopr-agent recover --yes --data-dir /var/lib/coopr "$(cat /var/lib/coopr/agent-id)=$1:55055"`, "sh", survivor.Addr.String())
+	m.must(survivor, "sh", "-ec", `exec runuser -u coopr -- coopr-agent recover --yes --data-dir /var/lib/coopr "$(cat `+
+		`/var/lib/coopr/agent-id)=$1:55055"`, "sh", survivor.Addr.String())
 	m.must(survivor, "systemctl", "start", "coopr-agent")
 	m.leader(survivor)
 	m.goOn()
@@ -194,7 +195,8 @@ clustertemplates:
 // begin starts a cluster, and waits until its scripts do.
 func (m *mesh) begin(name string) model.Operation {
 	m.t.Helper()
-	st, _, err := m.api.CreateCluster(m.ctx, model.CreateCluster{Name: name, ClusterTemplate: "waits", NumMachines: model.Int(len(m.nodes)), OnFailure: "leave"}, false)
+	st, _, err := m.api.CreateCluster(m.ctx, model.CreateCluster{Name: name, ClusterTemplate: "waits", NumMachines: model.Int(len(m.nodes)),
+		OnFailure: "leave"}, false)
 	m.check(err)
 	for _, n := range m.nodes {
 		m.await("the script to run on "+n.Name, func() error {

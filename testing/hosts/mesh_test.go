@@ -102,7 +102,8 @@ func (m *mesh) setUp(hosts ...*lab.Machine) {
 	said := make(chan error, len(hosts))
 	for _, h := range hosts {
 		go func() {
-			args := []string{"/bin/sh", "-c", `cp -r /secrets /tmp/coopr-secrets && exec sh /opt/coopr/examples/vagrant/provision.sh "$@"`, "sh", h.Addr.String()}
+			args := []string{"/bin/sh", "-c", `cp -r /secrets /tmp/coopr-secrets && exec sh /opt/coopr/examples/vagrant/provision.sh "$@"`, "sh",
+				h.Addr.String()}
 			for _, other := range m.hosts {
 				args = append(args, other.Addr.String())
 			}

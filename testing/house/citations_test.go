@@ -53,7 +53,8 @@ func prose() []passage {
 }
 
 var (
-	cited     = regexp.MustCompile(`(?:^|[\s(\[` + "`" + `"])(?:\./)?((?:agent|cmd|consensus|docs|engine|examples|internal|plugins|rpc|testing|tools)/[A-Za-z0-9_./-]*[A-Za-z0-9_/-])`)
+	cited = regexp.MustCompile(`(?:^|[\s(\[` + "`" +
+		`"])(?:\./)?((?:agent|cmd|consensus|docs|engine|examples|internal|plugins|rpc|testing|tools)/[A-Za-z0-9_./-]*[A-Za-z0-9_/-])`)
 	decision  = regexp.MustCompile(`docs/decisions/(\d{3})\b`)
 	decisions = regexp.MustCompile(`\bdecisions? (\d{3})\b`)
 	spec      = regexp.MustCompile("docs/spec/([a-z]+)\\.md`?")

@@ -14,11 +14,12 @@ var allowedLines = map[string]string{
 }
 
 var allowedTypes = map[string]string{
-	"engine/change/object/Object": "the state machine of one object: its fields are packed, as a site has a million of them, and its methods are the handlers of its events",
-	"engine/change/sim/Sim":       "the state of one simulated world, which its tests read and disturb",
-	"engine/plan/Edit":            "one change of a plan: its methods are the steps that keep the counters of the plan together",
-	"engine/profile/Run":          "the stored record of a run",
-	"engine/solver/world":         "the tables of the original algorithm, which are filled together",
+	"engine/change/object/Object": "the state machine of one object: its fields are packed, as a site has a million of them, and its " +
+		"methods are the handlers of its events",
+	"engine/change/sim/Sim": "the state of one simulated world, which its tests read and disturb",
+	"engine/plan/Edit":      "one change of a plan: its methods are the steps that keep the counters of the plan together",
+	"engine/profile/Run":    "the stored record of a run",
+	"engine/solver/world":   "the tables of the original algorithm, which are filled together",
 }
 
 var allowedNames = map[string]string{
@@ -35,7 +36,8 @@ var allowedCitations = map[string]string{
 
 // testRooms are the packages that exist for tests.
 var testRooms = []string{
-	"testing", "cmd/coopr/internal/clitest", "plugins/pagetest", "plugins/automator/automatortest", "plugins/provider/providertest", "rpc/server/apitest",
+	"testing", "cmd/coopr/internal/clitest", "plugins/pagetest", "plugins/automator/automatortest", "plugins/provider/providertest",
+	"rpc/server/apitest",
 	"engine/change/search", "engine/change/sim",
 }
 

@@ -33,7 +33,8 @@ func rooms(t *testing.T) []room {
 		if len(cells) != 3 || !strings.Contains(cells[0], "`") {
 			continue
 		}
-		r := room{apart: strings.Contains(cells[1], "*apart*"), forAll: strings.Contains(cells[1], "*for all*"), everything: strings.TrimSpace(cells[2]) == "everything"}
+		r := room{apart: strings.Contains(cells[1], "*apart*"), forAll: strings.Contains(cells[1], "*for all*"),
+			everything: strings.TrimSpace(cells[2]) == "everything"}
 		for _, m := range quoted.FindAllStringSubmatch(cells[0], -1) {
 			r.folders = append(r.folders, m[1])
 		}
@@ -91,7 +92,8 @@ func TestImports(t *testing.T) {
 				ok = ok || !r.apart || noun(from, at) == noun(to, below)
 			}
 			if !ok {
-				found = append(found, violation{from + " → " + to, fmt.Sprintf("docs/architecture.md does not allow this import: %s may import %s", at, strings.Join(r.may, ", "))})
+				found = append(found, violation{from + " → " + to,
+					fmt.Sprintf("docs/architecture.md does not allow this import: %s may import %s", at, strings.Join(r.may, ", "))})
 			}
 		}
 	}
@@ -127,7 +129,8 @@ func TestClientIsSmall(t *testing.T) {
 	}
 	var found []violation
 	if len(needs) >= most {
-		found = append(found, violation{"rpc/client", fmt.Sprintf("it needs %d packages that are not of the standard library; fewer than %d are allowed", len(needs), most)})
+		found = append(found, violation{"rpc/client",
+			fmt.Sprintf("it needs %d packages that are not of the standard library; fewer than %d are allowed", len(needs), most)})
 	}
 	if len(heavy) > 0 {
 		found = append(found, violation{"rpc/client", "it needs " + strings.Join(heavy, ", ")})

@@ -57,7 +57,8 @@ var files = sync.OnceValue(func() []string {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if rel == "bin" || name == "node_modules" || name == "dist" || name == "testdata" || name != "." && name != ".." && strings.HasPrefix(name, ".") {
+			if rel == "bin" || name == "node_modules" || name == "dist" || name == "testdata" ||
+				name != "." && name != ".." && strings.HasPrefix(name, ".") {
 				return filepath.SkipDir
 			}
 			return nil

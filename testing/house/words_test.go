@@ -90,7 +90,8 @@ func TestWordsOfNames(t *testing.T) {
 	for _, s := range sources() {
 		check := func(name string, at int) {
 			if w, better := private(s.folder(), name); w != "" {
-				found = append(found, violation{s.folder() + ": " + name, fmt.Sprintf("%s:%d: %q is not a word of docs/concepts.md; use %s", s.path, at, w, better)})
+				found = append(found, violation{s.folder() + ": " + name,
+					fmt.Sprintf("%s:%d: %q is not a word of docs/concepts.md; use %s", s.path, at, w, better)})
 			}
 		}
 		check(s.file.Name.Name, 1)
@@ -110,7 +111,8 @@ func TestWordsOfNames(t *testing.T) {
 			line, _, _ = strings.Cut(line, "//")
 			for _, name := range regexp.MustCompile(`\w+`).FindAllString(line, -1) {
 				if w, better := private(path.Dir(p), name); w != "" {
-					found = append(found, violation{p + ": " + name, fmt.Sprintf("%s:%d: %q is not a word of docs/concepts.md; use %s", p, i+1, w, better)})
+					found = append(found, violation{p + ": " + name,
+						fmt.Sprintf("%s:%d: %q is not a word of docs/concepts.md; use %s", p, i+1, w, better)})
 				}
 			}
 		}

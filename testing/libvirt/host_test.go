@@ -62,7 +62,8 @@ func newHost(t *testing.T) *host {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := h.machine.Run(context.Background(), "sh", "-c", "journalctl --no-pager -n 40 -u libvirtd; tail -n 5 /var/log/libvirt/qemu/*.log")
+			out, _ := h.machine.Run(context.Background(), "sh", "-c",
+				"journalctl --no-pager -n 40 -u libvirtd; tail -n 5 /var/log/libvirt/qemu/*.log")
 			t.Log(out)
 		}
 	})

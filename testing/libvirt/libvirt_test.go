@@ -15,7 +15,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts", "./plugins/provider/coopr-provider-libvirt")
+var programs = site.NewPrograms("./plugins/automator/coopr-automator-shell", "./plugins/provider/coopr-provider-hosts",
+	"./plugins/provider/coopr-provider-libvirt")
 
 func TestMain(m *testing.M) { programs.Main(m) }
 
@@ -69,7 +70,8 @@ func (h *host) define() {
 // begin starts the creation of a cluster.
 func (h *host) begin(name, provider string, nodes int, args ...string) {
 	h.T.Helper()
-	h.Must(append([]string{"cluster", "create", name, "--template", "page", "--provider", provider, "--nodes", fmt.Sprint(nodes), "--detach", "--yes"}, args...)...)
+	h.Must(append([]string{"cluster", "create", name, "--template", "page", "--provider", provider, "--nodes", fmt.Sprint(nodes), "--detach",
+		"--yes"}, args...)...)
 }
 
 // ends waits until a cluster's creation has ended, and returns its operation.
@@ -202,7 +204,8 @@ func TestLibvirt(t *testing.T) {
 	for provider, says := range map[string]string{"no-network": "no-such", "no-pool": "no-such", "kvm": "kvm"} {
 		h.begin("bad-"+provider, provider, 1, "--on-failure", "leave")
 		op := h.ends("bad-" + provider)
-		if tasks := h.failed(op); op.Status != model.OpFailed || len(tasks) != 1 || len(tasks[0].Attempts) != 1 || !strings.Contains(tasks[0].Message, says) {
+		if tasks := h.failed(op); op.Status != model.OpFailed || len(tasks) != 1 || len(tasks[0].Attempts) != 1 ||
+			!strings.Contains(tasks[0].Message, says) {
 			t.Errorf("%s: %s: %+v", provider, op.Status, tasks)
 		}
 		h.Must("cluster", "delete", "bad-"+provider, "--yes")

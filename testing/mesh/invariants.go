@@ -198,5 +198,6 @@ func (m *Mesh) checkCluster(v *state.View, op *model.Operation) {
 				}
 			}
 		}
+	default:
 	}
 }

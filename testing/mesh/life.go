@@ -188,7 +188,8 @@ type snapshots struct {
 	life *life
 }
 
-func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, trans raft.Transport) (raft.SnapshotSink, error) {
+func (s snapshots) Create(version raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64,
+	trans raft.Transport) (raft.SnapshotSink, error) {
 	if s.life.isDead() {
 		return nil, errDead
 	}

@@ -55,23 +55,29 @@ func failures() []failing {
 			return mesh.Well
 		}},
 		{name: "scenario 4, the cloud is down while it provisions", status: done, cluster: gone, trouble: down("CREATE", began, outage)},
-		{name: "scenario 4, it is for longer than may be", profile: short, status: profile.Failed, cluster: gone, trouble: down("CREATE", began, time.Hour)},
+		{name: "scenario 4, it is for longer than may be", profile: short, status: profile.Failed, cluster: gone,
+			trouble: down("CREATE", began, time.Hour)},
 		{name: "scenario 5, the cloud is down while it tears down", status: done, cluster: gone, trouble: down("DELETE", deleting, outage)},
-		{name: "scenario 5, it is for longer than may be", profile: short, status: done, cluster: profile.Orphaned, trouble: down("DELETE", deleting, time.Hour)},
-		{name: "scenario 6, machines vanish before they are torn down", status: done, cluster: gone, razes: func(r *profile.Run) bool { return r.Cluster.Status == profile.Deprovisioning }},
-		{name: "scenario 7, machines vanish while they are made", status: done, cluster: gone, razes: func(r *profile.Run) bool { return r.Cluster.Status == profile.Provisioning }},
-		{name: "scenario 8, the provisioner cannot delete", profile: short, status: done, cluster: profile.Orphaned, trouble: func(_ *course, t *pb.Task) mesh.Trouble {
-			if t.Action == "DELETE" {
-				return mesh.Dooms
-			}
-			return mesh.Well
-		}},
-		{name: "a program fails, and its nodes are kept", profile: profile.Profile{KeepAlive: profile.KeepAlive{Failed: 20_000}}, status: profile.Failed, cluster: gone, trouble: func(_ *course, t *pb.Task) mesh.Trouble {
-			if t.Action == "RUN" {
-				return mesh.Dooms
-			}
-			return mesh.Well
-		}},
+		{name: "scenario 5, it is for longer than may be", profile: short, status: done, cluster: profile.Orphaned,
+			trouble: down("DELETE", deleting, time.Hour)},
+		{name: "scenario 6, machines vanish before they are torn down", status: done, cluster: gone,
+			razes: func(r *profile.Run) bool { return r.Cluster.Status == profile.Deprovisioning }},
+		{name: "scenario 7, machines vanish while they are made", status: done, cluster: gone,
+			razes: func(r *profile.Run) bool { return r.Cluster.Status == profile.Provisioning }},
+		{name: "scenario 8, the provisioner cannot delete", profile: short, status: done, cluster: profile.Orphaned,
+			trouble: func(_ *course, t *pb.Task) mesh.Trouble {
+				if t.Action == "DELETE" {
+					return mesh.Dooms
+				}
+				return mesh.Well
+			}},
+		{name: "a program fails, and its nodes are kept", profile: profile.Profile{KeepAlive: profile.KeepAlive{Failed: 20_000}},
+			status: profile.Failed, cluster: gone, trouble: func(_ *course, t *pb.Task) mesh.Trouble {
+				if t.Action == "RUN" {
+					return mesh.Dooms
+				}
+				return mesh.Well
+			}},
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 func (m *Mesh) DefineWatched() {
 	m.T.Helper()
 	m.AwaitLeader()
-	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`, `"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
+	m.must("POST", "/v1/import", strings.ReplaceAll(definitions, `"start": {"type": "sim"}`,
+		`"check": {"type": "sim"}, "start": {"type": "sim"}`), nil)
 }
 
 // Nodes returns a cluster's nodes, from any agent that answers.

@@ -133,7 +133,8 @@ func (x *executor) Types() []host.Type {
 	return []host.Type{
 		{Kind: model.KindProviderType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "provider", Plugin: "1"}},
 		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: "sim"}, Class: "automator", Plugin: "1"}},
-		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: operation.ProgramAutomator}, Class: "automator", Plugin: "1"}},
+		{Kind: model.KindAutomatorType, PluginType: model.PluginType{Base: model.Base{Name: operation.ProgramAutomator}, Class: "automator",
+			Plugin: "1"}},
 	}
 }
 
@@ -163,7 +164,8 @@ func (w *World) begin(t *pb.Task, l *life, agent string) (*Attempt, Trouble) {
 		case b.Task == t.Id && b.Fence > t.Fence:
 			w.violation("task %s was begun under fence %d after fence %d", t.Id, t.Fence, b.Fence)
 		case b.Node == t.Node && b.Ended == 0 && !b.life.isDead() && !b.life.frozen():
-			w.violation("task %s (%s) was begun on node %s while %s (%s, fence %d) is at work there", t.Id, t.Action, t.Node, b.Task, b.Action, b.Fence)
+			w.violation("task %s (%s) was begun on node %s while %s (%s, fence %d) is at work there", t.Id, t.Action, t.Node, b.Task, b.Action,
+				b.Fence)
 		}
 	}
 	w.latest[t.Id] = max(w.latest[t.Id], t.Fence)
@@ -216,6 +218,7 @@ func (x *executor) play(ctx context.Context, t *pb.Task, trouble Trouble) *pb.Re
 			return stopped(t, err)
 		}
 		return outcome(pb.Outcome_OUTCOME_UNKNOWN, "timed out")
+	default:
 	}
 	res, err := w.effect(ctx, x, t)
 	if err != nil {
@@ -233,6 +236,7 @@ func (x *executor) play(ctx context.Context, t *pb.Task, trouble Trouble) *pb.Re
 		return outcome(pb.Outcome_OUTCOME_UNKNOWN, "the plugin was killed")
 	case Garbage:
 		res.Output = []byte("Segmentation fault")
+	default:
 	}
 	return res
 }
@@ -261,10 +265,12 @@ func (w *World) effect(ctx context.Context, x *executor, t *pb.Task) (*pb.Result
 		case m != nil && t.Observe:
 			res.Adopted = true
 		case m != nil:
-			w.violation("CREATE of node %s (task %s, fence %d) makes a second machine: fence %d made one, and nobody looked", t.Node, t.Id, t.Fence, m.Fence)
+			w.violation("CREATE of node %s (task %s, fence %d) makes a second machine: fence %d made one, and nobody looked", t.Node, t.Id, t.Fence,
+				m.Fence)
 		default:
 			w.created++
-			m = &Machine{Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1), Done: map[string]int{}, Config: map[string]json.RawMessage{}, Running: map[string]bool{}}
+			m = &Machine{Cluster: t.Cluster, Node: t.Node, Fence: t.Fence, IP: fmt.Sprintf("192.0.%d.%d", w.created/250, w.created%250+1),
+				Done: map[string]int{}, Config: map[string]json.RawMessage{}, Running: map[string]bool{}}
 			w.machines[t.Node] = m
 			delete(w.razed, t.Node)
 		}

@@ -76,7 +76,8 @@ func Start(t testing.TB, l *lab.Lab, network, pool netip.Prefix) *Cloud {
 	c.Keystone = "http://" + c.Host + ":5000/v3"
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := c.machine.Run(context.Background(), "sh", "-c", "systemctl --failed --no-legend; tail -n 30 /var/log/nova/*.log /var/log/neutron/*.log")
+			out, _ := c.machine.Run(context.Background(), "sh", "-c",
+				"systemctl --failed --no-legend; tail -n 30 /var/log/nova/*.log /var/log/neutron/*.log")
 			t.Logf("---- OpenStack's logs:\n%s", out)
 		}
 	})
@@ -85,7 +86,8 @@ func Start(t testing.TB, l *lab.Lab, network, pool netip.Prefix) *Cloud {
 	}
 	c.await(ctx, "systemd", c.systemd)
 	// Bridges are not kept on disk; the agent waits for this one.
-	c.run(ctx, "ip link add brphys type bridge 2>/dev/null; ip link set brphys up; systemctl restart neutron-linuxbridge-agent; systemctl start --no-block "+units)
+	c.run(ctx, "ip link add brphys type bridge 2>/dev/null; ip link set brphys up; systemctl restart neutron-linuxbridge-agent; "+
+		"systemctl start --no-block "+units)
 	c.await(ctx, "the APIs", func(ctx context.Context) error {
 		for _, port := range []int{5000, 8774, 9696, 9292, 8778} {
 			if err := answers(ctx, fmt.Sprintf("http://%s:%d/", c.Host, port)); err != nil {
@@ -106,7 +108,8 @@ const units = "keystone glance-api placement-api neutron-api neutron-rpc-server 
 func (c *Cloud) setUp(ctx context.Context, ready string) {
 	c.t.Helper()
 	c.await(ctx, "systemd", c.systemd)
-	c.run(ctx, "cat >/root/setup.sh <<'SETUP'\n"+setup+"\nSETUP\nbash /root/setup.sh "+c.Host+" >/root/setup.log 2>&1 || { tail -n 50 /root/setup.log; exit 1; }")
+	c.run(ctx, "cat >/root/setup.sh <<'SETUP'\n"+setup+"\nSETUP\nbash /root/setup.sh "+c.Host+
+		" >/root/setup.log 2>&1 || { tail -n 50 /root/setup.log; exit 1; }")
 	c.run(ctx, "systemctl stop 'nova-*' 'neutron-*' glance-api placement-api keystone mariadb rabbitmq-server; sync")
 	c.t.Logf("OpenStack is set up after %.0f s", time.Since(c.booted).Seconds())
 	if err := errors.Join(c.machine.Crash(), c.machine.Save(ready)); err != nil {

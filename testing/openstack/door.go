@@ -30,7 +30,8 @@ func (c *Cloud) Troubled() *providertest.Troubled {
 	c.must("services", err)
 	compute, err := services.ExtractServices(pages)
 	c.must("services", err)
-	pages, err = endpoints.List(c.identity, endpoints.ListOpts{ServiceID: compute[0].ID, Availability: gophercloud.AvailabilityInternal}).AllPages(ctx)
+	pages, err = endpoints.List(c.identity, endpoints.ListOpts{ServiceID: compute[0].ID,
+		Availability: gophercloud.AvailabilityInternal}).AllPages(ctx)
 	c.must("endpoints", err)
 	list, err := endpoints.ExtractEndpoints(pages)
 	c.must("endpoints", err)

@@ -82,7 +82,8 @@ func (c *Cloud) fill(ctx context.Context, network, pool netip.Prefix) {
 	c.must("role", roles.Assign(ctx, c.identity, member[0].ID, roles.AssignOpts{UserID: user.ID, ProjectID: project.ID}).ExtractErr())
 
 	public := images.ImageVisibilityPublic
-	image, err := images.Create(ctx, c.glance, images.CreateOpts{Name: Image, ContainerFormat: "bare", DiskFormat: "raw", Visibility: &public}).Extract()
+	image, err := images.Create(ctx, c.glance, images.CreateOpts{Name: Image, ContainerFormat: "bare", DiskFormat: "raw",
+		Visibility: &public}).Extract()
 	c.must("image", err)
 	c.must("image's data", imagedata.Upload(ctx, c.glance, image.ID, strings.NewReader(strings.Repeat("x", 1<<20))).ExtractErr())
 	disk := 1
@@ -128,7 +129,8 @@ func (c *Cloud) Credential(rules []string) (id, secret string) {
 		f := strings.Fields(r)
 		list = append(list, applicationcredentials.AccessRule{Service: f[0], Method: f[1], Path: f[2]})
 	}
-	made, err := applicationcredentials.Create(ctx, identity, c.user, applicationcredentials.CreateOpts{Name: fmt.Sprintf("coopr%d", time.Now().UnixNano()), AccessRules: list}).Extract()
+	made, err := applicationcredentials.Create(ctx, identity, c.user,
+		applicationcredentials.CreateOpts{Name: fmt.Sprintf("coopr%d", time.Now().UnixNano()), AccessRules: list}).Extract()
 	c.must("application credential", err)
 	return made.ID, made.Secret
 }

@@ -291,7 +291,8 @@ func TestFileTree(t *testing.T) {
 			b.is("down")
 			b.run("start")
 			b.is("up")
-			if fi, err := os.Stat(conf); err != nil || fi.Mode().Perm() != 0o640 || read(t, filepath.Join(root, "sub/link")) != "a = 1\n\nb = 2\n\nc = 3\n" {
+			if fi, err := os.Stat(conf); err != nil || fi.Mode().Perm() != 0o640 ||
+				read(t, filepath.Join(root, "sub/link")) != "a = 1\n\nb = 2\n\nc = 3\n" {
 				t.Fatal(fi, err)
 			}
 			// An edit by hand is seen, and kept.
@@ -416,7 +417,8 @@ func TestResource(t *testing.T) {
 			}
 			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			b := newBench(t, site.Object{Type: "ha-resource", Content: map[string]any{
-				"resource": "ip", "agent": "ocf:heartbeat:IPaddr2", "parameters": map[string]any{"ip": "10.0.0.9"}, "operations": []any{"monitor interval=10s"},
+				"resource": "ip", "agent": "ocf:heartbeat:IPaddr2", "parameters": map[string]any{"ip": "10.0.0.9"},
+				"operations": []any{"monitor interval=10s"},
 			}}, false)
 			b.is("down")
 			b.run("start")

@@ -53,7 +53,8 @@ func (a *automated) check(ctx context.Context) (string, string, error) {
 }
 
 func (a *automated) run(ctx context.Context, action string) error {
-	fields := map[string]map[string]any{"start": a.content.Start, "stop": a.content.Stop, "restart": a.content.Restart, "cleanup": a.content.Cleanup}[action]
+	fields := map[string]map[string]any{"start": a.content.Start, "stop": a.content.Stop, "restart": a.content.Restart,
+		"cleanup": a.content.Cleanup}[action]
 	if len(fields) == 0 && (action == "restart" || action == "cleanup") {
 		// The content in place is stopped by its own definition.
 		was, err := inPlace(ctx, a.object, a.content)
@@ -115,7 +116,8 @@ func (a *automated) do(ctx context.Context, verb model.Action, fields map[string
 	// Nobody asks later whether this very task was done: it has an id of its own.
 	t := &pb.Task{
 		Id: "change/" + a.job.Site + "/" + a.job.Object.Name + "/" + rand.Text(), Fence: uint64(time.Now().UnixMicro()), Attempt: 1,
-		Tenant: a.job.Tenant, Cluster: in.Config.ClusterName, Node: host, Action: verb.String(), Service: a.job.Object.Name, Plugin: a.plugin, Automator: true,
+		Tenant: a.job.Tenant, Cluster: in.Config.ClusterName, Node: host, Action: verb.String(), Service: a.job.Object.Name, Plugin: a.plugin,
+		Automator: true,
 	}
 	in.TaskID = t.Id
 	if until, ok := ctx.Deadline(); ok {

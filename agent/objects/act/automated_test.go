@@ -25,7 +25,8 @@ func TestAutomated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "it")
 	do := func(script string) map[string]any { return map[string]any{"script": script + "\n"} }
 	b := newBench(t, site.Object{Type: "automator:shell", Content: map[string]any{
-		"check": do("test -e " + file), "start": do("echo $COOPR_ACTION >" + file + "; echo $COOPR_SERVICE $COOPR_NODE >&2"), "stop": do("rm " + file),
+		"check": do("test -e " + file), "start": do("echo $COOPR_ACTION >" + file + "; echo $COOPR_SERVICE $COOPR_NODE >&2"),
+		"stop": do("rm " + file),
 	}}, false)
 	a := shell.New(shell.Config{Path: os.Getenv("PATH")})
 	t.Cleanup(a.Close)
@@ -78,13 +79,15 @@ func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &Performer{Config{Automate: func(_ context.Context, x *pb.Task, _ host.Sink) *pb.Result {
 			in := &model.TaskInput{}
-			if err := json.Unmarshal(x.Input, in); err != nil || in.Config.Results["transport"] != "ssh" || in.Config.Service.Action.Fields["script"] != "true" {
+			if err := json.Unmarshal(x.Input, in); err != nil || in.Config.Results["transport"] != "ssh" ||
+				in.Config.Service.Action.Fields["script"] != "true" {
 				t.Errorf("the input is %s", x.Input)
 			}
 			return &pb.Result{Outcome: pb.Outcome_OUTCOME_SUCCEEDED}
 		}, Machine: func(context.Context, string, json.RawMessage) (*Machine, error) { return &Machine{}, nil }}}
 		for _, held := range []time.Duration{0, handover - time.Second, time.Hour} {
-			j := &objects.Job{Object: &site.Object{Name: "x", Host: "node:c/n", Type: "automator:shell", Content: map[string]any{"check": map[string]any{"script": "true"}}},
+			j := &objects.Job{Object: &site.Object{Name: "x", Host: "node:c/n", Type: "automator:shell",
+				Content: map[string]any{"check": map[string]any{"script": "true"}}},
 				Node: json.RawMessage(`{"results": {"transport": "ssh"}}`), Held: held}
 			began := time.Now()
 			d := &automated{object: &object{p: p, m: &Machine{}, job: j}, plugin: "shell"}

@@ -160,7 +160,8 @@ func own(file string, e builtin.Entry) error {
 	return os.Lchown(file, uid, gid)
 }
 
-func (l *localFiles) apply(_ context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) (made []string, err error) {
+func (l *localFiles) apply(_ context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) (made []string,
+	err error) {
 	if _, err := os.Stat(l.root); errors.Is(err, fs.ErrNotExist) {
 		made = append(made, ".")
 	}

@@ -197,7 +197,8 @@ func (t *filetree) up(ctx context.Context, st *treeState) error {
 			return err
 		}
 	}
-	next := &treeState{Content: t.job.Content, Generation: t.job.Generation, Root: t.content.Root, Files: map[string]fileState{}, Made: st.Made}
+	next := &treeState{Content: t.job.Content, Generation: t.job.Generation, Root: t.content.Root, Files: map[string]fileState{},
+		Made: st.Made}
 	for _, d := range made {
 		if !slices.Contains(next.Made, d) {
 			next.Made = append(next.Made, d)
@@ -226,7 +227,8 @@ func (t *filetree) keep(ctx context.Context, st *treeState, have map[string]seen
 }
 
 // commit records what is in place now.
-func (t *filetree) commit(ctx context.Context, next *treeState, entries []builtin.Entry, wrote map[string]builtin.Entry, removed []string) error {
+func (t *filetree) commit(ctx context.Context, next *treeState, entries []builtin.Entry, wrote map[string]builtin.Entry,
+	removed []string) error {
 	files, err := t.files(next.Root)
 	if err != nil {
 		return err
@@ -290,7 +292,8 @@ func (t *filetree) down(ctx context.Context, st *treeState) error {
 			return err
 		}
 		if ok {
-			err = files.put(ctx, builtin.Entry{Path: name, Content: before.content, Link: before.Link, Mode: before.Mode, Owner: before.Owner, Group: before.Group})
+			err = files.put(ctx, builtin.Entry{Path: name, Content: before.content, Link: before.Link, Mode: before.Mode, Owner: before.Owner,
+				Group: before.Group})
 		} else {
 			err = files.remove(ctx, name)
 		}
@@ -410,7 +413,8 @@ func (m *merging) clash(ctx context.Context, e builtin.Entry, mine seen, marked 
 func (m *merging) drop(name string, was fileState) {
 	is, there := m.have[name]
 	if there && is.fileState != was && was.Kind == "file" && m.t.content.Edits != "restore" {
-		m.conflicts = append(m.conflicts, conflicted{name, "was changed by hand, and the site does not have it any more: put it elsewhere, or remove it", nil})
+		m.conflicts = append(m.conflicts, conflicted{name,
+			"was changed by hand, and the site does not have it any more: put it elsewhere, or remove it", nil})
 		return
 	}
 	if was.Kind != "directory" {

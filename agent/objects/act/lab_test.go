@@ -66,9 +66,10 @@ func (f *far) says(script, want string) {
 // bench gives a performer for an object of the machine.
 func (f *far) bench(t *testing.T, o site.Object) *bench {
 	t.Helper()
-	p, err := New(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Machine: func(context.Context, string, json.RawMessage) (*Machine, error) {
-		return &Machine{Node: f.node}, nil
-	}})
+	p, err := New(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		Machine: func(context.Context, string, json.RawMessage) (*Machine, error) {
+			return &Machine{Node: f.node}, nil
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,8 @@ func services(t *testing.T, l *lab.Lab, systemd bool) {
 		f.must("cat >/etc/init.d/ticker <<'END'\n" + initScript + "END\nchmod +x /etc/init.d/ticker")
 	}
 	// Nobody says who manages it: whoever has it.
-	b := f.bench(t, site.Object{Type: "service", Content: map[string]any{"unit": "ticker", "timeout": "3m", "ready": "pgrep -x -f '/bin/sleep 10000[12]'"}})
+	b := f.bench(t, site.Object{Type: "service",
+		Content: map[string]any{"unit": "ticker", "timeout": "3m", "ready": "pgrep -x -f '/bin/sleep 10000[12]'"}})
 	b.is("down")
 	b.run("start")
 	b.is("up")
@@ -231,9 +233,11 @@ func units(t *testing.T, l *lab.Lab) {
 // it was before in the end. The machine has no git.
 func files(t *testing.T, l *lab.Lab) {
 	f := boot(t, l, lab.Spec{Name: "files"})
-	f.must("! command -v git; useradd -r web; mkdir -p /etc/web; printf 'of the machine\n' >/etc/web/other.conf; chmod 600 /etc/web/other.conf; chown web:web /etc/web/other.conf; useradd -r db")
+	f.must("! command -v git; useradd -r web; mkdir -p /etc/web; printf 'of the machine\n' >/etc/web/other.conf; chmod 600 " +
+		"/etc/web/other.conf; chown web:web /etc/web/other.conf; useradd -r db")
 	o := tree("/etc/web")
-	o.Content["files"].(map[string]any)["app.conf"] = map[string]any{"content": "a = 1\n\nb = 2\n\nc = 3\n", "mode": "0640", "owner": "web", "group": "db"}
+	o.Content["files"].(map[string]any)["app.conf"] = map[string]any{"content": "a = 1\n\nb = 2\n\nc = 3\n", "mode": "0640", "owner": "web",
+		"group": "db"}
 	const list = "cd /etc/web && find . | sort | xargs stat -c '%n %a %U %G %F'"
 	was := f.must(list)
 	b := f.bench(t, o)
@@ -258,7 +262,8 @@ func files(t *testing.T, l *lab.Lab) {
 	f.must("sed -i 's/a = 10/a = 11/' /etc/web/app.conf")
 	b2.files("app.conf", "a = 12\n\nb = 2\n\nc = 3\n")
 	err := b2.p.Run(t.Context(), b2.job(), "restart")
-	if err == nil || !strings.Contains(err.Error(), "conflict: /etc/web/app.conf") || !strings.HasPrefix(f.must("cat /etc/web/app.conf"), "a = 11") {
+	if err == nil || !strings.Contains(err.Error(), "conflict: /etc/web/app.conf") ||
+		!strings.HasPrefix(f.must("cat /etc/web/app.conf"), "a = 11") {
 		t.Errorf("%v", err)
 	}
 	f.must("printf 'a = 13\n' >/etc/web/app.conf" + mergeSuffix)
@@ -317,7 +322,8 @@ func pacemaker(t *testing.T, l *lab.Lab) {
 	for _, f := range both {
 		f.must("groupadd -r haclient; useradd -r -g haclient -d /var/lib/pacemaker hacluster; mkdir -p /var/log/crmsh /var/lib/pacemaker/cib\n" +
 			"cat >/etc/corosync/corosync.conf <<'END'\n" + conf + "END\ncat >/var/lib/pacemaker/cib/cib.xml <<'END'\n" + cib + "END\n" +
-			"chown -R hacluster:haclient /var/lib/pacemaker /var/log/pacemaker; chmod 600 /var/lib/pacemaker/cib/cib.xml\nsystemctl daemon-reload; systemctl start pacemaker")
+			"chown -R hacluster:haclient /var/lib/pacemaker /var/log/pacemaker; chmod 600 /var/lib/pacemaker/cib/cib.xml\nsystemctl " +
+			"daemon-reload; systemctl start pacemaker")
 	}
 	f := both[0]
 	f.says("crm_mon -1 | grep -o 'Online: .*'", "Online: [ ha1 ha2 ]")
@@ -332,7 +338,8 @@ func pacemaker(t *testing.T, l *lab.Lab) {
 // resources is the life of one, made with a tool.
 func resources(t *testing.T, f, other *far, tool string) {
 	b := f.bench(t, site.Object{Name: "ha/" + tool, Type: "ha-resource", Content: map[string]any{
-		"tool": tool, "agent": "ocf:pacemaker:Dummy", "parameters": map[string]any{"fake": "one"}, "operations": []any{"monitor interval=10s"}, "meta": map[string]any{"resource-stickiness": "7"},
+		"tool": tool, "agent": "ocf:pacemaker:Dummy", "parameters": map[string]any{"fake": "one"}, "operations": []any{"monitor interval=10s"},
+		"meta": map[string]any{"resource-stickiness": "7"},
 	}})
 	b.is("down")
 	b.run("start")

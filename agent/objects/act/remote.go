@@ -35,7 +35,8 @@ func (r *remoteFiles) stat(ctx context.Context, names []string, _ bool) (map[str
 	}
 	var b bytes.Buffer
 	// Names that there are not are left out first: tar would fail for them.
-	code, said, err := r.exec(ctx, []string{"/bin/sh", "-c", "cd " + quote(r.root) + " 2>/dev/null || exit 0\nset --  " + strings.Join(words, " ") + `
+	code, said, err := r.exec(ctx, []string{"/bin/sh", "-c", "cd " + quote(r.root) + " 2>/dev/null || exit 0\nset --  " +
+		strings.Join(words, " ") + `
 for f; do shift; if [ -e "$f" ] || [ -L "$f" ]; then set -- "$@" "$f"; fi; done
 [ $# -eq 0 ] && exit 0
 tar --no-recursion -cf - "$@" | base64`}, "/", nil, &b)
@@ -79,7 +80,8 @@ func (r *remoteFiles) put(ctx context.Context, e builtin.Entry) error {
 }
 
 // apply puts every file beside its place first, and then moves it there.
-func (r *remoteFiles) apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry, remove []string) ([]string, error) {
+func (r *remoteFiles) apply(ctx context.Context, entries []builtin.Entry, write map[string]builtin.Entry,
+	remove []string) ([]string, error) {
 	var script strings.Builder
 	script.WriteString("set -e\nroot=" + quote(r.root) + "\n[ -d \"$root\" ] || echo MADE .\nmkdir -p \"$root\"; cd \"$root\"\n")
 	dir := func(d string) {

@@ -42,7 +42,8 @@ func (s *script) check(ctx context.Context) (string, string, error) {
 }
 
 func (s *script) run(ctx context.Context, action string) error {
-	body := map[string]string{"start": s.content.Start, "stop": s.content.Stop, "restart": s.content.Restart, "cleanup": s.content.Cleanup}[action]
+	body := map[string]string{"start": s.content.Start, "stop": s.content.Stop, "restart": s.content.Restart,
+		"cleanup": s.content.Cleanup}[action]
 	if body == "" && (action == "restart" || action == "cleanup") {
 		// The content in place is stopped by its own definition.
 		was, err := inPlace(ctx, s.object, s.content)

@@ -155,11 +155,13 @@ func (s *service) noUnitFile(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	return s.units(ctx, `if [ -f "$ours.before" ]; then mv -f "$ours.before" "$file"; else rm -f "$file"; fi && rm -f "$ours" && systemctl daemon-reload`)
+	return s.units(ctx, `if [ -f "$ours.before" ]; then mv -f "$ours.before" "$file"; else rm -f "$file"; fi && rm -f "$ours" && `+
+		`systemctl daemon-reload`)
 }
 
 func (s *service) units(ctx context.Context, script string) error {
-	return s.must(ctx, "unit file", fmt.Sprintf("file=%s; ours=%s\n%s", quote(s.unitPath()), quote(path.Join(s.m.Dir(), s.file("unit"))), script), "/", nil)
+	return s.must(ctx, "unit file", fmt.Sprintf("file=%s; ours=%s\n%s", quote(s.unitPath()), quote(path.Join(s.m.Dir(), s.file("unit"))),
+		script), "/", nil)
 }
 
 // ready waits until the service can be used.

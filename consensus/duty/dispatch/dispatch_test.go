@@ -66,7 +66,8 @@ func (l *log) propose(ctx context.Context, cs ...*pb.Command) ([]state.Answer, e
 			l.leases++
 		}
 	}
-	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, NowMs: time.Now().UnixMilli(), Commands: cs, Groups: []uint32{uint32(len(cs))}})
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, NowMs: time.Now().UnixMilli(), Commands: cs,
+		Groups: []uint32{uint32(len(cs))}})
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,8 @@ func (l *log) begin(tasks int) {
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
 	n := model.Node{ID: "00000001-1000", Cluster: cl.ID, Tenant: "one", Number: 1000}
 	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
-		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: g.Encode()}}})
+		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+			Cluster: logtest.Cluster(cl), Nodes: logtest.Nodes(n), Graph: g.Encode()}}})
 }
 
 // next starts one more operation, of one task on the same node.
@@ -123,7 +125,8 @@ func (l *log) next() {
 	next := *cl
 	next.Operation, next.Operations = "00000001-002", 2
 	op := model.Operation{ID: next.Operation, Tenant: "one", Cluster: cl.ID, Type: model.OpRestart}
-	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
+	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+		Cluster: logtest.Cluster(next), ClusterVersion: cl.Version, Graph: g.Encode()}}})
 }
 
 // works makes tasks of nothing but their names.
@@ -165,7 +168,8 @@ func (c *conn) got() int {
 
 func (l *log) dispatcher() (d *dispatch.Dispatcher, end func()) {
 	l.t.Helper()
-	d = dispatch.New(dispatch.Config{Machine: l.machine, Propose: l.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler), Jitter: func() float64 { return 0 }})
+	d = dispatch.New(dispatch.Config{Machine: l.machine, Propose: l.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler),
+		Jitter: func() float64 { return 0 }})
 	if err := d.Restore(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
@@ -269,10 +273,11 @@ func TestHelloAtTheEndOfATerm(t *testing.T) {
 		l := newLog(t)
 		d, end := l.dispatcher()
 		slow := make(chan struct{})
-		late := dispatch.New(dispatch.Config{Machine: l.machine, Tasks: works{}, Logger: slog.New(slog.DiscardHandler), Propose: func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
-			<-slow
-			return l.propose(ctx, cs...)
-		}})
+		late := dispatch.New(dispatch.Config{Machine: l.machine, Tasks: works{}, Logger: slog.New(slog.DiscardHandler),
+			Propose: func(ctx context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+				<-slow
+				return l.propose(ctx, cs...)
+			}})
 		ctx, cancel := context.WithCancel(context.Background())
 		over := make(chan error, 1)
 		go func() { over <- late.Run(ctx) }()

@@ -19,7 +19,8 @@ const firstLeases = 64
 //
 // needs returns what a vertex requires of an agent, as the cluster and its nodes may not be
 // in the state yet.
-func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Graph, needs func(vertex uint32) Needs) (first *pb.Lease, done func(context.Context, state.Answer, error)) {
+func (d *Dispatcher) First(ctx context.Context, op *model.Operation, g *plan.Graph, needs func(vertex uint32) Needs) (first *pb.Lease,
+	done func(context.Context, state.Answer, error)) {
 	nothing := func(context.Context, state.Answer, error) {}
 	result := make(chan *round, 1)
 	if !d.post(func() { result <- d.first(op, g, needs) }) {

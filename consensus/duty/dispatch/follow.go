@@ -33,7 +33,8 @@ func (d *Dispatcher) follow(session string, list []*pb.Report) *round {
 				continue
 			}
 			h := q.held[u]
-			if h == nil || !h.granted || h.fence != rep.Fences[i] || h.session != s || q.graph.Node[u] < 0 || q.busy[q.graph.Node[u]] != u+1 || len(d.ending[q.graph.NodeID(int(u))]) > 0 {
+			if h == nil || !h.granted || h.fence != rep.Fences[i] || h.session != s || q.graph.Node[u] < 0 || q.busy[q.graph.Node[u]] != u+1 ||
+				len(d.ending[q.graph.NodeID(int(u))]) > 0 {
 				continue
 			}
 			w, ok := q.after(u)

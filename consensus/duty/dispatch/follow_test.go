@@ -75,7 +75,8 @@ func TestLostReportFreesNothing(t *testing.T) {
 		}
 		// The worker comes back with what it holds.
 		first := c.tasks[0]
-		if err := d.Open(t.Context(), "again", &pb.Hello{Agent: "a", Slots: 4, Held: []*pb.Held{{Task: first.Id, Fence: first.Fence, Result: succeeded(first)}}}, c); err != nil {
+		if err := d.Open(t.Context(), "again", &pb.Hello{Agent: "a", Slots: 4,
+			Held: []*pb.Held{{Task: first.Id, Fence: first.Fence, Result: succeeded(first)}}}, c); err != nil {
 			t.Fatal(err)
 		}
 		for i := 1; i < 3; i++ {
@@ -106,7 +107,8 @@ func TestNextTaskWaitsForAnOrder(t *testing.T) {
 		}
 		synctest.Wait()
 		order := func(what string) {
-			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: "00000001-001", Order: logformat.OperationOrders.Number(what)}}})
+			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: "00000001-001",
+				Order: logformat.OperationOrders.Number(what)}}})
 		}
 		l.first = func() { order("pause") } // between the choice and the entry
 		d.ReportSoon("s", []*pb.Result{succeeded(c.tasks[0])})

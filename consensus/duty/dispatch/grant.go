@@ -246,7 +246,8 @@ func (d *Dispatcher) deliver(ctx context.Context, r *round, answers []state.Answ
 			g.tasks, g.to = append(g.tasks, u), append(g.to, p.of(j))
 			t, err := d.cfg.Tasks.Task(v, op, s, u)
 			if err != nil {
-				g.broken = append(g.broken, &pb.Result{Task: string(model.OperationID(id).Task(u)), Fence: g.fence, Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
+				g.broken = append(g.broken, &pb.Result{Task: string(model.OperationID(id).Task(u)), Fence: g.fence,
+					Outcome: pb.Outcome_OUTCOME_NOTHING_DONE, Message: err.Error()})
 				continue
 			}
 			t.Fence = g.fence

@@ -25,7 +25,8 @@ func TestTakenBackEndsFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		restart := func() {
-			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+			l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001",
+				Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
 			synctest.Wait()
 		}
 		open("s", "a", a)
@@ -97,7 +98,8 @@ func takenBack(t *testing.T, elected bool) {
 		t.Fatal("not leased")
 	}
 	old := a.tasks[0]
-	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+	l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001",
+		Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
 	synctest.Wait()
 	if a.got() != 1 {
 		t.Fatal("sent again at once")
@@ -133,7 +135,8 @@ func TestTakenBackOutlivesItsOperation(t *testing.T) {
 		}
 		synctest.Wait()
 		old := a.tasks[0]
-		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001", Order: pb.PlanOrder_PLAN_ORDER_FORCE_COMPLETE}}})
+		l.must(&pb.Command{Tenant: "one", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: "00000001-001",
+			Order: pb.PlanOrder_PLAN_ORDER_FORCE_COMPLETE}}})
 		synctest.Wait()
 		if op, _ := l.machine.View().Operation("", "00000001-001"); op.Status != model.OpSucceeded {
 			t.Fatalf("the operation is %s", op.Status)

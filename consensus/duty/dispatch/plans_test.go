@@ -75,7 +75,8 @@ func TestCrashAtEveryEntry(t *testing.T) {
 			p.leader()
 			leave := p.enter(2, 10)
 			time.Sleep(4 * time.Second)
-			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
+			p.give(&pb.Command{Tenant: "one", Actor: "alice",
+				Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_RESTART}}})
 			p.finish()
 			leave()
 			entries, whole = p.entries, p
@@ -86,7 +87,8 @@ func TestCrashAtEveryEntry(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := &play{t: t, r: rand.New(rand.NewPCG(uint64(k), 4)), op: whole.op, base: whole.base, tree: whole.tree, machine: m, entries: slices.Clone(entries[:k])}
+				p := &play{t: t, r: rand.New(rand.NewPCG(uint64(k), 4)), op: whole.op, base: whole.base, tree: whole.tree, machine: m,
+					entries: slices.Clone(entries[:k])}
 				for i, e := range p.entries {
 					p.apply(i+1, e)
 				}
@@ -136,7 +138,8 @@ func TestPlansShareNodes(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.must(&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{
-					Operation: logtest.Operation(model.Operation{ID: id, Tenant: "one", Cluster: "00000001", Type: model.OpPlan, Plan: id}), Cluster: logtest.Cluster(model.Cluster{}), Graph: g.Encode(), Tree: logtest.Tree(&d.Tree),
+					Operation: logtest.Operation(model.Operation{ID: id, Tenant: "one", Cluster: "00000001", Type: model.OpPlan, Plan: id}),
+					Cluster:   logtest.Cluster(model.Cluster{}), Graph: g.Encode(), Tree: logtest.Tree(&d.Tree),
 				}}})
 				if op, _ := p.machine.View().Operation("one", id); op.Status != model.OpPaused {
 					t.Errorf("a plan that nobody has started is %s", op.Status)
@@ -150,7 +153,8 @@ func TestPlansShareNodes(t *testing.T) {
 			for _, id := range ops {
 				time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
 				for range 5 { // the log may refuse
-					p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: id, Order: pb.PlanOrder_PLAN_ORDER_START}}})
+					p.give(&pb.Command{Tenant: "one", Actor: "alice",
+						Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: id, Order: pb.PlanOrder_PLAN_ORDER_START}}})
 				}
 				if r.IntN(2) == 0 {
 					p.leader()

@@ -64,7 +64,8 @@ func newPlay(t *testing.T, seed uint64) *play {
 	in := planner.Input{Operation: model.OpCreate, Services: map[string]model.Service{}}
 	var names []string
 	for i := range 1 + p.r.IntN(3) {
-		s := model.Service{Base: model.Base{Name: fmt.Sprint("s", i)}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"install": {}, "configure": {}, "start": {}}}}
+		s := model.Service{Base: model.Base{Name: fmt.Sprint("s", i)},
+			Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"install": {}, "configure": {}, "start": {}}}}
 		for _, other := range names {
 			if p.r.IntN(2) == 0 {
 				s.Dependencies.Runtime.Requires = append(s.Dependencies.Runtime.Requires, other)
@@ -88,7 +89,8 @@ func newPlay(t *testing.T, seed uint64) *play {
 	if p.base, err = planner.Plan(in); err != nil {
 		t.Fatal(err)
 	}
-	strategies := []tree.Strategy{{}, {Kind: tree.Parallel}, {Canary: 2}, {Kind: tree.Parallel, Canary: 1}, {Kind: tree.Batch, Size: 2}, {Kind: tree.Batch, Size: 50, Percent: true, MaxFailures: 1}}
+	strategies := []tree.Strategy{{}, {Kind: tree.Parallel}, {Canary: 2}, {Kind: tree.Parallel, Canary: 1}, {Kind: tree.Batch, Size: 2},
+		{Kind: tree.Batch, Size: 50, Percent: true, MaxFailures: 1}}
 	var d *tree.Draft
 	switch p.r.IntN(6) {
 	case 0:
@@ -109,7 +111,8 @@ func newPlay(t *testing.T, seed uint64) *play {
 	op := model.Operation{ID: p.op, Tenant: "one", Cluster: "00000001", Type: model.OpCreate, OnFailure: "pause"}
 	cl := model.Cluster{ID: "00000001", Tenant: "one", Name: "a", Operation: op.ID, Operations: 1}
 	p.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "one"})}}},
-		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op), Cluster: logtest.Cluster(cl), Nodes: nodes, Graph: g.Encode(), Tree: logtest.Tree(p.tree)}}})
+		&pb.Command{Tenant: "one", Change: &pb.Command_StartOperation{StartOperation: &pb.StartOperation{Operation: logtest.Operation(op),
+			Cluster: logtest.Cluster(cl), Nodes: nodes, Graph: g.Encode(), Tree: logtest.Tree(p.tree)}}})
 	return p
 }
 
@@ -138,7 +141,8 @@ func (p *play) propose(_ context.Context, cs ...*pb.Command) ([]state.Answer, er
 		return nil, errLog
 	}
 	before, _ := p.machine.View().Plan(p.op)
-	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, NowMs: time.Now().UnixMilli(), Commands: cs, Groups: []uint32{uint32(len(cs))}})
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, NowMs: time.Now().UnixMilli(), Commands: cs,
+		Groups: []uint32{uint32(len(cs))}})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +228,8 @@ func (p *play) check(before *plan.State, cs []*pb.Command) {
 				p.t.Errorf("%s is done once more", p.base.Name(i))
 			}
 		}
-		if was.Status == model.TaskSucceeded && is.Status != model.TaskSucceeded && !order && p.base.Action[v] != model.Create && p.base.Action[v] != model.Confirm {
+		if was.Status == model.TaskSucceeded && is.Status != model.TaskSucceeded && !order && p.base.Action[v] != model.Create &&
+			p.base.Action[v] != model.Confirm {
 			p.t.Errorf("%s was done, and is %s without anybody's order", p.base.Name(i), is.Status)
 		}
 	}
@@ -259,7 +264,8 @@ func (p *play) leader() {
 	if p.over != nil {
 		p.over()
 	}
-	d := dispatch.New(dispatch.Config{Machine: p.machine, Propose: p.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler), Jitter: func() float64 { return 0 }})
+	d := dispatch.New(dispatch.Config{Machine: p.machine, Propose: p.propose, Tasks: works{}, Logger: slog.New(slog.DiscardHandler),
+		Jitter: func() float64 { return 0 }})
 	if err := d.Restore(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
@@ -464,17 +470,22 @@ func (p *play) finish() {
 			break
 		}
 		if op.Status == model.OpPaused {
-			p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.op, Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
+			p.give(&pb.Command{Tenant: "one", Actor: "alice",
+				Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.op,
+					Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
 		}
 		for i, v := 0, p.view(); i < len(v.Phases); i++ {
 			if s := v.PhaseStatus(i); s == tree.Waiting || s == tree.Error { // held back, whatever has failed
-				p.give(&pb.Command{Tenant: "one", Actor: "alice", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_CONTINUE, Phase: v.PhaseID(i)}}})
+				p.give(&pb.Command{Tenant: "one", Actor: "alice",
+					Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: p.op, Order: pb.PlanOrder_PLAN_ORDER_CONTINUE,
+						Phase: v.PhaseID(i)}}})
 			}
 		}
 		time.Sleep(time.Second)
 	}
 	op, _ := p.machine.View().Operation("one", p.op)
-	if tolerated := p.plan().Tolerated() > 0; op.Status != model.OpSucceeded || !p.plan().Complete() || !tolerated && p.view().Status() != tree.Complete {
+	if tolerated := p.plan().Tolerated() > 0; op.Status != model.OpSucceeded || !p.plan().Complete() ||
+		!tolerated && p.view().Status() != tree.Complete {
 		p.t.Errorf("the operation ends %s: %s\n%s", op.Status, op.Message, p.view().Info().Text("deploy"))
 	}
 	if cl, _ := p.machine.View().Cluster("one", "00000001"); cl.Status != model.ClusterActive {

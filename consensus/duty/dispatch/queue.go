@@ -93,7 +93,8 @@ func (r *ranks) Pop() any {
 
 // open adds an empty queue for an operation.
 func (d *Dispatcher) open(v *state.View, op *model.Operation, g *plan.Graph) *queue {
-	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)), known: make([]bool, g.Len()), held: map[uint32]*holding{}}
+	q := &queue{op: op, graph: g, ready: ranks{g: g}, parked: map[int32]*ranks{}, busy: make([]uint32, len(g.Nodes)),
+		known: make([]bool, g.Len()), held: map[uint32]*holding{}}
 	d.queues[op.ID] = q
 	at, found := slices.BinarySearchFunc(d.tenants, op.Tenant, func(t *tenant, name string) int { return strings.Compare(t.name, name) })
 	if !found {

@@ -58,7 +58,8 @@ func (d *Dispatcher) reports(results []*pb.Result) reports {
 		}
 		rep := rs.of(string(op), &pb.Report{})
 		if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED || len(r.Output) > 0 || r.Adopted {
-			o := &pb.Outputs{At: uint32(len(rep.Tasks)), Outcome: r.Outcome, Message: r.Message, Output: r.Output, LogTail: r.LogTail, Adopted: r.Adopted}
+			o := &pb.Outputs{At: uint32(len(rep.Tasks)), Outcome: r.Outcome, Message: r.Message, Output: r.Output, LogTail: r.LogTail,
+				Adopted: r.Adopted}
 			if r.Outcome != pb.Outcome_OUTCOME_SUCCEEDED {
 				o.RetryAtMs = d.backoff(failures(v, string(op), u), now)
 			}
@@ -164,7 +165,8 @@ func (d *Dispatcher) Save(ctx context.Context, saves []*pb.SaveState) {
 		if err != nil {
 			continue
 		}
-		commands = append(commands, &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: string(op), Task: u, Fence: s.Fence, Key: s.Key, Value: s.Value}}})
+		commands = append(commands, &pb.Command{Change: &pb.Command_SaveValue{SaveValue: &pb.SaveValue{Operation: string(op), Task: u,
+			Fence: s.Fence, Key: s.Key, Value: s.Value}}})
 	}
 	if len(commands) == 0 {
 		return

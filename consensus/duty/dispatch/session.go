@@ -37,7 +37,8 @@ func (s *session) free() int {
 func (d *Dispatcher) Open(ctx context.Context, id string, h *pb.Hello, conn Conn) error {
 	agent := model.Agent{
 		ID: h.Agent, Name: h.Name, PeerAddr: h.PeerAddr, APIAddr: h.ApiAddr, Build: h.Build, FeatureLevel: h.FeatureLevel,
-		Incarnation: h.Incarnation, GossipAddr: h.GossipAddr, Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible, Plugins: map[string]string{},
+		Incarnation: h.Incarnation, GossipAddr: h.GossipAddr, Zone: h.Zone, Class: h.Class, Slots: int(h.Slots), Eligible: h.Eligible,
+		Plugins: map[string]string{},
 	}
 	plugins := map[string]bool{}
 	open := &pb.OpenSession{Session: id, Agent: h.Agent}

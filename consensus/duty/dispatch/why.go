@@ -42,14 +42,16 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	if node := q.graph.Node[u]; d.taken(q, node) {
 		if list := d.ending[q.graph.Nodes[node]]; len(list) > 0 {
 			name := list[0].name
-			return tree.Wait{Kind: tree.WaitsNode, What: name, Text: fmt.Sprintf("agent %s is still ending %s, which an order took back", list[0].session.agent, name)}
+			return tree.Wait{Kind: tree.WaitsNode, What: name,
+				Text: fmt.Sprintf("agent %s is still ending %s, which an order took back", list[0].session.agent, name)}
 		}
 		name := q.graph.Name(int(q.busy[node] - 1))
 		return tree.Wait{Kind: tree.WaitsNode, What: name, Text: name + " is at work on its node"}
 	}
 	n := d.cfg.Tasks.Needs(d.cfg.Machine.View(), q.op, q.graph, u)
 	if n.Limit != "" && n.Most > 0 && d.limits[n.Limit] >= n.Most {
-		return tree.Wait{Kind: tree.WaitsLimit, What: n.Limit, Text: fmt.Sprintf("provider %s has as many tasks at work as it may have, %d", n.Limit, n.Most)}
+		return tree.Wait{Kind: tree.WaitsLimit, What: n.Limit,
+			Text: fmt.Sprintf("provider %s has as many tasks at work as it may have, %d", n.Limit, n.Most)}
 	}
 	offers, there, at := false, false, ""
 	for _, s := range d.sessions {
@@ -69,7 +71,8 @@ func (d *Dispatcher) why(q *queue, u uint32) tree.Wait {
 	case !offers:
 		return tree.Wait{Kind: tree.WaitsPlugin, What: n.Plugin, Text: fmt.Sprintf("no agent that offers %s is there", n.Plugin)}
 	case !there:
-		return tree.Wait{Kind: tree.WaitsPlugin, What: n.Machine, Text: fmt.Sprintf("its node lives on machine %s, and no agent with %s is there", n.Machine, n.Plugin)}
+		return tree.Wait{Kind: tree.WaitsPlugin, What: n.Machine,
+			Text: fmt.Sprintf("its node lives on machine %s, and no agent with %s is there", n.Machine, n.Plugin)}
 	}
 	return tree.Wait{Kind: tree.WaitsWorker, What: at, Text: "every worker that could do it has its hands full"}
 }

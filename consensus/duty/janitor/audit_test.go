@@ -28,7 +28,8 @@ func TestAuditRetention(t *testing.T) {
 	apply := func(cs ...*pb.Command) {
 		t.Helper()
 		index++
-		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli(), Commands: cs})
+		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now.UnixMilli(),
+			Commands: cs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,8 @@ func TestAuditRetention(t *testing.T) {
 	write := func(n int) {
 		t.Helper()
 		for range n {
-			apply(&pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: fmt.Sprint("t", index)}}}})
+			apply(&pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: fmt.Sprint("t",
+				index)}}}})
 		}
 	}
 	j := janitor.New(janitor.Config{

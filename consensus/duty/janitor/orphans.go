@@ -106,7 +106,8 @@ func (o *Orphans) Run(ctx context.Context) error {
 		}
 		for _, x := range r.Orphans {
 			if x.DeleteAt > 0 && x.DeleteAt <= time.Now().UnixMilli() {
-				if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID, "the policy: it is no node's ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
+				if _, err := o.Remove(ctx, model.Caller{Tenant: x.Tenant, Actor: model.Self, Role: model.RoleAdmin}, x.ID,
+					"the policy: it is no node's ("+string(x.Why)+")"); err != nil && ctx.Err() == nil {
 					o.cfg.Logger.Warn("an orphan could not be removed", "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "error", err)
 				}
 			}
@@ -288,7 +289,8 @@ func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.Orphan
 		if was := o.found[k]; was != nil {
 			x.Since = was.Since
 		} else {
-			o.cfg.Logger.Warn("a provider has a machine that is no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "why", string(x.Why))
+			o.cfg.Logger.Warn("a provider has a machine that is no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node",
+				x.Node, "why", string(x.Why))
 		}
 		if x.DeleteAt = 0; o.cfg.Delete && x.Why != model.OrphanUnknown {
 			x.DeleteAt = x.Since + o.cfg.Grace.Milliseconds()
@@ -358,9 +360,10 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 	if x == nil {
 		return 0, fmt.Errorf("machine %s: %w", id, ErrNoOrphan)
 	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_DropResource{DropResource: &pb.DropResource{
-		Provider: x.Provider, Id: x.ID, Cluster: x.Cluster, Node: x.Node, Reason: reason,
-	}}})
+	answers, err := o.cfg.Propose(ctx, &pb.Command{Tenant: who.Tenant, Actor: who.Actor,
+		Change: &pb.Command_DropResource{DropResource: &pb.DropResource{
+			Provider: x.Provider, Id: x.ID, Cluster: x.Cluster, Node: x.Node, Reason: reason,
+		}}})
 	if err == nil {
 		err = answers[0].Err
 	}
@@ -375,7 +378,8 @@ func (o *Orphans) Remove(ctx context.Context, who model.Caller, id, reason strin
 		o.faults[key] = err.Error()
 		return 0, fmt.Errorf("machine %s: %w: %w", id, ErrNotRemoved, err)
 	}
-	o.cfg.Logger.Info("removed a machine that was no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node, "reason", reason)
+	o.cfg.Logger.Info("removed a machine that was no node's", "provider", x.Provider, "machine", x.ID, "cluster", x.Cluster, "node", x.Node,
+		"reason", reason)
 	delete(o.found, key)
 	delete(o.faults, key)
 	o.last.Orphans = slices.DeleteFunc(slices.Clone(o.last.Orphans), func(y model.Orphan) bool { return y.ID == x.ID && y.Tenant == x.Tenant })

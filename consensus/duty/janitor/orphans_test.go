@@ -77,7 +77,8 @@ func TestOrphans(t *testing.T) {
 		index := uint64(0)
 		propose := func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
 			index++
-			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli(), Commands: cs})
+			b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true,
+				NowMs: time.Now().UnixMilli(), Commands: cs})
 			if err != nil {
 				return nil, err
 			}
@@ -97,17 +98,21 @@ func TestOrphans(t *testing.T) {
 		}
 		for _, c := range []*pb.Command{
 			{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}},
-			{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{{Kind: string(model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}},
+			{Tenant: "t", Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{{Kind: string(
+				model.KindProvider), Name: "p", Body: []byte(`{"name":"p","providertype":"cloud"}`)}}}}},
 		} {
 			if as, err := propose(t.Context(), c); err != nil || as[0].Err != nil {
 				t.Fatal(as, err)
 			}
 		}
-		c := &clouds{machines: []*pb.Resource{{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"}, {Cluster: "9", Node: "9-2", Fence: 1, Id: "going"}}}
+		c := &clouds{machines: []*pb.Resource{{Cluster: "9", Node: "9-1", Fence: 1, Id: "forgotten"},
+			{Cluster: "9", Node: "9-2", Fence: 1, Id: "going"}}}
 		c.between = func() { c.machines = c.machines[:1] }
-		o := janitor.NewOrphans(janitor.OrphansConfig{Machine: m, Propose: propose, Finder: c, Logger: slog.New(slog.DiscardHandler), Every: time.Minute, Delete: true, Grace: 10 * time.Minute})
+		o := janitor.NewOrphans(janitor.OrphansConfig{Machine: m, Propose: propose, Finder: c, Logger: slog.New(slog.DiscardHandler),
+			Every: time.Minute, Delete: true, Grace: 10 * time.Minute})
 		r, err := o.Find(t.Context())
-		if err != nil || len(r.Orphans) != 1 || r.Orphans[0].ID != "forgotten" || r.Orphans[0].Why != model.OrphanUnknown || r.Orphans[0].DeleteAt != 0 {
+		if err != nil || len(r.Orphans) != 1 || r.Orphans[0].ID != "forgotten" || r.Orphans[0].Why != model.OrphanUnknown ||
+			r.Orphans[0].DeleteAt != 0 {
 			t.Fatalf("%+v %v", r, err)
 		}
 		ctx, stop := context.WithCancel(t.Context())

@@ -261,43 +261,44 @@ func play(rnd *rand.Rand, parallel, keys int, gather time.Duration, steps int) s
 	const backoff, most = 10 * time.Millisecond, 25 * time.Millisecond
 	m := &model{due: map[int]time.Time{}, busy: map[int]bool{}, failures: map[int]int{}}
 	ms := func(n int) time.Duration { return time.Duration(rnd.IntN(n)) * time.Millisecond }
-	q := loop.New(loop.Config[int]{Parallel: parallel, Gather: gather, Backoff: backoff, MaxBackoff: most, Reconcile: func(_ context.Context, key int) (time.Time, error) {
-		m.mu.Lock()
-		now := time.Now()
-		at, asked := m.due[key]
-		switch {
-		case m.busy[key]:
-			m.wrong("key %d is reconciled twice at once", key)
-		case !asked:
-			m.wrong("key %d is reconciled, but nobody asked for it", key)
-		case now.Before(at):
-			m.wrong("key %d is reconciled %s early", key, at.Sub(now))
-		}
-		if m.busy[key] = true; len(m.busy) > parallel {
-			m.wrong("%d keys are reconciled at once", len(m.busy))
-		}
-		delete(m.due, key)
-		m.calls++
-		spend, outcome, again := ms(30), rnd.IntN(10), now.Add(ms(200))
-		m.mu.Unlock()
-		time.Sleep(spend)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.busy, key)
-		switch {
-		case m.calls > 3*steps || outcome > 3: // so that the queue comes to rest
-			m.failures[key] = 0
-			return time.Time{}, nil
-		case outcome > 1:
-			m.failures[key] = 0
-			m.ask(key, again)
-			return again, nil
-		default:
-			m.ask(key, time.Now().Add(min(backoff<<m.failures[key], most)))
-			m.failures[key]++
-			return again, errors.New("not now")
-		}
-	}})
+	q := loop.New(loop.Config[int]{Parallel: parallel, Gather: gather, Backoff: backoff, MaxBackoff: most,
+		Reconcile: func(_ context.Context, key int) (time.Time, error) {
+			m.mu.Lock()
+			now := time.Now()
+			at, asked := m.due[key]
+			switch {
+			case m.busy[key]:
+				m.wrong("key %d is reconciled twice at once", key)
+			case !asked:
+				m.wrong("key %d is reconciled, but nobody asked for it", key)
+			case now.Before(at):
+				m.wrong("key %d is reconciled %s early", key, at.Sub(now))
+			}
+			if m.busy[key] = true; len(m.busy) > parallel {
+				m.wrong("%d keys are reconciled at once", len(m.busy))
+			}
+			delete(m.due, key)
+			m.calls++
+			spend, outcome, again := ms(30), rnd.IntN(10), now.Add(ms(200))
+			m.mu.Unlock()
+			time.Sleep(spend)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			delete(m.busy, key)
+			switch {
+			case m.calls > 3*steps || outcome > 3: // so that the queue comes to rest
+				m.failures[key] = 0
+				return time.Time{}, nil
+			case outcome > 1:
+				m.failures[key] = 0
+				m.ask(key, again)
+				return again, nil
+			default:
+				m.ask(key, time.Now().Add(min(backoff<<m.failures[key], most)))
+				m.failures[key]++
+				return again, errors.New("not now")
+			}
+		}})
 	// Nothing that is due may wait while a goroutine is free.
 	idle := func() {
 		synctest.Wait()

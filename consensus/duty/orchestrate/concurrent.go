@@ -16,7 +16,8 @@ const stale = 5
 
 // StartConcurrent prepares and starts an operation that runs concurrently with the cluster's
 // main operation.
-func (o *Orchestrator) StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType,
+	units []operation.Unit) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
 		if id, ok := v.Request(who); ok {
@@ -36,7 +37,8 @@ func (o *Orchestrator) StartConcurrent(ctx context.Context, who model.Caller, cl
 
 // PrepareConcurrent prepares an operation that runs concurrently with the cluster's main
 // operation.
-func (o *Orchestrator) PrepareConcurrent(who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, error) {
+func (o *Orchestrator) PrepareConcurrent(who model.Caller, cluster string, op model.OperationType,
+	units []operation.Unit) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {

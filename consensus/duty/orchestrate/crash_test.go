@@ -16,7 +16,8 @@ import (
 	"github.com/coopr/coopr/engine/operation"
 )
 
-// TestCrashAtEveryEntry runs operations to their end and keeps the log. Then a machine that has applied the log up to it is saved, another takes
+// TestCrashAtEveryEntry runs operations to their end and keeps the log. Then a machine that has applied the
+// log up to it is saved, another takes
 // the snapshot and the rest of the log, entry by entry, and at the end has the same
 // state to the byte. So whenever a voter dies, it comes to what the others have; and
 // a leader that begins there sees nothing that another would not.
@@ -28,7 +29,8 @@ func TestCrashAtEveryEntry(t *testing.T) {
 		l.define(1, "hello")
 		never := func() bool { return false }
 		nodes := rapid.IntRange(3, 4).Draw(t, "nodes")
-		p, _, err := l.o.Create(context.Background(), who, model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
+		p, _, err := l.o.Create(context.Background(), who,
+			model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +38,8 @@ func TestCrashAtEveryEntry(t *testing.T) {
 		fails := func() bool { return rapid.IntRange(0, 11).Draw(t, "fails") == 0 }
 		for range rapid.IntRange(1, 2).Draw(t, "operations") {
 			req := rapid.SampledFrom([]operation.Request{
-				{Type: model.OpGrow, Nodes: 1}, {Type: model.OpRestart}, {Type: model.OpReplaceNode, Victims: []string{"1000"}, Forced: true, OnFailure: "leave"},
+				{Type: model.OpGrow, Nodes: 1}, {Type: model.OpRestart},
+				{Type: model.OpReplaceNode, Victims: []string{"1000"}, Forced: true, OnFailure: "leave"},
 				{Type: model.OpConfigure, Config: map[string]any{"greeting": "bye"}, Restart: true},
 			}).Draw(t, "request")
 			p, _, err := l.o.Operate(context.Background(), who, p.Cluster.ID, req)

@@ -104,14 +104,16 @@ func (l *lab) again(id string, req operation.Request, before string) {
 
 // order gives an order about the plan of an operation.
 func (l *lab) order(op, order, phase string) {
-	l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(order), Phase: phase}}})
+	l.must(&pb.Command{Tenant: "t", Actor: "ann",
+		Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: logformat.PlanOrders.Number(order), Phase: phase}}})
 }
 
 // restart restarts a service on a node beside whatever goes on, and gives the versions
 // whose scripts stopped and started it.
 func (l *lab) restart(cluster, node, service string) (stopped, started int) {
 	never := func() bool { return false }
-	p, _, err := l.o.StartConcurrent(context.Background(), who, cluster, model.OpRecover, []operation.Unit{{Node: node, Services: []string{service}}})
+	p, _, err := l.o.StartConcurrent(context.Background(), who, cluster, model.OpRecover,
+		[]operation.Unit{{Node: node, Services: []string{service}}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -213,7 +215,9 @@ func TestFailureDuringDeployment(t *testing.T) {
 			}
 			return
 		case "roll back":
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_ROLLBACK}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann",
+				Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op,
+					Order: pb.OperationOrder_OPERATION_ORDER_ROLLBACK}}})
 			if err := l.o.follow(ctx, op); err != nil {
 				t.Fatal(err)
 			}
@@ -229,9 +233,12 @@ func TestFailureDuringDeployment(t *testing.T) {
 		}
 		// What an aborted operation left stays what it is, whatever else is done that is
 		// not about it, until the same is asked for again.
-		l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
+		l.must(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: op,
+				Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
 		l.gated = false
-		for _, req := range []operation.Request{{Type: model.OpRestart}, {Type: model.OpReplaceNode, Victims: web[3:4], Forced: true, OnFailure: "leave"}} {
+		for _, req := range []operation.Request{{Type: model.OpRestart},
+			{Type: model.OpReplaceNode, Victims: web[3:4], Forced: true, OnFailure: "leave"}} {
 			p, _, err = l.o.Operate(ctx, who, id, req)
 			if err != nil {
 				t.Fatal(err)

@@ -50,9 +50,10 @@ type Orchestrator struct {
 // New returns the orchestrator of one term.
 func New(cfg Config) *Orchestrator {
 	o := &Orchestrator{cfg: cfg}
-	o.queue = loop.New(loop.Config[string]{Reconcile: o.reconcile, Parallel: parallel, Failed: func(cluster string, err error, pause time.Duration) {
-		cfg.Logger.Warn("the next operation of a cluster could not be started", "cluster", cluster, "error", err, "again_in", pause)
-	}})
+	o.queue = loop.New(loop.Config[string]{Reconcile: o.reconcile, Parallel: parallel,
+		Failed: func(cluster string, err error, pause time.Duration) {
+			cfg.Logger.Warn("the next operation of a cluster could not be started", "cluster", cluster, "error", err, "again_in", pause)
+		}})
 	return o
 }
 
@@ -149,7 +150,8 @@ func (o *Orchestrator) follow(ctx context.Context, id string) error {
 		_, _, err = o.Operate(ctx, who, cl.ID, operation.Request{Type: model.OpDelete, Follows: op.ID})
 	}
 	switch {
-	case err == nil, errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale), errors.Is(err, problem.NotFound), errors.Is(err, operation.ErrState):
+	case err == nil, errors.Is(err, problem.Conflict), errors.Is(err, problem.Stale), errors.Is(err, problem.NotFound),
+		errors.Is(err, operation.ErrState):
 		return nil // another operation was faster
 	}
 	if op.Status == model.OpRollingBack && hopeless(err) {
@@ -211,7 +213,8 @@ func (o *Orchestrator) lookup(v *state.View, tenant string) model.Lookup {
 }
 
 // Create prepares and starts the creation of a cluster. With dryRun it only prepares it.
-func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (*operation.Prepared,
+	state.Answer, error) {
 	v := o.cfg.Machine.View()
 	if id, ok := v.Request(who); ok && !dryRun {
 		return repeated(v, who, id)
@@ -232,12 +235,14 @@ func (o *Orchestrator) Create(ctx context.Context, who model.Caller, req model.C
 }
 
 // Operate prepares and starts an operation on a cluster.
-func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared,
+	state.Answer, error) {
 	return o.operate(ctx, who, cluster, req, "")
 }
 
 // operate is like Operate; id is the operation's id if it has one already, or "".
-func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) operate(ctx context.Context, who model.Caller, cluster string, req operation.Request,
+	id string) (*operation.Prepared, state.Answer, error) {
 	for try := 1; ; try++ {
 		if v := o.cfg.Machine.View(); req.Queue {
 			if id, ok := v.Request(who); ok {
@@ -272,7 +277,8 @@ func (o *Orchestrator) Prepare(ctx context.Context, who model.Caller, cluster st
 	return o.prepare(ctx, who, cluster, req, "")
 }
 
-func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request, id string) (*operation.Prepared, error) {
+func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster string, req operation.Request,
+	id string) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	cl, ok := v.Cluster(who.Tenant, cluster)
 	if !ok {
@@ -290,7 +296,8 @@ func (o *Orchestrator) prepare(ctx context.Context, who model.Caller, cluster st
 	return operation.Prepare(ctx, who, req, at, o.lookup(v, cl.Tenant), cmp.Or(id, nextID(cl)))
 }
 
-func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) outcome(who model.Caller, p *operation.Prepared, ans state.Answer, err error) (*operation.Prepared,
+	state.Answer, error) {
 	if err != nil {
 		return nil, ans, err
 	}
@@ -343,7 +350,8 @@ func (o *Orchestrator) start(ctx context.Context, who model.Caller, p *operation
 	if o.cfg.First != nil && p.Operation.Status == model.OpRunning {
 		s.Lease, done = o.cfg.First(ctx, p)
 	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_StartOperation{StartOperation: s}})
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
+		Change: &pb.Command_StartOperation{StartOperation: s}})
 	if err != nil {
 		done(ctx, state.Answer{}, err)
 		return state.Answer{}, err

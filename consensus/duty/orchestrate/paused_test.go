@@ -27,7 +27,9 @@ func TestPauseOfRecoveryIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: p.Cluster.ID, Order: pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY}}})
+		l.must(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: p.Cluster.ID,
+				Order: pb.ClusterOrder_CLUSTER_ORDER_PAUSE_RECOVERY}}})
 		cl, _ := l.m.View().Cluster("t", p.Cluster.ID)
 		if cl.RecoveryPaused == nil {
 			t.Fatal("not paused at all")
@@ -38,7 +40,9 @@ func TestPauseOfRecoveryIsKept(t *testing.T) {
 		if cl, _ = l.m.View().Cluster("t", p.Cluster.ID); cl.RecoveryPaused == nil {
 			t.Fatal("the operator's pause of recovery was lost to an operation that was planned before it")
 		}
-		l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: p.Cluster.ID, Order: pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY}}})
+		l.must(&pb.Command{Tenant: "t", Actor: "ann",
+			Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: p.Cluster.ID,
+				Order: pb.ClusterOrder_CLUSTER_ORDER_RESUME_RECOVERY}}})
 		l.run(q.Operation.ID, never, never)
 		if cl, _ = l.m.View().Cluster("t", p.Cluster.ID); cl.RecoveryPaused != nil {
 			t.Fatal("the pause, taken back while the operation ran, came back with it")

@@ -24,7 +24,8 @@ func mustWait(v *state.View, cl *model.Cluster) bool {
 }
 
 // enqueue queues a request behind the operations of its cluster (docs/spec/planner.md, "Transactions" 12).
-func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared, state.Answer, error) {
+func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.Cluster, req operation.Request) (*operation.Prepared,
+	state.Answer, error) {
 	op := model.Operation{
 		ID: nextID(cl), Tenant: cl.Tenant, Cluster: cl.ID, Type: req.Type, Status: model.OpAccepted, Actor: who.Actor, Request: who.Request,
 		Services: req.Services, OnFailure: req.OnFailure, Message: "it waits for its turn",
@@ -36,7 +37,8 @@ func (o *Orchestrator) enqueue(ctx context.Context, who model.Caller, cl *model.
 	if err := errors.Join(e1, e2); err != nil {
 		return nil, state.Answer{}, err
 	}
-	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor, Change: &pb.Command_QueueOperation{QueueOperation: q}})
+	answers, err := o.cfg.Propose(ctx, &pb.Command{RequestId: who.Request, Tenant: who.Tenant, Actor: who.Actor,
+		Change: &pb.Command_QueueOperation{QueueOperation: q}})
 	if err == nil {
 		err = answers[0].Err
 	}
@@ -80,7 +82,8 @@ func (o *Orchestrator) dequeue(ctx context.Context, ended string) error {
 		return nil // another operation was faster; its end adds the cluster again
 	}
 	_, err = o.cfg.Propose(ctx, &pb.Command{Tenant: next.Tenant, Actor: model.Self, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: pb.OperationOrder_OPERATION_ORDER_GIVE_UP, Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},
+		ControlOperation: &pb.ControlOperation{Operation: next.ID, Order: pb.OperationOrder_OPERATION_ORDER_GIVE_UP,
+			Reason: fmt.Sprintf("its turn came, and it could not be done: %v", err)},
 	}})
 	return err
 }

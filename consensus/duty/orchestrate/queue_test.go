@@ -30,7 +30,8 @@ func TestQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		cluster, first := p.Cluster.ID, p.Operation.ID
-		if _, _, err := l.o.Operate(ctx, who, cluster, operation.Request{Type: model.OpRestart}); !errors.Is(err, operation.ErrState) && !errors.Is(err, problem.Conflict) {
+		if _, _, err := l.o.Operate(ctx, who, cluster, operation.Request{Type: model.OpRestart}); !errors.Is(err, operation.ErrState) &&
+			!errors.Is(err, problem.Conflict) {
 			t.Fatalf("without a wish to wait: %v", err)
 		}
 		ask := func(req operation.Request) string {
@@ -52,7 +53,9 @@ func TestQueue(t *testing.T) {
 			}
 		}
 		order := func(id, what string) state.Answer {
-			answers, err := l.propose(ctx, &pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: id, Order: logformat.OperationOrders.Number(what)}}})
+			answers, err := l.propose(ctx, &pb.Command{Tenant: "t", Actor: "ann",
+				Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: id,
+					Order: logformat.OperationOrders.Number(what)}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,8 @@ func DeprovisionPlan(run string) string { return "deprovision:" + run }
 // Provision creates the cluster of a run. The definitions in own take precedence over
 // the tenant's. It fails with problem.Conflict if a cluster that is not terminated has
 // the name already.
-func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster, own model.Set) (*operation.Prepared, error) {
+func (o *Orchestrator) Provision(ctx context.Context, who model.Caller, run string, req model.CreateCluster,
+	own model.Set) (*operation.Prepared, error) {
 	v := o.cfg.Machine.View()
 	o.mu.Lock()
 	o.last++
@@ -61,7 +62,8 @@ func (o *Orchestrator) Deprovision(ctx context.Context, who model.Caller, run, c
 }
 
 // RunProgram starts a run's program on its cluster, once for each request id.
-func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cluster string, steps []operation.ProgramStep) (*operation.Prepared, error) {
+func (o *Orchestrator) RunProgram(ctx context.Context, who model.Caller, run, cluster string,
+	steps []operation.ProgramStep) (*operation.Prepared, error) {
 	for try := 1; ; try++ {
 		v := o.cfg.Machine.View()
 		if id, ok := v.Request(who); ok {

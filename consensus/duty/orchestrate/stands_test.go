@@ -22,7 +22,8 @@ func always() bool { return true }
 func shop(t *rapid.T, nodes int) (*lab, string) {
 	l := newLab(t)
 	l.define(1, "hello")
-	p, _, err := l.o.Create(context.Background(), who, model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
+	p, _, err := l.o.Create(context.Background(), who,
+		model.CreateCluster{Name: "c", ClusterTemplate: "shop", NumMachines: model.Int(nodes)}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,8 @@ func TestWhatSucceededStands(t *testing.T) {
 		l, id := shop(t, 3)
 		again := func(op string) *model.Operation {
 			t.Helper()
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART, Phase: "web"}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann",
+				Change: &pb.Command_OrderPlan{OrderPlan: &pb.OrderPlan{Operation: op, Order: pb.PlanOrder_PLAN_ORDER_RESTART, Phase: "web"}}})
 			l.run(op, always, never)
 			if err := l.o.follow(context.Background(), op); err != nil {
 				t.Fatal(err)
@@ -152,7 +154,8 @@ func TestOldestSnapshotIsKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, id := shop(t, 3)
 		for i := range 15 {
-			l.run(l.do(id, operation.Request{Type: model.OpConfigure, Restart: true, Config: map[string]any{"greeting": fmt.Sprint(i)}}), never, never)
+			l.run(l.do(id, operation.Request{Type: model.OpConfigure, Restart: true, Config: map[string]any{"greeting": fmt.Sprint(i)}}),
+				never, never)
 			l.run(l.do(id, operation.Request{Type: model.OpRestart}), never, never)
 		}
 		oldest := l.m.View().History("t", id)[0].Number
@@ -174,7 +177,8 @@ func TestQuotaOfGrowth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, id := shop(t, 3)
 		l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t", MaxNodes: 4})}}})
-		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err, problem.Quota) {
+		if _, _, err := l.o.Operate(context.Background(), who, id, operation.Request{Type: model.OpGrow, Nodes: 2}); !errors.Is(err,
+			problem.Quota) {
 			t.Fatalf("two more than there may be: %v", err)
 		}
 		l.run(l.do(id, operation.Request{Type: model.OpGrow, Nodes: 1}), never, never)

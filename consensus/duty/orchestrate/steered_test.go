@@ -45,15 +45,19 @@ func TestFailedRollbackIsSteered(t *testing.T) {
 			// It waits, and goes on when somebody says so.
 			s, _ := l.m.View().Plan(back.ID)
 			ready := s.Leasable()[:1]
-			l.must(&pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: back.ID, Sessions: []string{"s"}, Tasks: ready, SessionOf: []uint32{0}}}})
+			l.must(&pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: back.ID, Sessions: []string{"s"}, Tasks: ready,
+				SessionOf: []uint32{0}}}})
 			s, _ = l.m.View().Plan(back.ID)
 			l.must(&pb.Command{Change: &pb.Command_Report{Report: &pb.Report{
-				Operation: back.ID, Tasks: ready, Fences: []uint64{s.Fence(ready[0])}, Outputs: []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_FATAL, Message: "broken"}},
+				Operation: back.ID, Tasks: ready, Fences: []uint64{s.Fence(ready[0])},
+				Outputs: []*pb.Outputs{{Outcome: pb.Outcome_OUTCOME_FATAL, Message: "broken"}},
 			}}})
 			if op, _ := l.m.View().Operation("t", back.ID); op.Status != model.OpPaused || !strings.Contains(op.Message, "broken") {
 				t.Fatalf("it is %s: %s", op.Status, op.Message)
 			}
-			l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: back.ID, Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
+			l.must(&pb.Command{Tenant: "t", Actor: "ann",
+				Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: back.ID,
+					Order: pb.OperationOrder_OPERATION_ORDER_RESUME}}})
 		}
 		if op := l.run(back.ID, never, never); op.Status != model.OpSucceeded {
 			t.Fatal(op.Status, op.Message)

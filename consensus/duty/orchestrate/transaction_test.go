@@ -66,7 +66,8 @@ func newLab(t *rapid.T, keep ...func(*raft.Log)) *lab {
 	}
 	l.o = New(Config{Machine: m, Propose: l.propose, Logger: slog.New(slog.DiscardHandler)})
 	l.must(&pb.Command{Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(model.Tenant{Name: "t"})}}})
-	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a", Record: logtest.Agent(model.Agent{ID: "a", Name: "a"})}}})
+	l.must(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s", Agent: "a",
+		Record: logtest.Agent(model.Agent{ID: "a", Name: "a"})}}})
 	return l
 }
 
@@ -80,7 +81,8 @@ func js(x any) []byte {
 
 func (l *lab) propose(_ context.Context, commands ...*pb.Command) ([]state.Answer, error) {
 	l.index++
-	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(l.index), Commands: commands})
+	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(l.index),
+		Commands: commands})
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +145,11 @@ func (l *lab) define(version int, greeting string) {
 	entry := map[string]map[string]any{"p": {"flavor": "small", "image": "empty"}}
 	put := &pb.PutDefinitions{}
 	for kind, d := range map[model.Kind][]any{
-		model.KindProvider:        {&model.Provider{Base: model.Base{Name: "p"}, ProviderType: "local"}},
-		model.KindHardwareType:    {&model.HardwareType{Base: model.Base{Name: "small"}, ProviderMap: entry}},
-		model.KindImageType:       {&model.ImageType{Base: model.Base{Name: "empty"}, ProviderMap: entry}},
-		model.KindService:         {service("store", 1, nil, "store"), service("web", version, []string{"store"}, "web", "greeting"), service("balancer", 1, []string{"web"}, "balancer"), service("cache", 1, nil, "cache")},
+		model.KindProvider:     {&model.Provider{Base: model.Base{Name: "p"}, ProviderType: "local"}},
+		model.KindHardwareType: {&model.HardwareType{Base: model.Base{Name: "small"}, ProviderMap: entry}},
+		model.KindImageType:    {&model.ImageType{Base: model.Base{Name: "empty"}, ProviderMap: entry}},
+		model.KindService: {service("store", 1, nil, "store"), service("web", version, []string{"store"}, "web", "greeting"),
+			service("balancer", 1, []string{"web"}, "balancer"), service("cache", 1, nil, "cache")},
 		model.KindClusterTemplate: {tpl},
 	} {
 		for _, v := range d {
@@ -176,7 +179,8 @@ func (l *lab) run(id string, fails, half func() bool) *model.Operation {
 			l.t.Fatalf("operation %s is %s and nothing can be done: %s", id, op.Status, op.Message)
 		}
 		u := ready[rapid.IntRange(0, len(ready)-1).Draw(l.t, "task")]
-		answer := l.must(&pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: id, Sessions: []string{"s"}, Tasks: []uint32{u}, SessionOf: []uint32{0}}}})
+		answer := l.must(&pb.Command{Change: &pb.Command_Lease{Lease: &pb.Lease{Operation: id, Sessions: []string{"s"}, Tasks: []uint32{u},
+			SessionOf: []uint32{0}}}})
 		if len(answer.Refused) > 0 {
 			continue // another task holds the node: it is this loop's, and ended
 		}
@@ -230,6 +234,7 @@ func (l *lab) work(v *state.View, op *model.Operation, s *plan.State, u uint32) 
 	case model.Delete:
 		delete(l.machines, id)
 		return nil
+	default:
 	}
 	if m == nil {
 		l.t.Fatalf("operation %s: %s %s on node %s, whose machine does not exist", op.ID, action, service, id)
@@ -268,6 +273,7 @@ func (l *lab) work(v *state.View, op *model.Operation, s *plan.State, u uint32) 
 		}
 	case model.Remove:
 		delete(m.services, service)
+	default:
 	}
 	return nil
 }
@@ -311,7 +317,8 @@ func (l *lab) check(cluster, when string) {
 			if r.version != version {
 				l.t.Fatalf("%s: %s on %s was installed from version %d, the cluster has %d", when, name, n.ID, r.version, version)
 			}
-			if len(cl.Earlier) > 0 && (n.States[name] == "INSTALL" || strings.HasSuffix(n.States[name], "?") || n.Marks[name].Config == model.HalfConfigured) {
+			if len(cl.Earlier) > 0 && (n.States[name] == "INSTALL" || strings.HasSuffix(n.States[name], "?") ||
+				n.Marks[name].Config == model.HalfConfigured) {
 				continue // it is not configured
 			}
 			w, err := src.Work("o", "x", n, nil, model.Configure, name)
@@ -362,7 +369,8 @@ func (l *lab) request(cluster string) operation.Request {
 	cl, _ := v.Cluster("t", cluster)
 	nodes := v.Nodes("t", cluster)
 	anyNode := func() string { return nodes[rapid.IntRange(0, len(nodes)-1).Draw(l.t, "node")].ID }
-	switch rapid.SampledFrom([]string{"grow", "shrink", "add", "remove", "configure", "upgrade", "sync", "replace", "stop", "start", "rollback"}).Draw(l.t, "operation") {
+	switch rapid.SampledFrom([]string{"grow", "shrink", "add", "remove", "configure", "upgrade", "sync", "replace", "stop", "start",
+		"rollback"}).Draw(l.t, "operation") {
 	case "grow":
 		return operation.Request{Type: model.OpGrow, Nodes: rapid.IntRange(1, 3).Draw(l.t, "nodes")}
 	case "shrink":
@@ -372,7 +380,9 @@ func (l *lab) request(cluster string) operation.Request {
 	case "remove":
 		return operation.Request{Type: model.OpRemoveServices, Services: []string{"cache"}}
 	case "configure":
-		return operation.Request{Type: model.OpConfigure, Restart: true, OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure"), Config: map[string]any{"greeting": rapid.SampledFrom([]string{"hi", "ho", "hu"}).Draw(l.t, "greeting")}}
+		return operation.Request{Type: model.OpConfigure, Restart: true,
+			OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure"),
+			Config:    map[string]any{"greeting": rapid.SampledFrom([]string{"hi", "ho", "hu"}).Draw(l.t, "greeting")}}
 	case "upgrade":
 		l.define(rapid.IntRange(1, 9).Draw(l.t, "version"), "hello")
 		return operation.Request{Type: model.OpUpgrade, OnFailure: rapid.SampledFrom([]string{"", "leave"}).Draw(l.t, "on failure")}
@@ -382,7 +392,8 @@ func (l *lab) request(cluster string) operation.Request {
 	case "replace":
 		return operation.Request{Type: model.OpReplaceNode, Victims: []string{anyNode()}}
 	case "stop":
-		return operation.Request{Type: model.OpStop, Services: []string{rapid.SampledFrom(cl.Services).Draw(l.t, "service")}, OnFailure: "rollback"}
+		return operation.Request{Type: model.OpStop, Services: []string{rapid.SampledFrom(cl.Services).Draw(l.t, "service")},
+			OnFailure: "rollback"}
 	case "start":
 		return operation.Request{Type: model.OpStart, OnFailure: "rollback"}
 	}
@@ -406,7 +417,8 @@ func TestTransactions(t *testing.T) {
 }
 
 // seldom are the ends of operations that random histories must have met.
-var seldom = []string{"grow rolling-back", "shrink rolling-back", "upgrade rolling-back", "replace-node rolling-back", "rollback succeeded", "upgrade failed", "configure aborted"}
+var seldom = []string{"grow rolling-back", "shrink rolling-back", "upgrade rolling-back", "replace-node rolling-back", "rollback succeeded",
+	"upgrade failed", "configure aborted"}
 
 // transactions is one random history; counts are its operations by type and end.
 func transactions(t *rapid.T, counts map[string]int) {
@@ -414,7 +426,8 @@ func transactions(t *rapid.T, counts map[string]int) {
 	l.define(1, "hello")
 	ctx := context.Background()
 	never := func() bool { return false }
-	p, _, err := l.o.Create(ctx, who, model.CreateCluster{Name: "shop", ClusterTemplate: "shop", NumMachines: model.Int(rapid.IntRange(3, 6).Draw(t, "size"))}, false)
+	p, _, err := l.o.Create(ctx, who, model.CreateCluster{Name: "shop", ClusterTemplate: "shop",
+		NumMachines: model.Int(rapid.IntRange(3, 6).Draw(t, "size"))}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -440,7 +453,9 @@ func transactions(t *rapid.T, counts map[string]int) {
 		aborts := req.OnFailure == "leave" && rapid.Bool().Draw(t, "aborted")
 		op := l.run(p.Operation.ID, func() bool {
 			if left--; left == 0 && aborts {
-				l.must(&pb.Command{Tenant: "t", Actor: "ann", Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.Operation.ID, Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
+				l.must(&pb.Command{Tenant: "t", Actor: "ann",
+					Change: &pb.Command_ControlOperation{ControlOperation: &pb.ControlOperation{Operation: p.Operation.ID,
+						Order: pb.OperationOrder_OPERATION_ORDER_ABORT}}})
 				return false
 			}
 			return left == 0

@@ -20,7 +20,8 @@ import (
 
 // Starter starts operations; the orchestrator implements it.
 type Starter interface {
-	StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType, units []operation.Unit) (*operation.Prepared, state.Answer, error)
+	StartConcurrent(ctx context.Context, who model.Caller, cluster string, op model.OperationType,
+		units []operation.Unit) (*operation.Prepared, state.Answer, error)
 	Operate(ctx context.Context, who model.Caller, cluster string, req operation.Request) (*operation.Prepared, state.Answer, error)
 }
 
@@ -169,7 +170,8 @@ func Snapshot(v *state.View, cl *model.Cluster, now int64) (recovery.Input, bool
 		}
 	}
 	for _, op := range v.ActiveOperations() {
-		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Concurrent() && op.Type != model.OpRun && op.Type != model.OpPlan {
+		if p, ok := v.Plan(op.ID); ok && op.Cluster == cl.ID && op.Tenant == cl.Tenant && op.Type.Concurrent() && op.Type != model.OpRun &&
+			op.Type != model.OpPlan {
 			s.Recovering += len(p.Graph.Nodes)
 			for _, id := range p.Graph.Nodes {
 				s.Busy[id] = op.ID // begun or not

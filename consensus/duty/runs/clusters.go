@@ -109,7 +109,8 @@ func request(r *profile.Run, p map[string]string) (model.CreateCluster, model.Se
 	forever := model.Millis(0)
 	req := model.CreateCluster{
 		Name: r.Cluster.Name, Description: "run " + r.ID + " of program " + r.Program.Name, NumMachines: model.Int(n),
-		ClusterTemplate: p[profile.PropTemplate], Provider: p["provider"], HardwareType: p["hardwaretype"], ImageType: p["imagetype"], DNSSuffix: p["dnsSuffix"],
+		ClusterTemplate: p[profile.PropTemplate], Provider: p["provider"], HardwareType: p["hardwaretype"], ImageType: p["imagetype"],
+		DNSSuffix: p["dnsSuffix"],
 	}
 	for _, s := range strings.Split(p["services"], ",") {
 		if s = strings.TrimSpace(s); s != "" {
@@ -184,6 +185,7 @@ func (c *Clusters) Status(_ context.Context, in Request) (profile.Seen, string, 
 			return profile.SeenRunning, "", nil // what is left of it has to be asked for again
 		}
 		return profile.SeenFailed, cl.Message, nil
+	default:
 	}
 	return profile.SeenRunning, "", nil
 }
@@ -238,7 +240,8 @@ func (c *Clusters) abort(ctx context.Context, r *profile.Run, op *model.Operatio
 	}
 	w := who(r)
 	answers, err := c.Propose(ctx, &pb.Command{Tenant: w.Tenant, Actor: w.Actor, Change: &pb.Command_ControlOperation{
-		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: pb.OperationOrder_OPERATION_ORDER_ABORT, Reason: "run " + r.ID + " is being deprovisioned"},
+		ControlOperation: &pb.ControlOperation{Operation: op.ID, Order: pb.OperationOrder_OPERATION_ORDER_ABORT,
+			Reason: "run " + r.ID + " is being deprovisioned"},
 	}})
 	if err == nil {
 		err = answers[0].Err
@@ -293,6 +296,7 @@ func (c *Clusters) ProgramStatus(v *state.View, r *profile.Run) (profile.Status,
 		return profile.Killed, op.Message, true
 	case model.OpPaused:
 		return profile.Suspended, op.Message, true
+	default:
 	}
 	if r.Status == profile.Suspended {
 		return profile.Resuming, "", true

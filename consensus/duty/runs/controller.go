@@ -222,7 +222,8 @@ func (c *Controller) provision(ctx context.Context, r *profile.Run, act profile.
 	p, spec, ok := c.cfg.Provisioner(v, r)
 	t := r.Current()
 	if !ok {
-		return c.record(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true, Error: "there is no provisioner " + r.Provisioner + ": no agent offers it"})
+		return c.record(ctx, r, profile.Event{Kind: profile.CallFailed, Before: true,
+			Error: "there is no provisioner " + r.Provisioner + ": no agent offers it"})
 	}
 	values, err := profile.Reveal(profile.Values(r.Properties), func(name string) (string, bool) { return v.Secret(r.Tenant, name) })
 	first := act == profile.Create && r.Cluster.Requested == 0
@@ -288,7 +289,8 @@ func (c *Controller) follow(ctx context.Context, r *profile.Run, abort bool) tim
 	s, why, ok := c.cfg.Programs.Status(v, r)
 	switch {
 	case !ok:
-		return c.record(ctx, r, profile.Event{Kind: profile.ProgramIs, Status: profile.Failed, Message: "the outcome of its plan is not known any more"})
+		return c.record(ctx, r, profile.Event{Kind: profile.ProgramIs, Status: profile.Failed,
+			Message: "the outcome of its plan is not known any more"})
 	case abort && !s.Ended():
 		if err := c.cfg.Programs.Abort(ctx, r); err != nil {
 			c.cfg.Logger.Debug("a program could not be stopped yet", "run", r.ID, "error", err)

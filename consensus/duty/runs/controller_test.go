@@ -41,12 +41,19 @@ func scenarios() []scenario {
 		{"1,2 nothing fails but leaders", profile.Profile{}, func(*lab) {}, profile.Completed, profile.Deprovisioned, 0},
 		{"3 quota, then room", profile.Profile{}, func(l *lab) { l.cloud.bad = 2 }, profile.Completed, profile.Deprovisioned, 0},
 		{"3 quota for ever", short, func(l *lab) { l.cloud.bad = 1 << 30 }, profile.Failed, profile.Deprovisioned, 0},
-		{"3 the answer to a create is lost", profile.Profile{}, func(l *lab) { l.cloud.loseAnswers = true }, profile.Failed, profile.Deprovisioned, 0},
-		{"4 the cloud is down while it provisions", profile.Profile{}, func(l *lab) { l.cloud.down = during(0, 4*time.Second, "create", "get", "init") }, profile.Completed, profile.Deprovisioned, 0},
-		{"4 down for longer than may be", profile.Profile{Timeout: 5000}, func(l *lab) { l.cloud.down = during(200*time.Millisecond, time.Minute, "create", "get", "init") }, profile.Failed, profile.Deprovisioned, 0},
-		{"5 down while it tears down", profile.Profile{}, func(l *lab) { l.cloud.down = during(time.Second, 7*time.Second, "delete", "get") }, profile.Completed, profile.Deprovisioned, 0},
-		{"5 down for longer than may be", short, func(l *lab) { l.cloud.down = during(0, time.Hour, "delete") }, profile.Completed, profile.Orphaned, 1},
-		{"6 nodes vanish before they are torn down", profile.Profile{}, func(l *lab) { l.cloud.vanish = func(call string) bool { return call == "delete" } }, profile.Completed, profile.Deprovisioned, 0},
+		{"3 the answer to a create is lost", profile.Profile{}, func(l *lab) { l.cloud.loseAnswers = true }, profile.Failed,
+			profile.Deprovisioned, 0},
+		{"4 the cloud is down while it provisions", profile.Profile{},
+			func(l *lab) { l.cloud.down = during(0, 4*time.Second, "create", "get", "init") }, profile.Completed, profile.Deprovisioned, 0},
+		{"4 down for longer than may be", profile.Profile{Timeout: 5000},
+			func(l *lab) { l.cloud.down = during(200*time.Millisecond, time.Minute, "create", "get", "init") }, profile.Failed,
+			profile.Deprovisioned, 0},
+		{"5 down while it tears down", profile.Profile{}, func(l *lab) { l.cloud.down = during(time.Second, 7*time.Second, "delete", "get") },
+			profile.Completed, profile.Deprovisioned, 0},
+		{"5 down for longer than may be", short, func(l *lab) { l.cloud.down = during(0, time.Hour, "delete") }, profile.Completed,
+			profile.Orphaned, 1},
+		{"6 nodes vanish before they are torn down", profile.Profile{},
+			func(l *lab) { l.cloud.vanish = func(call string) bool { return call == "delete" } }, profile.Completed, profile.Deprovisioned, 0},
 		{"7 nodes vanish while they are made", profile.Profile{}, func(l *lab) {
 			n := 0
 			l.cloud.vanish = func(call string) bool {
@@ -65,7 +72,8 @@ func scenarios() []scenario {
 				return false
 			}
 		}, profile.Failed, profile.Orphaned, 1},
-		{"a program fails", profile.Profile{KeepAlive: profile.KeepAlive{Failed: 3000}}, func(l *lab) { l.jobs.result = profile.Failed }, profile.Failed, profile.Deprovisioned, 0},
+		{"a program fails", profile.Profile{KeepAlive: profile.KeepAlive{Failed: 3000}}, func(l *lab) { l.jobs.result = profile.Failed },
+			profile.Failed, profile.Deprovisioned, 0},
 		{"every second call fails", profile.Profile{}, func(l *lab) { l.cloud.everyN = 2 }, profile.Completed, profile.Deprovisioned, 0},
 	}
 }

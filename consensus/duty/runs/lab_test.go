@@ -52,7 +52,8 @@ func newLab(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, ended: map[string]time.Time{}, takes: time.Second, result: profile.Completed}}
+	l := &lab{t: t, m: m, cloud: newCloud(), jobs: &jobs{begun: map[string]time.Time{}, ended: map[string]time.Time{}, takes: time.Second,
+		result: profile.Completed}}
 	l.apply(&pb.Command{Actor: "x", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: &record.Tenant{Name: "t"}}}})
 	return l
 }
@@ -66,7 +67,8 @@ func (l *lab) apply(commands ...*pb.Command) []state.Answer {
 
 func (l *lab) applyLocked(commands []*pb.Command) []state.Answer {
 	l.index++
-	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli(), Commands: commands, Groups: []uint32{uint32(len(commands))}}
+	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli(),
+		Commands: commands, Groups: []uint32{uint32(len(commands))}}
 	data, err := proto.Marshal(e)
 	if err != nil {
 		l.t.Fatal(err)
@@ -139,7 +141,8 @@ func (l *lab) start(p profile.Profile) string {
 func (l *lab) tryStart() state.Answer {
 	who := model.Caller{Tenant: "t", Actor: "me"}
 	l.random++
-	x, err := Prepare(l.m.View(), who, Start{Inline: &profile.Program{Name: "job", Steps: []profile.Step{{Script: "true\n"}}}, Profile: "p"}, time.Now(), l.random)
+	x, err := Prepare(l.m.View(), who, Start{Inline: &profile.Program{Name: "job", Steps: []profile.Step{{Script: "true\n"}}}, Profile: "p"},
+		time.Now(), l.random)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -43,23 +43,27 @@ func TestPV(t *testing.T) {
 				t.Errorf("%+v", r.Task)
 			}
 		}},
-		{"PV-09 a stored task goes on", func(l *lab) { slow(l); l.cloud.takes = time.Minute }, func(r *profile.Run) bool { return r.Task.Status == profile.PollingCreate }, func(t *testing.T, l *lab, id string) {
-			l.stop()
-			l.lead()
-			l.until(id, created)
-		}},
-		{"PV-10 cancel while it provisions", func(l *lab) { l.cloud.takes = time.Minute }, func(r *profile.Run) bool { return r.Task.Status == profile.PollingCreate }, stopped(func(r *profile.Run) bool {
-			return r.Status == profile.Killed && r.Task.Type == profile.Deprovision
-		})},
-		{"PV-11 cancel while it deprovisions", func(l *lab) { l.cloud.takes = time.Minute }, func(r *profile.Run) bool { return r.Task.Status == profile.PollingDelete }, func(t *testing.T, l *lab, id string) {
-			if err := l.order(id, profile.Event{Kind: profile.Force, To: profile.Orphaned, Reason: "no time to wait"}); err != nil {
-				t.Fatal(err)
-			}
-			if r := l.run(id); r.Task.Status != profile.TaskCancelled || r.Cluster.Status != profile.Orphaned {
-				t.Errorf("%+v", r.Task)
-			}
-		}},
-		{"PV-12 get status in spite of failures", func(l *lab) { slow(l); l.cloud.first = profile.SeenRunning; l.cloud.everyN = 2 }, created, nil},
+		{"PV-09 a stored task goes on", func(l *lab) { slow(l); l.cloud.takes = time.Minute },
+			func(r *profile.Run) bool { return r.Task.Status == profile.PollingCreate }, func(t *testing.T, l *lab, id string) {
+				l.stop()
+				l.lead()
+				l.until(id, created)
+			}},
+		{"PV-10 cancel while it provisions", func(l *lab) { l.cloud.takes = time.Minute },
+			func(r *profile.Run) bool { return r.Task.Status == profile.PollingCreate }, stopped(func(r *profile.Run) bool {
+				return r.Status == profile.Killed && r.Task.Type == profile.Deprovision
+			})},
+		{"PV-11 cancel while it deprovisions", func(l *lab) { l.cloud.takes = time.Minute },
+			func(r *profile.Run) bool { return r.Task.Status == profile.PollingDelete }, func(t *testing.T, l *lab, id string) {
+				if err := l.order(id, profile.Event{Kind: profile.Force, To: profile.Orphaned, Reason: "no time to wait"}); err != nil {
+					t.Fatal(err)
+				}
+				if r := l.run(id); r.Task.Status != profile.TaskCancelled || r.Cluster.Status != profile.Orphaned {
+					t.Errorf("%+v", r.Task)
+				}
+			}},
+		{"PV-12 get status in spite of failures", func(l *lab) { slow(l); l.cloud.first = profile.SeenRunning; l.cloud.everyN = 2 },
+			created, nil},
 		{"PV-13 get status fails", func(l *lab) { l.cloud.first = profile.SeenRunning; l.cloud.fail["get"] = true }, failed, nil},
 	} {
 		t.Run(c.id, func(t *testing.T) {
@@ -83,9 +87,10 @@ func TestPV(t *testing.T) {
 func TestPV14(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
-		l.apply(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"}, Types: []*record.PluginType{
-			{Name: "cloud", Label: "The cloud", Class: "provider"}, {Name: "shell", Class: "automator"},
-		}}}})
+		l.apply(&pb.Command{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Agent: "1", Record: &record.Agent{Id: "1"},
+			Types: []*record.PluginType{
+				{Name: "cloud", Label: "The cloud", Class: "provider"}, {Name: "shell", Class: "automator"},
+			}}}})
 		v := l.m.View()
 		var names []string
 		for _, s := range v.Provisioners("t") {
@@ -99,7 +104,8 @@ func TestPV14(t *testing.T) {
 		}
 		c := &Clusters{Machine: l.m}
 		for name, want := range map[string]bool{"cloud": true, "native": true, "cluster": true, "shell": false, "unknown": false} {
-			if p, spec, ok := c.Provisioner(v, &profile.Run{Tenant: "t", Provisioner: name}); ok != want || (p != nil) != want || (spec.Name == name) != want {
+			if p, spec, ok := c.Provisioner(v, &profile.Run{Tenant: "t", Provisioner: name}); ok != want || (p != nil) != want ||
+				(spec.Name == name) != want {
 				t.Errorf("%s: %v %v", name, spec.Name, ok)
 			}
 		}

@@ -33,7 +33,8 @@ func TestSchedules(t *testing.T) {
 			l.jobs.takes = c.takes
 			l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
 			l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
-			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: c.concurrency, CatchUp: c.catchup, Properties: map[string]string{profile.ProfileKey: "p"}}
+			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: c.concurrency, CatchUp: c.catchup,
+				Properties: map[string]string{profile.ProfileKey: "p"}}
 			s.Complete()
 			l.put("schedule", "s", s)
 			l.lead()
@@ -70,7 +71,8 @@ func TestQueue(t *testing.T) {
 		l.jobs.takes = 25 * time.Minute
 		l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
 		l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
-		s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Queue, Properties: map[string]string{profile.ProfileKey: "p"}}
+		s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Queue,
+			Properties: map[string]string{profile.ProfileKey: "p"}}
 		s.Complete()
 		l.put("schedule", "s", s)
 		l.lead()
@@ -97,7 +99,8 @@ func TestReplace(t *testing.T) {
 			l.jobs.takes, l.jobs.stops = time.Hour, 3*time.Minute
 			l.put("profile", "p", profile.Profile{Provisioner: profile.Provisioner{Name: "cloud"}})
 			l.put("program", "job", profile.Program{Steps: []profile.Step{{Name: "run", On: profile.OnEach, Script: "true"}}})
-			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Replace, MaxRuns: most, Properties: map[string]string{profile.ProfileKey: "p"}}
+			s := profile.Schedule{Program: "job", Cron: "*/10 * * * *", Concurrency: profile.Replace, MaxRuns: most,
+				Properties: map[string]string{profile.ProfileKey: "p"}}
 			s.Complete()
 			l.put("schedule", "s", s)
 			l.lead()

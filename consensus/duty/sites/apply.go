@@ -46,7 +46,8 @@ func (c *Controller) prepare(tenant string, doc *site.Document) (*draft, error) 
 	if ok {
 		d.version = r.Version
 		if r.Next != 0 {
-			return nil, problem.New(problem.Conflict, "generation %d of site %s is on its way: wait until it is in force; `coopr change status %s` shows what it waits for", r.Next, doc.Name, doc.Name)
+			return nil, problem.New(problem.Conflict, "generation %d of site %s is on its way: wait until it is in force; `coopr change status "+
+				"%s` shows what it waits for", r.Next, doc.Name, doc.Name)
 		}
 		c.mu.Lock()
 		g, err := c.known(state.SiteKey{Tenant: tenant, Name: doc.Name}, r).generation(v, r, r.Generation)
@@ -192,7 +193,8 @@ func (c *Controller) Revert(ctx context.Context, who model.Caller, name string, 
 	}
 	g, ok := v.Generation(who.Tenant, name, to)
 	if !ok {
-		return Applied{}, problem.New(problem.NotFound, "site %s has no generation %d to go back to: `coopr change history %s` shows those that are kept", name, to, name)
+		return Applied{}, problem.New(problem.NotFound,
+			"site %s has no generation %d to go back to: `coopr change history %s` shows those that are kept", name, to, name)
 	}
 	doc := &site.Document{}
 	if err := json.Unmarshal(g.Document, doc); err != nil {

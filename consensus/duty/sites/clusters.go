@@ -98,7 +98,8 @@ func (c *Controller) addSitesOn(v *state.View, cl *model.Cluster) {
 
 // forgetSite removes a site without driving its objects to any state.
 func forgetSite(ctx context.Context, propose func(context.Context, ...*pb.Command) ([]state.Answer, error), r *site.Record) error {
-	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name}, &pb.ChangeSite{Site: r.Name, Change: &pb.ChangeSite_Forget{Forget: &pb.ForgetSite{}}})
+	cmd := command(state.SiteKey{Tenant: r.Tenant, Name: r.Name},
+		&pb.ChangeSite{Site: r.Name, Change: &pb.ChangeSite_Forget{Forget: &pb.ForgetSite{}}})
 	cmd.Actor = model.Self
 	answers, err := propose(ctx, cmd)
 	if err == nil {

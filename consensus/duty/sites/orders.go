@@ -30,7 +30,8 @@ func hostsByAgent(r *site.Record) map[string]map[string]bool {
 
 // orders returns the orders of a site that a runtime with these hosts has not been told
 // yet: none, or one. The caller holds c.mu and sends them.
-func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *known, h *session, hosts map[string]bool) ([]*site.Orders, error) {
+func (c *Controller) orders(v *state.View, k state.SiteKey, r *site.Record, s *known, h *session,
+	hosts map[string]bool) ([]*site.Orders, error) {
 	t := h.told[k]
 	if len(hosts) == 0 {
 		if t == nil {

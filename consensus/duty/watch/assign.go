@@ -74,7 +74,8 @@ func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out or
 func same(a, b *want) bool {
 	x, y := a.head, b.head
 	return x.Version == y.Version && x.NodeVersion == y.NodeVersion && x.IntervalMs == y.IntervalMs && x.DelayMs == y.DelayMs &&
-		x.GraceMs == y.GraceMs && x.Failures == y.Failures && a.automator == b.automator && a.provider == b.provider && a.machine == b.machine && b.owner != nil
+		x.GraceMs == y.GraceMs && x.Failures == y.Failures && a.automator == b.automator && a.provider == b.provider && a.machine == b.machine &&
+		b.owner != nil
 }
 
 // assign assigns a watch to the best worker. If changed, the owner is told of the watch
@@ -110,7 +111,8 @@ func (w *Controller) best(t *want) *worker {
 	var best *worker
 	var top uint64
 	for _, x := range w.workers {
-		if t.automator != "" && !x.Plugins[t.automator] || t.automator == "" && !x.Plugins[t.provider] || t.machine != "" && t.machine != x.Machine {
+		if t.automator != "" && !x.Plugins[t.automator] || t.automator == "" && !x.Plugins[t.provider] ||
+			t.machine != "" && t.machine != x.Machine {
 			continue
 		}
 		h := rank(x.Agent, t.node) >> 1

@@ -53,7 +53,8 @@ func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.A
 	index := uint64(0)
 	do := func(c *pb.Command) state.Answer {
 		index++
-		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index), Commands: []*pb.Command{c}})
+		b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: int64(index),
+			Commands: []*pb.Command{c}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +65,14 @@ func running(t testing.TB, nodes int) (*state.Machine, func(*pb.Command) state.A
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &pb.StartOperation{Graph: g.Encode(), Operation: logtest.Operation(model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: logtest.Cluster(model.Cluster{
+	s := &pb.StartOperation{Graph: g.Encode(), Operation: logtest.Operation(
+		model.Operation{ID: "1-001", Tenant: "t", Cluster: "1", Type: model.OpCreate}), Cluster: logtest.Cluster(model.Cluster{
 		ID: "1", Tenant: "t", Name: "c", Definitions: map[string]model.Service{"s": {Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"check": {Type: "x"}}}}},
 	})}
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, logtest.Node(model.Node{
-			ID: fmt.Sprintf("1-%d", 1000+i), Cluster: "1", Tenant: "t", Number: 1000 + i, Services: []string{"s"}, States: map[string]string{"s": "START"}, Created: true, Confirmed: true,
+			ID: fmt.Sprintf("1-%d", 1000+i), Cluster: "1", Tenant: "t", Number: 1000 + i, Services: []string{"s"},
+			States: map[string]string{"s": "START"}, Created: true, Confirmed: true,
 		}))
 	}
 	if a := do(&pb.Command{Tenant: "t", Change: &pb.Command_StartOperation{StartOperation: s}}); a.Err != nil {
@@ -113,9 +116,10 @@ func (a *agent) has() map[string]bool {
 
 // term runs a watcher until the test ends it.
 func term(m *state.Machine, do func(*pb.Command) state.Answer) (w *Controller, end func()) {
-	w = New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler), Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
-		return []state.Answer{do(cs[0])}, nil
-	}})
+	w = New(Config{Machine: m, Tasks: noTasks{}, Logger: slog.New(slog.DiscardHandler),
+		Propose: func(_ context.Context, cs ...*pb.Command) ([]state.Answer, error) {
+			return []state.Answer{do(cs[0])}, nil
+		}})
 	_ = w.Restore(context.Background())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

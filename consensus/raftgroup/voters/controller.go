@@ -285,6 +285,7 @@ func (k *Controller) make(ctx context.Context, c Change, v View, at uint64) erro
 		return g.AddNonvoter(ctx, c.ID, c.Addr, at)
 	case Transfer:
 		return g.Transfer(ctx, c.ID)
+	default:
 	}
 	return fmt.Errorf("change of kind %q is not known", c.Kind)
 }
@@ -380,7 +381,8 @@ func (d *delegate) NotifyState(s *autopilot.State) {
 }
 
 // FetchServerStats gives what the heartbeats have told; no one is asked.
-func (d *delegate) FetchServerStats(_ context.Context, servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
+func (d *delegate) FetchServerStats(_ context.Context,
+	servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
 	g := d.cfg.Group
 	own := g.Library().Stats()
 	lastTerm, _ := strconv.ParseUint(own["last_log_term"], 10, 64) // as autopilot itself reads it

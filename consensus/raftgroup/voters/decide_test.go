@@ -571,7 +571,8 @@ func bestCrowding(good []*agent, k int, must string) int {
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "agents")
-		w := boot(n, rapid.IntRange(1, min(n, 5)).Draw(t, "voters"), rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y"}), n, n).Draw(t, "zones")...)
+		w := boot(n, rapid.IntRange(1, min(n, 5)).Draw(t, "voters"),
+			rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y"}), n, n).Draw(t, "zones")...)
 		for _, id := range w.ids() {
 			a := w.agents[id]
 			a.Leaving = rapid.Bool().Draw(t, "leaving")

@@ -32,8 +32,10 @@ objects:
 	for _, f := range Check(d) {
 		got = append(got, f.Path)
 	}
-	for _, want := range []string{"objects[0].content.chek", "objects[0].content.timeout", "objects[1].content.manager", "objects[1].content.unit_file", "objects[2].content.command",
-		"objects[3].content.root", "objects[3].content.edits", "objects[3].content.files.../out", "objects[3].content.files.f", "objects[3].content.files.f.mode", "objects[3].content.files.f/g",
+	for _, want := range []string{"objects[0].content.chek", "objects[0].content.timeout", "objects[1].content.manager",
+		"objects[1].content.unit_file", "objects[2].content.command",
+		"objects[3].content.root", "objects[3].content.edits", "objects[3].content.files.../out", "objects[3].content.files.f",
+		"objects[3].content.files.f.mode", "objects[3].content.files.f/g",
 		"objects[4].content.tool", "objects[5].content.tar", "objects[6].content.files", "objects[7].content.start", "objects[8].content.begin"} {
 		found := false
 		for _, p := range got {

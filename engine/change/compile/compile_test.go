@@ -59,7 +59,8 @@ objects:
 		`objects[1].host: "here" is no host`,
 		`objects[1].requires[0].object: there is no object "nobody"`,
 		`objects[1].requires[2].from: type service has no state "gone"`,
-		`objects[2].type: there is no type "scrpt": the types are filetree, ha-resource, script, service, and automator:NAME of an automator plugin`,
+		`objects[2].type: there is no type "scrpt": the types are filetree, ha-resource, script, service, and automator:NAME of an ` +
+			`automator plugin`,
 		`objects[3].requires[0].object: w cannot depend on itself`,
 		`objects[3].requires[1]: type script has no transition from up to up`,
 		`objects[3].holds[0].state: type script has no state "left"`,
@@ -69,7 +70,8 @@ objects:
 			t.Errorf("not told: %s\nin\n%s", want, got)
 		}
 	}
-	if got := faults(t, "name: s\nobjcts: []\nobjects: [{nam: x}]"); !strings.Contains(got, "objcts") || !strings.Contains(got, "objects[0].nam") {
+	if got := faults(t, "name: s\nobjcts: []\nobjects: [{nam: x}]"); !strings.Contains(got, "objcts") ||
+		!strings.Contains(got, "objects[0].nam") {
 		t.Error(got)
 	}
 }
@@ -206,7 +208,8 @@ objects:
 // FuzzCompile: the compiler fails for any document with faults only, and an accepted document
 // can be compiled again as the next generation.
 func FuzzCompile(f *testing.F) {
-	f.Add([]byte("name: s\nobjects:\n  - {name: a, host: agent:x, type: script, requires: [{object: b, to: '*'}]}\n  - {name: b, host: node:c/n, type: service, holds: [{object: a, state: down, in: down}]}"))
+	f.Add([]byte("name: s\nobjects:\n  - {name: a, host: agent:x, type: script, requires: [{object: b, to: '*'}]}\n  - {name: b, host: " +
+		"node:c/n, type: service, holds: [{object: a, state: down, in: down}]}"))
 	f.Add([]byte(`{"name":"s","objects":[{"name":"a","host":"agent:x","type":"filetree","content":{"x":[1,null]}}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := site.Parse(b)

@@ -26,7 +26,8 @@ func (o *Object) Append(b []byte) []byte {
 		bit(o.unresolved, 6)|bit(o.alarmed, 7)|bit(o.stale, 8)|bit(o.key.urgent, 9)|bit(o.key.valid, 10)|bit(o.key.drive, 11))
 	b = append(b, byte(o.key.state), byte(o.key.next), byte(o.key.hold))
 	few := o.few()
-	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(few.top), uint64(o.turned), uint64(few.failures), uint64(few.drifts), uint64(few.until)} {
+	for _, v := range []uint64{uint64(o.inc), uint64(o.missing), uint64(few.top), uint64(o.turned), uint64(few.failures), uint64(few.drifts),
+		uint64(few.until)} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = binary.AppendUvarint(b, uint64(len(o.out)))
@@ -54,7 +55,8 @@ func Decode(def *Def, b []byte) (*Object, []byte, error) {
 	if r.byte() != recordFormat {
 		return nil, nil, fmt.Errorf("%w: not of this format", errRecord)
 	}
-	o := &Object{def: def, state: r.state(def), lent: r.state(def), to: r.state(def), target: r.state(def), phase: Phase(r.byte()), turns: r.byte(), waited: r.byte()}
+	o := &Object{def: def, state: r.state(def), lent: r.state(def), to: r.state(def), target: r.state(def), phase: Phase(r.byte()),
+		turns: r.byte(), waited: r.byte()}
 	bits := r.uint()
 	bit := func(n uint) bool { return bits&(1<<n) != 0 }
 	o.removing, o.urgent, o.open, o.calling, o.recalled, o.probing = bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)

@@ -47,7 +47,8 @@ func Explain(id ID, def func(ID) *Def, status func(ID) (Status, bool)) []Reason 
 			root(i, 4, fmt.Sprintf("is stuck: its type has no transition from %s to %s", s.Def.Type.States[s.State], s.Def.Type.States[s.Target]))
 			continue
 		case s.Oscillating:
-			root(i, 4, "is oscillating: it makes the same transitions again and again, because others need it in another state than it prefers; it is slowed down")
+			root(i, 4, "is oscillating: it makes the same transitions again and again, because others need it in another state than it "+
+				"prefers; it is slowed down")
 		case s.Phase == Backoff:
 			root(i, 3, fmt.Sprintf("failed %d times, and is checked again after a while", s.Failures))
 			continue

@@ -40,7 +40,8 @@ func TestTypes(t *testing.T) {
 	// A longer way, and ties by priority: from s to up over a or b, where b
 	// comes first by priority.
 	long, err := NewType(TypeSpec{Name: "x", States: []string{"down", "b", "a", "s", "up"}, Transitions: []TransitionSpec{
-		{From: "s", To: "a", Action: "1"}, {From: "s", To: "b", Action: "2"}, {From: "a", To: "up", Action: "3"}, {From: "b", To: "up", Action: "4"},
+		{From: "s", To: "a", Action: "1"}, {From: "s", To: "b", Action: "2"}, {From: "a", To: "up", Action: "3"},
+		{From: "b", To: "up", Action: "4"},
 		{From: "up", To: "down", Action: "5", Error: "a"},
 	}})
 	if err != nil {
@@ -134,7 +135,8 @@ func TestSilentDependentsCountAsHolding(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	// A message of b to the earlier life is no answer.
-	if fx := handle(t, a, Event{What: Received, Message: Message{From: 1, To: 0, FromInc: 1, ToInc: 1, Epoch: 1, Kind: Revoke}}, 0); len(fx.Acts) > 0 {
+	if fx := handle(t, a, Event{What: Received, Message: Message{From: 1, To: 0, FromInc: 1, ToInc: 1, Epoch: 1, Kind: Revoke}},
+		0); len(fx.Acts) > 0 {
 		t.Fatal("an old message was taken for an answer")
 	}
 	if fx := handle(t, a, Event{What: Freed, Peer: 1}, 0); len(fx.Acts) != 1 || fx.Acts[0].What != Run {
@@ -167,9 +169,11 @@ func random(rng *rand.Rand, o *Object, n int) {
 	for range n {
 		now += rng.Int64N(2000)
 		peers := []ID{0, 1, 2}
-		ev := Event{What: What(1 + rng.IntN(11)), State: State(rng.IntN(6)), OK: rng.IntN(2) == 0, Inc: o.inc + 1, Peer: peers[rng.IntN(3)], Def: o.def}
-		ev.Message = Message{From: peers[rng.IntN(3)], To: o.def.ID, FromInc: uint32(rng.IntN(3)), ToInc: uint32(rng.IntN(int(o.inc) + 1)), Epoch: uint32(rng.IntN(6)),
-			Kind: Kind(1 + rng.IntN(6)), State: State(rng.IntN(20)), Urgent: rng.IntN(4) == 0, Held: rng.IntN(4) == 0}
+		ev := Event{What: What(1 + rng.IntN(11)), State: State(rng.IntN(6)), OK: rng.IntN(2) == 0, Inc: o.inc + 1, Peer: peers[rng.IntN(3)],
+			Def: o.def}
+		ev.Message = Message{From: peers[rng.IntN(3)], To: o.def.ID, FromInc: uint32(rng.IntN(3)), ToInc: uint32(rng.IntN(int(o.inc) + 1)),
+			Epoch: uint32(rng.IntN(6)),
+			Kind:  Kind(1 + rng.IntN(6)), State: State(rng.IntN(20)), Urgent: rng.IntN(4) == 0, Held: rng.IntN(4) == 0}
 		// Senseless events result in errors.
 		_ = o.Handle(&ev, now, fx)
 		fx.Reset()
@@ -222,7 +226,8 @@ func TestHubsCountRight(t *testing.T) {
 	typ := BuiltinTypes()["script"]
 	s := &Site{Name: "hub", Defs: []Def{{ID: 0, Name: "hub", Type: typ, Preferred: upState}}}
 	for i := range 40 {
-		s.Defs = append(s.Defs, Def{ID: ID(i + 1), Name: "d", Type: typ, Preferred: upState, Out: []ID{0}, Needs: []Need{{From: Any, To: upState, State: upState}}})
+		s.Defs = append(s.Defs, Def{ID: ID(i + 1), Name: "d", Type: typ, Preferred: upState, Out: []ID{0},
+			Needs: []Need{{From: Any, To: upState, State: upState}}})
 	}
 	s.Link()
 	for seed := range uint64(50) {

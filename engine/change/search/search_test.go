@@ -168,7 +168,8 @@ func tiny(rng *rand.Rand, n int) *site.Document {
 	d := &site.Document{Name: "tiny"}
 	pick := func(s ...string) string { return s[rng.IntN(len(s))] }
 	for i := range n {
-		d.Objects = append(d.Objects, site.Object{Name: fmt.Sprintf("o%d", i), Host: "agent:a0", Type: "script", Preferred: pick("up", "up", "up", "down")})
+		d.Objects = append(d.Objects, site.Object{Name: fmt.Sprintf("o%d", i), Host: "agent:a0", Type: "script",
+			Preferred: pick("up", "up", "up", "down")})
 	}
 	for range 1 + rng.IntN(2*n) {
 		i, j := rng.IntN(n), rng.IntN(n)

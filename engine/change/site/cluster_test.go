@@ -14,8 +14,10 @@ import (
 // to every node that has it. Services that are not started have no objects.
 func TestOfCluster(t *testing.T) {
 	cl := &model.Cluster{ID: "00000001", Name: "c", Definitions: map[string]model.Service{
-		"web": {Changes: []model.ChangeObject{{Name: "limits", Type: "script", CheckInterval: 2000, Content: map[string]any{"start": "date +%s; echo %host.self% of %join(host.service.db,' ')%"}},
-			{Name: "warm", Type: "script", Requires: []model.ChangeRequirement{{Object: "limits"}, {Object: "db/ready"}}, Holds: []model.ChangeHolding{{Object: "db/ready"}}}}},
+		"web": {Changes: []model.ChangeObject{{Name: "limits", Type: "script", CheckInterval: 2000,
+			Content: map[string]any{"start": "date +%s; echo %host.self% of %join(host.service.db,' ')%"}},
+			{Name: "warm", Type: "script", Requires: []model.ChangeRequirement{{Object: "limits"}, {Object: "db/ready"}},
+				Holds: []model.ChangeHolding{{Object: "db/ready"}}}}},
 		"db": {Changes: []model.ChangeObject{{Name: "ready", Type: "script"}}},
 	}}
 	if !site.Carries(cl) {
@@ -30,7 +32,8 @@ func TestOfCluster(t *testing.T) {
 	}
 	stopped := node(4, "n4", "web")
 	stopped.States["web"] = "STOP"
-	d, err := site.OfCluster("cluster-00000001", cl, []*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
+	d, err := site.OfCluster("cluster-00000001", cl,
+		[]*model.Node{node(2, "n2", "db"), node(1, "n1", "web"), node(3, "n3", "web", "db"), stopped})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +45,8 @@ func TestOfCluster(t *testing.T) {
 			needs[o.Name] = append(needs[o.Name], r.Object)
 		}
 	}
-	if want := []string{"n1/web/limits", "n1/web/warm", "n2/db/ready", "n3/web/limits", "n3/web/warm", "n3/db/ready"}; !slices.Equal(names, want) {
+	if want := []string{"n1/web/limits", "n1/web/warm", "n2/db/ready", "n3/web/limits", "n3/web/warm",
+		"n3/db/ready"}; !slices.Equal(names, want) {
 		t.Errorf("%q", names)
 	}
 	if got, want := needs["n1/web/warm"], []string{"n1/web/limits", "n2/db/ready", "n3/db/ready"}; !slices.Equal(got, want) {

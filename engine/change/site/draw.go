@@ -95,7 +95,8 @@ func (g *Graph) SVG() string {
 	high := len(layers)*(boxHigh+gapHigh) + gapHigh/2
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n", wide, high)
-	b.WriteString(`<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto"><path d="M0,0 L7,3 L0,6 z" fill="#555"/></marker></defs>` + "\n")
+	b.WriteString(`<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto"><path d="M0,0 L7,3 L0,6 z" ` +
+		`fill="#555"/></marker></defs>` + "\n")
 	for _, e := range g.Edges {
 		from, to := place[e.From], place[e.To]
 		x1, y1, x2, y2 := from.x+boxWide/2, from.y+boxHigh, to.x+boxWide/2, to.y
@@ -108,7 +109,8 @@ func (g *Graph) SVG() string {
 			dash, shift = ` stroke-dasharray="4 3"`, shift+14
 		}
 		fmt.Fprintf(&b, `<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#555"%s marker-end="url(#a)"><title>%s %s: %s %s</title></line>`+"\n",
-			x1+shift, y1, x2+shift, y2, dash, html.EscapeString(e.From), html.EscapeString(e.When), html.EscapeString(e.To), html.EscapeString(e.State))
+			x1+shift, y1, x2+shift, y2, dash, html.EscapeString(e.From), html.EscapeString(e.When), html.EscapeString(e.To),
+			html.EscapeString(e.State))
 	}
 	for _, l := range layers {
 		for _, n := range l {
@@ -120,8 +122,10 @@ func (g *Graph) SVG() string {
 					fill, text = "#f6e7a8", n.State+" → "+n.Target
 				}
 			}
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#777"><title>%s</title></rect>`+"\n", p.x, p.y, boxWide, boxHigh, fill, html.EscapeString(n.Host))
-			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" font-weight="bold">%s</text>`+"\n", p.x+boxWide/2, p.y+19, html.EscapeString(n.Name))
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" rx="6" fill="%s" stroke="#777"><title>%s</title></rect>`+"\n", p.x, p.y,
+				boxWide, boxHigh, fill, html.EscapeString(n.Host))
+			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" font-weight="bold">%s</text>`+"\n", p.x+boxWide/2, p.y+19,
+				html.EscapeString(n.Name))
 			fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle" fill="#444">%s</text>`+"\n", p.x+boxWide/2, p.y+36, html.EscapeString(text))
 		}
 	}

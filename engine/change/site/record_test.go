@@ -121,7 +121,8 @@ func TestRecord(t *testing.T) {
 					a := rapid.SampledFrom(agents).Draw(t, "agent")
 					if (h.Agent == "" || h.Agent == a || !alive[h.Agent]) && alive[a] {
 						hosts = append(hosts, site.Host{h.Name, a, fmt.Sprint("run", rapid.IntRange(0, 1).Draw(t, "run"))})
-					} else if err := r.Clone().Assign([]site.Host{{h.Name, a, "run"}}, func(id string) bool { return alive[id] }); !errors.Is(err, site.ErrHeld) && h.Agent != a {
+					} else if err := r.Clone().Assign([]site.Host{{h.Name, a, "run"}}, func(id string) bool { return alive[id] }); !errors.Is(err,
+						site.ErrHeld) && h.Agent != a {
 						t.Fatalf("%s went from %s to %s: %v", h.Name, h.Agent, a, err)
 					}
 				}
@@ -179,7 +180,8 @@ func TestGroupsWaitForNoMoreThanTheyMust(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &site.Record{Name: "s"}
-	if err := errors.Join(r.Begin(1, compile.Switches(compile.NewPlan(nil, old), old), false), r.Begin(2, compile.Switches(compile.NewPlan(old, next), next), false)); err != nil {
+	if err := errors.Join(r.Begin(1, compile.Switches(compile.NewPlan(nil, old), old), false),
+		r.Begin(2, compile.Switches(compile.NewPlan(old, next), next), false)); err != nil {
 		t.Fatal(err)
 	}
 	goes, _ := old.Find("goes")

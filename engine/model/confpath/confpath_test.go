@@ -12,7 +12,8 @@ func TestLookup(t *testing.T) {
 		"a.b":  map[string]any{"c": "long"}, "a": map[string]any{"b": map[string]any{"c": "short", "d": "only here"}},
 	}
 	for path, want := range map[string]any{
-		"web.port": 80.0, "web": config["web"], "web.tls": nil, "core.fs.defaultFS": "hdfs://x", "core.fs.trash": "1", "a.b.c": "long", "a.b.d": "only here",
+		"web.port": 80.0, "web": config["web"], "web.tls": nil, "core.fs.defaultFS": "hdfs://x", "core.fs.trash": "1", "a.b.c": "long",
+		"a.b.d": "only here",
 	} {
 		if got, ok := Lookup(config, path); !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v %v", path, got, ok)

@@ -38,7 +38,8 @@ func TestOrders(t *testing.T) {
 		{"API-13 phase", "P|P", "interrupt x a", "interrupt x a", already, "", nil, nil, ""},
 		{"API-14", "C|C", "", "interrupt x", already, "", nil, nil, ""},
 		{"API-14 phase", "C|P", "", "interrupt x a", already, "", nil, nil, ""},
-		{"API-15 names", "PS|P", "", "forceComplete x a a-1", ok, "Received cmd: forceComplete for Plan: x, Phase: a, Step: a-1", step, nil, "PCP"},
+		{"API-15 names", "PS|P", "", "forceComplete x a a-1", ok, "Received cmd: forceComplete for Plan: x, Phase: a, Step: a-1", step,
+			nil, "PCP"},
 		{"API-15 ids", "PS|P", "", "forceComplete x {a} {a-1}", ok, "", step, nil, "PCP"},
 		{"API-16 plan", "PS|P", "", "forceComplete y a a-1", missing, "Plan y not found", nil, nil, ""},
 		{"API-16 phase", "PS|P", "", "forceComplete x z a-1", missing, "Phase z not found", nil, nil, ""},
@@ -72,7 +73,8 @@ func TestOrders(t *testing.T) {
 		{"difference 4, continue", "CP|P", "interrupt x", "continue x", ok, "", nil, nil, "CPP"},
 		{"a phase of start", "P|P", "", "start x a", bad, "start is of whole plans: leave the phase away", nil, nil, ""},
 		{"a step of continue", "P|P", "", "continue x a a-0", bad, "continue is of plans and phases: leave the step away", nil, nil, ""},
-		{"no such order", "P|P", "", "boil x", bad, `there is no order "boil": it must be start, stop, interrupt, continue, forceComplete or restart`, nil, nil, ""},
+		{"no such order", "P|P", "", "boil x", bad,
+			`there is no order "boil": it must be start, stop, interrupt, continue, forceComplete or restart`, nil, nil, ""},
 	} {
 		a, b, _ := strings.Cut(c.steps, "|")
 		v := pure(t, "x", "serial", "a serial: "+a, "b serial: "+b)
@@ -191,9 +193,11 @@ func TestHealth(t *testing.T) {
 }
 
 func TestDebug(t *testing.T) {
-	plans := []*View{pure(t, "deploy", "serial", "a serial: CP", "b parallel: P"), pure(t, "recovery", "parallel"), pure(t, "backup", "serial", "a serial: S")}
+	plans := []*View{pure(t, "deploy", "serial", "a serial: CP", "b parallel: P"), pure(t, "recovery", "parallel"),
+		pure(t, "backup", "serial", "a serial: S")}
 	d, err := DebugOf(plans, "", "", "")
-	if err != nil || d.State != "DEPLOYING" || len(d.Plans) != 3 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 || strings.Join(d.Active, " ") != "deploy backup" {
+	if err != nil || d.State != "DEPLOYING" || len(d.Plans) != 3 || d.Plans[0].Total != 3 || d.Plans[0].Completed != 1 ||
+		strings.Join(d.Active, " ") != "deploy backup" {
 		t.Errorf("%+v, %v", d, err)
 	}
 	d, err = DebugOf(plans, "deploy", "a", plans[0].StepID(0, 1))

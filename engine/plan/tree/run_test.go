@@ -139,7 +139,8 @@ func TestFailuresAreTold(t *testing.T) {
 		t.Errorf("%s", v.Info().Text("deploy"))
 	}
 	v = try(2, func(e *plan.Edit) error { return e.Fail(0, 2, false, plan.End{Message: "no such flavor"}, 20) })
-	if text := v.Info().Text("deploy"); !strings.Contains(text, "deploy (dependency strategy) (ERROR)") || !strings.HasSuffix(text, "\n\nErrors:\n- n0/CREATE: no such flavor") {
+	if text := v.Info().Text("deploy"); !strings.Contains(text, "deploy (dependency strategy) (ERROR)") ||
+		!strings.HasSuffix(text, "\n\nErrors:\n- n0/CREATE: no such flavor") {
 		t.Errorf("%s", text)
 	}
 }
@@ -162,10 +163,12 @@ func TestOverdue(t *testing.T) {
 // A grow configures the nodes that were there once all the rest is done: also
 // where a template's serial plan has a service's new and old nodes in one phase.
 func TestPlanOfAGrow(t *testing.T) {
-	actions := map[string]model.ServiceAction{"install": {Type: "shell"}, "configure": {Type: "shell"}, "start": {Type: "shell"}, "stop": {Type: "shell"}}
+	actions := map[string]model.ServiceAction{"install": {Type: "shell"}, "configure": {Type: "shell"}, "start": {Type: "shell"},
+		"stop": {Type: "shell"}}
 	services := map[string]model.Service{
-		"db":  {Base: model.Base{Name: "db"}, Provisioner: model.ServiceProvisioner{Actions: actions}},
-		"web": {Base: model.Base{Name: "web"}, Dependencies: model.Dependencies{Runtime: model.Needs{Requires: []string{"db"}}}, Provisioner: model.ServiceProvisioner{Actions: actions}},
+		"db": {Base: model.Base{Name: "db"}, Provisioner: model.ServiceProvisioner{Actions: actions}},
+		"web": {Base: model.Base{Name: "web"}, Dependencies: model.Dependencies{Runtime: model.Needs{Requires: []string{"db"}}},
+			Provisioner: model.ServiceProvisioner{Actions: actions}},
 	}
 	all := []string{"db", "web"}
 	runs := map[string]string{"db": "START", "web": "START"}
@@ -181,7 +184,8 @@ func TestPlanOfAGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := Instances{Nodes: []string{"old", "new"}, Tasks: []string{"install", "configure", "start", "stop"}}
-	o, err := Outlines(model.Plan{Name: "deploy", Phases: []model.PlanPhase{{Name: "databases", Service: "db"}, {Name: "front", Service: "web", Batch: "50%"}}},
+	o, err := Outlines(model.Plan{Name: "deploy",
+		Phases: []model.PlanPhase{{Name: "databases", Service: "db"}, {Name: "front", Service: "web", Batch: "50%"}}},
 		map[string]Instances{"db": at, "web": at})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +208,8 @@ reconfigure dependency: old:[stop web, stop db, configure db, configure web, sta
 func TestPlainTree(t *testing.T) {
 	g := created(t, 1)
 	v := ViewOf(Plain("deploy"), plan.NewState(g), 0)
-	if got, want := v.Info().Text("deploy"), "deploy (dependency strategy) (PENDING)\n└─ deploy (dependency strategy) (PENDING)\n   └─ all (PENDING)"; got != want {
+	if got, want := v.Info().Text("deploy"), "deploy (dependency strategy) (PENDING)\n└─ deploy (dependency strategy) (PENDING)\n   "+
+		"└─ all (PENDING)"; got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	if err := v.Fits(g); err != nil {

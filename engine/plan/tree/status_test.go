@@ -4,7 +4,8 @@ import "testing"
 
 // words reads children from letters: one a child, small where interrupted.
 func words(letters string) []Child {
-	status := map[rune]Status{'P': Pending, 'R': Prepared, 'S': Starting, 'T': Started, 'C': Complete, 'I': InProgress, 'W': Waiting, 'D': Delayed, 'E': Error}
+	status := map[rune]Status{'P': Pending, 'R': Prepared, 'S': Starting, 'T': Started, 'C': Complete, 'I': InProgress, 'W': Waiting,
+		'D': Delayed, 'E': Error}
 	var out []Child
 	for _, l := range letters {
 		c := Child{}

@@ -30,7 +30,8 @@ func TestDecommission(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := Decommission(g, "decommission", []Leaver{{"n2", "web-1"}, {"n1", "web-0"}})
-	if got, want := names(t, d, g), "web-1 serial: kill-n2-web erase-n2-web unreserve-n2\nweb-0 serial: kill-n1-web erase-n1-web unreserve-n1\nconfigure dependency: n3:[configure web]\n"; got != want {
+	if got, want := names(t, d, g), "web-1 serial: kill-n2-web erase-n2-web unreserve-n2\nweb-0 serial: kill-n1-web erase-n1-web "+
+		"unreserve-n1\nconfigure dependency: n3:[configure web]\n"; got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 	if g, err = d.Compile(g); err != nil {
@@ -130,7 +131,8 @@ COMPLETE: COMPLETE COMPLETE COMPLETE COMPLETE`; got != want {
 		t.Fatal(err)
 	}
 	d = Uninstall(g, "deploy", []Leaver{{"n1", "web-0"}})
-	if got, want := names(t, d, g), "kill-tasks parallel:\nunreserve-resources-web-0 parallel: unreserve-n1\nderegister-service serial: deregister\n"; got != want {
+	if got, want := names(t, d, g), "kill-tasks parallel:\nunreserve-resources-web-0 parallel: unreserve-n1\nderegister-service "+
+		"serial: deregister\n"; got != want {
 		t.Errorf("%s\nnot\n%s", got, want)
 	}
 }

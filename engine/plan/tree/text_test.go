@@ -8,12 +8,15 @@ import (
 
 func TestPlanText(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
-		{"single phase", `{"phases":[{"id":"1","name":"Deployment","steps":[{"name":"kafka-0:[broker]","status":"COMPLETE"},{"name":"kafka-1:[broker]","status":"PENDING"}],"status":"IN_PROGRESS","strategy":"serial"}],"errors":[],"status":"IN_PROGRESS","strategy":"serial"}`,
+		{"single phase", `{"phases":[{"id":"1","name":"Deployment","steps":[{"name":"kafka-0:[broker]","status":"COMPLETE"},` +
+			`{"name":"kafka-1:[broker]","status":"PENDING"}],"status":"IN_PROGRESS","strategy":"serial"}],"errors":[],"status":"IN_PROGRESS",` +
+			`"strategy":"serial"}`,
 			`deploy (serial strategy) (IN_PROGRESS)
 └─ Deployment (serial strategy) (IN_PROGRESS)
    ├─ kafka-0:[broker] (COMPLETE)
    └─ kafka-1:[broker] (PENDING)`},
-		{"three errors, no strategy", `{"phases":[{"name":"Deployment","steps":[{"name":"kafka-0:[broker]","status":"ERROR"}],"status":"ERROR"}],"errors":["foo","bar","baz"],"status":"ERROR"}`,
+		{"three errors, no strategy", `{"phases":[{"name":"Deployment","steps":[{"name":"kafka-0:[broker]","status":"ERROR"}],` +
+			`"status":"ERROR"}],"errors":["foo","bar","baz"],"status":"ERROR"}`,
 			`deploy (<UNKNOWN> strategy) (ERROR)
 └─ Deployment (<UNKNOWN> strategy) (ERROR)
    └─ kafka-0:[broker] (ERROR)
@@ -41,8 +44,10 @@ Errors:
 		{"empty", `{}`, `deploy (<UNKNOWN> strategy) (<UNKNOWN>)`},
 		{"no phases", `{"phases":[],"errors":[],"status":"COMPLETE","strategy":"serial"}`, `deploy (serial strategy) (COMPLETE)`},
 		{"empty phase", `{"phases":[{}]}`, "deploy (<UNKNOWN> strategy) (<UNKNOWN>)\n└─ <UNKNOWN> (<UNKNOWN> strategy) (<UNKNOWN>)"},
-		{"no steps", `{"phases":[{"name":"a","status":"COMPLETE","strategy":"serial","steps":[]}],"status":"COMPLETE","strategy":"serial"}`, "deploy (serial strategy) (COMPLETE)\n└─ a (serial strategy) (COMPLETE)"},
-		{"empty step", `{"phases":[{"steps":[{}]}]}`, "deploy (<UNKNOWN> strategy) (<UNKNOWN>)\n└─ <UNKNOWN> (<UNKNOWN> strategy) (<UNKNOWN>)\n   └─ <UNKNOWN> (<UNKNOWN>)"},
+		{"no steps", `{"phases":[{"name":"a","status":"COMPLETE","strategy":"serial","steps":[]}],"status":"COMPLETE","strategy":"serial"}`,
+			"deploy (serial strategy) (COMPLETE)\n└─ a (serial strategy) (COMPLETE)"},
+		{"empty step", `{"phases":[{"steps":[{}]}]}`,
+			"deploy (<UNKNOWN> strategy) (<UNKNOWN>)\n└─ <UNKNOWN> (<UNKNOWN> strategy) (<UNKNOWN>)\n   └─ <UNKNOWN> (<UNKNOWN>)"},
 	} {
 		var i Info
 		if err := json.Unmarshal([]byte(c.body), &i); err != nil {
@@ -56,7 +61,8 @@ Errors:
 
 func TestPodsText(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
-		{"service", `{"service":"hello-world","pods":[{"name":"hello","instances":[{"name":"hello-0","tasks":[{"id":"x","name":"hello-0-server","status":"RUNNING"}]}]}]}`,
+		{"service", `{"service":"hello-world","pods":[{"name":"hello","instances":[{"name":"hello-0","tasks":[{"id":"x",` +
+			`"name":"hello-0-server","status":"RUNNING"}]}]}]}`,
 			"hello-world\n└─ hello\n   └─ hello-0\n      └─ hello-0-server (RUNNING)"},
 		{"two types", `{"service":"hello-world","pods":[
 			{"name":"hello","instances":[{"name":"hello-0","tasks":[{"name":"hello-0-server","status":"RUNNING"}]}]},
@@ -128,7 +134,9 @@ func TestInfo(t *testing.T) {
 	v.StepName = func(uint32) string { return "hello-0:[server]" }
 	b, err := json.Marshal(v.Info())
 	phase, step := v.PhaseID(0), v.StepID(0, 0)
-	want := `{"phases":[{"id":"` + phase + `","name":"hello","steps":[{"id":"` + step + `","status":"COMPLETE","name":"hello-0:[server]","message":"Step: hello-0:[server] [` + step + `] with status: COMPLETE"}],"status":"COMPLETE","strategy":"serial"}],"errors":[],"status":"COMPLETE","strategy":"serial"}`
+	want := `{"phases":[{"id":"` + phase + `","name":"hello","steps":[{"id":"` + step +
+		`","status":"COMPLETE","name":"hello-0:[server]","message":"Step: hello-0:[server] [` + step +
+		`] with status: COMPLETE"}],"status":"COMPLETE","strategy":"serial"}],"errors":[],"status":"COMPLETE","strategy":"serial"}`
 	if err != nil || string(b) != want {
 		t.Errorf("%s\nnot\n%s (%v)", b, want, err)
 	}
@@ -170,7 +178,8 @@ func TestTold(t *testing.T) {
 	if b, _ := json.Marshal(got); err != nil || string(b) != `{"empty":"","var":"value","var2":"value2","var4":"value=more"}` {
 		t.Errorf("%s, %v", b, err)
 	}
-	if _, err := ParseParams([]string{"var value"}); err == nil || !strings.Contains(err.Error(), "Must have one variable name and one variable value per definition") {
+	if _, err := ParseParams([]string{"var value"}); err == nil ||
+		!strings.Contains(err.Error(), "Must have one variable name and one variable value per definition") {
 		t.Errorf("%v", err)
 	}
 }

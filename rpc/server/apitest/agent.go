@@ -88,7 +88,8 @@ func (a *Agent) failure() error {
 func (a *Agent) Serves(stale bool) bool { return a.leads.Load() || stale && a.voter.Load() }
 
 // RoundTripToLeader sends one request to the leader's API.
-func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int, map[string][]string, io.ReadCloser, error) {
+func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int,
+	map[string][]string, io.ReadCloser, error) {
 	a.mu.Lock()
 	leader, transport := a.leader, a.transport
 	a.mu.Unlock()
@@ -226,12 +227,14 @@ func (a *Agent) DeleteToken(_ context.Context, who model.Caller, id string) (api
 // Members lists the agent alone.
 func (a *Agent) Members() []api.Member {
 	busy := 1
-	return []api.Member{{ID: "id-" + a.name, Name: a.name, Status: "alive", PeerAddr: "127.0.0.1:55055", APIAddr: "127.0.0.1:55054", Build: "test", Voter: a.voter.Load(), Leader: a.leads.Load(), Eligible: true, Slots: 4, Busy: &busy}}
+	return []api.Member{{ID: "id-" + a.name, Name: a.name, Status: "alive", PeerAddr: "127.0.0.1:55055", APIAddr: "127.0.0.1:55054",
+		Build: "test", Voter: a.voter.Load(), Leader: a.leads.Load(), Eligible: true, Slots: 4, Busy: &busy}}
 }
 
 // Status tells of the agent.
 func (a *Agent) Status() api.AgentStatus {
-	return api.AgentStatus{ID: "id-" + a.name, Name: a.name, Build: "test", Leader: "id-a", LeaderReady: true, IsLeader: a.leads.Load(), Voter: a.voter.Load(), Applied: a.Index(), Members: 1, Alive: 1, Slots: 4, Busy: 1}
+	return api.AgentStatus{ID: "id-" + a.name, Name: a.name, Build: "test", Leader: "id-a", LeaderReady: true, IsLeader: a.leads.Load(),
+		Voter: a.voter.Load(), Applied: a.Index(), Members: 1, Alive: 1, Slots: 4, Busy: 1}
 }
 
 // Join remembers the addresses.

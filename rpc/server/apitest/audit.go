@@ -58,7 +58,8 @@ func (s *Store) step(w *audit.Writer, before, next *state, e model.Event) {
 		}
 		s.plans[e.Operation] = p
 	}
-	c := audit.TaskChange{Vertex: uint32(i), From: before.Tasks[e.Operation][i].Status, To: tasks[i].Status, Attempt: uint8(tasks[i].Attempt), Agent: tasks[i].Agent}
+	c := audit.TaskChange{Vertex: uint32(i), From: before.Tasks[e.Operation][i].Status, To: tasks[i].Status, Attempt: uint8(tasks[i].Attempt),
+		Agent: tasks[i].Agent}
 	if e.Message != "" {
 		c.End = &audit.End{Outcome: e.Status, Message: e.Message}
 	}

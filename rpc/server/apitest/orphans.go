@@ -10,7 +10,8 @@ import (
 )
 
 // orphan is the only machine of the test mesh's providers that is no node's.
-var orphan = model.Orphan{Tenant: "acme", Provider: "cloud", ID: "i-0815", Cluster: "00000001", Node: "n9", Fence: 7, Why: model.OrphanNoNode, Since: 1}
+var orphan = model.Orphan{Tenant: "acme", Provider: "cloud", ID: "i-0815", Cluster: "00000001", Node: "n9", Fence: 7,
+	Why: model.OrphanNoNode, Since: 1}
 
 // Orphans tells of one orphan.
 func (a *Agent) Orphans(_ context.Context, look bool) (model.OrphanReport, error) {

@@ -98,6 +98,7 @@ func (p planned) follow(tasks []model.Task) planned {
 		case model.TaskFailed:
 			s = tree.Error
 			v.Failed = append(v.Failed, t.ID+": "+t.Message)
+		default:
 		}
 		v.Steps[i].Status = s.Shown(v.Steps[i].Interrupted)
 	}

@@ -59,8 +59,10 @@ func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 }
 
 // Upload keeps a content as the next version of a resource.
-func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written, err error) {
-	if v.ResourcePin, err = s.contents.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.contents.most, n.SHA256); err != nil {
+func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written,
+	err error) {
+	if v.ResourcePin, err = s.contents.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.contents.most,
+		n.SHA256); err != nil {
 		return v, w, err
 	}
 	add, err := logformat.AddResource(&v, s.contents.all, n.Order)

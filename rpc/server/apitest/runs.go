@@ -62,7 +62,8 @@ func (t *runTables) must(c *pb.Command) {
 // apply carries a command out at a time.
 func (t *runTables) apply(now int64, c *pb.Command) replicated.Answer {
 	t.index++
-	data, err := proto.Marshal(&pb.Entry{Format: replicated.Format, FeatureLevel: replicated.FeatureLevel, MustUnderstand: true, NowMs: now, Commands: []*pb.Command{c}})
+	data, err := proto.Marshal(&pb.Entry{Format: replicated.Format, FeatureLevel: replicated.FeatureLevel, MustUnderstand: true, NowMs: now,
+		Commands: []*pb.Command{c}})
 	if err != nil {
 		return replicated.Answer{Err: err}
 	}
@@ -79,7 +80,8 @@ func (a *Agent) changeRuns(who model.Caller, command func(now int64) (*pb.Comman
 }
 
 // changeTables writes to the tables. A run that is rejected is kept, with ErrTooMany.
-func (a *Agent) changeTables(who model.Caller, event string, command func(now int64) (*pb.Command, error)) (subject string, w api.Written, err error) {
+func (a *Agent) changeTables(who model.Caller, event string, command func(now int64) (*pb.Command, error)) (subject string, w api.Written,
+	err error) {
 	var full error
 	w, err = a.write(who, func(st *state) ([]model.Event, error) {
 		c, err := command(a.clock)
@@ -127,7 +129,8 @@ func (a *Agent) ChangeSetting(_ context.Context, who model.Caller, s api.Setting
 func (a *Agent) StartRun(_ context.Context, who model.Caller, req api.StartRun) (string, api.Written, error) {
 	return a.changeRuns(who, func(now int64) (*pb.Command, error) {
 		p, err := runs.Prepare(a.runs.machine.View(), who, runs.Start{
-			Program: req.Program, Version: req.Version, Inline: req.Inline, Profile: req.Profile, Nodes: req.Nodes, Runtime: req.Runtime, Arguments: req.Arguments,
+			Program: req.Program, Version: req.Version, Inline: req.Inline, Profile: req.Profile, Nodes: req.Nodes, Runtime: req.Runtime,
+			Arguments: req.Arguments,
 		}, time.UnixMilli(now), 0)
 		if err != nil {
 			return nil, err
@@ -167,7 +170,8 @@ var (
 func Up(n int) []profile.Event {
 	c := &profile.RunCluster{Name: "c"}
 	for i := range n {
-		c.Nodes = append(c.Nodes, profile.RunNode{ID: fmt.Sprintf("00000001-%d", i+1), Properties: map[string]string{"hostname": fmt.Sprintf("c1-%d.local", i+1), "access_v4": fmt.Sprintf("10.0.0.%d", i+1)}})
+		c.Nodes = append(c.Nodes, profile.RunNode{ID: fmt.Sprintf("00000001-%d", i+1),
+			Properties: map[string]string{"hostname": fmt.Sprintf("c1-%d.local", i+1), "access_v4": fmt.Sprintf("10.0.0.%d", i+1)}})
 	}
 	return []profile.Event{
 		{Kind: profile.Asking}, {Kind: profile.Returned, Cluster: &profile.RunCluster{Name: "c"}, ID: "00000001", Operation: "00000001-001"},
@@ -185,7 +189,8 @@ func Ended(s profile.Status, why string) profile.Event {
 func (a *Agent) Writes(step, text string) {
 	const op = "00000001-002"
 	_, _ = a.change(model.Caller{Tenant: "acme"}, func(st *state) ([]model.Event, error) {
-		t := model.Task{ID: fmt.Sprintf("%s/%d", op, len(st.Tasks[op])), Operation: op, Cluster: "00000001", Node: "00000001-1", Hostname: "c1-1.local", Service: step, Action: model.Run, Status: model.TaskSucceeded, Attempt: 1}
+		t := model.Task{ID: fmt.Sprintf("%s/%d", op, len(st.Tasks[op])), Operation: op, Cluster: "00000001", Node: "00000001-1",
+			Hostname: "c1-1.local", Service: step, Action: model.Run, Status: model.TaskSucceeded, Attempt: 1}
 		t.Attempts = []model.TaskAttempt{{Number: 1, Agent: "a", Outcome: t.Status.String(), Leased: a.clock, Ended: a.clock}}
 		if len(st.Tasks[op]) == 0 {
 			st.Ops = append(st.Ops, &model.Operation{ID: op, Tenant: "acme", Cluster: "00000001", Type: model.OpRun, Status: model.OpRunning})

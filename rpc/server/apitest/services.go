@@ -148,7 +148,8 @@ func (r resourceService) List(tenant string) ([]model.ResourceVersion, uint64, e
 	return r.s.List(tenant)
 }
 
-func (r resourceService) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion, api.Written, error) {
+func (r resourceService) Upload(ctx context.Context, who model.Caller, n api.NewResource, content io.Reader) (model.ResourceVersion,
+	api.Written, error) {
 	if r.s.contents == nil {
 		return model.ResourceVersion{}, api.Written{}, errNoResources
 	}

@@ -81,7 +81,8 @@ const Epoch = 1_750_000_000_000
 
 // NewStore gives a store with the tenants "main" and "acme" and their tokens.
 func NewStore() *Store {
-	s := &Store{wake: make(chan struct{}), logs: map[string][]byte{}, done: map[string]reply{}, plans: map[string]*audit.Plan{}, secrets: map[string]string{}, clock: Epoch}
+	s := &Store{wake: make(chan struct{}), logs: map[string][]byte{}, done: map[string]reply{}, plans: map[string]*audit.Plan{},
+		secrets: map[string]string{}, clock: Epoch}
 	s.now = &state{
 		Index:   10,
 		log:     &audit.Trail{},
@@ -92,7 +93,8 @@ func NewStore() *Store {
 		Types: []model.PluginType{{
 			Base: model.Base{Name: "cloud", Description: "Machines of a cloud"}, Class: "provider", Plugin: "1.0",
 			Parameters: model.PluginParameters{Admin: model.PluginFields{Fields: map[string]model.FieldSchema{
-				"region": {Label: "Region", Type: "text"}, "pin": {Label: "PIN", Type: "password"}, "key": {Label: "Key", Type: "text", Sensitive: true},
+				"region": {Label: "Region", Type: "text"}, "pin": {Label: "PIN", Type: "password"},
+				"key": {Label: "Key", Type: "text", Sensitive: true},
 			}}},
 		}},
 	}
@@ -100,8 +102,10 @@ func NewStore() *Store {
 	s.now.runView = s.runs.machine.View()
 	s.floor = s.now.Index
 	for secret, t := range map[string]model.Token{
-		Super: {ID: "t1", Actor: "root", Tenant: "main", Role: model.RoleSuperadmin}, Admin: {ID: "t2", Actor: "alice", Tenant: "acme", Role: model.RoleAdmin},
-		User: {ID: "t3", Actor: "bob", Tenant: "acme", Role: model.RoleUser}, Other: {ID: "t4", Actor: "carol", Tenant: "acme", Role: model.RoleUser},
+		Super: {ID: "t1", Actor: "root", Tenant: "main", Role: model.RoleSuperadmin},
+		Admin: {ID: "t2", Actor: "alice", Tenant: "acme", Role: model.RoleAdmin},
+		User:  {ID: "t3", Actor: "bob", Tenant: "acme", Role: model.RoleUser},
+		Other: {ID: "t4", Actor: "carol", Tenant: "acme", Role: model.RoleUser},
 		Guest: {ID: "t5", Actor: "dave", Tenant: "acme", Role: model.RoleRead},
 	} {
 		t.Created = Epoch
@@ -204,9 +208,11 @@ func (s *Store) Report(task string, status model.TaskStatus, message string) {
 			t.Status, t.Message = status, message
 			if status.Ended() {
 				t.EndedAt = s.clock
-				t.Attempts = append(slices.Clone(t.Attempts), model.TaskAttempt{Number: t.Attempt, Agent: t.Agent, Outcome: status.String(), Message: message, Leased: t.LeasedAt, Ended: s.clock})
+				t.Attempts = append(slices.Clone(t.Attempts),
+					model.TaskAttempt{Number: t.Attempt, Agent: t.Agent, Outcome: status.String(), Message: message, Leased: t.LeasedAt, Ended: s.clock})
 			}
-			events := []model.Event{{Tenant: tenantOf(st, op), Type: "task.changed", Task: task, Operation: op, Cluster: t.Cluster, Status: status.String(), Message: message}}
+			events := []model.Event{{Tenant: tenantOf(st, op), Type: "task.changed", Task: task, Operation: op, Cluster: t.Cluster,
+				Status: status.String(), Message: message}}
 			for _, p := range st.plans {
 				if p.view.Scope == op {
 					st.setPlan(p.follow(tasks))

@@ -37,7 +37,8 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	template := *def.Value.(*model.ClusterTemplate)
 	n := int(req.NumMachines)
 	if size := template.Constraints.Size; size != nil && size.Max != nil && n > int(*size.Max) {
-		return st, &solver.Unsolvable{Nodes: n, Conflict: []solver.Constraint{{Path: "constraints.size.max", Words: fmt.Sprintf("at most %d nodes", *size.Max)}},
+		return st, &solver.Unsolvable{Nodes: n, Conflict: []solver.Constraint{{Path: "constraints.size.max",
+			Words: fmt.Sprintf("at most %d nodes", *size.Max)}},
 			Hints: []string{fmt.Sprintf("with %d nodes instead of %d it has a solution", *size.Max, n)}}
 	}
 	if quota := a.now.Tenants[who.Tenant].MaxClusters; quota > 0 && len(view{a.now}.Clusters(who.Tenant)) >= quota {
@@ -59,14 +60,17 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	id := string(model.NewClusterID(len(a.now.Clusters) + 1))
 	cluster := &model.Cluster{
 		ID: id, Tenant: who.Tenant, Name: req.Name, Description: req.Description, Owner: who.Actor, Status: model.ClusterPending,
-		Template: template, Provider: provider, Services: services, Config: req.Config, Definitions: map[string]model.Service{}, CreatedAt: a.clock,
+		Template: template, Provider: provider, Services: services, Config: req.Config, Definitions: map[string]model.Service{},
+		CreatedAt: a.clock,
 	}
 	var nodes []*model.Node
 	for i := range n {
 		nodes = append(nodes, &model.Node{
-			ID: string(model.ClusterID(id).Node(1000 + i)), Cluster: id, Tenant: who.Tenant, Number: 1000 + i, Hostname: fmt.Sprintf("%s1-%d.local", req.Name, 1000+i),
-			HardwareType: "small", ImageType: "debian", Services: services, IPAddresses: map[string]string{"access_v4": fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)},
-			Results: map[string]any{"providerid": fmt.Sprintf("vm-%d", i), "ssh-auth": map[string]any{"user": "root", "password": "hunter2"}},
+			ID: string(model.ClusterID(id).Node(1000 + i)), Cluster: id, Tenant: who.Tenant, Number: 1000 + i,
+			Hostname:     fmt.Sprintf("%s1-%d.local", req.Name, 1000+i),
+			HardwareType: "small", ImageType: "debian", Services: services,
+			IPAddresses: map[string]string{"access_v4": fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)},
+			Results:     map[string]any{"providerid": fmt.Sprintf("vm-%d", i), "ssh-auth": map[string]any{"user": "root", "password": "hunter2"}},
 		})
 		st.Preview.Nodes = append(st.Preview.Nodes, *nodes[i])
 	}
@@ -95,7 +99,8 @@ func (a *Agent) plan(p *api.Preview, cluster string, nodes []*model.Node, stages
 				}
 				for _, n := range nodes {
 					counts[name]++
-					t := model.Task{ID: string(op.Task(uint32(len(tasks)))), Operation: string(op), Cluster: cluster, Node: n.ID, Hostname: n.Hostname, Service: service, Action: action}
+					t := model.Task{ID: string(op.Task(uint32(len(tasks)))), Operation: string(op), Cluster: cluster, Node: n.ID, Hostname: n.Hostname,
+						Service: service, Action: action}
 					if i == 0 {
 						t.Status = model.TaskReady
 					}
@@ -120,9 +125,11 @@ func (s *state) operations(cluster string) int {
 }
 
 // begin writes a new operation. The store is locked.
-func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *model.Cluster, nodes []*model.Node, op *model.Operation, tasks []model.Task) (api.Started, error) {
+func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *model.Cluster, nodes []*model.Node, op *model.Operation,
+	tasks []model.Task) (api.Started, error) {
 	op.ID = string(model.ClusterID(cluster.ID).Operation(a.now.operations(cluster.ID) + 1))
-	op.Tenant, op.Cluster, op.Actor, op.Request, op.Status, op.CreatedAt = who.Tenant, cluster.ID, who.Actor, who.Request, model.OpRunning, a.clock
+	op.Tenant, op.Cluster, op.Actor, op.Request, op.Status, op.CreatedAt = who.Tenant, cluster.ID, who.Actor, who.Request,
+		model.OpRunning, a.clock
 	cl := *cluster
 	cl.Operation, cl.Status = op.ID, model.ClusterPending
 	w, err := a.changeLocked(who, func(next *state) ([]model.Event, error) {
@@ -170,7 +177,8 @@ func (a *Agent) Operate(_ context.Context, who model.Caller, cluster string, req
 	if len(services) == 0 {
 		services = cl.Services
 	}
-	action := map[model.OperationType]model.Action{model.OpStart: model.Start, model.OpStop: model.Stop, model.OpRestart: model.Start, model.OpConfigure: model.Configure, model.OpDelete: model.Delete}[req.Type]
+	action := map[model.OperationType]model.Action{model.OpStart: model.Start, model.OpStop: model.Stop, model.OpRestart: model.Start,
+		model.OpConfigure: model.Configure, model.OpDelete: model.Delete}[req.Type]
 	if req.Type == model.OpDelete {
 		services = []string{""}
 	}
@@ -213,7 +221,8 @@ func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, rea
 			return nil, problem.New(problem.NotFound, "there is no operation %s", operation)
 		}
 		op := *st.Ops[i]
-		next := map[string]model.OperationStatus{"pause": model.OpPaused, "resume": model.OpRunning, "abort": model.OpAborted, "rollback": model.OpRolledBack}[order]
+		next := map[string]model.OperationStatus{"pause": model.OpPaused, "resume": model.OpRunning, "abort": model.OpAborted,
+			"rollback": model.OpRolledBack}[order]
 		if op.Status.Ended() || order == "resume" && op.Status != model.OpPaused {
 			return nil, problem.New(problem.Conflict, "operation %s is %s", op.ID, op.Status)
 		}

@@ -137,7 +137,8 @@ type bench struct{ *site.Site }
 // define makes the definitions of a cluster of all machines.
 func (s bench) define(machines []*lab.Machine) {
 	var text strings.Builder
-	text.WriteString("providers:\n- name: p\n  providertype: hosts\n  provisioner:\n    ssh_identityfile: " + site.KeyFile + "\n    inventory: |\n")
+	text.WriteString("providers:\n- name: p\n  providertype: hosts\n  provisioner:\n    ssh_identityfile: " + site.KeyFile +
+		"\n    inventory: |\n")
 	for _, m := range machines {
 		text.WriteString("      " + site.Entry(m) + "\n")
 	}
@@ -160,7 +161,8 @@ services:
 
 // create makes a cluster and waits for its operation's end.
 func (s bench) create(name string, n int) {
-	st, _, err := s.API.CreateCluster(s.Context(), model.CreateCluster{Name: name, ClusterTemplate: "t", NumMachines: model.Int(n), OnFailure: "leave"}, false)
+	st, _, err := s.API.CreateCluster(s.Context(),
+		model.CreateCluster{Name: name, ClusterTemplate: "t", NumMachines: model.Int(n), OnFailure: "leave"}, false)
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -179,7 +181,8 @@ func (s bench) create(name string, n int) {
 // check checks that the work was done.
 func (s bench) check(machines []*lab.Machine) {
 	for _, m := range machines {
-		if out, err := m.Run(s.Context(), "/bin/sh", "-c", "cat /srv/app/version /srv/app/settings && rm -r /srv/app"); err != nil || out != "1.0\nport=8080\n" {
+		if out, err := m.Run(s.Context(), "/bin/sh", "-c", "cat /srv/app/version /srv/app/settings && rm -r /srv/app"); err != nil ||
+			out != "1.0\nport=8080\n" {
 			s.T.Fatalf("%s: %q %v", m.Name, out, err)
 		}
 	}
@@ -246,7 +249,8 @@ func (s bench) ansible() func([]*lab.Machine) {
 		for _, a := range actions {
 			fmt.Fprintf(&play, "    - {name: %s, shell: %q}\n", a.name, a.script)
 		}
-		for name, text := range map[string]string{"hosts": hosts.String(), "known": known.String(), "play.yml": play.String(), "key": string(s.Lab.Key())} {
+		for name, text := range map[string]string{"hosts": hosts.String(), "known": known.String(), "play.yml": play.String(),
+			"key": string(s.Lab.Key())} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				s.T.Fatal(err)
 			}

@@ -33,7 +33,8 @@ type group struct {
 func layoutOf(groups []group) model.Layout {
 	var l model.Layout
 	for _, g := range groups {
-		l = append(l, model.NodeGroup{Count: g.Count, HardwareType: g.Hardware, ImageType: g.Image, Services: slices.Sorted(slices.Values(g.Services))})
+		l = append(l, model.NodeGroup{Count: g.Count, HardwareType: g.Hardware, ImageType: g.Image,
+			Services: slices.Sorted(slices.Values(g.Services))})
 	}
 	return l
 }
@@ -173,7 +174,8 @@ func AddServices(path string) ([]Result, error) {
 			hw, img, services = append(hw, g.Hardware), append(img, g.Image), append(services, g.Services...)
 			for range g.Count {
 				n := len(in.Existing)
-				in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint("n", n), Number: 1000 + n, HardwareType: g.Hardware, ImageType: g.Image, Services: g.Services})
+				in.Existing = append(in.Existing, solver.ExistingNode{ID: fmt.Sprint("n", n), Number: 1000 + n, HardwareType: g.Hardware,
+					ImageType: g.Image, Services: g.Services})
 			}
 		}
 		slices.Sort(hw)

@@ -106,6 +106,7 @@ func (s *search) add(at int, l model.Layout) {
 	}
 	n := s.in.Existing[at]
 	for set := range 1 << min(len(s.in.Change.Services), 20) {
-		s.add(at+1, append(l[:len(l):len(l)], model.NodeGroup{Count: 1, HardwareType: n.HardwareType, ImageType: n.ImageType, Services: slices.Concat(n.Services, s.pick(s.in.Change.Services, set))}))
+		s.add(at+1, append(l[:len(l):len(l)], model.NodeGroup{Count: 1, HardwareType: n.HardwareType, ImageType: n.ImageType,
+			Services: slices.Concat(n.Services, s.pick(s.in.Change.Services, set))}))
 	}
 }

@@ -45,8 +45,9 @@ func Creates(r *http.Request, _ string) bool { return r.Method == http.MethodPos
 // How the account says so.
 var (
 	Throttled = providertest.Says(429, "Retry-After: 0", `{"id":"too_many_requests","message":"API Rate limit exceeded."}`)
-	Quota     = providertest.Says(422, "", `{"id":"unprocessable_entity","message":"creating this/these droplet(s) will exceed your droplet limit"}`)
-	Refused   = providertest.Says(403, "", `{"id":"forbidden","message":"You do not have access for the attempted action."}`)
+	Quota     = providertest.Says(422, "", `{"id":"unprocessable_entity","message":"creating this/these droplet(s) will exceed your `+
+		`droplet limit"}`)
+	Refused = providertest.Says(403, "", `{"id":"forbidden","message":"You do not have access for the attempted action."}`)
 )
 
 // Droplets gives how many there are, and how many there ever were.

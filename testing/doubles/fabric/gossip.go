@@ -91,7 +91,8 @@ func (g *Gossip) WriteToAddress(b []byte, to memberlist.Address) (time.Time, err
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if g.h.sockets[g.addr.Port()] != g {
-		return now, &net.OpError{Op: "write", Net: "udp", Addr: net.UDPAddrFromAddrPort(dest), Err: os.NewSyscallError("sendto", syscall.ENETDOWN)}
+		return now, &net.OpError{Op: "write", Net: "udp", Addr: net.UDPAddrFromAddrPort(dest),
+			Err: os.NewSyscallError("sendto", syscall.ENETDOWN)}
 	}
 	delay, lost, _ := f.draw(g.addr.Addr(), dest.Addr())
 	if lost || !f.reachable(g.addr.Addr(), dest.Addr()) {

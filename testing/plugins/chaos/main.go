@@ -196,7 +196,8 @@ func (c *chaos) behave(ctx context.Context, t *sdk.Task) (*sdk.Output, error) {
 		fmt.Println(o.Text)
 		fmt.Fprintln(os.Stderr, o.Text)
 	case "output":
-		return &sdk.Output{Hostname: "h.chaos", IPAddresses: map[string]string{"access_v4": "127.0.0.9"}, Result: map[string]any{"text": o.Text}}, nil
+		return &sdk.Output{Hostname: "h.chaos", IPAddresses: map[string]string{"access_v4": "127.0.0.9"},
+			Result: map[string]any{"text": o.Text}}, nil
 	case "spawn": // children that outlive a killed plugin, marked as the automators mark them
 		cmd := exec.Command("sh", "-c", "sleep 1000 & wait")
 		cmd.Env = append(os.Environ(), "COOPR_TASK="+t.ID, fmt.Sprintf("COOPR_FENCE=%d", t.Fence))
