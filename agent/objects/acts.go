@@ -122,7 +122,7 @@ func (sr *siteRunner) answer(x *object.Object, on *running, j *Job, typ *object.
 		text = out.err.Error()
 	}
 	if on.probe != 0 {
-		sr.probed = append(sr.probed, &pb.Looked{Id: uint32(id), Look: on.probe, State: uint32(out.state), Message: text})
+		sr.probed = append(sr.probed, &pb.Probed{Id: uint32(id), Probe: on.probe, State: uint32(out.state), Message: text})
 		return
 	}
 	if sr.messages[id] != text {

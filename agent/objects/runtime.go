@@ -50,7 +50,7 @@ type Config struct {
 	InTouch func() bool
 	// Report sends a report to the leader. Reports arrive in order, and none is lost while
 	// the session lasts.
-	Report func(session string, r *pb.HomeReport)
+	Report func(session string, r *pb.RuntimeReport)
 	// Open opens a stream to the runtime of another agent, which serves it with Serve.
 	// The stream ends with ctx.
 	Open      func(ctx context.Context, agent string) (Stream, error)

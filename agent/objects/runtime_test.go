@@ -88,7 +88,7 @@ func (w *ward) start(agent string) {
 	h.Runtime = New(Config{Self: agent, Logger: slog.New(slog.DiscardHandler), Performer: w,
 		Session: func() string { w.mu.Lock(); defer w.mu.Unlock(); return h.session },
 		InTouch: func() bool { w.mu.Lock(); defer w.mu.Unlock(); return h.touch },
-		Report:  func(_ string, r *pb.HomeReport) { w.hear(r) },
+		Report:  func(_ string, r *pb.RuntimeReport) { w.hear(r) },
 		Open:    w.open})
 	ctx, cancel := context.WithCancel(context.Background())
 	h.ctx, h.cancel = ctx, cancel
@@ -295,7 +295,7 @@ func (w *ward) tell() {
 		}
 		if groups := r.Ready(func(id object.ID) bool {
 			o := w.reports[id]
-			return r.Lives[id].Host < 0 || o != nil && o.Inc == r.Lives[id].Inc && o.Removing && o.Settled
+			return r.Lives[id].Host < 0 || o != nil && o.Inc == r.Lives[id].Inc && o.Removing && o.AtRest
 		}); r.Next != 0 && len(groups) > 0 {
 			if err := r.Turn(groups); err != nil {
 				w.t.Fatal(err)
@@ -336,12 +336,12 @@ func (w *ward) tell() {
 	}
 }
 
-func (w *ward) hear(r *pb.HomeReport) {
+func (w *ward) hear(r *pb.RuntimeReport) {
 	w.mu.Lock()
 	removed := false
 	for _, o := range r.Objects {
 		w.reports[object.ID(o.Id)] = o
-		removed = removed || o.Removing && o.Settled
+		removed = removed || o.Removing && o.AtRest
 	}
 	w.mu.Unlock()
 	select {
@@ -361,7 +361,7 @@ func (w *ward) converge() {
 		w.mu.Lock()
 		converged := w.record.Next == 0
 		for i, l := range w.record.Lives {
-			if o := w.reports[object.ID(i)]; l.Host >= 0 && (o == nil || o.Inc != l.Inc || !o.Settled || o.Generation != w.record.Generation) {
+			if o := w.reports[object.ID(i)]; l.Host >= 0 && (o == nil || o.Inc != l.Inc || !o.AtRest || o.Generation != w.record.Generation) {
 				converged = false
 			}
 		}

@@ -51,14 +51,14 @@ func (sr *siteRunner) report(now int64) {
 	if sr.session == "" || !sr.hasNews() {
 		return
 	}
-	r := &pb.HomeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Events: sr.events, Looked: sr.probed}
+	r := &pb.RuntimeReport{Tenant: sr.key.tenant, Site: sr.key.name, Epoch: sr.epoch, Events: sr.events, Probed: sr.probed}
 	for id := range sr.dirty {
 		if x := sr.host.Object(id); x != nil {
 			r.Objects = append(r.Objects, sr.describe(x))
 		}
 	}
 	if sr.asked {
-		r.Calm = &pb.Calm{Call: sr.call, Settled: len(sr.restless) == 0 && sr.waiting == 0, Stirs: sr.stirs}
+		r.Calm = &pb.Calm{Call: sr.call, AtRest: len(sr.restless) == 0 && sr.waiting == 0, Stirs: sr.stirs}
 	}
 	clear(sr.dirty)
 	sr.events, sr.probed, sr.asked, sr.reported = nil, nil, false, now
@@ -75,7 +75,7 @@ func (sr *siteRunner) describe(x *object.Object) *pb.ObjectReport {
 	}
 	return &pb.ObjectReport{
 		Id: uint32(s.ID), Inc: s.Incarnation, State: uint32(s.State), Target: uint32(s.Target), Phase: uint32(s.Phase), To: uint32(s.To),
-		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, Settled: x.AtRest(),
+		Failures: uint32(s.Failures), Drifts: uint32(s.Drifts), Stuck: s.Stuck, Oscillating: s.Oscillating, Removing: s.Removing, AtRest: x.AtRest(),
 		Until: s.Until, Waits: waits(s.Waits), Asked: waits(s.Asked), Message: sr.messages[s.ID], Generation: sr.follows[s.Def.Host],
 	}
 }

@@ -70,7 +70,7 @@ type news struct {
 	messages map[object.ID]string
 	drifts   map[object.ID]int
 	events   []*pb.ObjectEvent
-	probed   []*pb.Looked
+	probed   []*pb.Probed
 	reported int64
 	// restless are the objects that are not settled. stirs counts how often the first
 	// object became so.

@@ -119,8 +119,8 @@ func receive(in stream, l *member.Leadership, id string) error {
 		if len(m.Health) > 0 {
 			l.Watcher.Health(id, m.Health)
 		}
-		if len(m.Homes) > 0 {
-			l.Sites.Hear(id, m.Homes)
+		if len(m.Runtimes) > 0 {
+			l.Sites.Hear(id, m.Runtimes)
 		}
 		if len(m.Started) > 0 {
 			d.Started(ctx, id, m.Started)

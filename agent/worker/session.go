@@ -55,7 +55,7 @@ func (w *Worker) hello() *pb.Hello {
 	}
 	// The hello has the results of what is held. They are repeated in each hello until they
 	// are confirmed.
-	w.out.Results, w.out.Homes = nil, nil
+	w.out.Results, w.out.Runtimes = nil, nil
 	return h
 }
 
@@ -111,7 +111,7 @@ const gather = 5 * time.Millisecond
 func (w *Worker) moreToCome() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving || len(w.out.Returned)+len(w.out.Saves)+len(w.out.Homes) > 0 {
+	if w.leaving || len(w.out.Returned)+len(w.out.Saves)+len(w.out.Runtimes) > 0 {
 		return false
 	}
 	for _, a := range w.held {
@@ -160,8 +160,8 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := &pb.WorkerMessage{Results: w.out.Results, Returned: w.out.Returned, Saves: w.out.Saves, Leaving: w.leaving, Wanted: w.out.Wanted,
-		Health: w.out.Health, Homes: w.out.Homes}
-	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health, w.out.Homes = nil, nil, nil, nil, nil, nil
+		Health: w.out.Health, Runtimes: w.out.Runtimes}
+	w.out.Results, w.out.Returned, w.out.Saves, w.out.Wanted, w.out.Health, w.out.Runtimes = nil, nil, nil, nil, nil, nil
 	if beat {
 		s.beat++
 		m.Heartbeat = s.beat
@@ -173,7 +173,7 @@ func (s *session) next(beat bool) *pb.WorkerMessage {
 				m.Started = append(m.Started, &pb.Started{Task: k.Task, Fence: k.Fence})
 			}
 		}
-	} else if len(m.Results)+len(m.Returned)+len(m.Saves)+len(m.Wanted)+len(m.Health)+len(m.Homes) == 0 && !m.Leaving {
+	} else if len(m.Results)+len(m.Returned)+len(m.Saves)+len(m.Wanted)+len(m.Health)+len(m.Runtimes) == 0 && !m.Leaving {
 		return nil
 	}
 	return m

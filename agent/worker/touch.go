@@ -16,10 +16,10 @@ func (w *Worker) InTouch() bool {
 }
 
 // ReportObjects sends the leader a report of change objects, if the session still lasts.
-func (w *Worker) ReportObjects(session string, r *pb.HomeReport) {
+func (w *Worker) ReportObjects(session string, r *pb.RuntimeReport) {
 	w.mu.Lock()
 	if session == w.session {
-		w.out.Homes = append(w.out.Homes, r)
+		w.out.Runtimes = append(w.out.Runtimes, r)
 	}
 	w.mu.Unlock()
 	w.notify()

@@ -782,7 +782,7 @@ type WorkerMessage struct {
 	Saves         []*SaveState           `protobuf:"bytes,7,rep,name=saves,proto3" json:"saves,omitempty"`
 	Wanted        []string               `protobuf:"bytes,8,rep,name=wanted,proto3" json:"wanted,omitempty"` // watches whose tasks are missing
 	Health        []*Health              `protobuf:"bytes,9,rep,name=health,proto3" json:"health,omitempty"`
-	Homes         []*HomeReport          `protobuf:"bytes,30,rep,name=homes,proto3" json:"homes,omitempty"`
+	Runtimes      []*RuntimeReport       `protobuf:"bytes,30,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -880,9 +880,9 @@ func (x *WorkerMessage) GetHealth() []*Health {
 	return nil
 }
 
-func (x *WorkerMessage) GetHomes() []*HomeReport {
+func (x *WorkerMessage) GetRuntimes() []*RuntimeReport {
 	if x != nil {
-		return x.Homes
+		return x.Runtimes
 	}
 	return nil
 }
@@ -1768,7 +1768,7 @@ const file_peer_proto_rawDesc = "" +
 	"\fnode_version\x18\x02 \x01(\x04R\vnodeVersion\x12\x18\n" +
 	"\ahealthy\x18\x03 \x01(\bR\ahealthy\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x18\n" +
-	"\amachine\x18\x05 \x01(\rR\amachine\"\xb6\x03\n" +
+	"\amachine\x18\x05 \x01(\rR\amachine\"\xbf\x03\n" +
 	"\rWorkerMessage\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.coopr.peer.v1.HelloR\x05hello\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\x04R\theartbeat\x121\n" +
@@ -1778,8 +1778,8 @@ const file_peer_proto_rawDesc = "" +
 	"\aleaving\x18\x06 \x01(\bR\aleaving\x120\n" +
 	"\x05saves\x18\a \x03(\v2\x1a.coopr.plugin.v1.SaveStateR\x05saves\x12\x16\n" +
 	"\x06wanted\x18\b \x03(\tR\x06wanted\x12-\n" +
-	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x12/\n" +
-	"\x05homes\x18\x1e \x03(\v2\x19.coopr.site.v1.HomeReportR\x05homes\"G\n" +
+	"\x06health\x18\t \x03(\v2\x15.coopr.peer.v1.HealthR\x06health\x128\n" +
+	"\bruntimes\x18\x1e \x03(\v2\x1c.coopr.site.v1.RuntimeReportR\bruntimes\"G\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x04R\x05fence\x12\x12\n" +
@@ -1883,7 +1883,7 @@ var file_peer_proto_goTypes = []any{
 	(*Result)(nil),                // 23: coopr.plugin.v1.Result
 	(*Task)(nil),                  // 24: coopr.plugin.v1.Task
 	(*SaveState)(nil),             // 25: coopr.plugin.v1.SaveState
-	(*HomeReport)(nil),            // 26: coopr.site.v1.HomeReport
+	(*RuntimeReport)(nil),         // 26: coopr.site.v1.RuntimeReport
 	(*Cancel)(nil),                // 27: coopr.plugin.v1.Cancel
 	(*ListRequest)(nil),           // 28: coopr.plugin.v1.ListRequest
 	(*Resource)(nil),              // 29: coopr.plugin.v1.Resource
@@ -1903,7 +1903,7 @@ var file_peer_proto_depIdxs = []int32{
 	5,  // 8: coopr.peer.v1.WorkerMessage.returned:type_name -> coopr.peer.v1.Started
 	25, // 9: coopr.peer.v1.WorkerMessage.saves:type_name -> coopr.plugin.v1.SaveState
 	7,  // 10: coopr.peer.v1.WorkerMessage.health:type_name -> coopr.peer.v1.Health
-	26, // 11: coopr.peer.v1.WorkerMessage.homes:type_name -> coopr.site.v1.HomeReport
+	26, // 11: coopr.peer.v1.WorkerMessage.runtimes:type_name -> coopr.site.v1.RuntimeReport
 	9,  // 12: coopr.peer.v1.Welcome.verdicts:type_name -> coopr.peer.v1.Verdict
 	10, // 13: coopr.peer.v1.LeaderMessage.welcome:type_name -> coopr.peer.v1.Welcome
 	24, // 14: coopr.peer.v1.LeaderMessage.tasks:type_name -> coopr.plugin.v1.Task

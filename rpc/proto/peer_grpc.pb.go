@@ -46,7 +46,7 @@ type PeerClient interface {
 	Blob(ctx context.Context, in *BlobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BlobPiece], error)
 	Hold(ctx context.Context, in *HoldRequest, opts ...grpc.CallOption) (*HoldResponse, error)
 	ResourceSet(ctx context.Context, in *ResourceSetRequest, opts ...grpc.CallOption) (*ResourceSetResponse, error)
-	// Changes carries messages between the change objects of two homes, both ways.
+	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ChangePacket, ChangePacket], error)
 }
 
@@ -195,7 +195,7 @@ type PeerServer interface {
 	Blob(*BlobRequest, grpc.ServerStreamingServer[BlobPiece]) error
 	Hold(context.Context, *HoldRequest) (*HoldResponse, error)
 	ResourceSet(context.Context, *ResourceSetRequest) (*ResourceSetResponse, error)
-	// Changes carries messages between the change objects of two homes, both ways.
+	// Changes carries messages between the change objects of two runtimes, both ways.
 	Changes(grpc.BidiStreamingServer[ChangePacket, ChangePacket]) error
 	mustEmbedUnimplementedPeerServer()
 }

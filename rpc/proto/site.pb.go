@@ -5,8 +5,8 @@
 // source: site.proto
 
 // Sites of change objects (docs/spec/changes.md): what is written to the log about
-// them, what the leader and the homes of objects say to each other, and what
-// homes carry between their objects.
+// them, what the leader and host runtimes say to each other, and what
+// runtimes carry between their objects.
 
 package proto
 
@@ -559,7 +559,7 @@ func (x *ObjectEvent) GetMessage() string {
 	return ""
 }
 
-// ObjectReport is what a home knows of an object.
+// ObjectReport is the knowledge of a runtime about an object.
 type ObjectReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -573,7 +573,7 @@ type ObjectReport struct {
 	Stuck         bool                   `protobuf:"varint,9,opt,name=stuck,proto3" json:"stuck,omitempty"`
 	Oscillating   bool                   `protobuf:"varint,10,opt,name=oscillating,proto3" json:"oscillating,omitempty"`
 	Removing      bool                   `protobuf:"varint,11,opt,name=removing,proto3" json:"removing,omitempty"`
-	Settled       bool                   `protobuf:"varint,12,opt,name=settled,proto3" json:"settled,omitempty"`
+	AtRest        bool                   `protobuf:"varint,12,opt,name=at_rest,json=atRest,proto3" json:"at_rest,omitempty"`
 	Until         int64                  `protobuf:"varint,13,opt,name=until,proto3" json:"until,omitempty"` // Unix milliseconds; end of a backoff
 	Waits         []*ObjectWait          `protobuf:"bytes,14,rep,name=waits,proto3" json:"waits,omitempty"`
 	Asked         []*ObjectWait          `protobuf:"bytes,15,rep,name=asked,proto3" json:"asked,omitempty"`
@@ -690,9 +690,9 @@ func (x *ObjectReport) GetRemoving() bool {
 	return false
 }
 
-func (x *ObjectReport) GetSettled() bool {
+func (x *ObjectReport) GetAtRest() bool {
 	if x != nil {
-		return x.Settled
+		return x.AtRest
 	}
 	return false
 }
@@ -792,34 +792,34 @@ func (x *ObjectWait) GetState() uint32 {
 	return 0
 }
 
-// HomeReport is what a home tells the leader of one site.
-type HomeReport struct {
+// RuntimeReport is a report of a runtime to the leader about one site.
+type RuntimeReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Objects       []*ObjectReport        `protobuf:"bytes,4,rep,name=objects,proto3" json:"objects,omitempty"`
 	Events        []*ObjectEvent         `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
-	Looked        []*Looked              `protobuf:"bytes,6,rep,name=looked,proto3" json:"looked,omitempty"`
+	Probed        []*Probed              `protobuf:"bytes,6,rep,name=probed,proto3" json:"probed,omitempty"`
 	Calm          *Calm                  `protobuf:"bytes,7,opt,name=calm,proto3" json:"calm,omitempty"` // the answer to Orders.Call
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HomeReport) Reset() {
-	*x = HomeReport{}
+func (x *RuntimeReport) Reset() {
+	*x = RuntimeReport{}
 	mi := &file_site_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HomeReport) String() string {
+func (x *RuntimeReport) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HomeReport) ProtoMessage() {}
+func (*RuntimeReport) ProtoMessage() {}
 
-func (x *HomeReport) ProtoReflect() protoreflect.Message {
+func (x *RuntimeReport) ProtoReflect() protoreflect.Message {
 	mi := &file_site_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -831,66 +831,66 @@ func (x *HomeReport) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HomeReport.ProtoReflect.Descriptor instead.
-func (*HomeReport) Descriptor() ([]byte, []int) {
+// Deprecated: Use RuntimeReport.ProtoReflect.Descriptor instead.
+func (*RuntimeReport) Descriptor() ([]byte, []int) {
 	return file_site_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *HomeReport) GetTenant() string {
+func (x *RuntimeReport) GetTenant() string {
 	if x != nil {
 		return x.Tenant
 	}
 	return ""
 }
 
-func (x *HomeReport) GetSite() string {
+func (x *RuntimeReport) GetSite() string {
 	if x != nil {
 		return x.Site
 	}
 	return ""
 }
 
-func (x *HomeReport) GetEpoch() uint64 {
+func (x *RuntimeReport) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *HomeReport) GetObjects() []*ObjectReport {
+func (x *RuntimeReport) GetObjects() []*ObjectReport {
 	if x != nil {
 		return x.Objects
 	}
 	return nil
 }
 
-func (x *HomeReport) GetEvents() []*ObjectEvent {
+func (x *RuntimeReport) GetEvents() []*ObjectEvent {
 	if x != nil {
 		return x.Events
 	}
 	return nil
 }
 
-func (x *HomeReport) GetLooked() []*Looked {
+func (x *RuntimeReport) GetProbed() []*Probed {
 	if x != nil {
-		return x.Looked
+		return x.Probed
 	}
 	return nil
 }
 
-func (x *HomeReport) GetCalm() *Calm {
+func (x *RuntimeReport) GetCalm() *Calm {
 	if x != nil {
 		return x.Calm
 	}
 	return nil
 }
 
-// Calm says whether nothing is left to do at a home.
+// Calm says whether a runtime has nothing left to do.
 type Calm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`       // which call this answers
-	Settled       bool                   `protobuf:"varint,2,opt,name=settled,proto3" json:"settled,omitempty"` // every object here is where it should be
-	Stirs         uint64                 `protobuf:"varint,3,opt,name=stirs,proto3" json:"stirs,omitempty"`     // how often that has ended since the home began
+	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`                   // which call this answers
+	AtRest        bool                   `protobuf:"varint,2,opt,name=at_rest,json=atRest,proto3" json:"at_rest,omitempty"` // every object here is where it should be
+	Stirs         uint64                 `protobuf:"varint,3,opt,name=stirs,proto3" json:"stirs,omitempty"`                 // how often that has ended since the runtime began
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,9 +932,9 @@ func (x *Calm) GetCall() uint64 {
 	return 0
 }
 
-func (x *Calm) GetSettled() bool {
+func (x *Calm) GetAtRest() bool {
 	if x != nil {
-		return x.Settled
+		return x.AtRest
 	}
 	return false
 }
@@ -946,31 +946,31 @@ func (x *Calm) GetStirs() uint64 {
 	return 0
 }
 
-// Looked is what a check found that changes nothing.
-type Looked struct {
+// Probed is the result of a check that changes nothing.
+type Probed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Look          uint64                 `protobuf:"varint,2,opt,name=look,proto3" json:"look,omitempty"` // which look
+	Probe         uint64                 `protobuf:"varint,2,opt,name=probe,proto3" json:"probe,omitempty"` // the number of the probe
 	State         uint32                 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Looked) Reset() {
-	*x = Looked{}
+func (x *Probed) Reset() {
+	*x = Probed{}
 	mi := &file_site_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Looked) String() string {
+func (x *Probed) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Looked) ProtoMessage() {}
+func (*Probed) ProtoMessage() {}
 
-func (x *Looked) ProtoReflect() protoreflect.Message {
+func (x *Probed) ProtoReflect() protoreflect.Message {
 	mi := &file_site_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -982,40 +982,40 @@ func (x *Looked) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Looked.ProtoReflect.Descriptor instead.
-func (*Looked) Descriptor() ([]byte, []int) {
+// Deprecated: Use Probed.ProtoReflect.Descriptor instead.
+func (*Probed) Descriptor() ([]byte, []int) {
 	return file_site_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *Looked) GetId() uint32 {
+func (x *Probed) GetId() uint32 {
 	if x != nil {
 		return x.Id
 	}
 	return 0
 }
 
-func (x *Looked) GetLook() uint64 {
+func (x *Probed) GetProbe() uint64 {
 	if x != nil {
-		return x.Look
+		return x.Probe
 	}
 	return 0
 }
 
-func (x *Looked) GetState() uint32 {
+func (x *Probed) GetState() uint32 {
 	if x != nil {
 		return x.State
 	}
 	return 0
 }
 
-func (x *Looked) GetMessage() string {
+func (x *Probed) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-// ChangePacket is what goes from one home to another at once.
+// ChangePacket holds everything that one runtime sends to another at once.
 type ChangePacket struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // agent id; first message of a stream only
@@ -1250,7 +1250,7 @@ const file_site_proto_rawDesc = "" +
 	"\vObjectEvent\x12\x16\n" +
 	"\x06object\x18\x01 \x01(\tR\x06object\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xd8\x03\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xd7\x03\n" +
 	"\fObjectReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x10\n" +
 	"\x03inc\x18\x02 \x01(\rR\x03inc\x12\x14\n" +
@@ -1263,8 +1263,8 @@ const file_site_proto_rawDesc = "" +
 	"\x05stuck\x18\t \x01(\bR\x05stuck\x12 \n" +
 	"\voscillating\x18\n" +
 	" \x01(\bR\voscillating\x12\x1a\n" +
-	"\bremoving\x18\v \x01(\bR\bremoving\x12\x18\n" +
-	"\asettled\x18\f \x01(\bR\asettled\x12\x14\n" +
+	"\bremoving\x18\v \x01(\bR\bremoving\x12\x17\n" +
+	"\aat_rest\x18\f \x01(\bR\x06atRest\x12\x14\n" +
 	"\x05until\x18\r \x01(\x03R\x05until\x12/\n" +
 	"\x05waits\x18\x0e \x03(\v2\x19.coopr.site.v1.ObjectWaitR\x05waits\x12/\n" +
 	"\x05asked\x18\x0f \x03(\v2\x19.coopr.site.v1.ObjectWaitR\x05asked\x12\x18\n" +
@@ -1276,23 +1276,22 @@ const file_site_proto_rawDesc = "" +
 	"ObjectWait\x12\x10\n" +
 	"\x03why\x18\x01 \x01(\rR\x03why\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\rR\x04peer\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\rR\x05state\"\x91\x02\n" +
-	"\n" +
-	"HomeReport\x12\x16\n" +
+	"\x05state\x18\x03 \x01(\rR\x05state\"\x94\x02\n" +
+	"\rRuntimeReport\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x125\n" +
 	"\aobjects\x18\x04 \x03(\v2\x1b.coopr.site.v1.ObjectReportR\aobjects\x122\n" +
 	"\x06events\x18\x05 \x03(\v2\x1a.coopr.site.v1.ObjectEventR\x06events\x12-\n" +
-	"\x06looked\x18\x06 \x03(\v2\x15.coopr.site.v1.LookedR\x06looked\x12'\n" +
-	"\x04calm\x18\a \x01(\v2\x13.coopr.site.v1.CalmR\x04calm\"J\n" +
+	"\x06probed\x18\x06 \x03(\v2\x15.coopr.site.v1.ProbedR\x06probed\x12'\n" +
+	"\x04calm\x18\a \x01(\v2\x13.coopr.site.v1.CalmR\x04calm\"I\n" +
 	"\x04Calm\x12\x12\n" +
-	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x18\n" +
-	"\asettled\x18\x02 \x01(\bR\asettled\x12\x14\n" +
-	"\x05stirs\x18\x03 \x01(\x04R\x05stirs\"\\\n" +
-	"\x06Looked\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
-	"\x04look\x18\x02 \x01(\x04R\x04look\x12\x14\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x17\n" +
+	"\aat_rest\x18\x02 \x01(\bR\x06atRest\x12\x14\n" +
+	"\x05stirs\x18\x03 \x01(\x04R\x05stirs\"^\n" +
+	"\x06Probed\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x14\n" +
+	"\x05probe\x18\x02 \x01(\x04R\x05probe\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\rR\x05state\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\"\xce\x01\n" +
 	"\fChangePacket\x12\x12\n" +
@@ -1337,9 +1336,9 @@ var file_site_proto_goTypes = []any{
 	(*ObjectEvent)(nil),       // 7: coopr.site.v1.ObjectEvent
 	(*ObjectReport)(nil),      // 8: coopr.site.v1.ObjectReport
 	(*ObjectWait)(nil),        // 9: coopr.site.v1.ObjectWait
-	(*HomeReport)(nil),        // 10: coopr.site.v1.HomeReport
+	(*RuntimeReport)(nil),     // 10: coopr.site.v1.RuntimeReport
 	(*Calm)(nil),              // 11: coopr.site.v1.Calm
-	(*Looked)(nil),            // 12: coopr.site.v1.Looked
+	(*Probed)(nil),            // 12: coopr.site.v1.Probed
 	(*ChangePacket)(nil),      // 13: coopr.site.v1.ChangePacket
 	(*ChangeMessage)(nil),     // 14: coopr.site.v1.ChangeMessage
 	(*record.Generation)(nil), // 15: coopr.record.v1.Generation
@@ -1359,10 +1358,10 @@ var file_site_proto_depIdxs = []int32{
 	7,  // 9: coopr.site.v1.ObjectEvents.events:type_name -> coopr.site.v1.ObjectEvent
 	9,  // 10: coopr.site.v1.ObjectReport.waits:type_name -> coopr.site.v1.ObjectWait
 	9,  // 11: coopr.site.v1.ObjectReport.asked:type_name -> coopr.site.v1.ObjectWait
-	8,  // 12: coopr.site.v1.HomeReport.objects:type_name -> coopr.site.v1.ObjectReport
-	7,  // 13: coopr.site.v1.HomeReport.events:type_name -> coopr.site.v1.ObjectEvent
-	12, // 14: coopr.site.v1.HomeReport.looked:type_name -> coopr.site.v1.Looked
-	11, // 15: coopr.site.v1.HomeReport.calm:type_name -> coopr.site.v1.Calm
+	8,  // 12: coopr.site.v1.RuntimeReport.objects:type_name -> coopr.site.v1.ObjectReport
+	7,  // 13: coopr.site.v1.RuntimeReport.events:type_name -> coopr.site.v1.ObjectEvent
+	12, // 14: coopr.site.v1.RuntimeReport.probed:type_name -> coopr.site.v1.Probed
+	11, // 15: coopr.site.v1.RuntimeReport.calm:type_name -> coopr.site.v1.Calm
 	14, // 16: coopr.site.v1.ChangePacket.messages:type_name -> coopr.site.v1.ChangeMessage
 	17, // [17:17] is the sub-list for method output_type
 	17, // [17:17] is the sub-list for method input_type

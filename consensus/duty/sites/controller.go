@@ -194,7 +194,7 @@ func (c *Controller) Leave(id string) {
 }
 
 // Hear takes the reports of a runtime.
-func (c *Controller) Hear(id string, reports []*pb.HomeReport) {
+func (c *Controller) Hear(id string, reports []*pb.RuntimeReport) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sessions[id] == nil {
@@ -214,10 +214,10 @@ func (c *Controller) Hear(id string, reports []*pb.HomeReport) {
 				s.recount(rec, old, o)
 				s.reports[object.ID(o.Id)] = o
 			}
-			due = due || o.Removing && o.Settled
+			due = due || o.Removing && o.AtRest
 		}
-		for _, l := range r.Looked {
-			if l.Look == s.probe {
+		for _, l := range r.Probed {
+			if l.Probe == s.probe {
 				s.probed[object.ID(l.Id)] = l
 			}
 		}

@@ -107,9 +107,9 @@ func controller(t *testing.T) {
 	}
 	report := func(generation uint64, objects ...*pb.ObjectReport) {
 		for _, x := range objects {
-			x.Inc, x.State, x.Target, x.Settled, x.Generation = 1, 2, 2, true, generation
+			x.Inc, x.State, x.Target, x.AtRest, x.Generation = 1, 2, 2, true, generation
 		}
-		c.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: objects}})
+		c.Hear("s1", []*pb.RuntimeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: objects}})
 	}
 	report(1, &pb.ObjectReport{Id: 0}, &pb.ObjectReport{Id: 1})
 	s, err := c.Status(t.Context(), "t", "s", 0)
@@ -158,7 +158,7 @@ func controller(t *testing.T) {
 	}
 	rounds()
 	report(3, &pb.ObjectReport{Id: 0, Removing: true})
-	c.Hear("s1", []*pb.HomeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, Settled: true}}}})
+	c.Hear("s1", []*pb.RuntimeReport{{Tenant: "t", Site: "s", Epoch: o.Epoch, Objects: []*pb.ObjectReport{{Id: 1, Inc: 2, Removing: true, AtRest: true}}}})
 	rounds()
 	if o := last(); !o.Gone {
 		t.Errorf("%+v", o)

@@ -30,7 +30,7 @@ type convergence struct {
 // fits reports whether an object is settled in its present life, in the generation that
 // is in force.
 func fits(r *site.Record, id object.ID, o *pb.ObjectReport) bool {
-	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.Settled && !o.Removing && o.Generation == r.Generation
+	return o != nil && int(id) < len(r.Lives) && r.Lives[id].Host >= 0 && r.Lives[id].Inc == o.Inc && o.AtRest && !o.Removing && o.Generation == r.Generation
 }
 
 // recount replaces the report of an object in the count.
@@ -89,7 +89,7 @@ func (s *known) converge(r *site.Record, next func() uint64) bool {
 			if a == nil {
 				return false // the runtime will answer, or lose its hosts
 			}
-			calm = calm && a.Settled
+			calm = calm && a.AtRest
 			same = same && b != nil && a.Stirs == b.Stirs
 		}
 		if calm && same {

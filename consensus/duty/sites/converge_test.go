@@ -18,12 +18,12 @@ func TestConverged(t *testing.T) {
 	calls := uint64(100)
 	converge := func() bool { return s.converge(r, func() uint64 { calls++; return calls }) }
 	report := func(id, inc uint32, generation uint64, calm bool) {
-		o := &pb.ObjectReport{Id: id, Inc: inc, Generation: generation, Settled: calm}
+		o := &pb.ObjectReport{Id: id, Inc: inc, Generation: generation, AtRest: calm}
 		s.recount(r, s.reports[object.ID(id)], o)
 		s.reports[object.ID(id)] = o
 	}
 	answer := func(agent string, call uint64, calm bool, stirs uint64) bool {
-		return s.answer(agent, &pb.Calm{Call: call, Settled: calm, Stirs: stirs})
+		return s.answer(agent, &pb.Calm{Call: call, AtRest: calm, Stirs: stirs})
 	}
 	quiet := func(why string) {
 		t.Helper()

@@ -19,7 +19,7 @@ type known struct {
 	generations map[uint64]*generation
 	reports     map[object.ID]*pb.ObjectReport
 	probe       uint64 // the number of the last probe of all objects; 0 for none
-	probed      map[object.ID]*pb.Looked
+	probed      map[object.ID]*pb.Probed
 	convergence
 }
 
@@ -35,7 +35,7 @@ type generation struct {
 func (c *Controller) known(key state.SiteKey, r *site.Record) *known {
 	s := c.sites[key]
 	if s == nil || s.epoch != r.Epoch {
-		s = &known{epoch: r.Epoch, generations: map[uint64]*generation{}, reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Looked{}}
+		s = &known{epoch: r.Epoch, generations: map[uint64]*generation{}, reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Probed{}}
 		c.sites[key] = s
 	}
 	return s
@@ -78,5 +78,5 @@ func (s *known) away(r *site.Record, id object.ID) bool {
 		return true
 	}
 	o := s.reports[id]
-	return o != nil && o.Inc == r.Lives[id].Inc && o.Removing && o.Settled
+	return o != nil && o.Inc == r.Lives[id].Inc && o.Removing && o.AtRest
 }

@@ -18,7 +18,7 @@ import (
 type snapshot struct {
 	now, next *object.Site // next, or now, may be nil
 	reports   map[object.ID]*pb.ObjectReport
-	probed    map[object.ID]*pb.Looked
+	probed    map[object.ID]*pb.Probed
 	alive     map[string]bool   // agents whose runtimes have joined
 	names     map[string]string // of agents
 	turned    map[string]bool
@@ -35,7 +35,7 @@ func (c *Controller) read(tenant, name string) (*state.View, *snapshot, *site.Re
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.known(state.SiteKey{Tenant: tenant, Name: name}, r)
-	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Looked{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
+	out := &snapshot{reports: map[object.ID]*pb.ObjectReport{}, probed: map[object.ID]*pb.Probed{}, alive: map[string]bool{}, names: map[string]string{}, turned: r.Turned()}
 	for _, n := range []struct {
 		number uint64
 		into   **object.Site
@@ -95,7 +95,7 @@ func (s *snapshot) follows(r *site.Record, host string) uint64 {
 // inPlace reports whether an object is settled in the generation that its host should
 // follow.
 func (s *snapshot) inPlace(r *site.Record, d *object.Def, o *pb.ObjectReport) bool {
-	return o.Settled && o.Generation == s.follows(r, d.Host)
+	return o.AtRest && o.Generation == s.follows(r, d.Host)
 }
 
 func (s *snapshot) find(r *site.Record, name string) (*object.Def, bool) {
@@ -272,7 +272,7 @@ func (c *Controller) Probe(ctx context.Context, tenant, name string) ([]site.Fin
 	c.mu.Lock()
 	known := c.known(at, r)
 
-	known.probe, known.probed = c.number(), map[object.ID]*pb.Looked{}
+	known.probe, known.probed = c.number(), map[object.ID]*pb.Probed{}
 	c.mu.Unlock()
 	c.queue.Add(key{site: at})
 	want := 0
