@@ -108,7 +108,8 @@ func TestTrail(t *testing.T) {
 		if rep := tr.Verify(); !rep.OK || rep.Records != tr.Stats().Records || rep.Head != tr.Stats().Head {
 			t.Fatalf("%+v %+v, stats %+v", rep, rep.Bad, tr.Stats())
 		}
-		// Pieces make the same again, to the byte, and the chain goes on alike.
+		// Encoding and decoding result in the same bytes, and both trails continue in the same
+		// way.
 		var pieces [][]byte
 		_ = tr.Encode(func(b []byte) error { pieces = append(pieces, b); return nil })
 		var d Decoder
@@ -133,7 +134,7 @@ func TestTrail(t *testing.T) {
 			!same(must(t, all(t, x, Filter{}, false)), must(t, all(t, y, Filter{}, false))) {
 			t.Fatal("the chain goes on otherwise after a round through pieces")
 		}
-		// Filters and pages give what going through all of it gives.
+		// Filters and pages return the same records as a scan of the whole trail.
 		f := Filter{Tenant: rapid.SampledFrom([]string{"", "one"}).Draw(t, "f.tenant"),
 			Operation: rapid.SampledFrom([]string{"", "o1"}).Draw(t, "f.op"), Node: rapid.SampledFrom([]string{"", "o1-1001"}).Draw(t, "f.node"),
 			Since: int64(rapid.IntRange(0, 1004).Draw(t, "f.since")), Until: int64(rapid.IntRange(0, 1).Draw(t, "f.until") * 1006)}
@@ -180,8 +181,8 @@ func must(t interface{ Fatal(...any) }, v any) []byte {
 	return b
 }
 
-// TestTampering: whatever is done to an export, unless it says the same
-// afterwards, it shows.
+// TestTampering: every change of an export is detected, unless the changed export has the same
+// meaning.
 func TestTampering(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plans := []*Plan{samplePlan("o1", "one", 3), samplePlan("o2", "two", 2)}
@@ -200,7 +201,7 @@ func TestTampering(t *testing.T) {
 		}
 		at := rapid.IntRange(1, len(lines)-1).Draw(t, "line")
 		touched := slices.Clone(lines)
-		first := at // the first line that is wrong
+		first := at // the first line that was tampered with
 		switch what := rapid.IntRange(0, 5).Draw(t, "what"); what {
 		case 0: // a byte
 			i := rapid.IntRange(0, len(lines[at])-1).Draw(t, "byte")
@@ -243,7 +244,7 @@ func TestTampering(t *testing.T) {
 		if rep.OK || rep.Bad == nil {
 			t.Fatalf("it does not show:\n%s", bytes.Join(touched, []byte("\n")))
 		}
-		// Nothing before it is blamed.
+		// No record before it is reported as wrong.
 		var r struct{ Seq uint64 }
 		_ = json.Unmarshal(lines[first], &r)
 		if rep.Bad.Seq < r.Seq {
@@ -252,7 +253,7 @@ func TestTampering(t *testing.T) {
 	})
 }
 
-// TestTamperedState flips bits of what is kept.
+// TestTamperedState flips bits of the stored trail.
 func TestTamperedState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := (&Trail{}).Write()
@@ -270,7 +271,7 @@ func TestTamperedState(t *testing.T) {
 		before, after := all(t, tr, Filter{}, false), []Record(nil)
 		err := bad.Each(&Filter{}, false, Cursor{}, func(r Record) bool { after = append(after, r); return true })
 		if err == nil && reflect.DeepEqual(before, after) {
-			return // told in another way, but the same
+			return // encoded in another way, but with the same meaning
 		}
 		if rep := bad.Verify(); rep.OK {
 			t.Fatal("it does not show")
@@ -314,7 +315,7 @@ func TestPruned(t *testing.T) {
 	if rep := verify(t, export(t, tr, Filter{}, 4990)); !rep.OK || rep.Records != 10 {
 		t.Errorf("%+v", rep)
 	}
-	// Parts of one log fit together, and those of another do not.
+	// Parts of one log fit together; parts of different logs do not.
 	if rep := verify(t, export(t, tr, Filter{}, 0), Place{Seq: 4990, Hash: Hash{1}}); rep.OK || rep.Bad.Seq != 4990 {
 		t.Errorf("%+v", rep)
 	}

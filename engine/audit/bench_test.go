@@ -7,9 +7,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// BenchmarkTasks writes the records of a plan's tasks, three a task as an
-// ordinary one has them (queued, taken, finished), in log entries that change
-// so many tasks each. B/record is what the log keeps in memory.
+// BenchmarkTasks writes the records of a plan's tasks, three for each task (queued, taken,
+// finished), in log entries that change a given number of tasks each. B/record is the memory
+// that the log takes.
 func BenchmarkTasks(b *testing.B) {
 	const nodes = 10_000
 	p := samplePlan("00000001-001", "one", nodes)

@@ -20,7 +20,7 @@ func (l Place) next(digest Hash) Place {
 	return Place{Seq: l.Seq + 1, Hash: sha256.Sum256(b[:])}
 }
 
-// canonical appends what is hashed of a change.
+// canonical appends the bytes of a change that are hashed.
 func (c *Change) canonical(b []byte) []byte {
 	b = append(b, kindChange)
 	b = binary.BigEndian.AppendUint64(b, c.Index)
@@ -32,8 +32,8 @@ func (c *Change) canonical(b []byte) []byte {
 	return appendText(b, string(c.After))
 }
 
-// canonical appends what is hashed of a batch: everything that its reader is
-// shown, so that it can be hashed again from that alone.
+// canonical appends the bytes of a batch that are hashed: everything that a reader is shown,
+// so that a reader can compute the hash from that alone.
 func (t *Tasks) canonical(b []byte) []byte {
 	p := t.Plan
 	b = canonicalHead(b, t.Index, t.Time, [...]string{p.Tenant, t.Actor, t.Request, p.Cluster, p.Operation}, len(t.Items))

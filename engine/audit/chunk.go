@@ -9,13 +9,13 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// chunkSize is about how many bytes a chunk of records has. Chunks are what
-// views share and what retention drops.
+// chunkSize is the approximate size of a chunk of records in bytes. Views share whole chunks,
+// and retention drops whole chunks first.
 const chunkSize = 64 << 10
 
-// chunk is a run of records, one behind the other in data: the length of the
-// body, the record's hash, the body. A body says little twice: the tasks' names
-// are in the plan, an item tells how it differs from the one before it.
+// chunk is a sequence of records in data. Each record is the length of its body, its hash and
+// its body. A body avoids repetition: the names of tasks are in the plan, and an item is
+// encoded as the difference from the item before it.
 type chunk struct {
 	prev, last Place // before the first record, and of the last
 	records    uint64
@@ -53,12 +53,12 @@ func (c *chunk) walk(fn func(entry) bool) error {
 	return nil
 }
 
-// The ways in which an item tells of its attempt, in the top bits of its step.
+// The encodings of an item's attempt, in the top bits of its step.
 const (
-	noAttempt   = 0 // there is none
-	sameAttempt = 1 // number, fence and agent are those told last
+	noAttempt   = 0 // no attempt
+	sameAttempt = 1 // number, fence and agent as in the last encoded attempt
 	newAttempt  = 2
-	withEnd     = 3 // new, and how it ended
+	withEnd     = 3 // a new attempt and its end
 )
 
 func appendChange(b []byte, c *Change) []byte {
@@ -72,7 +72,8 @@ func appendChange(b []byte, c *Change) []byte {
 	return appendText(b, string(c.After))
 }
 
-// appendTasks appends a batch; agent gives the number of an agent's name.
+// appendTasks appends the encoding of a batch. The function agent returns the number of an
+// agent's name.
 func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte {
 	b = append(b, kindTasks)
 	b = binary.AppendUvarint(b, t.Index)
@@ -112,8 +113,8 @@ func appendTasks(b []byte, t *Tasks, plan int, agent func(string) uint64) []byte
 	return b
 }
 
-// decode reads a record: one of the two is given. Without items only the head
-// of a batch is read.
+// decode decodes a record: either a change or a batch. Without items, only the head of a batch
+// is decoded.
 func (c *chunk) decode(body []byte, items bool) (*Change, *Tasks, error) {
 	r := &reader{b: body}
 	kind := r.byte()
@@ -141,7 +142,7 @@ func (c *chunk) head(r *reader, index uint64, at int64) (*Tasks, int, error) {
 	plan := r.uvarint()
 	out := &Tasks{Index: index, Time: at, Actor: r.text(), Request: r.text()}
 	n := r.uvarint()
-	// An item has two bytes at least.
+	// An item has at least two bytes.
 	if r.bad || plan >= uint64(len(c.plans)) || n > uint64(len(r.b)) {
 		return nil, 0, errDamaged
 	}
@@ -189,7 +190,7 @@ func (c *chunk) agent(r *reader) string {
 	return c.agents[n]
 }
 
-// reader reads what the append functions write; after a fault it gives zeros.
+// reader decodes what the append functions encode. After a fault it returns zeros.
 type reader struct {
 	b   []byte
 	bad bool

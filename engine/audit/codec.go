@@ -7,16 +7,16 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// A trail is written as pieces, so that a large one needs no large message: its
-// ends, then each plan before the first chunk that has records of its tasks,
-// then the chunk.
+// The kinds of pieces. A trail is encoded in pieces, so that a large trail needs no large
+// message: first its ends, then for each chunk the plans that it is the first to refer to, and
+// the chunk itself.
 const (
 	pieceEnds  = 'e'
 	piecePlan  = 'p'
 	pieceChunk = 'c'
 )
 
-// Encode returns the trail in pieces to fn, until it fails.
+// Encode passes the trail in pieces to fn, until fn fails.
 func (t *Trail) Encode(fn func(piece []byte) error) error {
 	b := appendPlace([]byte{pieceEnds}, t.anchor)
 	b = appendPlace(b, t.head())
@@ -78,8 +78,7 @@ func (c *chunk) encode() []byte {
 	return appendText(b, string(c.data))
 }
 
-// Decoder puts a trail together from its pieces, in the order in which they
-// were written.
+// Decoder reassembles a trail from its pieces, in the order in which they were written.
 type Decoder struct {
 	t     Trail
 	head  Place
@@ -87,8 +86,7 @@ type Decoder struct {
 	begun bool
 }
 
-// Add takes the next piece. Whether the chain is whole is for Verify to say:
-// here it must only be possible to read it.
+// Add adds the next piece. It only checks that the piece can be read. Verify checks the chain.
 func (d *Decoder) Add(piece []byte) error {
 	r := &reader{b: piece}
 	var err error
@@ -113,7 +111,7 @@ func (d *Decoder) Add(piece []byte) error {
 	return nil
 }
 
-// Plan returns a plan that records were made of; false where there are none.
+// Plan returns the plan with this id, if there are records of it.
 func (d *Decoder) Plan(id string) (*Plan, bool) {
 	p, ok := d.plans[id]
 	return p, ok

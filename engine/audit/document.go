@@ -9,13 +9,13 @@ import (
 	"reflect"
 )
 
-// MaxValue is the length of JSON beyond which a value is told by its length and
-// its SHA-256 only: what it was can be read where it is kept (a definition's
-// version, a snapshot).
+// MaxValue is the length of JSON beyond which a value is replaced by its length and its
+// SHA-256. The value itself can be read where it is stored (a version of a definition, a
+// snapshot).
 const MaxValue = 2 << 10
 
-// Canonical returns a JSON text in the one form in which it is hashed: without spaces, names
-// in order.
+// Canonical returns JSON in the form in which it is hashed: without spaces, and with sorted
+// keys.
 func Canonical(text []byte) (json.RawMessage, error) {
 	v, err := decodeJSON(text)
 	if err != nil {
@@ -37,14 +37,14 @@ func decodeJSON(text []byte) (any, error) {
 	return v, nil
 }
 
-// Document is a thing as JSON has it: as it is, to find what differs, and as
-// it may be shown. The zero Document is one that is not there.
+// Document is a value as JSON, in two forms: complete, for comparing, and without secrets, for
+// showing. The zero Document is a missing value.
 type Document struct {
 	whole, shown map[string]any
 }
 
-// NewDocument returns the document of a value that JSON writes as an object. show gives a copy
-// without secrets.
+// NewDocument returns the document of a value that encodes as a JSON object. The function show
+// returns a copy of that object without secrets.
 func NewDocument(v any, show func(map[string]any) map[string]any) (Document, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -61,12 +61,12 @@ func NewDocument(v any, show func(map[string]any) map[string]any) (Document, err
 	return Document{whole: m, shown: show(m)}, nil
 }
 
-// IsZero reports whether there is no such thing.
+// IsZero reports whether the value is missing.
 func (d Document) IsZero() bool { return d.whole == nil }
 
-// Diff returns what differs between two documents, as Canonical has it; nil for one that is
-// not there, and twice nil where nothing differs. The field "version" alone is no difference:
-// it counts writes.
+// Diff returns the differences between two documents in canonical form: nil for a missing
+// document, and twice nil if nothing differs. A difference in the field "version" alone does
+// not count, because that field counts writes.
 func Diff(before, after Document) (was, is json.RawMessage) {
 	switch {
 	case before.whole == nil && after.whole == nil:
@@ -113,7 +113,7 @@ func differ(b, a, showB, showA map[string]any) (was, is map[string]any) {
 	return was, is
 }
 
-// text writes an object, with large values told by their sums.
+// text encodes an object, with large values replaced by their length and hash.
 func text(m map[string]any) json.RawMessage {
 	out := make(map[string]any, len(m))
 	for k, v := range m {
@@ -123,6 +123,6 @@ func text(m map[string]any) json.RawMessage {
 			out[k] = map[string]any{"bytes": len(b), "sha256": hex.EncodeToString(sum[:])}
 		}
 	}
-	b, _ := json.Marshal(out) // it came from JSON
+	b, _ := json.Marshal(out) // it was decoded from JSON
 	return b
 }

@@ -15,31 +15,32 @@ import (
 // lineFormat is the version of the exported form.
 const lineFormat = 1
 
-// Lead is the first line of an export: what follows, and the ends of its chain.
+// Lead is the first line of an export. It describes the records that follow and the ends of
+// their chain.
 type Lead struct {
 	Coopr  string `json:"coopr"` // "audit"
 	Format int    `json:"format"`
-	// Tenant whose records they are; absent: all tenants'.
+	// Tenant owns the records; absent: the records of all tenants.
 	Tenant string `json:"tenant,omitempty"`
-	// Anchor is the place before the first record of the file, Head that of its last.
+	// Anchor is the place before the first record of the file, Head the place of its last
+	// record.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
-	// Part is true if a filter picked the records: they make no chain.
+	// Part is true if a filter selected the records, so that they do not form a chain.
 	Part bool `json:"part,omitempty"`
 }
 
-// hidden is the line of a record that the reader may not see: enough to go on
-// with the chain behind it.
+// hidden is the line of a record that the reader may not see. It has only what is needed to
+// verify the records after it.
 type hidden struct {
 	Seq    uint64 `json:"seq"`
 	Digest *Hash  `json:"digest"`
 	Hash   Hash   `json:"hash"`
 }
 
-// Export writes the records after number after (0: all) as lines of JSON: a
-// Lead, then a Record each. Where the filter is whole the file can be verified
-// by VerifyLines; records of other tenants than the filter's stand in it as
-// digests.
+// Export writes the records after the given number (0: all) as lines of JSON: a Lead, then one
+// Record per line. VerifyLines can verify the file if the filter selects by tenant only; the
+// records of other tenants are written as digests.
 func (t *Trail) Export(out io.Writer, f Filter, after uint64) error {
 	from := t.anchor
 	if after > 0 {
@@ -83,7 +84,7 @@ func (t *Trail) Export(out io.Writer, f Filter, after uint64) error {
 	return w.Flush()
 }
 
-// lines writes one entry.
+// lines writes the lines of one entry.
 func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
 	change, tasks, err := c.decode(e.body, true)
 	if err != nil {
@@ -108,7 +109,7 @@ func (c *chunk) lines(e entry, tenant string, write func(any) bool) error {
 	return nil
 }
 
-// link returns the place of a record by its number.
+// place returns the place of the record with this number.
 func (t *Trail) place(seq uint64) (Place, error) {
 	if head := t.head(); seq >= head.Seq {
 		return head, nil
@@ -126,15 +127,15 @@ func (t *Trail) place(seq uint64) (Place, error) {
 	return Place{}, fmt.Errorf("%w: records up to %d are not kept any more", ErrPruned, t.anchor.Seq)
 }
 
-// The reasons why a file cannot be verified at all.
+// Reasons why a file cannot be verified at all.
 var (
 	ErrNoExport = errors.New("this is no export of the audit log: its first line does not say so")
 	ErrPart     = errors.New("a filter picked these records: export the log without one to verify it")
 )
 
-// VerifyLines verifies what Export wrote. Known places, kept from earlier
-// exports, must be on the chain where it has their numbers: a file can be made
-// anew from its beginning to its end, but not so that it fits those.
+// VerifyLines verifies a file that Export wrote. The chain must also contain the known places,
+// kept from earlier exports, that lie in its range. A file can be forged from beginning to
+// end, but not so that it contains those.
 func VerifyLines(in io.Reader, known ...Place) (Verification, error) {
 	v := &verifier{known: known}
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -167,14 +168,15 @@ func VerifyLines(in io.Reader, known ...Place) (Verification, error) {
 	return v.rep, nil
 }
 
-// verifier goes along a file.
+// verifier verifies a file line by line.
 type verifier struct {
 	rep   Verification
 	known []Place
-	at    Place // the last record that was good
-	end   Place // where the file says that it ends
+	at    Place // the last correct record
+	end   Place // the end, according to the file
 	bad   *Flaw
-	// group are the lines of the batch under way, texts as they stand in the file.
+	// group are the lines of the current batch, and texts are these lines as they are in the
+	// file.
 	group []Record
 	texts [][]byte
 	buf   []byte
@@ -211,7 +213,7 @@ func strict(line []byte, into any) error {
 	return nil
 }
 
-// meet compares the place reached with what is known of it.
+// meet compares the current place with the known place of the same number.
 func (v *verifier) meet() *Flaw {
 	for _, k := range v.known {
 		if k.Seq == v.at.Seq && k.Hash != v.at.Hash {
@@ -294,7 +296,7 @@ func (v *verifier) change(r Record, line []byte) *Flaw {
 	return v.step(next, []any{c.record(next)}, [][]byte{line})
 }
 
-// batch verifies the changes of tasks of one number, now that all are there.
+// batch verifies a batch of changes of tasks, once all of its lines have been read.
 func (v *verifier) batch() *Flaw {
 	first := v.group[0]
 	b := canonicalHead(v.buf[:0], first.Index, first.Time, [...]string{first.Tenant, first.Actor, first.Request, first.Cluster, first.Operation}, len(v.group))
@@ -322,7 +324,7 @@ func (v *verifier) batch() *Flaw {
 	return v.step(next, want, texts)
 }
 
-// read takes a step out of the record that tells of it.
+// read decodes a step from its record.
 func (t *TaskChange) read(r *Record) error {
 	var before, after taskState
 	if err := errors.Join(strict(r.Before, &before), strict(r.After, &after)); err != nil {
@@ -339,7 +341,7 @@ func (t *TaskChange) read(r *Record) error {
 	return nil
 }
 
-// step goes on to the next place, if the lines say just what it says.
+// step moves to the next place if the lines match the expected ones exactly.
 func (v *verifier) step(next Place, want []any, lines [][]byte) *Flaw {
 	for i, w := range want {
 		b, err := json.Marshal(w)

@@ -11,19 +11,19 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Record is one change as people and programs read it. The changes that one
-// log entry made to tasks of one plan share a sequence number and a hash; each
-// is an item of it.
+// Record is one change as people and programs read it. The changes of tasks of one plan in one
+// log entry share a sequence number and a hash, and each is an item of them.
 type Record struct {
-	// Seq counts the chain's records from 1, without gaps.
+	// Seq is the number of the record in the chain, from 1, without gaps.
 	Seq uint64 `json:"seq" doc:"Number in the chain, without gaps"`
-	// Item and Items say which of how many changes of tasks this is, from 1.
+	// Item is the position of this change among the Items changes of tasks in one record, from
+	// 1.
 	Item  int `json:"item,omitempty" doc:"Which of the changes of tasks under this number, from 1"`
 	Items int `json:"items,omitempty" doc:"How many changes of tasks this number has"`
-	// Index is that of the log entry, Time when it was proposed, Unix milliseconds.
+	// Index is the index of the log entry. Time is when it was proposed, in Unix milliseconds.
 	Index uint64 `json:"index" doc:"Index of the log entry"`
 	Time  int64  `json:"time" doc:"Unix milliseconds"`
-	// Type is such as "operation.changed" or "task.finished".
+	// Type is the kind of change, such as "operation.changed" or "task.finished".
 	Type      string `json:"type"`
 	Tenant    string `json:"tenant,omitempty"`
 	Actor     string `json:"actor,omitempty" doc:"Who did it; coopr: the mesh itself"`
@@ -35,15 +35,16 @@ type Record struct {
 	Service   string `json:"service,omitempty"`
 	Action    string `json:"action,omitempty"`
 	Subject   string `json:"subject,omitempty" doc:"What was changed, where no other field names it"`
-	// Before and After hold what differs, without secrets; absent: was, or is, not there.
+	// Before and After hold the differences, without secrets. They are absent if the changed
+	// thing did not exist before, or does not exist after the change.
 	Before  json.RawMessage `json:"before,omitempty" doc:"What was, as far as it differs; secrets are redacted"`
 	After   json.RawMessage `json:"after,omitempty" doc:"What is, as far as it differs; secrets are redacted"`
 	Message string          `json:"message,omitempty"`
-	// Hash ties the record to all before it, in hexadecimal.
+	// Hash covers the record and the hash of the record before it, in hexadecimal.
 	Hash string `json:"hash" doc:"SHA-256 over the record and the hash before it"`
 }
 
-// Change is a record of a change to anything but tasks, before it has its place.
+// Change is a change of anything but tasks, before it has a place in the chain.
 type Change struct {
 	Index     uint64
 	Time      int64
@@ -56,19 +57,19 @@ type Change struct {
 	Node      string
 	Subject   string
 	Message   string
-	Before    json.RawMessage // as Canonical gives it
+	Before    json.RawMessage // in the form of Canonical
 	After     json.RawMessage
 }
 
-// texts are the fields that are texts, in the order in which they are hashed and kept.
+// texts returns the text fields in the order in which they are hashed and stored.
 func (c *Change) texts() []*string {
 	return []*string{&c.Type, &c.Tenant, &c.Actor, &c.Request, &c.Cluster, &c.Operation, &c.Node, &c.Subject, &c.Message}
 }
 
-// Plan names the tasks of an operation's graph for as long as there are records
-// of them; its slices are the graph's own.
+// Plan has the names of the tasks of an operation's graph. It is kept as long as there are
+// records of these tasks. Its slices are those of the graph.
 type Plan struct {
-	// ID tells it from every other plan there ever was.
+	// ID is unique among all plans that ever existed.
 	ID        string
 	Operation string
 	Tenant    string
@@ -94,7 +95,7 @@ func (p *Plan) service(v uint32) string {
 	return ""
 }
 
-// Tasks are changes of many tasks of one plan by one log entry.
+// Tasks are the changes of tasks of one plan by one log entry.
 type Tasks struct {
 	Plan    *Plan
 	Index   uint64
@@ -104,25 +105,25 @@ type Tasks struct {
 	Items   []TaskChange
 }
 
-// TaskChange is one step of one task. Attempt, Fence and Agent are those of the
-// attempt that begins, goes on or ends with it; zero where there is none.
+// TaskChange is one step of one task. Attempt, Fence and Agent describe the attempt that this
+// step starts, continues or ends. They are zero if there is none.
 type TaskChange struct {
 	Vertex   uint32
 	From, To model.TaskStatus
 	Attempt  uint8
 	Fence    uint64
 	Agent    string // its name
-	// End says how an attempt ended that did not simply succeed.
+	// End describes the end of an attempt that did not simply succeed.
 	End *End
 }
 
-// End is how an attempt ended.
+// End is the end of an attempt.
 type End struct {
 	Outcome string
 	Message string
 }
 
-// Type returns the record's type: what a step means to its reader.
+// Type returns the type of the record for this step.
 func (t *TaskChange) Type() string {
 	switch {
 	case t.To == model.TaskLeased:
@@ -139,8 +140,8 @@ func (t *TaskChange) Type() string {
 	return "task.queued"
 }
 
-// taskState is what Before and After of a task's record hold; the fields stand
-// in the order of their names, as Canonical has them.
+// taskState is the content of Before and After in the record of a task. Its fields are sorted
+// by name, as Canonical does it.
 type taskState struct {
 	Agent   string           `json:"agent,omitempty"`
 	Attempt uint8            `json:"attempt,omitempty"`
@@ -149,7 +150,7 @@ type taskState struct {
 	Status  model.TaskStatus `json:"status"`
 }
 
-// record returns a change as it is read.
+// record returns a change as a Record.
 func (c *Change) record(at Place) Record {
 	return Record{
 		Seq: at.Seq, Index: c.Index, Time: c.Time, Type: c.Type, Tenant: c.Tenant, Actor: c.Actor, Request: c.Request, Cluster: c.Cluster,
@@ -157,7 +158,7 @@ func (c *Change) record(at Place) Record {
 	}
 }
 
-// record returns item i of a batch as it is read.
+// record returns item i of a batch as a Record.
 func (b *Tasks) record(at Place, i int) Record {
 	p, t := b.Plan, &b.Items[i]
 	r := Record{
@@ -169,7 +170,7 @@ func (b *Tasks) record(at Place, i int) Record {
 	return r
 }
 
-// describe fills in what a step itself says.
+// describe fills in the fields that the step itself determines.
 func (t *TaskChange) describe(r *Record) {
 	after := taskState{Agent: t.Agent, Attempt: t.Attempt, Fence: t.Fence, Status: t.To}
 	if t.End != nil {
@@ -177,11 +178,11 @@ func (t *TaskChange) describe(r *Record) {
 	}
 	r.Type = t.Type()
 	r.Task = string(model.OperationID(r.Operation).Task(t.Vertex))
-	r.Before, _ = json.Marshal(taskState{Status: t.From}) // texts and numbers: no error
+	r.Before, _ = json.Marshal(taskState{Status: t.From}) // strings and numbers only: no error is possible
 	r.After, _ = json.Marshal(after)
 }
 
-// Hash is a SHA-256. It reads and writes as hexadecimal.
+// Hash is a SHA-256. Its text form is hexadecimal.
 type Hash [32]byte
 
 // String returns the hash in hexadecimal.
@@ -200,23 +201,23 @@ func (h *Hash) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Place is a place in the chain: a record's number and its hash. The zero Place
-// stands before the first record.
+// Place is a place in the chain: the number and the hash of a record. The zero Place is before
+// the first record.
 type Place struct {
 	Seq  uint64 `json:"seq"`
 	Hash Hash   `json:"hash"`
 }
 
-// Cursor is a place between records, to go on from.
+// Cursor is a position between records, from which reading continues.
 type Cursor struct {
 	Seq  uint64
 	Item int
 }
 
-// CursorOf returns the place of a record.
+// CursorOf returns the position of a record.
 func CursorOf(r *Record) Cursor { return Cursor{r.Seq, r.Item} }
 
-// IsZero reports whether nothing has been read yet.
+// IsZero reports whether the cursor is before the first record.
 func (c Cursor) IsZero() bool { return c == Cursor{} }
 
 // String returns "17" or "17.3".
@@ -227,7 +228,7 @@ func (c Cursor) String() string {
 	return strconv.FormatUint(c.Seq, 10) + "." + strconv.Itoa(c.Item)
 }
 
-// ParseCursor reads what String gives; "" is the zero Cursor.
+// ParseCursor parses the result of String; "" is the zero Cursor.
 func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
@@ -245,20 +246,20 @@ func ParseCursor(s string) (Cursor, error) {
 	return c, nil
 }
 
-// Filter says which records are wanted; what is empty does not matter.
+// Filter selects records. An empty field matches everything.
 type Filter struct {
 	Tenant    string
 	Cluster   string
 	Operation string
 	Node      string
 	Actor     string
-	// Types are such as "operation.changed"; "task.*" means all of tasks.
+	// Types are types such as "operation.changed"; "task.*" matches all types of tasks.
 	Types []string
-	// Since and Until are Unix milliseconds, both included; Until 0 has no end.
+	// Since and Until are Unix milliseconds, both inclusive; Until 0 means no end.
 	Since, Until int64
 }
 
-// Whole reports whether the filter leaves out nothing but other tenants' records.
+// Whole reports whether the filter selects by tenant only.
 func (f *Filter) Whole() bool {
 	return f.Cluster == "" && f.Operation == "" && f.Node == "" && f.Actor == "" && len(f.Types) == 0 && f.Since == 0 && f.Until == 0
 }
@@ -274,7 +275,8 @@ func (f *Filter) wantsType(t string) bool {
 
 func fits(want, have string) bool { return want == "" || want == have }
 
-// wants is all that can be said without looking at node and type.
+// wants reports whether the filter can match, as far as that is known without node, type and
+// item.
 func (f *Filter) wants(tenant, cluster, operation, actor string, at int64) bool {
 	return fits(f.Tenant, tenant) && fits(f.Cluster, cluster) && fits(f.Operation, operation) && fits(f.Actor, actor) && f.period(at, at)
 }

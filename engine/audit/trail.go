@@ -8,30 +8,29 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// ErrPruned means that the retention of records that are asked for is over.
+// ErrPruned means that requested records have been dropped at the end of their retention.
 var ErrPruned = problem.New(problem.Conflict, "their retention is over")
 
-// Trail is the log at one moment. It is never changed: a Writer makes the next
-// one and shares all full chunks with it, so that a snapshot or a reader keeps
-// its moment. There is one line of trails: two writers of the same trail would
-// write over each other.
+// Trail is the log at one moment. It never changes. A Writer makes the next trail, which
+// shares all full chunks with it, so snapshots and readers are not disturbed. Only one writer
+// may continue a trail: two would overwrite each other's records.
 type Trail struct {
-	anchor  Place // of the last record that retention has dropped
+	anchor  Place // of the last record that retention dropped
 	full    []*chunk
 	tail    *chunk // may be nil
 	records uint64
 	bytes   uint64
 }
 
-// Stats tell how large a trail is.
+// Stats describes the size of a trail.
 type Stats struct {
-	// Anchor is the place before the first record that is kept, Head the last.
+	// Anchor is the place before the first record that is kept, Head the place of the last.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
-	// Records counts every change of a task by itself.
+	// Records counts the records, each change of a task by itself.
 	Records uint64 `json:"records"`
 	Bytes   uint64 `json:"bytes"`
-	// Oldest is the time of the oldest record, Unix milliseconds; 0: there is none.
+	// Oldest is the time of the oldest record in Unix milliseconds; 0: there is none.
 	Oldest int64 `json:"oldest"`
 }
 
@@ -65,7 +64,7 @@ func (t *Trail) chunks() []*chunk {
 	return append(t.full[:len(t.full):len(t.full)], t.tail)
 }
 
-// when returns a record's time and how many changes it stands for.
+// when returns the time of a record and the number of changes in it.
 func (c *chunk) when(e entry) (int64, uint64) {
 	r := &reader{b: e.body}
 	kind := r.byte()
@@ -77,14 +76,14 @@ func (c *chunk) when(e entry) (int64, uint64) {
 	return at, uint64(n)
 }
 
-// Writer makes the next trail. It belongs to one goroutine.
+// Writer makes the next trail. One goroutine uses it.
 type Writer struct {
 	t    Trail
-	open bool // t.tail is the writer's own to change
+	open bool // the writer owns t.tail and may change it
 	// agents numbers the names in t.tail.
 	agents map[string]uint64
-	// latest is the name that was asked for last, with its number; told says
-	// that there is one.
+	// latest is the agent's name that was looked up last, with its number. It is valid if told
+	// is set.
 	latest string
 	number uint64
 	told   bool
@@ -92,10 +91,10 @@ type Writer struct {
 	body   []byte
 }
 
-// Write begins the next trail.
+// Write starts the next trail.
 func (t *Trail) Write() *Writer { return &Writer{t: *t} }
 
-// Done returns the next trail. The writer may go on: the trail that it gave keeps its moment.
+// Done returns the next trail. The writer can go on without changing it.
 func (w *Writer) Done() *Trail {
 	w.open = false
 	t := w.t
@@ -116,7 +115,7 @@ func (w *Writer) tail() *chunk {
 	case w.t.tail == nil:
 		head := w.t.head()
 		w.t.tail = &chunk{prev: head, last: head}
-		if len(w.t.full) > 0 { // it will be filled too
+		if len(w.t.full) > 0 { // it will become full, too
 			w.t.tail.data = make([]byte, 0, chunkSize+chunkSize/16)
 		}
 	case !w.open:
@@ -171,7 +170,7 @@ func (w *Writer) agent(tail *chunk, name string) uint64 {
 	return n
 }
 
-// append closes the record whose canonical bytes are in buf and whose body is in body.
+// append adds the record whose canonical bytes are in buf and whose body is in body.
 func (w *Writer) append(tail *chunk, at int64, records uint64) {
 	tail.last = tail.last.next(sha256.Sum256(w.buf))
 	before := len(tail.data)
@@ -185,7 +184,7 @@ func (w *Writer) append(tail *chunk, at int64, records uint64) {
 	tail.records += records
 	w.t.records += records
 	w.t.bytes += uint64(len(tail.data) - before)
-	// One large operation should not leave its scratch behind.
+	// Release the buffers after one large operation.
 	if cap(w.buf) > 1<<20 {
 		w.buf, w.body = nil, nil
 	}
@@ -199,10 +198,10 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// Prune drops the oldest records: those from before a time (Unix
-// milliseconds), and as many as it takes to keep at most keep of them (0: any
-// number). It gives how many it dropped. A batch is dropped whole, and what is
-// younger than a record that stays, stays.
+// Prune drops the oldest records: those before a time in Unix milliseconds, and as many as
+// needed to keep at most the given number of records (0: no limit). It returns the number of
+// dropped records. Batches are dropped as a whole, and no record is dropped that is newer than
+// one that stays.
 func (w *Writer) Prune(before int64, keep uint64) (dropped uint64) {
 	had := w.t.records
 	over := func() bool { return keep > 0 && w.t.records > keep }
@@ -231,12 +230,12 @@ func (w *Writer) Prune(before int64, keep uint64) (dropped uint64) {
 	return had - w.t.records
 }
 
-// cut drops records off the front of a chunk and gives the rest, or nil. The
-// anchor moves to the last one dropped.
+// cut drops records from the front of a chunk and returns the rest, or nil. It moves the
+// anchor to the last dropped record.
 func (w *Writer) cut(c *chunk, before int64, over func() bool) *chunk {
 	off := 0
 	rest := &chunk{agents: c.agents, plans: c.plans, last: c.last}
-	_ = c.walk(func(e entry) bool { // what was decoded can be walked
+	_ = c.walk(func(e entry) bool { // a decoded chunk can always be walked
 		at, n := c.when(e)
 		if rest.records == 0 && (at < before || over()) {
 			size := len(appendLength(nil, len(e.body))) + len(e.at.Hash) + len(e.body)
@@ -260,8 +259,8 @@ func (w *Writer) cut(c *chunk, before int64, over func() bool) *chunk {
 	return rest
 }
 
-// Each returns the records that a filter wants, from behind a cursor on (zero: all), oldest or
-// newest first, until fn says false.
+// Each calls fn for the records that match a filter, starting after a cursor (zero: at the
+// beginning), oldest or newest first, until fn returns false.
 func (t *Trail) Each(f *Filter, newest bool, from Cursor, fn func(Record) bool) error {
 	all := t.chunks()
 	if newest {
@@ -306,7 +305,7 @@ func (c *chunk) each(f *Filter, newest bool, from Cursor, fn func(Record) bool) 
 	return true, nil
 }
 
-// expand returns the wanted records of one entry.
+// expand calls fn for the matching records of one entry.
 func (c *chunk) expand(f *Filter, newest bool, from Cursor, e entry, fn func(Record) bool) (bool, error) {
 	change, tasks, err := c.decode(e.body, false)
 	switch {

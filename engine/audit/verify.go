@@ -5,32 +5,32 @@ import (
 	"fmt"
 )
 
-// Verification is what a verification found.
+// Verification is the result of a verification.
 type Verification struct {
-	// OK is true if every record is where and what it was when it was written.
+	// OK is true if every record is unchanged and in its place.
 	OK bool `json:"ok"`
-	// Records counts what was seen, each change of a task by itself; Hidden the
-	// records of other tenants, of which only the digest was seen.
+	// Records counts the verified records, each change of a task by itself. Hidden counts the
+	// records of other tenants, of which only the digests were verified.
 	Records uint64 `json:"records"`
 	Hidden  uint64 `json:"hidden,omitempty"`
 	// Anchor is the place before the first record, Head the last one.
 	Anchor Place `json:"anchor"`
 	Head   Place `json:"head"`
-	// Bad is the first record that is wrong.
+	// Bad is the first wrong record.
 	Bad *Flaw `json:"bad,omitempty"`
 }
 
-// Flaw is a record that is not what it was, or not where.
+// Flaw is a record that was changed or moved.
 type Flaw struct {
 	Seq uint64 `json:"seq"`
-	// Line is its line in a file, from 1.
+	// Line is the number of its line in a file, from 1.
 	Line   int    `json:"line,omitempty"`
 	Reason string `json:"reason"`
 }
 
 const changed = "it is not what it was when it was written: it was changed, or a record before it was changed or taken out"
 
-// Verify computes the chain again and compares it with what is kept.
+// Verify recomputes the chain and compares it with the stored hashes.
 func (t *Trail) Verify() Verification {
 	rep := Verification{Anchor: t.anchor, Head: t.head()}
 	at := t.anchor

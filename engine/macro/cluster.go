@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Node is what macros can say about a node.
+// Node holds the properties of a node that macros can refer to.
 type Node struct {
 	Number      int
 	Hostname    string
@@ -16,8 +16,8 @@ type Node struct {
 	Services    []string
 }
 
-// Cluster is what macros can say about a cluster. It does not change once made
-// and may be used by many goroutines at once.
+// Cluster holds the properties of a cluster that macros can refer to. It never changes and is
+// safe for concurrent use.
 type Cluster struct {
 	owner     string
 	nodes     []Node // by number
@@ -25,7 +25,7 @@ type Cluster struct {
 	byService map[string][]int // indexes into nodes, ascending
 }
 
-// NewCluster takes a cluster's nodes, in any order.
+// NewCluster returns a cluster with these nodes, in any order.
 func NewCluster(owner string, nodes []Node) *Cluster {
 	c := &Cluster{owner: owner, nodes: slices.Clone(nodes), byNumber: make(map[int]int, len(nodes)), byService: map[string][]int{}}
 	slices.SortStableFunc(c.nodes, func(a, b Node) int { return cmp.Compare(a.Number, b.Number) })
@@ -40,27 +40,26 @@ func NewCluster(owner string, nodes []Node) *Cluster {
 	return c
 }
 
-// MissingError is a macro that a cluster cannot fill in.
+// MissingError is a macro that cannot be expanded for a cluster.
 type MissingError struct {
 	Macro   string // as written
 	Message string
-	// Layout is true if the services and numbers of the nodes alone make it impossible;
-	// otherwise a node has no host name or address, yet.
+	// Layout is true if the services and numbers of the nodes alone make it impossible.
+	// Otherwise a node has no host name or address yet.
 	Layout bool
 }
 
 // Error returns the macro and the reason.
 func (e *MissingError) Error() string { return "macro " + e.Macro + ": " + e.Message }
 
-// Context is what a value is expanded for: a cluster and one of its nodes.
+// Context is the cluster and the node that a value is expanded for.
 type Context struct {
 	Cluster *Cluster
-	// Self is the number of the node; NoNode where there is none, as in the
-	// links of a cluster.
+	// Self is the number of the node, or NoNode, for example for the links of a cluster.
 	Self int
 }
 
-// NoNode stands for no node in a Context.
+// NoNode means that a Context has no node.
 const NoNode = -1
 
 func (c Context) self() *Node {
@@ -70,8 +69,8 @@ func (c Context) self() *Node {
 	return nil
 }
 
-// eval returns a macro's value; written is what stands for it where the service is not on the
-// cluster, or not on this node: the macro stays as it is, since templates speak of services
+// eval writes the value of a macro. If the macro's service is not on the cluster, or not on
+// this node, it writes the macro as it was written, because templates may refer to services
 // that a cluster need not have.
 func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 	missing := func(layout bool, format string, args ...any) error {
@@ -132,12 +131,12 @@ func (c Context) eval(b *strings.Builder, e *Expr, written string) error {
 	return nil
 }
 
-// indexFault reports that a macro's index is beyond the nodes of its service.
+// indexFault returns the error for an index beyond the nodes of a macro's service.
 func indexFault(e *Expr, written string, nodes int) *MissingError {
 	return &MissingError{Macro: written, Layout: true, Message: fmt.Sprintf("there is no index %d: service %s is on so many nodes: %d, and the first has index 0", e.Index, e.Service, nodes)}
 }
 
-// of returns a node's host name or address, and what it is called.
+// of returns a node's host name or address, and the name of that property.
 func (e *Expr) of(n *Node) (value, what string) {
 	if e.Kind == Host || e.Kind == HostSelf {
 		return n.Hostname, "host name"
@@ -145,7 +144,7 @@ func (e *Expr) of(n *Node) (value, what string) {
 	return n.IPAddresses[e.IPType], "address of type " + e.IPType
 }
 
-// format puts a value in the place of each $ of the format; $$ gives $.
+// format replaces each $ of the format by a value; $$ stands for one $.
 func (e *Expr) format(value string) string {
 	if !e.Mapped {
 		return value
@@ -169,7 +168,7 @@ func formatted(format, value string) string {
 	return b.String()
 }
 
-// expand returns a text with its macros filled in, and all that is missing.
+// expand returns a text with its macros expanded, and the error of every macro that cannot be.
 func (c Context) expand(t text) (string, []error) {
 	if len(t.pieces) == 1 && t.pieces[0].macro == nil {
 		return t.pieces[0].literal, nil

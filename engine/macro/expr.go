@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind says what a macro's term stands for.
+// Kind is the kind of a macro's term.
 type Kind uint8
 
 // The kinds of terms.
@@ -20,7 +20,7 @@ const (
 	Instance             // this node's place among the nodes with a service, from 1
 )
 
-// DefaultIPType is the type of address where a macro names none.
+// DefaultIPType is the type of address of macros that name none.
 const DefaultIPType = "bind_v4"
 
 // Expr is one macro.
@@ -28,22 +28,22 @@ type Expr struct {
 	Kind    Kind
 	Service string // Host, IP, Num, Instance
 	IPType  string // IP, IPSelf
-	// Index picks one of the list, from 0; -1 means the whole list.
+	// Index selects one value of the list, from 0; -1 means the whole list.
 	Index int
-	// Mapped and Joined say that there is a Format and a Separator.
+	// Mapped and Joined are true if there is a Format or a Separator.
 	Mapped, Joined    bool
 	Format, Separator string
 }
 
-// Self reports whether the macro's value depends on the node it is expanded for.
+// Self reports whether the macro's value depends on the node that it is expanded for.
 func (e *Expr) Self() bool { return e.Kind == HostSelf || e.Kind == IPSelf || e.Kind == Instance }
 
-// SyntaxError is a macro that is begun as a known one and then mistyped.
+// SyntaxError is the error of a text that begins like a known macro but is not one.
 type SyntaxError struct {
-	// Value is the whole text; Offset is where in it the fault is, in bytes from 0.
+	// Value is the whole text. Offset is the position of the fault in it, in bytes from 0.
 	Value  string
 	Offset int
-	// Message says what is wrong.
+	// Message describes the fault.
 	Message string
 }
 
@@ -52,7 +52,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("macro in %q, position %d: %s (write %%%% for a plain percent sign)", e.Value, e.Offset+1, e.Message)
 }
 
-// Parse reads one macro, without its percent signs: "host.service.nn[0]".
+// Parse parses one macro without its percent signs: "host.service.nn[0]".
 func Parse(text string) (Expr, error) {
 	p := parser{text: text}
 	e, err := p.expr()
@@ -62,7 +62,7 @@ func Parse(text string) (Expr, error) {
 	return e, err
 }
 
-// heads are how the known macros begin.
+// heads are the beginnings of the known macros.
 var heads = [...]string{"cluster.", "host.", "ip.", "num.", "instance.", "map(", "join("}
 
 // known reports whether text begins like a macro.
@@ -75,7 +75,7 @@ func known(text string) bool {
 	return false
 }
 
-// parser reads macros out of a text.
+// parser parses the macros of a text.
 type parser struct {
 	text string
 	at   int
@@ -85,7 +85,7 @@ func (p *parser) fault(format string, args ...any) error {
 	return &SyntaxError{Value: p.text, Offset: p.at, Message: fmt.Sprintf(format, args...)}
 }
 
-// take moves over a token if it is next.
+// take skips a token if it is next, and reports whether it did.
 func (p *parser) take(token string) bool {
 	if strings.HasPrefix(p.text[p.at:], token) {
 		p.at += len(token)
@@ -94,7 +94,7 @@ func (p *parser) take(token string) bool {
 	return false
 }
 
-// expr reads a macro up to its end, which the caller checks.
+// expr parses a macro up to its end, which the caller checks.
 func (p *parser) expr() (Expr, error) {
 	if !p.take("join(") {
 		return p.mapped()
@@ -121,7 +121,7 @@ func (p *parser) mapped() (Expr, error) {
 	return e, err
 }
 
-// argument reads ",'…')".
+// argument parses ",'…')".
 func (p *parser) argument(function, name string) (string, error) {
 	p.spaces()
 	if !p.take(",") {
@@ -158,7 +158,7 @@ func nameByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '-' || c == '_'
 }
 
-// term reads a term with its index.
+// term parses a term with its index.
 func (p *parser) term() (Expr, error) {
 	start := p.at
 	for p.at < len(p.text) && nameByte(p.text[p.at]) {
@@ -196,7 +196,7 @@ func (p *parser) term() (Expr, error) {
 	return e, nil
 }
 
-// classify returns what a term without its index means.
+// classify returns the meaning of a term without its index.
 func classify(word string) (Expr, bool) {
 	e := Expr{Index: -1}
 	switch word {

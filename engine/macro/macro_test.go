@@ -34,18 +34,18 @@ func TestExpand(t *testing.T) {
 		{"%instance.self.service.worker%", 1002, "2"},
 		{"%host.self%@%cluster.owner%", 1002, "c@ada"},
 		{"%join(host.service.master, ';')%", 1000, "a"},
-		// Percent signs that begin no macro.
+		// Percent signs that begin no macro stay.
 		{"%d{ISO8601} %p: %m%n", 1000, "%d{ISO8601} %p: %m%n"},
 		{"100% of %host.self%", 1000, "100% of a"},
 		{"%%host.self%%", 1000, "%host.self%"},
 		{"%%%host.self%%%", 1000, "%a%"},
 		{"%hostname% %abc% %", 1000, "%hostname% %abc% %"},
 		{"%host.self%%host.self%", 1000, "aa"},
-		// Services that are not there: the macro stays, beside others too.
+		// A macro of a missing service stays, also next to other macros.
 		{"%host.service.gone% %host.self%", 1000, "%host.service.gone% a"},
 		{"%instance.self.service.worker%", 1000, "%instance.self.service.worker%"},
 		{"%num.service.gone%", 1000, "%num.service.gone%"},
-		// What cannot be filled in.
+		// Macros that cannot be expanded.
 		{"%host.service.worker%", 1000, "!node 1001, which has service worker, has no host name"},
 		{"%host.service.master[1]%", 1000, "!no index 1"},
 		{"%ip.self%", 1001, "!node 1001 has no address of type bind_v4"},
@@ -174,8 +174,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// Whatever the configuration, expanding it piece by piece through a template is
-// the same as expanding every string on its own.
+// For any configuration, a template expands to the same values as the expansion of every
+// string by itself.
 func TestTemplateAgreesWithExpand(t *testing.T) {
 	leaf := rapid.SampledFrom([]any{"x", "50%", "%%", 3.0, nil, "%host.service.master%", "%host.self%", "%num.service.gone%",
 		"%instance.self.service.db%", "%join(map(ip.service.db,'$:1'),';')% and %cluster.owner%"})

@@ -4,27 +4,27 @@ import (
 	"slices"
 )
 
-// References are the properties of a cluster that a configuration speaks of: a
-// task carries these and no others (docs/spec/planner.md, "What a task carries").
+// References are the properties of a cluster that a configuration refers to. A task carries
+// these and no others (docs/spec/planner.md, "What a task carries").
 type References struct {
-	// Owner is true if the cluster's owner is asked for.
+	// Owner is true if the configuration refers to the cluster's owner.
 	Owner bool
-	// Self is true if anything about the task's own node is asked for.
+	// Self is true if it refers to any property of the task's own node.
 	Self bool
-	// SelfIPTypes are the types of address asked of the task's own node, sorted.
+	// SelfIPTypes are the types of address of the task's own node that it refers to, sorted.
 	SelfIPTypes []string
-	// Services are all services named, sorted.
+	// Services are all services that it names, sorted.
 	Services []string
-	// Hosts are the services whose nodes' host names are asked for, sorted.
+	// Hosts are the services to whose nodes' host names it refers, sorted.
 	Hosts []string
-	// IPs are the services whose nodes' addresses are asked for, by type, sorted.
+	// IPs are the services to whose nodes' addresses it refers, by type of address, sorted.
 	IPs map[string][]string
 }
 
-// References returns what the configuration speaks of. It must not be changed.
+// References returns the references of the configuration. The caller must not change them.
 func (t *Template) References() References { return t.refs }
 
-// ReferencesOf returns what a configuration speaks of; the error is as of Compile.
+// ReferencesOf returns the references of a configuration. Its errors are those of Compile.
 func ReferencesOf(config map[string]any) (References, error) {
 	t, err := Compile(config)
 	if err != nil {
@@ -76,8 +76,8 @@ func insert(list []string, s string) []string {
 	return slices.Insert(list, i, s)
 }
 
-// Nodes returns the numbers of the nodes of a cluster whose properties are asked for by
-// service, ascending; the task's own node is not among them for Self.
+// Nodes returns the numbers of the nodes of a cluster that are referred to by service,
+// ascending. Self does not add the task's own node.
 func (r References) Nodes(c *Cluster) []int {
 	wanted := make([]bool, len(c.nodes))
 	mark := func(services []string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Expand returns a value with its macros filled in. The error is a *SyntaxError or joins
+// Expand returns a value with its macros expanded. The error is a *SyntaxError, or joins
 // *MissingErrors.
 func Expand(value string, ctx Context) (string, error) {
 	t, err := parseText(value)
@@ -24,8 +24,8 @@ func Expand(value string, ctx Context) (string, error) {
 	return out, nil
 }
 
-// ExpandConfig returns a configuration with the macros of all its string values filled in;
-// keys are not expanded. The error is model.Faults, each with its path.
+// ExpandConfig returns a configuration with the macros in all its strings expanded. Keys are
+// not expanded. The error is model.Faults, each with its path.
 func ExpandConfig(config map[string]any, ctx Context) (map[string]any, error) {
 	t, err := Compile(config)
 	if err != nil {
@@ -38,8 +38,8 @@ func ExpandConfig(config map[string]any, ctx Context) (map[string]any, error) {
 	return b.On(ctx.Self)
 }
 
-// Template is a configuration whose macros are parsed. It does not change and
-// may be used by many goroutines at once.
+// Template is a configuration with parsed macros. It never changes and is safe for concurrent
+// use.
 type Template struct {
 	root *field
 	refs References
@@ -48,16 +48,16 @@ type Template struct {
 // field is one value of a configuration.
 type field struct {
 	path  string
-	plain any      // nothing to expand in it
+	plain any      // the value, if there is nothing to expand
 	text  *text    // a string with macros
 	keys  []string // of a map, sorted
-	sub   []*field // of a map (beside keys) or a list
+	sub   []*field // of a map (parallel to keys) or a list
 	kind  byte     // 'p' plain, 't' text, 'm' map, 'l' list
 	self  bool     // depends on the node
 }
 
-// Compile parses the macros of a configuration. The error is model.Faults, one
-// for every mistyped macro, each with its path.
+// Compile parses the macros of a configuration. The error is model.Faults with every malformed
+// macro and its path.
 func Compile(config map[string]any) (*Template, error) {
 	var faults model.Faults
 	t := &Template{root: compile("", config, &faults)}
@@ -92,7 +92,7 @@ func compile(path string, value any, faults *model.Faults) *field {
 	return &field{path: path, kind: 'p', plain: value}
 }
 
-// gather compiles what a map or list holds; one without macros stays plain.
+// gather compiles the content of a map or list. A map or list without macros stays plain.
 func (f *field) gather(value any, n int, each func(int) *field) *field {
 	same := true
 	f.sub = make([]*field, n)
@@ -103,13 +103,13 @@ func (f *field) gather(value any, n int, each func(int) *field) *field {
 		same = same && s.kind == 'p'
 	}
 	if same {
-		// Texts lose their doubled percent signs, so the value is built anew.
+		// Doubled percent signs become single ones, so the value is rebuilt.
 		return &field{path: f.path, kind: 'p', plain: f.build(func(s *field) any { return s.plain })}
 	}
 	return f
 }
 
-// build makes the map or list of a field out of its parts.
+// build returns the map or list of a field from its parts.
 func (f *field) build(part func(*field) any) any {
 	if f.kind == 'l' {
 		list := make([]any, len(f.sub))
@@ -132,14 +132,14 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// Bound is a configuration expanded for a cluster, but for what depends on the
-// node. It does not change and may be used by many goroutines at once.
+// Bound is a configuration that is expanded for a cluster, except for the parts that depend on
+// the node. It never changes and is safe for concurrent use.
 type Bound struct {
 	cluster *Cluster
 	root    *field
 }
 
-// Bind fills in all that is the same on every node. The error is model.Faults.
+// Bind expands everything that is the same on every node. The error is model.Faults.
 func (t *Template) Bind(cluster *Cluster) (*Bound, error) {
 	var faults model.Faults
 	b := &Bound{cluster: cluster, root: bind(t.root, Context{Cluster: cluster, Self: NoNode}, &faults)}
@@ -181,8 +181,8 @@ func value(f *field, ctx Context, faults *model.Faults) any {
 // Shared reports whether the configuration is the same on every node.
 func (b *Bound) Shared() bool { return !b.root.self }
 
-// On returns the configuration for the node of this number. Parts that do not depend on the
-// node are shared between all answers: they must not be changed. The error is model.Faults.
+// On returns the configuration for the node with this number. The results share the parts that
+// do not depend on the node, so callers must not change them. The error is model.Faults.
 func (b *Bound) On(number int) (map[string]any, error) {
 	var faults model.Faults
 	out := value(b.root, Context{Cluster: b.cluster, Self: number}, &faults)

@@ -2,18 +2,18 @@ package macro
 
 import "strings"
 
-// text is a parsed string: pieces, each literal text or a macro.
+// text is a parsed string: a list of pieces, each a literal text or a macro.
 type text struct {
 	pieces []piece
 	self   bool // a piece depends on the node
 }
 
 type piece struct {
-	literal string // the text, or the macro as it was written
+	literal string // the text, or the macro as written
 	macro   *Expr
 }
 
-// parseText reads a string with macros in it.
+// parseText parses a string with macros in it.
 func parseText(s string) (text, error) {
 	if strings.IndexByte(s, '%') < 0 {
 		return text{pieces: []piece{{literal: s}}}, nil
@@ -57,8 +57,8 @@ func parseText(s string) (text, error) {
 	return t, nil
 }
 
-// Check reports whether a value's macros are written as they should be; the error is a
-// *SyntaxError. Whether they can be expanded only a cluster can tell.
+// Check checks the syntax of a value's macros. The error is a *SyntaxError. Whether the macros
+// can be expanded depends on a cluster.
 func Check(value string) error {
 	_, err := parseText(value)
 	return err

@@ -14,22 +14,22 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// change says what becomes of a cluster beyond what the records of its nodes say.
+// change describes what happens to a cluster beyond what the records of its nodes say.
 type change struct {
-	// made are the ids of nodes to be made, or made anew.
+	// made are the ids of nodes to be made, or to be made anew.
 	made map[string]bool
-	// back is the snapshot to go back to, or nil.
+	// back is the snapshot to return to, or nil.
 	back *model.Snapshot
-	// local lets nodes take turns.
+	// local lets each node proceed on its own, so that nodes can take turns.
 	local bool
-	// quiet restarts nothing because of its configuration.
+	// quiet suppresses restarts because of a changed configuration.
 	quiet bool
-	// gone are nodes on whose machines nothing can be stopped any more: where they
-	// go, or are made anew, they are just deleted.
+	// gone are nodes on whose machines nothing can be stopped any more. If they leave or are
+	// made anew, their machines are just deleted.
 	gone map[string]bool
 }
 
-// relayout prepares an operation that changes which nodes and services there are.
+// relayout prepares an operation that changes the set of nodes or the services on them.
 func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	victims, err := victims(req.Victims, at)
 	if err != nil {
@@ -75,17 +75,17 @@ func (p *Prepared) relayout(ctx context.Context, req Request, at Input, known mo
 	return p.converge(at, c)
 }
 
-// services returns the definitions that a change may name: those the cluster was built from,
-// and of all others the newest.
+// services returns the definitions that a change may refer to: those that the cluster was
+// built from, and the newest versions of all others.
 func (p *Prepared) services(known model.Lookup) map[string]model.Service {
 	services := lookupAll[model.Service](known, model.KindService)
 	maps.Copy(services, p.Cluster.Definitions)
 	return services
 }
 
-// solverInput returns what every change asks of. It has no zones and hosts: what neither
-// places nodes nor chooses among them is not refused because they are spread unevenly, least
-// of all the replacement of those that a lost zone has taken along.
+// solverInput returns the input that every change has in common. It leaves out zones and
+// hosts. An operation that neither places nor chooses nodes is therefore not refused for an
+// uneven spread, for example the replacement of nodes that were lost with their zone.
 func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Service, known model.Lookup) solver.Input {
 	in := solver.Input{
 		Template: p.Cluster.Template, Provider: p.Cluster.Provider.Name, Services: services,
@@ -101,7 +101,7 @@ func (p *Prepared) solverInput(nodes []*model.Node, services map[string]model.Se
 	return in
 }
 
-// take puts the solver's answer into the records.
+// take applies the solver's answer to the records.
 func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, known model.Lookup, c *change) error {
 	p.Cluster.Definitions = maps.Clone(p.Cluster.Definitions)
 	for _, s := range a.Services {
@@ -124,7 +124,7 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 		}
 	}
 	if p.Operation.Type == model.OpReplaceNode {
-		return nil // the new node takes the old one's record over
+		return nil // the new node continues the old node's record
 	}
 	nodes, err := newNodes(&p.Cluster, a, a.New, known)
 	if err != nil {
@@ -140,7 +140,8 @@ func (p *Prepared) take(a *solver.Answer, services map[string]model.Service, kno
 	return nil
 }
 
-// mayDecommission refuses to take away what says that it stays (docs/spec/plans.md §10).
+// mayDecommission refuses to remove services whose definitions forbid it (docs/spec/plans.md
+// §10).
 func (p *Prepared) mayDecommission() error {
 	stays := func(service string) bool {
 		allow := p.Cluster.Definitions[service].AllowDecommission
@@ -160,15 +161,15 @@ func (p *Prepared) mayDecommission() error {
 	return fs.Err()
 }
 
-// union returns the sorted names of both lists, each once.
+// union returns the names of both lists, sorted and without duplicates.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// victims finds the ids of the nodes that a request names by id, number, host
-// name or its first part.
+// victims returns the ids of the nodes that a request names by id, number, host name or the
+// host name's first part.
 func victims(names []string, at Input) ([]string, error) {
 	var fs model.Faults
 	var out []string
@@ -192,8 +193,8 @@ func victims(names []string, at Input) ([]string, error) {
 	return out, fs.Err()
 }
 
-// upgrade moves services to their newest definitions, where these differ from
-// what the cluster was built from.
+// upgrade moves services to their newest definitions, where these differ from the definitions
+// that the cluster was built from.
 func (p *Prepared) upgrade(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	asked := req.Services
 	if len(asked) == 0 {
@@ -222,8 +223,8 @@ func (p *Prepared) upgrade(ctx context.Context, req Request, at Input, known mod
 	return p.converge(at, c)
 }
 
-// renew takes newer definitions of services: they will be built anew on every
-// node that carries them.
+// renew takes newer definitions of services, which are then built anew on every node that
+// carries them.
 func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	was := p.Cluster.Definitions
 	p.Cluster.Definitions = maps.Clone(was)
@@ -243,9 +244,9 @@ func (p *Prepared) renew(services []string, newest map[string]model.Service) {
 	}
 }
 
-// syncTemplate brings a cluster to the newest version of its template and of
-// its services: newer definitions, new defaults of the configuration where the
-// cluster still has the old ones, and services that became default ones.
+// syncTemplate brings a cluster to the newest versions of its template and services: newer
+// definitions, new defaults of the configuration where the cluster still has the old ones, and
+// services that are new defaults.
 func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Lookup) (*Prepared, error) {
 	was := p.Cluster.Template
 	d, ok := known.Definition(model.KindClusterTemplate, was.Name)
@@ -280,7 +281,7 @@ func (p *Prepared) syncTemplate(ctx context.Context, at Input, known model.Looku
 	return p.converge(at, c)
 }
 
-// becameDefault returns the services that are defaults of a template now, were not before, and
+// becameDefault returns the default services of a template that were not defaults before and
 // are not on the cluster.
 func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 	var out []string
@@ -293,8 +294,8 @@ func (p *Prepared) becameDefault(was, is model.ClusterTemplate) []string {
 	return out
 }
 
-// converge plans what brings the cluster from where it stands to what the
-// records say.
+// converge plans the tasks that bring the cluster from its current state to what the records
+// say.
 func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	p.moveOn(at, c)
 	assignPlaces(&p.Cluster, p.Nodes, func(n *model.Node) bool { return c.made[n.ID] })
@@ -307,7 +308,7 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	diff := planner.Diff(d.from(at.Nodes), d.to(nodes), d.definition)
 	p.leaveOnce(&diff, nodes, c.made)
 	for id := range c.gone {
-		if !c.made[id] && !d.leaves[id] { // it has its turn when it is made anew
+		if !c.made[id] && !d.leaves[id] { // a node that is made anew is handled then
 			delete(diff.Wanted, id)
 			delete(diff.Reconfigure, id)
 		}
@@ -344,8 +345,8 @@ func (p *Prepared) converge(at Input, c change) (*Prepared, error) {
 	return p.grouped()
 }
 
-// leaveOnce takes out of a difference the services that were to be started once and
-// have been: neither configuration nor definition starts them again (docs/spec/plans.md §7).
+// leaveOnce removes from a difference the services with goal ONCE that have been started:
+// neither a new configuration nor a new definition starts them again (docs/spec/plans.md §7).
 func (p *Prepared) leaveOnce(d *planner.Difference, nodes []*model.Node, made map[string]bool) {
 	for name, def := range p.Cluster.Definitions {
 		if def.Goal != model.GoalOnce {
@@ -365,7 +366,7 @@ func (p *Prepared) leaveOnce(d *planner.Difference, nodes []*model.Node, made ma
 	}
 }
 
-// Does returns the actions that the plan has for a node as a whole.
+// Does returns the actions of the plan that concern a node as a whole.
 func (p *Prepared) Does(node string) map[model.Action]bool {
 	if p.does == nil {
 		p.does = map[string]map[model.Action]bool{}

@@ -10,16 +10,16 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// Unit is a node and the services on it that an operation beside others is about.
+// Unit is a node, and the services on it that a concurrent operation works on.
 type Unit struct {
 	Node     string // id
 	Services []string
 }
 
-// Beside prepares an operation that runs beside others of its cluster: a restart,
-// a pause or a resumption of services on some nodes (docs/spec/plans.md §8, §9). What it
-// does on a node waits for nothing elsewhere, so that operations never wait for
-// each other in a circle. One node may fail and the others go on.
+// Concurrent prepares an operation that runs concurrently with others of its cluster: it
+// restarts, pauses or resumes services on some nodes (docs/spec/plans.md §8, §9). Its tasks on
+// a node wait for nothing on other nodes, so operations never wait for each other in a circle.
+// If one node fails, the others go on.
 func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !op.Concurrent() {
@@ -75,7 +75,7 @@ func Concurrent(who model.Caller, op model.OperationType, units []Unit, at Input
 	return p, nil
 }
 
-// asBuilt returns the definitions of services that they were built from on the nodes of units.
+// asBuilt returns the definitions that the services of the units were built from.
 func asBuilt(cl *model.Cluster, nodes []*model.Node, units []Unit) map[string]model.Service {
 	if !cl.Varies() {
 		return cl.Definitions
@@ -103,8 +103,9 @@ func (p *Prepared) unitName(id string) string {
 	return id
 }
 
-// Units finds what an operator's order to restart, pause or resume nodes is about:
-// the named services, or all on them that can be. health is by node id.
+// Units returns the units of an operator's order to restart, pause or resume nodes: the named
+// services, or all services on these nodes that the order applies to. The parameter health is
+// by node id.
 func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth, nodes, services []string) ([]Unit, error) {
 	ids, err := victims(nodes, at)
 	if err != nil {
@@ -138,7 +139,7 @@ func Units(op model.OperationType, at Input, health map[string]*model.NodeHealth
 
 var verbs = map[model.OperationType]string{model.OpRecover: "restart", model.OpPauseNode: "pause", model.OpResumeNode: "resume"}
 
-// can reports whether a service on a node is one that an order without names means.
+// can reports whether an order without service names applies to a service on a node.
 func can(op model.OperationType, n *model.Node, h *model.NodeHealth, service string) bool {
 	paused := h != nil && h.Paused[service] != ""
 	if op == model.OpResumeNode {

@@ -6,15 +6,15 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// withCredentials returns a cluster's provider with what its definition says today of who
-// asks: a cluster outlives passwords, and one that was made with a wrong one must be
-// removable. All else (a region, a network) stays as the cluster was made with. Fields that a
-// user may give stay, too: they may be the user's.
+// withCredentials returns a cluster's provider with the credentials of its current definition.
+// A cluster outlives passwords, and a cluster that was created with a wrong password must be
+// removable. All other fields (a region, a network) stay as they were when the cluster was
+// created. Fields that a user may set stay as well, because the value may be the user's.
 func withCredentials(p model.Provider, known model.Lookup) model.Provider {
 	d, found := known.Definition(model.KindProvider, p.Name)
 	t, typed := known.Definition(model.KindProviderType, p.ProviderType)
 	if !found || !typed {
-		return p // it has been removed: the cluster goes on with what it has
+		return p // the provider's definition was deleted: keep what the cluster has
 	}
 	now, schema := d.Value.(*model.Provider), t.Value.(*model.PluginType)
 	if now.ProviderType != p.ProviderType {

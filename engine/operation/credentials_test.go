@@ -7,8 +7,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestCredentials: operations ask with what the provider's definition says today of who
-// asks, and with all else as the cluster was made with.
+// TestCredentials: operations use the credentials of the provider's current definition, and
+// all other fields as they were when the cluster was created.
 func TestCredentials(t *testing.T) {
 	schema := model.PluginType{Base: model.Base{Name: "cloud"}}
 	schema.Parameters.Admin.Fields = map[string]model.FieldSchema{

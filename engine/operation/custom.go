@@ -10,11 +10,11 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// ErrNoPlan means that a cluster's template has no such plan of its own.
+// ErrNoPlan means that a cluster's template has no plan of its own with this name.
 var ErrNoPlan = problem.New(problem.NotFound, "the cluster's template has no such plan")
 
-// CustomPlans returns the names of the plans of a cluster's template that wait for an operator
-// to start them, in the order of the template.
+// CustomPlans returns the names of the template's plans that an operator starts, in the order
+// of the template.
 func CustomPlans(cl *model.Cluster) []string {
 	var out []string
 	for _, p := range cl.Template.Plans {
@@ -25,10 +25,10 @@ func CustomPlans(cl *model.Cluster) []string {
 	return out
 }
 
-// Custom prepares a run of one of a template's own plans: an operation beside
-// others, that does what the plan's steps name and nothing else (docs/spec/plans.md
-// §4, §13). It is held back until somebody starts it. It fails with ErrNoPlan,
-// or with model.Faults where the plan does not fit the cluster.
+// Custom prepares a run of one of a template's own plans: a concurrent operation that consists
+// of the steps of that plan (docs/spec/plans.md §4, §13). The plan is held until an operator
+// starts it. It fails with ErrNoPlan, or with model.Faults if the plan does not fit the
+// cluster.
 func Custom(who model.Caller, name string, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if !slices.Contains(CustomPlans(cl), name) {
@@ -58,8 +58,8 @@ func Custom(who model.Caller, name string, at Input, id string) (*Prepared, erro
 	return p, nil
 }
 
-// runnable returns where services are and what of them a plan's steps may name: their actions,
-// checks included.
+// runnable returns the nodes of each service and the actions, checks included, that a plan's
+// steps may name.
 func (p *Prepared) runnable() map[string]tree.Instances {
 	out := p.instances()
 	for name, in := range out {
@@ -71,15 +71,15 @@ func (p *Prepared) runnable() map[string]tree.Instances {
 	return out
 }
 
-// WithParameters returns the input of a task with an operation's parameters, which reach the
-// environment of what it runs.
+// WithParameters returns the input of a task with an operation's parameters. They become
+// environment variables of the task.
 func WithParameters(input []byte, parameters map[string]string) []byte {
 	if len(parameters) == 0 || len(input) < 2 {
 		return input
 	}
 	b, err := json.Marshal(parameters)
 	if err != nil {
-		return input // texts can always be written
+		return input // strings can always be encoded
 	}
 	return slices.Concat([]byte(`{"parameters":`), b, []byte(","), input[1:])
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// standing is a cluster of two nodes with the service s, whose template has plans.
+// clusterWith returns a cluster of two nodes with the service s, whose template has these
+// plans.
 func clusterWith(plans ...model.Plan) Input {
 	cl := &model.Cluster{ID: "00000001", Tenant: "t", Name: "c", Services: []string{"s"}, Template: model.ClusterTemplate{Plans: plans},
 		Definitions: map[string]model.Service{"s": {
@@ -52,7 +53,7 @@ func TestCustomPlans(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// All that is wrong is told at once.
+	// All faults are reported at once.
 	at = clusterWith(model.Plan{Name: "bad", Phases: []model.PlanPhase{{Name: "a", Service: "s"}, {Name: "b", Service: "q"},
 		{Name: "c", Service: "s", Steps: []model.PlanSteps{{Node: "0", Tasks: [][]string{{"nap"}}}}}}})
 	var fs model.Faults

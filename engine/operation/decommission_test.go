@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestAllowDecommission: what is to stay is not taken away, until its definition
-// says otherwise; that alone puts nothing anew on any node (docs/spec/plans.md §10, §12).
+// TestAllowDecommission: a service that may not be decommissioned stays until its definition
+// allows it. That change alone rebuilds nothing (docs/spec/plans.md §10, §12).
 func TestAllowDecommission(t *testing.T) {
 	no := false
 	entry := map[string]map[string]any{"p": {}}

@@ -10,17 +10,17 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// differences tells planner.Diff what a cluster is and what it is to be. What
-// runs is known by the marks that operations left: they name the target that a
-// service was built from and configured with, be it the cluster's or an earlier one.
+// differences tells planner.Diff what a cluster is and what it is to become. The current state
+// comes from the marks that operations left: a mark names the target that a service was built
+// from and configured with, either the cluster's or an earlier one.
 type differences struct {
-	now, then         *model.Cluster // then: the snapshot's, for a rollback
-	keeps             bool           // what stands at earlier targets is left there
+	now, then         *model.Cluster // then: the snapshot's cluster, for a rollback
+	keeps             bool           // services at earlier targets are left there
 	configs           map[config]*expansions
 	old               map[string]*model.Node
 	change            change
 	target            *model.Cluster
-	is, was, shall    *expansions // nil: cannot be told
+	is, was, shall    *expansions // nil: unknown
 	definitions       map[string]uint64
 	bySum             map[uint64]model.Service
 	targetDefinitions map[string]uint64
@@ -30,9 +30,9 @@ type differences struct {
 	backs             map[string]map[string]model.Mark
 }
 
-// untouched stands for the configuration of a service that a rollback leaves, or
-// brings back to, as an operation before its snapshot had left it.
-const untouched = 2 // no sum is even
+// untouched stands for the configuration of a service that a rollback does not change, or
+// returns to the state in which an operation before its snapshot left it.
+const untouched = 2 // real sums are odd
 
 func newDifferences(p *Prepared, at Input, c change, after *expansions) *differences {
 	d := &differences{
@@ -47,7 +47,7 @@ func newDifferences(p *Prepared, at Input, c change, after *expansions) *differe
 		d.backs[p.Nodes[i].ID] = p.Nodes[i].Back
 	}
 	if x, err := expand(at.Cluster, at.Nodes, nil); err == nil {
-		d.is = x // else nobody can tell what they have: all of it is configured anew
+		d.is = x // otherwise unknown: everything is configured again
 	}
 	d.definitions, d.targetDefinitions = d.sums(at.Cluster), d.sums(&p.Cluster)
 	if c.back != nil {
@@ -70,7 +70,7 @@ func (d *differences) sums(cl *model.Cluster) map[string]uint64 {
 	return out
 }
 
-// sum stands for a definition; 0, which differs from all, for one that cannot be written.
+// sum returns a hash of a definition, or 0, which never matches, if it cannot be encoded.
 func (d *differences) sum(name string, s model.Service) uint64 {
 	b, err := json.Marshal(s.Substance())
 	if err != nil {
@@ -81,8 +81,8 @@ func (d *differences) sum(name string, s model.Service) uint64 {
 	return n
 }
 
-// definedBy is a service with a mark of a cluster; config a place in the list of a
-// cluster's earlier targets, as it is configured now or as it shall be.
+// definedBy is a service with a mark of a cluster. configuredBy also has an index into the
+// cluster's earlier targets, and whether the current or the future configuration is meant.
 type (
 	definedBy struct {
 		cluster    *model.Cluster
@@ -95,7 +95,8 @@ type (
 	}
 )
 
-// built stands for the definition that a service with this mark is of; 0: nobody knows.
+// built returns a hash of the definition that a service with this mark was built from, or 0 if
+// it is unknown.
 func (d *differences) built(cl *model.Cluster, m model.Mark, service string) uint64 {
 	k := definedBy{cl, service, m.Definition}
 	out, ok := d.earlier[k]
@@ -108,9 +109,9 @@ func (d *differences) built(cl *model.Cluster, m model.Mark, service string) uin
 	return out
 }
 
-// configured stands for what a service with this mark is configured with, now or as
-// it shall be; 0: nobody knows, since the configuration speaks of nodes, and those may
-// have been others.
+// configured returns a hash of the configuration of a service with this mark, current or
+// future. It returns 0 if that is unknown because the configuration refers to nodes that may
+// have changed.
 func (d *differences) configured(cl *model.Cluster, m model.Mark, n *model.Node, service string) uint64 {
 	k := config{cl, cl.ConfiguredAt(m)}
 	x, ok := d.configs[k]
@@ -135,14 +136,14 @@ func (d *differences) configured(cl *model.Cluster, m model.Mark, n *model.Node,
 	return x.of(n.Number, s)
 }
 
-// sum is never 0, which means unknown.
+// sum returns a hash that is never 0, which means unknown.
 func sum(b []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(b)
 	return h.Sum64() | 1
 }
 
-// definition finds what a DiffService stands for.
+// definition returns the definition that a DiffService stands for.
 func (d *differences) definition(s planner.DiffService) model.Service {
 	if def, ok := d.bySum[s.Definition]; ok {
 		return def
@@ -159,7 +160,7 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	for i, n := range nodes {
 		out[i] = planner.DiffNode{ID: n.ID, Created: n.Created, Confirmed: n.Confirmed, Broken: n.Broken, Machine: machine(n)}
 		if d.change.made[n.ID] {
-			out[i].Machine ^= 1 << 63 // it is to be another
+			out[i].Machine ^= 1 << 63 // different from the current machine
 		}
 		if d.change.gone[n.ID] && (d.change.made[n.ID] || d.leaves[n.ID]) {
 			out[i].Broken = true
@@ -171,7 +172,7 @@ func (d *differences) from(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// standing returns one service as it is.
+// current returns one service as it is.
 func (d *differences) current(n *model.Node, service string) planner.DiffService {
 	mark := n.Marks[service]
 	s := planner.DiffService{Name: service, State: n.States[service], Initialized: mark.Initialized}
@@ -231,8 +232,8 @@ func (d *differences) to(nodes []*model.Node) []planner.DiffNode {
 	return out
 }
 
-// goal returns the state that a service is to come to: that of the snapshot, that which it
-// has, or for what comes, that it runs.
+// goal returns the state that a service is to reach: that of the snapshot, its current one, or
+// START for a new service.
 func (d *differences) goal(n *model.Node, service string, made bool) string {
 	state, has := n.States[service]
 	if old := d.old[n.ID]; old != nil {
@@ -252,7 +253,7 @@ func (d *differences) goal(n *model.Node, service string, made bool) string {
 		}
 	case "":
 		if !has && d.then != nil {
-			return "" // it never came to anything then
+			return "" // it never reached any state then
 		}
 	}
 	return model.Start.String()

@@ -7,17 +7,16 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// expansions are what the services of a cluster are configured with, before
-// their nodes' addresses are all known: an address that is not known yet counts
-// as one that no other node has.
+// expansions are the expanded configurations of a cluster's services before all addresses of
+// nodes are known. An address that is not known yet counts as different from all others.
 type expansions struct {
 	cluster *model.Cluster
 	known   *macro.Cluster
 	scopes  map[string]*scope
 }
 
-// expand returns the expansions of a cluster with these nodes as they stay. unknown are the
-// ids of nodes whose addresses will be others than they are.
+// expand returns the expansions of a cluster with the nodes that stay. The parameter unknown
+// has the ids of nodes whose addresses will change.
 func expand(cl *model.Cluster, nodes []*model.Node, unknown map[string]bool) (*expansions, error) {
 	t, err := macro.Compile(orEmpty(cl.Config))
 	if err != nil {
@@ -39,7 +38,8 @@ func expand(cl *model.Cluster, nodes []*model.Node, unknown map[string]bool) (*e
 		return k, ok
 	})
 	x := &expansions{cl, macro.NewCluster(cl.Owner, known), map[string]*scope{}}
-	// What fails for the whole fails before any task runs: it is the layout's fault.
+	// A fault in the whole configuration is a fault of the layout, so it is reported before
+	// any task runs.
 	if s := x.scope(whole); s.err != nil {
 		return nil, s.err
 	} else if len(known) > 0 {
@@ -64,8 +64,8 @@ func (x *expansions) scope(name string) *scope {
 	return s
 }
 
-// gather returns which nodes' addresses the configuration asks for: their ids, or nil where it
-// asks for none.
+// gather returns the ids of the nodes whose addresses the configuration refers to, or nil if
+// there are none.
 func (x *expansions) gather(nodes []*model.Node) []string {
 	refs := x.scope(whole).refs
 	if len(refs.IPs)+len(refs.Hosts) == 0 {
@@ -81,8 +81,8 @@ func (x *expansions) gather(nodes []*model.Node) []string {
 	return out
 }
 
-// sum stands for what a service is configured with on the node of this number;
-// 0 where that cannot be told.
+// sum returns a hash of a service's configuration on the node with this number, or 0 if it is
+// unknown.
 func (x *expansions) sum(number int, service string) uint64 {
 	if x == nil {
 		return 0
@@ -90,7 +90,7 @@ func (x *expansions) sum(number int, service string) uint64 {
 	return x.of(number, x.cluster.Definitions[service])
 }
 
-// of is sum for a service of this definition.
+// of is like sum, for a service with this definition.
 func (x *expansions) of(number int, d model.Service) uint64 {
 	if x == nil {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestGoals: another configuration restarts what runs, starts again what is to
-// finish, and leaves alone what was to be done once (docs/spec/plans.md §7).
+// TestGoals: a new configuration restarts services that run, starts services with goal FINISH
+// again, and leaves services with goal ONCE alone (docs/spec/plans.md §7).
 func TestGoals(t *testing.T) {
 	actions := map[string]model.ServiceAction{"configure": {Type: "x"}, "start": {Type: "x"}, "stop": {Type: "x"}}
 	short := maps.Clone(actions)

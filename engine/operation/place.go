@@ -46,7 +46,7 @@ func assignPlaces(cl *model.Cluster, nodes []model.Node, made func(*model.Node) 
 		for _, n := range homeless {
 			*x.of(n) = ""
 			if len(x.listed) == 0 {
-				continue // the provider's own choice
+				continue // the provider chooses
 			}
 			carries := func(place string) (sum int) {
 				for _, s := range n.Services {

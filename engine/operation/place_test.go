@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// placed is a cluster in zones, played by what operations prepare.
+// placed is a cluster in zones that a test takes through operations.
 type placed struct {
 	known model.Set
 	cl    *model.Cluster
@@ -36,7 +36,7 @@ func newPlaced(zones, spread string) *placed {
 	return x
 }
 
-// take does what was prepared.
+// take applies a prepared operation.
 func (x *placed) take(p *Prepared, err error) error {
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (x *placed) do(req Request) error {
 	return x.take(Prepare(context.Background(), model.Caller{Tenant: "t"}, req, Input{Cluster: x.cl, Nodes: x.nodes}, x.known, "o"))
 }
 
-// zones returns "name: zone" of the nodes with a service.
+// zones returns "name: zone" for each node with a service.
 func (x *placed) zones(service string) map[string]string {
 	out := map[string]string{}
 	for _, n := range x.nodes {
@@ -76,7 +76,7 @@ func (x *placed) zones(service string) map[string]string {
 	return out
 }
 
-// uneven is the greatest difference between two zones' counts.
+// uneven returns the greatest difference between the counts of two zones.
 func uneven(at map[string]string, zones []string) int {
 	var counts []int
 	for _, z := range zones {
@@ -91,8 +91,8 @@ func uneven(at map[string]string, zones []string) int {
 	return slices.Max(counts) - slices.Min(counts)
 }
 
-// TestZones: whatever a cluster goes through, nodes are in zones that the provider
-// lists and stay in theirs, and what is to be spread is spread evenly.
+// TestZones: through any sequence of operations, nodes are in zones that the provider lists
+// and stay there, and spread services are spread evenly.
 func TestZones(t *testing.T) {
 	zones := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -111,7 +111,7 @@ func TestZones(t *testing.T) {
 			}
 			if err := x.do(req); err != nil {
 				if req.Type == model.OpShrink {
-					continue // too few would be left
+					continue // too few nodes would be left
 				}
 				t.Fatal(err)
 			}
@@ -127,8 +127,8 @@ func TestZones(t *testing.T) {
 	})
 }
 
-// TestZonesWithoutSpread: nodes of which nothing is said are spread as well as can be,
-// what is there counting.
+// TestZonesWithoutSpread: nodes without spread services are distributed as evenly as possible,
+// counting existing nodes.
 func TestZonesWithoutSpread(t *testing.T) {
 	x := newPlaced("a,b", "")
 	if err := x.create(3); err != nil {
@@ -137,7 +137,7 @@ func TestZonesWithoutSpread(t *testing.T) {
 	if got := fmt.Sprint(x.zones("")); got != "map[00000001-1000:a 00000001-1001:b 00000001-1002:a]" {
 		t.Error(got)
 	}
-	x.nodes[2].Zone = "b" // where its provider has put it
+	x.nodes[2].Zone = "b" // where its provider placed it
 	if err := x.do(Request{Type: model.OpGrow, Nodes: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +146,8 @@ func TestZonesWithoutSpread(t *testing.T) {
 	}
 }
 
-// TestLostZone: nodes of a zone that the provider does not list any more are replaced,
-// one after the other, in those that are left; and what has no zone has none.
+// TestLostZone: nodes of a zone that the provider no longer lists are replaced in the
+// remaining zones, one after the other. Nodes without a zone stay without one.
 func TestLostZone(t *testing.T) {
 	x := newPlaced("a,b,c", "zone")
 	if err := x.create(9); err != nil {
@@ -185,7 +185,7 @@ func TestLostZone(t *testing.T) {
 	}
 }
 
-// TestSpreadRefusal: what cannot be spread is said to be so.
+// TestSpreadRefusal: the error names the services that cannot be spread.
 func TestSpreadRefusal(t *testing.T) {
 	x := newPlaced("a,b", "zone")
 	if err := x.create(2); err != nil {
@@ -203,7 +203,7 @@ func TestSpreadRefusal(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestZoneReachesTheProvider: every attempt at making a node asks for the same place.
+// TestZoneReachesTheProvider: every attempt to make a node asks for the same place.
 func TestZoneReachesTheProvider(t *testing.T) {
 	x := newPlaced("a,b", "zone")
 	x.known.Add(model.Define(model.KindProvider, &model.Provider{Base: model.Base{Name: "p"}, Provisioner: map[string]any{"zones": "a,b", "hosts": "h1,h2,h3"}}))

@@ -16,42 +16,44 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Prepared is an operation that could start: nothing has been written yet.
+// Prepared is an operation that is ready to start. Nothing has been written yet.
 type Prepared struct {
 	Operation model.Operation
-	// Cluster and Nodes are as the state will hold them; Nodes are all.
+	// Cluster and Nodes are the future records. Nodes has all nodes of the cluster.
 	Cluster model.Cluster
 	Nodes   []model.Node
 	Graph   *plan.Graph
 	// Tree names the phases of the graph's steps.
 	Tree *tree.Tree
-	// Version is the cluster's version that this was made from; 0: a new one.
+	// Version is the version of the cluster that the operation was prepared from; 0: a new
+	// cluster.
 	Version uint64
-	// Write are the nodes whose records the operation's start writes: new ones,
-	// and those that gain or lose something.
+	// Write are the nodes whose records change when the operation starts: new ones, and those
+	// that gain or lose services.
 	Write []model.Node
 	does  map[string]map[model.Action]bool
-	// rollout is how nodes take turns; outlined says that a template's plan does.
+	// rollout is how nodes take turns. If outlined is set, a plan of the template decides
+	// that.
 	rollout  model.Rollout
 	outlined bool
-	// forced are the nodes that are made anew by force.
+	// forced are the nodes that are replaced by force.
 	forced map[string]bool
-	// Answer is the solver's, for operations that change the layout.
+	// Answer is the solver's answer, for operations that change the layout.
 	Answer *solver.Answer
 }
 
 // ErrState means that the cluster's status does not allow the operation.
 var ErrState = problem.New(problem.Conflict, "the cluster's status does not allow it")
 
-// IDs are what the caller chose for a new cluster or operation.
+// IDs are the ids that the caller chose for a new cluster or operation.
 type IDs struct {
-	Cluster   string // eight digits; only for a create
+	Cluster   string // only for a create
 	Operation string
 }
 
-// Create prepares a new cluster. It fails with model.Faults for a request that
-// does not fit, *solver.Unsolvable where no layout exists, solver.ErrBudget
-// where the search took too long.
+// Create prepares the creation of a cluster. It fails with model.Faults if the request is
+// invalid, *solver.Unsolvable if no layout exists, and solver.ErrBudget if the search took too
+// long.
 func Create(ctx context.Context, who model.Caller, req model.CreateCluster, known model.Lookup, ids IDs) (*Prepared, error) {
 	if err := req.Check().Err(); err != nil {
 		return nil, err
@@ -93,7 +95,7 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 		ID: ids.Cluster, Tenant: who.Tenant, Name: req.Name, Description: req.Description, Owner: who.Actor,
 		Status: model.ClusterPending, Template: tpl, Provider: provider, Services: answer.Services,
 		Definitions: map[string]model.Service{}, Config: choice.Config, DNSSuffix: choice.DNSSuffix,
-		ExpiresAt: int64(choice.Lease), // a duration until the state knows the time of creation
+		ExpiresAt: int64(choice.Lease), // a duration until the state sets the time of creation
 		Operation: ids.Operation, Operations: 1, NextNode: model.FirstNodeNumber,
 	}
 	for _, s := range answer.Services {
@@ -115,15 +117,15 @@ func Create(ctx context.Context, who model.Caller, req model.CreateCluster, know
 	return p.plan(nodes, planner.Input{})
 }
 
-// Request asks for an operation on a cluster that exists.
+// Request is a request for an operation on an existing cluster.
 type Request struct {
 	Type model.OperationType
-	// Services are those to start, stop, restart, upgrade, add or remove; for the
-	// first four none means all.
+	// Services are the services to start, stop, restart, upgrade, add or remove. For the first
+	// four, an empty list means all.
 	Services []string
-	// Nodes is how many nodes to add (grow, add-services) or take away (shrink).
+	// Nodes is the number of nodes to add (grow, add-services) or to remove (shrink).
 	Nodes int
-	// Victims are the nodes to take away or to replace: ids, numbers or names.
+	// Victims are the nodes to remove or replace: ids, numbers or names.
 	Victims []string
 	// Config (with its mode) and Restart are for configure.
 	Config     map[string]any
@@ -131,42 +133,43 @@ type Request struct {
 	Restart    bool
 	// Graceful is for delete.
 	Graceful bool
-	// Comparator, HardwareType and ImageType choose what new nodes are, as in a create.
+	// Comparator, HardwareType and ImageType choose the kind of new nodes, as in a create.
 	Comparator, HardwareType, ImageType string
-	// ProviderFields are user fields laid over the provider's for this and later operations.
+	// ProviderFields are user fields that override the provider's for this and later
+	// operations.
 	ProviderFields map[string]any
 	// To is the number of the snapshot to roll back to.
 	To        int
 	OnFailure string
 	Follows   string
-	// Retries is how many other layouts may be tried where this operation fails;
-	// Tried are those that were, which the solver leaves out.
+	// Retries is how many other layouts may be tried if this operation fails. Tried are the
+	// layouts so far, which the solver excludes.
 	Retries  int
 	Tried    []model.Layout
 	Priority int
-	// Provider is what the cluster's nodes are made by from now on; nil: as it is.
+	// Provider replaces the cluster's provider from now on; nil keeps it.
 	Provider *model.Provider
-	// Forced deletes nodes that are replaced as they are; their replacement is shown
-	// as recovery.
+	// Forced deletes the machines of replaced nodes without stopping services first. Their
+	// replacement is shown as recovery.
 	Forced bool
 	// Rollout is how nodes take turns.
 	model.Rollout
 }
 
-// Standing is a cluster as it is when an operation is asked for. Nothing in it is changed.
+// Input is the state of a cluster when an operation is requested. The functions of this
+// package do not change it.
 type Input struct {
 	Cluster *model.Cluster
 	Nodes   []*model.Node
-	// Gone are the nodes whose machines do not exist any more, by id.
+	// Gone are the ids of the nodes whose machines no longer exist.
 	Gone map[string]bool
-	// Snapshot finds the cluster's snapshots.
+	// Snapshot returns a snapshot of the cluster by its number.
 	Snapshot func(number int) (*model.Snapshot, bool)
 }
 
-// Prepare prepares an operation on a cluster that exists; id is the operation's.
-// It fails with ErrState where the cluster's status does not allow it,
-// model.Faults for a request that does not fit, *solver.Unsolvable where no
-// layout exists, solver.ErrBudget where the search took too long.
+// Prepare prepares an operation with this id on an existing cluster. It fails with ErrState if
+// the cluster's status does not allow it, model.Faults if the request is invalid,
+// *solver.Unsolvable if no layout exists, and solver.ErrBudget if the search took too long.
 func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known model.Lookup, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if err := allowed(req, cl); err != nil {
@@ -216,8 +219,8 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 			return p.converge(at, change{quiet: !req.Restart})
 		}
 	}
-	// Asked to take turns, nodes do so where they can: the rules between services
-	// hold within each.
+	// With a strategy, nodes take turns as far as possible, so the order between services
+	// applies within each node only.
 	in := planner.Input{Restart: req.Restart, Graceful: req.Graceful, NodeLocal: req.Strategy != ""}
 	if len(req.Services) > 0 {
 		in.PlannedServices = req.Services
@@ -225,7 +228,7 @@ func Prepare(ctx context.Context, who model.Caller, req Request, at Input, known
 	return p.plan(p.Nodes, in)
 }
 
-// check finds what is wrong with a request by itself.
+// check checks a request by itself.
 func (r *Request) check(cl *model.Cluster) error {
 	var fs model.Faults
 	if r.Type != model.OpAddServices {
@@ -255,8 +258,8 @@ func (r *Request) check(cl *model.Cluster) error {
 	return fs.Err()
 }
 
-// policy is what happens when a task of an operation is out of attempts and the
-// request does not say (docs/spec/planner.md, "Transactions" 7).
+// policy returns what happens when a task is out of attempts, unless the request says so
+// (docs/spec/planner.md, "Transactions" 7).
 func policy(op model.OperationType) string {
 	switch op {
 	case model.OpCreate:
@@ -268,14 +271,14 @@ func policy(op model.OperationType) string {
 	return "leave"
 }
 
-// allowed checks an operation against the cluster's status (docs/spec/coopr.md 1.3).
+// allowed checks that the cluster's status allows the operation (docs/spec/coopr.md 1.3).
 func allowed(req Request, cl *model.Cluster) error {
 	op := req.Type
 	ok := cl.Status == model.ClusterActive || cl.Status == model.ClusterInconsistent
 	switch op {
 	case model.OpDelete:
 		ok = cl.Status != model.ClusterTerminated
-	case model.OpCreate: // again, with another layout
+	case model.OpCreate: // tried again with another layout
 		ok = req.Follows != "" && cl.Status == model.ClusterIncomplete
 	case model.OpRollback:
 		ok = ok || cl.Status == model.ClusterFailed || cl.Status == model.ClusterPending && req.Follows != ""
@@ -290,8 +293,8 @@ func allowed(req Request, cl *model.Cluster) error {
 	return nil
 }
 
-// plan makes the graph of an operation that leaves the layout as it is, or of a
-// new cluster, and checks that the configuration can be expanded before any task runs.
+// plan makes the graph of an operation that keeps the layout, or of a new cluster. It checks
+// that the configuration can be expanded before any task runs.
 func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error) {
 	in.Operation = p.Operation.Type
 	in.Services = p.Cluster.Definitions
@@ -301,8 +304,8 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 		in.Nodes[i] = planner.Node{ID: n.ID, Number: n.Number, Services: n.Services, States: n.States, Created: n.Created}
 	}
 	if p.Operation.Type == model.OpDelete {
-		// Whatever a node's record says, its machine may exist: a create whose
-		// end nobody saw leaves none. Deleting what is not there is no fault.
+		// A machine may exist whatever the node's record says, if the end of its creation was
+		// not observed. Deleting a missing machine is not a fault.
 		for i := range in.Nodes {
 			in.Nodes[i].Created = true
 		}
@@ -321,7 +324,8 @@ func (p *Prepared) plan(nodes []model.Node, in planner.Input) (*Prepared, error)
 	return p.grouped()
 }
 
-// planned returns a graph with readiness checks, and with who need not take turns.
+// planned returns a graph with readiness checks, in which nodes that need not take turns are
+// marked.
 func planned(in planner.Input) (*plan.Graph, error) {
 	g, err := planner.Plan(in)
 	if err != nil {
@@ -341,7 +345,7 @@ func pointers(nodes []model.Node) []*model.Node {
 	return out
 }
 
-// newNodes makes the records of an answer's new nodes, numbered in this order.
+// newNodes returns the records of an answer's new nodes, numbered in this order.
 func newNodes(cl *model.Cluster, a *solver.Answer, layout model.Layout, known model.Lookup) ([]model.Node, error) {
 	var out []model.Node
 	var fs model.Faults
@@ -410,7 +414,7 @@ func lookupAll[T any](known model.Lookup, kind model.Kind) map[string]T {
 	return out
 }
 
-// near suggests the nearest known name.
+// near returns a suggestion for a misspelt name, or "".
 func near(name string, known []string) string {
 	if n := words.Nearest(name, known); n != "" {
 		return fmt.Sprintf(": did you mean %q?", n)
@@ -424,7 +428,7 @@ func missing(path, what, name string, known []string) error {
 	return fs
 }
 
-// withUserFields lays the request's provider fields over the administrator's.
+// withUserFields returns a provider with the request's provider fields applied.
 func withUserFields(p model.Provider, fields map[string]any, known model.Lookup) (model.Provider, error) {
 	if len(fields) == 0 {
 		return p, nil

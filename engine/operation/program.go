@@ -10,19 +10,19 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// ProgramStep is a step of a program, as a plan has it.
+// ProgramStep is a step of a program, with the fields of a plan's step.
 type ProgramStep struct {
 	Name string
-	// One: it runs on the first node alone, else on each.
+	// One is true if the step runs on the first node only, and not on each.
 	One bool
 }
 
-// ProgramAutomator is the type of automator that runs programs.
+// ProgramAutomator is the automator type that runs programs.
 const ProgramAutomator = "shell"
 
-// Program prepares a run of a program on a cluster (docs/spec/profiles.md): an operation
-// beside others, with a phase for each step. A step begins when the one before is
-// done on all nodes; one that fails ends the program.
+// Program prepares a run of a program on a cluster (docs/spec/profiles.md): a concurrent
+// operation with a phase for each step. A step begins when the previous step has finished on
+// all nodes. A failed step ends the program.
 func Program(who model.Caller, name string, steps []ProgramStep, at Input, id string) (*Prepared, error) {
 	cl := at.Cluster
 	if cl.Status == model.ClusterTerminated || len(at.Nodes) == 0 {
@@ -78,7 +78,7 @@ func Program(who model.Caller, name string, steps []ProgramStep, at Input, id st
 	return p, nil
 }
 
-// Named shows an operation's plan under another name.
+// Named sets the name under which the operation's plan is shown.
 func (p *Prepared) Named(plan string) *Prepared {
 	if p.Operation.Plan = plan; p.Tree != nil {
 		p.Tree.Name = plan

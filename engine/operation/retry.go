@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// retries notes how the operation is tried again, where that was asked for.
+// retries records how the operation is tried again, if the request asks for that.
 func (p *Prepared) retries(req Request) {
 	if req.Retries == 0 && len(req.Tried) == 0 {
 		return
@@ -20,8 +20,8 @@ func (p *Prepared) retries(req Request) {
 	}
 }
 
-// Again returns the request that tries a failed operation again, with another layout than
-// those that were tried; false: it is not to be tried again.
+// Again returns the request that tries a failed operation again with another layout. It
+// returns false if the operation is not to be tried again.
 func Again(op *model.Operation) (Request, bool) {
 	r := op.Retry
 	if r == nil || r.Left == 0 {
@@ -34,8 +34,8 @@ func Again(op *model.Operation) (Request, bool) {
 	}, true
 }
 
-// createAgain prepares the create of a cluster whose last layout failed: what
-// there is of its nodes goes, and others come under numbers of their own.
+// createAgain prepares another attempt to create a cluster whose last layout failed. The
+// existing nodes are deleted, and new nodes get new numbers.
 func (p *Prepared) createAgain(ctx context.Context, req Request, at Input, known model.Lookup) (*Prepared, error) {
 	services := p.services(known)
 	in := p.solverInput(nil, services, known)
@@ -50,7 +50,7 @@ func (p *Prepared) createAgain(ctx context.Context, req Request, at Input, known
 	c := change{gone: map[string]bool{}}
 	for i := range p.Nodes {
 		p.Nodes[i].Leaves = true
-		c.gone[p.Nodes[i].ID] = true // nothing on it is worth an orderly end
+		c.gone[p.Nodes[i].ID] = true // nothing on it needs to be stopped properly
 	}
 	if err := p.take(p.Answer, services, known, &c); err != nil {
 		return nil, err

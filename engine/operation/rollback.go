@@ -8,10 +8,10 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// rollback brings a cluster back to a snapshot, from what was really done since
-// (docs/spec/planner.md, "Transactions" 9): what was made is deleted, what was put on
-// is removed, what was configured is configured as it was, what was started is
-// stopped and what was stopped is started, and what was deleted is made again.
+// rollback prepares the return to a snapshot by undoing what was really done since
+// (docs/spec/planner.md, "Transactions" 9). New nodes are deleted, new services removed,
+// changed configurations restored, started services stopped, stopped services started, and
+// deleted nodes made again.
 func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepared, error) {
 	s, ok := at.Snapshot(req.To)
 	if !ok {
@@ -28,7 +28,7 @@ func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepare
 	p.Cluster.Template, p.Cluster.Services, p.Cluster.Config = then.Template, then.Services, then.Config
 	p.Cluster.Provider = withCredentials(then.Provider, known)
 	p.Cluster.Definitions = map[string]model.Service{}
-	// What goes is stopped and removed by its own definition.
+	// A service that leaves is stopped and removed by its own definition.
 	for name, d := range at.Cluster.Definitions {
 		p.Cluster.Definitions[name] = d
 	}
@@ -50,7 +50,7 @@ func (p *Prepared) rollback(req Request, at Input, known model.Lookup) (*Prepare
 			i = len(p.Nodes) - 1
 		}
 		if backTo(&p.Nodes[i], old, &c); c.gone[old.ID] && old.Created {
-			c.made[old.ID] = true // its machine went meanwhile: nothing can be undone on it
+			c.made[old.ID] = true // its machine is gone, so nothing on it can be undone
 		}
 	}
 	slices.SortFunc(p.Nodes, func(a, b model.Node) int { return a.Number - b.Number })

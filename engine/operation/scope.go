@@ -9,24 +9,24 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// scope is the part of a cluster's configuration that a service reads, with
-// all filled in that is the same on every node. It does not change.
+// scope is the part of a cluster's configuration that a service reads, with everything
+// expanded that is the same on every node. It never changes.
 type scope struct {
 	refs   macro.References
 	raw    json.RawMessage // unexpanded
 	bound  *macro.Bound
-	shared json.RawMessage // expanded, where it is the same on every node
+	shared json.RawMessage // expanded, if it is the same on every node
 	err    error           // why it cannot be expanded now
 }
 
-// whole is the scope of a task that is about no service, and of services that
-// do not say what they read.
+// whole is the scope of tasks without a service, and of services that do not declare what they
+// read.
 const whole = ""
 
-// scopeOf names the scope of a service's tasks.
+// scopeOf returns the name of the scope of a service's tasks.
 func scopeOf(s model.Service) string { return strings.Join(s.Reads, "\x00") }
 
-// newScope expands what the scope of this name has of a configuration.
+// newScope returns the scope with this name, from a configuration.
 func newScope(name string, config map[string]any, c *macro.Cluster) *scope {
 	s := &scope{}
 	if name != whole {
@@ -50,10 +50,10 @@ func newScope(name string, config map[string]any, c *macro.Cluster) *scope {
 	return s
 }
 
-// dependent reports whether anything about nodes is asked for.
+// dependent reports whether the scope refers to any property of nodes.
 func (s *scope) dependent() bool { return s.refs.Self || len(s.refs.Services) > 0 }
 
-// on returns the configuration for the node of this number.
+// on returns the configuration for the node with this number.
 func (s *scope) on(number int) (json.RawMessage, error) {
 	if s.err != nil || s.shared != nil {
 		return s.shared, s.err
@@ -69,8 +69,7 @@ func (s *scope) expand(number int) (json.RawMessage, error) {
 	return json.Marshal(c)
 }
 
-// pick returns the parts of a configuration that lie at these paths, at the same paths. A key
-// may hold dots itself.
+// pick returns the parts of a configuration at these paths. A key may contain dots.
 func pick(config map[string]any, paths []string) map[string]any {
 	out := map[string]any{}
 	for _, p := range paths {

@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// PlanName is the name under which an operation's plan is shown and steered.
+// PlanName returns the name under which an operation's plan is shown and controlled.
 func PlanName(op *model.Operation) string {
 	if op.Plan != "" {
 		return op.Plan
@@ -32,8 +32,8 @@ func PlanName(op *model.Operation) string {
 	return "deploy"
 }
 
-// grouped returns the graph its phases and steps: what is shown, what orders are about, and
-// with a strategy what follows what (docs/spec/plans.md).
+// grouped adds phases and steps to the graph: what is shown, what orders refer to, and, with a
+// strategy, the order of the steps (docs/spec/plans.md).
 func (p *Prepared) grouped() (*Prepared, error) {
 	d, err := p.draft()
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *Prepared) grouped() (*Prepared, error) {
 	var order *tree.OrderError
 	if errors.As(err, &order) {
 		if p.rollout.Strategy == "" && !p.rollout.Staged && !p.outlined {
-			// Nodes were to take turns without anybody asking for it, and cannot.
+			// The nodes were to take turns by default, not by request, and cannot.
 			d = tree.Default(p.Graph, PlanName(&p.Operation))
 			g, err = d.Compile(p.Graph)
 		} else {
@@ -59,8 +59,8 @@ func (p *Prepared) grouped() (*Prepared, error) {
 	return p, nil
 }
 
-// draft chooses the grouping: the one that the request asks for, else the
-// template's plan, else for upgrades node by node, else by service.
+// draft chooses the grouping: the one that the request asks for, else the template's plan,
+// else node by node for upgrades, else by service.
 func (p *Prepared) draft() (*tree.Draft, error) {
 	name := PlanName(&p.Operation)
 	s, err := strategyOf(p.rollout)
@@ -103,7 +103,7 @@ func (p *Prepared) draft() (*tree.Draft, error) {
 	return tree.Default(p.Graph, name), nil
 }
 
-// templatePlan returns the plan by which the template wants the operation done.
+// templatePlan returns the template's plan for this operation, or nil.
 func (p *Prepared) templatePlan() *model.Plan {
 	var names []string
 	switch p.Operation.Type {
@@ -122,7 +122,7 @@ func (p *Prepared) templatePlan() *model.Plan {
 	return nil
 }
 
-// instances returns where the cluster's services are to be, and what they can do.
+// instances returns the future nodes of each service and the service's actions.
 func (p *Prepared) instances() map[string]tree.Instances {
 	out := map[string]tree.Instances{}
 	for name, d := range p.Cluster.Definitions {
@@ -142,8 +142,7 @@ func (p *Prepared) instances() map[string]tree.Instances {
 	return out
 }
 
-// strategyOf reads how nodes take turns: "batch=2" and "batch=25%" beside the
-// strategies' names.
+// strategyOf parses a strategy: the name of one, "batch=2" or "batch=25%".
 func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	var fs model.Faults
 	s, err := tree.ParseStrategy(strings.Replace(r.Strategy, "batch=", "batch ", 1))
@@ -160,10 +159,10 @@ func strategyOf(r model.Rollout) (tree.Strategy, error) {
 	return s, fs.Err()
 }
 
-// leavers returns the nodes that go, in the order in which they do (docs/spec/plans.md §10):
-// by what they carry, what depends on others first, and then the newest first.
+// leavers returns the nodes that leave, in their order (docs/spec/plans.md §10): first nodes
+// whose services depend on others, then newer nodes before older ones.
 func (p *Prepared) leavers() []tree.Leaver {
-	first := map[string]int{} // by what is carried: the first task of such a node
+	first := map[string]int{} // by services: the first task of such a node
 	number := map[string]int{}
 	kind := map[string]string{}
 	var out []tree.Leaver

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestRollouts: how nodes take turns, by what the request asks for, the template's
-// plans and the operation's usual way.
+// TestRollouts: the request, the template's plans and the operation's default decide how nodes
+// take turns.
 func TestRollouts(t *testing.T) {
 	action := map[string]model.ServiceAction{"configure": {Type: "x"}, "start": {Type: "x"}, "stop": {Type: "x"}}
 	def := func(version int) model.Service {

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// moveOn makes what the operation is to come to the cluster's next target
+// moveOn makes the result of the operation the cluster's next target
 // (docs/decisions/023-recovery.md, "Targets").
 func (p *Prepared) moveOn(at Input, c change) {
 	p.Cluster.MoveOn(p.Operation.ID, at.Cluster, at.Nodes)
@@ -19,7 +19,7 @@ func (p *Prepared) moveOn(at Input, c change) {
 	}
 	switch {
 	case c.back != nil:
-		// Where the snapshot had services at targets before its own, they go back there.
+		// Services that were at earlier targets in the snapshot return to those.
 		then := c.back.State
 		for _, t := range then.Earlier {
 			if !slices.ContainsFunc(p.Cluster.Earlier, func(o model.Target) bool { return o.Number == t.Number }) {
@@ -37,7 +37,8 @@ func (p *Prepared) moveOn(at Input, c change) {
 			}
 		}
 	case p.forced != nil:
-		// Recovery makes nodes anew, and brings no others to a target that they have not come to.
+		// Recovery makes nodes anew, but does not bring other nodes to a target that they have
+		// not reached.
 		for _, old := range at.Nodes {
 			if n := place[old.ID]; n != nil && !c.made[old.ID] && !n.Leaves {
 				n.Back = behind(at.Cluster, old)
@@ -46,8 +47,8 @@ func (p *Prepared) moveOn(at Input, c change) {
 	}
 }
 
-// behind returns the marks of a node's services that an operation has not brought to where
-// their cluster's record says; nil: all of them are there.
+// behind returns the marks of a node's services that are not at the target of their cluster's
+// record; nil if all are.
 func behind(cl *model.Cluster, n *model.Node) map[string]model.Mark {
 	var out map[string]model.Mark
 	for _, s := range n.Services {
@@ -63,8 +64,8 @@ func behind(cl *model.Cluster, n *model.Node) map[string]model.Mark {
 	return out
 }
 
-// previous returns definitions that have what services, of earlier targets too, can be stopped
-// and removed by.
+// previous returns the definitions, including those of earlier targets, with which services
+// can be stopped and removed.
 func previous(cl *model.Cluster) map[string]model.Service {
 	out := map[string]model.Service{}
 	for _, t := range cl.Earlier {
@@ -75,8 +76,8 @@ func previous(cl *model.Cluster) map[string]model.Service {
 	return out
 }
 
-// able returns the cluster's definitions, those of services that stand at other targets, or go
-// back there, with the actions that these have.
+// able returns the cluster's definitions, extended by the actions of the earlier definitions
+// that services on these nodes have or return to.
 func able(cl *model.Cluster, nodes []*model.Node) map[string]model.Service {
 	out, own := cl.Definitions, false
 	for _, n := range nodes {
@@ -94,7 +95,7 @@ func able(cl *model.Cluster, nodes []*model.Node) map[string]model.Service {
 	return out
 }
 
-// withActions returns a definition with those actions that others have besides.
+// withActions returns a definition with additional actions of other definitions.
 func withActions(d model.Service, others ...model.Service) model.Service {
 	actions := maps.Clone(d.Provisioner.Actions)
 	if actions == nil {
@@ -111,10 +112,10 @@ func withActions(d model.Service, others ...model.Service) model.Service {
 	return d
 }
 
-// built returns the definition by which an action is done to a service on a node: an operation
-// that moves the cluster on builds and starts by its target; whatever else is done to a
-// service, its stop before an upgrade, a health check, a recovery, is done by what it was
-// really built from (docs/spec/plans.md §8).
+// built returns the definition to use for an action on a service of a node. An operation that
+// moves the cluster to a new target builds and starts services by that target. Every other
+// action (a stop before an upgrade, a health check, a recovery) uses the definition that the
+// service was built from (docs/spec/plans.md §8).
 func built(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) model.Service {
 	d := cl.Definitions[service]
 	if !cl.Varies() {
@@ -124,13 +125,12 @@ func built(cl *model.Cluster, operation string, n *model.Node, action model.Acti
 		d, _ = cl.DefinitionAt(m, service)
 	}
 	if _, ok := d.Provisioner.Actions[action.Key()]; !ok {
-		return cl.Definitions[service] // nobody could do what nobody defines
+		return cl.Definitions[service] // no definition has the action
 	}
 	return d
 }
 
-// markOf returns the mark by which an action is done, or false where it is done as the
-// cluster's record says.
+// markOf returns the mark to use for an action, or false if the cluster's record applies.
 func markOf(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (model.Mark, bool) {
 	if !cl.Moves(operation) || departs(action) {
 		return n.Marks[service], true

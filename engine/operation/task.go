@@ -11,23 +11,22 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Source is what the inputs of a cluster's tasks are made from. It is made for
-// one moment of the cluster and its nodes, expands the configuration once, and
-// may be used by many goroutines at once.
+// Source makes the inputs of a cluster's tasks. It belongs to one moment of the cluster and
+// its nodes, expands the configuration once, and is safe for concurrent use.
 type Source struct {
-	// Dependent is true if the inputs depend on the nodes' names and addresses: a change of any
-	// node asks for another Source.
+	// Dependent is true if the inputs depend on names and addresses of nodes. Then a change of
+	// any node needs a new Source.
 	Dependent bool
 
 	cluster *model.Cluster
-	// staying are the scopes for a cluster without what leaves it; leaving those
-	// for tasks that stop and remove: all that has an address takes part.
+	// staying are the scopes for a cluster without the nodes that leave it. leaving are the
+	// scopes for tasks that stop and remove, in which every node with an address takes part.
 	staying, leaving map[scopeKey]*scope
 	others           map[scopeKey]map[string]model.TaskNode
 	encoded          sync.Map // encodedKey → []byte
 }
 
-// NewSource returns the source of a cluster's tasks.
+// NewSource returns a source for a cluster and its nodes.
 func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
 	s := &Source{cluster: cl, staying: map[scopeKey]*scope{}, leaving: map[scopeKey]*scope{}, others: map[scopeKey]map[string]model.TaskNode{}}
 	stay := macro.NewCluster(cl.Owner, known(nodes, staying))
@@ -58,14 +57,14 @@ func NewSource(cl *model.Cluster, nodes []*model.Node) *Source {
 	return s
 }
 
-// scopeKey names a scope of the cluster's configuration, or of that of the earlier
-// target at this place.
+// scopeKey identifies a scope of the cluster's configuration, or of the configuration of an
+// earlier target.
 type scopeKey struct {
 	target int // -1: the cluster's
 	name   string
 }
 
-// known returns what macros can say about nodes.
+// known returns the properties of nodes for macros.
 func known(nodes []*model.Node, view func(*model.Node) (macro.Node, bool)) []macro.Node {
 	out := make([]macro.Node, 0, len(nodes))
 	for _, n := range nodes {
@@ -76,17 +75,17 @@ func known(nodes []*model.Node, view func(*model.Node) (macro.Node, bool)) []mac
 	return out
 }
 
-// staying sees a node as it is once the operation under way is done.
+// staying returns a node as it is after the current operation.
 func staying(n *model.Node) (macro.Node, bool) {
 	return macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Staying()}, !n.Leaves
 }
 
-// addressed sees a node as it is now, if it has an address.
+// addressed returns a node as it is now, if it has an address.
 func addressed(n *model.Node) (macro.Node, bool) {
 	return macro.Node{Number: n.Number, Hostname: n.Hostname, IPAddresses: n.IPAddresses, Services: n.Services}, len(n.IPAddresses) > 0
 }
 
-// othersOf returns the nodes that a scope asks anything of, by id.
+// othersOf returns the nodes that a scope refers to, by id.
 func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 	out := map[string]model.TaskNode{}
 	for _, n := range nodes {
@@ -100,25 +99,25 @@ func othersOf(sc *scope, nodes []*model.Node) map[string]model.TaskNode {
 	return out
 }
 
-// Work says who carries a task out, and with what.
+// Work is the plugin for a task and the task's input.
 type Work struct {
 	Plugin    string // name of the provider type or automator type
 	Automator bool
 	Timeout   time.Duration
 	Input     []byte // JSON model.TaskInput
-	// Ready is what a check of the service's readiness is done by.
+	// Ready is the probe of the service's readiness.
 	Ready model.Probe
 }
 
-// The time-outs of actions that state none (docs/spec/planner.md, "Graph" 6).
+// Timeouts of actions that do not define one (docs/spec/planner.md, "Graph" 6).
 var timeouts = map[model.Action]time.Duration{
 	model.Create: 10 * time.Minute, model.Confirm: 15 * time.Minute, model.Delete: 10 * time.Minute, model.Bootstrap: 15 * time.Minute,
 }
 
 const defaultTimeout = 30 * time.Minute
 
-// Plugin returns the name of the plugin type that carries an action of an operation out, and
-// whether it is an automator. The node's marks are to be those of now.
+// Plugin returns the name of the plugin type that carries out an action of an operation, and
+// whether it is an automator. The node must have its current marks.
 func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Action, service string) (name string, automator bool) {
 	switch {
 	case action.Hardware():
@@ -134,14 +133,14 @@ func Plugin(cl *model.Cluster, operation string, n *model.Node, action model.Act
 	return built(cl, operation, n, action, service).Provisioner.Actions[action.Key()].Type, true
 }
 
-// departs reports whether an action ends something that an earlier one began.
+// departs reports whether an action undoes what an earlier action did.
 func departs(action model.Action) bool {
 	return action == model.Stop || action == model.Remove || action == model.Delete
 }
 
-// Work makes what a task carries; saved is what plugins keep about the node, whose
-// marks are to be those of now. It fails where the configuration cannot be expanded
-// as the nodes are now.
+// Work returns the plugin and the input of a task. The parameter saved has the values that
+// plugins keep about the node, and the node must have its current marks. It fails if the
+// configuration cannot be expanded with the current nodes.
 func (s *Source) Work(operation, task string, n *model.Node, saved map[string]json.RawMessage, action model.Action, service string) (*Work, error) {
 	w := &Work{Timeout: timeouts[action]}
 	if w.Timeout == 0 {
@@ -180,9 +179,10 @@ func (s *Source) Work(operation, task string, n *model.Node, saved map[string]js
 	return w, err
 }
 
-// config encodes what all tasks of a node and scope carry alike, but for the
-// provider's own values, which only hardware tasks see. It is kept for as long
-// as the node stays the same: encoding it anew was most of the cost of a task.
+// config encodes the part of the input that all tasks of a node and scope share. The
+// provider's own values are not in it, because only hardware tasks see them. The result is
+// cached as long as the node stays the same, because encoding it again was most of the cost of
+// a task.
 func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMessage) ([]byte, error) {
 	if len(saved) == 0 {
 		if b, ok := s.encoded.Load(k); ok {
@@ -215,7 +215,7 @@ func (s *Source) config(k encodedKey, n *model.Node, saved map[string]json.RawMe
 	return b, err
 }
 
-// encodedKey says for what a configuration was encoded.
+// encodedKey identifies an encoded configuration.
 type encodedKey struct {
 	node              string
 	version           uint64
@@ -223,8 +223,8 @@ type encodedKey struct {
 	hardware, departs bool
 }
 
-// assemble puts an input together from its head and pieces that are encoded:
-// the configuration is an object, and the service joins it.
+// assemble joins the head of an input with its encoded parts. The service is inserted into the
+// object of the configuration.
 func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		TaskID   string `json:"taskId"`
@@ -247,9 +247,9 @@ func assemble(in model.TaskInput, config, service []byte) ([]byte, error) {
 	return append(out, '}', '}'), nil
 }
 
-// Links expands the links of a cluster's template and services; those that
-// cannot be expanded as the nodes are now are left out, and those that speak of
-// services that the cluster does not have.
+// Links returns the expanded links of a cluster's template and services. It leaves out links
+// that cannot be expanded with the current nodes, and links to services that the cluster does
+// not have.
 func Links(cl *model.Cluster, nodes []*model.Node) []model.Link {
 	known := known(nodes, staying)
 	on := map[string]bool{}

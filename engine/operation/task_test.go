@@ -7,7 +7,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What a worker gets is read back as the shape that plugins know.
+// The input of a task decodes into the shape that plugins use.
 func TestWorkCarriesTheNodeItsConfigurationAndTheAction(t *testing.T) {
 	cl := &model.Cluster{
 		ID: "00000001", Name: "shop", Owner: "ann",
@@ -24,7 +24,7 @@ func TestWorkCarriesTheNodeItsConfigurationAndTheAction(t *testing.T) {
 	}
 	s := NewSource(cl, nodes)
 	for _, n := range nodes {
-		for range 2 { // made, then from what was kept
+		for range 2 { // encoded first, then from the cache
 			w, err := s.Work("op", "op/3", n, nil, model.Start, "store")
 			if err != nil {
 				t.Fatal(err)

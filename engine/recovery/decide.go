@@ -9,46 +9,47 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Standing is a cluster as recovery finds it. Nothing in it is changed.
+// Input is the state of a cluster that a decision is based on. Decide does not change it.
 type Input struct {
 	Cluster *model.Cluster
 	Nodes   []*model.Node
 	// Health is by node id.
 	Health map[string]*model.NodeHealth
-	// Busy are the nodes that an operation has begun to work on and has not done
-	// with, by id, with the operation.
+	// Busy are the nodes that an operation has begun to work on and not finished, by id, with
+	// the operation.
 	Busy map[string]string
-	// Main is the operation under way that may change the layout; "": none.
+	// Main is the running operation that may change the layout, or "".
 	Main string
-	// Recovering counts the nodes under recovery.
+	// Recovering is the number of nodes under recovery.
 	Recovering int
-	// Replaced is when the latest replacement began, Now the time; Unix milliseconds.
+	// Replaced is when the latest replacement began. Now is the current time. Both are in Unix
+	// milliseconds.
 	Replaced int64
 	Now      int64
 }
 
-// Unit is a node and the services on it that are restarted.
+// Unit is a node and the services to restart on it.
 type Unit struct {
 	Node     string
 	Services []string
 }
 
-// Wait says why nothing is done for a node now.
+// Wait is the reason why nothing is done for a node now.
 type Wait struct {
 	Node string
 	Why  string
-	// Until is when to look again, Unix milliseconds; 0: when something changes.
+	// Until is when to decide again, in Unix milliseconds; 0: when something changes.
 	Until int64
 }
 
-// Decision is what is to be done now. A replacement and restarts may come together.
+// Decision is what to do now. A replacement and restarts may come together.
 type Decision struct {
 	Restart []Unit
 	Replace []string
 	Waits   []Wait
 }
 
-// Wake returns when to look again, Unix milliseconds; 0: when something changes.
+// RetryAt returns when to decide again, in Unix milliseconds; 0: when something changes.
 func (d *Decision) RetryAt() int64 {
 	var at int64
 	for _, w := range d.Waits {
@@ -59,11 +60,11 @@ func (d *Decision) RetryAt() int64 {
 	return at
 }
 
-// dependencyGrace is how long, in milliseconds, a failing service waits for
-// failing ones that it depends on: most probably it is well when they are.
+// dependencyGrace is how long, in milliseconds, a failing service waits for failing services
+// that it depends on. It most probably recovers with them.
 const dependencyGrace = 60_000
 
-// decider is one decision in the making.
+// decider holds one decision while it is made.
 type decider struct {
 	Input
 	policy model.RecoveryPolicy
@@ -77,7 +78,7 @@ type failure struct {
 	gaveUp bool
 }
 
-// Decide decides. Nodes are looked at in their order.
+// Decide returns what recovery does now. It considers the nodes in their order.
 func Decide(s Input) Decision {
 	d := &decider{Input: s, policy: s.Cluster.Template.RecoveryPolicy(), failed: map[string][]failure{}}
 	for _, n := range s.Nodes {
@@ -131,7 +132,7 @@ func Decide(s Input) Decision {
 	return d.out
 }
 
-// failing returns the services of a node that recovery is to care for.
+// failing returns the services of a node that recovery takes care of.
 func (d *decider) failing(n *model.Node, h *model.NodeHealth) []string {
 	return slices.DeleteFunc(h.Failing(), func(s string) bool {
 		def, ok := d.Cluster.Definitions[s]
