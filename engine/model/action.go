@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Action is what one task does on a node (docs/spec/planner.md, "Operations").
+// Action is the kind of a task on a node (docs/spec/planner.md, "Operations").
 type Action uint8
 
-// The actions, in the order in which a node lives through them. Barrier is not
-// a task: it is a vertex of a plan's graph that is done as soon as everything
-// before it is done.
+// The actions, in the order of a node's life. Barrier is not a task: it is a vertex of a
+// plan's graph that is done as soon as everything before it is done.
 const (
 	Barrier Action = iota
 	Create

@@ -1,25 +1,25 @@
 package model
 
-// ChangeObject is a change object that a service carries: one of it is kept on
-// every node that the service runs on (docs/changes.md).
+// ChangeObject is a change object of a service. It exists on every node on which the service
+// runs (docs/changes.md).
 type ChangeObject struct {
 	Name string `json:"name"`
 	// Type is "script", "service", "filetree" or "ha-resource".
 	Type      string `json:"type"`
 	Preferred string `json:"preferred,omitempty"`
-	// Content may have macros, as configuration may.
+	// Content may contain macros, as configuration may.
 	Content  map[string]any            `json:"content,omitempty"`
 	Actions  map[string]map[string]any `json:"actions,omitempty"`
 	Requires []ChangeRequirement       `json:"requires,omitempty"`
 	Holds    []ChangeHolding           `json:"holds,omitempty"`
-	// CheckInterval is how often the cluster's objects are looked at for drift; the
-	// shortest of all that are given counts for all, 30 s where none is.
+	// CheckInterval is how often the cluster's objects are checked for drift. The shortest
+	// given interval applies to all objects; the default is 30 s.
 	CheckInterval Millis `json:"check_interval,omitempty"`
 }
 
-// ChangeRequirement is what a transition needs of another object: "NAME" of the
-// same service and node, or "SERVICE/NAME" of another: on the same node, or else
-// on every node that has the service.
+// ChangeRequirement is what a transition needs of another object. Object is "NAME" for an
+// object of the same service and node, or "SERVICE/NAME" for one of another service: on the
+// same node, or else on every node that has the service.
 type ChangeRequirement struct {
 	To     string `json:"to,omitempty"`
 	From   string `json:"from,omitempty"`
@@ -27,7 +27,8 @@ type ChangeRequirement struct {
 	State  string `json:"state,omitempty"`
 }
 
-// ChangeHolding is what must be held to be held; Object is as in ChangeRequirement.
+// ChangeHolding is what an object must hold in order to be held. Object is as in
+// ChangeRequirement.
 type ChangeHolding struct {
 	State  string `json:"state,omitempty"`
 	Object string `json:"object"`

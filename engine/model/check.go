@@ -12,8 +12,8 @@ import (
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// CheckName returns what is wrong with a name; "" when it is right (docs/spec/coopr.md 3:
-// [\w.-]+, shorter than 256).
+// CheckName returns the fault of a name, or "" (docs/spec/coopr.md 3: [\w.-]+, shorter than
+// 256).
 func CheckName(name string) string {
 	switch {
 	case name == "":
@@ -34,14 +34,14 @@ func CheckName(name string) string {
 	return ""
 }
 
-// serviceActions are the keys a service's provisioner.actions may have.
+// serviceActions are the keys that a service's provisioner.actions may have.
 var serviceActions = []string{"install", "remove", "initialize", "configure", "start", "stop", "check"}
 
-// pluginVerbs are the verbs whose repetition a plugin type may describe.
+// pluginVerbs are the verbs that a plugin type may declare as repeatable.
 var pluginVerbs = []string{"create", "confirm", "delete", "observe", "bootstrap", "install", "remove", "initialize", "configure", "start", "stop", "check"}
 
-// check returns what is wrong with a definition by itself, whatever else there is. Paths are
-// those of the definition; lines are the caller's to find.
+// check returns the faults of a definition by itself, regardless of other definitions. Paths
+// are those of the definition; the caller finds the lines.
 func check(d Definition) Faults {
 	var fs Faults
 	base := d.base()
@@ -179,8 +179,8 @@ func checkLinks(fs *Faults, links []Link) {
 	}
 }
 
-// maxList is how long a list of names may be: rules that compare all with all
-// stay fast, also for input that was made to be slow.
+// maxList bounds the length of lists of names. It keeps rules fast that compare every pair,
+// also for hostile input.
 const maxList = 1000
 
 // tooLong adds a fault for each list that is longer than maxList.
@@ -251,8 +251,8 @@ func checkPluginType(fs *Faults, t *PluginType) {
 
 var label = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
 
-// CheckDNSSuffix returns what is wrong with a suffix of host names; "" when it is right. A
-// leading dot is allowed, and so is no suffix.
+// CheckDNSSuffix returns the fault of a suffix of host names, or "". A leading dot is allowed,
+// and so is an empty suffix.
 func CheckDNSSuffix(suffix string) string {
 	suffix = strings.TrimPrefix(suffix, ".")
 	if suffix == "" {
@@ -269,7 +269,7 @@ func CheckDNSSuffix(suffix string) string {
 	return ""
 }
 
-// sorted returns a map's keys in order.
+// sorted returns the keys of a map in order.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	keys := make([]K, 0, len(m))
 	for k := range m {
@@ -279,7 +279,7 @@ func sorted[K cmp.Ordered, V any](m map[K]V) []K {
 	return keys
 }
 
-// unique returns the names of a list in their order, each once.
+// unique returns the names of a list in their order, without duplicates.
 func unique(names []string) []string {
 	var out []string
 	seen := make(map[string]bool, len(names))
@@ -301,7 +301,7 @@ func containsAll(list, names []string) bool {
 	return true
 }
 
-// sameSet reports whether two lists hold the same names.
+// sameSet reports whether two lists contain the same names.
 func sameSet(a, b []string) bool {
 	a, b = unique(a), unique(b)
 	sort.Strings(a)

@@ -150,7 +150,7 @@ func ParseRatio(text string) (*big.Rat, bool) {
 	return r, true
 }
 
-// checkLayout looks for sets of services that must and must not share a node.
+// checkLayout adds faults for sets of services that both must and must not share a node.
 func checkLayout(fs *Faults, c Constraints) {
 	empty := func(kind string, sets [][]string) {
 		for i, set := range sets {

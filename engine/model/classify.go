@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Classify returns what a file holds: the kind of each definition in it is known by a "kind"
-// key, by the file's folder (clustertemplates/, services/, …), or by its shape. One file may
-// hold several: YAML documents, a list, an export ({"providers":[…],…}, docs/spec/coopr.md
-// 2.2), or a plugin's descriptor with its types (docs/spec/coopr.md 6.4). A recorded task is
-// given as KindTaskSample.
+// Classify returns the definitions in a file. It recognizes the kind of each by a "kind" key,
+// by the file's folder (clustertemplates/, services/, …), or by its shape. A file may contain
+// several: YAML documents, a list, an export ({"providers":[…],…}, docs/spec/coopr.md 2.2), or
+// a plugin's descriptor with its types (docs/spec/coopr.md 6.4). A recorded task is returned
+// as KindTaskSample.
 //
-// The error is of type Faults with the file as subject. Definitions without faults are given
-// beside it, so that a caller can say what is right.
+// The error is of type Faults, with the file as subject. The definitions without faults are
+// returned along with it.
 func Classify(file string, data []byte) ([]Definition, error) {
 	ext := strings.ToLower(path.Ext(file))
 	docs, faults := parse(data, ext == ".yaml" || ext == ".yml")
@@ -33,7 +33,7 @@ func Classify(file string, data []byte) ([]Definition, error) {
 	return c.defs, c.faults.limited().about(file).Err()
 }
 
-// kindOfFolder returns the kind that the innermost telling folder names.
+// kindOfFolder returns the kind that the innermost folder with the name of a kind stands for.
 func kindOfFolder(file string) Kind {
 	parts := strings.Split(strings.ReplaceAll(file, "\\", "/"), "/")
 	for i := len(parts) - 2; i >= 0; i-- {
@@ -116,7 +116,7 @@ func (c *classifier) add(kind Kind, n *node, at string) {
 	}
 }
 
-// isExport reports whether every key is a kind, with a list.
+// isExport reports whether every key is a kind and has a list.
 func isExport(n *node) bool {
 	for _, f := range n.fields {
 		if !slices.Contains(Kinds, Kind(f.key)) || f.value.kind != listNode && f.value.kind != nullNode {
@@ -135,8 +135,8 @@ func isDescriptor(n *node) bool {
 	return false
 }
 
-// descriptor reads a plugin's descriptor: the names of its types, and under
-// each name the type.
+// descriptor reads a plugin's descriptor: the names of its types, and each type under its
+// name.
 func (c *classifier) descriptor(n *node, at string) {
 	known := []string{"name", "description", string(KindProviderType), string(KindAutomatorType)}
 	for _, kind := range []Kind{KindProviderType, KindAutomatorType} {
@@ -166,7 +166,7 @@ func (c *classifier) descriptor(n *node, at string) {
 	}
 }
 
-// kindOfShape tells a definition's kind by the keys that only it has.
+// kindOfShape returns the kind of a definition by keys that only that kind has.
 func kindOfShape(n *node) (Kind, string) {
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return n.get(k) != nil })
@@ -205,7 +205,7 @@ func kindOfShape(n *node) (Kind, string) {
 	return "", "what this defines cannot be told by its keys: add a key \"kind\" with one of " + joinKinds() + ", or put the file into a folder of that name"
 }
 
-// content returns the text of a text node, "" of any other or of none.
+// content returns the text of a text node, and "" for any other node or nil.
 func (n *node) content() string {
 	if n == nil {
 		return ""

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ClusterStatus is where a cluster stands.
+// ClusterStatus is the status of a cluster.
 type ClusterStatus string
 
 // The statuses of a cluster (docs/spec/coopr.md 1.3).
@@ -15,12 +15,13 @@ const (
 	ClusterIncomplete   ClusterStatus = "incomplete"
 	ClusterInconsistent ClusterStatus = "inconsistent"
 	ClusterTerminated   ClusterStatus = "terminated"
-	// ClusterFailed: a rollback failed too. An operator tries again or says that it is resolved.
+	// ClusterFailed: a rollback failed too. An operator tries again or marks the cluster as
+	// repaired.
 	ClusterFailed ClusterStatus = "failed"
 )
 
-// Cluster is a set of nodes and the services on them, managed as one thing.
-// Template and Provider are copies taken when it was made.
+// Cluster is a set of nodes and the services on them, managed as a unit. Template and Provider
+// are copies taken when it was created.
 type Cluster struct {
 	ID          string          `json:"id"`
 	Tenant      string          `json:"tenant"`
@@ -32,33 +33,33 @@ type Cluster struct {
 	Template    ClusterTemplate `json:"template"`
 	Provider    Provider        `json:"provider"`
 	Services    []string        `json:"services"`
-	// Definitions are the service definitions the cluster was built from.
+	// Definitions are the service definitions that the cluster was built from.
 	Definitions map[string]Service `json:"definitions"`
 	Config      map[string]any     `json:"config"`
 	DNSSuffix   string             `json:"dnsSuffix,omitempty"`
-	// Target counts the targets that the cluster was moved on to: its definitions,
-	// configuration and layout. Mover is the operation that moved it last, and Earlier
-	// are the targets before, the newest first, that services may still stand at; none:
-	// all of them are as this record says.
+	// Target counts the targets of the cluster: its successive definitions, configurations and
+	// layouts. Mover is the operation that set the current target. Earlier are the previous
+	// targets, newest first, that services may still be at. If it is empty, all services are
+	// as this record says.
 	Target  int      `json:"target,omitempty"`
 	Mover   string   `json:"mover,omitempty"`
 	Earlier []Target `json:"earlier,omitempty"`
 	// CreatedAt and ExpiresAt are Unix milliseconds; ExpiresAt 0 means never.
 	CreatedAt int64 `json:"createTime"`
 	ExpiresAt int64 `json:"expireTime"`
-	// Operation is the latest operation's id.
+	// Operation is the id of the latest operation.
 	Operation string `json:"operation,omitempty"`
-	// Operations counts the operations there have been, and Snapshots the snapshots.
+	// Operations and Snapshots count the operations and snapshots of the cluster so far.
 	Operations int `json:"operations"`
 	Snapshots  int `json:"snapshots,omitempty"`
-	// Resources is the number of the set of plugin resources that the latest operation
-	// which health checks follow was planned with; 0: none.
+	// Resources is the number of the set of plugin resources that health checks use: that of
+	// the latest operation that changed it. 0: none.
 	Resources uint64 `json:"resources,omitempty"`
-	// NextNode is the number the next new node gets; numbers are never reused.
+	// NextNode is the number of the next new node. Numbers are never reused.
 	NextNode int `json:"nextNode"`
-	// RecoveryPaused says that nothing is recovered by itself; nil: it is.
+	// RecoveryPaused is set while automatic recovery is paused.
 	RecoveryPaused *RecoveryPause `json:"recoveryPaused,omitempty"`
-	// Version is the index of the entry that last wrote the cluster.
+	// Version is the index of the log entry that last wrote the cluster.
 	Version uint64 `json:"version"`
 }
 
@@ -79,39 +80,40 @@ type Node struct {
 	SSHUser      string   `json:"sshuser,omitempty"`
 	Services     []string `json:"services"`
 	Automators   []string `json:"automators,omitempty"`
-	// Zone and Host are where the machine is to be made, in the provider's words, as
-	// chosen before it is, and where it is once its provider has said so.
+	// Zone and Host are the place of the machine in the provider's words: the chosen place
+	// before the machine is made, and the place that the provider reported afterwards.
 	Zone string `json:"zone,omitempty"`
 	Host string `json:"host,omitempty"`
-	// IPAddresses by kind: access_v4, bind_v4, …
+	// IPAddresses are the node's addresses by kind: access_v4, bind_v4, …
 	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
-	// Results is what plugins returned for this node, by key: providerid, …
+	// Results are the values that plugins returned for this node, by key: providerid, …
 	Results map[string]any `json:"results,omitempty"`
-	// Created is true if a CREATE was accepted and no DELETE since.
+	// Created is true if a CREATE was accepted and no DELETE has been since.
 	Created bool `json:"created"`
-	// Confirmed is true if a CONFIRM succeeded since. Broken says that nobody knows whether the
-	// machine is there or usable: a CREATE, CONFIRM or DELETE was tried and not seen to
-	// succeed.
+	// Confirmed is true if a CONFIRM has succeeded since. Broken is true if it is unknown
+	// whether the machine exists and works: a CREATE, CONFIRM or DELETE was tried and its
+	// success was not observed.
 	Confirmed bool `json:"confirmed,omitempty"`
 	Broken    bool `json:"broken,omitempty"`
-	// States holds each service's last finished action: "INSTALL", "START", …
-	// One that was tried and may be half done ends in "?".
+	// States holds the last finished action of each service: "INSTALL", "START", … An action
+	// that may be half done ends in "?".
 	States map[string]string `json:"states,omitempty"`
-	// Leaves is true if the operation under way takes the node away, Leaving names the services
-	// that it takes off the node.
+	// Leaves is true if the current operation removes the node. Leaving names the services
+	// that it removes from the node.
 	Leaves  bool     `json:"leaves,omitempty"`
 	Leaving []string `json:"leaving,omitempty"`
-	// Marks say for each service at which of the cluster's targets it stands. Back are
-	// those that the operation under way brings back, or leaves, to what they were.
+	// Marks hold for each service the target of the cluster that it is at. Back are the marks
+	// that the current operation restores, or leaves, as they were.
 	Marks map[string]Mark `json:"marks,omitempty"`
 	Back  map[string]Mark `json:"back,omitempty"`
-	// Health is filled for readers only; the state keeps it beside the node.
+	// Health is set for readers only. The state stores it apart from the node.
 	Health *NodeHealth `json:"health,omitempty"`
-	// Version is the index of the entry that last wrote the node.
+	// Version is the index of the log entry that last wrote the node.
 	Version uint64 `json:"version"`
 }
 
-// ShortName is the first part of the node's host name: its name within the cluster.
+// ShortName returns the first part of the node's host name, which is its name within the
+// cluster.
 func (n *Node) ShortName() string {
 	if name, _, _ := strings.Cut(n.Hostname, "."); name != "" {
 		return name
@@ -119,7 +121,7 @@ func (n *Node) ShortName() string {
 	return n.ID
 }
 
-// Staying returns the services that the operation under way leaves on the node.
+// Staying returns the services that the current operation leaves on the node.
 func (n *Node) Staying() []string {
 	if len(n.Leaving) == 0 {
 		return n.Services
@@ -127,59 +129,62 @@ func (n *Node) Staying() []string {
 	return slices.DeleteFunc(slices.Clone(n.Services), func(s string) bool { return slices.Contains(n.Leaving, s) })
 }
 
-// Mark says what a service on a node really is: see Target.
+// Mark records the target that a service on a node is at: see Target.
 type Mark struct {
-	// Definition and Config number the targets that it was last built from and
-	// configured with; Configured is the operation that did: by it a rollback tells
-	// whether it was done since.
+	// Definition and Config are the numbers of the targets that the service was last built
+	// from and configured with. Configured is the operation that configured it; a rollback
+	// uses it to tell whether the service was configured since.
 	Definition int    `json:"definition,omitempty"`
 	Config     int    `json:"config,omitempty"`
 	Configured string `json:"configured,omitempty"`
-	// Goal is the state, START or STOP, that the service was in when an operation began
-	// to build it anew, until it runs: whoever brings that to its end brings it there.
+	// Goal is the state, START or STOP, that the service was in when an operation began to
+	// rebuild it. It is kept until the rebuild is complete, so that any operation that
+	// completes it restores that state.
 	Goal string `json:"goal,omitempty"`
-	// Initialized is true if an INITIALIZE succeeded since the service came to the node.
+	// Initialized is true if an INITIALIZE has succeeded since the service came to the node.
 	Initialized bool `json:"initialized,omitempty"`
 }
 
-// Snapshot is a cluster at one moment (docs/spec/planner.md, "Transactions" 8).
+// Snapshot is the record of a cluster at one moment (docs/spec/planner.md, "Transactions" 8).
 type Snapshot struct {
 	Tenant  string `json:"tenant"`
 	Cluster string `json:"cluster"`
-	// Number counts a cluster's snapshots from 1.
+	// Number is the number of the snapshot within its cluster, from 1.
 	Number int `json:"number"`
 	// Time is in Unix milliseconds.
 	Time int64 `json:"time"`
-	// Operation and Moment say when it was taken: before or after the operation, or when it failed.
+	// Operation and Moment say when it was taken: before or after the operation, or when the
+	// operation failed.
 	Operation string `json:"operation"`
 	Moment    string `json:"moment"`
-	// State and Nodes are the records as they were. They must not be changed.
+	// State and Nodes are the records at that moment. They must not be changed.
 	State *Cluster `json:"state"`
 	Nodes []*Node  `json:"nodes"`
 }
 
-// The moments at which snapshots are taken.
+// The moments of snapshots.
 const (
 	MomentBefore = "before"
 	MomentAfter  = "after"
 	MomentFailed = "failed"
 )
 
-// Tenant owns definitions and clusters; nothing is shared between tenants.
+// Tenant owns definitions and clusters. Tenants share nothing.
 type Tenant struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	// Weight is the tenant's share of worker slots against other tenants (1 is usual).
+	// Weight is the tenant's share of worker slots relative to other tenants (1 is the
+	// default).
 	Weight      int `json:"weight,omitempty"`
 	MaxClusters int `json:"maxClusters,omitempty"`
 	MaxNodes    int `json:"maxNodes,omitempty"`
 }
 
-// MaxClusterSize is the most nodes one cluster may have (docs/spec/coopr.md 2.3).
+// MaxClusterSize is the highest number of nodes in a cluster (docs/spec/coopr.md 2.3).
 const MaxClusterSize = 10000
 
-// Layout is the answer of the solver: groups of equal nodes, in the order in
-// which nodes are numbered.
+// Layout is the answer of the solver: groups of equal nodes, in the order in which nodes are
+// numbered.
 type Layout []NodeGroup
 
 // NodeGroup is Count nodes with the same hardware, image and services (sorted).
@@ -190,7 +195,7 @@ type NodeGroup struct {
 	Services     []string `json:"services"`
 }
 
-// Nodes counts the nodes of the layout.
+// Nodes returns the number of nodes in the layout.
 func (l Layout) Nodes() int {
 	n := 0
 	for _, g := range l {

@@ -5,21 +5,20 @@ import (
 	"reflect"
 )
 
-// How a request's configuration meets the one there is.
+// The ways to combine a request's configuration with the existing one.
 const (
-	// ConfigMerge merges deeply (the default).
+	// ConfigMerge merges them deeply (the default).
 	ConfigMerge = "merge"
-	// ConfigReplace takes the request's alone, as the original did.
+	// ConfigReplace takes the request's configuration alone, as the original did.
 	ConfigReplace = "replace"
 )
 
-// MergeConfig returns base with over laid on it: objects are merged key by key at every depth;
-// any other value of over takes the place of base's; null in over removes the key. Neither
-// argument is changed, but the result may share parts with both: it is not to be changed
-// either.
+// MergeConfig returns base with the values of over applied. Objects are merged key by key at
+// every depth, any other value replaces that of base, and null removes the key. Neither
+// argument is changed. The result may share parts with both, so it must not be changed either.
 //
 // The original replaced the template's configuration as a whole, which users complained about
-// (COOPR-586): changing one key lost all the others.
+// (COOPR-586): a change of one key lost all others.
 func MergeConfig(base, over map[string]any) map[string]any {
 	if len(over) == 0 {
 		return base
@@ -46,8 +45,8 @@ func MergeConfig(base, over map[string]any) map[string]any {
 	return out
 }
 
-// CombineConfig lays a request's configuration over the one there is in the
-// given mode; "" is ConfigMerge. A nil request leaves all as it is.
+// CombineConfig applies a request's configuration to the existing one in the given mode; "" is
+// ConfigMerge. A nil request changes nothing.
 func CombineConfig(base, over map[string]any, mode string) map[string]any {
 	if over == nil {
 		return base
@@ -58,9 +57,8 @@ func CombineConfig(base, over map[string]any, mode string) map[string]any {
 	return MergeConfig(base, over)
 }
 
-// RebaseConfig returns a configuration that was made from old defaults as it would be from new
-// ones: values that are still the old defaults become the new ones, all others stay. Nothing
-// given is changed.
+// RebaseConfig moves a configuration from old defaults to new ones: values that are still the
+// old defaults become the new ones, and all others stay. It changes none of its arguments.
 func RebaseConfig(old, defaults, config map[string]any) map[string]any {
 	out := make(map[string]any, len(config))
 	for k, v := range config {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// DependencyCycle returns a circle of services that depend on each other at one stage (install
-// or runtime, required or used), closed: the first name is also the last. It is nil where
-// there is none. Names are found through "provides" as the planner finds them: a provided name
-// stands for all services that provide it (docs/spec/coopr.md 5.3). The services are those
-// that are together on a cluster; the answer does not depend on the order of the map.
+// DependencyCycle returns a cycle of services that depend on each other at one stage (install
+// or runtime, required or used), or nil. The first name is repeated as the last. A provided
+// name stands for all services that provide it, as in the planner (docs/spec/coopr.md 5.3).
+// The argument has the services of one cluster. The result does not depend on the order of the
+// map.
 func DependencyCycle(services map[string]Service) []string {
 	providers := map[string][]string{}
 	names := sorted(services)

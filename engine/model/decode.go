@@ -10,13 +10,12 @@ import (
 	"strings"
 )
 
-// Decode reads one definition of the given kind from JSON or YAML, strictly:
-// an unknown key, a value of the wrong type, a missing name, a broken rule of
-// the definition itself are faults, and all of them are given at once (the
-// error is then of type Faults), each with its path, line and what to change.
-// "version" is accepted and ignored: the state sets it. Shapes of Coopr 0.9.6
-// and later are accepted and converted (docs/spec/coopr.md 9.3). References to other
-// definitions are looked at by Lint.
+// Decode reads one definition of the given kind from JSON or YAML, strictly. An unknown key, a
+// value of the wrong type, a missing name and a broken rule of the definition itself are
+// faults. The error, of type Faults, has all of them, each with its path, its line and what to
+// change. A "version" is accepted and ignored, because the state sets it. Shapes of Coopr
+// 0.9.6 and later are accepted and converted (docs/spec/coopr.md 9.3). Lint checks references
+// to other definitions.
 func Decode(kind Kind, data []byte) (Definition, error) {
 	docs, faults := parse(data, false)
 	if len(docs) > 1 {
@@ -30,15 +29,15 @@ func Decode(kind Kind, data []byte) (Definition, error) {
 	return def, faults.limited().Err()
 }
 
-// DecodeStrict reads any JSON or YAML document into a pointer to a Go value by
-// its json tags, with the same strictness and the same messages as Decode. It
-// serves the bodies of requests. An empty document leaves the value as it is.
+// DecodeStrict reads any JSON or YAML document into a pointer to a Go value by its json tags,
+// as strictly as Decode and with the same messages. The bodies of requests are read with it.
+// An empty document leaves the value unchanged.
 func DecodeStrict(data []byte, into any) error {
 	faults, _ := decodeRequest(data, into, nil)
 	return faults.limited().Err()
 }
 
-// decodeNode reads a definition of a known kind from a tree.
+// decodeNode decodes a definition of a known kind from a tree.
 func decodeNode(kind Kind, n *node) (Definition, Faults) {
 	def := Definition{Kind: kind, Line: n.line}
 	value := newValue(kind)
@@ -99,11 +98,11 @@ func normalize(value any) {
 	}
 }
 
-// decoder walks a tree and a Go value together and collects every fault.
+// decoder walks a tree and a Go value in parallel and collects all faults.
 type decoder struct {
 	faults Faults
-	// keepEmpty keeps an empty list or object apart from an absent one; in a
-	// definition they mean the same.
+	// keepEmpty distinguishes an empty list or object from an absent one. In a definition both
+	// mean the same.
 	keepEmpty bool
 }
 
@@ -122,7 +121,7 @@ var (
 	secretType  = reflect.TypeFor[Secret]()
 )
 
-// value reads a node into a Go value. Null leaves the value as it is.
+// value decodes a node into a Go value. Null leaves the value unchanged.
 func (d *decoder) value(n *node, v reflect.Value, path string) {
 	if n.kind == nullNode {
 		if path == "" {
@@ -265,7 +264,7 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 		index, ok := known[f.key]
 		switch {
 		case ok && f.key == "version" && v.FieldByIndex(index[:1]).Type() == baseType:
-			// The state numbers versions; files have numbers and texts here.
+			// The state assigns versions, but files contain numbers and texts here.
 		case ok:
 			to := v.FieldByIndex(index)
 			d.value(f.value, to, at)
@@ -278,7 +277,8 @@ func (d *decoder) object(n *node, v reflect.Value, path string) {
 	}
 }
 
-// keysOf returns the JSON keys of a struct, those of embedded structs included.
+// keysOf returns the JSON keys of a struct, including those of embedded structs, with the
+// index of each field.
 func keysOf(t reflect.Type) map[string][]int {
 	keys := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -292,7 +292,7 @@ func keysOf(t reflect.Type) map[string][]int {
 	return keys
 }
 
-// free reads what Coopr keeps free: provisioner values, configuration, fields.
+// free decodes values without a fixed shape: provisioner values, configuration, fields.
 func (d *decoder) free(n *node, path string) any {
 	switch n.kind {
 	case boolNode:
@@ -325,7 +325,7 @@ var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 
 func validNumber(s string) bool { return len(s) <= 400 && number.MatchString(s) }
 
-// numeric returns the digits of a number that may stand as a text.
+// numeric returns the digits of a number that may be written as a text.
 func (d *decoder) numeric(n *node, path, want string) (string, bool) {
 	text := strings.TrimSpace(n.text)
 	if n.kind != numberNode && n.kind != textNode || !validNumber(text) {
@@ -335,7 +335,7 @@ func (d *decoder) numeric(n *node, path, want string) (string, bool) {
 	return text, true
 }
 
-// whole reads 3, 3.0 or "3" within what an int holds.
+// whole decodes 3, 3.0 or "3" within the range of an int.
 func (d *decoder) whole(n *node, v reflect.Value, path string) {
 	text, ok := d.numeric(n, path, "a whole number")
 	if !ok {
@@ -363,7 +363,7 @@ func (d *decoder) millis(n *node, v reflect.Value, path string) {
 	d.fault(n, path, "must be a duration, but is %s: write milliseconds, or a whole number with s, m, h or d, such as \"2h\"", describe(n))
 }
 
-// describe returns what a node is, with its value where that is short.
+// describe returns the kind of a node, with its value if that is short.
 func describe(n *node) string {
 	switch n.kind {
 	case textNode:

@@ -2,10 +2,10 @@ package model
 
 import "encoding/json"
 
-// Kind names a kind of definition, as it stands in URLs and folder names.
+// Kind is a kind of definition, as in URLs and names of folders.
 type Kind string
 
-// The kinds of definitions a tenant can hold.
+// The kinds of definitions of a tenant.
 const (
 	KindProvider        Kind = "providers"
 	KindHardwareType    Kind = "hardwaretypes"
@@ -20,8 +20,8 @@ const (
 // Kinds lists every kind, in the order in which an import writes them.
 var Kinds = []Kind{KindProviderType, KindAutomatorType, KindProvider, KindHardwareType, KindImageType, KindService, KindPartialTemplate, KindClusterTemplate}
 
-// Base is what every definition has (docs/spec/coopr.md 3). Version is set by the
-// state on every write and ignored on input.
+// Base has the fields of every definition (docs/spec/coopr.md 3). The state sets Version on
+// every write; on input it is ignored.
 type Base struct {
 	Name        string `json:"name"`
 	Label       string `json:"label,omitempty"`
@@ -30,26 +30,26 @@ type Base struct {
 	Version     int    `json:"version,omitempty"`
 }
 
-// Provider says how machines are made: a plugin (ProviderType) and the
-// administrator's values for its fields.
+// Provider defines how machines are made: a plugin (ProviderType) and the administrator's
+// values for its fields.
 type Provider struct {
 	Base
 	ProviderType string         `json:"providertype"`
 	Provisioner  map[string]any `json:"provisioner,omitempty"`
-	// MaxParallel bounds the tasks at a time that the provider's API is asked
-	// for; 0 sets no bound.
+	// MaxParallel is the highest number of concurrent tasks for the provider's API; 0 means no
+	// limit.
 	MaxParallel int `json:"maxParallel,omitempty"`
 }
 
-// HardwareType maps provider names to what the provider calls this hardware.
-// Each entry has "flavor" and may have "cost", "vcpu", "ram" and free keys.
+// HardwareType maps the names of providers to their names for this hardware. Each entry has
+// "flavor", and may have "cost", "vcpu", "ram" and other keys.
 type HardwareType struct {
 	Base
 	ProviderMap map[string]map[string]any `json:"providermap"`
 }
 
-// ImageType maps provider names to what the provider calls this image. Each
-// entry has "image" and may have "sshuser" and free keys.
+// ImageType maps the names of providers to their names for this image. Each entry has "image",
+// and may have "sshuser" and other keys.
 type ImageType struct {
 	Base
 	ProviderMap map[string]map[string]any `json:"providermap"`
@@ -63,40 +63,43 @@ type Service struct {
 	Links        []Link             `json:"links,omitempty"`
 	Resources    *Resources         `json:"resources,omitempty"`
 	Spread       string             `json:"spread,omitempty"`
-	// RestartOnConfigure says whether a changed configuration restarts the
-	// service; nil means true (docs/spec/planner.md, "Reconfiguration").
+	// RestartOnConfigure is false if a changed configuration does not restart the service; nil
+	// means true (docs/spec/planner.md, "Reconfiguration").
 	RestartOnConfigure *bool `json:"restart_on_configure,omitempty"`
-	// Reads are the parts of the cluster's configuration that the service uses,
-	// as paths ("shop.web"); empty: all of it. Its tasks get no more, and a
-	// change elsewhere does not concern it.
+	// Reads are the paths of the parts of the cluster's configuration that the service uses
+	// ("shop.web"); empty: all of it. Its tasks get only these parts, and changes of other
+	// parts do not affect it.
 	Reads []string `json:"reads,omitempty"`
-	// HealthCheck says how the check action watches the service, ReadinessCheck
-	// that it says when a started service is ready (nil: when its start has ended).
+	// HealthCheck configures how the check action watches the service. ReadinessCheck
+	// configures how it tests that a started service is ready (nil: the service is ready when
+	// its start action has ended).
 	HealthCheck    *Probe `json:"health-check,omitempty"`
 	ReadinessCheck *Probe `json:"readiness-check,omitempty"`
-	// Goal is what a started service comes to: RUNNING (the default), FINISH or ONCE.
+	// Goal is what starting the service aims at: RUNNING (the default), FINISH or ONCE.
 	Goal string `json:"goal,omitempty"`
-	// Exclusive is what the service's actions take turns with on a node: all others
-	// (ExclusiveNode, the default), or those of the same service (ExclusiveService).
+	// Exclusive is the set of actions on a node that do not run at the same time as the
+	// service's: all others (ExclusiveNode, the default), or those of the same service
+	// (ExclusiveService).
 	Exclusive string `json:"exclusive,omitempty"`
-	// Essential says whether all of the node is restarted when the service fails, or
-	// it alone; nil means true.
+	// Essential is false if only the service itself restarts when it fails, and not all
+	// services of the node; nil means true.
 	Essential *bool `json:"essential,omitempty"`
-	// AllowDecommission says whether the service may be taken off a cluster that
-	// goes on, and its nodes with it; nil means true (in the SDK: false).
+	// AllowDecommission is false if the service, with its nodes, must not be removed from a
+	// cluster that continues to exist; nil means true (in the SDK: false).
 	AllowDecommission *bool `json:"allow-decommission,omitempty"`
-	// Changes are change objects that hold the service's nodes in shape once it is
-	// started (docs/changes.md).
+	// Changes are change objects that keep the service's nodes in shape once it has started
+	// (docs/changes.md).
 	Changes []ChangeObject `json:"changes,omitempty"`
 }
 
-// What a service's actions take turns with (docs/spec/planner.md, "Operations").
+// The values of Exclusive (docs/spec/planner.md, "Operations").
 const (
 	ExclusiveNode    = "node"
 	ExclusiveService = "service"
 )
 
-// Dependencies of a service on others, by real or provided name.
+// Dependencies of a service on others, by the name of a service or a name that services
+// provide.
 type Dependencies struct {
 	Provides  []string `json:"provides,omitempty"`
 	Conflicts []string `json:"conflicts,omitempty"`
@@ -104,8 +107,8 @@ type Dependencies struct {
 	Runtime   Needs    `json:"runtime,omitzero"`
 }
 
-// Needs are the dependencies at one stage: Requires must be on the cluster,
-// Uses only order tasks when present.
+// Needs are the dependencies at one stage. Services in Requires must be on the cluster.
+// Services in Uses only order tasks if they are on the cluster.
 type Needs struct {
 	Requires []string `json:"requires,omitempty"`
 	Uses     []string `json:"uses,omitempty"`
@@ -125,21 +128,21 @@ type ServiceAction struct {
 	Timeout string `json:"timeout,omitempty"`
 }
 
-// Resources a service needs on a node (docs/spec/solver.md rule 4).
+// Resources are the resources that a service needs on a node (docs/spec/solver.md rule 4).
 type Resources struct {
 	VCPU float64 `json:"vcpu,omitempty"`
 	RAM  float64 `json:"ram,omitempty"`
 	Disk float64 `json:"disk,omitempty"`
 }
 
-// Link is shown to the user once its URL's macros are expanded.
+// Link is a link that is shown to users, with its macros expanded.
 type Link struct {
 	Label string `json:"label"`
 	URL   string `json:"url"`
 }
 
-// ClusterTemplate is a cluster to be: defaults, what may be chosen instead,
-// and the constraints a layout must keep (docs/spec/coopr.md 3.5).
+// ClusterTemplate is the template of clusters: defaults, the allowed choices, and the
+// constraints of layouts (docs/spec/coopr.md 3.5).
 type ClusterTemplate struct {
 	Base
 	Defaults       Defaults       `json:"defaults,omitzero"`
@@ -151,13 +154,13 @@ type ClusterTemplate struct {
 	Includes       []Reference    `json:"includes,omitempty"`
 	// Preferences rank hardware and image types for the solver.
 	Preferences Preferences `json:"preferences,omitzero"`
-	// Comparator picks the solver's preference order: "original", "cost", or
-	// one that a plugin offers.
+	// Comparator is the solver's preference order: "original", "cost", or one that a plugin
+	// offers.
 	Comparator string `json:"comparator,omitempty"`
-	// Plans say how operations go through the cluster, in the order of their
-	// priority (docs/spec/plans.md §13).
+	// Plans define how operations proceed through the cluster, in the order of their priority
+	// (docs/spec/plans.md §13).
 	Plans []Plan `json:"plans,omitempty"`
-	// Recovery says how clusters are kept alive by themselves; nil: by the defaults.
+	// Recovery configures automatic recovery; nil means the defaults.
 	Recovery *RecoveryPolicy `json:"recovery,omitempty"`
 }
 
@@ -172,7 +175,7 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// Defaults of a template, used where a request is silent.
+// Defaults apply where a request does not say anything.
 type Defaults struct {
 	Services     []DefaultService `json:"services,omitempty"`
 	Provider     string           `json:"provider,omitempty"`
@@ -182,7 +185,7 @@ type Defaults struct {
 	Config       map[string]any   `json:"config,omitempty"`
 }
 
-// DefaultService is a service's name, or a name with configuration of its own.
+// DefaultService is the name of a service, or the name with a configuration.
 type DefaultService struct {
 	Name   string         `json:"name"`
 	Config map[string]any `json:"config,omitempty"`
@@ -198,7 +201,7 @@ func (d *DefaultService) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(d))
 }
 
-// MarshalJSON writes a bare name where there is no configuration.
+// MarshalJSON writes only the name if there is no configuration.
 func (d DefaultService) MarshalJSON() ([]byte, error) {
 	if d.Config == nil {
 		return json.Marshal(d.Name)
@@ -207,21 +210,21 @@ func (d DefaultService) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(d))
 }
 
-// Compatibility lists what a request may choose; an empty list means anything.
+// Compatibility lists what a request may choose. An empty list allows everything.
 type Compatibility struct {
 	HardwareTypes []string `json:"hardwaretypes,omitempty"`
 	ImageTypes    []string `json:"imagetypes,omitempty"`
 	Services      []string `json:"services,omitempty"`
 }
 
-// Constraints on the layout of a cluster (docs/spec/solver.md rules 1 to 5).
+// Constraints restrict the layouts of a cluster (docs/spec/solver.md rules 1 to 5).
 type Constraints struct {
 	Layout   LayoutConstraints            `json:"layout,omitzero"`
 	Services map[string]ServiceConstraint `json:"services,omitempty"`
 	Size     *Size                        `json:"size,omitempty"`
 }
 
-// LayoutConstraints say which services share a node, always or never.
+// LayoutConstraints define which services must, or must not, share a node.
 type LayoutConstraints struct {
 	MustCoexist [][]string `json:"mustcoexist,omitempty"`
 	CantCoexist [][]string `json:"cantcoexist,omitempty"`
@@ -235,7 +238,7 @@ type ServiceConstraint struct {
 	Requires      []Requires `json:"requires,omitempty"`
 }
 
-// Requires allows a service only where so many nodes carry another one.
+// Requires allows a service only if enough nodes carry another one.
 type Requires struct {
 	Service string `json:"service"`
 	Min     int    `json:"min"`
@@ -245,14 +248,14 @@ type Requires struct {
 type Quantities struct {
 	Min *Int `json:"min,omitempty"`
 	Max *Int `json:"max,omitempty"`
-	// Step: the count is a multiple of it ("stepSize" is read as this).
+	// Step: the number of nodes is a multiple of it (also read as "stepSize").
 	Step  *Int   `json:"step,omitempty"`
 	Odd   bool   `json:"odd,omitempty"`
 	Ratio *Ratio `json:"ratio,omitempty"`
 }
 
-// Ratio bounds a service's share of all nodes; Min and Max are decimal
-// numbers of 0 to 1, kept as text so that they are compared exactly.
+// Ratio bounds a service's share of all nodes. Min and Max are decimal numbers from 0 to 1,
+// kept as text so that they compare exactly.
 type Ratio struct {
 	Min json.Number `json:"min,omitempty"`
 	Max json.Number `json:"max,omitempty"`
@@ -264,7 +267,7 @@ type Size struct {
 	Max *Int `json:"max,omitempty"`
 }
 
-// Preferences rank types, the most wanted first.
+// Preferences rank types, the most preferred first.
 type Preferences struct {
 	HardwareTypes []string `json:"hardwaretypes,omitempty"`
 	ImageTypes    []string `json:"imagetypes,omitempty"`
@@ -275,12 +278,12 @@ type Administration struct {
 	LeaseDuration LeaseDuration `json:"leaseduration,omitzero"`
 }
 
-// LeaseDuration bounds how long a cluster lives; zero means for ever.
+// LeaseDuration bounds the lifetime of a cluster; zero means for ever.
 type LeaseDuration struct {
 	Initial Millis `json:"initial"`
 	Max     Millis `json:"max"`
 	Step    Millis `json:"step"`
-	// given is true if the durations stand in the definition, were they all zero: a template
+	// given is true if the definition contains the durations, even if all are zero. A template
 	// that says "for ever" overrides its parent's lease.
 	given bool
 }
@@ -294,37 +297,37 @@ func (l *LeaseDuration) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// PluginType describes a provider or automator: its fields and resources
-// (docs/spec/coopr.md 3.10). Plugins serve it; files can hold it too.
+// PluginType describes a provider or automator: its fields and resources (docs/spec/coopr.md
+// 3.10). Plugins report it; files can contain it, too.
 type PluginType struct {
 	Base
 	// Class is "provider" or "automator".
 	Class string `json:"class,omitempty"`
-	// Plugin is the version of the plugin binary, where one serves the type.
+	// Plugin is the version of the plugin binary that offers the type, if any.
 	Plugin        string                  `json:"plugin,omitempty"`
 	Protocol      string                  `json:"protocol,omitempty"`
 	Parameters    PluginParameters        `json:"parameters"`
 	ResourceTypes map[string]ResourceType `json:"resourceTypes,omitempty"`
-	// Actions say how each verb may be repeated: "idempotent" (the default
-	// but for create), "observe" (look first) (docs/architecture.md, "A task").
+	// Actions define for each verb how it may be repeated: "idempotent" (the default, except
+	// for create) or "observe" (check first) (docs/architecture.md, "A task").
 	Actions map[string]string `json:"actions,omitempty"`
 	// Comparators are the orders of node layouts that the plugin offers, by
 	// name (docs/spec/solver.md rule 8).
 	Comparators []string `json:"comparators,omitempty"`
-	// PerMachine says of a provider that what it makes may live on the machine of
-	// the agent that made it: to list all of it, every agent must be asked.
+	// PerMachine is true for a provider whose machines live on the machine of the agent that
+	// made them. To list all of them, every agent must be asked.
 	PerMachine bool `json:"perMachine,omitempty"`
-	// Classname is the original's; read and ignored.
+	// Classname is a key of the original. It is read and ignored.
 	Classname string `json:"classname,omitempty"`
 }
 
-// PluginParameters are a plugin's fields for the administrator and the user.
+// PluginParameters are a plugin's fields for the administrator and for the user.
 type PluginParameters struct {
 	Admin PluginFields `json:"admin,omitzero"`
 	User  PluginFields `json:"user,omitzero"`
 }
 
-// PluginFields are fields by name and the alternative sets that are required.
+// PluginFields are fields by name, and alternative sets of required fields.
 type PluginFields struct {
 	Fields   map[string]FieldSchema `json:"fields,omitempty"`
 	Required [][]string             `json:"required,omitempty"`
@@ -339,15 +342,15 @@ type FieldSchema struct {
 	Default   any      `json:"default,omitempty"`
 	Override  bool     `json:"override,omitempty"`
 	Sensitive bool     `json:"sensitive,omitempty"`
-	// Credential is true if the value goes with a secret, as a user's name does. Operations
-	// take secrets and these of the provider's newest definition.
+	// Credential is true if the value belongs to a secret, such as a user name. Operations
+	// take secrets and credentials from the provider's newest definition.
 	Credential bool `json:"credential,omitempty"`
 }
 
-// ResourceType is a kind of file a plugin takes.
+// ResourceType is a kind of file that a plugin uses.
 type ResourceType struct {
 	Format      string `json:"format"`
 	Permissions string `json:"permissions,omitempty"`
-	// Secret is true if contents are never given back, as with keys.
+	// Secret is true if the API never returns the content, as for keys.
 	Secret bool `json:"secret,omitempty"`
 }

@@ -1,7 +1,6 @@
-// Package model holds the words of the field: tenants, definitions (providers,
-// hardware types, image types, services, cluster templates, partial
-// templates), clusters, nodes, operations and the actions of tasks, with the
-// rules that say when one of them is well formed.
+// Package model defines the domain: tenants, definitions (providers, hardware types, image
+// types, services, cluster templates, partial templates), clusters, nodes, operations, tasks
+// and their actions, with the rules for valid definitions.
 //
 // JSON keys of definitions are Coopr's own, so that its files load unchanged
 // (docs/spec/coopr.md section 3). Nothing here does I/O or reads a clock.

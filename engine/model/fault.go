@@ -7,19 +7,19 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// Fault is one thing wrong with an input, at a path such as
+// Fault is one error in an input, at a path such as
 // "services[2].provisioner.actions.install.type".
 type Fault struct {
-	// Subject is the file or the definition that the fault is in, such as
-	// "clustertemplates/lamp"; empty where there is only one.
+	// Subject is the file or definition that contains the fault, such as
+	// "clustertemplates/lamp"; empty if there is only one.
 	Subject string `json:"subject,omitempty"`
 	Path    string `json:"path,omitempty"`
-	// Line of the text, from 1; 0 where there is no text.
+	// Line is the line of the text, from 1, or 0 if there is no text.
 	Line    int    `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
-// Error returns "subject, line n: path: message", less what is not known.
+// Error returns "subject, line n: path: message", without the unknown parts.
 func (f *Fault) Error() string {
 	var b strings.Builder
 	b.WriteString(f.Subject)
@@ -43,10 +43,10 @@ func (f *Fault) Error() string {
 // ProblemCode returns problem.Invalid.
 func (f *Fault) ProblemCode() problem.Code { return problem.Invalid }
 
-// Faults are all the things wrong with one input.
+// Faults are all errors in one input.
 type Faults []*Fault
 
-// Error returns one fault a line.
+// Error returns one fault per line.
 func (fs Faults) Error() string {
 	lines := make([]string, len(fs))
 	for i, f := range fs {
@@ -58,7 +58,7 @@ func (fs Faults) Error() string {
 // ProblemCode returns problem.Invalid.
 func (fs Faults) ProblemCode() problem.Code { return problem.Invalid }
 
-// Err returns nil when there is no fault.
+// Err returns the faults as an error, or nil if there are none.
 func (fs Faults) Err() error {
 	if len(fs) == 0 {
 		return nil
@@ -69,10 +69,10 @@ func (fs Faults) Err() error {
 // Add appends a fault.
 func (fs *Faults) Add(path, message string) { *fs = append(*fs, &Fault{Path: path, Message: message}) }
 
-// addf appends a fault whose message is formatted.
+// addf appends a fault with a formatted message.
 func (fs *Faults) addf(path, format string, args ...any) { fs.Add(path, fmt.Sprintf(format, args...)) }
 
-// about names the subject of every fault that has none yet.
+// about sets the subject of every fault that has none yet.
 func (fs Faults) about(subject string) Faults {
 	for _, f := range fs {
 		if f.Subject == "" {
@@ -82,7 +82,7 @@ func (fs Faults) about(subject string) Faults {
 	return fs
 }
 
-// has reports whether there is a fault at the path or at a place above it.
+// has reports whether there is a fault at the path or above it.
 func (fs Faults) has(path string) bool {
 	for _, f := range fs {
 		if f.Path == path || strings.HasPrefix(path, f.Path+".") || strings.HasPrefix(path, f.Path+"[") {
@@ -92,11 +92,11 @@ func (fs Faults) has(path string) bool {
 	return false
 }
 
-// maxFaults is how many faults of one input are told: who has more will not
-// read them.
+// maxFaults is the highest number of faults that are reported for one input. Nobody reads
+// more.
 const maxFaults = 200
 
-// limited cuts a long list of faults, and says how many were left out.
+// limited shortens a long list of faults and appends how many were left out.
 func (fs Faults) limited() Faults {
 	if len(fs) <= maxFaults {
 		return fs

@@ -8,43 +8,47 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Probe says how a service's check action is used: to see whether it is healthy,
-// or whether it is ready (docs/spec/plans.md §7). Absent values mean the defaults.
+// Probe configures how a service's check action tests its health or its readiness
+// (docs/spec/plans.md §7). Absent values mean the defaults.
 type Probe struct {
-	// Interval is the time from the end of one check to the next; 30s, of readiness 5s.
+	// Interval is the time from the end of one check to the next; default 30s, for readiness
+	// 5s.
 	Interval Millis `json:"interval,omitempty"`
-	// Timeout is how long a check may take; 20s.
+	// Timeout is the longest duration of a check; default 20s.
 	Timeout Millis `json:"timeout,omitempty"`
-	// Delay is how long after its start a service is left alone; 0.
+	// Delay is the time after a start before the first check; default 0.
 	Delay Millis `json:"delay,omitempty"`
-	// Grace is how long after its start failures do not count; 10s. Not for readiness.
+	// Grace is the time after a start during which failures do not count; default 10s. Not for
+	// readiness.
 	Grace Millis `json:"grace-period,omitempty"`
-	// Failures in a row make a service unhealthy; 3. Not for readiness.
+	// Failures is how many failures in a row make a service unhealthy; default 3. Not for
+	// readiness.
 	Failures Int `json:"max-consecutive-failures,omitempty"`
-	// Off is true if the service is not checked by itself.
+	// Off disables automatic checks of the service.
 	Off bool `json:"off,omitempty"`
 }
 
 // The goals of a service (docs/spec/plans.md §7).
 const (
-	// GoalRunning: once started it runs; where it fails it is recovered.
+	// GoalRunning: the started service keeps running, and recovery restarts it if it fails.
 	GoalRunning = "RUNNING"
-	// GoalFinish: its start does its work and ends; a new configuration asks for it again.
+	// GoalFinish: the start action does the work and ends. A new configuration starts it
+	// again.
 	GoalFinish = "FINISH"
-	// GoalOnce: as FINISH, and a new configuration does not ask for it again.
+	// GoalOnce: like FINISH, but a new configuration does not start it again.
 	GoalOnce = "ONCE"
 )
 
-// Goals lists them.
+// Goals lists all goals.
 var Goals = []string{GoalRunning, GoalFinish, GoalOnce}
 
-// Runs reports whether the service is to run once it is started.
+// Runs reports whether the service keeps running once it is started.
 func (s *Service) Runs() bool { return s.Goal == "" || s.Goal == GoalRunning }
 
 // IsEssential reports whether the whole node is restarted when the service fails.
 func (s *Service) IsEssential() bool { return s.Essential == nil || *s.Essential }
 
-// Watched returns how the service's health is checked; false: it is not.
+// Watched returns how the service's health is checked, and false if it is not.
 func (s *Service) Watched() (Probe, bool) {
 	if _, ok := s.Provisioner.Actions["check"]; !ok || !s.Runs() {
 		return Probe{}, false
@@ -59,7 +63,8 @@ func (s *Service) Watched() (Probe, bool) {
 	return p.withDefaults(), true
 }
 
-// Readiness returns how a started service is checked until it is ready.
+// Readiness returns how a started service is checked until it is ready, and false if it is
+// not.
 func (s *Service) Readiness() Probe {
 	p := Probe{Interval: 5_000}
 	if s.ReadinessCheck != nil {
@@ -86,25 +91,28 @@ func (p Probe) withDefaults() Probe {
 	return p
 }
 
-// RecoveryPolicy says how a cluster is kept alive by itself (docs/spec/plans.md §8).
-// Absent values mean the defaults.
+// RecoveryPolicy configures automatic recovery of a cluster (docs/spec/plans.md §8). Absent
+// values mean the defaults.
 type RecoveryPolicy struct {
-	// Off leaves all of it to people.
+	// Off disables automatic recovery.
 	Off bool `json:"off,omitempty"`
-	// Replace is "gone" (the default: machines that their provider says are not
-	// there any more), "failing" (also those that restarts did not help for
-	// PermanentAfter), or "never".
+	// Replace selects the nodes to replace: "gone" (the default: those whose provider reports
+	// that the machine no longer exists), "failing" (also those that restarts did not repair
+	// for PermanentAfter), or "never".
 	Replace string `json:"replace,omitempty"`
-	// PermanentAfter is how long a node may fail before it is replaced, with Replace "failing"; 20m.
+	// PermanentAfter is how long a node may fail before it is replaced, with Replace
+	// "failing"; default 20m.
 	PermanentAfter Millis `json:"permanent-failure-timeout,omitempty"`
-	// MinReplaceDelay is the least time between two replacements of a cluster; 0.
+	// MinReplaceDelay is the least time between two replacements in a cluster; default 0.
 	MinReplaceDelay Millis `json:"min-replace-delay,omitempty"`
-	// AtOnce bounds the nodes that are recovered at a time: "2", or "10%" of all (the default), one at least.
+	// AtOnce bounds the nodes under recovery at a time: "2", or "10%" of all nodes (the
+	// default), and at least one.
 	AtOnce string `json:"max-at-once,omitempty"`
-	// Attempts are made in a row before recovery gives up; 10.
+	// Attempts is the number of attempts in a row before recovery gives up; default 10.
 	Attempts Int `json:"max-attempts,omitempty"`
-	// Backoff is the pause after the first attempt, 60s, each next one 1.15 times as
-	// long, up to MaxBackoff, 5m. What was healthy for so long begins anew.
+	// Backoff is the pause after the first attempt (default 60s). Each further pause is 1.15
+	// times as long, up to MaxBackoff (default 5m). After a node has been healthy for
+	// MaxBackoff, the count starts again.
 	Backoff    Millis `json:"backoff,omitempty"`
 	MaxBackoff Millis `json:"max-backoff,omitempty"`
 }
@@ -116,7 +124,7 @@ const (
 	ReplaceNever   = "never"
 )
 
-// Recovery returns the template's policy with its defaults.
+// Recovery returns the template's policy with the defaults filled in.
 func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
 	p := RecoveryPolicy{}
 	if t.Recovery != nil {
@@ -142,12 +150,12 @@ func (t *ClusterTemplate) RecoveryPolicy() RecoveryPolicy {
 	return p
 }
 
-// Most returns how many of so many nodes may be recovered at a time.
+// Most returns how many of the given number of nodes may be under recovery at a time.
 func (p *RecoveryPolicy) Most(nodes int) int {
 	digits, percent := strings.CutSuffix(p.AtOnce, "%")
 	n, err := strconv.Atoi(digits)
 	if err != nil {
-		return 1 // it was checked when the template was written
+		return 1 // the template was checked when it was written
 	}
 	if percent {
 		n = nodes * n / 100
@@ -155,7 +163,7 @@ func (p *RecoveryPolicy) Most(nodes int) int {
 	return max(1, n)
 }
 
-// Pause returns the time, in milliseconds, between the n-th attempt (from 1) and the next.
+// Pause returns the time in milliseconds between the n-th attempt (from 1) and the next.
 func (p *RecoveryPolicy) Pause(n int) int64 {
 	pause := float64(p.Backoff)
 	for ; n > 1 && pause < float64(p.MaxBackoff); n-- {
@@ -164,10 +172,10 @@ func (p *RecoveryPolicy) Pause(n int) int64 {
 	return int64(min(pause, float64(p.MaxBackoff)))
 }
 
-// HealthStatus is what the checks of a service say.
+// HealthStatus is the result of the checks of a service.
 type HealthStatus string
 
-// The verdicts. A service without one has not been checked since it was last changed.
+// The health statuses. A service without one has not been checked since it last changed.
 const (
 	Healthy   HealthStatus = "healthy"
 	Unhealthy HealthStatus = "unhealthy"
@@ -176,49 +184,51 @@ const (
 // ServiceHealth is the health of a service on a node.
 type ServiceHealth struct {
 	Status HealthStatus `json:"status"`
-	// Since is when it came to the status, Unix milliseconds.
+	// Since is when it got the status, in Unix milliseconds.
 	Since int64 `json:"since"`
-	// Message is what the last check, or restart, said.
+	// Message is the output of the last check or restart.
 	Message string `json:"message,omitempty"`
 }
 
-// MachineGone is NodeHealth.Machine of a machine that its provider does not have any more.
+// MachineGone is the value of NodeHealth.Machine for a machine that its provider no longer
+// has.
 const MachineGone = "gone"
 
-// What stands in NodeHealth.Paused, as the DC/OS SDK calls it.
+// The values of NodeHealth.Paused, named as in the DC/OS SDK.
 const (
 	Pausing  = "PAUSING"
 	Paused   = "PAUSED"
 	Resuming = "STARTING"
 )
 
-// NodeHealth is what is known of a node's health, and of how it is recovered. It
-// is there from the first verdict on.
+// NodeHealth is the health of a node and the state of its recovery. It exists from the first
+// check result on.
 type NodeHealth struct {
 	Tenant  string `json:"tenant"`
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
-	// Services have verdicts, by name.
+	// Services are the healths of services, by name.
 	Services map[string]ServiceHealth `json:"services,omitempty"`
-	// Machine is "gone" from GoneSince on (Unix milliseconds), or "".
+	// Machine is MachineGone since GoneSince (Unix milliseconds), or "".
 	Machine   string `json:"machine,omitempty"`
 	GoneSince int64  `json:"goneSince,omitempty"`
-	// Paused are the services that an operator paused, and how far that is: they
-	// are not checked and not recovered.
+	// Paused are the services that an operator paused, with the progress of that. They are
+	// neither checked nor recovered.
 	Paused map[string]string `json:"paused,omitempty"`
-	// Attempts counts the recoveries in a row; the next is not before Next (Unix
-	// milliseconds). Operation is the latest, and Replaced says it was a replacement.
+	// Attempts counts the recoveries in a row. The next one does not start before Next (Unix
+	// milliseconds). Operation is the latest recovery, and Replaced is true if that was a
+	// replacement.
 	Attempts  int    `json:"attempts,omitempty"`
 	Next      int64  `json:"next,omitempty"`
 	Operation string `json:"operation,omitempty"`
 	Replaced  bool   `json:"replaced,omitempty"`
 	// GaveUp is true if recovery has stopped trying.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Waits is filled for readers only: why recovery does nothing just now.
+	// Waits is set for readers only: why recovery does nothing at the moment.
 	Waits string `json:"waits,omitempty"`
 }
 
-// Failing returns the services whose checks, or restarts, failed, sorted.
+// Failing returns the services whose check or restart failed, sorted.
 func (h *NodeHealth) Failing() []string {
 	if h == nil {
 		return nil
@@ -233,7 +243,8 @@ func (h *NodeHealth) Failing() []string {
 	return out
 }
 
-// Status says in a word how the node is: "gone", "unhealthy", "paused", "healthy", or "".
+// Status returns the status of the node in a word: "gone", "unhealthy", "paused", "healthy",
+// or "".
 func (h *NodeHealth) Status() string {
 	switch {
 	case h == nil:
@@ -250,7 +261,7 @@ func (h *NodeHealth) Status() string {
 	return ""
 }
 
-// RecoveryPause says that recovery of a cluster is paused.
+// RecoveryPause records that the recovery of a cluster is paused.
 type RecoveryPause struct {
 	By     string `json:"by"`
 	Reason string `json:"reason,omitempty"`

@@ -9,34 +9,34 @@ import (
 	"strings"
 )
 
-// KindTaskSample marks a recorded task, such as the original's
-// provisioner-spec/task.json: it is recognised, and there is nothing to import.
+// KindTaskSample is a recorded task, such as the original's provisioner-spec/task.json. It is
+// recognized, but not imported.
 const KindTaskSample Kind = "task sample"
 
-// Definition is one definition of any kind, as files and requests hold it.
+// Definition is one definition of any kind, as files and requests contain it.
 type Definition struct {
 	Kind Kind
 	Name string
-	// Value is a *Provider, *HardwareType, *ImageType, *Service,
-	// *ClusterTemplate, *PartialTemplate or *PluginType; nil for a sample.
+	// Value is a *Provider, *HardwareType, *ImageType, *Service, *ClusterTemplate,
+	// *PartialTemplate or *PluginType, and nil for a sample.
 	Value any
-	// Source is the file it was read from, and Line where it starts there.
+	// Source is the file that it was read from, and Line its first line there.
 	Source string
 	Line   int
 }
 
-// Define wraps a definition that was made in Go. The value is one of the
-// pointers that Definition.Value may hold.
+// Define wraps a definition that was made in Go. The value must be one of the pointers that
+// Definition.Value may hold.
 func Define(kind Kind, value any) Definition {
 	d := Definition{Kind: kind, Value: value}
 	d.Name = d.base().Name
 	return d
 }
 
-// ID names the definition within a tenant: "clustertemplates/lamp".
+// ID returns the name of the definition within its tenant: "clustertemplates/lamp".
 func (d Definition) ID() string { return string(d.Kind) + "/" + d.Name }
 
-// Imports reports whether there is something to import, and if not why not.
+// Imports reports whether the definition can be imported, and if not, why.
 func (d Definition) Imports() (bool, string) {
 	if d.Kind == KindTaskSample {
 		return false, "a recorded task, not a definition: there is nothing to import"
@@ -44,7 +44,7 @@ func (d Definition) Imports() (bool, string) {
 	return true, ""
 }
 
-// base returns what every definition has; a blank one for a sample.
+// base returns the common fields of a definition, or empty ones for a sample.
 func (d Definition) base() *Base {
 	switch v := d.Value.(type) {
 	case *Provider:
@@ -68,7 +68,7 @@ func (d Definition) base() *Base {
 // Base returns the name, label, description, icon and version.
 func (d Definition) Base() Base { return *d.base() }
 
-// newValue makes an empty value of a kind, nil for a kind that there is not.
+// newValue returns an empty value of a kind, or nil for an unknown kind.
 func newValue(kind Kind) any {
 	switch kind {
 	case KindProvider:
@@ -89,14 +89,14 @@ func newValue(kind Kind) any {
 	return nil
 }
 
-// Encode writes a definition's value as canonical JSON: keys in a fixed order,
-// nothing that is empty, no version (the state's business). Decode of it gives
-// the same definition, and Encode of that the same bytes.
+// Encode encodes a definition's value as canonical JSON: fixed order of keys, no empty values,
+// and no version, which the state sets. Decoding the result returns the same definition, and
+// encoding that returns the same bytes.
 func Encode(d Definition) ([]byte, error) {
 	if d.Value == nil {
 		return nil, fmt.Errorf("%s holds no definition", d.ID())
 	}
-	// The value may be shared with readers: it is a copy that is tidied.
+	// Readers may share the value, so a copy is tidied.
 	c, err := d.clone()
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func Encode(d Definition) ([]byte, error) {
 	return marshal(c.Value)
 }
 
-// tidy takes empty lists and maps out of structs, as Decode does.
+// tidy removes empty lists and maps from structs, as Decode does.
 func tidy(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -153,8 +153,8 @@ func (d Definition) clone() (Definition, error) {
 	return d, json.Unmarshal(data, d.Value)
 }
 
-// Restore reads what Encode or json.Marshal wrote, version included, without
-// judging it again. It is for what the state has stored.
+// Restore decodes the result of Encode or json.Marshal, version included, without checking it
+// again. It is for stored definitions.
 func Restore(kind Kind, data []byte) (Definition, error) {
 	d := Definition{Kind: kind, Value: newValue(kind)}
 	if d.Value == nil {
@@ -180,8 +180,8 @@ func marshal(v any) ([]byte, error) {
 
 var errNoKind = errors.New("no such kind")
 
-// ParseKind reads a kind as people write it: "services", "service",
-// "HardwareType", "hardware-type", "cluster template".
+// ParseKind parses a kind as people write it: "services", "service", "HardwareType",
+// "hardware-type", "cluster template".
 func ParseKind(s string) (Kind, error) {
 	plain := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == ' ' {

@@ -3,8 +3,8 @@ package model
 import "fmt"
 
 // InitialLease returns the lease of a new cluster in milliseconds, 0 meaning for ever
-// (docs/spec/coopr.md 2.3, "Lease rules" 1 to 3). A nil request takes the template's. The
-// fault's path is the request's field.
+// (docs/spec/coopr.md 2.3, "Lease rules" 1 to 3). If requested is nil, it is the template's.
+// The path of a fault is the field of the request.
 func InitialLease(template LeaseDuration, requested *Millis) (Millis, error) {
 	const path = "initialLeaseDuration"
 	switch {
@@ -22,7 +22,7 @@ func InitialLease(template LeaseDuration, requested *Millis) (Millis, error) {
 	return *requested, nil
 }
 
-// ExpiryOf returns when a cluster expires (Unix ms), 0 for never.
+// ExpiryOf returns when a cluster expires in Unix milliseconds, or 0 for never.
 func ExpiryOf(created int64, lease Millis) int64 {
 	if lease == 0 {
 		return 0

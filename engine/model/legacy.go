@@ -1,11 +1,11 @@
 package model
 
-// modernise rewrites the shapes of older Coopr files to today's
-// (docs/spec/coopr.md 9.3, "Shape differences"), so that all else knows one shape.
+// modernise converts the shapes of older Coopr files to the current ones (docs/spec/coopr.md
+// 9.3, "Shape differences"), so that all other code handles one shape.
 func (d *decoder) modernise(kind Kind, n *node) {
 	switch kind {
 	case KindProvider:
-		// 0.9.6: the provider's values stood under provisioner.auth.
+		// 0.9.6: the provider's values were under provisioner.auth.
 		p := n.get("provisioner")
 		if auth := p.get("auth"); auth != nil && auth.kind == objectNode && len(p.fields) == 1 {
 			n.set("provisioner", p.line, auth)
@@ -36,7 +36,7 @@ func (d *decoder) modernise(kind Kind, n *node) {
 }
 
 func (d *decoder) modernService(n *node) {
-	// 0.9.6: one flat list of what must run before.
+	// 0.9.6: one flat list of the services that must start before.
 	if on := n.get("dependson"); on != nil {
 		n.drop("dependson")
 		if n.get("dependencies") != nil {
@@ -49,7 +49,7 @@ func (d *decoder) modernService(n *node) {
 			n.set("dependencies", on.line, deps)
 		}
 	}
-	// 0.9.6: an action's script and data stood beside its type.
+	// 0.9.6: an action's script and data were next to its type.
 	actions := n.get("provisioner").get("actions")
 	if actions == nil {
 		return

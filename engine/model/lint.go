@@ -8,19 +8,17 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Linter judges definitions that are about to be written against all others.
+// Linter checks definitions that are about to be written against all others.
 type Linter struct {
-	// Known are the definitions there are, plugin types that agents offer
-	// included. Nil means that nothing is known of the world: then references
-	// to what is not among the definitions themselves are not judged.
+	// Known are the existing definitions, including the plugin types that agents offer. If it
+	// is nil, references to anything but the definitions themselves are not checked.
 	Known Lookup
-	// Macros says what is wrong with the macros of a text in a template's
-	// config or link, with the position in it; nil checks none.
+	// Macros checks the macros of a text in a template's config or link. Its error has the
+	// position. If it is nil, macros are not checked.
 	Macros func(text string) error
 }
 
-// Lint judges definitions, with a check of their macros where one is given:
-// see Linter.Lint.
+// Lint checks definitions, and their macros if a function for that is given: see Linter.Lint.
 func Lint(defs []Definition, known Lookup, macros ...func(text string) error) (faults, warnings Faults) {
 	l := Linter{Known: known}
 	if len(macros) > 0 {
@@ -29,20 +27,18 @@ func Lint(defs []Definition, known Lookup, macros ...func(text string) error) (f
 	return l.Lint(defs)
 }
 
-// Lint returns everything that is wrong with the definitions as they would stand among those
-// known: faults, for which a write is refused since what is written could never be used, and
-// warnings, which are said aloud. The subject of each is the definition
-// ("clustertemplates/lamp").
+// Lint returns the problems of the definitions once they are added to the known ones: faults,
+// which refuse a write because the definition could never be used, and warnings, which are
+// only shown. The subject of each is the definition ("clustertemplates/lamp").
 //
-// A fault: any broken rule of a definition by itself; two definitions of one name; a
-// dependency cycle; a requirement that no service meets; for templates, on the merged
-// template: what cannot be resolved, defaults that do not exist, default hardware or image
-// types that are not compatible, default services that exclude each other or can be placed
-// nowhere. A warning: what leaves a definition usable, such as compatible services that do not
-// exist, default services that need others beside them (a request may choose its services), or
-// a plugin type that no agent offers.
+// Faults are: a broken rule of a definition by itself; two definitions with one name; a
+// dependency cycle; a requirement that no service meets; and for merged templates references
+// that cannot be resolved, missing defaults, incompatible default hardware or image types, and
+// default services that exclude each other or cannot be placed. Warnings are about definitions
+// that are still usable: compatible services that do not exist, default services that need
+// others (a request may choose its services), or a plugin type that no agent offers.
 func (l Linter) Lint(defs []Definition) (faults, warnings Faults) {
-	// Samples and the like have nothing to judge.
+	// Samples have nothing to check.
 	defs = slices.DeleteFunc(slices.Clone(defs), func(d Definition) bool { return d.Value == nil })
 	own := NewSet(defs...)
 	j := &judge{Linter: l, own: own, all: Over(own, l.Known), offers: map[string][]string{}}
@@ -74,7 +70,7 @@ type judge struct {
 	all              Lookup
 	subject          string
 	faults, warnings Faults
-	// offers collects, for each plugin type that no agent offers, who uses it.
+	// offers has the users of each plugin type that no agent offers.
 	offers map[string][]string
 }
 
@@ -86,7 +82,7 @@ func (j *judge) warn(path, format string, args ...any) {
 	j.warnings = append(j.warnings, &Fault{Subject: j.subject, Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// exists reports whether a definition is there, or nothing can be said.
+// exists reports whether a definition exists, or cannot be looked up.
 func (j *judge) exists(kind Kind, name string) bool {
 	if name == "" {
 		return true
@@ -95,7 +91,7 @@ func (j *judge) exists(kind Kind, name string) bool {
 	return ok || j.Known == nil
 }
 
-// missing reports that there is no such definition, what follows from that, and the nearest
+// missing returns the message for a missing definition, with the consequence and the nearest
 // name.
 func (j *judge) missing(kind Kind, name, so string) string {
 	if so != "" {
@@ -143,7 +139,7 @@ func (j *judge) provider(p *Provider) {
 			continue
 		}
 		if !isAdmin && (key == "zones" || key == "hosts") {
-			continue // where a spread goes (docs/spec/solver.md rule 5): the solver reads it, plugins need not
+			continue // the solver reads it to spread nodes (docs/spec/solver.md rule 5); plugins need not know it
 		}
 		if !isAdmin {
 			j.warn("provisioner."+key, "provider type %s has no field %q%s", t.Name, key, didYouMeanOrOneOf(key, known))
@@ -230,7 +226,7 @@ func shortest(alternatives []map[string]FieldSchema) []string {
 	return sorted(best)
 }
 
-// cycles refuses the written services that are on a dependency cycle.
+// cycles adds a fault for every written service on a dependency cycle.
 func (j *judge) cycles() {
 	services := map[string]Service{}
 	for _, n := range j.all.Names(KindService) {
@@ -256,7 +252,7 @@ func (j *judge) cycles() {
 	}
 }
 
-// pluginTypes warns of types that no agent offers, one warning a type.
+// pluginTypes adds a warning for each type that no agent offers.
 func (j *judge) pluginTypes() {
 	if j.Known == nil {
 		return
@@ -306,9 +302,9 @@ func (j *judge) macros(path string, v any) {
 	}
 }
 
-// Sift divides definitions into those that can be written and the faults of
-// the others. What refers to a refused one and cannot be without it is refused
-// too. It is for imports that leave out what is bad.
+// Sift separates the definitions that can be written from the others, whose faults it returns.
+// A definition that cannot do without a refused one is refused as well. It is for imports that
+// leave out invalid definitions.
 func (l Linter) Sift(defs []Definition) (good []Definition, faults, warnings Faults) {
 	good = defs
 	for {
@@ -320,7 +316,7 @@ func (l Linter) Sift(defs []Definition) (good []Definition, faults, warnings Fau
 		left := slices.DeleteFunc(slices.Clone(good), func(d Definition) bool {
 			return slices.ContainsFunc(bad, func(f *Fault) bool { return f.Subject == d.ID() })
 		})
-		if len(left) == len(good) { // a fault of nobody's: give up whole
+		if len(left) == len(good) { // no definition is to blame: refuse all
 			return nil, faults, warned
 		}
 		good = left

@@ -7,12 +7,12 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// template judges a cluster template as it is when merged.
+// template checks a cluster template in its merged form.
 func (j *judge) template(t *ClusterTemplate) {
 	merged, err := ResolveTemplate(*t, j.all)
 	if err != nil {
 		for _, f := range err.(Faults) {
-			// Without a known world a missing parent is no fault.
+			// Without known definitions a missing parent is no fault.
 			if j.Known == nil && (t.Extends != nil || len(t.Includes) > 0) {
 				continue
 			}
@@ -23,7 +23,7 @@ func (j *judge) template(t *ClusterTemplate) {
 		return
 	}
 	if t.Extends != nil || len(t.Includes) > 0 {
-		t = &merged // else paths are those of the text itself
+		t = &merged // otherwise paths are those of the text itself
 	}
 	j.defaults(t)
 	j.defaultServices(t)
@@ -47,7 +47,7 @@ func (j *judge) template(t *ClusterTemplate) {
 	j.lintPlans(t)
 }
 
-// defaults judges the default provider, hardware type and image type.
+// defaults checks the default provider, hardware type and image type.
 func (j *judge) defaults(t *ClusterTemplate) {
 	d := t.Defaults
 	if !j.exists(KindProvider, d.Provider) {
@@ -100,7 +100,7 @@ func oneOf(names []string) string {
 	return fmt.Sprintf(" (%s)", words.And(names))
 }
 
-// defaultServices judges the set of services a cluster gets without asking.
+// defaultServices checks the services that a cluster gets by default.
 func (j *judge) defaultServices(t *ClusterTemplate) {
 	path := func(i int) string { return fmt.Sprintf("defaults.services[%d]", i) }
 	on := map[string]Service{}
@@ -125,7 +125,7 @@ func (j *judge) defaultServices(t *ClusterTemplate) {
 		}
 	}
 	if !whole {
-		return // what is missing might be what the others require
+		return // a missing service might be what the others require
 	}
 	for i, s := range t.Defaults.Services {
 		d := on[s.Name].Dependencies
@@ -141,7 +141,7 @@ func (j *judge) defaultServices(t *ClusterTemplate) {
 	}
 }
 
-// compatibility warns of what may be chosen but is not there.
+// compatibility warns about allowed choices that do not exist.
 func (j *judge) compatibility(t *ClusterTemplate) {
 	for _, x := range []struct {
 		kind  Kind
@@ -162,7 +162,7 @@ func (j *judge) compatibility(t *ClusterTemplate) {
 	}
 }
 
-// constraints judges what the constraints name and what they leave possible.
+// constraints checks the names in the constraints, and the layouts that they leave possible.
 func (j *judge) constraints(t *ClusterTemplate) {
 	isDefault := func(name string) bool {
 		return slices.ContainsFunc(t.Defaults.Services, func(s DefaultService) bool { return s.Name == name })
@@ -218,7 +218,7 @@ func (j *judge) constraints(t *ClusterTemplate) {
 	}
 }
 
-// types judges the hardware or image types that one service may have.
+// types checks the hardware or image types that one service may have.
 func (j *judge) types(path, service string, kind Kind, names, compatible []string, standard string, say func(string, string, ...any)) {
 	usable := 0
 	for i, n := range names {
@@ -241,7 +241,7 @@ func (j *judge) types(path, service string, kind Kind, names, compatible []strin
 	}
 }
 
-// partial judges a partial template, which never stands alone.
+// partial checks a partial template by itself.
 func (j *judge) partial(p *PartialTemplate) {
 	for i, s := range p.Defaults.Services {
 		if !j.exists(KindService, s.Name) {
@@ -277,8 +277,7 @@ func (j *judge) partial(p *PartialTemplate) {
 	j.macros("defaults.config", map[string]any(p.Defaults.Config))
 }
 
-// children warns of templates already there that a written template or partial
-// would break.
+// children warns about existing templates that a written template or partial would break.
 func (j *judge) children() {
 	if j.Known == nil || len(j.own[KindClusterTemplate]) == 0 && len(j.own[KindPartialTemplate]) == 0 {
 		return

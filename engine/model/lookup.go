@@ -2,18 +2,18 @@ package model
 
 import "slices"
 
-// Lookup finds definitions of one tenant, the latest version of each.
+// Lookup returns definitions of one tenant, in their latest versions.
 type Lookup interface {
-	// Definition finds one; the value it gives is not to be changed.
+	// Definition returns a definition. The caller must not change its value.
 	Definition(kind Kind, name string) (Definition, bool)
-	// Names gives the names of a kind, in any order.
+	// Names returns the names of a kind, in any order.
 	Names(kind Kind) []string
 }
 
 // Set is a Lookup over definitions in memory.
 type Set map[Kind]map[string]Definition
 
-// NewSet returns a set; of two definitions with one name the later counts.
+// NewSet returns a set. Of two definitions with the same name the later one counts.
 func NewSet(defs ...Definition) Set {
 	s := Set{}
 	for _, d := range defs {
@@ -30,7 +30,7 @@ func (s Set) Add(d Definition) {
 	s[d.Kind][d.Name] = d
 }
 
-// Definition finds one.
+// Definition returns a definition.
 func (s Set) Definition(kind Kind, name string) (Definition, bool) {
 	d, ok := s[kind][name]
 	return d, ok
@@ -39,8 +39,8 @@ func (s Set) Definition(kind Kind, name string) (Definition, bool) {
 // Names returns the names of a kind in order.
 func (s Set) Names(kind Kind) []string { return sorted(s[kind]) }
 
-// Over is a Lookup that asks top first and then below, which may be nil: the
-// world as it will be once top is written.
+// Over returns a Lookup that asks top first and then below, which may be nil. It shows the
+// definitions as they will be once those of top are written.
 func Over(top, below Lookup) Lookup {
 	if below == nil {
 		return top

@@ -1,6 +1,6 @@
 package model
 
-// OperationType says what an operation does to a cluster.
+// OperationType is the type of an operation on a cluster.
 type OperationType string
 
 // The operations (docs/spec/planner.md, "Operations").
@@ -21,30 +21,31 @@ const (
 	OpSyncTemplate   OperationType = "sync-template"
 	OpRollback       OperationType = "rollback"
 
-	// OpRecover restarts services of nodes, OpPauseNode stops them until
-	// OpResumeNode starts them again (docs/spec/plans.md §8, §9).
+	// OpRecover restarts services of nodes. OpPauseNode stops them until OpResumeNode starts
+	// them again (docs/spec/plans.md §8, §9).
 	OpRecover    OperationType = "recover"
 	OpPauseNode  OperationType = "pause-node"
 	OpResumeNode OperationType = "resume-node"
-	// OpPlan runs a plan of the template's own, which an operator starts (docs/spec/plans.md §4).
+	// OpPlan runs one of the template's own plans, which an operator starts
+	// (docs/spec/plans.md §4).
 	OpPlan OperationType = "plan"
 	// OpRun runs a program on the cluster that was made for it (docs/spec/profiles.md).
 	OpRun OperationType = "run"
 )
 
-// Beside reports whether operations of this type run beside others of their cluster: they
-// leave its layout, its configuration and its status alone.
+// Concurrent reports whether operations of this type run concurrently with others of their
+// cluster. They do not change its layout, configuration or status.
 func (t OperationType) Concurrent() bool {
 	return t == OpRecover || t == OpPauseNode || t == OpResumeNode || t == OpPlan || t == OpRun
 }
 
-// DecommissionPlan is the name of the plan by which nodes are taken away for good.
+// DecommissionPlan is the name of the plan that removes nodes.
 const DecommissionPlan = "decommission"
 
-// RecoveryPlan is the name of the plan of whatever keeps a cluster alive.
+// RecoveryPlan is the name of the plan of automatic recovery.
 const RecoveryPlan = "recovery"
 
-// OperationStatus is where an operation stands (docs/architecture.md, "An operation").
+// OperationStatus is the status of an operation (docs/architecture.md, "An operation").
 type OperationStatus string
 
 // The statuses of an operation.
@@ -69,7 +70,7 @@ func (s OperationStatus) Ended() bool {
 	return false
 }
 
-// Operation is one thing asked of a cluster, from request to end.
+// Operation is one operation on a cluster, from request to end.
 type Operation struct {
 	ID       string          `json:"id"`
 	Tenant   string          `json:"tenant"`
@@ -80,46 +81,48 @@ type Operation struct {
 	Actor    string          `json:"actor"`
 	Request  string          `json:"request,omitempty"`
 	Services []string        `json:"services,omitempty"`
-	// Config is the cluster configuration the operation applies (configure).
+	// Config is the configuration that the operation applies (configure).
 	Config map[string]any `json:"config,omitempty"`
-	// Priority orders the work of operations; higher goes first, 0 is usual.
+	// Priority orders the tasks of operations: higher goes first, 0 is the default.
 	Priority int `json:"priority,omitempty"`
-	// Plan is the name that the operation's plan is shown under; "": that of its type.
+	// Plan is the name under which the operation's plan is shown; "": that of its type.
 	Plan string `json:"plan,omitempty"`
 	// Follows is the operation that this one undoes, cleans up after or tries again.
 	Follows string `json:"follows,omitempty"`
 	// OnFailure is what happens when a task is out of attempts: "rollback", "pause", "leave", or "delete" (create).
 	OnFailure string `json:"onFailure,omitempty"`
-	// Retry is how it is tried again where it fails for good; nil: not at all.
+	// Retry describes how the operation is tried again if it fails for good; nil: it is not.
 	Retry *Retry `json:"retry,omitempty"`
-	// Before is the number of the cluster's snapshot that was taken before the operation; 0: the cluster was new.
+	// Before is the number of the cluster's snapshot that was taken before the operation; 0:
+	// the cluster was new.
 	Before int `json:"before,omitempty"`
-	// Done is true if the operation has succeeded once, and goes on because somebody wants a
-	// part of it done again: what it made stands, however that ends.
+	// Done is true if the operation has succeeded once and continues because an operator
+	// restarted a part of it. Its result stays, whatever happens to that part.
 	Done bool `json:"done,omitempty"`
-	// Undo is true if the operation is rolled back once nothing of it runs any more.
+	// Undo is true if the operation is to be rolled back once none of its tasks runs any more.
 	Undo bool `json:"undo,omitempty"`
-	// Parameters are what an operator gave with the start of its plan.
+	// Parameters are the values that an operator passed when starting the plan.
 	Parameters map[string]string `json:"parameters,omitempty"`
-	// To is the number of the snapshot that a rollback goes back to.
+	// To is the number of the snapshot that a rollback returns to.
 	To int `json:"to,omitempty"`
-	// Resources is the number of the set of plugin resources that it was planned with; 0: none.
+	// Resources is the number of the set of plugin resources that it was planned with; 0:
+	// none.
 	Resources uint64 `json:"resources,omitempty"`
 	// Times are Unix milliseconds; zero: not yet.
 	CreatedAt int64 `json:"createTime"`
 	EndedAt   int64 `json:"endTime,omitempty"`
-	// Version is the index of the entry that last changed the operation's record.
+	// Version is the index of the log entry that last changed the operation's record.
 	Version uint64 `json:"version"`
 }
 
-// Retry is how an operation that failed is tried again, with another layout
+// Retry describes how a failed operation is tried again with another layout
 // (docs/spec/planner.md, "Transactions" 10).
 type Retry struct {
-	// Left is how many more layouts may be tried.
+	// Left is the number of layouts that may still be tried.
 	Left int `json:"left"`
-	// Tried are the layouts of the whole cluster that were tried, this operation's last.
+	// Tried are the layouts of the whole cluster that have been tried, this operation's last.
 	Tried []Layout `json:"tried,omitempty"`
-	// Nodes, HardwareType, ImageType and Comparator are as they were asked for.
+	// Nodes, HardwareType, ImageType and Comparator are those of the request.
 	Nodes        int    `json:"nodes,omitempty"`
 	HardwareType string `json:"hardwaretype,omitempty"`
 	ImageType    string `json:"imagetype,omitempty"`
@@ -127,10 +130,10 @@ type Retry struct {
 	Rollout
 }
 
-// MostRetries is the most layouts that may be tried after the first.
+// MostRetries is the highest number of layouts to try after the first.
 const MostRetries = 10
 
-// TaskStatus is where one task of a plan stands (docs/architecture.md, "A task").
+// TaskStatus is the status of a task of a plan (docs/architecture.md, "A task").
 type TaskStatus uint8
 
 // The statuses of a task.
@@ -147,7 +150,7 @@ const (
 
 var taskStatusNames = [...]string{"blocked", "ready", "leased", "running", "succeeded", "failed", "cancelled", "uncertain"}
 
-// TaskStatuses counts the statuses there are.
+// TaskStatuses is the number of statuses.
 const TaskStatuses = len(taskStatusNames)
 
 // String returns the status in lower case.
@@ -172,7 +175,7 @@ func (s *TaskStatus) UnmarshalText(b []byte) error {
 	return &Fault{Message: "unknown task status " + string(b)}
 }
 
-// Ended reports whether the task has its last status.
+// Ended reports whether the status is final.
 func (s TaskStatus) Ended() bool { return s == TaskSucceeded || s == TaskFailed || s == TaskCancelled }
 
 // Held reports whether a worker holds the task's lease.

@@ -1,6 +1,6 @@
 package model
 
-// Orphan is a machine that a provider has for this mesh and that is no node's.
+// Orphan is a machine that a provider has for this mesh and that belongs to no node.
 type Orphan struct {
 	Tenant   string `json:"tenant"`
 	Provider string `json:"provider"` // name of the definition
@@ -8,38 +8,38 @@ type Orphan struct {
 	ID      string `json:"id"`
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
-	// Fence is that of the attempt which made it.
+	// Fence is the fence of the attempt that made it.
 	Fence uint64 `json:"fence"`
-	// Why says what is wrong with it.
+	// Why is the reason why it belongs to no node.
 	Why OrphanReason `json:"why"`
-	// Since is when it was seen first by the agent that leads now, DeleteAt when
-	// the policy has it removed (0: never), both in Unix milliseconds.
+	// Since is when the current leader first saw it. DeleteAt is when the policy removes it
+	// (0: never). Both are Unix milliseconds.
 	Since    int64 `json:"since"`
 	DeleteAt int64 `json:"deleteAt,omitempty"`
-	// Fault says why it could not be removed.
+	// Fault is the reason why it could not be removed.
 	Fault string `json:"fault,omitempty"`
 }
 
-// OrphanReason says why a machine is no node's.
+// OrphanReason is the reason why a machine belongs to no node.
 type OrphanReason string
 
 // The reasons.
 const (
-	// OrphanUnknown: nobody knows the cluster. It was forgotten, as by a restored
-	// snapshot; the policy leaves it to people.
+	// OrphanUnknown: the cluster is unknown. It was lost, for example by restoring an older
+	// snapshot. The policy leaves the machine to people.
 	OrphanUnknown OrphanReason = "unknown-cluster"
 	// OrphanNoNode: the cluster is known and has no such node.
 	OrphanNoNode OrphanReason = "no-such-node"
-	// OrphanNotMade: the node is known, and was never made or is gone again.
+	// OrphanNotMade: the node is known, but has not been made or has been deleted.
 	OrphanNotMade OrphanReason = "node-not-made"
-	// OrphanSecond: another machine is the node's.
+	// OrphanSecond: the node has another machine.
 	OrphanSecond OrphanReason = "second-machine"
 )
 
-// Orphaned reports whether a machine that carries the tags of a cluster and a node is no
-// node's. n is the node of that id, or nil; clusterKnown and busy say of the cluster whether
-// it is known, and has an operation that has not ended: that one may be making or removing the
-// machine just now.
+// Orphaned reports whether a machine with the tags of a cluster and a node belongs to no node,
+// and why. The argument n is the node with that id, or nil. clusterKnown reports whether the
+// cluster is known, and busy whether it has an operation that has not ended and may be making
+// or removing the machine.
 func Orphaned(n *Node, clusterKnown, busy bool, id string) (OrphanReason, bool) {
 	switch {
 	case !clusterKnown:
@@ -49,7 +49,7 @@ func Orphaned(n *Node, clusterKnown, busy bool, id string) (OrphanReason, bool) 
 	case n == nil:
 		return OrphanNoNode, true
 	case n.Broken:
-		return "", false // nobody knows: the next operation looks
+		return "", false // unknown: the next operation finds out
 	case !n.Created:
 		return OrphanNotMade, true
 	}
@@ -66,22 +66,23 @@ type MissingMachine struct {
 	Provider string `json:"provider"`
 	Cluster  string `json:"cluster"`
 	Node     string `json:"node"`
-	ID       string `json:"id"` // the machine's, as the records have it
+	ID       string `json:"id"` // the machine's id, according to the records
 }
 
-// ProviderLook is what one provider said when it was asked for its machines.
+// ProviderListing is the answer of one provider to a request for its machines.
 type ProviderListing struct {
 	Tenant   string `json:"tenant"`
 	Provider string `json:"provider"`
 	Type     string `json:"providertype"`
 	Machines int    `json:"machines"`
-	// Fault says why its list is not whole: then nothing of it is missing.
+	// Fault is the reason why the list is incomplete. Then none of its machines counts as
+	// missing.
 	Fault string `json:"fault,omitempty"`
 }
 
-// OrphanReport compares the providers' lists of machines with the records.
+// OrphanReport is a comparison of the providers' lists of machines with the records.
 type OrphanReport struct {
-	// At is when the providers were asked, Unix milliseconds; 0: not yet.
+	// At is when the providers were asked, in Unix milliseconds; 0: not yet.
 	At        int64             `json:"at"`
 	Providers []ProviderListing `json:"providers"`
 	Orphans   []Orphan          `json:"orphans"`

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Places returns the zones and hosts in which nodes may be made: the provider's "provisioner"
+// Places returns the zones and hosts in which nodes may be made. The provider's "provisioner"
 // lists them under these names, as "a, b" or as a list.
 func (p *Provider) Places() (zones, hosts []string) {
 	return names(p.Provisioner["zones"]), names(p.Provisioner["hosts"])
@@ -31,7 +31,7 @@ func names(v any) []string {
 	return out
 }
 
-// Found takes from a provider's results where the machine is.
+// Found sets the place of the machine from a provider's results.
 func (n *Node) Found(results map[string]any) {
 	if s, _ := results["zone"].(string); s != "" {
 		n.Zone = s

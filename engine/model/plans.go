@@ -10,12 +10,12 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// Plan is one of a template's plans: "deploy", which orders what creates and
-// changes a cluster, "update", which takes its place once the cluster was
-// created, or one of any other name, which an operator starts (docs/spec/plans.md §13).
+// Plan is one of a template's plans. "deploy" orders the tasks that create and change a
+// cluster, and "update" takes its place once the cluster exists. An operator starts plans with
+// other names (docs/spec/plans.md §13).
 //
-// In a definition plans and phases may also be objects whose keys are the names,
-// as the DC/OS SDK has them.
+// In a definition, plans and phases may also be objects whose keys are the names, as in the
+// DC/OS SDK.
 type Plan struct {
 	Name string `json:"name"`
 	// Strategy is "serial" (the default) or "parallel".
@@ -23,35 +23,35 @@ type Plan struct {
 	Phases   []PlanPhase `json:"phases,omitempty"`
 }
 
-// PlanPhase are steps on the nodes that carry a service.
+// PlanPhase is a sequence of steps on the nodes that carry a service.
 type PlanPhase struct {
 	Name string `json:"name"`
-	// Service is the one that the phase is about ("pod" is read as this).
+	// Service is the service of the phase (also read as "pod").
 	Service string `json:"service"`
-	// Strategy is one of PhaseStrategies; "" is serial, or batch where Batch stands.
+	// Strategy is one of PhaseStrategies; "" is serial, or batch if Batch is set.
 	Strategy string `json:"strategy,omitempty"`
-	// Batch is how many nodes are worked on at once: "3", or "25%" of them.
+	// Batch is the number of nodes worked on at once: "3", or "25%" of them.
 	Batch string `json:"batch,omitempty"`
 	// MaxFailures is how many nodes may fail before a batch stops the phase.
 	MaxFailures int `json:"max_failures,omitempty"`
-	// Timeout is how long the phase may take; 0: for ever.
+	// Timeout is the longest duration of the phase; 0: no limit.
 	Timeout Millis `json:"timeout,omitempty"`
-	// Steps say what is done on each node; without them all actions of the service
-	// are one step.
+	// Steps are the steps on each node. Without them, all actions of the service form one
+	// step.
 	Steps []PlanSteps `json:"steps,omitempty"`
 }
 
-// PlanSteps are the steps on one node of a phase, in order, each of actions of the
-// service that are begun together. In a definition they may also be an object of
-// one key, the node, and the steps.
+// PlanSteps are the steps on one node of a phase, in order. Each has actions of the service
+// that begin together. In a definition they may also be an object with one key, the node, and
+// the steps as its value.
 type PlanSteps struct {
-	// Node is the number of a node among those that carry the service, from 0, or
-	// "default" for all that have no entry of their own.
+	// Node is the number of a node among those that carry the service, from 0, or "default"
+	// for all nodes without an entry of their own.
 	Node  string     `json:"node"`
 	Tasks [][]string `json:"tasks,omitempty"`
 }
 
-// DefaultSteps is the Node of the steps of all nodes that have none of their own.
+// DefaultSteps is the Node of the steps for all nodes without steps of their own.
 const DefaultSteps = "default"
 
 // The strategies of plans and phases.
@@ -60,7 +60,7 @@ var (
 	PhaseStrategies = []string{"serial", "parallel", "canary", "serial-canary", "parallel-canary", "batch"}
 )
 
-// modernPlans rewrites plans, phases and steps that are objects by name to lists.
+// modernPlans converts plans, phases and steps that are objects by name to lists.
 func (d *decoder) modernPlans(n *node) {
 	plans := n.get("plans")
 	named(plans)
@@ -102,7 +102,7 @@ func items(n *node) []*node {
 	return n.items
 }
 
-// named turns an object of things by name into a list of things with names.
+// named converts an object of named things to a list of things with names.
 func named(n *node) {
 	if n == nil || n.kind != objectNode {
 		return
@@ -124,9 +124,8 @@ func named(n *node) {
 	n.fields = nil
 }
 
-// checkPlans returns what is wrong with plans whatever the services are. Custom says that the
-// plan is one of the template's own, which waits for an operator to start it, and no other way
-// to do what Coopr does anyway.
+// checkPlans adds the faults of plans that do not depend on services. Custom plans are those
+// that an operator starts.
 func (p *Plan) Custom() bool {
 	switch p.Name {
 	case "deploy", "update", RecoveryPlan, DecommissionPlan:
@@ -160,7 +159,7 @@ func checkPlans(fs *Faults, plans []Plan) {
 			at := fmt.Sprintf("%s.phases[%d]", path, k)
 			unique(at, phases, ph.Name, k)
 			checkPhase(fs, at, ph)
-			if p.Custom() && len(ph.Steps) == 0 { // all actions there are would also remove the service
+			if p.Custom() && len(ph.Steps) == 0 { // all actions would include those that remove the service
 				fs.addf(at+".steps", "is missing: say which actions of %s phase %s of plan %s runs", cmp.Or(ph.Service, "its service"), ph.Name, p.Name)
 			}
 		}
@@ -219,8 +218,8 @@ func batchSize(text string) bool {
 	return err == nil && n > 0 && (!percent || n <= 100)
 }
 
-// lintPlans judges what plans say of services: those that there are, and that
-// the template's clusters may have.
+// lintPlans checks the references of plans to services: they must exist, and the template's
+// clusters must be able to have them.
 func (j *judge) lintPlans(t *ClusterTemplate) {
 	for i, p := range t.Plans {
 		for k, ph := range p.Phases {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Scope says whose fields of a plugin are meant.
+// Scope selects fields of a plugin: those of the administrator or of the user.
 type Scope string
 
-// The scopes: what the administrator sets once, and what the user of a cluster
-// sets when making it.
+// The scopes: fields that the administrator sets once, and fields that a user sets when
+// creating a cluster.
 const (
 	ScopeAdmin Scope = "admin"
 	ScopeUser  Scope = "user"
@@ -24,10 +24,11 @@ func (t PluginType) fields(s Scope) PluginFields {
 	return t.Parameters.Admin
 }
 
-// MissingFields returns what is missing among the given values: nil when one of the
-// alternative sets of required fields is complete (or none is required), else for each set the
-// missing fields with their schemas, as the answer "missingFields" of the API has them
-// (docs/spec/coopr.md 2.3). A field with a default is never missing; an empty text is.
+// MissingFields returns the required fields that the given values lack. It returns nil if one
+// of the alternative sets of required fields is complete, or none is required. Otherwise it
+// returns the missing fields of each set with their schemas, as in the answer "missingFields"
+// of the API (docs/spec/coopr.md 2.3). A field with a default is never missing; an empty text
+// is.
 func MissingFields(t PluginType, scope Scope, given map[string]any) []map[string]FieldSchema {
 	fields := t.fields(scope)
 	var all []map[string]FieldSchema
@@ -47,7 +48,7 @@ func MissingFields(t PluginType, scope Scope, given map[string]any) []map[string
 	return all
 }
 
-// Judge returns what is wrong with a value of the field; "" when it is right.
+// Judge returns the fault of a value of the field, or "".
 func (f FieldSchema) Judge(v any) string {
 	switch v.(type) {
 	case nil:
@@ -69,8 +70,8 @@ func (f FieldSchema) Judge(v any) string {
 	return ""
 }
 
-// odd is Judge for what a definition gives: there the value of a text may be a list or
-// an object, such as variables, which its plugin reads and judges.
+// odd is like Judge for values in a definition. There the value of a text field may also be a
+// list or an object, such as variables, which its plugin checks.
 func (f FieldSchema) odd(v any) string {
 	switch v.(type) {
 	case map[string]any, []any:
@@ -81,14 +82,13 @@ func (f FieldSchema) odd(v any) string {
 	return f.Judge(v)
 }
 
-// Secret reports whether the field's values are sensitive: where the schema says so, and for
+// Secret reports whether the field's values are sensitive: if the schema says so, and for
 // every password.
 func (f FieldSchema) Secret() bool { return f.Sensitive || f.Type == "password" }
 
-// Sensitive returns the names among the given values that must not be shown, in order: those
-// whose schema says so (in either scope), those of values of type Secret, and, since a type
-// may be unknown (its zero value), those that sound like secrets and have no schema that says
-// otherwise.
+// Sensitive returns the names of the given values that must not be shown, in order: those that
+// the schema of either scope marks, values of type Secret, and names that sound like secrets
+// and have no schema that says otherwise. For an unknown type pass the zero value.
 func Sensitive(t PluginType, values map[string]any) []string {
 	var names []string
 	for _, name := range sorted(values) {
@@ -107,8 +107,8 @@ func Sensitive(t PluginType, values map[string]any) []string {
 	return names
 }
 
-// RedactFields returns a copy of the values with Redacted in place of what is sensitive, at
-// every depth.
+// RedactFields returns a copy of the values in which sensitive ones are replaced by Redacted,
+// at every depth.
 func RedactFields(t PluginType, values map[string]any) map[string]any {
 	if values == nil {
 		return nil
@@ -137,7 +137,7 @@ func redactInner(v any) any {
 	return v
 }
 
-// separators makes one of the signs that part the words of a name.
+// separators unifies the characters that separate the words of a name.
 var separators = strings.NewReplacer("-", "_", ".", "_")
 
 // SoundsSecret reports whether a name is one that secrets usually have.

@@ -2,15 +2,15 @@ package model
 
 import "encoding/json"
 
-// Agent is the record of one control host, kept in the replicated state: the
-// list of record against which every agent's gossip view is completed.
+// Agent is the record of one agent in the replicated state. The agents known by gossip are
+// completed with these records.
 type Agent struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`
 	PeerAddr   string `json:"peerAddr"`
 	APIAddr    string `json:"apiAddr"`
 	GossipAddr string `json:"gossipAddr,omitempty"`
-	// Incarnation grows with every start of the agent's process, as gossip has it.
+	// Incarnation grows with every start of the agent's process, as in gossip.
 	Incarnation  uint64 `json:"incarnation"`
 	Build        string `json:"build"`
 	FeatureLevel uint32 `json:"featureLevel"`
@@ -18,25 +18,26 @@ type Agent struct {
 	Class        string `json:"class,omitempty"`
 	Slots        int    `json:"slots"`
 	Eligible     bool   `json:"eligible"`
-	// Session is the session the agent has with the leader; empty: none.
+	// Session is the agent's session with the leader; empty: none.
 	Session string `json:"session,omitempty"`
-	// Epoch is the index of the entry that opened the session.
+	// Epoch is the index of the log entry that opened the session.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Alive is true if the agent has a session.
 	Alive bool `json:"alive"`
-	// Left is true if the agent went away on purpose.
+	// Left is true if the agent left on purpose.
 	Left bool `json:"left,omitempty"`
-	// Plugins are the types the agent offers, "provider/local" and the version.
+	// Plugins are the types that the agent offers, such as "provider/local", with their
+	// versions.
 	Plugins map[string]string `json:"plugins,omitempty"`
-	// Since is when Alive last changed, Unix milliseconds.
+	// Since is when Alive last changed, in Unix milliseconds.
 	Since int64 `json:"since"`
 }
 
-// Role is what a token's holder may do within its tenant.
+// Role is the set of rights of a token's holder within its tenant.
 type Role string
 
-// The roles, the mightiest first. A superadmin acts in every tenant and is the
-// only one to steer the mesh itself.
+// The roles, from the most rights to the fewest. A superadmin acts in every tenant and alone
+// controls the mesh itself.
 const (
 	RoleSuperadmin Role = "superadmin"
 	RoleAdmin      Role = "admin"
@@ -44,7 +45,7 @@ const (
 	RoleRead       Role = "read"
 )
 
-// Token is a credential's record; the token itself is shown once, when made.
+// Token is the record of a token. The token itself is shown once, when it is made.
 type Token struct {
 	ID      string `json:"id"`
 	Actor   string `json:"actor"`
@@ -53,20 +54,19 @@ type Token struct {
 	Created int64  `json:"created"`
 }
 
-// Self is the actor of what the mesh does by itself.
+// Self is the actor of changes that the mesh makes on its own.
 const Self = "coopr"
 
-// Caller is who makes a request: every request has one.
+// Caller is the author of a request.
 type Caller struct {
 	Tenant string
 	Actor  string
 	Role   Role
-	// Request is the request's id: the same id is done once. "" where the
-	// caller gave none.
+	// Request is the id of the request, or "". A request with the same id is carried out once.
 	Request string
 }
 
-// Task is one task of a plan as people and programs read it.
+// Task is one task of a plan as people and programs see it.
 type Task struct {
 	ID        string     `json:"id"`
 	Operation string     `json:"operation"`
@@ -107,17 +107,17 @@ type Progress struct {
 	Counts map[string]int `json:"counts"`
 }
 
-// Event is one change of the state, as the event stream tells it.
+// Event is one change of the state in the event stream.
 type Event struct {
-	// Index is that of the log entry; several events may share one.
+	// Index is the index of the log entry. Several events may share one.
 	Index  uint64 `json:"index"`
 	Time   int64  `json:"time"`
 	Tenant string `json:"tenant,omitempty"`
-	// Type is such as "operation.changed", "task.changed", "cluster.changed",
-	// "node.changed", "definition.changed", "agent.changed".
+	// Type is the type of change, such as "operation.changed", "task.changed",
+	// "cluster.changed", "node.changed", "definition.changed" or "agent.changed".
 	Type    string `json:"type"`
 	Cluster string `json:"cluster,omitempty"`
-	// Operation, Task and Subject say what it is about; Status what became of it.
+	// Operation, Task and Subject identify what changed. Status is the new status.
 	Operation string `json:"operation,omitempty"`
 	Task      string `json:"task,omitempty"`
 	Subject   string `json:"subject,omitempty"`
@@ -126,17 +126,17 @@ type Event struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// StoredDefinition is one version of a definition as the state keeps it.
+// StoredDefinition is one version of a definition in the state.
 type StoredDefinition struct {
 	Kind    Kind            `json:"kind"`
 	Name    string          `json:"name"`
 	Version int             `json:"version"`
 	Body    json.RawMessage `json:"body"`
-	// Index is that of the entry that wrote it.
+	// Index is the index of the log entry that wrote it.
 	Index uint64 `json:"index"`
 }
 
-// Key returns the name by which agents offer a plugin type: "provider/local" or
+// Key returns the name under which agents offer a plugin type: "provider/local" or
 // "automator/shell".
 func (t PluginType) Key() string { return t.Class + "/" + t.Name }
 

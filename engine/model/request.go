@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// CreateCluster asks for a cluster (docs/spec/coopr.md 2.3). What is absent is
-// taken from the template.
+// CreateCluster is a request for a new cluster (docs/spec/coopr.md 2.3). Absent values come
+// from the template.
 type CreateCluster struct {
 	Rollout
 	Name            string `json:"name"`
@@ -22,80 +22,80 @@ type CreateCluster struct {
 	HardwareType   string         `json:"hardwaretype,omitempty"`
 	ImageType      string         `json:"imagetype,omitempty"`
 	Services       []string       `json:"services,omitempty"`
-	// InitialLeaseDuration in milliseconds, 0 for ever; nil (or -1, as the
-	// original's clients write) for the template's.
+	// InitialLeaseDuration is in milliseconds, 0 for ever. Nil, or -1 as the original's
+	// clients write it, means the template's.
 	InitialLeaseDuration *Millis        `json:"initialLeaseDuration,omitempty"`
 	DNSSuffix            string         `json:"dnsSuffix,omitempty"`
 	Config               map[string]any `json:"config,omitempty"`
-	// ConfigMode is ConfigMerge (the default: Config is merged deeply over the
-	// template's) or ConfigReplace (Config alone counts, as in the original).
+	// ConfigMode is ConfigMerge (the default: Config is merged deeply into the template's) or
+	// ConfigReplace (Config alone counts, as in the original).
 	ConfigMode string `json:"configMode,omitempty"`
 	// Comparator overrides the template's: "original" or "cost".
 	Comparator string `json:"comparator,omitempty"`
 	// OnFailure is "delete" (the default), "pause" or "leave".
 	OnFailure string `json:"onFailure,omitempty"`
-	// ResolveOnFailure is how many other layouts are tried where this one fails, before OnFailure
-	// "delete" has its turn.
+	// ResolveOnFailure is how many other layouts are tried if this one fails, before OnFailure
+	// "delete" applies.
 	ResolveOnFailure Int `json:"resolveOnFailure,omitempty"`
-	// Priority orders the work of operations; higher goes first, 0 is usual.
+	// Priority orders the tasks of operations: higher goes first, 0 is the default.
 	Priority Int `json:"priority,omitempty"`
 }
 
-// Rollout says how nodes take turns in an operation, and what it puts up with.
+// Rollout defines how nodes take turns in an operation and how many failures it tolerates.
 type Rollout struct {
-	// Strategy is "serial", "parallel", "canary" (or "serial-canary"),
-	// "parallel-canary", "batch=N" or "batch=N%"; "" is the operation's usual one.
+	// Strategy is "serial", "parallel", "canary" (or "serial-canary"), "parallel-canary",
+	// "batch=N" or "batch=N%"; "" is the default of the operation.
 	Strategy string `json:"strategy,omitempty"`
-	// MaxFailures is how many nodes may fail and the others still go on.
+	// MaxFailures is how many nodes may fail before the others stop.
 	MaxFailures Int `json:"maxFailures,omitempty"`
-	// Staged keeps everybody waiting at barriers, stage by stage.
+	// Staged makes all nodes wait for each other at barriers, stage by stage.
 	Staged bool `json:"staged,omitempty"`
-	// Queue lets the operation wait where another one is under way; else it is refused.
+	// Queue makes the operation wait if another one is running. Otherwise it is refused.
 	Queue bool `json:"queue,omitempty"`
 }
 
-// ConfigureCluster asks for another configuration.
+// ConfigureCluster is a request for another configuration.
 type ConfigureCluster struct {
 	Rollout
 	Config     map[string]any `json:"config"`
 	ConfigMode string         `json:"configMode,omitempty"`
-	// Restart says whether services are restarted; nil means true.
+	// Restart is false if services are not to be restarted; nil means true.
 	Restart        *bool          `json:"restart,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
-// ServiceRequest asks to start, stop or restart services: those named, or all
-// where none is; or to add or remove those named.
+// ServiceRequest is a request to start, stop or restart services (the named ones, or all if
+// none is named), or to add or remove the named ones.
 type ServiceRequest struct {
 	Rollout
 	Services       []string       `json:"services,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
-// DeleteCluster asks for the end of a cluster.
+// DeleteCluster is a request to delete a cluster.
 type DeleteCluster struct {
 	Rollout
-	// Graceful stops and removes the services before the machines go.
+	// Graceful stops and removes the services before the machines are deleted.
 	Graceful       bool           `json:"graceful,omitempty"`
 	ProviderFields map[string]any `json:"providerFields,omitempty"`
 }
 
-// ChangeCluster asks for another layout, for newer definitions, or for an earlier
-// state of a cluster. Which of it counts depends on the operation.
+// ChangeCluster is a request for another layout, newer definitions or an earlier state of a
+// cluster. The operation decides which of its fields count.
 type ChangeCluster struct {
 	Rollout
-	// Nodes is how many nodes to add (grow, add-services) or to take away (shrink).
+	// Nodes is the number of nodes to add (grow, add-services) or to remove (shrink).
 	Nodes Int `json:"nodes,omitempty"`
-	// NodeNames are the nodes to take away (shrink), to replace (replace-node), to
-	// restart (recover), to pause or to resume: ids, numbers or host names.
+	// NodeNames are the nodes to remove (shrink), replace (replace-node), restart (recover),
+	// pause or resume: ids, numbers or host names.
 	NodeNames []string `json:"nodeNames,omitempty"`
-	// Forced is true if a node that is replaced is deleted as it is, without its services being
-	// stopped and removed first: they may not be able to.
+	// Forced is true if a replaced node is deleted without stopping and removing its services
+	// first, for example because they cannot be stopped.
 	Forced bool `json:"forced,omitempty"`
-	// Services are those to add, to remove or to upgrade; or on the named nodes to
-	// restart (recover), to pause or to resume, all where none is named.
+	// Services are the services to add, remove or upgrade. For recover, pause and resume they
+	// are the services on the named nodes, all if none is named.
 	Services []string `json:"services,omitempty"`
-	// HardwareType, ImageType and Comparator choose what new nodes are.
+	// HardwareType, ImageType and Comparator choose the kind of new nodes.
 	HardwareType string `json:"hardwaretype,omitempty"`
 	ImageType    string `json:"imagetype,omitempty"`
 	Comparator   string `json:"comparator,omitempty"`
@@ -103,13 +103,13 @@ type ChangeCluster struct {
 	To Int `json:"to,omitempty"`
 	// OnFailure is "rollback", "pause" or "leave".
 	OnFailure string `json:"onFailure,omitempty"`
-	// ResolveOnFailure is how many other layouts are tried (grow, add-services), each
-	// after the one before was rolled back.
+	// ResolveOnFailure is how many other layouts are tried (grow, add-services), each after
+	// the previous one has been rolled back.
 	ResolveOnFailure Int            `json:"resolveOnFailure,omitempty"`
 	ProviderFields   map[string]any `json:"providerFields,omitempty"`
 }
 
-// DecodeChangeCluster reads a request strictly.
+// DecodeChangeCluster decodes a request strictly.
 func DecodeChangeCluster(data []byte) (ChangeCluster, error) {
 	var r ChangeCluster
 	faults, _ := decodeRequest(data, &r, nil)
@@ -117,8 +117,8 @@ func DecodeChangeCluster(data []byte) (ChangeCluster, error) {
 	return r, faults.limited().Err()
 }
 
-// DecodeCreateCluster reads a request strictly and validates it: every fault
-// at once (Faults).
+// DecodeCreateCluster decodes a request strictly and checks it. The error, of type Faults, has
+// all faults.
 func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 	var r CreateCluster
 	faults, read := decodeRequest(data, &r, modernCreate)
@@ -134,8 +134,8 @@ func DecodeCreateCluster(data []byte) (CreateCluster, error) {
 	return r, faults.limited().Err()
 }
 
-// DecodeConfigureCluster reads a request strictly and validates it. What it has no
-// configuration for is done with the present one.
+// DecodeConfigureCluster decodes a request strictly and checks it. Values that the request
+// does not have stay as they are.
 func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 	var r ConfigureCluster
 	faults, _ := decodeRequest(data, &r, nil)
@@ -146,8 +146,8 @@ func DecodeConfigureCluster(data []byte) (ConfigureCluster, error) {
 	return r, faults.limited().Err()
 }
 
-// DecodeServiceRequest reads the body of a start, stop, restart, add or remove;
-// an empty body asks for all services.
+// DecodeServiceRequest decodes the body of a start, stop, restart, add or remove. An empty
+// body means all services.
 func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 	var r ServiceRequest
 	faults, _ := decodeRequest(data, &r, nil)
@@ -155,15 +155,15 @@ func DecodeServiceRequest(data []byte) (ServiceRequest, error) {
 	return r, faults.limited().Err()
 }
 
-// DecodeDeleteCluster reads the body of a delete, which may be empty.
+// DecodeDeleteCluster decodes the body of a delete, which may be empty.
 func DecodeDeleteCluster(data []byte) (DeleteCluster, error) {
 	var r DeleteCluster
 	faults, _ := decodeRequest(data, &r, nil)
 	return r, faults.limited().Err()
 }
 
-// decodeRequest is DecodeStrict with a chance to rewrite older shapes. It says
-// whether there is a request to judge: an empty body is one, broken JSON is not.
+// decodeRequest is DecodeStrict with a hook that converts older shapes. It reports whether
+// there is a request to check: an empty body is one, broken JSON is not.
 func decodeRequest(data []byte, into any, modernise func(*decoder, *node)) (Faults, bool) {
 	if len(strings.TrimSpace(string(data))) == 0 {
 		return nil, true
@@ -197,8 +197,8 @@ func modernCreate(d *decoder, n *node) {
 	}
 }
 
-// UnmarshalJSON reads a request leniently, with "nodes" for "numMachines" and
-// -1 for no lease; DecodeCreateCluster is the strict reading.
+// UnmarshalJSON decodes a request leniently, with "nodes" for "numMachines" and -1 for no
+// lease. DecodeCreateCluster decodes it strictly.
 func (r *CreateCluster) UnmarshalJSON(b []byte) error {
 	type plain CreateCluster
 	v := struct {
@@ -219,7 +219,7 @@ func (r *CreateCluster) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Check returns what is wrong with the request by itself.
+// Check returns the faults of the request by itself.
 func (r CreateCluster) Check() Faults {
 	var fs Faults
 	if why := CheckName(r.Name); why != "" {
@@ -281,7 +281,7 @@ func checkNames(fs *Faults, path string, names []string) {
 	}
 }
 
-// Choice is what a create request and a resolved template come to together.
+// Choice is the combination of a create request and a resolved template.
 type Choice struct {
 	Provider     string
 	HardwareType string
@@ -293,9 +293,9 @@ type Choice struct {
 	Comparator   string
 }
 
-// Choose lays the request over a resolved template and checks it against what
-// the template allows: sizes, compatibility, lease. Every fault is given.
-// Empty hardware and image types mean that the solver may choose.
+// Choose applies the request to a resolved template and checks it against what the template
+// allows: sizes, compatibility, lease. The error has all faults. Empty hardware and image
+// types leave the choice to the solver.
 func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 	var fs Faults
 	first := func(a, b string) string {
@@ -356,7 +356,7 @@ func (r CreateCluster) Choose(t ClusterTemplate) (Choice, error) {
 	return c, fs.Err()
 }
 
-// didYouMeanOrOneOf returns the nearest name, or else a few that are right.
+// didYouMeanOrOneOf returns the nearest name, or else a few valid ones.
 func didYouMeanOrOneOf(name string, known []string) string {
 	if hint := didYouMean(name, known); hint != "" {
 		return hint

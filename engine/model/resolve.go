@@ -50,7 +50,7 @@ type resolver struct {
 	out      ClusterTemplate
 	faults   Faults
 	included map[string]bool
-	// locked names the immutable partial of a configuration key.
+	// locked has the immutable partial of each configuration key.
 	locked map[string]string
 	owner  map[string]string
 }
@@ -75,7 +75,7 @@ func (r *resolver) chain(t ClusterTemplate) []*ClusterTemplate {
 	return chain
 }
 
-// of names the template that a fault is in when it is not the one asked about.
+// of names the template that contains a fault, if it is not the template itself.
 func of(at, child *ClusterTemplate) string {
 	if at.Name == child.Name {
 		return ""
@@ -134,7 +134,7 @@ func (r *resolver) layer(t ClusterTemplate, who string, immutable bool) {
 	c.Services = unique(slices.Concat(c.Services, t.Compatibility.Services))
 }
 
-// constraints merges what only whole templates have.
+// constraints merges the parts that only whole templates have.
 func (r *resolver) constraints(t *ClusterTemplate) {
 	out := &r.out
 	out.Constraints.Layout.MustCoexist = union(out.Constraints.Layout.MustCoexist, t.Constraints.Layout.MustCoexist)
@@ -195,8 +195,8 @@ func (r *resolver) complete(t ClusterTemplate) {
 }
 
 // EffectiveDefaults returns the configuration of a template's defaults: its config, with the
-// configuration of each default service under the service's name, where it wins over what
-// config says there.
+// configuration of each default service under the service's name, which takes precedence
+// there.
 func EffectiveDefaults(d Defaults) map[string]any {
 	out := d.Config
 	for _, s := range d.Services {
@@ -213,7 +213,7 @@ func later(to *string, from string) {
 	}
 }
 
-// union adds the sets that are not there yet, each name of a set once.
+// union adds the sets that are not in the list yet, without duplicate names within a set.
 func union(have, more [][]string) [][]string {
 	for _, set := range more {
 		set = unique(set)

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// ResourceStatus is where one version of a plugin resource stands (docs/spec/coopr.md §2.5).
+// ResourceStatus is the status of a version of a plugin resource (docs/spec/coopr.md §2.5).
 type ResourceStatus string
 
-// The statuses of a version. Those that are active or recalled are in force; a sync
-// makes what is staged active, and what is recalled inactive.
+// The statuses of a version. Active and recalled versions are in force. A sync makes staged
+// versions active and recalled ones inactive.
 const (
 	ResourceInactive ResourceStatus = "inactive"
 	ResourceStaged   ResourceStatus = "staged"
@@ -21,27 +21,27 @@ const (
 	ResourceRecalled ResourceStatus = "recalled"
 )
 
-// ResourceStatuses are all of them.
+// ResourceStatuses lists all statuses.
 var ResourceStatuses = []ResourceStatus{ResourceInactive, ResourceStaged, ResourceActive, ResourceRecalled}
 
-// Live reports whether plans that begin now work with the version.
+// Live reports whether plans that begin now use the version.
 func (s ResourceStatus) Live() bool { return s == ResourceActive || s == ResourceRecalled }
 
-// The orders about a version of a resource.
+// The orders for a version of a resource.
 const (
 	StageResource    = "stage"
 	RecallResource   = "recall"
-	ActivateResource = "activate" // stage and sync, of this resource alone
+	ActivateResource = "activate" // stage and sync this resource alone
 	DeleteResource   = "delete"
 )
 
-// The bounds of what a tenant may keep, beside the bytes that the configuration allows.
+// The limits of a tenant's resources, in addition to the limit of bytes in the configuration.
 const (
 	MostResources        = 2000 // names
-	MostResourceVersions = 100  // of one name
+	MostResourceVersions = 100  // versions of one name
 )
 
-// ResourceKey names a resource among its tenant's.
+// ResourceKey identifies a resource within its tenant.
 type ResourceKey struct {
 	// Kind is KindProviderType or KindAutomatorType.
 	Kind   Kind   `json:"kind" enum:"providertypes,automatortypes"`
@@ -50,15 +50,15 @@ type ResourceKey struct {
 	Name   string `json:"name"`
 }
 
-// String returns the key as the API's paths have it.
+// String returns the key as in the API's paths.
 func (k ResourceKey) String() string {
 	return strings.Join([]string{string(k.Kind), k.Plugin, k.Type, k.Name}, "/")
 }
 
-// resourceName is what file systems and paths of URLs take as it is.
+// resourceName matches names that file systems and paths of URLs accept unchanged.
 var resourceName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// CheckResourceName returns what is wrong with the name of a resource; "" when it is right.
+// CheckResourceName returns the fault of a resource's name, or "".
 func CheckResourceName(name string) string {
 	if !resourceName.MatchString(name) {
 		return fmt.Sprintf("%q must be 1 to 128 of letters, digits, '.', '_' and '-', and not begin with '.' or '-'", shorten(name))
@@ -66,12 +66,12 @@ func CheckResourceName(name string) string {
 	return ""
 }
 
-// ResourcePin is one version of a resource, with all that it takes to put its content
-// before a plugin. A pin never changes: it outlives the version it was made from.
+// ResourcePin is one version of a resource with everything that is needed to provide its
+// content to a plugin. A pin never changes, and outlives the version that it was made from.
 type ResourcePin struct {
 	ResourceKey
 	Version int `json:"version" doc:"Counts up with every upload"`
-	// SHA256 is the content's, in hexadecimal; the API leaves it out where Secret.
+	// SHA256 is the hash of the content in hexadecimal. The API omits it if Secret is set.
 	SHA256      string `json:"sha256,omitempty"`
 	Size        int64  `json:"size" doc:"In bytes"`
 	Format      string `json:"format" enum:"file,archive"`
@@ -79,10 +79,10 @@ type ResourcePin struct {
 	Secret      bool   `json:"secret,omitempty" doc:"The content is never given back"`
 }
 
-// String names the version: "automatortypes/shell/scripts/deploy@3".
+// String returns the name of the version: "automatortypes/shell/scripts/deploy@3".
 func (p ResourcePin) String() string { return p.ResourceKey.String() + "@" + strconv.Itoa(p.Version) }
 
-// ResourceVersion is a version as its tenant keeps it.
+// ResourceVersion is a version of a resource in the state.
 type ResourceVersion struct {
 	ResourcePin
 	Status ResourceStatus `json:"status" enum:"inactive,staged,active,recalled"`
@@ -94,19 +94,19 @@ type ResourceVersion struct {
 type PluginResource struct {
 	Tenant string
 	ResourceKey
-	Last     int // the highest number there ever was
+	Last     int // the highest number so far
 	Versions []ResourceVersion
 }
 
-// ResourceSet are the versions that were in force for a tenant at one time. An operation
-// is planned with one set and keeps it.
+// ResourceSet has the versions that were in force for a tenant at one time. An operation is
+// planned with one set and keeps it.
 type ResourceSet struct {
 	Tenant string
-	Number uint64 // grows; 0 stands for no resources at all
+	Number uint64 // grows; 0 means no resources
 	Pins   []ResourcePin
 }
 
-// Of returns the pins of one plugin's type.
+// Of returns the pins of a plugin type.
 func (s *ResourceSet) Of(kind Kind, plugin string) []ResourcePin {
 	var out []ResourcePin
 	for _, p := range s.Pins {
@@ -127,7 +127,7 @@ func (r *PluginResource) Clone() *PluginResource {
 	return &c
 }
 
-// Add adds the next version, inactive, and gives its number.
+// Add adds the next version, inactive, and returns its number.
 func (r *PluginResource) Add(v ResourceVersion) int {
 	r.Last++
 	v.ResourceKey, v.Version, v.Status = r.ResourceKey, r.Last, ResourceInactive
@@ -144,9 +144,9 @@ func (r *PluginResource) Find(version int) *ResourceVersion {
 	return &r.Versions[i]
 }
 
-// Order carries an order out on a version. It fails with ErrNoResourceVersion, or
-// because what is in force, or is to be, cannot be deleted. An order that is carried out already
-// changes nothing.
+// Order applies an order to a version. It fails with ErrNoResourceVersion, or if a version is
+// to be deleted that is in force or staged. An order that has been applied already changes
+// nothing.
 func (r *PluginResource) Order(order string, version int) error {
 	v := r.Find(version)
 	if v == nil {
@@ -197,7 +197,7 @@ func (r *PluginResource) unstage() {
 	}
 }
 
-// Sync brings into force what was decided, and says whether that changed anything.
+// Sync puts staged and recalled versions into effect, and reports whether anything changed.
 func (r *PluginResource) Sync() (changed bool) {
 	for i := range r.Versions {
 		switch v := &r.Versions[i]; v.Status {
@@ -210,7 +210,7 @@ func (r *PluginResource) Sync() (changed bool) {
 	return changed
 }
 
-// Live returns the version that is in force, or nil.
+// Live returns the version in force, or nil.
 func (r *PluginResource) Live() *ResourceVersion {
 	i := slices.IndexFunc(r.Versions, func(v ResourceVersion) bool { return v.Status.Live() })
 	if i < 0 {
@@ -219,8 +219,8 @@ func (r *PluginResource) Live() *ResourceVersion {
 	return &r.Versions[i]
 }
 
-// IsSecret reports whether contents of the type are never given back: it says so itself, or
-// its files are for their owner alone, as keys are.
+// IsSecret reports whether the API never returns contents of the type: if the type says so, or
+// if its files are for their owner alone, as keys are.
 func (t ResourceType) IsSecret() bool {
 	if t.Secret {
 		return true

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Int is a whole number that files also write as a string ("3").
+// Int is a whole number that files may also write as a string ("3").
 type Int int
 
 // UnmarshalJSON reads 3, 3.0 or "3".
@@ -26,11 +26,11 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Millis is a duration in milliseconds, that files also write as "10s",
-// "15m", "2h" or "3d" (docs/spec/coopr.md 1.1, row 16).
+// Millis is a duration in milliseconds that files may also write as "10s", "15m", "2h" or "3d"
+// (docs/spec/coopr.md 1.1, row 16).
 type Millis int64
 
-// UnmarshalJSON reads a number of milliseconds, or a number with s, m, h or d.
+// UnmarshalJSON decodes a number of milliseconds, or a number with s, m, h or d.
 func (m *Millis) UnmarshalJSON(b []byte) error {
 	v, err := ParseMillis(strings.Trim(string(b), `"`))
 	if err == nil {
@@ -39,7 +39,7 @@ func (m *Millis) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ParseMillis reads "1500" (milliseconds), "10s", "15m", "2h" or "3d".
+// ParseMillis parses "1500" (milliseconds), "10s", "15m", "2h" or "3d".
 func ParseMillis(text string) (Millis, error) {
 	s, unit := text, int64(1)
 	if n := len(s); n > 0 {

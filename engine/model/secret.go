@@ -7,22 +7,21 @@ import (
 	"log/slog"
 )
 
-// Redacted stands wherever a secret would.
+// Redacted is printed in place of every secret.
 const Redacted = "[redacted]"
 
-// Secret is a text that never prints: every way of formatting, logging or
-// encoding it gives Redacted. It is read from JSON and YAML like any text;
-// Reveal alone gives it back.
+// Secret is a text that never prints: every way to format, log or encode it results in
+// Redacted. It decodes from JSON and YAML like any text. Only Reveal returns it.
 type Secret struct{ text string }
 
-// NewSecret keeps a text as a secret.
+// NewSecret wraps a text as a secret.
 func NewSecret(text string) Secret { return Secret{text} }
 
-// Reveal returns the secret itself. Callers hand it to the one place that needs it and keep no
+// Reveal returns the secret itself. Callers pass it to the one place that needs it and keep no
 // copy.
 func (s Secret) Reveal() string { return s.text }
 
-// IsZero reports whether there is no secret at all.
+// IsZero reports whether the secret is empty.
 func (s Secret) IsZero() bool { return s.text == "" }
 
 // String returns Redacted.
@@ -34,7 +33,7 @@ func (Secret) GoString() string { return Redacted }
 // Format writes Redacted for every verb and flag.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Redacted) }
 
-// LogValue returns Redacted to structured logs.
+// LogValue returns Redacted for structured logs.
 func (Secret) LogValue() slog.Value { return slog.StringValue(Redacted) }
 
 // MarshalJSON writes Redacted.

@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// didYouMean returns ": did you mean x?", or nothing.
+// didYouMean returns ": did you mean x?", or "".
 func didYouMean(name string, known []string) string {
 	if near := words.Nearest(name, known); near != "" {
 		return fmt.Sprintf(": did you mean %q?", near)
@@ -17,8 +17,8 @@ func didYouMean(name string, known []string) string {
 	return ""
 }
 
-// unknownKey reports that a struct has no such key, with the nearest one, or with the place
-// one level down where the key does belong.
+// unknownKey returns the message for an unknown key of a struct, with the nearest known key,
+// or with the place one level down where the key belongs.
 func unknownKey(key string, t reflect.Type) string {
 	keys := keysOf(t)
 	names := make([]string, 0, len(keys))

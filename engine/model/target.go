@@ -6,39 +6,40 @@ import (
 	"slices"
 )
 
-// Target is what the services of a cluster were built from and configured with
-// until an operation moved the cluster on (docs/decisions/023-recovery.md).
+// Target is a set of definitions and a configuration that services of a cluster were built
+// from before an operation moved the cluster to its next target
+// (docs/decisions/023-recovery.md).
 type Target struct {
-	// Number is that of the last target which it tells of: services with marks of it
-	// or of earlier ones stand at it, unless an earlier one tells of them, too.
+	// Number is the number of the last target that this one describes. It applies to services
+	// with marks of this or of lower numbers, unless an earlier target applies.
 	Number int `json:"number"`
-	// Definitions are those of the services that were given others.
+	// Definitions are the definitions of those services whose definition changed.
 	Definitions map[string]Service `json:"definitions,omitempty"`
-	// Config is the configuration; nil: it was left as it was.
+	// Config is the configuration; nil: it did not change.
 	Config map[string]any `json:"config"`
-	// Mixed is true if several targets became one, because there were too many: nobody knows of
-	// which of them a service is.
+	// Mixed is true if several targets were joined because there were too many. It is unknown
+	// which of them a service is at.
 	Mixed bool `json:"mixed,omitempty"`
 }
 
 // MostTargets is how many earlier targets a cluster keeps.
 const MostTargets = 8
 
-// HalfConfigured stands in a mark's Config for a configuration that may be half written.
+// HalfConfigured is the Config of a mark whose configuration may be half written.
 const HalfConfigured = -1
 
-// Moves reports whether an operation brings services to the cluster's target; others leave
-// each of them at the target where it stands.
+// Moves reports whether an operation brings services to the cluster's target. Other operations
+// leave each service at its target.
 func (c *Cluster) Moves(operation string) bool { return len(c.Earlier) == 0 || c.Mover == operation }
 
-// Varies reports whether services on nodes may be of other definitions, or have another
-// configuration, than the cluster's record says.
+// Varies reports whether services on nodes may have other definitions or another configuration
+// than the cluster's record.
 func (c *Cluster) Varies() bool {
 	return slices.ContainsFunc(c.Earlier, func(t Target) bool { return len(t.Definitions) > 0 || t.Config != nil })
 }
 
-// definedAt finds which of the earlier targets a service stands at: its place, or -1
-// where it is as the cluster's record says.
+// definedAt returns the index of the earlier target whose definition a service has, or -1 for
+// the cluster's record.
 func (c *Cluster) definedAt(m Mark, service string) int {
 	for i := len(c.Earlier) - 1; i >= 0; i-- {
 		if t := &c.Earlier[i]; m.Definition <= t.Number {
@@ -50,8 +51,8 @@ func (c *Cluster) definedAt(m Mark, service string) int {
 	return -1
 }
 
-// DefinitionAt returns the definition that a service with this mark is really of. Not known
-// says that it may be another one.
+// DefinitionAt returns the definition that a service with this mark was built from. If known
+// is false, it may have been built from another one.
 func (c *Cluster) DefinitionAt(m Mark, service string) (d Service, known bool) {
 	if i := c.definedAt(m, service); i >= 0 {
 		return c.Earlier[i].Definitions[service], !c.Earlier[i].Mixed
@@ -59,8 +60,8 @@ func (c *Cluster) DefinitionAt(m Mark, service string) (d Service, known bool) {
 	return c.Definitions[service], true
 }
 
-// ConfiguredAt returns the place in Earlier of the configuration that a service with this mark
-// really has, or -1 for that of the cluster's record.
+// ConfiguredAt returns the index in Earlier of the configuration that a service with this mark
+// has, or -1 for that of the cluster's record.
 func (c *Cluster) ConfiguredAt(m Mark) int {
 	for i := len(c.Earlier) - 1; i >= 0; i-- {
 		if t := &c.Earlier[i]; m.Config <= t.Number && t.Config != nil {
@@ -75,10 +76,10 @@ func (c *Cluster) Stands(m Mark, service string) bool {
 	return c.definedAt(m, service) < 0 && c.ConfiguredAt(m) < 0
 }
 
-// Numbered returns marks that name the very targets at which their services stand: record is
-// the number of the cluster's own. A mark that was left as it was when all had come to the
-// cluster's target has a lower number, which another cluster's list of targets, a snapshot's
-// or the next one, would take for an earlier one.
+// Numbered returns marks with the exact numbers of the targets that their services are at. The
+// parameter record is the number of the cluster's own target. A mark that was kept when
+// everything had reached the cluster's target has a lower number, which another list of
+// targets (that of a snapshot, or the next one) would take for an earlier target.
 func (c *Cluster) Numbered(services []string, marks map[string]Mark, record int) map[string]Mark {
 	out := maps.Clone(marks)
 	for _, s := range services {
@@ -101,9 +102,8 @@ func (c *Cluster) Numbered(services []string, marks map[string]Mark, record int)
 	return out
 }
 
-// MoveOn makes the cluster's record, which an operation changed, its next target:
-// was is the record before. nodes are those of before; what none of them stands at is
-// forgotten.
+// MoveOn makes the cluster's changed record its next target. The parameter was is the record
+// before, nodes are the nodes before. Earlier targets that no node is at are dropped.
 func (c *Cluster) MoveOn(operation string, was *Cluster, nodes []*Node) {
 	c.Mover, c.Target = operation, was.Target+1
 	t := Target{Number: was.Target, Definitions: map[string]Service{}}
@@ -124,7 +124,7 @@ func (c *Cluster) MoveOn(operation string, was *Cluster, nodes []*Node) {
 	}
 }
 
-// stoodAt returns those of the earlier targets that some service stands at.
+// stoodAt returns the earlier targets that some service is at.
 func (c *Cluster) stoodAt(nodes []*Node) []Target {
 	used := make([]bool, len(c.Earlier))
 	for _, n := range nodes {
@@ -150,7 +150,7 @@ func (c *Cluster) stoodAt(nodes []*Node) []Target {
 	return out
 }
 
-// mixed makes one of two targets.
+// mixed joins two targets into one.
 func mixed(newer, older Target) Target {
 	out := Target{Number: newer.Number, Definitions: maps.Clone(older.Definitions), Config: newer.Config, Mixed: true}
 	if out.Definitions == nil {
@@ -163,18 +163,18 @@ func mixed(newer, older Target) Target {
 	return out
 }
 
-// SameService reports whether two definitions build and run the same.
+// SameService reports whether two definitions build and run the same service.
 func SameService(a, b Service) bool { return reflect.DeepEqual(a.Substance(), b.Substance()) }
 
-// Substance is what of a definition matters to what runs.
+// Substance returns a definition reduced to the fields that affect the running service.
 func (s Service) Substance() Service {
 	s.Base, s.Links, s.AllowDecommission, s.Exclusive = Base{}, nil, nil, ""
 	return s
 }
 
-// Touch notes on a node that a task of an operation on its cluster did something to
-// a service, or tried to: of which definition and configuration that leaves it, and
-// whether it is to run. The node's Marks are written to; done says that it succeeded.
+// Touch records in a node's Marks that a task of an operation changed a service, or tried to:
+// the definition and configuration that the service has now, and whether it is to run. The
+// parameter done reports whether the task succeeded.
 func (n *Node) Touch(c *Cluster, op *Operation, action Action, service string, done bool) {
 	m, back := n.Marks[service], n.Back[service]
 	moves := c.Moves(op.ID)
@@ -201,7 +201,7 @@ func (n *Node) Touch(c *Cluster, op *Operation, action Action, service string, d
 			}
 			m.Definition = to.Definition
 			if action == Configure || m.Configured == "" {
-				m.Config = to.Config // what has no CONFIGURE takes it as it starts
+				m.Config = to.Config // a service without CONFIGURE takes it when it starts
 			}
 		}
 		if action == Configure && !done {

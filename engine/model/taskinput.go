@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// TaskInput is what a task carries to its plugin, as JSON (docs/spec/coopr.md 6.1,
-// with the changes of docs/spec/planner.md "What a task carries"). The leader fills
-// it; plugins and scripts read it.
+// TaskInput is the input of a task for its plugin, as JSON (docs/spec/coopr.md 6.1, with the
+// changes of docs/spec/planner.md "What a task carries"). The leader makes it; plugins and
+// scripts read it.
 type TaskInput struct {
 	TaskID   string     `json:"taskId"`
 	Job      string     `json:"jobId"` // the operation
@@ -20,18 +20,16 @@ type TaskInput struct {
 	TaskName string     `json:"taskName"` // the action: "INSTALL"
 	NodeID   string     `json:"nodeId"`
 	Config   TaskConfig `json:"config"`
-	// Parameters are those of the plan that the task is of, by the names of
-	// variables of the environment.
+	// Parameters are the parameters of the task's plan, by the names of environment variables.
 	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
-// TaskConfig is everything a plugin may need to know about the node, its
-// cluster and the action.
+// TaskConfig is everything that a plugin may need to know about the node, its cluster and the
+// action.
 type TaskConfig struct {
-	// Cluster is the cluster's configuration; macros are expanded for software
-	// tasks. ClusterJSON, where set, is written instead of it: the leader
-	// expands and encodes once for all tasks of a node's service. Reading fills
-	// Cluster only.
+	// Cluster is the cluster's configuration. For software tasks its macros are expanded. If
+	// ClusterJSON is set, it is written in place of Cluster: the leader expands and encodes it
+	// once for all tasks of a node's service. Decoding sets Cluster only.
 	Cluster     map[string]any  `json:"cluster"`
 	ClusterJSON json.RawMessage `json:"-"`
 	ClusterName string          `json:"clustername,omitempty"`
@@ -47,27 +45,26 @@ type TaskConfig struct {
 	Flavor       string            `json:"flavor,omitempty"`
 	Image        string            `json:"image,omitempty"`
 	SSHUser      string            `json:"sshuser,omitempty"`
-	// Zone and Host are where the machine is to be made, or is; "" leaves it to the provider.
+	// Zone and Host are the place where the machine is, or is to be made; "" leaves it to the
+	// provider.
 	Zone       string       `json:"zone,omitempty"`
 	Host       string       `json:"host,omitempty"`
 	Automators []string     `json:"automators,omitempty"`
 	Services   []string     `json:"services,omitempty"`
 	Provider   TaskProvider `json:"provider,omitzero"`
-	// Nodes are the properties of the nodes that the configuration refers to,
-	// by node id.
+	// Nodes are the properties of the nodes that the configuration refers to, by node id.
 	Nodes map[string]TaskNode `json:"nodes,omitempty"`
 
-	// Results are what plugins returned for this node earlier ("providerid",
-	// "transport", …). They are written under "results" and, as Coopr's scripts
-	// expect, beside the fixed keys too; a fixed key is never overwritten.
+	// Results are the values that plugins returned for this node earlier ("providerid",
+	// "transport", …). They are written under "results" and also, as Coopr's scripts expect,
+	// next to the fixed keys. A fixed key is never overwritten.
 	Results map[string]any `json:"results,omitempty"`
 
-	// Saved are the values that plugins keep about this node in the replicated
-	// state, by key.
+	// Saved are the values that plugins keep about this node in the replicated state, by key.
 	Saved map[string]json.RawMessage `json:"saved,omitempty"`
 }
 
-// TaskService is the service a task works on, with the one action it is about.
+// TaskService is the service of a task, with the task's action only.
 type TaskService struct {
 	Name   string     `json:"name"`
 	Action TaskAction `json:"action"`
@@ -79,8 +76,8 @@ type TaskAction struct {
 	Fields map[string]any `json:"fields,omitempty"`
 }
 
-// TaskProvider is the provider of the node. Provisioner holds the values of
-// its admin and user fields; only providers' tasks carry it.
+// TaskProvider is the provider of the node. Provisioner holds the values of its admin and user
+// fields; only the tasks of providers have it.
 type TaskProvider struct {
 	Name         string         `json:"name,omitempty"`
 	Description  string         `json:"description,omitempty"`
@@ -88,7 +85,7 @@ type TaskProvider struct {
 	Provisioner  map[string]any `json:"provisioner,omitempty"`
 }
 
-// TaskNode is what a task may know about another node.
+// TaskNode has the properties of another node that a task may know.
 type TaskNode struct {
 	Hostname     string            `json:"hostname,omitempty"`
 	IPAddresses  map[string]string `json:"ipaddresses,omitempty"`
@@ -100,9 +97,9 @@ type TaskNode struct {
 	Automators   []string          `json:"automators,omitempty"`
 }
 
-// TaskOutput is what a plugin gives back beside success (docs/spec/coopr.md 6.2):
-// the node's properties that it learned and results to keep for later tasks. A
-// provider's results "zone" and "host" say where the machine is.
+// TaskOutput is what a plugin returns besides success (docs/spec/coopr.md 6.2): properties of
+// the node, and results to keep for later tasks. The results "zone" and "host" of a provider
+// are the place of the machine.
 type TaskOutput struct {
 	Hostname    string            `json:"hostname,omitempty"`
 	IPAddresses map[string]string `json:"ipaddresses,omitempty"`
@@ -120,7 +117,7 @@ var taskConfigKeys = func() map[string]bool {
 	return keys
 }()
 
-// MarshalJSON writes the fixed keys, and the results beside them.
+// MarshalJSON writes the fixed keys, and the results next to them.
 func (c TaskConfig) MarshalJSON() ([]byte, error) {
 	type plain TaskConfig
 	p := struct {
@@ -157,8 +154,8 @@ func (c TaskConfig) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON reads the fixed keys. Where there is no "results", as in the
-// original's tasks, every other key is one.
+// UnmarshalJSON reads the fixed keys. If there is no "results", as in the original's tasks,
+// every other key is a result.
 func (c *TaskConfig) UnmarshalJSON(b []byte) error {
 	type plain TaskConfig
 	var p plain
@@ -166,7 +163,7 @@ func (c *TaskConfig) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	if p.Results != nil {
-		*c = TaskConfig(p) // the keys beside are copies
+		*c = TaskConfig(p) // the keys next to them are copies
 		return nil
 	}
 	var all map[string]json.RawMessage

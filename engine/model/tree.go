@@ -13,14 +13,14 @@ import (
 	"unicode/utf8"
 )
 
-// What one document may be at most. An honest definition is far below: the
-// largest of the original's is 20 kB, 7 levels deep.
+// The limits of one document. Real definitions are far below: the largest of the original's
+// has 20 kB and 7 levels.
 const (
-	// MaxDocument is the size of a file in bytes, also after YAML's aliases
-	// have been written out.
+	// MaxDocument is the size of a file in bytes, also after YAML's aliases have been
+	// expanded.
 	MaxDocument = 4 << 20
-	// MaxYAML is the size of a YAML file in bytes: reading it costs some ten
-	// times as much as reading JSON.
+	// MaxYAML is the size of a YAML file in bytes. Reading YAML costs about ten times as much
+	// as reading JSON.
 	MaxYAML  = 1 << 20
 	maxDepth = 64
 	maxNodes = 200_000
@@ -39,17 +39,17 @@ const (
 
 var nodeKindNames = [...]string{"null", "true or false", "a number", "a text", "a list", "an object"}
 
-// node is a piece of a document, JSON or YAML, that knows its line.
+// node is a part of a JSON or YAML document with its line.
 type node struct {
 	kind nodeKind
 	line int
-	// text of a text; the digits of a number as JSON writes them.
+	// text is the text, or the digits of a number as JSON writes them.
 	text string
-	// written is how a number or a truth value stands in YAML ("0400").
+	// written is a number or a boolean as written in YAML ("0400").
 	written string
 	truth   bool
-	// plain is true if a number or truth value stands in YAML without quotes, where a text was
-	// perhaps meant.
+	// plain is true if a number or a boolean was written in YAML without quotes, where a text
+	// may have been meant.
 	plain  bool
 	items  []*node
 	fields []field
@@ -61,7 +61,7 @@ type field struct {
 	value *node
 }
 
-// get returns the value of a key, nil when it is absent or null.
+// get returns the value of a key, or nil if it is absent or null.
 func (n *node) get(key string) *node {
 	if n == nil || n.kind != objectNode {
 		return nil
@@ -90,8 +90,8 @@ func (n *node) set(key string, line int, v *node) {
 
 func (n *node) is() string { return nodeKindNames[n.kind] }
 
-// lineAt returns the line of a path, or of the innermost part of it that stands in the text.
-// Keys may hold dots, so the longest key that fits is taken.
+// lineAt returns the line of a path, or of the innermost part of it that the text contains.
+// Keys may contain dots, so the longest matching key is taken.
 func (n *node) lineAt(path string) int {
 	line := n.line
 	for path != "" {
@@ -125,7 +125,7 @@ func (n *node) lineAt(path string) int {
 	return line
 }
 
-// parse reads a text into its documents. JSON has one; YAML may have several.
+// parse parses a text into its documents: one for JSON, any number for YAML.
 func parse(data []byte, asYAML bool) ([]*node, Faults) {
 	if len(data) > MaxDocument {
 		return nil, Faults{{Message: fmt.Sprintf("%d bytes are too many: a file may have %d at most; split it", len(data), MaxDocument)}}
@@ -165,7 +165,7 @@ func invalidUTF8(data []byte) int {
 	return -1
 }
 
-// jsonReader builds a tree out of the standard library's tokens.
+// jsonReader builds a tree from the tokens of the standard library.
 type jsonReader struct {
 	dec    *json.Decoder
 	breaks []int
@@ -200,7 +200,7 @@ func parseJSON(data []byte) (*node, Faults) {
 
 func (r *jsonReader) line(offset int) int { return 1 + sort.SearchInts(r.breaks, offset) }
 
-// syntax returns where and how a text is no JSON.
+// syntax returns the fault of a text that is not JSON, with its position.
 func (r *jsonReader) syntax(data []byte, err error) *Fault {
 	var se *json.SyntaxError
 	if !errors.As(err, &se) {
@@ -306,8 +306,8 @@ func duplicateKey(key string, line, first int) *Fault {
 	return &Fault{Line: line, Message: fmt.Sprintf("the key %q stands here a second time (first on line %d): keep one", key, first)}
 }
 
-// exact returns a number as a float64 and says whether nothing is lost by that: whether
-// writing it again gives the same decimal number.
+// exact returns a number as a float64, and whether that is exact: whether encoding it again
+// results in the same decimal number.
 func exact(s string) (float64, bool) {
 	if len(s) > 64 {
 		return 0, false

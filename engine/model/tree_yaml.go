@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader turns YAML's nodes into ours: aliases written out (within
-// limits), merge keys applied, numbers as JSON writes them.
+// yamlReader converts YAML's nodes: it expands aliases (within limits), applies merge keys,
+// and writes numbers as JSON does.
 type yamlReader struct {
 	nodes, bytes int
 	stopped      bool
-	// alias is the line of the outermost alias that is being written out.
+	// alias is the line of the outermost alias that is being expanded.
 	alias  int
 	faults Faults
 }
@@ -26,8 +26,7 @@ var yamlLine = regexp.MustCompile(`line (\d+): `)
 
 func parseYAML(data []byte) (docs []*node, faults Faults) {
 	r := &yamlReader{}
-	// The library panics on some malformed input; to a user that is a
-	// malformed input like any other.
+	// The library panics on some malformed input. Users see that as any other malformed input.
 	defer func() {
 		if p := recover(); p != nil {
 			docs, faults = nil, Faults{{Message: fmt.Sprintf("not valid YAML: %v", p)}}
@@ -65,7 +64,7 @@ func (r *yamlReader) fault(line int, format string, args ...any) {
 	r.faults = append(r.faults, &Fault{Line: line, Message: fmt.Sprintf(format, args...)})
 }
 
-// stop ends the reading: a limit is passed.
+// stop ends the reading because a limit is exceeded.
 func (r *yamlReader) stop(line int, format string, args ...any) {
 	if r.alias > 0 {
 		line = r.alias
@@ -140,7 +139,7 @@ func (r *yamlReader) mapping(n *node, y *yaml.Node, depth int) {
 		r.bytes += len(k.Value)
 		n.fields = append(n.fields, field{k.Value, k.Line, r.node(v, depth+1)})
 	}
-	// What stands in the mapping itself wins over what is merged in.
+	// Keys of the mapping itself take precedence over merged ones.
 	for _, m := range merges {
 		merged := r.node(m, depth+1)
 		parts := []*node{merged}

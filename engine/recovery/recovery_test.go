@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// TestRestarts has the cases of docs/spec/plans.md §7: essential e0, e1 and others n0,
-// n1, with what failed (F) and what is delayed (D).
+// TestRestarts has the cases of docs/spec/plans.md §7: essential services e0, e1 and others
+// n0, n1, marked as failed (F) or delayed (D).
 func TestRestarts(t *testing.T) {
 	all := "e0 e1 n0 n1"
 	for _, c := range []struct{ failed, delayed, want string }{
@@ -38,7 +38,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("failed %q, delayed %q: %q, not %q", c.failed, c.delayed, got, c.want)
 		}
 	}
-	// What was never launched, or does not run, is not restarted with the others.
+	// A service that was never started, or does not run, is not restarted with the others.
 	in := []Service{{Name: "a", Essential: true, Running: true, Failed: true}, {Name: "b", Essential: true}}
 	if got := Restarts(in); len(got) != 1 || got[0] != "a" {
 		t.Errorf("%v", got)
@@ -47,7 +47,7 @@ func TestRestarts(t *testing.T) {
 
 const now = 10_000_000
 
-// cluster has a store, webs that need it and side, which nothing needs.
+// cluster has a store, webs that need it, and side, which no service needs.
 func cluster(nodes int) Input {
 	no := false
 	web := model.Service{}
@@ -164,9 +164,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideKeepsItsPromises says of any standing: nothing is done where something
-// is at work, paused, given up or backing off; no more than allowed at once; nothing
-// for what is well; who fails and is not done is told why.
+// TestDecideKeepsItsPromises checks for any input: busy, paused, given-up and delayed nodes
+// are left alone, the limit of concurrent recoveries holds, healthy services are left alone,
+// and every failing node that is not recovered has a reason.
 func TestDecideKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := cluster(rapid.IntRange(1, 12).Draw(t, "nodes"))
@@ -233,7 +233,8 @@ func TestDecideKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestPause: it grows, is bounded, and the first is what is asked for (docs/spec/plans.md §8).
+// TestPause: the pause grows up to its bound and starts with the configured one
+// (docs/spec/plans.md §8).
 func TestPause(t *testing.T) {
 	p := (&model.ClusterTemplate{}).RecoveryPolicy()
 	last := int64(0)

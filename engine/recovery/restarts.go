@@ -1,18 +1,18 @@
 package recovery
 
-// Service is one service of a node, or task of a pod, as far as restarts care.
+// Service is one service of a node, or one task of a pod.
 type Service struct {
 	Name string
-	// Essential: all of the node is restarted when it fails.
+	// Essential: if it fails, all services of the node restart.
 	Essential bool
-	// Running says that it was launched and is to run on; Failed that it does not;
-	// Delayed that it may not be tried again yet.
+	// Running is true if it was started and is to keep running. Failed is true if it does not
+	// run. Delayed is true if it must not be started again yet.
 	Running, Failed, Delayed bool
 }
 
-// Restarts returns which services of a node are restarted (docs/spec/plans.md §7): where an
-// essential one failed, all that were launched; else those that failed. As long as one is
-// delayed, an essential failure waits; others just leave it out.
+// Restarts returns the services of a node to restart (docs/spec/plans.md §7): all started ones
+// if an essential one failed, else the failed ones. While one is delayed, the restart after an
+// essential failure waits; other restarts leave it out.
 func Restarts(services []Service) []string {
 	essential, delayed := false, false
 	for _, s := range services {
