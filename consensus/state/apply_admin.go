@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -22,17 +23,10 @@ func refuse(code problem.Code, format string, args ...any) Answer {
 // tenant checks that a command's tenant exists. Writes of the mesh itself have
 // none.
 func (a *applier) tenant(name string) error {
-	if get[model.Tenant](a.txn, tTenants, "id", name) == nil {
+	if table.Get[model.Tenant](a.txn, table.Tenants, "id", name) == nil {
 		return problem.New(problem.NotFound, "there is no tenant %q", name)
 	}
 	return nil
-}
-
-// latest gives the newest version of a definition, or nil.
-func (a *applier) latest(tenant, kind, name string) *definitionRow {
-	var last *definitionRow
-	each(a.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool { last = r; return true }, tenant, kind, name)
-	return last
 }
 
 func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
@@ -41,24 +35,24 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	}
 	// All checks come before the first write, so that a refusal changes nothing.
 	for _, d := range p.Definitions {
-		if last := a.latest(c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
+		if last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name); p.CreateOnly && last != nil {
 			return refuse(problem.Conflict, "%s %q exists, at version %d", d.Kind, d.Name, last.Version)
 		}
 	}
 	for _, d := range p.Delete {
-		if a.latest(c.Tenant, d.Kind, d.Name) == nil {
+		if table.Latest(a.txn, c.Tenant, d.Kind, d.Name) == nil {
 			return refuse(problem.NotFound, "there is no %s %q", d.Kind, d.Name)
 		}
 	}
 	subject := ""
 	for _, d := range p.Definitions {
-		last := a.latest(c.Tenant, d.Kind, d.Name)
+		last := table.Latest(a.txn, c.Tenant, d.Kind, d.Name)
 		subject = d.Kind + "/" + d.Name
 		version := 1
 		if last != nil {
 			version = last.Version + 1
 		}
-		a.put(tDefinitions, &definitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
+		a.put(table.Definitions, &table.DefinitionRow{Tenant: c.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: version, Body: d.Body, Index: a.index,
 		}})
 		a.event(model.Event{Type: "definition.changed", Tenant: c.Tenant, Subject: subject, Status: fmt.Sprintf("version %d", version),
@@ -66,9 +60,9 @@ func (a *applier) putDefinitions(c *pb.Command, p *pb.PutDefinitions) Answer {
 	}
 	for _, d := range p.Delete {
 		subject = d.Kind + "/" + d.Name
-		for _, r := range list[definitionRow](a.txn, tDefinitions, "id_prefix", c.Tenant, d.Kind, d.Name) {
+		for _, r := range table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", c.Tenant, d.Kind, d.Name) {
 			if d.Version == 0 || r.Version == int(d.Version) {
-				a.remove(tDefinitions, r)
+				a.remove(table.Definitions, r)
 			}
 		}
 		a.event(model.Event{Type: "definition.deleted", Tenant: c.Tenant, Subject: subject, Actor: c.Actor})
@@ -84,7 +78,7 @@ func (a *applier) putTenant(c *pb.Command, p *pb.PutTenant) Answer {
 	if p.CreateOnly && a.tenant(t.Name) == nil {
 		return refuse(problem.Conflict, "tenant %q exists", t.Name)
 	}
-	a.put(tTenants, t)
+	a.put(table.Tenants, t)
 	a.event(model.Event{Type: "tenant.changed", Tenant: t.Name, Subject: t.Name, Actor: c.Actor})
 	return Answer{Subject: t.Name}
 }
@@ -94,7 +88,7 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 		return Answer{Err: err}
 	}
 	var living string
-	each(a.txn, tClusters, "id_prefix", func(cl *model.Cluster) bool {
+	table.Each(a.txn, table.Clusters, "id_prefix", func(cl *model.Cluster) bool {
 		if cl.Status != model.ClusterTerminated {
 			living = cl.ID
 		}
@@ -103,12 +97,12 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 	if living != "" {
 		return refuse(problem.Conflict, "tenant %q still has cluster %s: delete its clusters first", name, living)
 	}
-	if runs := list[profile.Run](a.txn, tRuns, "tenantup", name); len(runs) > 0 {
+	if runs := table.List[profile.Run](a.txn, table.Runs, "tenantup", name); len(runs) > 0 {
 		return refuse(problem.Conflict, "tenant %q still has run %s: wait for it, or stop it first", name, runs[0].ID)
 	}
 	a.removeTenantRows(name)
 	a.removeTenantRuns(name)
-	a.remove(tTenants, &model.Tenant{Name: name})
+	a.remove(table.Tenants, &model.Tenant{Name: name})
 	a.event(model.Event{Type: "tenant.deleted", Tenant: name, Subject: name, Actor: c.Actor})
 	return Answer{Subject: name}
 }
@@ -116,24 +110,24 @@ func (a *applier) deleteTenant(c *pb.Command, name string) Answer {
 // removeTenantRows removes everything that belonged to a tenant, so that a
 // later tenant of the same name begins with nothing.
 func (a *applier) removeTenantRows(name string) {
-	for _, r := range list[definitionRow](a.txn, tDefinitions, "id_prefix", name) {
-		a.remove(tDefinitions, r)
+	for _, r := range table.List[table.DefinitionRow](a.txn, table.Definitions, "id_prefix", name) {
+		a.remove(table.Definitions, r)
 	}
-	for _, r := range list[tokenRow](a.txn, tTokens, "id") {
+	for _, r := range table.List[table.TokenRow](a.txn, table.Tokens, "id") {
 		if r.Tenant == name {
-			a.remove(tTokens, r)
+			a.remove(table.Tokens, r)
 		}
 	}
-	for _, o := range list[model.Operation](a.txn, tOperations, "id") {
+	for _, o := range table.List[model.Operation](a.txn, table.Operations, "id") {
 		if o.Tenant == name {
 			a.forget(o)
 		}
 	}
-	for _, n := range list[model.Node](a.txn, tNodes, "id_prefix", name) {
-		a.remove(tNodes, n)
+	for _, n := range table.List[model.Node](a.txn, table.Nodes, "id_prefix", name) {
+		a.remove(table.Nodes, n)
 	}
-	for _, c := range list[model.Cluster](a.txn, tClusters, "id_prefix", name) {
-		a.remove(tClusters, c)
+	for _, c := range table.List[model.Cluster](a.txn, table.Clusters, "id_prefix", name) {
+		a.remove(table.Clusters, c)
 	}
 	a.removeSites(name)
 	a.removeResources(name)
@@ -143,21 +137,21 @@ func (a *applier) putToken(c *pb.Command, p *pb.PutToken) Answer {
 	if err := a.tenant(p.Tenant); err != nil {
 		return Answer{Err: err}
 	}
-	if get[tokenRow](a.txn, tTokens, "id", p.Id) != nil {
+	if table.Get[table.TokenRow](a.txn, table.Tokens, "id", p.Id) != nil {
 		return refuse(problem.Conflict, "token %q exists", p.Id)
 	}
-	a.put(tTokens, &tokenRow{Hash: hex.EncodeToString(p.Hash),
+	a.put(table.Tokens, &table.TokenRow{Hash: hex.EncodeToString(p.Hash),
 		Token: model.Token{ID: p.Id, Actor: p.Actor, Tenant: p.Tenant, Role: model.Role(p.Role), Created: a.now}})
 	a.event(model.Event{Type: "token.changed", Tenant: p.Tenant, Subject: p.Id, Actor: c.Actor})
 	return Answer{Subject: p.Id}
 }
 
 func (a *applier) deleteToken(c *pb.Command, id string) Answer {
-	t := get[tokenRow](a.txn, tTokens, "id", id)
+	t := table.Get[table.TokenRow](a.txn, table.Tokens, "id", id)
 	if t == nil {
 		return refuse(problem.NotFound, "there is no token %q", id)
 	}
-	a.remove(tTokens, t)
+	a.remove(table.Tokens, t)
 	a.event(model.Event{Type: "token.deleted", Tenant: t.Tenant, Subject: id, Actor: c.Actor})
 	return Answer{Subject: id}
 }
@@ -170,22 +164,22 @@ func (a *applier) saveValue(s *pb.SaveValue) Answer {
 	if !e.State().Status(s.Task).Held() || e.State().Fence(s.Task) != s.Fence {
 		return refuse(problem.Stale, "task %s/%d: the lease is not valid any more", s.Operation, s.Task)
 	}
-	a.put(tValues, &valueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
+	a.put(table.Values, &table.ValueRow{Node: e.State().Graph.NodeID(int(s.Task)), Key: s.Key, Value: s.Value})
 	return Answer{}
 }
 
 // part keeps a piece of a large command; the last one makes the command whole
 // and applies it.
 func (a *applier) part(p *pb.Part) Answer {
-	a.put(tParts, &partRow{ID: p.Id, Number: p.Number, Data: p.Data})
-	rows := list[partRow](a.txn, tParts, "id_prefix", p.Id)
+	a.put(table.Parts, &table.PartRow{ID: p.Id, Number: p.Number, Data: p.Data})
+	rows := table.List[table.PartRow](a.txn, table.Parts, "id_prefix", p.Id)
 	if p.Number+1 < p.Total {
 		return Answer{}
 	}
 	var data []byte
 	for _, r := range rows {
 		data = append(data, r.Data...)
-		a.remove(tParts, r)
+		a.remove(table.Parts, r)
 	}
 	if len(rows) != int(p.Total) {
 		return refuse(problem.Stale, "a part of a large command is missing: send it again")
@@ -198,8 +192,8 @@ func (a *applier) part(p *pb.Part) Answer {
 }
 
 func (a *applier) raise(level uint32, mesh string) Answer {
-	m := metaRow{ID: theMeta}
-	if old := get[metaRow](a.txn, tMeta, "id", theMeta); old != nil {
+	m := table.MetaRow{ID: table.TheMeta}
+	if old := table.Get[table.MetaRow](a.txn, table.Meta, "id", table.TheMeta); old != nil {
 		m = *old
 	}
 	if level > FeatureLevel {
@@ -208,24 +202,24 @@ func (a *applier) raise(level uint32, mesh string) Answer {
 	}
 	m.FeatureLevel = max(m.FeatureLevel, level)
 	m.Mesh = cmp.Or(m.Mesh, mesh)
-	a.put(tMeta, &m)
+	a.put(table.Meta, &m)
 	return Answer{}
 }
 
 func (a *applier) prune(p *pb.Prune) Answer {
 	for _, id := range p.Operations {
-		if o := get[model.Operation](a.txn, tOperations, "id", id); o != nil && o.Status.Ended() {
+		if o := table.Get[model.Operation](a.txn, table.Operations, "id", id); o != nil && o.Status.Ended() {
 			a.forget(o)
 		}
 	}
-	for _, r := range list[requestRow](a.txn, tRequests, "id") {
+	for _, r := range table.List[table.RequestRow](a.txn, table.Requests, "id") {
 		if r.Time < p.RequestsBeforeMs {
-			a.remove(tRequests, r)
+			a.remove(table.Requests, r)
 		}
 	}
 	for _, id := range p.Parts {
-		for _, r := range list[partRow](a.txn, tParts, "id_prefix", id) {
-			a.remove(tParts, r)
+		for _, r := range table.List[table.PartRow](a.txn, table.Parts, "id_prefix", id) {
+			a.remove(table.Parts, r)
 		}
 	}
 	a.audit.prune(p.AuditBeforeMs, p.AuditKeep)
@@ -235,8 +229,8 @@ func (a *applier) prune(p *pb.Prune) Answer {
 // forget removes an operation and its plan.
 func (a *applier) forget(o *model.Operation) {
 	delete(a.edits, o.ID)
-	if p := get[planRow](a.txn, tPlans, "id", o.ID); p != nil {
-		a.remove(tPlans, p)
+	if p := table.Get[table.PlanRow](a.txn, table.Plans, "id", o.ID); p != nil {
+		a.remove(table.Plans, p)
 	}
-	a.remove(tOperations, o)
+	a.remove(table.Operations, o)
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
-	"github.com/coopr/coopr/rpc/proto/record"
 )
 
 // startOperation brings an operation with its plan, its cluster and its nodes:
@@ -34,12 +34,12 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	}
 	var phases *tree.Tree
 	if s.Tree != nil {
-		if phases, err = planTree(graph, s.Tree); err != nil {
+		if phases, err = table.PlanTree(graph, s.Tree); err != nil {
 			return refuse(problem.Unsupported, "plan: %v", err)
 		}
 	}
 	if op.Type.Concurrent() {
-		return a.startSide(c, op, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases}, s.Lease)
+		return a.startSide(c, op, &table.PlanRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases}, s.Lease)
 	}
 	if err := a.mayStart(c.Tenant, op, cl, s.ClusterVersion, nodes); err != nil {
 		return Answer{Err: err}
@@ -50,20 +50,20 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		cl.CreatedAt = a.now
 		cl.ExpiresAt = model.ExpiryOf(a.now, model.Millis(s.LifetimeMs))
 	} else {
-		have := *get[model.Cluster](a.txn, tClusters, "id", c.Tenant, cl.ID)
+		have := *table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)
 		op.Before = a.remember(&have, op, model.MomentBefore)
 		cl.Snapshots = have.Snapshots
 		cl.RecoveryPaused = have.RecoveryPaused // an order of its own, which planning does not know
 	}
 	op.Resources = a.currentResources(c.Tenant)
 	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
-	a.put(tOperations, op)
-	a.put(tClusters, cl)
+	a.put(table.Operations, op)
+	a.put(table.Clusters, cl)
 	for _, n := range nodes {
 		n.Version = a.index
-		a.put(tNodes, n)
+		a.put(table.Nodes, n)
 	}
-	a.put(tPlans, &planRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases})
+	a.put(table.Plans, &table.PlanRow{Operation: op.ID, State: plan.NewState(graph), Tree: phases})
 	a.operationEvent(op)
 	gone := deleted(graph)
 	a.supersede(op, gone)
@@ -86,10 +86,10 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	if err := a.tenant(tenant); err != nil {
 		return err
 	}
-	if was := get[model.Operation](a.txn, tOperations, "id", op.ID); was != nil && was.Status != model.OpAccepted {
+	if was := table.Get[model.Operation](a.txn, table.Operations, "id", op.ID); was != nil && was.Status != model.OpAccepted {
 		return problem.New(problem.Conflict, "operation %s exists", op.ID)
 	}
-	have := get[model.Cluster](a.txn, tClusters, "id", tenant, cl.ID)
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", tenant, cl.ID)
 	switch {
 	case have == nil && version != 0:
 		return problem.New(problem.NotFound, "there is no cluster %s", cl.ID)
@@ -100,7 +100,8 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	case have.Version != version:
 		return problem.New(problem.Stale, "cluster %s changed while the operation was planned; run the command again", cl.ID)
 	}
-	if last := get[model.Operation](a.txn, tOperations, "id", have.Operation); last != nil && !last.Status.Ended() && !undoes(op, last) {
+	last := table.Get[model.Operation](a.txn, table.Operations, "id", have.Operation)
+	if last != nil && !last.Status.Ended() && !undoes(op, last) {
 		return problem.New(problem.Conflict, "operation %s (%s) of cluster %s is %s: wait for it, or abort it", last.ID, last.Type, have.Name,
 			last.Status)
 	}
@@ -109,7 +110,7 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	}
 	more := 0
 	for _, n := range nodes {
-		switch had := get[model.Node](a.txn, tNodes, "id", tenant, n.ID); {
+		switch had := table.Get[model.Node](a.txn, table.Nodes, "id", tenant, n.ID); {
 		case had == nil:
 			more++
 		case n.Leaves:
@@ -127,10 +128,10 @@ func undoes(op, failed *model.Operation) bool {
 // quota checks a new cluster against what its tenant may have, and that no
 // living cluster has its name.
 func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
-	t := get[model.Tenant](a.txn, tTenants, "id", tenant)
+	t := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant)
 	clusters := 0
 	var same *model.Cluster
-	each(a.txn, tClusters, "id_prefix", func(have *model.Cluster) bool {
+	table.Each(a.txn, table.Clusters, "id_prefix", func(have *model.Cluster) bool {
 		if have.Status != model.ClusterTerminated {
 			clusters++
 			if have.Name == cl.Name {
@@ -150,24 +151,15 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 
 // nodeQuota says whether a tenant may have so many nodes more.
 func (a *applier) nodeQuota(tenant string, more int) error {
-	t, total := get[model.Tenant](a.txn, tTenants, "id", tenant), 0
+	t, total := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant), 0
 	if t.MaxNodes == 0 || more <= 0 {
 		return nil
 	}
-	each(a.txn, tNodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
+	table.Each(a.txn, table.Nodes, "id_prefix", func(*model.Node) bool { total++; return true }, tenant)
 	if total+more > t.MaxNodes {
 		return problem.New(problem.Quota, "tenant %s may have %d nodes, has %d, and this needs %d more", tenant, t.MaxNodes, total, more)
 	}
 	return nil
-}
-
-// planTree decodes the phases of a plan. It fails where they are not its graph's.
-func planTree(g *plan.Graph, m *record.PlanTree) (*tree.Tree, error) {
-	t, err := logformat.DecodePlanTree(m)
-	if err != nil {
-		return nil, err
-	}
-	return t, t.Fits(g)
 }
 
 // controlCluster carries out an order about a cluster.
@@ -183,14 +175,14 @@ func (a *applier) controlCluster(c *pb.Command, o *pb.ControlCluster) Answer {
 
 // control carries out an order about an operation.
 func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
-	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
+	have := table.Get[model.Operation](a.txn, table.Operations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
 		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
 	}
 	if o.Order == pb.OperationOrder_OPERATION_ORDER_STOP_RETRYING {
 		op := *have
 		op.Retry, op.Version = nil, a.index
-		a.put(tOperations, &op)
+		a.put(table.Operations, &op)
 		a.touch(op.ID)
 		return Answer{Subject: op.ID}
 	}
@@ -242,7 +234,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		}
 		op.Status, op.EndedAt, op.Version = model.OpFailed, a.now, a.index
 		op.Message += "; it cannot be rolled back: " + o.Reason
-		a.put(tOperations, &op)
+		a.put(table.Operations, &op)
 		a.operationEvent(&op)
 		a.settleCluster(&op)
 		a.touch(op.ID)
@@ -251,7 +243,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 		return refuse(problem.Unsupported, "operation %s takes no such order: it must be pause, resume, abort or rollback", op.ID)
 	}
 	op.Version = a.index
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	a.event(model.Event{Type: "operation.order", Tenant: op.Tenant, Cluster: op.Cluster, Operation: op.ID,
 		Status: logformat.OperationOrders.Word(o.Order), Actor: c.Actor, Message: o.Reason})
 	a.operationEvent(&op)
@@ -263,7 +255,7 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 // resolve takes a person's word that a cluster is in order which an operation
 // left in disorder (docs/spec/planner.md, "Transactions" 9).
 func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
-	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Cluster)
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
 	}
@@ -275,16 +267,16 @@ func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 	if o.Reason == "" {
 		return refuse(problem.Conflict, "cluster %s: say what was done, as the reason", have.Name)
 	}
-	for _, n := range list[model.Node](a.txn, tNodes, "cluster", have.Tenant, have.ID) {
+	for _, n := range table.List[model.Node](a.txn, table.Nodes, "cluster", have.Tenant, have.ID) {
 		if n.Leaves || len(n.Leaving) > 0 { // as a rollback that failed left it
 			stays := *n
 			stays.Leaves, stays.Leaving, stays.Version = false, nil, a.index
-			a.put(tNodes, &stays)
+			a.put(table.Nodes, &stays)
 		}
 	}
 	cl := *have
 	cl.Status, cl.Message, cl.Version = model.ClusterActive, "resolved by "+c.Actor+": "+o.Reason, a.index
-	a.put(tClusters, &cl)
+	a.put(table.Clusters, &cl)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
 		Actor: c.Actor, Message: cl.Message})
 	return Answer{Subject: cl.ID}
@@ -303,7 +295,7 @@ func (a *applier) reopen(e *plan.Edit) {
 // failed decides what the end of a task's last attempt means for its operation
 // (docs/spec/planner.md, "Transactions" 7).
 func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message string) {
-	have = get[model.Operation](a.txn, tOperations, "id", have.ID)
+	have = table.Get[model.Operation](a.txn, table.Operations, "id", have.ID)
 	if have.Status != model.OpRunning && have.Status != model.OpPaused {
 		return
 	}
@@ -317,7 +309,7 @@ func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message 
 		op.Undo = op.OnFailure == "rollback" && op.Before > 0 && !op.Done
 		a.cancelWork(&op, e)
 	}
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	a.operationEvent(&op)
 	a.touch(op.ID)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -28,7 +29,7 @@ type Plan struct {
 // latest operation that undoes nothing, then the rollbacks that came since, then
 // recovery: the latest, and all that are under way.
 func (v *View) Plans(tenant, cluster string) []Plan {
-	ops := list[model.Operation](v.txn, tOperations, "cluster", tenant, cluster)
+	ops := table.List[model.Operation](v.txn, table.Operations, "cluster", tenant, cluster)
 	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool { return op.Type == model.OpPlan })
 	slices.SortFunc(ops, func(a, b *model.Operation) int {
 		return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), strings.Compare(b.ID, a.ID))
@@ -38,7 +39,7 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 	for _, op := range ops {
 		name := operation.PlanName(op)
 		switch {
-		case get[planRow](v.txn, tPlans, "id", op.ID) == nil:
+		case table.Get[table.PlanRow](v.txn, table.Plans, "id", op.ID) == nil:
 		case name == model.RecoveryPlan:
 			if !op.Status.Ended() || len(recovery) == 0 {
 				recovery = append(recovery, Plan{name, op})
@@ -64,7 +65,7 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 // holdsRecovery lets an order about all of the plan recovery hold back, or let go
 // on, whatever else the cluster would recover by itself.
 func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderPlan) bool {
-	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || operation.PlanName(op) != model.RecoveryPlan || o.Phase != "" || o.Step != "" {
 		return false
 	}
@@ -88,12 +89,12 @@ func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderP
 // milliseconds).
 func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	op, ok := v.Operation(tenant, id)
-	row := get[planRow](v.txn, tPlans, "id", id)
+	row := table.Get[table.PlanRow](v.txn, table.Plans, "id", id)
 	if !ok || row == nil {
 		return nil, false
 	}
 	t := look(op, row.Tree, row.State, now, func(id string) *model.Node {
-		return get[model.Node](v.txn, tNodes, "id", op.Tenant, id)
+		return table.Get[model.Node](v.txn, table.Nodes, "id", op.Tenant, id)
 	})
 	for _, p := range t.Overdue(now) {
 		t.Failed = append(t.Failed, fmt.Sprintf("phase %s is at work for longer than it may: %s", t.Phases[p].Name,
@@ -145,7 +146,7 @@ func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func
 
 func (a *applier) look(op *model.Operation, e *plan.Edit) *tree.View {
 	return look(op, a.trees[op.ID], e.State(), a.now, func(id string) *model.Node {
-		return get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		return table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 	})
 }
 
@@ -163,7 +164,7 @@ func (a *applier) arm(op *model.Operation, e *plan.Edit) {
 
 // orderPlan carries out an operator's order about a part of a plan.
 func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
-	have := get[model.Operation](a.txn, tOperations, "id", o.Operation)
+	have := table.Get[model.Operation](a.txn, table.Operations, "id", o.Operation)
 	if have == nil || (c.Tenant != "" && have.Tenant != c.Tenant) {
 		return refuse(problem.NotFound, "there is no operation %q", o.Operation)
 	}
@@ -204,7 +205,7 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 		a.resume(&op, e)
 	}
 	op.Version = a.index
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	part := order
 	for _, name := range []string{o.Phase, o.Step} {
 		if name != "" {
@@ -277,12 +278,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 		_, err := a.room(op.Tenant, op, a.edits[op.ID].State().Graph)
 		return err
 	}
-	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || cl.Operation != op.ID || cl.Status == model.ClusterTerminated {
 		return again
 	}
 	for _, id := range a.edits[op.ID].State().Graph.Nodes {
-		if get[model.Node](a.txn, tNodes, "id", op.Tenant, id) == nil {
+		if table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id) == nil {
 			return again
 		}
 	}
@@ -304,9 +305,9 @@ func (a *applier) reopenOperation(op *model.Operation) {
 		a.recovering(op, g, g.Nodes, false)
 		return
 	}
-	cl := *get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl := *table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	cl.Status, cl.Message, cl.Version = model.ClusterPending, "", a.index
-	a.put(tClusters, &cl)
+	a.put(table.Clusters, &cl)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status)})
 }
 

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -10,13 +11,13 @@ import (
 // changes nothing but the audit log.
 func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	busy := false
-	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
+	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
 		// What runs beside others makes and removes no machines.
 		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Concurrent()
 		return !busy
 	}, "active")
-	known := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, d.Cluster) != nil
-	n := get[model.Node](a.txn, tNodes, "id", c.Tenant, d.Node)
+	known := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, d.Cluster) != nil
+	n := table.Get[model.Node](a.txn, table.Nodes, "id", c.Tenant, d.Node)
 	if _, orphaned := model.Orphaned(n, known, busy, d.Id); !orphaned {
 		return refuse(problem.Conflict, "machine %s is node %s's of cluster %s, or may become it by an operation under way", d.Id, d.Node,
 			d.Cluster)

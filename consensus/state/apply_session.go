@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -26,26 +27,26 @@ func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 		}
 	}
 	n.Session, n.Epoch, n.Alive, n.Since = "", 0, false, a.now
-	if old := get[model.Agent](a.txn, tAgents, "id", n.ID); old != nil {
+	if old := table.Get[model.Agent](a.txn, table.Agents, "id", n.ID); old != nil {
 		n.Session, n.Epoch, n.Alive, n.Since = old.Session, old.Epoch, old.Alive, old.Since
 	}
 	for _, t := range types {
-		a.put(tPluginTypes, &pluginRow{Key: t.Key(), Type: *t})
+		a.put(table.PluginTypes, &table.PluginRow{Key: t.Key(), Type: *t})
 	}
-	a.put(tAgents, n)
+	a.put(table.Agents, n)
 	a.batch.Agents = true
 	return n, nil
 }
 
 func (a *applier) removeAgent(id string) Answer {
-	n := get[model.Agent](a.txn, tAgents, "id", id)
+	n := table.Get[model.Agent](a.txn, table.Agents, "id", id)
 	if n == nil {
 		return refuse(problem.NotFound, "there is no agent %q", id)
 	}
 	if n.Session != "" {
 		a.endSession(n.Session, "the agent left")
 	}
-	a.remove(tAgents, n)
+	a.remove(table.Agents, n)
 	a.batch.Agents = true
 	a.event(model.Event{Type: "agent.removed", Subject: n.Name})
 	return Answer{Subject: id}
@@ -54,7 +55,7 @@ func (a *applier) removeAgent(id string) Answer {
 // openSession writes an agent's record and gives it a new session. The leases it keeps move to it;
 // all others it held are lost.
 func (a *applier) openSession(s *pb.OpenSession) Answer {
-	if get[sessionRow](a.txn, tSessions, "id", s.Session) != nil {
+	if table.Get[table.SessionRow](a.txn, table.Sessions, "id", s.Session) != nil {
 		return refuse(problem.Conflict, "session %s is open", s.Session)
 	}
 	old, err := a.record(s)
@@ -71,18 +72,18 @@ func (a *applier) openSession(s *pb.OpenSession) Answer {
 			}
 			a.lose(op, e, v, "the agent does not know this lease any more")
 		})
-		if row := get[sessionRow](a.txn, tSessions, "id", old.Session); row != nil {
-			a.remove(tSessions, row)
+		if row := table.Get[table.SessionRow](a.txn, table.Sessions, "id", old.Session); row != nil {
+			a.remove(table.Sessions, row)
 		}
 	}
-	a.put(tSessions, &sessionRow{ID: s.Session, Agent: s.Agent, Epoch: a.index})
+	a.put(table.Sessions, &table.SessionRow{ID: s.Session, Agent: s.Agent, Epoch: a.index})
 	n := *old
 	if !n.Alive {
 		n.Since = a.now
 		a.event(model.Event{Type: "agent.changed", Subject: n.Name, Status: "alive"})
 	}
 	n.Session, n.Epoch, n.Alive, n.Left = s.Session, a.index, true, false
-	a.put(tAgents, &n)
+	a.put(table.Agents, &n)
 	a.batch.Agents = true
 	return Answer{Subject: s.Session}
 }
@@ -90,16 +91,16 @@ func (a *applier) openSession(s *pb.OpenSession) Answer {
 // endSession takes a session's leases away and marks its agent dead. Ending a
 // session that is no more does nothing.
 func (a *applier) endSession(id, reason string) Answer {
-	row := get[sessionRow](a.txn, tSessions, "id", id)
+	row := table.Get[table.SessionRow](a.txn, table.Sessions, "id", id)
 	if row == nil {
 		return Answer{Subject: id}
 	}
 	a.eachHeld(id, func(op *model.Operation, e *plan.Edit, v uint32) { a.lose(op, e, v, reason) })
-	a.remove(tSessions, row)
-	if old := get[model.Agent](a.txn, tAgents, "id", row.Agent); old != nil && old.Session == id {
+	a.remove(table.Sessions, row)
+	if old := table.Get[model.Agent](a.txn, table.Agents, "id", row.Agent); old != nil && old.Session == id {
 		n := *old
 		n.Session, n.Alive, n.Since = "", false, a.now
-		a.put(tAgents, &n)
+		a.put(table.Agents, &n)
 		a.batch.Agents = true
 		a.event(model.Event{Type: "agent.changed", Subject: n.Name, Status: "dead", Message: reason})
 	}
@@ -108,7 +109,7 @@ func (a *applier) endSession(id, reason string) Answer {
 
 // eachHeld calls fn for every lease of a session, in a fixed order.
 func (a *applier) eachHeld(session string, fn func(*model.Operation, *plan.Edit, uint32)) {
-	for _, op := range list[model.Operation](a.txn, tOperations, "active", "active") {
+	for _, op := range table.List[model.Operation](a.txn, table.Operations, "active", "active") {
 		e := a.edit(op.ID)
 		if e == nil {
 			continue
@@ -130,7 +131,7 @@ func (a *applier) lose(op *model.Operation, e *plan.Edit, v uint32, reason strin
 // task's; what the operation wants of the task decides whether it is done again.
 func (a *applier) takeBack(op *model.Operation, e *plan.Edit, v uint32, end plan.End) {
 	// As it is now: a batch may have changed it a moment ago.
-	op = get[model.Operation](a.txn, tOperations, "id", op.ID)
+	op = table.Get[model.Operation](a.txn, table.Operations, "id", op.ID)
 	fence := e.State().Fence(v)
 	unseen := observed(e.State().Graph.Action[v])
 	if op.Status == model.OpAborting {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -16,7 +17,7 @@ const MaxAttempts = 3
 // lease grants tasks to sessions; the entry's index is the fence.
 func (a *applier) lease(l *pb.Lease) Answer {
 	ans := Answer{Subject: l.Operation}
-	op := get[model.Operation](a.txn, tOperations, "id", l.Operation)
+	op := table.Get[model.Operation](a.txn, table.Operations, "id", l.Operation)
 	e := a.edit(l.Operation)
 	if op == nil || e == nil || op.Status != model.OpRunning {
 		ans.Refused = l.Tasks
@@ -24,7 +25,7 @@ func (a *applier) lease(l *pb.Lease) Answer {
 	}
 	holders := make([]plan.Holder, len(l.Sessions))
 	for i, id := range l.Sessions {
-		if s := get[sessionRow](a.txn, tSessions, "id", id); s != nil {
+		if s := table.Get[table.SessionRow](a.txn, table.Sessions, "id", id); s != nil {
 			holders[i] = plan.Holder{Session: s.ID, Agent: s.Agent}
 		}
 	}
@@ -53,7 +54,7 @@ func (a *applier) lease(l *pb.Lease) Answer {
 // valid one is refused, and changes nothing.
 func (a *applier) report(r *pb.Report) Answer {
 	ans := Answer{Subject: r.Operation}
-	op := get[model.Operation](a.txn, tOperations, "id", r.Operation)
+	op := table.Get[model.Operation](a.txn, table.Operations, "id", r.Operation)
 	e := a.edit(r.Operation)
 	if op == nil || e == nil || len(r.Tasks) != len(r.Fences) {
 		ans.Refused = r.Tasks
@@ -98,7 +99,7 @@ func (a *applier) end(op *model.Operation, e *plan.Edit, v uint32, fence uint64,
 }
 
 func (a *applier) giveBack(op *model.Operation, e *plan.Edit, v uint32, fence uint64) error {
-	if get[model.Operation](a.txn, tOperations, "id", op.ID).Status == model.OpAborting {
+	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID).Status == model.OpAborting {
 		if e.State().Fence(v) != fence || !e.State().Status(v).Held() {
 			return plan.ErrStaleFence
 		}
@@ -120,7 +121,7 @@ func (a *applier) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uin
 	if err := e.Succeed(v, fence, end, a.now); err != nil {
 		return err
 	}
-	if get[model.Operation](a.txn, tOperations, "id", op.ID).Status == model.OpAborting {
+	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID).Status == model.OpAborting {
 		e.CancelWaiting(a.now) // nothing that this made ready is wanted any more
 	}
 	if out != nil && len(out.Output) > 0 && !undone {
@@ -131,7 +132,7 @@ func (a *applier) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uin
 
 // output writes what a plugin returned to the task's node.
 func (a *applier) output(op *model.Operation, g *plan.Graph, v uint32, body []byte) {
-	have := get[model.Node](a.txn, tNodes, "id", op.Tenant, g.NodeID(int(v)))
+	have := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, g.NodeID(int(v)))
 	var o model.TaskOutput
 	if have == nil || json.Unmarshal(body, &o) != nil {
 		return // a worker checks outputs before it reports them
@@ -157,7 +158,7 @@ func (a *applier) output(op *model.Operation, g *plan.Graph, v uint32, body []by
 	if g.Action[v].Hardware() {
 		n.Found(o.Result)
 	}
-	a.put(tNodes, &n)
+	a.put(table.Nodes, &n)
 	a.event(model.Event{Type: "node.changed", Tenant: n.Tenant, Cluster: n.Cluster, Operation: op.ID, Subject: n.ID})
 }
 
@@ -169,7 +170,7 @@ func (a *applier) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 		return plan.ErrStaleFence
 	}
 	end := plan.End{Outcome: outcomeName(out.Outcome), Message: out.Message, LogTail: out.LogTail}
-	op = get[model.Operation](a.txn, tOperations, "id", op.ID)
+	op = table.Get[model.Operation](a.txn, table.Operations, "id", op.ID)
 	if op.Status == model.OpAborting {
 		e.Cancel(v, end, a.now)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
@@ -14,12 +15,6 @@ import (
 
 // mesh is the actor of what nobody asked for just then.
 const mesh = "coopr"
-
-// auditRow is the only row of its table.
-type auditRow struct {
-	ID    string // "audit"
-	Trail *audit.Trail
-}
 
 // auditor makes the audit log's records while entries are applied. Records
 // gather until their entry ends, and never longer: voters that apply entries in
@@ -52,7 +47,7 @@ func newAuditor() *auditor {
 func (u *auditor) beginBatch(a *applier) {
 	u.a, u.wrote = a, false
 	clear(u.plans)
-	if trail := trailOf(a.txn); u.writer == nil || trail != u.trail {
+	if trail := table.Trail(a.txn); u.writer == nil || trail != u.trail {
 		u.trail, u.writer = trail, trail.Write()
 	}
 }
@@ -85,7 +80,7 @@ func (u *auditor) endEntry() {
 func (u *auditor) endBatch() {
 	if u.wrote {
 		u.trail = u.writer.Done()
-		u.a.put(tAudit, &auditRow{ID: tAudit, Trail: u.trail})
+		u.a.put(table.Audit, &table.AuditRow{ID: table.Audit, Trail: u.trail})
 	}
 	u.a = nil
 }
@@ -162,14 +157,14 @@ type planAudit struct {
 
 // names makes the names of an operation's new plan.
 func (u *auditor) names(op *model.Operation, g *plan.Graph) *audit.Plan {
-	return namesOf(fmt.Sprintf("%s@%d", op.ID, u.a.index), op, g)
+	return table.PlanNames(fmt.Sprintf("%s@%d", op.ID, u.a.index), op, g)
 }
 
 // watch records the changes that an edit makes from here on.
-func (u *auditor) watch(row *planRow, e *plan.Edit) {
+func (u *auditor) watch(row *table.PlanRow, e *plan.Edit) {
 	p := &planAudit{u: u, edit: e, plan: row.Audit, round: -1}
 	if p.plan == nil {
-		op := get[model.Operation](u.a.txn, tOperations, "id", row.Operation)
+		op := table.Get[model.Operation](u.a.txn, table.Operations, "id", row.Operation)
 		if op == nil {
 			return // a plan without its operation is no plan
 		}
@@ -180,8 +175,8 @@ func (u *auditor) watch(row *planRow, e *plan.Edit) {
 }
 
 // begun records that a new plan's first tasks wait for workers.
-func (u *auditor) begun(row *planRow) {
-	op := get[model.Operation](u.a.txn, tOperations, "id", row.Operation)
+func (u *auditor) begun(row *table.PlanRow) {
+	op := table.Get[model.Operation](u.a.txn, table.Operations, "id", row.Operation)
 	if op == nil {
 		return
 	}
@@ -271,7 +266,7 @@ func (u *auditor) agent(id string) string {
 	name, ok := u.agents[id]
 	if !ok {
 		name = id
-		if n := get[model.Agent](u.a.txn, tAgents, "id", id); n != nil && n.Name != "" {
+		if n := table.Get[model.Agent](u.a.txn, table.Agents, "id", id); n != nil && n.Name != "" {
 			name = n.Name
 		}
 		u.agents[id] = name

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
@@ -20,27 +21,28 @@ func (u *auditor) put(row any) {
 	txn := u.a.txn
 	switch r := row.(type) {
 	case *model.Tenant:
-		u.row(tenantChange(r), docOf(u, get[model.Tenant](txn, tTenants, "id", r.Name)), u.document(r))
-	case *tokenRow:
-		u.row(tokenChange(r), u.token(get[tokenRow](txn, tTokens, "id", r.ID)), u.token(r))
-	case *definitionRow:
-		last := u.a.latest(r.Tenant, string(r.Kind), r.Name)
+		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](txn, table.Tenants, "id", r.Name)), u.document(r))
+	case *table.TokenRow:
+		u.row(tokenChange(r), u.token(table.Get[table.TokenRow](txn, table.Tokens, "id", r.ID)), u.token(r))
+	case *table.DefinitionRow:
+		last := table.Latest(u.a.txn, r.Tenant, string(r.Kind), r.Name)
 		u.row(definitionChange(r), u.definition(last), u.definition(r))
 	case *model.Cluster:
-		u.row(clusterChange(r), u.cluster(get[model.Cluster](txn, tClusters, "id", r.Tenant, r.ID)), u.cluster(r))
+		u.row(clusterChange(r), u.cluster(table.Get[model.Cluster](txn, table.Clusters, "id", r.Tenant, r.ID)), u.cluster(r))
 	case *model.Operation:
-		u.row(operationChange(r), docOf(u, get[model.Operation](txn, tOperations, "id", r.ID)), u.document(r))
+		u.row(operationChange(r), docOf(u, table.Get[model.Operation](txn, table.Operations, "id", r.ID)), u.document(r))
 	case *model.NodeHealth:
-		u.row(healthChange(r), docOf(u, get[model.NodeHealth](txn, tHealth, "id", r.Tenant, r.Node)), u.document(r))
+		u.row(healthChange(r), docOf(u, table.Get[model.NodeHealth](txn, table.Health, "id", r.Tenant, r.Node)), u.document(r))
 	case *site.Record:
-		u.row(siteChange(r), u.siteDocument(get[site.Record](txn, tSites, "id", r.Tenant, r.Name)), u.siteDocument(r))
+		u.row(siteChange(r), u.siteDocument(table.Get[site.Record](txn, table.Sites, "id", r.Tenant, r.Name)), u.siteDocument(r))
 	case *model.PluginResource:
-		u.row(resourceChange(r), u.resource(get[model.PluginResource](txn, tResources, "id", resourceArgs(r.Tenant, r.ResourceKey)...)),
+		old := table.Get[model.PluginResource](txn, table.Resources, "id", table.ResourceArgs(r.Tenant, r.ResourceKey)...)
+		u.row(resourceChange(r), u.resource(old),
 			u.resource(r))
-	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
+	case *table.ProfileRow, *table.ProgramRow, *profile.Schedule, *profile.Settings, *table.SecretRow, *profile.Run:
 		u.row(u.setting(r, true))
-	case *planRow:
-		if get[planRow](txn, tPlans, "id", r.Operation) == nil {
+	case *table.PlanRow:
+		if table.Get[table.PlanRow](txn, table.Plans, "id", r.Operation) == nil {
 			u.begun(r)
 		}
 	}
@@ -51,10 +53,10 @@ func (u *auditor) remove(row any) {
 	none := audit.Document{}
 	switch r := row.(type) {
 	case *model.Tenant:
-		u.row(tenantChange(r), docOf(u, get[model.Tenant](u.a.txn, tTenants, "id", r.Name)), none)
-	case *tokenRow:
+		u.row(tenantChange(r), docOf(u, table.Get[model.Tenant](u.a.txn, table.Tenants, "id", r.Name)), none)
+	case *table.TokenRow:
 		u.row(tokenChange(r), u.token(r), none)
-	case *definitionRow:
+	case *table.DefinitionRow:
 		u.row(definitionChange(r), u.definition(r), none)
 	case *model.Cluster:
 		u.row(clusterChange(r), u.cluster(r), none)
@@ -66,7 +68,7 @@ func (u *auditor) remove(row any) {
 		u.row(siteChange(r), u.siteDocument(r), none)
 	case *model.PluginResource:
 		u.row(resourceChange(r), u.resource(r), none)
-	case *profileRow, *programRow, *profile.Schedule, *profile.Settings, *secretRow, *profile.Run:
+	case *table.ProfileRow, *table.ProgramRow, *profile.Schedule, *profile.Settings, *table.SecretRow, *profile.Run:
 		u.row(u.setting(r, false))
 	}
 }
@@ -89,11 +91,11 @@ func tenantChange(t *model.Tenant) *audit.Change {
 	return &audit.Change{Type: "tenant", Tenant: t.Name, Subject: t.Name}
 }
 
-func tokenChange(t *tokenRow) *audit.Change {
+func tokenChange(t *table.TokenRow) *audit.Change {
 	return &audit.Change{Type: "token", Tenant: t.Tenant, Subject: t.ID}
 }
 
-func definitionChange(d *definitionRow) *audit.Change {
+func definitionChange(d *table.DefinitionRow) *audit.Change {
 	return &audit.Change{Type: "definition", Tenant: d.Tenant, Subject: string(d.Kind) + "/" + d.Name,
 		Message: fmt.Sprintf("version %d", d.Version)}
 }
@@ -134,14 +136,14 @@ func docOf[T any](u *auditor, row *T) audit.Document {
 
 // token shows a token without its hash. That what it may do is called "token"
 // must not hide it.
-func (u *auditor) token(t *tokenRow) audit.Document {
+func (u *auditor) token(t *table.TokenRow) audit.Document {
 	if t == nil {
 		return audit.Document{}
 	}
 	return u.document(t.Token)
 }
 
-func (u *auditor) definition(d *definitionRow) audit.Document {
+func (u *auditor) definition(d *table.DefinitionRow) audit.Document {
 	if d == nil {
 		return audit.Document{}
 	}
@@ -181,10 +183,10 @@ func (u *auditor) provider(tenant string, m map[string]any) map[string]any {
 // pluginType finds a provider type: what agents offer is closer to the truth
 // than a definition about it.
 func (u *auditor) pluginType(tenant, name string) model.PluginType {
-	if r := get[pluginRow](u.a.txn, tPluginTypes, "id", "provider/"+name); r != nil {
+	if r := table.Get[table.PluginRow](u.a.txn, table.PluginTypes, "id", "provider/"+name); r != nil {
 		return r.Type
 	}
-	if d := u.a.latest(tenant, string(model.KindProviderType), name); d != nil {
+	if d := table.Latest(u.a.txn, tenant, string(model.KindProviderType), name); d != nil {
 		if def, err := model.Restore(d.Kind, d.Body); err == nil {
 			if t, ok := def.Value.(*model.PluginType); ok {
 				return *t
@@ -252,7 +254,7 @@ func (u *auditor) place(out *audit.Change, body protoreflect.Message) {
 		return ""
 	}
 	out.Operation, out.Cluster, out.Node, out.Message = field("operation"), field("cluster"), field("node"), field("reason")
-	if op := get[model.Operation](u.a.txn, tOperations, "id", out.Operation); op != nil {
+	if op := table.Get[model.Operation](u.a.txn, table.Operations, "id", out.Operation); op != nil {
 		out.Tenant, out.Cluster = op.Tenant, op.Cluster
 	}
 	if out.Subject == "" {

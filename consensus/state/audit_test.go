@@ -72,8 +72,9 @@ func TestAuditRecords(t *testing.T) {
 	}{
 		{"an agent with its plugins", []*pb.Command{{Change: &pb.Command_OpenSession{OpenSession: &pb.OpenSession{Session: "s1", Agent: "a1",
 			Record: logtest.Agent(model.Agent{ID: "a1", Name: "alpha"}), Types: []*record.PluginType{
-				{Name: "cloud", Class: "provider", Parameters: &record.PluginParameters{Admin: &record.PluginFields{Fields: map[string]*record.FieldSchema{
-					"region": {Label: "r", Type: "text"}, "pin": {Label: "p", Type: "password"}}}}}}}}}}, nil},
+				{Name: "cloud", Class: "provider", Parameters: &record.PluginParameters{Admin: &record.PluginFields{
+					Fields: map[string]*record.FieldSchema{
+						"region": {Label: "r", Type: "text"}, "pin": {Label: "p", Type: "password"}}}}}}}}}}, nil},
 		{"tenant", []*pb.Command{tenant("one", 10, 0)}, []string{`tenant.created one by root tenant=one:  → {"maxNodes":10,"name":"one"}`}},
 		{"tenant again", []*pb.Command{tenant("one", 20, 0)},
 			[]string{`tenant.changed one by root tenant=one: {"maxNodes":10} → {"maxNodes":20}`}},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -99,7 +100,7 @@ func holds(op *model.Operation, s *plan.State) []int32 {
 // besides gives the operations of a cluster under way beside one.
 func (a *applier) besides(op *model.Operation) []*model.Operation {
 	var out []*model.Operation
-	each(a.txn, tOperations, "active", func(o *model.Operation) bool {
+	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
 		if o.ID != op.ID && o.Tenant == op.Tenant && o.Cluster == op.Cluster && o.Status != model.OpRollingBack {
 			out = append(out, o)
 		}
@@ -113,7 +114,7 @@ func (a *applier) plan(operation string) *plan.State {
 	if e, ok := a.edits[operation]; ok {
 		return e.State()
 	}
-	if row := get[planRow](a.txn, tPlans, "id", operation); row != nil {
+	if row := table.Get[table.PlanRow](a.txn, table.Plans, "id", operation); row != nil {
 		return row.State
 	}
 	return nil
@@ -140,7 +141,7 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 	if err := a.tenant(tenant); err != nil {
 		return nil, err
 	}
-	if get[model.Operation](a.txn, tOperations, "id", op.ID) != nil {
+	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID) != nil {
 		return nil, problem.New(problem.Stale, "operation %s exists already; run the command again", op.ID)
 	}
 	return a.room(tenant, op, g)
@@ -148,7 +149,7 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 
 // room gives the cluster of an operation that could run beside the others of it.
 func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
-	cl := get[model.Cluster](a.txn, tClusters, "id", tenant, op.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", tenant, op.Cluster)
 	if cl == nil || cl.Status == model.ClusterTerminated {
 		return nil, problem.New(problem.NotFound, "there is no cluster %s", op.Cluster)
 	}
@@ -177,7 +178,7 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 		}
 	}
 	for _, id := range g.Nodes {
-		if n := get[model.Node](a.txn, tNodes, "id", tenant, id); n == nil || n.Leaves {
+		if n := table.Get[model.Node](a.txn, table.Nodes, "id", tenant, id); n == nil || n.Leaves {
 			return nil, problem.New(problem.Stale, "node %s of cluster %s changed while the operation was planned; run the command again", id,
 				cl.Name)
 		}
@@ -187,7 +188,7 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 
 // startSide starts an operation beside others: it writes no more than its own
 // record, and what it means for its nodes' health.
-func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, lease *pb.Lease) Answer {
+func (a *applier) startSide(c *pb.Command, op *model.Operation, row *table.PlanRow, lease *pb.Lease) Answer {
 	have, err := a.maySide(c.Tenant, op, row.State.Graph)
 	if err != nil {
 		return Answer{Err: err}
@@ -199,9 +200,9 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *planRow, le
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index // whoever has planned from what it was looks again
-	a.put(tClusters, &cl)
-	a.put(tOperations, op)
-	a.put(tPlans, row)
+	a.put(table.Clusters, &cl)
+	a.put(table.Operations, op)
+	a.put(table.Plans, row)
 	a.operationEvent(op)
 	if op.Type != model.OpPlan && op.Type != model.OpRun {
 		a.recovering(op, row.State.Graph, row.State.Graph.Nodes, c.Actor == model.Self)
@@ -234,7 +235,7 @@ func subjects(g *plan.Graph) map[string][]string {
 func (a *applier) recovering(op *model.Operation, g *plan.Graph, nodes []string, byItself bool) {
 	about := subjects(g)
 	for _, id := range nodes {
-		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {
 			continue
 		}
@@ -260,11 +261,11 @@ func (a *applier) recovering(op *model.Operation, g *plan.Graph, nodes []string,
 // attempt has its time.
 func (a *applier) settleSide(op *model.Operation, s *plan.State) {
 	policy := model.RecoveryPolicy{}
-	if have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster); have != nil {
+	if have := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster); have != nil {
 		policy = have.Template.RecoveryPolicy()
 		cl := *have
 		cl.Version = a.index
-		a.put(tClusters, &cl)
+		a.put(table.Clusters, &cl)
 	}
 	if op.Type == model.OpPlan || op.Type == model.OpRun {
 		return
@@ -288,7 +289,7 @@ func (a *applier) settleSide(op *model.Operation, s *plan.State) {
 	}
 	about := subjects(s.Graph)
 	for _, id := range slices.Sorted(maps.Keys(about)) {
-		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {
 			continue
 		}
@@ -352,7 +353,7 @@ func deleted(g *plan.Graph) []string {
 // replaced notes how a replacement by recovery ended: nodes that were not made are
 // due again after their pause, and what it left half done elsewhere fails.
 func (a *applier) replaced(op *model.Operation, s *plan.State) {
-	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || op.Plan != model.RecoveryPlan {
 		return
 	}
@@ -385,7 +386,7 @@ func (a *applier) replaced(op *model.Operation, s *plan.State) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(bad)) {
-		n := get[model.Node](a.txn, tNodes, "id", op.Tenant, id)
+		n := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id)
 		if n == nil {
 			continue
 		}
@@ -417,7 +418,7 @@ func (a *applier) supersede(op *model.Operation, gone []string) {
 		o := *other
 		o.Status, o.Message, o.Version = model.OpAborting, "superseded by operation "+op.ID, a.index
 		a.cancelWork(&o, e)
-		a.put(tOperations, &o)
+		a.put(table.Operations, &o)
 		a.operationEvent(&o)
 		a.touch(o.ID)
 		a.settle(&o, e)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/plan"
@@ -19,8 +20,8 @@ func (v *View) CustomPlans(tenant, cluster string) []Plan {
 		return nil
 	}
 	var runs []*model.Operation
-	for _, op := range list[model.Operation](v.txn, tOperations, "cluster", tenant, cl.ID) {
-		if op.Type == model.OpPlan && get[planRow](v.txn, tPlans, "id", op.ID) != nil {
+	for _, op := range table.List[model.Operation](v.txn, table.Operations, "cluster", tenant, cl.ID) {
+		if op.Type == model.OpPlan && table.Get[table.PlanRow](v.txn, table.Plans, "id", op.ID) != nil {
 			runs = append(runs, op)
 		}
 	}

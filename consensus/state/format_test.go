@@ -314,7 +314,8 @@ func everything(t *testing.T) *clinic {
 	must(as("r1", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: []*pb.Definition{
 		{Kind: "services", Name: "x", Body: []byte(`{"name":"x"}`)}, {Kind: "services", Name: "y", Body: []byte(`{"name":"y"}`)},
 	}}}}))
-	must(as("", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "y"}}}}}))
+	must(as("", &pb.Command{Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{
+		Delete: []*pb.DefinitionVersion{{Kind: "services", Name: "y"}}}}}))
 
 	open := session("s2", "b")
 	open.GetOpenSession().Types = append(open.GetOpenSession().Types,
@@ -448,7 +449,8 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 			event(id, profile.Event{Kind: profile.Stop, Reason: "enough"})
 			event(id, profile.Event{Kind: profile.Requested, Operation: "o"})
 			event(id, profile.Event{Kind: profile.Saw, Seen: profile.SeenNotExists})
-			must(&pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Prune{Prune: &pb.PruneRuns{Runs: []string{"t/" + id}}}}}})
+			must(&pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
+				Change: &pb.ChangeRuns_Prune{Prune: &pb.PruneRuns{Runs: []string{"t/" + id}}}}}})
 		}
 	}
 }

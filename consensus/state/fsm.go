@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/plan/tree"
@@ -18,11 +20,10 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// FeatureLevel is the highest feature level of log entries that this build
-// understands. Format is the envelope's format.
+// FeatureLevel and Format are those of the entries that this build applies.
 const (
-	FeatureLevel = 1
-	Format       = 1
+	FeatureLevel = logformat.FeatureLevel
+	Format       = logformat.Format
 )
 
 // Answer is what applying one command gave.
@@ -77,7 +78,7 @@ type Config struct {
 
 // New gives an empty machine.
 func New(c Config) (*Machine, error) {
-	db, err := memdb.NewMemDB(schema())
+	db, err := memdb.NewMemDB(table.Schema())
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
@@ -246,7 +247,7 @@ func requestKey(c *pb.Command) string {
 
 func (a *applier) command(c *pb.Command) Answer {
 	if c.RequestId != "" {
-		if r := get[requestRow](a.txn, tRequests, "id", requestKey(c)); r != nil {
+		if r := table.Get[table.RequestRow](a.txn, table.Requests, "id", requestKey(c)); r != nil {
 			return Answer{Index: r.Index, Subject: r.Subject, Repeated: true}
 		}
 	}
@@ -254,7 +255,7 @@ func (a *applier) command(c *pb.Command) Answer {
 	ans := a.change(c)
 	a.audit.end(c, ans, at)
 	if c.RequestId != "" && ans.Err == nil && c.GetPart() == nil {
-		a.put(tRequests, &requestRow{Key: requestKey(c), Index: a.index, Subject: ans.Subject, Time: a.now})
+		a.put(table.Requests, &table.RequestRow{Key: requestKey(c), Index: a.index, Subject: ans.Subject, Time: a.now})
 	}
 	return ans
 }
@@ -337,7 +338,7 @@ func (a *applier) edit(operation string) *plan.Edit {
 	if e, ok := a.edits[operation]; ok {
 		return e
 	}
-	row := get[planRow](a.txn, tPlans, "id", operation)
+	row := table.Get[table.PlanRow](a.txn, table.Plans, "id", operation)
 	if row == nil {
 		return nil
 	}
@@ -357,7 +358,7 @@ func (a *applier) flush() {
 			}
 			a.batch.Revoked[op] = revoked
 		}
-		a.put(tPlans, &planRow{Operation: op, State: e.Done(), Tree: a.trees[op], Audit: a.audit.named(op)})
+		a.put(table.Plans, &table.PlanRow{Operation: op, State: e.Done(), Tree: a.trees[op], Audit: a.audit.named(op)})
 	}
 	clear(a.edits)
 	clear(a.trees)

@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -11,20 +12,20 @@ import (
 
 // Health gives what is known of a node's health, or nil.
 func (v *View) Health(tenant, node string) *model.NodeHealth {
-	return get[model.NodeHealth](v.txn, tHealth, "id", tenant, node)
+	return table.Get[model.NodeHealth](v.txn, table.Health, "id", tenant, node)
 }
 
 // ClusterHealth gives what is known of the health of a cluster's nodes, by node.
 func (v *View) ClusterHealth(tenant, cluster string) map[string]*model.NodeHealth {
 	out := map[string]*model.NodeHealth{}
-	each(v.txn, tHealth, "cluster", func(h *model.NodeHealth) bool { out[h.Node] = h; return true }, tenant, cluster)
+	table.Each(v.txn, table.Health, "cluster", func(h *model.NodeHealth) bool { out[h.Node] = h; return true }, tenant, cluster)
 	return out
 }
 
 // healthOf gives a copy of a node's health to write to.
 func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 	h := model.NodeHealth{Tenant: n.Tenant, Cluster: n.Cluster, Node: n.ID}
-	if have := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID); have != nil {
+	if have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID); have != nil {
 		h = *have
 	}
 	h.Services, h.Paused = maps.Clone(h.Services), maps.Clone(h.Paused)
@@ -39,7 +40,7 @@ func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 
 // putHealth writes a node's health and tells of it.
 func (a *applier) putHealth(h *model.NodeHealth, message string) {
-	a.put(tHealth, h)
+	a.put(table.Health, h)
 	a.batch.Health = append(a.batch.Health, h.Cluster)
 	a.event(model.Event{Type: "node.health", Tenant: h.Tenant, Cluster: h.Cluster, Operation: h.Operation, Subject: h.Node, Status: h.Status(),
 		Message: message})
@@ -58,11 +59,11 @@ func (a *applier) reportHealth(r *pb.ReportHealth) Answer {
 }
 
 func (a *applier) verdict(c *pb.HealthChange) bool {
-	n := get[model.Node](a.txn, tNodes, "id", c.Tenant, c.Node)
+	n := table.Get[model.Node](a.txn, table.Nodes, "id", c.Tenant, c.Node)
 	if n == nil || n.Version != c.Version {
 		return false
 	}
-	cl := get[model.Cluster](a.txn, tClusters, "id", n.Tenant, n.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", n.Tenant, n.Cluster)
 	if cl == nil {
 		return false
 	}
@@ -98,7 +99,7 @@ func (a *applier) verdict(c *pb.HealthChange) bool {
 // unwatched forgets what checks said of a node's services that an operation has
 // changed, and of the machine where that was made anew. A start ends a pause.
 func (a *applier) unwatched(n *model.Node, services map[string]bool, machine bool) {
-	have := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID)
+	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
 	if have == nil {
 		return
 	}
@@ -121,7 +122,7 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 
 // pauseRecovery stops, or lets go on, what is recovered by itself of a cluster.
 func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
-	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, o.Cluster)
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no cluster %q", o.Cluster)
 	}
@@ -134,7 +135,7 @@ func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
 	default:
 		cl.RecoveryPaused = nil
 	}
-	a.put(tClusters, &cl)
+	a.put(table.Clusters, &cl)
 	a.batch.Health = append(a.batch.Health, cl.ID)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
 		Actor: c.Actor, Message: logformat.ClusterOrders.Word(o.Order)})

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 )
 
@@ -14,15 +15,15 @@ const keptSnapshots = 20
 // pointers to them. It gives the snapshot's number. The cluster's row must be
 // written after it, for it counts the snapshots.
 func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string) int {
-	if last := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil &&
+	if last := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil &&
 		moment == model.MomentBefore && last.State.Version == cl.Version {
 		return last.Number // nothing happened since the last operation's end
 	}
 	cl.Snapshots++
 	kept := *cl
-	a.put(tHistory, &model.Snapshot{
+	a.put(table.History, &model.Snapshot{
 		Tenant: cl.Tenant, Cluster: cl.ID, Number: cl.Snapshots, Time: a.now, Operation: op.ID, Moment: moment,
-		State: &kept, Nodes: list[model.Node](a.txn, tNodes, "cluster", cl.Tenant, cl.ID),
+		State: &kept, Nodes: table.List[model.Node](a.txn, table.Nodes, "cluster", cl.Tenant, cl.ID),
 	})
 	a.forgetSnapshots(cl, op)
 	return cl.Snapshots
@@ -32,7 +33,7 @@ func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string
 // work, or the one before it, may go back to.
 func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 	needed := cl.Snapshots
-	for _, o := range []*model.Operation{op, get[model.Operation](a.txn, tOperations, "id", cl.Operation)} {
+	for _, o := range []*model.Operation{op, table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)} {
 		if o == nil {
 			continue
 		}
@@ -42,21 +43,21 @@ func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 			}
 		}
 	}
-	for _, s := range list[model.Snapshot](a.txn, tHistory, "id_prefix", cl.Tenant, cl.ID) {
+	for _, s := range table.List[model.Snapshot](a.txn, table.History, "id_prefix", cl.Tenant, cl.ID) {
 		if s.Number <= cl.Snapshots-keptSnapshots && s.Number < needed {
-			a.remove(tHistory, s)
+			a.remove(table.History, s)
 		}
 	}
 }
 
 // History gives a cluster's snapshots, the oldest first.
 func (v *View) History(tenant, cluster string) []*model.Snapshot {
-	return list[model.Snapshot](v.txn, tHistory, "id_prefix", tenant, cluster)
+	return table.List[model.Snapshot](v.txn, table.History, "id_prefix", tenant, cluster)
 }
 
 // Snapshot finds a snapshot of a cluster by its number.
 func (v *View) Snapshot(tenant, cluster string, number int) (*model.Snapshot, bool) {
-	s := get[model.Snapshot](v.txn, tHistory, "id", tenant, cluster, uint32(number))
+	s := table.Get[model.Snapshot](v.txn, table.History, "id", tenant, cluster, uint32(number))
 	return s, s != nil
 }
 

@@ -9,34 +9,12 @@ import (
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	pb "github.com/coopr/coopr/rpc/proto"
 )
-
-// The tables of plugin resources: what a tenant has, and the sets of versions that
-// were in force, as operations were planned with them.
-const (
-	tResources    = "resources"
-	tResourceSets = "resourcesets"
-)
-
-func resourceTables() []*memdb.TableSchema {
-	return []*memdb.TableSchema{
-		table(tResources, index("id", true, func(r *model.PluginResource) []string {
-			return []string{r.Tenant, string(r.Kind), r.Plugin, r.Type, r.Name}
-		})),
-		table(tResourceSets, index("id", true, func(s *model.ResourceSet) []string { return []string{s.Tenant, setID(s.Number)} })),
-	}
-}
-
-// setID is a set's number as part of a key, in the order of numbers.
-func setID(number uint64) string { return fmt.Sprintf("%020d", number) }
-
-func resourceArgs(tenant string, k model.ResourceKey) []any {
-	return []any{tenant, string(k.Kind), k.Plugin, k.Type, k.Name}
-}
 
 // changeResource is the one writer of plugin resources.
 func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
@@ -61,7 +39,7 @@ func (a *applier) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
 		return refuse(problem.Unsupported, "resource: %v", err)
 	}
 	k, order := *named, logformat.ResourceOrders.Word(o.Order)
-	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, k)...)
+	have := table.Get[model.PluginResource](a.txn, table.Resources, "id", table.ResourceArgs(c.Tenant, k)...)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no resource %s", k)
 	}
@@ -98,7 +76,7 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 	}
 	var bytes int64
 	names := 0
-	each(a.txn, tResources, "id_prefix", func(r *model.PluginResource) bool {
+	table.Each(a.txn, table.Resources, "id_prefix", func(r *model.PluginResource) bool {
 		names++
 		for _, x := range r.Versions {
 			bytes += x.Size
@@ -106,7 +84,7 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 		return true
 	}, c.Tenant)
 	r := &model.PluginResource{Tenant: c.Tenant, ResourceKey: v.ResourceKey}
-	have := get[model.PluginResource](a.txn, tResources, "id", resourceArgs(c.Tenant, v.ResourceKey)...)
+	have := table.Get[model.PluginResource](a.txn, table.Resources, "id", table.ResourceArgs(c.Tenant, v.ResourceKey)...)
 	switch {
 	case have != nil:
 		r = have.Clone()
@@ -136,7 +114,7 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 
 // syncResources brings into force what was staged and recalled, all of it at once.
 func (a *applier) syncResources(c *pb.Command) Answer {
-	for _, have := range list[model.PluginResource](a.txn, tResources, "id_prefix", c.Tenant) {
+	for _, have := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", c.Tenant) {
 		r := have.Clone()
 		if !r.Sync() {
 			continue
@@ -156,10 +134,10 @@ func (a *applier) syncResources(c *pb.Command) Answer {
 func (a *applier) putResource(r *model.PluginResource) {
 	a.batch.Resources = true
 	if len(r.Versions) == 0 {
-		a.remove(tResources, r)
+		a.remove(table.Resources, r)
 		return
 	}
-	a.put(tResources, r)
+	a.put(table.Resources, r)
 }
 
 // inForce makes a new set where other versions are in force than those of the latest
@@ -168,13 +146,13 @@ func (a *applier) inForce(tenant string) {
 	// A tenant that is made anew begins behind the numbers of the old one: agents
 	// remember what they were told of those.
 	now := &model.ResourceSet{Tenant: tenant, Number: a.index}
-	each(a.txn, tResources, "id_prefix", func(r *model.PluginResource) bool {
+	table.Each(a.txn, table.Resources, "id_prefix", func(r *model.PluginResource) bool {
 		if v := r.Live(); v != nil {
 			now.Pins = append(now.Pins, v.ResourcePin)
 		}
 		return true
 	}, tenant)
-	sets := list[model.ResourceSet](a.txn, tResourceSets, "id_prefix", tenant)
+	sets := table.List[model.ResourceSet](a.txn, table.ResourceSets, "id_prefix", tenant)
 	if n := len(sets); n > 0 {
 		if slices.Equal(sets[n-1].Pins, now.Pins) {
 			return
@@ -183,11 +161,11 @@ func (a *applier) inForce(tenant string) {
 	} else if len(now.Pins) == 0 {
 		return
 	}
-	a.put(tResourceSets, now)
+	a.put(table.ResourceSets, now)
 	wanted := wantedSets(a.txn)
 	for _, s := range sets {
 		if !wanted[setKey{tenant, s.Number}] {
-			a.remove(tResourceSets, s)
+			a.remove(table.ResourceSets, s)
 		}
 	}
 }
@@ -200,13 +178,13 @@ type setKey struct {
 // wantedSets gives the sets that plans that are kept, and living clusters, name.
 func wantedSets(txn *memdb.Txn) map[setKey]bool {
 	out := map[setKey]bool{}
-	each(txn, tOperations, "id", func(o *model.Operation) bool {
+	table.Each(txn, table.Operations, "id", func(o *model.Operation) bool {
 		if o.Resources > 0 {
 			out[setKey{o.Tenant, o.Resources}] = true
 		}
 		return true
 	})
-	each(txn, tClusters, "id", func(c *model.Cluster) bool {
+	table.Each(txn, table.Clusters, "id", func(c *model.Cluster) bool {
 		if c.Resources > 0 && c.Status != model.ClusterTerminated {
 			out[setKey{c.Tenant, c.Resources}] = true
 		}
@@ -225,17 +203,17 @@ func (a *applier) currentResources(tenant string) uint64 {
 
 func latestSet(txn *memdb.Txn, tenant string) *model.ResourceSet {
 	var last *model.ResourceSet
-	each(txn, tResourceSets, "id_prefix", func(s *model.ResourceSet) bool { last = s; return true }, tenant)
+	table.Each(txn, table.ResourceSets, "id_prefix", func(s *model.ResourceSet) bool { last = s; return true }, tenant)
 	return last
 }
 
 // removeResources removes a tenant's resources.
 func (a *applier) removeResources(tenant string) {
-	for _, r := range list[model.PluginResource](a.txn, tResources, "id_prefix", tenant) {
-		a.remove(tResources, r)
+	for _, r := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", tenant) {
+		a.remove(table.Resources, r)
 	}
-	for _, s := range list[model.ResourceSet](a.txn, tResourceSets, "id_prefix", tenant) {
-		a.remove(tResourceSets, s)
+	for _, s := range table.List[model.ResourceSet](a.txn, table.ResourceSets, "id_prefix", tenant) {
+		a.remove(table.ResourceSets, s)
 	}
 	a.batch.Resources = true
 }
@@ -263,18 +241,18 @@ func (u *auditor) resource(r *model.PluginResource) audit.Document {
 
 // PluginResources gives a tenant's resources, in the order of their keys.
 func (v *View) PluginResources(tenant string) []*model.PluginResource {
-	return list[model.PluginResource](v.txn, tResources, "id_prefix", tenant)
+	return table.List[model.PluginResource](v.txn, table.Resources, "id_prefix", tenant)
 }
 
 // PluginResource finds a resource.
 func (v *View) PluginResource(tenant string, k model.ResourceKey) (*model.PluginResource, bool) {
-	r := get[model.PluginResource](v.txn, tResources, "id", resourceArgs(tenant, k)...)
+	r := table.Get[model.PluginResource](v.txn, table.Resources, "id", table.ResourceArgs(tenant, k)...)
 	return r, r != nil
 }
 
 // ResourceSet finds the set of versions that plans were made with.
 func (v *View) ResourceSet(tenant string, number uint64) (*model.ResourceSet, bool) {
-	s := get[model.ResourceSet](v.txn, tResourceSets, "id", tenant, setID(number))
+	s := table.Get[model.ResourceSet](v.txn, table.ResourceSets, "id", tenant, table.SetID(number))
 	return s, s != nil
 }
 
@@ -288,14 +266,14 @@ func (v *View) ResourcesInForce(tenant string) (*model.ResourceSet, bool) {
 // of every version, and of every set that a plan which is kept was made with.
 func (v *View) Blobs() map[string]int64 {
 	out := map[string]int64{}
-	each(v.txn, tResources, "id", func(r *model.PluginResource) bool {
+	table.Each(v.txn, table.Resources, "id", func(r *model.PluginResource) bool {
 		for _, x := range r.Versions {
 			out[x.SHA256] = x.Size
 		}
 		return true
 	})
 	wanted := wantedSets(v.txn)
-	each(v.txn, tResourceSets, "id", func(s *model.ResourceSet) bool {
+	table.Each(v.txn, table.ResourceSets, "id", func(s *model.ResourceSet) bool {
 		if wanted[setKey{s.Tenant, s.Number}] {
 			for _, p := range s.Pins {
 				out[p.SHA256] = p.Size

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/operation"
 	"github.com/coopr/coopr/engine/problem"
@@ -25,7 +26,7 @@ func (v *View) Queued(tenant, cluster string) []Queued {
 	var out []Queued
 	for _, op := range v.ActiveOperations() {
 		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
-			if row := get[queueRow](v.txn, tQueue, "id", op.ID); row != nil {
+			if row := table.Get[table.QueueRow](v.txn, table.Queue, "id", op.ID); row != nil {
 				out = append(out, Queued{op, row.Request})
 			}
 		}
@@ -36,7 +37,7 @@ func (v *View) Queued(tenant, cluster string) []Queued {
 // queued gives the operations that wait on a cluster.
 func (a *applier) queued(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
-	each(a.txn, tOperations, "active", func(op *model.Operation) bool {
+	table.Each(a.txn, table.Operations, "active", func(op *model.Operation) bool {
 		if op.Tenant == tenant && op.Cluster == cluster && op.Status == model.OpAccepted {
 			out = append(out, op)
 		}
@@ -52,11 +53,11 @@ func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	if err := errors.Join(err1, err2); err != nil {
 		return refuse(problem.Unsupported, "%v", err)
 	}
-	have := get[model.Cluster](a.txn, tClusters, "id", c.Tenant, op.Cluster)
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, op.Cluster)
 	switch {
 	case have == nil || have.Status == model.ClusterTerminated:
 		return refuse(problem.NotFound, "there is no cluster %s", op.Cluster)
-	case have.Version != q.ClusterVersion || get[model.Operation](a.txn, tOperations, "id", op.ID) != nil:
+	case have.Version != q.ClusterVersion || table.Get[model.Operation](a.txn, table.Operations, "id", op.ID) != nil:
 		return refuse(problem.Stale, "cluster %s changed after the operation was requested; run the command again", op.Cluster)
 	case len(a.queued(c.Tenant, op.Cluster)) >= maxQueue:
 		return refuse(problem.Conflict, "%d operations wait for cluster %s already", maxQueue, have.Name)
@@ -64,18 +65,18 @@ func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	cl := *have
 	cl.Operations++
 	cl.Version = a.index
-	a.put(tClusters, &cl)
+	a.put(table.Clusters, &cl)
 	op.Status, op.CreatedAt, op.Version = model.OpAccepted, a.now, a.index
-	a.put(tOperations, op)
-	a.put(tQueue, &queueRow{Operation: op.ID, Request: req})
+	a.put(table.Operations, op)
+	a.put(table.Queue, &table.QueueRow{Operation: op.ID, Request: req})
 	a.operationEvent(op)
 	a.touch(op.ID)
 	return Answer{Subject: op.ID}
 }
 
 func (a *applier) unqueue(operation string) {
-	if row := get[queueRow](a.txn, tQueue, "id", operation); row != nil {
-		a.remove(tQueue, row)
+	if row := table.Get[table.QueueRow](a.txn, table.Queue, "id", operation); row != nil {
+		a.remove(table.Queue, row)
 	}
 }
 
@@ -105,7 +106,7 @@ func (a *applier) endQueued(have *model.Operation, status model.OperationStatus,
 	op := *have
 	op.Status, op.Message, op.EndedAt, op.Version = status, message, a.now, a.index
 	a.unqueue(op.ID)
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	a.operationEvent(&op)
 	a.touch(op.ID)
 }

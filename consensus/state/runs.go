@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	"github.com/coopr/coopr/engine/problem"
@@ -18,113 +19,11 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// The tables of profiles and runs (docs/spec/profiles.md). Tenant "" stands for the system.
-const (
-	tProfiles    = "profiles"
-	tPrograms    = "programs"
-	tSchedules   = "schedules"
-	tPreferences = "preferences"
-	tSecrets     = "secrets"
-	tRuns        = "runs"
-	tUsage       = "usage"
-)
-
-// usedBy is what a row of tUsage is about.
+// usedBy is what a row of table.Usages is about.
 const (
 	usedByProfile = "profile"
 	usedByProgram = "program"
 )
-
-type profileRow struct {
-	Tenant string
-	profile.Profile
-}
-
-type programRow struct {
-	Tenant string
-	profile.Program
-}
-
-// secretRow is a value that properties refer to. It is shown to nobody.
-type secretRow struct {
-	Tenant, Name, Value string
-}
-
-// usageRow has what runs that are not kept any more have used: of a profile or of a program.
-type usageRow struct {
-	Tenant, Kind, Name string
-	profile.Usage
-}
-
-// runTables adds the tables of profiles and runs.
-func runTables() []*memdb.TableSchema {
-	versions := index("id", true, func(r *programRow) []string { return []string{r.Tenant, r.Name} })
-	versions.Indexer = key[programRow]{
-		parts: func(r *programRow) []string { return []string{r.Tenant, r.Name} },
-		last:  func(r *programRow) (uint32, bool) { return uint32(r.Version), true },
-	}
-	assigned := func(tenant string, properties map[string]string) []string {
-		if owner, name, ok := profile.Assigned(tenant, properties); ok {
-			return []string{owner, name}
-		}
-		return nil
-	}
-	return []*memdb.TableSchema{
-		table(tProfiles, index("id", true, func(r *profileRow) []string { return []string{r.Tenant, r.Name} })),
-		table(tPrograms, versions),
-		table(tSchedules,
-			index("id", true, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Name} }),
-			index("profile", false, func(r *profile.Schedule) []string { return assigned(r.Tenant, r.Properties) }),
-			index("program", false, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Program} })),
-		table(tPreferences,
-			index("id", true, func(p *profile.Settings) []string { return []string{p.Tenant, p.Program} }),
-			index("profile", false, func(p *profile.Settings) []string { return assigned(p.Tenant, p.Properties) })),
-		table(tSecrets, index("id", true, func(r *secretRow) []string { return []string{r.Tenant, r.Name} })),
-		table(tRuns,
-			index("id", true, func(r *profile.Run) []string { return []string{r.Tenant, r.ID} }),
-			index("live", false, func(r *profile.Run) []string {
-				if r.Over() {
-					return nil
-				}
-				return []string{"live"}
-			}),
-			index("cluster", false, func(r *profile.Run) []string {
-				if r.Cluster.ID == "" {
-					return nil
-				}
-				return []string{r.Cluster.ID}
-			}),
-			index("profile", false, func(r *profile.Run) []string { return runProfile(r) }),
-			index("up", false, func(r *profile.Run) []string {
-				if !r.Up() {
-					return nil
-				}
-				return runProfile(r)
-			}),
-			index("tenantup", false, func(r *profile.Run) []string {
-				if !r.Up() {
-					return nil
-				}
-				return []string{r.Tenant}
-			}),
-			index("schedule", false, func(r *profile.Run) []string {
-				if r.Schedule == "" || !r.Active() {
-					return nil
-				}
-				return []string{r.Tenant, r.Schedule}
-			})),
-		table(tUsage, index("id", true, func(u *usageRow) []string { return []string{u.Tenant, u.Kind, u.Name} })),
-	}
-}
-
-// runProfile gives the key of a run's profile.
-func runProfile(r *profile.Run) []string {
-	ref, err := profile.ParseRef(r.Profile)
-	if err != nil {
-		return nil
-	}
-	return []string{ref.Tenant(r.Tenant), ref.Name}
-}
 
 // RunKey names a run among all tenants'.
 type RunKey struct{ Tenant, ID string }
@@ -162,7 +61,7 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 		return refuse(problem.Unsupported, "run: %v", err)
 	}
 	if sched != nil {
-		have := get[profile.Schedule](a.txn, tSchedules, "id", c.Tenant, sched.Name)
+		have := table.Get[profile.Schedule](a.txn, table.Schedules, "id", c.Tenant, sched.Name)
 		if have == nil || have.Version != s.ScheduleVersion {
 			return refuse(problem.Stale, "schedule %s changed after this run was due", sched.Name)
 		}
@@ -178,14 +77,14 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 			sched.LastRun = ans.Subject
 		}
 		sched.Tenant = c.Tenant
-		a.put(tSchedules, sched)
+		a.put(table.Schedules, sched)
 		a.batch.Schedules = true
 	}
 	return ans
 }
 
 func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels profile.Levels) Answer {
-	if get[profile.Run](a.txn, tRuns, "id", c.Tenant, r.ID) != nil {
+	if table.Get[profile.Run](a.txn, table.Runs, "id", c.Tenant, r.ID) != nil {
 		return refuse(problem.Stale, "run %s exists already; run the command again", r.ID)
 	}
 	ref, err := profile.ParseRef(r.Profile)
@@ -206,7 +105,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 	if full != "" {
 		r.Reject(full)
 	}
-	a.put(tRuns, r)
+	a.put(table.Runs, r)
 	a.runChanged(r, c.Actor)
 	ans := Answer{Subject: r.ID}
 	if full != "" {
@@ -219,7 +118,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 func (a *applier) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
 	count := func(index string, args ...any) profile.Load {
 		var l profile.Load
-		each(a.txn, tRuns, index, func(r *profile.Run) bool { l.Count(r); return true }, args...)
+		table.Each(a.txn, table.Runs, index, func(r *profile.Run) bool { l.Count(r); return true }, args...)
 		return l
 	}
 	runs, launching := p.Limits.Bounds()
@@ -245,7 +144,7 @@ func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile 
 		p := profile.NativeProfile()
 		return &p
 	}
-	row := get[profileRow](txn, tProfiles, "id", ref.Tenant(tenant), ref.Name)
+	row := table.Get[table.ProfileRow](txn, table.Profiles, "id", ref.Tenant(tenant), ref.Name)
 	if row == nil {
 		return nil
 	}
@@ -256,7 +155,7 @@ func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile 
 
 // runEvent takes something that happened to a run.
 func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
-	have := get[profile.Run](a.txn, tRuns, "id", c.Tenant, e.Run)
+	have := table.Get[profile.Run](a.txn, table.Runs, "id", c.Tenant, e.Run)
 	if have == nil {
 		return refuse(problem.NotFound, "there is no run %q", e.Run)
 	}
@@ -280,7 +179,7 @@ func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 
 func (a *applier) putRun(r *profile.Run, actor string) {
 	r.Version = a.index
-	a.put(tRuns, r)
+	a.put(table.Runs, r)
 	a.runChanged(r, actor)
 }
 
@@ -305,7 +204,7 @@ func (a *applier) exited(op *model.Operation, s string, node string, output []by
 	if json.Unmarshal(output, &o) != nil || o.Result.Exit == nil {
 		return
 	}
-	each(a.txn, tRuns, "cluster", func(r *profile.Run) bool {
+	table.Each(a.txn, table.Runs, "cluster", func(r *profile.Run) bool {
 		if r.Tenant == op.Tenant && (r.Operation == "" || r.Operation == op.ID) && r.Active() {
 			a.putRun(r.Exited(profile.Exit{Step: s, Node: node, Code: *o.Result.Exit}, ok), op.Actor)
 			return false
@@ -318,31 +217,31 @@ func (a *applier) exited(op *model.Operation, s string, node string, output []by
 func (a *applier) pruneRuns(keys []string) Answer {
 	for _, k := range keys {
 		tenant, id, _ := strings.Cut(k, "/")
-		r := get[profile.Run](a.txn, tRuns, "id", tenant, id)
+		r := table.Get[profile.Run](a.txn, table.Runs, "id", tenant, id)
 		if r == nil || !r.Over() || r.Lost() {
 			continue
 		}
-		if p := runProfile(r); p != nil {
+		if p := table.RunProfile(r); p != nil {
 			a.used(p[0], usedByProfile, p[1], r)
 		}
 		a.used(r.Tenant, usedByProgram, r.Program.Name, r)
-		a.remove(tRuns, r)
+		a.remove(table.Runs, r)
 	}
 	return Answer{}
 }
 
 func (a *applier) used(tenant, kind, name string, r *profile.Run) {
-	u := usageRow{Tenant: tenant, Kind: kind, Name: name}
-	if old := get[usageRow](a.txn, tUsage, "id", tenant, kind, name); old != nil {
+	u := table.UsageRow{Tenant: tenant, Kind: kind, Name: name}
+	if old := table.Get[table.UsageRow](a.txn, table.Usages, "id", tenant, kind, name); old != nil {
 		u = *old
 	}
 	u.Add(r, a.now)
-	a.put(tUsage, &u)
+	a.put(table.Usages, &u)
 }
 
 // removeTenantRuns removes what a tenant has in these tables.
 func (a *applier) removeTenantRuns(name string) {
-	for _, t := range []string{tProfiles, tPrograms, tSchedules, tPreferences, tSecrets, tRuns, tUsage} {
+	for _, t := range []string{table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages} {
 		it, err := a.txn.Get(t, "id_prefix", name)
 		if err != nil {
 			continue
@@ -360,7 +259,7 @@ func (a *applier) removeTenantRuns(name string) {
 // secretNames gives the names of a tenant's secrets.
 func (v *View) SecretNames(tenant string) []string {
 	var out []string
-	each(v.txn, tSecrets, "id_prefix", func(r *secretRow) bool { out = append(out, r.Name); return true }, tenant)
+	table.Each(v.txn, table.Secrets, "id_prefix", func(r *table.SecretRow) bool { out = append(out, r.Name); return true }, tenant)
 	return slices.Sorted(maps.Keys(setOf(out)))
 }
 

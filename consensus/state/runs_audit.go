@@ -1,6 +1,7 @@
 package state
 
 import (
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
@@ -11,35 +12,35 @@ import (
 func (u *auditor) setting(row any, there bool) (c *audit.Change, before, after audit.Document) {
 	txn := u.a.txn
 	switch r := row.(type) {
-	case *profileRow:
+	case *table.ProfileRow:
 		c = &audit.Change{Type: "profile", Tenant: r.Tenant, Subject: r.Name}
-		before = docOf(u, get[profileRow](txn, tProfiles, "id", r.Tenant, r.Name))
-	case *programRow:
+		before = docOf(u, table.Get[table.ProfileRow](txn, table.Profiles, "id", r.Tenant, r.Name))
+	case *table.ProgramRow:
 		c = &audit.Change{Type: "program", Tenant: r.Tenant, Subject: r.Name}
 		if there {
-			before = docOf(u, u.a.program(r.Tenant, r.Name))
+			before = docOf(u, table.LatestProgram(u.a.txn, r.Tenant, r.Name))
 		} else {
 			before = u.document(r)
 		}
 	case *profile.Schedule:
 		c = &audit.Change{Type: "schedule", Tenant: r.Tenant, Subject: r.Name, Message: r.Message}
-		before = docOf(u, get[profile.Schedule](txn, tSchedules, "id", r.Tenant, r.Name))
+		before = docOf(u, table.Get[profile.Schedule](txn, table.Schedules, "id", r.Tenant, r.Name))
 	case *profile.Settings:
 		c = &audit.Change{Type: "preferences", Tenant: r.Tenant, Subject: r.Program}
-		before = docOf(u, get[profile.Settings](txn, tPreferences, "id", r.Tenant, r.Program))
+		before = docOf(u, table.Get[profile.Settings](txn, table.Preferences, "id", r.Tenant, r.Program))
 	case *profile.Run:
 		c = &audit.Change{Type: "run", Tenant: r.Tenant, Cluster: r.Cluster.ID, Operation: r.Operation, Subject: r.ID, Message: r.Message}
-		before = docOf(u, get[profile.Run](txn, tRuns, "id", r.Tenant, r.ID))
-	case *secretRow:
+		before = docOf(u, table.Get[profile.Run](txn, table.Runs, "id", r.Tenant, r.ID))
+	case *table.SecretRow:
 		// That there is one, and nothing of it.
-		name := func(s *secretRow) *secretRow {
+		name := func(s *table.SecretRow) *table.SecretRow {
 			if s == nil {
 				return nil
 			}
-			return &secretRow{Tenant: s.Tenant, Name: s.Name, Value: model.Redacted}
+			return &table.SecretRow{Tenant: s.Tenant, Name: s.Name, Value: model.Redacted}
 		}
 		c = &audit.Change{Type: "secret", Tenant: r.Tenant, Subject: r.Name}
-		before = docOf(u, name(get[secretRow](txn, tSecrets, "id", r.Tenant, r.Name)))
+		before = docOf(u, name(table.Get[table.SecretRow](txn, table.Secrets, "id", r.Tenant, r.Name)))
 		row = name(r)
 	}
 	if there {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/problem"
 	"github.com/coopr/coopr/engine/profile"
@@ -67,11 +68,11 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 	if ref == profile.NativeRef {
 		return conflict("profile %s is always there and cannot be changed", ref)
 	}
-	have := get[profileRow](a.txn, tProfiles, "id", tenant, p.Name)
+	have := table.Get[table.ProfileRow](a.txn, table.Profiles, "id", tenant, p.Name)
 	if have == nil && p.Order != pb.SettingOrder_SETTING_ORDER_PUT && p.Order != pb.SettingOrder_SETTING_ORDER_CREATE {
 		return absent("there is no profile %s", ref)
 	}
-	next := &profileRow{Tenant: tenant}
+	next := &table.ProfileRow{Tenant: tenant}
 	switch p.Order {
 	case pb.SettingOrder_SETTING_ORDER_PUT, pb.SettingOrder_SETTING_ORDER_CREATE:
 		if have != nil && p.Order == pb.SettingOrder_SETTING_ORDER_CREATE {
@@ -98,29 +99,29 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 		if err := a.mayDelete(ref, tenant, have); err != nil {
 			return err
 		}
-		if u := get[usageRow](a.txn, tUsage, "id", tenant, usedByProfile, p.Name); u != nil {
-			a.remove(tUsage, u)
+		if u := table.Get[table.UsageRow](a.txn, table.Usages, "id", tenant, usedByProfile, p.Name); u != nil {
+			a.remove(table.Usages, u)
 		}
-		a.remove(tProfiles, have)
+		a.remove(table.Profiles, have)
 		return nil
 	default:
 		return unknownOrder(p)
 	}
 	next.Scope, next.Version = ref.Scope, a.index
-	a.put(tProfiles, next)
+	a.put(table.Profiles, next)
 	return nil
 }
 
 // mayDelete says what stands in the way of a profile's deletion: that it is enabled,
 // then what it is assigned to, then the runs that use it (docs/spec/profiles.md §6).
-func (a *applier) mayDelete(ref profile.Ref, tenant string, p *profileRow) error {
+func (a *applier) mayDelete(ref profile.Ref, tenant string, p *table.ProfileRow) error {
 	if p.Status == profile.Enabled {
 		return conflict("profile %s is enabled: disable it first", ref)
 	}
 	if to := assignments(a.txn, tenant, p.Name); len(to) > 0 {
 		return conflict("profile %s is assigned to %s%s: assign another first", ref, to[0], more(len(to)))
 	}
-	if runs := list[profile.Run](a.txn, tRuns, "up", tenant, p.Name); len(runs) > 0 {
+	if runs := table.List[profile.Run](a.txn, table.Runs, "up", tenant, p.Name); len(runs) > 0 {
 		return conflict("profile %s is in use by run %s of program %s%s: wait for it, or stop it", ref, runs[0].ID, runs[0].Program.Name,
 			more(len(runs)))
 	}
@@ -153,24 +154,18 @@ func (a *applier) mayAssign(tenant string, properties map[string]string) error {
 	return nil
 }
 
-func (a *applier) program(tenant, name string) *programRow {
-	var last *programRow
-	each(a.txn, tPrograms, "id_prefix", func(r *programRow) bool { last = r; return true }, tenant, name)
-	return last
-}
-
 // keptVersions is how many versions of a program are kept.
 const keptVersions = 50
 
 func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
-	have := a.program(tenant, p.Name)
+	have := table.LatestProgram(a.txn, tenant, p.Name)
 	switch {
 	case tenant == "":
 		return problem.New(problem.Unsupported, "programs belong to tenants")
 	case p.Order == pb.SettingOrder_SETTING_ORDER_CREATE && have != nil:
 		return conflict("program %s exists, at version %d", p.Name, have.Version)
 	case p.Order == pb.SettingOrder_SETTING_ORDER_PUT || p.Order == pb.SettingOrder_SETTING_ORDER_CREATE:
-		next := &programRow{Tenant: tenant}
+		next := &table.ProgramRow{Tenant: tenant}
 		body, err := logformat.DecodeProgram(p.GetProgram())
 		if err != nil {
 			return problem.New(problem.Unsupported, "program: %w", err)
@@ -179,10 +174,10 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 		if next.Name, next.Version = p.Name, 1; have != nil {
 			next.Version = have.Version + 1
 		}
-		a.put(tPrograms, next)
-		all := list[programRow](a.txn, tPrograms, "id_prefix", tenant, p.Name)
+		a.put(table.Programs, next)
+		all := table.List[table.ProgramRow](a.txn, table.Programs, "id_prefix", tenant, p.Name)
 		for _, old := range all[:max(len(all)-keptVersions, 0)] {
-			a.remove(tPrograms, old)
+			a.remove(table.Programs, old)
 		}
 		return nil
 	case p.Order != pb.SettingOrder_SETTING_ORDER_DELETE:
@@ -190,23 +185,23 @@ func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
 	case have == nil:
 		return absent("there is no program %q", p.Name)
 	}
-	if s := list[profile.Schedule](a.txn, tSchedules, "program", tenant, p.Name); len(s) > 0 {
+	if s := table.List[profile.Schedule](a.txn, table.Schedules, "program", tenant, p.Name); len(s) > 0 {
 		return conflict("program %s has the schedule %s%s: delete that first", p.Name, s[0].Name, more(len(s)))
 	}
-	for _, old := range list[programRow](a.txn, tPrograms, "id_prefix", tenant, p.Name) {
-		a.remove(tPrograms, old)
+	for _, old := range table.List[table.ProgramRow](a.txn, table.Programs, "id_prefix", tenant, p.Name) {
+		a.remove(table.Programs, old)
 	}
-	if prefs := get[profile.Settings](a.txn, tPreferences, "id", tenant, p.Name); prefs != nil {
-		a.remove(tPreferences, prefs)
+	if prefs := table.Get[profile.Settings](a.txn, table.Preferences, "id", tenant, p.Name); prefs != nil {
+		a.remove(table.Preferences, prefs)
 	}
-	if u := get[usageRow](a.txn, tUsage, "id", tenant, usedByProgram, p.Name); u != nil {
-		a.remove(tUsage, u)
+	if u := table.Get[table.UsageRow](a.txn, table.Usages, "id", tenant, usedByProgram, p.Name); u != nil {
+		a.remove(table.Usages, u)
 	}
 	return nil
 }
 
 func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
-	have := get[profile.Schedule](a.txn, tSchedules, "id", tenant, p.Name)
+	have := table.Get[profile.Schedule](a.txn, table.Schedules, "id", tenant, p.Name)
 	if have == nil && p.Order != pb.SettingOrder_SETTING_ORDER_PUT && p.Order != pb.SettingOrder_SETTING_ORDER_CREATE {
 		return absent("there is no schedule %q", p.Name)
 	}
@@ -220,7 +215,7 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		if next, err = logformat.DecodeSchedule(p.GetSchedule()); err != nil {
 			return problem.New(problem.Unsupported, "schedule: %w", err)
 		}
-		if a.program(tenant, next.Program) == nil {
+		if table.LatestProgram(a.txn, tenant, next.Program) == nil {
 			return absent("there is no program %q", next.Program)
 		}
 		if err := a.mayAssign(tenant, next.Properties); err != nil {
@@ -246,50 +241,50 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 			next.Last = a.now // what was due meanwhile was not wanted
 		}
 	case pb.SettingOrder_SETTING_ORDER_DELETE:
-		a.remove(tSchedules, have)
+		a.remove(table.Schedules, have)
 		a.batch.Schedules = true
 		return nil
 	default:
 		return unknownOrder(p)
 	}
 	next.Tenant, next.Version = tenant, a.index
-	a.put(tSchedules, next)
+	a.put(table.Schedules, next)
 	a.batch.Schedules = true
 	return nil
 }
 
 func (a *applier) setPreferences(tenant string, p *pb.PutSetting) error {
-	have := get[profile.Settings](a.txn, tPreferences, "id", tenant, p.Name)
+	have := table.Get[profile.Settings](a.txn, table.Preferences, "id", tenant, p.Name)
 	if p.Order == pb.SettingOrder_SETTING_ORDER_DELETE {
 		if have == nil {
 			return absent("there are no such preferences")
 		}
-		a.remove(tPreferences, have)
+		a.remove(table.Preferences, have)
 		return nil
 	}
 	next := &profile.Settings{Tenant: tenant, Program: p.Name, Version: a.index, Properties: p.GetPreferences().GetProperties()}
 	if next.Properties == nil {
 		next.Properties = map[string]string{}
 	}
-	if p.Name != "" && a.program(tenant, p.Name) == nil {
+	if p.Name != "" && table.LatestProgram(a.txn, tenant, p.Name) == nil {
 		return absent("there is no program %q", p.Name)
 	}
 	if err := a.mayAssign(tenant, next.Properties); err != nil {
 		return err
 	}
-	a.put(tPreferences, next)
+	a.put(table.Preferences, next)
 	return nil
 }
 
 func (a *applier) setSecret(tenant string, p *pb.PutSetting) error {
 	if p.Order == pb.SettingOrder_SETTING_ORDER_DELETE {
-		have := get[secretRow](a.txn, tSecrets, "id", tenant, p.Name)
+		have := table.Get[table.SecretRow](a.txn, table.Secrets, "id", tenant, p.Name)
 		if have == nil {
 			return absent("there is no secret %q", p.Name)
 		}
-		a.remove(tSecrets, have)
+		a.remove(table.Secrets, have)
 		return nil
 	}
-	a.put(tSecrets, &secretRow{tenant, p.Name, string(p.GetSecret())})
+	a.put(table.Secrets, &table.SecretRow{Tenant: tenant, Name: p.Name, Value: string(p.GetSecret())})
 	return nil
 }

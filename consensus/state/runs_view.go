@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/profile"
 )
@@ -19,7 +20,7 @@ func (v *View) Profiles(tenant string, system bool) []profile.Profile {
 		if owner == "" {
 			out = append(out, profile.NativeProfile())
 		}
-		each(v.txn, tProfiles, "id_prefix", func(r *profileRow) bool {
+		table.Each(v.txn, table.Profiles, "id_prefix", func(r *table.ProfileRow) bool {
 			p := r.Profile
 			p.Scope = refOf(owner, p.Name).Scope
 			out = append(out, p)
@@ -57,7 +58,7 @@ func assignments(txn *memdb.Txn, owner, name string) []string {
 		}
 		return text
 	}
-	each(txn, tPreferences, "profile", func(p *profile.Settings) bool {
+	table.Each(txn, table.Preferences, "profile", func(p *profile.Settings) bool {
 		switch {
 		case p.Program != "":
 			out = append(out, of(p.Tenant, "program "+p.Program))
@@ -68,7 +69,7 @@ func assignments(txn *memdb.Txn, owner, name string) []string {
 		}
 		return true
 	}, owner, name)
-	each(txn, tSchedules, "profile", func(s *profile.Schedule) bool {
+	table.Each(txn, table.Schedules, "profile", func(s *profile.Schedule) bool {
 		out = append(out, of(s.Tenant, "schedule "+s.Name))
 		return true
 	}, owner, name)
@@ -79,7 +80,7 @@ func assignments(txn *memdb.Txn, owner, name string) []string {
 // Programs gives the latest version of each of a tenant's programs, by name.
 func (v *View) Programs(tenant string) []profile.Program {
 	var out []profile.Program
-	each(v.txn, tPrograms, "id_prefix", func(r *programRow) bool {
+	table.Each(v.txn, table.Programs, "id_prefix", func(r *table.ProgramRow) bool {
 		if n := len(out); n > 0 && out[n-1].Name == r.Name {
 			out[n-1] = r.Program
 		} else {
@@ -95,7 +96,7 @@ func (v *View) Programs(tenant string) []profile.Program {
 func (v *View) Program(tenant, name string, version int) (profile.Program, bool) {
 	var out profile.Program
 	found := false
-	each(v.txn, tPrograms, "id_prefix", func(r *programRow) bool {
+	table.Each(v.txn, table.Programs, "id_prefix", func(r *table.ProgramRow) bool {
 		if version == 0 || r.Version == version {
 			out, found = r.Program, true
 		}
@@ -107,27 +108,27 @@ func (v *View) Program(tenant, name string, version int) (profile.Program, bool)
 // Schedules gives a tenant's schedules by name; of all tenants where it is "".
 func (v *View) Schedules(tenant string) []profile.Schedule {
 	if tenant == "" {
-		return values(list[profile.Schedule](v.txn, tSchedules, "id"))
+		return values(table.List[profile.Schedule](v.txn, table.Schedules, "id"))
 	}
-	return values(list[profile.Schedule](v.txn, tSchedules, "id_prefix", tenant))
+	return values(table.List[profile.Schedule](v.txn, table.Schedules, "id_prefix", tenant))
 }
 
 // Schedule finds a schedule.
 func (v *View) Schedule(tenant, name string) (profile.Schedule, bool) {
-	return found[profile.Schedule](v.txn, tSchedules, tenant, name)
+	return table.Found[profile.Schedule](v.txn, table.Schedules, tenant, name)
 }
 
 // Preferences finds settings: of a program, of a tenant where program is "", of the system
 // where tenant is "" too.
 func (v *View) Preferences(tenant, program string) (profile.Settings, bool) {
-	return found[profile.Settings](v.txn, tPreferences, tenant, program)
+	return table.Found[profile.Settings](v.txn, table.Preferences, tenant, program)
 }
 
 // Levels gives the settings that a run of a program has before its schedule's or arguments.
 func (v *View) Levels(tenant, program string) profile.Levels {
 	var out profile.Levels
 	for i, k := range [][2]string{{"", ""}, {tenant, ""}, {tenant, program}} {
-		if p := get[profile.Settings](v.txn, tPreferences, "id", k[0], k[1]); p != nil && (i < 2 || program != "") {
+		if p := table.Get[profile.Settings](v.txn, table.Preferences, "id", k[0], k[1]); p != nil && (i < 2 || program != "") {
 			out[i] = p.Properties
 		}
 	}
@@ -136,7 +137,7 @@ func (v *View) Levels(tenant, program string) profile.Levels {
 
 // Secret gives a tenant's secret.
 func (v *View) Secret(tenant, name string) (string, bool) {
-	if r := get[secretRow](v.txn, tSecrets, "id", tenant, name); r != nil {
+	if r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", tenant, name); r != nil {
 		return r.Value, true
 	}
 	return "", false
@@ -144,7 +145,7 @@ func (v *View) Secret(tenant, name string) (string, bool) {
 
 // Run finds a run.
 func (v *View) Run(tenant, id string) (*profile.Run, bool) {
-	r := get[profile.Run](v.txn, tRuns, "id", tenant, id)
+	r := table.Get[profile.Run](v.txn, table.Runs, "id", tenant, id)
 	return r, r != nil
 }
 
@@ -152,9 +153,9 @@ func (v *View) Run(tenant, id string) (*profile.Run, bool) {
 func (v *View) Runs(tenant string) []*profile.Run {
 	var out []*profile.Run
 	if tenant == "" {
-		out = list[profile.Run](v.txn, tRuns, "id")
+		out = table.List[profile.Run](v.txn, table.Runs, "id")
 	} else {
-		out = list[profile.Run](v.txn, tRuns, "id_prefix", tenant)
+		out = table.List[profile.Run](v.txn, table.Runs, "id_prefix", tenant)
 	}
 	slices.SortFunc(out, func(a, b *profile.Run) int {
 		return cmp.Or(cmp.Compare(b.Created, a.Created), strings.Compare(b.ID, a.ID))
@@ -164,13 +165,13 @@ func (v *View) Runs(tenant string) []*profile.Run {
 
 // LiveRuns gives the runs of all tenants of which something is still to come.
 func (v *View) LiveRuns() []*profile.Run {
-	return list[profile.Run](v.txn, tRuns, "live", "live")
+	return table.List[profile.Run](v.txn, table.Runs, "live", "live")
 }
 
 // RunOf finds the run that a cluster belongs to.
 func (v *View) RunOf(tenant, cluster string) (*profile.Run, bool) {
 	var out *profile.Run
-	each(v.txn, tRuns, "cluster", func(r *profile.Run) bool {
+	table.Each(v.txn, table.Runs, "cluster", func(r *profile.Run) bool {
 		if r.Tenant == tenant {
 			out = r
 		}
@@ -181,7 +182,7 @@ func (v *View) RunOf(tenant, cluster string) (*profile.Run, bool) {
 
 // ScheduledRuns gives the runs of a schedule whose programs are not over.
 func (v *View) ScheduledRuns(tenant, schedule string) []*profile.Run {
-	return list[profile.Run](v.txn, tRuns, "schedule", tenant, schedule)
+	return table.List[profile.Run](v.txn, table.Runs, "schedule", tenant, schedule)
 }
 
 // ProfileUsage adds up the runs of a profile, at a time (Unix milliseconds), those of
@@ -193,10 +194,10 @@ func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.U
 	if p := profileOf(v.txn, ref, tenant); p != nil {
 		since = p.Created * 1000
 	}
-	if u := get[usageRow](v.txn, tUsage, "id", owner, usedByProfile, ref.Name); u != nil {
+	if u := table.Get[table.UsageRow](v.txn, table.Usages, "id", owner, usedByProfile, ref.Name); u != nil {
 		out.Plus(u.Usage)
 	}
-	each(v.txn, tRuns, "profile", func(r *profile.Run) bool {
+	table.Each(v.txn, table.Runs, "profile", func(r *profile.Run) bool {
 		if r.Created >= since {
 			out.Add(r, now)
 		}
@@ -208,10 +209,10 @@ func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.U
 // ProgramUsage adds up the runs of a program.
 func (v *View) ProgramUsage(tenant, program string, now int64) profile.Usage {
 	var out profile.Usage
-	if u := get[usageRow](v.txn, tUsage, "id", tenant, usedByProgram, program); u != nil {
+	if u := table.Get[table.UsageRow](v.txn, table.Usages, "id", tenant, usedByProgram, program); u != nil {
 		out.Plus(u.Usage)
 	}
-	each(v.txn, tRuns, "id_prefix", func(r *profile.Run) bool {
+	table.Each(v.txn, table.Runs, "id_prefix", func(r *profile.Run) bool {
 		if r.Program.Name == program {
 			out.Add(r, now)
 		}
@@ -250,7 +251,7 @@ func (v *View) Usages(now int64) []ProfileUse {
 	at := map[[2]string]int{}
 	add := func(tenant string, p *profile.Profile) {
 		u := ProfileUse{Tenant: tenant, Profile: refOf(tenant, p.Name)}
-		if old := get[usageRow](v.txn, tUsage, "id", tenant, usedByProfile, p.Name); old != nil {
+		if old := table.Get[table.UsageRow](v.txn, table.Usages, "id", tenant, usedByProfile, p.Name); old != nil {
 			u.Usage = old.Usage
 		}
 		at[[2]string{tenant, p.Name}] = len(out)
@@ -259,13 +260,13 @@ func (v *View) Usages(now int64) []ProfileUse {
 	native := profile.NativeProfile()
 	add("", &native)
 	since := map[[2]string]int64{}
-	each(v.txn, tProfiles, "id", func(r *profileRow) bool {
+	table.Each(v.txn, table.Profiles, "id", func(r *table.ProfileRow) bool {
 		add(r.Tenant, &r.Profile)
 		since[[2]string{r.Tenant, r.Name}] = r.Created * 1000
 		return true
 	})
-	each(v.txn, tRuns, "id", func(r *profile.Run) bool {
-		if k := runProfile(r); k != nil {
+	table.Each(v.txn, table.Runs, "id", func(r *profile.Run) bool {
+		if k := table.RunProfile(r); k != nil {
 			key := [2]string{k[0], k[1]}
 			if i, ok := at[key]; ok && r.Created >= since[key] {
 				out[i].Add(r, now)
@@ -312,7 +313,7 @@ func (v *View) RunProviders(tenant string) []model.Provider {
 			}
 		}
 	}
-	each(v.txn, tPreferences, "id_prefix", func(s *profile.Settings) bool {
+	table.Each(v.txn, table.Preferences, "id_prefix", func(s *profile.Settings) bool {
 		if s.Program != "" {
 			chosen(v.Levels(tenant, s.Program))
 		}

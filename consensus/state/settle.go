@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 )
 
 // settle ends an operation whose tasks have come to an end.
 func (a *applier) settle(have *model.Operation, e *plan.Edit) {
-	have = get[model.Operation](a.txn, tOperations, "id", have.ID)
+	have = table.Get[model.Operation](a.txn, table.Operations, "id", have.ID)
 	s := e.State()
 	op := *have
 	switch {
@@ -43,7 +44,7 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	if op.Status.Ended() {
 		op.EndedAt = a.now
 	}
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	a.settleNodes(&op, s)
 	if op.Type.Concurrent() {
 		a.settleSide(&op, s)
@@ -69,7 +70,7 @@ func mayLack(t model.OperationType) bool {
 
 // rolledBack ends the operation that a rollback has undone, or could not.
 func (a *applier) rolledBack(rollback *model.Operation) {
-	have := get[model.Operation](a.txn, tOperations, "id", rollback.Follows)
+	have := table.Get[model.Operation](a.txn, table.Operations, "id", rollback.Follows)
 	again := have != nil && have.Status == model.OpFailed && rollback.Status == model.OpSucceeded // on an order
 	if have == nil || have.Status != model.OpRollingBack && !again {
 		return
@@ -80,7 +81,7 @@ func (a *applier) rolledBack(rollback *model.Operation) {
 		op.Status = model.OpFailed
 		op.Message += "; its rollback " + rollback.ID + " is " + string(rollback.Status)
 	}
-	a.put(tOperations, &op)
+	a.put(table.Operations, &op)
 	a.operationEvent(&op)
 	a.touch(op.ID)
 }
@@ -96,7 +97,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	of := func(id string) *model.Node {
 		n := changed[id]
 		if n == nil {
-			if have := get[model.Node](a.txn, tNodes, "id", op.Tenant, id); have != nil {
+			if have := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, id); have != nil {
 				n = settledNode(have)
 				changed[id] = n
 			}
@@ -104,7 +105,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 		return n
 	}
 	g := s.Graph
-	cl := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil {
 		cl = &model.Cluster{}
 	}
@@ -138,7 +139,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	}
 	// Who runs beside others leaves it to them what goes with them.
 	beside := op.Type.Concurrent()
-	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
+	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !beside && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
 			of(n.ID)
 		}
@@ -165,7 +166,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			}
 			backTo(n, op, good)
 		}
-		a.put(tNodes, n)
+		a.put(table.Nodes, n)
 		if !beside {
 			a.unwatched(n, services[id], made[id] && n.Confirmed)
 		}
@@ -207,14 +208,14 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 }
 
 func (a *applier) removeNode(n *model.Node) {
-	for _, r := range list[valueRow](a.txn, tValues, "id_prefix", n.ID) {
-		a.remove(tValues, r)
+	for _, r := range table.List[table.ValueRow](a.txn, table.Values, "id_prefix", n.ID) {
+		a.remove(table.Values, r)
 	}
-	if have := get[model.Node](a.txn, tNodes, "id", n.Tenant, n.ID); have != nil {
-		a.remove(tNodes, have)
+	if have := table.Get[model.Node](a.txn, table.Nodes, "id", n.Tenant, n.ID); have != nil {
+		a.remove(table.Nodes, have)
 	}
-	if h := get[model.NodeHealth](a.txn, tHealth, "id", n.Tenant, n.ID); h != nil {
-		a.remove(tHealth, h)
+	if h := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID); h != nil {
+		a.remove(table.Health, h)
 	}
 	a.event(model.Event{Type: "node.removed", Tenant: n.Tenant, Cluster: n.Cluster, Subject: n.ID})
 }
@@ -222,7 +223,7 @@ func (a *applier) removeNode(n *model.Node) {
 // settleCluster gives the cluster the status that its operation's end means
 // (docs/spec/coopr.md 1.3), and keeps what it came to.
 func (a *applier) settleCluster(op *model.Operation) {
-	have := get[model.Cluster](a.txn, tClusters, "id", op.Tenant, op.Cluster)
+	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if have == nil {
 		return
 	}
@@ -236,7 +237,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 		moment = model.MomentAfter
 		cl.Status = model.ClusterTerminated
 		a.dropQueue(&cl)
-		for _, n := range list[model.Node](a.txn, tNodes, "cluster", op.Tenant, op.Cluster) {
+		for _, n := range table.List[model.Node](a.txn, table.Nodes, "cluster", op.Tenant, op.Cluster) {
 			a.removeNode(n)
 		}
 	case op.Status == model.OpSucceeded:
@@ -244,7 +245,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 		cl.Status = model.ClusterActive
 		a.arrived(&cl, op)
 		a.dropServices(&cl)
-		if to := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(op.To)); to != nil {
+		if to := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(op.To)); to != nil {
 			cl.Status, cl.Message = to.State.Status, to.State.Message
 		}
 	case op.Status == model.OpRollingBack:
@@ -256,13 +257,13 @@ func (a *applier) settleCluster(op *model.Operation) {
 		cl.Status = model.ClusterInconsistent
 	}
 	if cl.Status == model.ClusterTerminated {
-		for _, s := range list[model.Snapshot](a.txn, tHistory, "id_prefix", cl.Tenant, cl.ID) {
-			a.remove(tHistory, s)
+		for _, s := range table.List[model.Snapshot](a.txn, table.History, "id_prefix", cl.Tenant, cl.ID) {
+			a.remove(table.History, s)
 		}
 	} else {
 		a.remember(&cl, op, moment)
 	}
-	a.put(tClusters, &cl)
+	a.put(table.Clusters, &cl)
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status),
 		Message: cl.Message})
 }
@@ -270,7 +271,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 // dropServices takes away what no node carries any more.
 func (a *applier) dropServices(cl *model.Cluster) {
 	on := map[string]bool{}
-	each(a.txn, tNodes, "cluster", func(n *model.Node) bool {
+	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		for _, s := range n.Services {
 			on[s] = true
 		}

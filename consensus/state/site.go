@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hashicorp/go-memdb"
-
 	"github.com/coopr/coopr/consensus/logformat"
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/change/object"
 	"github.com/coopr/coopr/engine/change/site"
@@ -16,34 +15,15 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// The tables of sites (docs/spec/changes.md): their records, and their documents.
-const (
-	tSites       = "sites"
-	tGenerations = "generations"
-)
-
 // keptGenerations is how many generations of a site are kept beside those in force.
 const keptGenerations = 50
-
-// siteTables adds the tables of sites.
-func siteTables() []*memdb.TableSchema {
-	generations := index("id", true, func(g *site.Generation) []string { return []string{g.Tenant, g.Site} })
-	generations.Indexer = key[site.Generation]{
-		parts: func(g *site.Generation) []string { return []string{g.Tenant, g.Site} },
-		last:  func(g *site.Generation) (uint32, bool) { return uint32(g.Number), true },
-	}
-	return []*memdb.TableSchema{
-		table(tSites, index("id", true, func(r *site.Record) []string { return []string{r.Tenant, r.Name} })),
-		table(tGenerations, generations),
-	}
-}
 
 // SiteKey names a site among all tenants'.
 type SiteKey struct{ Tenant, Name string }
 
 // changeSite is the one writer of sites.
 func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
-	old := get[site.Record](a.txn, tSites, "id", c.Tenant, ch.Site)
+	old := table.Get[site.Record](a.txn, table.Sites, "id", c.Tenant, ch.Site)
 	if next := ch.GetNext(); next != nil {
 		return a.nextGeneration(c, ch.Site, old, next)
 	}
@@ -77,7 +57,7 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 			hosts[i] = *h
 		}
 		err = r.Assign(hosts, func(id string) bool {
-			n := get[model.Agent](a.txn, tAgents, "id", id)
+			n := table.Get[model.Agent](a.txn, table.Agents, "id", id)
 			return n != nil && n.Session != ""
 		})
 	case *pb.ChangeSite_Switch:
@@ -144,7 +124,7 @@ func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n
 	if err := r.Begin(g.Number, switches, n.Deleting); err != nil {
 		return Answer{Err: problem.Wrap(problem.Conflict, err)}
 	}
-	a.put(tGenerations, g)
+	a.put(table.Generations, g)
 	status := fmt.Sprintf("generation %d is on its way", g.Number)
 	if r.Next == 0 {
 		status = fmt.Sprintf("generation %d is in force", g.Number)
@@ -166,28 +146,28 @@ func (a *applier) putSite(r *site.Record, actor, status, message string) {
 		a.event(model.Event{Type: "site.deleted", Tenant: r.Tenant, Subject: r.Name, Actor: actor})
 		return
 	}
-	a.put(tSites, r)
+	a.put(table.Sites, r)
 	if status != "" {
 		a.event(model.Event{Type: "site.changed", Tenant: r.Tenant, Subject: r.Name, Status: status, Actor: actor, Message: message})
 	}
-	for _, g := range list[site.Generation](a.txn, tGenerations, "id_prefix", r.Tenant, r.Name) {
+	for _, g := range table.List[site.Generation](a.txn, table.Generations, "id_prefix", r.Tenant, r.Name) {
 		if g.Number+keptGenerations < r.Last && g.Number != r.Generation && g.Number != r.Next {
-			a.remove(tGenerations, g)
+			a.remove(table.Generations, g)
 		}
 	}
 }
 
 func (a *applier) removeSite(r *site.Record) {
-	for _, g := range list[site.Generation](a.txn, tGenerations, "id_prefix", r.Tenant, r.Name) {
-		a.remove(tGenerations, g)
+	for _, g := range table.List[site.Generation](a.txn, table.Generations, "id_prefix", r.Tenant, r.Name) {
+		a.remove(table.Generations, g)
 	}
-	a.remove(tSites, r)
+	a.remove(table.Sites, r)
 }
 
 // removeSites removes a tenant's sites. Nothing is driven anywhere: their homes
 // let go of what they ran.
 func (a *applier) removeSites(tenant string) {
-	for _, r := range list[site.Record](a.txn, tSites, "id_prefix", tenant) {
+	for _, r := range table.List[site.Record](a.txn, table.Sites, "id_prefix", tenant) {
 		a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
 		a.removeSite(r)
 	}
@@ -213,26 +193,26 @@ func siteChange(r *site.Record) *audit.Change {
 // Sites gives a tenant's sites, or all where it is "".
 func (v *View) Sites(tenant string) []*site.Record {
 	if tenant == "" {
-		return list[site.Record](v.txn, tSites, "id")
+		return table.List[site.Record](v.txn, table.Sites, "id")
 	}
-	return list[site.Record](v.txn, tSites, "id_prefix", tenant)
+	return table.List[site.Record](v.txn, table.Sites, "id_prefix", tenant)
 }
 
 // Site gives a site's record.
 func (v *View) Site(tenant, name string) (*site.Record, bool) {
-	r := get[site.Record](v.txn, tSites, "id", tenant, name)
+	r := table.Get[site.Record](v.txn, table.Sites, "id", tenant, name)
 	return r, r != nil
 }
 
 // Generations gives the generations of a site that are kept, the newest first.
 func (v *View) Generations(tenant, name string) []*site.Generation {
-	out := list[site.Generation](v.txn, tGenerations, "id_prefix", tenant, name)
+	out := table.List[site.Generation](v.txn, table.Generations, "id_prefix", tenant, name)
 	slices.Reverse(out)
 	return out
 }
 
 // Generation gives one generation of a site.
 func (v *View) Generation(tenant, name string, number uint64) (*site.Generation, bool) {
-	g := get[site.Generation](v.txn, tGenerations, "id", tenant, name, uint32(number))
+	g := table.Get[site.Generation](v.txn, table.Generations, "id", tenant, name, uint32(number))
 	return g, g != nil
 }

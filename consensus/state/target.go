@@ -3,6 +3,7 @@ package state
 import (
 	"maps"
 
+	"github.com/coopr/coopr/consensus/state/table"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 )
@@ -14,8 +15,8 @@ func (a *applier) arrived(cl *model.Cluster, op *model.Operation) {
 	if len(cl.Earlier) == 0 {
 		return
 	}
-	before := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(op.Before))
-	to := get[model.Snapshot](a.txn, tHistory, "id", cl.Tenant, cl.ID, uint32(op.To))
+	before := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(op.Before))
+	to := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(op.To))
 	e := a.edit(op.ID)
 	switch {
 	case to != nil:

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/coopr/coopr/consensus/state/table"
+	"github.com/coopr/coopr/engine/audit"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
 	pb "github.com/coopr/coopr/rpc/proto"
@@ -30,22 +32,12 @@ func (m *Machine) View() *View {
 // Index is that of the last entry that the view is sure to hold.
 func (v *View) Index() uint64 { return v.index }
 
-// FeatureLevel is the mesh's.
-func (v *View) FeatureLevel() uint32 {
-	if m := get[metaRow](v.txn, tMeta, "id", theMeta); m != nil {
-		return m.FeatureLevel
-	}
-	return 0
-}
+// FeatureLevel returns the feature level of the mesh.
+func (v *View) FeatureLevel() uint32 { return table.Mesh(v.txn).FeatureLevel }
 
-// Mesh is the mesh's own name: what providers make carries it, because ids of
-// clusters and nodes are unique in one mesh only.
-func (v *View) Mesh() string {
-	if m := get[metaRow](v.txn, tMeta, "id", theMeta); m != nil {
-		return m.Mesh
-	}
-	return ""
-}
+// Mesh returns the mesh's own name. Machines that providers make carry it, because
+// ids of clusters and nodes are unique within one mesh only.
+func (v *View) Mesh() string { return table.Mesh(v.txn).Mesh }
 
 func values[T any](in []*T) []T {
 	out := make([]T, len(in))
@@ -56,25 +48,19 @@ func values[T any](in []*T) []T {
 }
 
 // Tenants gives all tenants, by name.
-func (v *View) Tenants() []model.Tenant { return values(list[model.Tenant](v.txn, tTenants, "id")) }
+func (v *View) Tenants() []model.Tenant {
+	return values(table.List[model.Tenant](v.txn, table.Tenants, "id"))
+}
 
 // Tenant finds a tenant by name.
 func (v *View) Tenant(name string) (model.Tenant, bool) {
-	return found[model.Tenant](v.txn, tTenants, name)
-}
-
-func found[T any](txn *memdb.Txn, table string, args ...any) (T, bool) {
-	if r := get[T](txn, table, "id", args...); r != nil {
-		return *r, true
-	}
-	var zero T
-	return zero, false
+	return table.Found[model.Tenant](v.txn, table.Tenants, name)
 }
 
 // Tokens gives a tenant's tokens, or all where tenant is "".
 func (v *View) Tokens(tenant string) []model.Token {
 	var out []model.Token
-	each(v.txn, tTokens, "id", func(t *tokenRow) bool {
+	table.Each(v.txn, table.Tokens, "id", func(t *table.TokenRow) bool {
 		if tenant == "" || t.Tenant == tenant {
 			out = append(out, t.Token)
 		}
@@ -85,7 +71,7 @@ func (v *View) Tokens(tenant string) []model.Token {
 
 // TokenByHash finds a token by its SHA-256 in hexadecimal.
 func (v *View) TokenByHash(hash string) (model.Token, bool) {
-	if t := get[tokenRow](v.txn, tTokens, "hash", hash); t != nil {
+	if t := table.Get[table.TokenRow](v.txn, table.Tokens, "hash", hash); t != nil {
 		return t.Token, true
 	}
 	return model.Token{}, false
@@ -94,7 +80,7 @@ func (v *View) TokenByHash(hash string) (model.Token, bool) {
 // Definitions gives the latest version of each definition of a kind, by name.
 func (v *View) Definitions(tenant string, kind model.Kind) []model.StoredDefinition {
 	var out []model.StoredDefinition
-	each(v.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
+	table.Each(v.txn, table.Definitions, "id_prefix", func(r *table.DefinitionRow) bool {
 		if n := len(out); n > 0 && out[n-1].Name == r.Name {
 			out[n-1] = r.StoredDefinition
 		} else {
@@ -109,7 +95,7 @@ func (v *View) Definitions(tenant string, kind model.Kind) []model.StoredDefinit
 // Versions gives every version of one definition, oldest first.
 func (v *View) Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition {
 	var out []model.StoredDefinition
-	each(v.txn, tDefinitions, "id_prefix", func(r *definitionRow) bool {
+	table.Each(v.txn, table.Definitions, "id_prefix", func(r *table.DefinitionRow) bool {
 		out = append(out, r.StoredDefinition)
 		return true
 	}, tenant, string(kind), name)
@@ -130,19 +116,19 @@ func (v *View) Definition(tenant string, kind model.Kind, name string, version i
 // Clusters gives a tenant's clusters, by id; of all tenants where it is "".
 func (v *View) Clusters(tenant string) []*model.Cluster {
 	if tenant == "" {
-		return list[model.Cluster](v.txn, tClusters, "id")
+		return table.List[model.Cluster](v.txn, table.Clusters, "id")
 	}
-	return list[model.Cluster](v.txn, tClusters, "id_prefix", tenant)
+	return table.List[model.Cluster](v.txn, table.Clusters, "id_prefix", tenant)
 }
 
 // Cluster finds a cluster by id, or by name: the living one, or else the
 // latest that had it.
 func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
-	if c := get[model.Cluster](v.txn, tClusters, "id", tenant, idOrName); c != nil {
+	if c := table.Get[model.Cluster](v.txn, table.Clusters, "id", tenant, idOrName); c != nil {
 		return c, true
 	}
 	var best *model.Cluster
-	each(v.txn, tClusters, "name", func(c *model.Cluster) bool {
+	table.Each(v.txn, table.Clusters, "name", func(c *model.Cluster) bool {
 		if best == nil || c.Status != model.ClusterTerminated || (best.Status == model.ClusterTerminated && c.CreatedAt > best.CreatedAt) {
 			best = c
 		}
@@ -155,8 +141,8 @@ func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
 // unique in the mesh.
 func (v *View) ClusterByID(id string) (*model.Cluster, bool) {
 	var found *model.Cluster
-	each(v.txn, tTenants, "id", func(t *model.Tenant) bool {
-		found = get[model.Cluster](v.txn, tClusters, "id", t.Name, id)
+	table.Each(v.txn, table.Tenants, "id", func(t *model.Tenant) bool {
+		found = table.Get[model.Cluster](v.txn, table.Clusters, "id", t.Name, id)
 		return found == nil
 	})
 	return found, found != nil
@@ -167,9 +153,9 @@ func (v *View) ClusterByID(id string) (*model.Cluster, bool) {
 func (v *View) Nodes(tenant, cluster string) []*model.Node {
 	var out []*model.Node
 	if cluster == "" {
-		out = list[model.Node](v.txn, tNodes, "id_prefix", tenant)
+		out = table.List[model.Node](v.txn, table.Nodes, "id_prefix", tenant)
 	} else {
-		out = list[model.Node](v.txn, tNodes, "cluster", tenant, cluster)
+		out = table.List[model.Node](v.txn, table.Nodes, "cluster", tenant, cluster)
 	}
 	slices.SortFunc(out, func(a, b *model.Node) int {
 		if c := strings.Compare(a.Cluster, b.Cluster); c != 0 {
@@ -182,14 +168,14 @@ func (v *View) Nodes(tenant, cluster string) []*model.Node {
 
 // Node finds a node by id.
 func (v *View) Node(tenant, id string) (*model.Node, bool) {
-	n := get[model.Node](v.txn, tNodes, "id", tenant, id)
+	n := table.Get[model.Node](v.txn, table.Nodes, "id", tenant, id)
 	return n, n != nil
 }
 
 // Values gives what plugins keep about a node.
 func (v *View) Values(node string) map[string]json.RawMessage {
 	var out map[string]json.RawMessage
-	each(v.txn, tValues, "id_prefix", func(r *valueRow) bool {
+	table.Each(v.txn, table.Values, "id_prefix", func(r *table.ValueRow) bool {
 		if out == nil {
 			out = map[string]json.RawMessage{}
 		}
@@ -203,7 +189,7 @@ func (v *View) Values(node string) map[string]json.RawMessage {
 // cluster is "", of all where tenant is "" too.
 func (v *View) Operations(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
-	each(v.txn, tOperations, "id", func(o *model.Operation) bool {
+	table.Each(v.txn, table.Operations, "id", func(o *model.Operation) bool {
 		if (tenant == "" || o.Tenant == tenant) && (cluster == "" || o.Cluster == cluster) {
 			out = append(out, o)
 		}
@@ -220,12 +206,12 @@ func (v *View) Operations(tenant, cluster string) []*model.Operation {
 
 // ActiveOperations gives the operations that have not ended.
 func (v *View) ActiveOperations() []*model.Operation {
-	return list[model.Operation](v.txn, tOperations, "active", "active")
+	return table.List[model.Operation](v.txn, table.Operations, "active", "active")
 }
 
 // Operation finds an operation; tenant "" means any.
 func (v *View) Operation(tenant, id string) (*model.Operation, bool) {
-	o := get[model.Operation](v.txn, tOperations, "id", id)
+	o := table.Get[model.Operation](v.txn, table.Operations, "id", id)
 	if o == nil || (tenant != "" && o.Tenant != tenant) {
 		return nil, false
 	}
@@ -234,7 +220,7 @@ func (v *View) Operation(tenant, id string) (*model.Operation, bool) {
 
 // Plan gives the state of an operation's plan.
 func (v *View) Plan(operation string) (*plan.State, bool) {
-	p := get[planRow](v.txn, tPlans, "id", operation)
+	p := table.Get[table.PlanRow](v.txn, table.Plans, "id", operation)
 	if p == nil {
 		return nil, false
 	}
@@ -338,21 +324,25 @@ func (v *View) task(op *model.Operation, s *plan.State, u uint32, hosts map[stri
 }
 
 func (v *View) agentName(id string) string {
-	if a := get[model.Agent](v.txn, tAgents, "id", id); a != nil {
+	if a := table.Get[model.Agent](v.txn, table.Agents, "id", id); a != nil {
 		return a.Name
 	}
 	return id
 }
 
 // Agents gives the list of record, by id.
-func (v *View) Agents() []model.Agent { return values(list[model.Agent](v.txn, tAgents, "id")) }
+func (v *View) Agents() []model.Agent {
+	return values(table.List[model.Agent](v.txn, table.Agents, "id"))
+}
 
 // Agent finds an agent by id.
-func (v *View) Agent(id string) (model.Agent, bool) { return found[model.Agent](v.txn, tAgents, id) }
+func (v *View) Agent(id string) (model.Agent, bool) {
+	return table.Found[model.Agent](v.txn, table.Agents, id)
+}
 
 // Session gives the agent that has a session.
 func (v *View) Session(id string) (agent string, ok bool) {
-	s := get[sessionRow](v.txn, tSessions, "id", id)
+	s := table.Get[table.SessionRow](v.txn, table.Sessions, "id", id)
 	if s == nil {
 		return "", false
 	}
@@ -362,21 +352,21 @@ func (v *View) Session(id string) (agent string, ok bool) {
 // Sessions gives all sessions and their agents.
 func (v *View) Sessions() map[string]string {
 	out := map[string]string{}
-	each(v.txn, tSessions, "id", func(s *sessionRow) bool { out[s.ID] = s.Agent; return true })
+	table.Each(v.txn, table.Sessions, "id", func(s *table.SessionRow) bool { out[s.ID] = s.Agent; return true })
 	return out
 }
 
 // PluginTypes gives what agents offer, by key.
 func (v *View) PluginTypes() []model.PluginType {
 	var out []model.PluginType
-	each(v.txn, tPluginTypes, "id", func(r *pluginRow) bool { out = append(out, r.Type); return true })
+	table.Each(v.txn, table.PluginTypes, "id", func(r *table.PluginRow) bool { out = append(out, r.Type); return true })
 	return out
 }
 
 // Parts gives the ids of large commands that are not whole.
 func (v *View) Parts() []string {
 	var out []string
-	each(v.txn, tParts, "id", func(r *partRow) bool {
+	table.Each(v.txn, table.Parts, "id", func(r *table.PartRow) bool {
 		if len(out) == 0 || out[len(out)-1] != r.ID {
 			out = append(out, r.ID)
 		}
@@ -390,7 +380,8 @@ func (v *View) Request(who model.Caller) (subject string, ok bool) {
 	if who.Request == "" {
 		return "", false
 	}
-	r := get[requestRow](v.txn, tRequests, "id", requestKey(&pb.Command{Tenant: who.Tenant, Actor: who.Actor, RequestId: who.Request}))
+	key := requestKey(&pb.Command{Tenant: who.Tenant, Actor: who.Actor, RequestId: who.Request})
+	r := table.Get[table.RequestRow](v.txn, table.Requests, "id", key)
 	if r == nil {
 		return "", false
 	}
@@ -401,6 +392,9 @@ func (v *View) Request(who model.Caller) (subject string, ok bool) {
 // the largest number where there is none.
 func (v *View) OldestRequest() int64 {
 	oldest := int64(math.MaxInt64)
-	each(v.txn, tRequests, "id", func(r *requestRow) bool { oldest = min(oldest, r.Time); return true })
+	table.Each(v.txn, table.Requests, "id", func(r *table.RequestRow) bool { oldest = min(oldest, r.Time); return true })
 	return oldest
 }
+
+// Audit gives the audit log.
+func (v *View) Audit() *audit.Trail { return table.Trail(v.txn) }

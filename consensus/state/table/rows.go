@@ -1,4 +1,4 @@
-package state
+package table
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/change/site"
 	"github.com/coopr/coopr/engine/model"
 	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
 	"github.com/coopr/coopr/engine/profile"
 	pb "github.com/coopr/coopr/rpc/proto"
 	"github.com/coopr/coopr/rpc/proto/record"
@@ -23,15 +24,15 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_Tenant{}
 		x.Tenant, err = logformat.EncodeTenant(r)
 		rec.Row = x
-	case *tokenRow:
+	case *TokenRow:
 		x := &pb.TokenRow{Hash: r.Hash}
 		x.Token, err = logformat.EncodeToken(&r.Token)
 		rec.Row = &pb.SnapshotRecord_Token{Token: x}
-	case *definitionRow:
+	case *DefinitionRow:
 		rec.Row = &pb.SnapshotRecord_Definition{Definition: &pb.DefinitionRow{
 			Tenant: r.Tenant, Kind: string(r.Kind), Name: r.Name, Version: int64(r.Version), Body: r.Body, Index: r.Index,
 		}}
-	case *pluginRow:
+	case *PluginRow:
 		x := &pb.SnapshotRecord_PluginType{}
 		x.PluginType, err = logformat.EncodePluginType(&r.Type)
 		rec.Row = x
@@ -39,7 +40,7 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_Agent{}
 		x.Agent, err = logformat.EncodeAgent(r)
 		rec.Row = x
-	case *sessionRow:
+	case *SessionRow:
 		rec.Row = &pb.SnapshotRecord_Session{Session: &pb.SessionRow{Id: r.ID, Agent: r.Agent, Epoch: r.Epoch}}
 	case *model.Cluster:
 		x := &pb.SnapshotRecord_Cluster{}
@@ -53,17 +54,17 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_Operation{}
 		x.Operation, err = logformat.EncodeOperation(r)
 		rec.Row = x
-	case *planRow:
+	case *PlanRow:
 		x := &pb.SnapshotRecord_Plan{}
 		x.Plan, err = encodePlan(r)
 		rec.Row = x
-	case *requestRow:
+	case *RequestRow:
 		rec.Row = &pb.SnapshotRecord_Request{Request: &pb.RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}}
-	case *partRow:
+	case *PartRow:
 		rec.Row = &pb.SnapshotRecord_Part{Part: &pb.PartRow{Id: r.ID, Number: r.Number, Data: r.Data}}
-	case *valueRow:
+	case *ValueRow:
 		rec.Row = &pb.SnapshotRecord_Value{Value: &pb.ValueRow{Node: r.Node, Key: r.Key, Value: r.Value}}
-	case *metaRow:
+	case *MetaRow:
 		rec.Row = &pb.SnapshotRecord_Meta{Meta: &pb.MetaRow{FeatureLevel: r.FeatureLevel, Mesh: r.Mesh}}
 	case *model.Snapshot:
 		x := &pb.SnapshotRecord_History{}
@@ -73,7 +74,7 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 		x := &pb.SnapshotRecord_Health{}
 		x.Health, err = logformat.EncodeNodeHealth(r)
 		rec.Row = x
-	case *queueRow:
+	case *QueueRow:
 		x := &pb.QueueRow{Operation: r.Operation}
 		x.Request, err = logformat.EncodeOperationRequest(r.Request)
 		rec.Row = &pb.SnapshotRecord_Queue{Queue: x}
@@ -102,11 +103,11 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 // encodeRunRow fills in the record of a row of profiles and runs.
 func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 	switch r := raw.(type) {
-	case *profileRow:
+	case *ProfileRow:
 		x := &pb.ProfileRow{Tenant: r.Tenant}
 		x.Profile, err = logformat.EncodeProfile(&r.Profile)
 		rec.Row = &pb.SnapshotRecord_Profile{Profile: x}
-	case *programRow:
+	case *ProgramRow:
 		x := &pb.ProgramRow{Tenant: r.Tenant}
 		x.Program, err = logformat.EncodeProgram(&r.Program)
 		rec.Row = &pb.SnapshotRecord_Program{Program: x}
@@ -118,13 +119,13 @@ func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 		x := &pb.SnapshotRecord_Preferences{}
 		x.Preferences, err = logformat.EncodePreferences(r)
 		rec.Row = x
-	case *secretRow:
+	case *SecretRow:
 		rec.Row = &pb.SnapshotRecord_Secret{Secret: &pb.SecretRow{Tenant: r.Tenant, Name: r.Name, Value: r.Value}}
 	case *profile.Run:
 		x := &pb.SnapshotRecord_Run{}
 		x.Run, err = logformat.EncodeRun(r)
 		rec.Row = x
-	case *usageRow:
+	case *UsageRow:
 		x := &pb.UsageRow{Tenant: r.Tenant, Kind: logformat.SettingKinds.Number(r.Kind), Name: r.Name}
 		x.Usage, err = logformat.EncodeUsage(&r.Usage)
 		rec.Row = &pb.SnapshotRecord_Usage{Usage: x}
@@ -138,17 +139,17 @@ func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, row any, err error) {
 	switch x := rec.Row.(type) {
 	case *pb.SnapshotRecord_Tenant:
-		table = tTenants
+		table = Tenants
 		row, err = logformat.DecodeTenant(x.Tenant)
 	case *pb.SnapshotRecord_Token:
 		t, err := logformat.DecodeToken(x.Token.Token)
 		if err != nil {
 			return "", nil, err
 		}
-		return tTokens, &tokenRow{Hash: x.Token.Hash, Token: *t}, nil
+		return Tokens, &TokenRow{Hash: x.Token.Hash, Token: *t}, nil
 	case *pb.SnapshotRecord_Definition:
 		d := x.Definition
-		return tDefinitions, &definitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
+		return Definitions, &DefinitionRow{Tenant: d.Tenant, StoredDefinition: model.StoredDefinition{
 			Kind: model.Kind(d.Kind), Name: d.Name, Version: int(d.Version), Body: d.Body, Index: d.Index,
 		}}, nil
 	case *pb.SnapshotRecord_PluginType:
@@ -156,56 +157,56 @@ func decodeRow(rec *pb.SnapshotRecord, history *historyReader) (table string, ro
 		if err != nil {
 			return "", nil, err
 		}
-		return tPluginTypes, &pluginRow{Key: t.Key(), Type: *t}, nil
+		return PluginTypes, &PluginRow{Key: t.Key(), Type: *t}, nil
 	case *pb.SnapshotRecord_Agent:
-		table = tAgents
+		table = Agents
 		row, err = logformat.DecodeAgent(x.Agent)
 	case *pb.SnapshotRecord_Session:
-		return tSessions, &sessionRow{ID: x.Session.Id, Agent: x.Session.Agent, Epoch: x.Session.Epoch}, nil
+		return Sessions, &SessionRow{ID: x.Session.Id, Agent: x.Session.Agent, Epoch: x.Session.Epoch}, nil
 	case *pb.SnapshotRecord_Cluster:
-		table = tClusters
+		table = Clusters
 		row, err = logformat.DecodeCluster(x.Cluster)
 	case *pb.SnapshotRecord_Node:
-		table = tNodes
+		table = Nodes
 		row, err = logformat.DecodeNode(x.Node)
 	case *pb.SnapshotRecord_Operation:
-		table = tOperations
+		table = Operations
 		row, err = logformat.DecodeOperation(x.Operation)
 	case *pb.SnapshotRecord_Plan:
-		table = tPlans
+		table = Plans
 		row, err = decodePlan(x.Plan)
 	case *pb.SnapshotRecord_Request:
 		r := x.Request
-		return tRequests, &requestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}, nil
+		return Requests, &RequestRow{Key: r.Key, Index: r.Index, Subject: r.Subject, Time: r.Time}, nil
 	case *pb.SnapshotRecord_Part:
-		return tParts, &partRow{ID: x.Part.Id, Number: x.Part.Number, Data: x.Part.Data}, nil
+		return Parts, &PartRow{ID: x.Part.Id, Number: x.Part.Number, Data: x.Part.Data}, nil
 	case *pb.SnapshotRecord_Value:
-		return tValues, &valueRow{Node: x.Value.Node, Key: x.Value.Key, Value: x.Value.Value}, nil
+		return Values, &ValueRow{Node: x.Value.Node, Key: x.Value.Key, Value: x.Value.Value}, nil
 	case *pb.SnapshotRecord_Meta:
-		return tMeta, &metaRow{ID: theMeta, FeatureLevel: x.Meta.FeatureLevel, Mesh: x.Meta.Mesh}, nil
+		return Meta, &MetaRow{ID: TheMeta, FeatureLevel: x.Meta.FeatureLevel, Mesh: x.Meta.Mesh}, nil
 	case *pb.SnapshotRecord_History:
-		table = tHistory
+		table = History
 		row, err = history.snapshot(x.History)
 	case *pb.SnapshotRecord_Health:
-		table = tHealth
+		table = Health
 		row, err = logformat.DecodeNodeHealth(x.Health)
 	case *pb.SnapshotRecord_Queue:
 		req, err := logformat.DecodeOperationRequest(x.Queue.Request)
 		if err != nil {
 			return "", nil, err
 		}
-		return tQueue, &queueRow{Operation: x.Queue.Operation, Request: req}, nil
+		return Queue, &QueueRow{Operation: x.Queue.Operation, Request: req}, nil
 	case *pb.SnapshotRecord_Site:
-		table = tSites
+		table = Sites
 		row, err = logformat.DecodeSite(x.Site)
 	case *pb.SnapshotRecord_Generation:
-		table = tGenerations
+		table = Generations
 		row, err = logformat.DecodeGeneration(x.Generation)
 	case *pb.SnapshotRecord_Resource:
-		table = tResources
+		table = Resources
 		row, err = logformat.DecodePluginResource(x.Resource)
 	case *pb.SnapshotRecord_ResourceSet:
-		table = tResourceSets
+		table = ResourceSets
 		row, err = logformat.DecodeResourceSet(x.ResourceSet)
 	default:
 		return decodeRunRow(rec)
@@ -221,37 +222,37 @@ func decodeRunRow(rec *pb.SnapshotRecord) (table string, row any, err error) {
 		if err != nil {
 			return "", nil, err
 		}
-		return tProfiles, &profileRow{Tenant: x.Profile.Tenant, Profile: *p}, nil
+		return Profiles, &ProfileRow{Tenant: x.Profile.Tenant, Profile: *p}, nil
 	case *pb.SnapshotRecord_Program:
 		p, err := logformat.DecodeProgram(x.Program.Program)
 		if err != nil {
 			return "", nil, err
 		}
-		return tPrograms, &programRow{Tenant: x.Program.Tenant, Program: *p}, nil
+		return Programs, &ProgramRow{Tenant: x.Program.Tenant, Program: *p}, nil
 	case *pb.SnapshotRecord_Schedule:
-		table = tSchedules
+		table = Schedules
 		row, err = logformat.DecodeSchedule(x.Schedule)
 	case *pb.SnapshotRecord_Preferences:
-		table = tPreferences
+		table = Preferences
 		row, err = logformat.DecodePreferences(x.Preferences)
 	case *pb.SnapshotRecord_Secret:
-		return tSecrets, &secretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value}, nil
+		return Secrets, &SecretRow{Tenant: x.Secret.Tenant, Name: x.Secret.Name, Value: x.Secret.Value}, nil
 	case *pb.SnapshotRecord_Run:
-		table = tRuns
+		table = Runs
 		row, err = logformat.DecodeRun(x.Run)
 	case *pb.SnapshotRecord_Usage:
 		u, err := logformat.DecodeUsage(x.Usage.Usage)
 		if err != nil {
 			return "", nil, err
 		}
-		return tUsage, &usageRow{Tenant: x.Usage.Tenant, Kind: logformat.SettingKinds.Word(x.Usage.Kind), Name: x.Usage.Name, Usage: *u}, nil
+		return Usages, &UsageRow{Tenant: x.Usage.Tenant, Kind: logformat.SettingKinds.Word(x.Usage.Kind), Name: x.Usage.Name, Usage: *u}, nil
 	default:
 		return "", nil, errors.New("a record is of no table that this build knows")
 	}
 	return table, row, err
 }
 
-func encodePlan(p *planRow) (*pb.PlanRow, error) {
+func encodePlan(p *PlanRow) (*pb.PlanRow, error) {
 	m := &pb.PlanRow{Operation: p.Operation, Graph: p.State.Graph.Encode()}
 	m.State = p.State.Encode()
 	if p.Tree != nil {
@@ -266,14 +267,14 @@ func encodePlan(p *planRow) (*pb.PlanRow, error) {
 	return m, nil
 }
 
-func decodePlan(m *pb.PlanRow) (*planRow, error) {
+func decodePlan(m *pb.PlanRow) (*PlanRow, error) {
 	g, err := plan.DecodeGraph(m.Graph)
 	if err != nil {
 		return nil, err
 	}
-	row := &planRow{Operation: m.Operation, Audit: unlinked(m.Audit)}
+	row := &PlanRow{Operation: m.Operation, Audit: unlinked(m.Audit)}
 	if m.Tree != nil {
-		if row.Tree, err = planTree(g, m.Tree); err != nil {
+		if row.Tree, err = PlanTree(g, m.Tree); err != nil {
 			return nil, err
 		}
 	}
@@ -361,4 +362,13 @@ func (r *historyReader) snapshot(m *pb.HistoryRow) (*model.Snapshot, error) {
 		s.Nodes[i] = (*r)[at]
 	}
 	return s, nil
+}
+
+// PlanTree decodes the phases of a plan. It fails where they are not its graph's.
+func PlanTree(g *plan.Graph, m *record.PlanTree) (*tree.Tree, error) {
+	t, err := logformat.DecodePlanTree(m)
+	if err != nil {
+		return nil, err
+	}
+	return t, t.Fits(g)
 }

@@ -1,0 +1,8 @@
+package logformat
+
+// FeatureLevel is the highest feature level of log entries that this build
+// understands. Format is the format of their envelope.
+const (
+	FeatureLevel = 1
+	Format       = 1
+)

@@ -1,0 +1,425 @@
+package table
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/go-memdb"
+
+	"github.com/coopr/coopr/engine/audit"
+	"github.com/coopr/coopr/engine/change/site"
+	"github.com/coopr/coopr/engine/model"
+	"github.com/coopr/coopr/engine/operation"
+	"github.com/coopr/coopr/engine/plan"
+	"github.com/coopr/coopr/engine/plan/tree"
+	"github.com/coopr/coopr/engine/profile"
+)
+
+// The tables. Every key that belongs to a tenant begins with it.
+const (
+	Tenants     = "tenants"
+	Tokens      = "tokens"
+	Definitions = "definitions"
+	PluginTypes = "plugintypes"
+	Agents      = "agents"
+	Sessions    = "sessions"
+	Clusters    = "clusters"
+	Nodes       = "nodes"
+	Operations  = "operations"
+	Plans       = "plans"
+	Requests    = "requests"
+	Parts       = "parts"
+	Values      = "values"
+	Meta        = "meta"
+	Audit       = "audit"
+	History     = "history"
+	Health      = "health"
+	Queue       = "queue"
+)
+
+// TokenRow is an API token.
+type TokenRow struct {
+	model.Token
+	Hash string // SHA-256 of the token, in hexadecimal
+}
+
+// DefinitionRow is one version of a definition.
+type DefinitionRow struct {
+	Tenant string
+	model.StoredDefinition
+}
+
+// PluginRow is a plugin type that an agent offers.
+type PluginRow struct {
+	Key  string // "provider/local"
+	Type model.PluginType
+}
+
+// SessionRow is the open session of an agent.
+type SessionRow struct {
+	ID    string
+	Agent string
+	Epoch uint64
+}
+
+// PlanRow is the plan of an operation.
+type PlanRow struct {
+	Operation string
+	State     *plan.State
+	// Tree names the phases of the graph's steps; it never changes.
+	Tree *tree.Tree
+	// Audit names the plan's tasks in the audit log.
+	Audit *audit.Plan
+}
+
+// RequestRow remembers that a request was carried out, so that a repetition changes nothing.
+type RequestRow struct {
+	Key     string // tenant, actor and request id
+	Index   uint64
+	Subject string // the id of what the request made
+	Time    int64
+}
+
+// PartRow is a piece of a command that is not complete yet.
+type PartRow struct {
+	ID     string
+	Number uint32
+	Data   []byte
+}
+
+// QueueRow is the request of an operation that waits for its turn.
+type QueueRow struct {
+	Operation string
+	Request   *operation.Request
+}
+
+// ValueRow is a value that a plugin stored about a node.
+type ValueRow struct {
+	Node  string
+	Key   string
+	Value []byte
+}
+
+// TheMeta is the key of the only row of Meta.
+const TheMeta = "meta"
+
+// MetaRow holds the values of the mesh as a whole.
+type MetaRow struct {
+	ID           string // "meta"
+	FeatureLevel uint32
+	// Mesh is the mesh's own name.
+	Mesh string
+}
+
+// key indexes rows by some of their parts. Each part stands behind its length, so
+// that one key is the beginning of another only where its parts are.
+type key[T any] struct {
+	parts func(*T) []string
+	last  func(*T) (uint32, bool) // an optional number behind the parts
+}
+
+func (k key[T]) FromObject(raw any) (bool, []byte, error) {
+	row, ok := raw.(*T)
+	if !ok {
+		return false, nil, fmt.Errorf("state: a row is a %T", raw)
+	}
+	parts := k.parts(row)
+	if parts == nil {
+		return false, nil, nil
+	}
+	b := encodeKey(parts)
+	if k.last != nil {
+		if n, ok := k.last(row); ok {
+			b = binary.BigEndian.AppendUint32(b, n)
+		}
+	}
+	return true, b, nil
+}
+
+func (k key[T]) FromArgs(args ...any) ([]byte, error) {
+	var b []byte
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			b = append(b, encodeKey([]string{v})...)
+		case uint32:
+			b = binary.BigEndian.AppendUint32(b, v)
+		default:
+			return nil, fmt.Errorf("state: a key part is a %T", a)
+		}
+	}
+	return b, nil
+}
+
+func (k key[T]) PrefixFromArgs(args ...any) ([]byte, error) { return k.FromArgs(args...) }
+
+func encodeKey(parts []string) []byte {
+	var b []byte
+	for _, p := range parts {
+		b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
+		b = append(b, p...)
+	}
+	return b
+}
+
+func index[T any](name string, unique bool, parts func(*T) []string) *memdb.IndexSchema {
+	return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: true, Indexer: key[T]{parts: parts}}
+}
+
+// table returns a table with these indexes; every row has the one named "id".
+func table(name string, indexes ...*memdb.IndexSchema) *memdb.TableSchema {
+	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{}}
+	for _, i := range indexes {
+		if i.Name == "id" {
+			i.AllowMissing = false
+		}
+		t.Indexes[i.Name] = i
+	}
+	return t
+}
+
+// Schema returns the tables and their indexes.
+func Schema() *memdb.DBSchema {
+	versions := index("id", true, func(r *DefinitionRow) []string { return []string{r.Tenant, string(r.Kind), r.Name} })
+	versions.Indexer = key[DefinitionRow]{
+		parts: func(r *DefinitionRow) []string { return []string{r.Tenant, string(r.Kind), r.Name} },
+		last:  func(r *DefinitionRow) (uint32, bool) { return uint32(r.Version), true },
+	}
+	parts := index("id", true, func(r *PartRow) []string { return []string{r.ID} })
+	parts.Indexer = key[PartRow]{
+		parts: func(r *PartRow) []string { return []string{r.ID} },
+		last:  func(r *PartRow) (uint32, bool) { return r.Number, true },
+	}
+	numbers := index("id", true, func(s *model.Snapshot) []string { return []string{s.Tenant, s.Cluster} })
+	numbers.Indexer = key[model.Snapshot]{
+		parts: func(s *model.Snapshot) []string { return []string{s.Tenant, s.Cluster} },
+		last:  func(s *model.Snapshot) (uint32, bool) { return uint32(s.Number), true },
+	}
+	active := func(o *model.Operation) []string {
+		if o.Status.Ended() {
+			return nil
+		}
+		return []string{"active"}
+	}
+	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{}}
+	for _, t := range []*memdb.TableSchema{
+		table(Tenants, index("id", true, func(t *model.Tenant) []string { return []string{t.Name} })),
+		table(Tokens,
+			index("id", true, func(t *TokenRow) []string { return []string{t.ID} }),
+			index("hash", true, func(t *TokenRow) []string { return []string{t.Hash} })),
+		table(Definitions, versions),
+		table(PluginTypes, index("id", true, func(p *PluginRow) []string { return []string{p.Key} })),
+		table(Agents, index("id", true, func(a *model.Agent) []string { return []string{a.ID} })),
+		table(Sessions, index("id", true, func(s *SessionRow) []string { return []string{s.ID} })),
+		table(Clusters,
+			index("id", true, func(c *model.Cluster) []string { return []string{c.Tenant, c.ID} }),
+			index("name", false, func(c *model.Cluster) []string { return []string{c.Tenant, c.Name} })),
+		table(Nodes,
+			index("id", true, func(n *model.Node) []string { return []string{n.Tenant, n.ID} }),
+			index("cluster", false, func(n *model.Node) []string { return []string{n.Tenant, n.Cluster} })),
+		table(Operations,
+			index("id", true, func(o *model.Operation) []string { return []string{o.ID} }),
+			index("cluster", false, func(o *model.Operation) []string { return []string{o.Tenant, o.Cluster} }),
+			index("active", false, active)),
+		table(Plans, index("id", true, func(p *PlanRow) []string { return []string{p.Operation} })),
+		table(Requests, index("id", true, func(r *RequestRow) []string { return []string{r.Key} })),
+		table(Parts, parts),
+		table(Values, index("id", true, func(v *ValueRow) []string { return []string{v.Node, v.Key} })),
+		table(History, numbers),
+		table(Queue, index("id", true, func(q *QueueRow) []string { return []string{q.Operation} })),
+		table(Health,
+			index("id", true, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Node} }),
+			index("cluster", false, func(h *model.NodeHealth) []string { return []string{h.Tenant, h.Cluster} })),
+		table(Audit, index("id", true, func(r *AuditRow) []string { return []string{r.ID} })),
+		table(Meta, index("id", true, func(m *MetaRow) []string { return []string{m.ID} })),
+	} {
+		s.Tables[t.Name] = t
+	}
+	for _, t := range slices.Concat(siteTables(), runTables(), resourceTables()) {
+		s.Tables[t.Name] = t
+	}
+	return s
+}
+
+// Get returns the first row with a key, or nil.
+func Get[T any](txn *memdb.Txn, table, index string, args ...any) *T {
+	raw, err := txn.First(table, index, args...)
+	if err != nil || raw == nil {
+		return nil // the schema is ours: an error here would be a wrong index name, which tests see
+	}
+	return raw.(*T)
+}
+
+// Each calls fn for rows in the order of their keys, until fn returns false.
+func Each[T any](txn *memdb.Txn, table, index string, fn func(*T) bool, args ...any) {
+	it, err := txn.Get(table, index, args...)
+	if err != nil {
+		return
+	}
+	for raw := it.Next(); raw != nil; raw = it.Next() {
+		if !fn(raw.(*T)) {
+			return
+		}
+	}
+}
+
+// List returns the rows that Each visits.
+func List[T any](txn *memdb.Txn, table, index string, args ...any) []*T {
+	var out []*T
+	Each(txn, table, index, func(r *T) bool { out = append(out, r); return true }, args...)
+	return out
+}
+
+// The tables of sites (docs/spec/changes.md): their records, and their documents.
+const (
+	Sites       = "sites"
+	Generations = "generations"
+)
+
+// siteTables returns the tables of sites.
+func siteTables() []*memdb.TableSchema {
+	generations := index("id", true, func(g *site.Generation) []string { return []string{g.Tenant, g.Site} })
+	generations.Indexer = key[site.Generation]{
+		parts: func(g *site.Generation) []string { return []string{g.Tenant, g.Site} },
+		last:  func(g *site.Generation) (uint32, bool) { return uint32(g.Number), true },
+	}
+	return []*memdb.TableSchema{
+		table(Sites, index("id", true, func(r *site.Record) []string { return []string{r.Tenant, r.Name} })),
+		table(Generations, generations),
+	}
+}
+
+// The tables of profiles and runs (docs/spec/profiles.md). Tenant "" is the mesh itself.
+const (
+	Profiles    = "profiles"
+	Programs    = "programs"
+	Schedules   = "schedules"
+	Preferences = "preferences"
+	Secrets     = "secrets"
+	Runs        = "runs"
+	Usages      = "usage"
+)
+
+// ProfileRow is a profile of a tenant or of the mesh.
+type ProfileRow struct {
+	Tenant string
+	profile.Profile
+}
+
+// ProgramRow is one version of a program.
+type ProgramRow struct {
+	Tenant string
+	profile.Program
+}
+
+// SecretRow is a value that properties refer to. The API never returns it.
+type SecretRow struct {
+	Tenant, Name, Value string
+}
+
+// UsageRow adds up the usage of runs whose records were removed, by profile or by program.
+type UsageRow struct {
+	Tenant, Kind, Name string
+	profile.Usage
+}
+
+// runTables returns the tables of profiles and runs.
+func runTables() []*memdb.TableSchema {
+	versions := index("id", true, func(r *ProgramRow) []string { return []string{r.Tenant, r.Name} })
+	versions.Indexer = key[ProgramRow]{
+		parts: func(r *ProgramRow) []string { return []string{r.Tenant, r.Name} },
+		last:  func(r *ProgramRow) (uint32, bool) { return uint32(r.Version), true },
+	}
+	assigned := func(tenant string, properties map[string]string) []string {
+		if owner, name, ok := profile.Assigned(tenant, properties); ok {
+			return []string{owner, name}
+		}
+		return nil
+	}
+	return []*memdb.TableSchema{
+		table(Profiles, index("id", true, func(r *ProfileRow) []string { return []string{r.Tenant, r.Name} })),
+		table(Programs, versions),
+		table(Schedules,
+			index("id", true, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Name} }),
+			index("profile", false, func(r *profile.Schedule) []string { return assigned(r.Tenant, r.Properties) }),
+			index("program", false, func(r *profile.Schedule) []string { return []string{r.Tenant, r.Program} })),
+		table(Preferences,
+			index("id", true, func(p *profile.Settings) []string { return []string{p.Tenant, p.Program} }),
+			index("profile", false, func(p *profile.Settings) []string { return assigned(p.Tenant, p.Properties) })),
+		table(Secrets, index("id", true, func(r *SecretRow) []string { return []string{r.Tenant, r.Name} })),
+		table(Runs,
+			index("id", true, func(r *profile.Run) []string { return []string{r.Tenant, r.ID} }),
+			index("live", false, func(r *profile.Run) []string {
+				if r.Over() {
+					return nil
+				}
+				return []string{"live"}
+			}),
+			index("cluster", false, func(r *profile.Run) []string {
+				if r.Cluster.ID == "" {
+					return nil
+				}
+				return []string{r.Cluster.ID}
+			}),
+			index("profile", false, func(r *profile.Run) []string { return RunProfile(r) }),
+			index("up", false, func(r *profile.Run) []string {
+				if !r.Up() {
+					return nil
+				}
+				return RunProfile(r)
+			}),
+			index("tenantup", false, func(r *profile.Run) []string {
+				if !r.Up() {
+					return nil
+				}
+				return []string{r.Tenant}
+			}),
+			index("schedule", false, func(r *profile.Run) []string {
+				if r.Schedule == "" || !r.Active() {
+					return nil
+				}
+				return []string{r.Tenant, r.Schedule}
+			})),
+		table(Usages, index("id", true, func(u *UsageRow) []string { return []string{u.Tenant, u.Kind, u.Name} })),
+	}
+}
+
+// RunProfile returns the key of a run's profile, or nil where the run names none.
+func RunProfile(r *profile.Run) []string {
+	ref, err := profile.ParseRef(r.Profile)
+	if err != nil {
+		return nil
+	}
+	return []string{ref.Tenant(r.Tenant), ref.Name}
+}
+
+// The tables of plugin resources: the resources of tenants, and the sets of versions
+// that operations were planned with.
+const (
+	Resources    = "resources"
+	ResourceSets = "resourcesets"
+)
+
+func resourceTables() []*memdb.TableSchema {
+	return []*memdb.TableSchema{
+		table(Resources, index("id", true, func(r *model.PluginResource) []string {
+			return []string{r.Tenant, string(r.Kind), r.Plugin, r.Type, r.Name}
+		})),
+		table(ResourceSets, index("id", true, func(s *model.ResourceSet) []string { return []string{s.Tenant, SetID(s.Number)} })),
+	}
+}
+
+// SetID returns a set's number as part of a key. Keys sort as the numbers do.
+func SetID(number uint64) string { return fmt.Sprintf("%020d", number) }
+
+// ResourceArgs returns the parts of the key of a resource.
+func ResourceArgs(tenant string, k model.ResourceKey) []any {
+	return []any{tenant, string(k.Kind), k.Plugin, k.Type, k.Name}
+}
+
+// AuditRow is the only row of the table Audit.
+type AuditRow struct {
+	ID    string // "audit"
+	Trail *audit.Trail
+}
