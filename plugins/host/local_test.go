@@ -396,7 +396,7 @@ func TestShellOutcomes(t *testing.T) {
 		{map[string]any{"script": "#!/bin/sh\nexit 101"}, proto.Outcome_OUTCOME_NOTHING_DONE, "101"},
 		{map[string]any{"script": "#!/bin/sh\nkill -9 $$"}, proto.Outcome_OUTCOME_RETRYABLE, "signal"},
 		{map[string]any{"script": "missing.sh"}, proto.Outcome_OUTCOME_NOTHING_DONE, "missing.sh"},
-		{map[string]any{"script": "../escape.sh"}, proto.Outcome_OUTCOME_FATAL, "not a name below"},
+		{map[string]any{"script": "../escape.sh"}, proto.Outcome_OUTCOME_FATAL, "not a path within"},
 		{map[string]any{}, proto.Outcome_OUTCOME_FATAL, "script"},
 		{map[string]any{"script": "#!/nonexistent\n"}, proto.Outcome_OUTCOME_NOTHING_DONE, "nonexistent"},
 		{map[string]any{"script": "#!/bin/sh\necho 'COOPR_RESULT {nonsense'"}, proto.Outcome_OUTCOME_RETRYABLE, "last line"},

@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -168,7 +170,11 @@ func TestWatched(t *testing.T) {
 		t.Errorf("killed: %d", code)
 	}
 	// Signals have their default actions in the command, and its input is empty. A program with the
-	// race detector ignores signal 32, which is inherited.
+	// race detector ignores signal 32, which is inherited. A signal that this test's own parent ignores
+	// (nohup) would be inherited too; one that is caught is not.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
+	defer signal.Stop(caught)
 	out, _, _ := run(t.Context(), "sed -n 's/^SigIgn:.//p' /proc/self/status; cat")
 	if ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(out, "M\n")), 16, 64); err != nil || ignored&(1<<31-1) != 0 {
 		t.Errorf("signals are ignored: %q %v", out, err)
