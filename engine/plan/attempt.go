@@ -2,9 +2,8 @@ package plan
 
 import "github.com/coopr/coopr/engine/model"
 
-// Lease grants v to a session. It refuses a task that is not ready (or
-// uncertain), one that a gate holds back, one whose next attempt is not due at
-// now, and one whose node another task holds.
+// Lease grants v to a session. It refuses a task that is not ready (or uncertain), that a gate
+// holds back, whose next attempt is not due at now, or whose node another task holds.
 func (e *Edit) Lease(v uint32, fence uint64, h Holder, now int64) error {
 	if int(v) >= e.next.Graph.Len() {
 		return ErrNoVertex
@@ -34,7 +33,7 @@ func (e *Edit) Lease(v uint32, fence uint64, h Holder, now int64) error {
 	return nil
 }
 
-// held checks that fence is v's valid lease.
+// held checks that fence is the fence of v's current lease.
 func (e *Edit) held(v uint32, fence uint64) error {
 	if int(v) >= e.next.Graph.Len() {
 		return ErrNoVertex
@@ -45,7 +44,7 @@ func (e *Edit) held(v uint32, fence uint64) error {
 	return nil
 }
 
-// Start reports that the holder is at work.
+// Start records that the holder has begun to work.
 func (e *Edit) Start(v uint32, fence uint64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (e *Edit) Keep(v uint32, fence uint64, h Holder) error {
 	return nil
 }
 
-// End is how an attempt ended.
+// End is the end of an attempt.
 type End struct {
 	Outcome string // "succeeded", "failed", "lost", "returned", "cancelled"
 	Message string
@@ -84,8 +83,8 @@ func (e *Edit) log(n *Note, v uint32, end End, now int64) {
 	n.Avoid = t.Holder.Agent
 }
 
-// logSuccess appends to v's history that its latest attempt was a success, where it
-// was: v begins another run.
+// logSuccess appends v's latest attempt to its history if it was a success, because v begins
+// another run.
 func (e *Edit) logSuccess(n *Note, v uint32) {
 	if t := e.next.Task(v); t.Status == model.TaskSucceeded && !t.Forced {
 		e.log(n, v, End{Outcome: "succeeded"}, t.EndedAt)
@@ -103,19 +102,19 @@ func (e *Edit) finish(v uint32, status model.TaskStatus, now int64) {
 	r.ended[i] = now
 }
 
-// again makes a held task one that nobody works on and frees its node.
+// again takes a task from its holder and frees its node.
 func (e *Edit) again(v uint32) {
 	e.setBusy(v, false)
 	e.put(v)
 }
 
-// Succeed ends v well and makes ready what waited only for it.
+// Succeed ends v with success, and makes ready the tasks that waited only for it.
 func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
 	}
 	if n := e.Note(v); n != nil && n.Undo {
-		// The attempt deleted what a CREATE had made; the CREATE itself is next.
+		// The attempt deleted the result of a CREATE. The CREATE itself is next.
 		n = e.note(v)
 		e.log(n, v, End{Outcome: "undone", Message: end.Message}, now)
 		n.Undo, n.Observe, n.RetryAt, n.Avoid = false, false, 0, ""
@@ -130,8 +129,8 @@ func (e *Edit) Succeed(v uint32, fence uint64, end End, now int64) error {
 	return nil
 }
 
-// Retry ends an attempt that failed and makes the task due again at retryAt.
-// With unseen nobody knows what the attempt did: the next one looks first.
+// Retry ends a failed attempt and makes the task due again at retryAt. With unseen, the effect
+// of the attempt is unknown, so the next one observes first.
 func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -145,8 +144,8 @@ func (e *Edit) Retry(v uint32, fence uint64, unseen bool, end End, retryAt, now 
 	return nil
 }
 
-// Fail ends a task that is out of attempts. With unseen nobody knows what the
-// last one did: should the task be opened again, it is looked for first.
+// Fail ends a task that is out of attempts. With unseen, the effect of the last attempt is
+// unknown, so the task is observed first if it is opened again.
 func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -159,10 +158,10 @@ func (e *Edit) Fail(v uint32, fence uint64, unseen bool, end End, now int64) err
 	return nil
 }
 
-// FailTolerated ends a task that is out of attempts in a phase that tolerates
-// it: whatever else of its step is not done is cancelled, and what waited for
-// the step goes on (max_failures, docs/spec/planner.md "Graph" 4). A task that is in no
-// step is refused with ErrNoPart.
+// FailTolerated ends a task that is out of attempts in a phase that tolerates it. It cancels
+// the unfinished tasks of the same step, and the tasks that waited for the step go on
+// (max_failures, docs/spec/planner.md "Graph" 4). It refuses a task that is in no step with
+// ErrNoPart.
 func (e *Edit) FailTolerated(v uint32, fence uint64, unseen bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -184,16 +183,16 @@ func (e *Edit) FailTolerated(v uint32, fence uint64, unseen bool, end End, now i
 			passed = append(passed, w)
 		}
 	}
-	// All of the step is at its end by now: nothing of it is freed.
+	// All tasks of the step have ended by now, so none of them is freed.
 	for _, w := range passed {
 		e.pass(w)
 	}
 	return nil
 }
 
-// Lose takes a lease from a holder that fell silent, or gives back one that
-// the holder did not start. With observe the task is uncertain: what it does
-// may have been done, and is looked for before it is done again.
+// Lose takes a lease from a holder that fell silent, or returns one that the holder did not
+// start. With observe the task becomes uncertain: its work may have been done, so that is
+// checked before it is done again.
 func (e *Edit) Lose(v uint32, fence uint64, observe bool, end End, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err
@@ -208,7 +207,7 @@ func (e *Edit) Lose(v uint32, fence uint64, observe bool, end End, now int64) er
 	return nil
 }
 
-// Cancel ends a task whose operation does not want it any more.
+// Cancel ends a task that its operation no longer wants.
 func (e *Edit) Cancel(v uint32, end End, now int64) {
 	status := e.next.Status(v)
 	if status.Ended() || e.next.Graph.Action[v] == model.Barrier {
@@ -220,8 +219,7 @@ func (e *Edit) Cancel(v uint32, end End, now int64) {
 	e.finish(v, model.TaskCancelled, now)
 }
 
-// revoke writes down that v's attempt is not wanted any more; its status is
-// still to be changed.
+// revoke records that v's attempt is no longer wanted. The caller still changes v's status.
 func (e *Edit) revoke(v uint32, end End, now int64) {
 	e.log(e.note(v), v, end, now)
 	e.revoked = append(e.revoked, Revoked{v, e.next.Fence(v)})
@@ -239,8 +237,8 @@ func (e *Edit) CancelWaiting(now int64) {
 	}
 }
 
-// Reopen makes a failed task ready for a new round of attempts, once what it
-// waits for is done. A failure that was tolerated stays.
+// Reopen makes a failed task ready for a new round of attempts, once the tasks that it waits
+// for are done. A tolerated failure stays.
 func (e *Edit) Reopen(v uint32) {
 	if e.next.Status(v) != model.TaskFailed || e.done(v) {
 		return
@@ -250,10 +248,10 @@ func (e *Edit) Reopen(v uint32) {
 	e.rewind(v)
 }
 
-// Recreate ends a failed CONFIRM at v: the CREATE before it, at create, is
-// opened again, first to delete what it made; v, and all else that waited for
-// it and nobody works on, waits once more (docs/spec/planner.md, "Retry"). A CREATE
-// that is under way again already is left to itself.
+// Recreate ends a failed CONFIRM at v. It opens the CREATE before it, at create, again, which
+// first deletes what it made. The task v, and all other tasks that waited for that CREATE and
+// that no worker holds, wait again (docs/spec/planner.md, "Retry"). A CREATE that is running
+// again already is left alone.
 func (e *Edit) Recreate(v, create uint32, fence uint64, end End, retryAt, now int64) error {
 	if err := e.held(v, fence); err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// The encodings begin with a byte that names their format. Columns follow as
-// variable-length integers: a plan of 14,006 tasks takes about 200 kB.
+// The encodings begin with a byte that names their format. Columns follow as variable-length
+// integers: a plan of 14,006 tasks takes about 200 kB.
 //
-// What a format adds stands at its end, and an encoding has the lowest format
-// that can say it, so that older builds of a mesh read all they can.
+// Additions of a format are at its end, and an encoding uses the lowest format that can
+// express it, so that older builds of a mesh can read as much as possible.
 const (
 	graphFormat      = 1
 	graphFormatSteps = 2 // with steps
 	stateFormat      = 1
-	stateFormatGates = 2 // with gates, and with tasks forced and tolerated
+	stateFormatGates = 2 // with gates, and with forced and tolerated tasks
 )
 
 var errShort = errors.New("plan: the encoding ends too soon")
@@ -74,8 +74,8 @@ func (r *reader) fail(why string) {
 	r.b = nil
 }
 
-// count reads a length; every element takes at least a byte, so that a wrong
-// length cannot ask for more memory than the input has bytes.
+// count reads a length. Every element takes at least a byte, so a wrong length cannot claim
+// more memory than the input has bytes.
 func (r *reader) count() int {
 	n := r.uint()
 	if n > uint64(len(r.b)) {
@@ -93,8 +93,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// Encode writes the graph. Ranks and predecessor counts are computed again by
-// DecodeGraph.
+// Encode encodes the graph. DecodeGraph computes ranks and predecessor counts again.
 func (g *Graph) Encode() []byte {
 	w := &writer{b: make([]byte, 0, 64+len(g.Nodes)*24+g.Len()*6+len(g.Succ)*3)}
 	w.b = append(w.b, graphFormat)
@@ -134,8 +133,7 @@ func (g *Graph) Encode() []byte {
 	return w.b
 }
 
-// DecodeGraph reads what Encode wrote. It refuses anything that is not a
-// whole, acyclic graph.
+// DecodeGraph decodes the result of Encode. It refuses anything but a complete, acyclic graph.
 func DecodeGraph(b []byte) (*Graph, error) {
 	if len(b) == 0 || b[0] < graphFormat || b[0] > graphFormatSteps {
 		return nil, fmt.Errorf("plan: not a graph of format %d to %d", graphFormat, graphFormatSteps)
@@ -202,7 +200,7 @@ func DecodeGraph(b []byte) (*Graph, error) {
 	return g.WithSteps(steps, sizes)
 }
 
-// Encode returns the state without its graph.
+// Encode encodes the state without its graph.
 func (s *State) Encode() []byte {
 	w := &writer{b: []byte{stateFormat}}
 	holders := make([]Holder, s.bySession.Len())
@@ -335,7 +333,7 @@ func (w *writer) gates(g *gates) {
 	}
 }
 
-// DecodeState reads what Encode wrote, for the same graph.
+// DecodeState decodes the result of Encode, for the same graph.
 func DecodeState(g *Graph, b []byte) (*State, error) {
 	if len(b) == 0 || b[0] < stateFormat || b[0] > stateFormatGates {
 		return nil, fmt.Errorf("plan: not a state of format %d to %d", stateFormat, stateFormatGates)
@@ -375,7 +373,7 @@ func DecodeState(g *Graph, b []byte) (*State, error) {
 	return e.Done(), nil
 }
 
-// read reads one vertex's columns.
+// read reads the columns of one vertex.
 func (e *Edit) read(r *reader, v uint32, holders int) error {
 	if len(r.b) < 2 {
 		return errShort
@@ -448,10 +446,10 @@ func (r *reader) note() *Note {
 	return n
 }
 
-// small reads a number that fits an int everywhere.
+// small reads a number that fits an int on every platform.
 func (r *reader) small() int { return int(r.uint32()) }
 
-// marks reads which vertices are tolerated, and which forced.
+// marks reads the tolerated and the forced vertices.
 func (e *Edit) marks(r *reader) {
 	for _, tolerated := range []bool{true, false} {
 		v := uint64(0)
@@ -491,7 +489,7 @@ func (e *Edit) gates(r *reader) {
 	}
 }
 
-// count makes what follows from the statuses: what each vertex waits for.
+// count derives from the statuses how many vertices each vertex waits for.
 func (e *Edit) count() {
 	for u := range e.next.Graph.Len() {
 		if e.done(uint32(u)) {

@@ -2,24 +2,22 @@ package plan
 
 import "github.com/coopr/coopr/engine/model"
 
-// Edit makes the next State from one. It is used by one goroutine, and not
-// after Done. What it copies is bounded by what it changes, whatever the size
-// of the plan.
+// Edit makes the next State from a State. One goroutine uses it, and not after Done. It copies
+// as much as it changes, whatever the size of the plan.
 type Edit struct {
 	next    *State
 	ready   []uint32
 	revoked []Revoked
-	// own is the leaf that was written to last, the at-th.
+	// own is the leaf that was written last; at is its index.
 	own *tasks
 	at  uint32
-	// holder is the session that took a lease last, and its index plus one.
+	// holder is the session that took a lease last, with its index plus one.
 	holder   Holder
 	holderAt uint32
 	watch    func(v uint32, from, to model.TaskStatus)
 }
 
-// Revoked is a lease that an edit took from its holder: work that is not wanted
-// any more and must be cancelled there.
+// Revoked is a lease that an edit took from its holder, which must cancel the work.
 type Revoked struct {
 	Vertex uint32
 	Fence  uint64
@@ -32,25 +30,25 @@ func (s *State) Edit() *Edit {
 	return &Edit{next: &next}
 }
 
-// Watch calls fn with every change of a task's status from here on, in order
-// and before the rest of what the same change does; barriers are no tasks.
+// Watch calls fn for every later change of a task's status, in order, and before the
+// consequences of that change. Barriers are not tasks.
 func (e *Edit) Watch(fn func(v uint32, from, to model.TaskStatus)) { e.watch = fn }
 
 // Done returns the changed state.
 func (e *Edit) Done() *State { return e.next }
 
-// Ready returns the tasks that this edit made leasable, in the order in which it did; some may
-// have been leased, held back or blocked again since.
+// Ready returns the tasks that became leasable in this edit, in order. Some may have been
+// leased, held back or blocked since.
 func (e *Edit) Ready() []uint32 { return e.ready }
 
-// Revoked returns the leases that this edit took from workers that are alive, by an order or
-// because their task was cancelled.
+// Revoked returns the leases that this edit took from live workers, because of an order or a
+// cancelled task.
 func (e *Edit) Revoked() []Revoked { return e.revoked }
 
-// State reads the edit's state so far. The columns are the edit's own.
+// State returns the edit's state so far. The edit owns its columns.
 func (e *Edit) State() *State { return e.next }
 
-// tasks returns v's leaf to write to, and v's place in it.
+// tasks returns v's leaf for writing, and v's index in it.
 func (e *Edit) tasks(v uint32) (*tasks, uint32) {
 	if at := v / taskLeaf; e.own == nil || e.at != at {
 		e.own, e.at = e.next.tasks.own(at, e.next.gen), at
@@ -58,7 +56,7 @@ func (e *Edit) tasks(v uint32) (*tasks, uint32) {
 	return e.own, v % taskLeaf
 }
 
-// runs returns the columns about v's latest attempt to write to.
+// runs returns the columns about v's latest attempt for writing.
 func (e *Edit) runs(v uint32) (*runs, uint32) {
 	t, i := e.tasks(v)
 	switch {
@@ -94,7 +92,7 @@ func (e *Edit) setStatus(v uint32, to model.TaskStatus) {
 	t.status[i] = to
 }
 
-// note returns a copy of v's note to write to.
+// note returns v's note for writing, copied if necessary.
 func (e *Edit) note(v uint32) *Note {
 	at := &e.next.notes.own(v/taskLeaf, e.next.gen)[v%taskLeaf]
 	n := &Note{}
@@ -106,7 +104,7 @@ func (e *Edit) note(v uint32) *Note {
 	return n
 }
 
-// Note returns what is known of v beyond its columns, as the edit has it, or nil.
+// Note returns v's note in the edit's state, or nil.
 func (e *Edit) Note(v uint32) *Note { return e.next.Note(v) }
 
 // put sets the status of a task that no worker holds: blocked, or ready if every task that it
@@ -126,7 +124,7 @@ func (e *Edit) put(v uint32) {
 	}
 }
 
-// free lets a vertex go on whose predecessors are done.
+// free makes a vertex go on once its predecessors are done.
 func (e *Edit) free(v uint32) {
 	if e.next.Graph.Action[v] != model.Barrier {
 		e.put(v)
@@ -137,8 +135,8 @@ func (e *Edit) free(v uint32) {
 	e.pass(v)
 }
 
-// pass frees what waits for v, which is done now, and for nothing else. Barriers
-// are done at once, without recursion: chains of them may be long.
+// pass frees the vertices that wait only for v, which is done now. Barriers are done at once,
+// without recursion, because chains of them may be long.
 func (e *Edit) pass(v uint32) {
 	var barriers []uint32
 	for {
@@ -161,8 +159,8 @@ func (e *Edit) pass(v uint32) {
 	}
 }
 
-// unpass makes wait for v, which is not done any more, whatever comes behind it
-// and nobody works on.
+// unpass makes the vertices behind v, which is no longer done, wait for it again, unless a
+// worker holds them.
 func (e *Edit) unpass(v uint32) {
 	var barriers []uint32
 	for {
@@ -186,7 +184,7 @@ func (e *Edit) unpass(v uint32) {
 	}
 }
 
-// index returns the index of a session, adding it where it is new.
+// index returns the index of a session, which it adds if it is new.
 func (e *Edit) index(h Holder) uint32 {
 	if e.holderAt > 0 && h == e.holder {
 		return e.holderAt - 1

@@ -2,25 +2,25 @@ package plan
 
 import "github.com/coopr/coopr/engine/model"
 
-// Gate says why a part of a plan is held back. Gates at different levels, and
-// different gates at one, know nothing of each other: a task may be leased when
-// neither its plan nor its phase nor its step has any.
+// Gate is a reason why a part of a plan is held back. Gates at different levels, and different
+// gates at the same level, are independent: a task may be leased only if its plan, its phase
+// and its step have none.
 type Gate uint8
 
 // The gates.
 const (
-	// GateInterrupt is an operator's, or a canary's own: the part shows WAITING
+	// GateInterrupt is set by an operator or for a canary. The part shows WAITING
 	// (docs/spec/plans.md §1).
 	GateInterrupt Gate = 1 << iota
-	// GateCanary holds back what comes behind canaries that were not all
-	// released yet (docs/spec/plans.md §3); the part shows PENDING.
+	// GateCanary holds back the steps behind canaries that have not all been released
+	// (docs/spec/plans.md §3). The part shows PENDING.
 	GateCanary
 
 	allGates = GateInterrupt | GateCanary
 )
 
-// gates are the gates of a plan, its phases and its steps, by level. shut counts
-// the parts that have any.
+// gates are the gates of a plan, its phases and its steps, by level. shut counts the parts
+// that have gates.
 type gates struct {
 	levels [levelStep + 1]table[[gateLeaf]Gate]
 	shut   int
@@ -44,8 +44,7 @@ func (g *gates) set(p Part, to Gate, gen uint64) {
 	*at = to
 }
 
-// Gates returns what holds a part back, not counting what holds back a larger part that it
-// belongs to.
+// Gates returns the gates of a part, without those of the larger parts that contain it.
 func (s *State) Gates(p Part) Gate {
 	if s.gates.shut == 0 || s.Graph.Has(p) != nil {
 		return 0
@@ -53,8 +52,8 @@ func (s *State) Gates(p Part) Gate {
 	return s.gates.get(p)
 }
 
-// HeldBack reports whether a gate keeps v from being leased: its own step's, its phase's or
-// the plan's.
+// HeldBack reports whether a gate of v's step, its phase or the plan keeps v from being
+// leased.
 func (s *State) HeldBack(v uint32) bool {
 	switch {
 	case s.gates.shut == 0:
@@ -66,8 +65,8 @@ func (s *State) HeldBack(v uint32) bool {
 	return at != NoStep && (s.gates.get(Step(at)) != 0 || s.gates.get(Phase(s.Graph.PhaseOf(at))) != 0)
 }
 
-// Hold shuts gates of a part: no task of it is leased any more. What workers
-// hold already goes on.
+// Hold sets gates of a part: its tasks are no longer leased. Tasks that workers hold already
+// go on.
 func (e *Edit) Hold(p Part, why Gate) error {
 	if err := e.next.Graph.Has(p); err != nil {
 		return err
@@ -78,8 +77,7 @@ func (e *Edit) Hold(p Part, why Gate) error {
 	return nil
 }
 
-// Release opens gates of a part. What may be leased from now on is appended to
-// Ready.
+// Release removes gates of a part. Tasks that become leasable are appended to Ready.
 func (e *Edit) Release(p Part, why Gate) error {
 	if err := e.next.Graph.Has(p); err != nil {
 		return err

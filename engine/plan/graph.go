@@ -10,18 +10,18 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// None stands for "no node" or "no service" in a Graph's columns.
+// None means "no node" or "no service" in a Graph's columns.
 const None = -1
 
-// Graph is the directed acyclic graph of an operation's tasks, stored once in
-// flat columns: a plan of 500,000 tasks is an ordinary thing. Vertices are
-// numbered from 0; a vertex is a task, or a barrier (Action Barrier) that joins
-// many tasks to many others so that edges grow with nodes, not their square
-// (docs/spec/planner.md, "Graph" 3). A Graph is never changed once built.
+// Graph is the directed acyclic graph of an operation's tasks in flat columns, because a plan
+// of 500,000 tasks is not unusual. Vertices are numbered from 0. A vertex is a task, or a
+// barrier (Action Barrier) that joins many tasks to many others, so that the number of edges
+// grows with the number of nodes and not with its square (docs/spec/planner.md, "Graph" 3). A
+// built Graph never changes.
 type Graph struct {
-	// Nodes and Services are what the columns refer to, by index. A node may stand
-	// there more than once: tasks take turns by index, and those of a service that is
-	// independent of the node's others have an index of their own. See Machine.
+	// Nodes and Services are the tables that the columns index. A node may occur more than
+	// once: tasks with the same index take turns, and the tasks of a service that is
+	// independent of the node's other services have an index of their own. See Machine.
 	Nodes    []string
 	Services []string
 	// Node, Service and Action describe each vertex.
@@ -31,26 +31,26 @@ type Graph struct {
 	// Succ[SuccOff[v]:SuccOff[v+1]] are the vertices that wait for v.
 	SuccOff []uint32
 	Succ    []uint32
-	// Preds counts what each vertex waits for.
+	// Preds is the number of vertices that each vertex waits for.
 	Preds []uint32
-	// Rank is the longest remaining path from each vertex, in tasks, the vertex
-	// itself included: among ready tasks the highest goes first.
+	// Rank is the longest remaining path from each vertex, in tasks, including the vertex
+	// itself. Among ready tasks the one with the highest rank goes first.
 	Rank []uint32
-	// Step is the step of each vertex, or NoStep; PhaseOff[p] the first step of
-	// each phase, and one more entry. Both are nil in a graph without steps.
+	// Step is the step of each vertex, or NoStep. PhaseOff[p] is the first step of each phase,
+	// with one more entry at the end. Both are nil in a graph without steps.
 	Step     []uint32
 	PhaseOff []uint32
 
 	members []uint32 // the tasks in steps, by step
 	byID    []int32  // the indexes of Nodes, in order of id
-	first   []int32  // the first index with the same id, by index; nil: each is
+	first   []int32  // the first index with the same id, by index; nil: ids are unique
 	places  *places  // shared by all copies
 }
 
 // Len returns the number of vertices.
 func (g *Graph) Len() int { return len(g.Action) }
 
-// Tasks counts the vertices that are not barriers.
+// Tasks returns the number of vertices that are not barriers.
 func (g *Graph) Tasks() int {
 	n := 0
 	for _, a := range g.Action {
@@ -64,7 +64,7 @@ func (g *Graph) Tasks() int {
 // Next returns the vertices that wait for v.
 func (g *Graph) Next(v int) []uint32 { return g.Succ[g.SuccOff[v]:g.SuccOff[v+1]] }
 
-// Machine returns the index that stands for all entries of the same node.
+// Machine returns the index that represents all entries of the same node.
 func (g *Graph) Machine(node int32) int32 {
 	if g.first == nil || node < 0 {
 		return node
@@ -82,13 +82,13 @@ func (g *Graph) nodes(id string) []int32 {
 	return g.byID[at:end]
 }
 
-// places finds the vertices of nodes; few ask.
+// places finds the vertices of nodes. It is built on first use.
 type places struct {
 	once      sync.Once
 	off, list []uint32
 }
 
-// On returns the vertices of the node with this id, in their order.
+// On returns the vertices of the node with this id, in order.
 func (g *Graph) On(id string) []uint32 {
 	p := g.places
 	p.once.Do(func() {
@@ -115,7 +115,7 @@ func (g *Graph) On(id string) []uint32 {
 		return p.list[p.off[at[0]]:p.off[at[0]+1]]
 	}
 	var out []uint32
-	for _, i := range at { // services that are independent each have one
+	for _, i := range at { // independent services have an index each
 		out = append(out, p.list[p.off[i]:p.off[i+1]]...)
 	}
 	slices.Sort(out)
@@ -138,7 +138,7 @@ func (g *Graph) ServiceName(v int) string {
 	return ""
 }
 
-// Name returns the vertex as people read it: "n1000/INSTALL/nginx".
+// Name returns the name of the vertex for messages: "n1000/INSTALL/nginx".
 func (g *Graph) Name(v int) string {
 	switch {
 	case g.Action[v] == model.Barrier:
@@ -149,8 +149,8 @@ func (g *Graph) Name(v int) string {
 	return g.NodeID(v) + "/" + g.Action[v].String()
 }
 
-// Before returns the vertex with this action on v's node that v waits for. It looks among the
-// vertices close before v, where a planner puts a node's chain.
+// Before returns the vertex with this action on v's node that v waits for. It searches the
+// vertices shortly before v, where a planner puts the chain of a node.
 func (g *Graph) Before(v uint32, action model.Action) (uint32, bool) {
 	for w := int(v) - 1; w >= 0; w-- {
 		if g.Action[w] == action && g.Node[w] == g.Node[v] {
@@ -164,19 +164,18 @@ func (g *Graph) Before(v uint32, action model.Action) (uint32, bool) {
 	return 0, false
 }
 
-// Builder collects vertices and edges and makes a Graph of them.
+// Builder collects vertices and edges and builds a Graph.
 type Builder struct {
 	g        Graph
 	from, to []uint32
 }
 
-// NewBuilder starts a graph over these nodes and services; vertices refer to
-// them by index.
+// NewBuilder starts a graph with these nodes and services, which vertices refer to by index.
 func NewBuilder(nodes, services []string) *Builder {
 	return &Builder{g: Graph{Nodes: nodes, Services: services}}
 }
 
-// Grow reserves room for so many more vertices and edges.
+// Grow reserves room for the given numbers of further vertices and edges.
 func (b *Builder) Grow(vertices, edges int) {
 	b.g.Node = append(make([]int32, 0, len(b.g.Node)+vertices), b.g.Node...)
 	b.g.Service = append(make([]int16, 0, len(b.g.Service)+vertices), b.g.Service...)
@@ -185,7 +184,8 @@ func (b *Builder) Grow(vertices, edges int) {
 	b.to = append(make([]uint32, 0, len(b.to)+edges), b.to...)
 }
 
-// Task adds a task and gives its vertex. node and service are indexes, or None.
+// Task adds a task and returns its vertex. The arguments node and service are indexes, or
+// None.
 func (b *Builder) Task(action model.Action, node, service int) uint32 {
 	b.g.Node = append(b.g.Node, int32(node))
 	b.g.Service = append(b.g.Service, int16(service))
@@ -193,7 +193,7 @@ func (b *Builder) Task(action model.Action, node, service int) uint32 {
 	return uint32(len(b.g.Action) - 1)
 }
 
-// Barrier adds a barrier and gives its vertex.
+// Barrier adds a barrier and returns its vertex.
 func (b *Builder) Barrier() uint32 { return b.Task(model.Barrier, None, None) }
 
 // Edge makes vertex to wait for vertex from. A repeated edge counts twice, which is harmless.
@@ -202,7 +202,7 @@ func (b *Builder) Edge(from, to uint32) {
 	b.to = append(b.to, to)
 }
 
-// Build checks that the graph has no cycle and gives it with its ranks.
+// Build checks that the graph has no cycle and returns it with its ranks.
 func (b *Builder) Build() (*Graph, error) {
 	g := &b.g
 	n := g.Len()
@@ -244,8 +244,8 @@ func (b *Builder) Build() (*Graph, error) {
 	return g, g.rank()
 }
 
-// rank computes Rank in reverse topological order; a vertex that never becomes
-// free lies on a cycle.
+// rank computes Rank in reverse topological order. A vertex that never becomes free is on a
+// cycle.
 func (g *Graph) rank() error {
 	n := g.Len()
 	order := make([]uint32, 0, n)

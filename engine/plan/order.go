@@ -2,26 +2,25 @@ package plan
 
 import "github.com/coopr/coopr/engine/model"
 
-// Order is what is to be known of an order about a part of a plan.
+// Order has the details of an order about a part of a plan.
 type Order struct {
-	// End is written to the history of attempts that the order takes from workers.
+	// End is recorded in the history of attempts that the order takes from workers.
 	End End
-	// Look says which tasks that are put back to the beginning have to be looked
-	// for before they are done again, by their action and the status they had;
-	// nil: none.
+	// Observe reports whether a task that is reset must be observed before it is done again, by
+	// its action and its previous status. Nil means no task.
 	Observe func(model.Action, model.TaskStatus) bool
 	// Now is Unix milliseconds.
 	Now int64
 }
 
-// done reports whether what waits for v may go on.
+// done reports whether the vertices that wait for v may go on.
 func (e *Edit) done(v uint32) bool {
 	t, i := e.next.leaf(v)
 	return t.done(i)
 }
 
-// undone makes v, which is done, a task that is not, whose status is still to be
-// given, and whatever comes behind it and nobody works on wait for it.
+// undone resets a done vertex v, whose new status the caller sets, and makes the vertices
+// behind it that no worker holds wait for it.
 func (e *Edit) undone(v uint32) {
 	t, i := e.tasks(v)
 	if t.tolerated>>i&1 > 0 {
@@ -32,7 +31,7 @@ func (e *Edit) undone(v uint32) {
 	e.unpass(v)
 }
 
-// rewind puts v, which nobody holds, back to the beginning of a run.
+// rewind resets v, which no worker holds, to the beginning of a run.
 func (e *Edit) rewind(v uint32) {
 	if t, _ := e.tasks(v); t.runs != nil {
 		r, i := e.runs(v)
@@ -41,7 +40,7 @@ func (e *Edit) rewind(v uint32) {
 	e.put(v)
 }
 
-// ForceComplete makes every task of a part count as succeeded. Workers lose those
+// ForceComplete makes every task of a part count as succeeded. Workers lose the tasks of it
 // that they hold.
 func (e *Edit) ForceComplete(p Part, o Order) error {
 	if err := e.next.Graph.Has(p); err != nil {
@@ -66,18 +65,17 @@ func (e *Edit) ForceComplete(p Part, o Order) error {
 		t.forced |= 1 << i
 		e.finish(v, model.TaskSucceeded, o.Now)
 	}
-	// Only now, so that nothing of the part is made ready on the way.
+	// Free successors only now, so that nothing within the part becomes ready in between.
 	for _, v := range passed {
 		e.pass(v)
 	}
 	return nil
 }
 
-// Restart puts every task of a part back to the beginning: it waits for what
-// is not done before it, so that order is kept on every run (docs/spec/plans.md, "What
-// to do differently" 3). Histories are kept. Workers lose what they hold of it.
-// What waits for the part waits once more, unless workers hold it or it is done:
-// that, and what comes behind that, goes on.
+// Restart resets every task of a part. Each then waits for the unfinished tasks before it, so
+// order is kept in every run (docs/spec/plans.md, "What to do differently" 3). Histories are
+// kept. Workers lose the tasks of the part that they hold. Tasks behind the part wait again,
+// unless workers hold them or they are done: those, and the tasks behind them, go on.
 func (e *Edit) Restart(p Part, o Order) error {
 	if err := e.next.Graph.Has(p); err != nil {
 		return err
@@ -108,7 +106,7 @@ func (e *Edit) Restart(p Part, o Order) error {
 	return nil
 }
 
-// forget takes from v's note what is about the run that ends.
+// forget removes from v's note what concerns the ended run.
 func (e *Edit) forget(v uint32, o Order) {
 	t := e.next.Task(v)
 	observe := o.Observe != nil && t.Attempt > 0 && o.Observe(e.next.Graph.Action[v], t.Status)
@@ -121,11 +119,10 @@ func (e *Edit) forget(v uint32, o Order) {
 	n.Observe = n.Observe || observe
 }
 
-// Reset puts the whole plan back to the beginning, as Restart does.
+// Reset restarts the whole plan.
 func (e *Edit) Reset(o Order) error { return e.Restart(Whole(), o) }
 
-// Stop takes a part's tasks from their workers, puts all of them back to the
-// beginning and holds the part back.
+// Stop takes a part's tasks from their workers, resets all of them and holds the part back.
 func (e *Edit) Stop(p Part, o Order) error {
 	if err := e.Hold(p, GateInterrupt); err != nil {
 		return err

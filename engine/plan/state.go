@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// How many vertices, nodes, holders and gates share a leaf of their table. A
-// leaf is copied when an edit first touches it.
+// How many vertices, nodes, holders and gates share a leaf of their table. A leaf is copied
+// when an edit first changes it.
 const (
 	taskLeaf   = 16
 	nodeLeaf   = 64
@@ -18,24 +18,22 @@ const (
 	gateLeaf   = 128
 )
 
-// tasks are taskLeaf vertices, a column each.
+// tasks are the columns of taskLeaf vertices.
 type tasks struct {
 	status  [taskLeaf]model.TaskStatus
 	attempt [taskLeaf]uint8
-	// pending counts what a vertex waits for, whatever its status: the edges to
-	// it from vertices that do not count as done. A barrier is done when and
-	// because it has none.
+	// pending is the number of vertices that a vertex waits for, whatever its status: the edges
+	// from vertices that do not count as done. A barrier is done as soon as it has none.
 	pending [taskLeaf]uint32
-	// A bit for each vertex: tolerated are those that failed, or were cancelled
-	// with one that failed, and count as done; forced those that an operator
-	// said are done.
+	// One bit for each vertex: tolerated vertices failed, or were cancelled with one that
+	// failed, and count as done. Forced vertices count as done because of an operator's order.
 	tolerated, forced uint16
-	// runs is there from the first lease on, and of the generation runGen.
+	// runs exists from the first lease on. It is of the generation runGen.
 	runGen uint64
 	runs   *runs
 }
 
-// runs are the columns about the latest attempt.
+// runs are the columns about the latest attempts.
 type runs struct {
 	fence  [taskLeaf]uint64
 	leased [taskLeaf]int64
@@ -43,12 +41,12 @@ type runs struct {
 	holder [taskLeaf]uint32
 }
 
-// done reports whether what waits for vertex i may go on.
+// done reports whether the vertices that wait for vertex i may go on.
 func (t *tasks) done(i uint32) bool {
 	return t.status[i] == model.TaskSucceeded || t.tolerated>>i&1 > 0
 }
 
-// Attempt is one ended attempt at a task, or one that is under way.
+// Attempt is an ended or running attempt at a task.
 type Attempt struct {
 	Number  int    `json:"attempt"`
 	Fence   uint64 `json:"fence"`
@@ -61,44 +59,45 @@ type Attempt struct {
 	Ended  int64 `json:"ended,omitempty"`
 }
 
-// Note is what is known of a vertex beyond its columns; most have none.
+// Note has further details of a vertex. Most vertices have none.
 type Note struct {
-	// Failures counts the attempts that failed; lost ones do not count.
+	// Failures counts failed attempts, without lost ones.
 	Failures int `json:"failures,omitempty"`
-	// Lost counts the attempts whose agent fell silent.
+	// Lost counts attempts whose agent fell silent.
 	Lost int `json:"lost,omitempty"`
-	// RetryAt is the earliest time of the next attempt, Unix milliseconds.
+	// RetryAt is the earliest time of the next attempt, in Unix milliseconds.
 	RetryAt int64 `json:"retry_at,omitempty"`
-	// Observe is true if an earlier attempt may have done its work unseen.
+	// Observe is true if an earlier attempt may have done its work without its result being
+	// seen.
 	Observe bool `json:"observe,omitempty"`
-	// Undo is true if the next attempt deletes what an earlier CREATE made: its CONFIRM failed
-	// (docs/spec/planner.md, "Retry").
+	// Undo is true if the next attempt deletes the result of an earlier CREATE, because its
+	// CONFIRM failed (docs/spec/planner.md, "Retry").
 	Undo bool `json:"undo,omitempty"`
-	// Adopted is true if the last attempt found its work done already.
+	// Adopted is true if the last attempt found its work already done.
 	Adopted bool `json:"adopted,omitempty"`
-	// Avoid is the agent that the next attempt should not go to.
+	// Avoid is an agent that should not get the next attempt.
 	Avoid string `json:"avoid,omitempty"`
-	// History has every ended attempt but a successful last one.
+	// History has every ended attempt except a successful last one.
 	History []Attempt `json:"history,omitempty"`
 }
 
-// State is the state of every vertex of a graph at one moment. It is never
-// changed: an Edit makes the next one, sharing all leaves it did not touch, so
-// that a snapshot or a reader keeps its moment while results go on arriving.
+// State is the state of every vertex of a graph at one moment. It never changes. An Edit makes
+// the next state, which shares all unchanged leaves, so snapshots and readers are not
+// disturbed by new results.
 type State struct {
 	Graph *Graph
 	tasks table[tasks]
 	busy  table[[nodeLeaf]uint32] // by node: the vertex that holds it, plus one
 	notes table[[taskLeaf]*Note]
 	gates gates
-	// holders are the sessions that ever held a lease, by the index in runs;
-	// bySession finds that index.
+	// holders are the sessions that ever held a lease, by their index in runs. bySession
+	// returns that index.
 	holders   table[[holderLeaf]Holder]
 	bySession *iradix.Tree
 	counts    [model.TaskStatuses]int
 	// tolerated counts the tasks that count as done without having succeeded.
 	tolerated int
-	// gen grows with every edit, so that an edit knows the leaves it may write to.
+	// gen grows with every edit. It tells an edit which leaves it may write to.
 	gen uint64
 }
 
@@ -108,7 +107,7 @@ type Holder struct {
 	Agent   string `json:"agent"`
 }
 
-// The refusals of an Edit.
+// The reasons for which an Edit refuses a change.
 var (
 	ErrStaleFence = errors.New("the lease is not valid any more: another attempt or an end came first")
 	ErrNotReady   = errors.New("the task is not ready")
@@ -117,7 +116,7 @@ var (
 	ErrNoVertex   = errors.New("the plan has no such task")
 )
 
-// blank returns the state in which nobody has looked yet: all is blocked.
+// blank returns a state in which every vertex is blocked.
 func blank(g *Graph) *State {
 	n := g.Len()
 	s := &State{Graph: g, bySession: iradix.New()}
@@ -129,8 +128,7 @@ func blank(g *Graph) *State {
 	return s
 }
 
-// NewState returns the state in which nothing has been done: vertices that wait for nothing
-// are ready.
+// NewState returns the initial state: vertices that wait for nothing are ready.
 func NewState(g *Graph) *State {
 	e := blank(g).Edit()
 	for v := range g.Len() {
@@ -141,21 +139,21 @@ func NewState(g *Graph) *State {
 	return e.Done()
 }
 
-// Task is one vertex's state, gathered for a reader.
+// Task is the state of one vertex, gathered for a reader.
 type Task struct {
 	Vertex  uint32
 	Status  model.TaskStatus
 	Attempt int
 	Fence   uint64
 	Holder  Holder
-	// LeasedAt is zero again when the task was put back to the beginning.
+	// LeasedAt becomes zero again when the task is reset.
 	LeasedAt int64
 	EndedAt  int64
-	// Forced is true if an operator said it is done; Tolerated that it is not done, and that
-	// what waited for it goes on nevertheless.
+	// Forced is true if an operator declared the task done. Tolerated is true if it is not
+	// done, but the tasks that waited for it go on.
 	Forced    bool
 	Tolerated bool
-	Note      *Note // nil: nothing to say
+	Note      *Note // may be nil
 }
 
 func (s *State) leaf(v uint32) (*tasks, uint32) { return s.tasks.get(v / taskLeaf), v % taskLeaf }
@@ -193,7 +191,7 @@ func (s *State) Fence(v uint32) uint64 {
 	return t.runs.fence[i]
 }
 
-// Note returns what is known of v beyond its columns, or nil.
+// Note returns the note of v, or nil.
 func (s *State) Note(v uint32) *Note {
 	if l := s.notes.get(v / taskLeaf); l != nil {
 		return l[v%taskLeaf]
@@ -210,10 +208,10 @@ func (s *State) Busy(node int32) (uint32, bool) {
 	return l[node%nodeLeaf] - 1, true
 }
 
-// Holds reports whether workers hold a task of this plan that keeps other plans from a node,
-// by the node's id, and which. A task of another plan that is about one service, and may run
-// beside those of others, conflicts with tasks of the same service and of the node itself; any
-// other, for which service is "", with all of them.
+// Holds reports whether workers hold a task of this plan that keeps other plans' tasks from a
+// node, given by its id, and which one. A task of another plan that concerns one service and
+// may run concurrently conflicts with tasks of the same service and of the node itself. Any
+// other task, for which service is "", conflicts with all of them.
 func (s *State) Holds(node, service string) (v uint32, held bool) {
 	if s.Held() == 0 {
 		return 0, false
@@ -234,7 +232,7 @@ func (s *State) Count(status model.TaskStatus) int { return s.counts[status] }
 // Held counts the tasks that workers hold.
 func (s *State) Held() int { return s.counts[model.TaskLeased] + s.counts[model.TaskRunning] }
 
-// Tolerated counts the tasks that count as done although they failed, or were
+// Tolerated returns the number of tasks that count as done although they failed, or were
 // cancelled with one that failed.
 func (s *State) Tolerated() int { return s.tolerated }
 
@@ -269,7 +267,7 @@ func (s *State) Leased(session string) []uint32 {
 		return nil
 	}
 	held := make([]uint32, 0, s.Held())
-	// There are fewer nodes than tasks.
+	// There are fewer nodes than tasks, so search by node.
 	s.busy.each(func(_ uint32, l *[nodeLeaf]uint32) {
 		for _, v := range l {
 			if v > 0 {
@@ -291,8 +289,7 @@ func (s *State) Leased(session string) []uint32 {
 	return slices.DeleteFunc(held, func(v uint32) bool { return session != "" && s.Task(v).Holder.Session != session })
 }
 
-// Leasable returns the vertices that are ready or uncertain and not held back, in order of
-// number.
+// Leasable returns the vertices that are ready or uncertain and not held back, in order.
 func (s *State) Leasable() []uint32 {
 	var out []uint32
 	s.tasks.each(func(at uint32, t *tasks) {
@@ -305,8 +302,8 @@ func (s *State) Leasable() []uint32 {
 	return out
 }
 
-// Leaseable reports whether v waits for nothing but a worker, or for its time.
+// Leaseable reports whether v waits only for a worker, or for its time.
 func (s *State) Leaseable(v uint32) bool { return waits(s.Status(v)) && !s.HeldBack(v) }
 
-// waits reports whether a task with this status waits for nothing but a worker.
+// waits reports whether a task with this status waits only for a worker.
 func waits(s model.TaskStatus) bool { return s == model.TaskReady || s == model.TaskUncertain }

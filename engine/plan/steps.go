@@ -12,18 +12,18 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// NoStep is the step of a vertex that belongs to none, as a barrier does.
+// NoStep is the step of a vertex that belongs to none, such as a barrier.
 const NoStep = math.MaxUint32
 
-// maxSteps bounds the steps of a plan: what shows them needs memory for each,
-// with tasks or without.
+// maxSteps bounds the steps of a plan, because showing a plan needs memory for each step, even
+// an empty one.
 const maxSteps = 1 << 24
 
 // ErrNoPart means that a plan has no such phase or step.
 var ErrNoPart = errors.New("the plan has no such phase or step")
 
-// Part is what an order or a gate is about: a whole plan, one of its phases,
-// or one of its steps.
+// Part is the subject of an order or a gate: a whole plan, one of its phases, or one of its
+// steps.
 type Part struct {
 	level level
 	index uint32
@@ -37,16 +37,16 @@ const (
 	levelStep
 )
 
-// Whole is all of a plan.
+// Whole returns the part that is the whole plan.
 func Whole() Part { return Part{} }
 
-// Phase is a plan's phase, by its number.
+// Phase returns the part that is a phase, by its number.
 func Phase(i uint32) Part { return Part{levelPhase, i} }
 
-// Step is a plan's step, by its number among the steps of all phases.
+// Step returns the part that is a step, by its number among the steps of all phases.
 func Step(i uint32) Part { return Part{levelStep, i} }
 
-// String returns the part as people read it: "phase 3".
+// String returns the name of the part for messages: "phase 3".
 func (p Part) String() string {
 	switch p.level {
 	case levelPhase:
@@ -57,9 +57,9 @@ func (p Part) String() string {
 	return "plan"
 }
 
-// WithSteps returns the graph with its vertices in steps, and the steps in phases. steps has
-// the step of each vertex, or NoStep. Steps are numbered phase by phase: sizes has how many
-// each phase has; some may be without vertices.
+// WithSteps returns the graph with its vertices grouped into steps, and the steps into phases.
+// The argument steps has the step of each vertex, or NoStep. Steps are numbered phase by
+// phase, and sizes has the number of steps of each phase. Steps may be empty.
 //
 // A graph without steps has one phase with one step, to which every task belongs.
 func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
@@ -92,7 +92,7 @@ func (g *Graph) WithSteps(steps []uint32, sizes []uint32) (*Graph, error) {
 	return &h, nil
 }
 
-// Phases counts the phases.
+// Phases returns the number of phases.
 func (g *Graph) Phases() int {
 	if g.PhaseOff == nil {
 		return 1
@@ -100,7 +100,7 @@ func (g *Graph) Phases() int {
 	return len(g.PhaseOff) - 1
 }
 
-// Steps counts the steps of all phases.
+// Steps returns the number of steps of all phases.
 func (g *Graph) Steps() int {
 	if g.PhaseOff == nil {
 		return 1
@@ -124,7 +124,7 @@ func (g *Graph) PhaseOf(step uint32) uint32 {
 	return uint32(sort.Search(len(g.PhaseOff)-1, func(p int) bool { return g.PhaseOff[p+1] > step }))
 }
 
-// StepsOf returns the steps of a phase: from the first to before end.
+// StepsOf returns the range of steps of a phase: from first to before end.
 func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
 	if g.PhaseOff == nil {
 		return 0, 1
@@ -132,7 +132,7 @@ func (g *Graph) StepsOf(phase uint32) (first, end uint32) {
 	return g.PhaseOff[phase], g.PhaseOff[phase+1]
 }
 
-// Has reports whether the plan has this part; the error is ErrNoPart.
+// Has checks that the plan has this part. The error is ErrNoPart.
 func (g *Graph) Has(p Part) error {
 	if (p.level == levelPhase && int(p.index) >= g.Phases()) || (p.level == levelStep && int(p.index) >= g.Steps()) {
 		return fmt.Errorf("%s: %w", p, ErrNoPart)
@@ -140,8 +140,8 @@ func (g *Graph) Has(p Part) error {
 	return nil
 }
 
-// In returns the tasks of a part that the plan has, barriers left out: those of the whole in
-// order of number, others step by step.
+// In returns the tasks of a part without barriers: those of the whole plan in order of number,
+// others step by step.
 func (g *Graph) In(p Part) iter.Seq[uint32] {
 	if p.level == levelWhole || g.Step == nil {
 		return func(yield func(uint32) bool) {

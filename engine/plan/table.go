@@ -1,19 +1,18 @@
 package plan
 
-// fan is how many children a branch of a table has.
+// fan is the number of children of a branch of a table.
 const (
 	fanBits = 4
 	fan     = 1 << fanBits
 )
 
-// table is an array of leaves of which a change copies a few: a radix tree, so
-// that a change in a table of a million vertices copies one branch more than
-// in one of 60,000. A leaf that was never written is not there: it is all zero.
-// The zero table is empty; it grows as leaves are written.
+// table is an array of leaves of which a change copies only a few: a radix tree, so that a
+// change in a table of a million vertices copies one branch more than in one of 60,000. A leaf
+// that was never written is absent and reads as zero. The zero table is empty and grows as
+// leaves are written.
 //
-// Whoever changes a table does it under a generation. Branches and leaves of
-// that generation are the changer's own; all others belong to states that were
-// published, and are copied first.
+// Every change has a generation. The change owns the branches and leaves of its generation.
+// All others belong to published states and are copied first.
 type table[L any] struct {
 	root  *branch
 	shift uint8 // of the root's digit
@@ -29,7 +28,7 @@ type leaf[L any] struct {
 	body L
 }
 
-// get returns leaf i to read, or nil.
+// get returns leaf i for reading, or nil.
 func (t *table[L]) get(i uint32) *L {
 	b := t.root
 	if b == nil || i>>(t.shift+fanBits) != 0 {
@@ -48,7 +47,7 @@ func (t *table[L]) get(i uint32) *L {
 	return nil
 }
 
-// own returns leaf i to write to.
+// own returns leaf i for writing.
 func (t *table[L]) own(i uint32, gen uint64) *L {
 	for ; i>>(t.shift+fanBits) != 0; t.shift += fanBits {
 		if t.root != nil {
@@ -89,7 +88,7 @@ func (b *branch) own(gen uint64) *branch {
 	return &branch{gen: gen, kids: b.kids}
 }
 
-// each calls fn for every leaf that is there, in order.
+// each calls fn for every leaf that exists, in order.
 func (t *table[L]) each(fn func(i uint32, l *L)) {
 	var walk func(b *branch, shift uint8, at uint32)
 	walk = func(b *branch, shift uint8, at uint32) {

@@ -1,13 +1,13 @@
 package tree
 
 // Aggregate returns a parent's status by the first rule that fits (docs/spec/plans.md §2).
-// errors says that the parent or anything below it has some, interrupted that its own strategy
-// is; candidates are indexes of children, none while it is interrupted.
+// errors is true if the parent or anything below it has errors. interrupted is true if its own
+// strategy is interrupted. candidates are indexes of children; there are none while it is
+// interrupted.
 //
-// It differs from the SDK in two things (§"What to do differently" 1 and 2): a parent is
-// delayed when all that it could work on is, and a delayed child beside others counts as
-// pending; a child that was interrupted under way counts as what it is, and one that is
-// delayed as waiting.
+// It differs from the SDK in two ways (§"What to do differently" 1 and 2). A parent is delayed
+// only if all of its candidates are; a delayed child among others counts as pending. A child
+// that was interrupted while running counts with its own status, and a delayed one as waiting.
 func Aggregate(errors, interrupted bool, children []Child, candidates []int) Status {
 	var ch, ca, halted [len(statusNames)]int
 	for i := range children {

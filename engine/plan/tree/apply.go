@@ -6,7 +6,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Received is what is said of an order that is carried out.
+// Received is the message for an order that is carried out.
 func (o Order) Received() string {
 	m := "Received cmd: " + o.Command
 	switch o.Command {
@@ -18,7 +18,7 @@ func (o Order) Received() string {
 	return m
 }
 
-// Apply does to a plan what an order came to.
+// Apply applies the result of an order to a plan.
 func Apply(e *plan.Edit, r Result, o plan.Order) error {
 	if err := Set(e, r.Gates); err != nil {
 		return err
@@ -36,7 +36,7 @@ func Apply(e *plan.Edit, r Result, o plan.Order) error {
 	return nil
 }
 
-// Set shuts and opens gates.
+// Set sets and removes gates.
 func Set(e *plan.Edit, gates []Change) error {
 	for _, c := range gates {
 		set := e.Release
@@ -50,7 +50,7 @@ func Set(e *plan.Edit, gates []Change) error {
 	return nil
 }
 
-// Canaries reports whether any phase has some.
+// Canaries reports whether any phase has canaries.
 func (t *Tree) Canaries() bool {
 	for i := range t.Phases {
 		if t.Phases[i].Strategy.Canary > 0 {

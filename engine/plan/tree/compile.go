@@ -9,11 +9,11 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// OrderError says that phases and strategies ask for an order that the tasks'
-// dependencies forbid.
+// OrderError means that phases and strategies require an order that contradicts the tasks'
+// dependencies.
 type OrderError struct {
-	// Plan is the plan's name; Cycle are tasks with their phases, each of which
-	// would have to be done before the next, and the last before the first.
+	// Plan is the plan's name. Cycle lists tasks with their phases, each of which would have to
+	// be done before the next, and the last before the first.
 	Plan  string
 	Cycle []string
 }
@@ -24,14 +24,14 @@ func (e *OrderError) Error() string {
 		e.Plan, strings.Join(e.Cycle, " -> "), e.Cycle[0])
 }
 
-// Compile returns the graph with the draft's steps, and with the barriers that keep its order:
-// those of a serial plan, of serial phases and of batches, and of the steps on one node of a
-// dependency phase. Vertices keep their numbers, barriers follow them. Every barrier also
-// waits for the one before it, and all tasks of a step for the one in front of it, so that a
-// step that is restarted is waited for by all that comes after and has not begun. The error is
-// an *OrderError where the order contradicts the graph's.
+// Compile returns the graph with the draft's steps, and with barriers that enforce its order:
+// the order of a serial plan, of serial phases, of batches, and of the steps on one node in a
+// dependency phase. Vertices keep their numbers; barriers follow them. Every barrier also
+// waits for the one before it, and all tasks of a step for the barrier before the step. So
+// everything that comes later and has not begun waits for a step that is restarted. The error
+// is an *OrderError if the order contradicts that of the graph.
 //
-// Canaries and interrupts are no edges but gates: Arm gives them.
+// Canaries and interrupts are gates and not edges: Arm returns them.
 func (d *Draft) Compile(g *plan.Graph) (*plan.Graph, error) {
 	c := &compiler{g: g, d: d, sizes: make([]uint32, len(d.Phases)), vertices: g.Len()}
 	c.index()
@@ -75,12 +75,12 @@ type compiler struct {
 	sizes    []uint32
 	off      []uint32 // members[off[s]:off[s+1]] are the tasks of step s
 	members  []uint32
-	outer    []bool // by task: something of its own step comes after it
+	outer    []bool // by task: a later task is in the same step
 	more     []edge
 	vertices int
 }
 
-// index finds the tasks of each step, and their last ones.
+// index finds the tasks of each step, and the last ones among them.
 func (c *compiler) index() {
 	n := c.d.steps()
 	c.off = make([]uint32, n+2)
@@ -127,7 +127,7 @@ func (c *compiler) follow(groups int, steps func(i int) (first, end uint32)) {
 			continue
 		}
 		for _, v := range tasks {
-			if gate >= 0 { // also those behind others of their step: one that was begun waits once more
+			if gate >= 0 { // including tasks behind others of their step, so that a begun step waits again
 				c.more = append(c.more, edge{uint32(gate), v})
 			}
 		}
@@ -180,8 +180,8 @@ func (c *compiler) build() (*plan.Graph, error) {
 	return out.WithSteps(steps, c.sizes)
 }
 
-// cycle returns an *OrderError for a circle of the graph's edges and the new ones: what never
-// becomes free has something before it that never does.
+// cycle returns an *OrderError for a cycle of the graph's edges and the new ones. Such a cycle
+// consists of vertices that never become free.
 func (c *compiler) cycle() error {
 	left := append(slices.Clone(c.g.Preds), make([]uint32, c.vertices-c.g.Len())...)
 	off := make([]uint32, c.vertices+1) // of the new edges

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Debug is all plans of a cluster at a glance (docs/spec/plans.md §5, debug/plans).
+// Debug is an overview of all plans of a cluster (docs/spec/plans.md §5, debug/plans).
 type Debug struct {
 	// State is DEPLOYING, RECOVERING, DECOMMISSIONING, RUNNING (a custom plan) or
 	// DEPLOYED.
@@ -24,8 +24,8 @@ type DebugPlan struct {
 	Completed int         `json:"completedSteps"`
 }
 
-// DebugOf returns plans at a glance: all, or those that the names (or ids) of a plan, a phase
-// and a step leave; "" leaves all. The error says what there is not.
+// DebugOf returns an overview of plans, filtered by the names or ids of a plan, a phase and a
+// step; "" does not filter. The error names what does not exist.
 func DebugOf(plans []*View, plan, phase, step string) (*Debug, error) {
 	if step != "" && phase == "" || phase != "" && plan == "" {
 		return nil, errors.New("a step is looked for in a phase, and a phase in a plan: name them too")

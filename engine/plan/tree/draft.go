@@ -9,15 +9,14 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Draft is a tree whose order is not in a graph yet: Compile puts it there.
+// Draft is a tree whose order is not yet in a graph. Compile puts it there.
 type Draft struct {
 	Tree
-	// Step is the step of each vertex of the graph that it is made for, or
-	// plan.NoStep.
+	// Step is the step of each vertex of the underlying graph, or plan.NoStep.
 	Step []uint32
 }
 
-// NodesPhase is the name of the phases in which machines come and go.
+// NodesPhase is the name of the phases in which machines are made and deleted.
 const NodesPhase = "nodes"
 
 func newDraft(g *plan.Graph, name string, s Strategy) *Draft {
@@ -28,7 +27,7 @@ func newDraft(g *plan.Graph, name string, s Strategy) *Draft {
 	return d
 }
 
-// phase begins a phase; steps added from now on are its.
+// phase begins a phase, to which the following steps belong.
 func (d *Draft) phase(p Phase) {
 	p.First = d.steps()
 	p.End = p.First
@@ -48,8 +47,8 @@ func (d *Draft) step() uint32 {
 	return d.steps() - 1
 }
 
-// perNode puts vertices into a step for each of their nodes, in the nodes' order,
-// with those without a node in one of their own.
+// perNode puts vertices into one step for each of their nodes, in the nodes' order. Vertices
+// without a node get a step of their own.
 func (d *Draft) perNode(g *plan.Graph, p Phase, vertices []uint32) {
 	if len(vertices) == 0 {
 		return
@@ -66,12 +65,12 @@ func (d *Draft) perNode(g *plan.Graph, p Phase, vertices []uint32) {
 	}
 }
 
-// parts are the tasks of a graph in the groups that become phases.
+// parts are the tasks of a graph, grouped for phases.
 type parts struct {
-	made     []uint32   // tasks of whole nodes that are made
-	services [][]uint32 // of each service, by index
-	order    []int      // of the services: as they come up, or else go down
-	gone     []uint32   // tasks of whole nodes that only go
+	made     []uint32   // tasks that make nodes
+	services [][]uint32 // tasks of each service, by index
+	order    []int      // the services, in the order in which they start, or else stop
+	gone     []uint32   // tasks that only delete nodes
 }
 
 func partsOf(g *plan.Graph, which func(v uint32) bool) parts {
@@ -99,13 +98,13 @@ func partsOf(g *plan.Graph, which func(v uint32) bool) parts {
 			p.made = append(p.made, uint32(v))
 		}
 	}
-	// What a service depends on comes up before it, but on other nodes something
-	// of it may go down before that.
+	// A service starts after its dependencies, but parts of a dependency may stop earlier on
+	// other nodes.
 	slices.SortStableFunc(p.order, func(a, b int) int { return cmp.Compare(rises(g, p.services[a]), rises(g, p.services[b])) })
 	return p
 }
 
-// rises returns the first of a service's tasks with which it comes up, or else the first.
+// rises returns the first task of a service that brings it up, or else its first task.
 func rises(g *plan.Graph, tasks []uint32) uint32 {
 	for _, v := range tasks {
 		if a := g.Action[v]; a >= model.Install && a <= model.Start {
@@ -115,11 +114,11 @@ func rises(g *plan.Graph, tasks []uint32) uint32 {
 	return tasks[0]
 }
 
-// Default groups the tasks of an operation as they are shown: a phase "nodes" in
-// which machines are made, a phase for each service in the order in which they
-// come up, a phase "nodes" in which machines go; each with a step for each node. The
-// graph alone says what waits for what: a step begins when what it depends on is
-// complete, whatever phase that is shown in (docs/spec/plans.md, top).
+// Default groups the tasks of an operation as they are shown: a phase "nodes" in which
+// machines are made, a phase for each service in the order in which they start, and a phase
+// "nodes" in which machines are deleted. Each phase has a step for each node. Only the graph
+// defines the order: a step begins when its dependencies are complete, whatever phase they are
+// shown in (docs/spec/plans.md, top).
 func Default(g *plan.Graph, name string) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Dependency})
 	p := partsOf(g, func(uint32) bool { return true })
@@ -131,8 +130,8 @@ func Default(g *plan.Graph, name string) *Draft {
 	return d
 }
 
-// ByNode makes one phase of an operation, with all that is done on a node as one
-// step: for upgrades and restarts in which nodes take turns.
+// ByNode makes one phase of an operation, with everything that is done on a node as one step.
+// It is for upgrades and restarts in which nodes take turns.
 func ByNode(g *plan.Graph, name string, s Strategy) *Draft {
 	d := newDraft(g, name, Strategy{})
 	p := partsOf(g, func(uint32) bool { return true })
@@ -140,9 +139,9 @@ func ByNode(g *plan.Graph, name string, s Strategy) *Draft {
 	return d
 }
 
-// PerNode makes a phase of its own for each node, with all that is done there as
-// its one step; name gives a phase's from its node's id. Phases go on beside each
-// other, and a node may fail without holding the others up: so recovery is shown.
+// PerNode makes a phase for each node, with everything that is done on it as its one step. The
+// function name returns a phase's name from its node's id. Phases are concurrent, and a failed
+// node does not delay others. Recovery is shown this way.
 func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Parallel})
 	at := map[int32]uint32{}
@@ -162,8 +161,8 @@ func PerNode(g *plan.Graph, name string, phase func(node string) string) *Draft 
 	return d
 }
 
-// Apart makes two phases of a replacement: "replace" for the nodes that first says,
-// and "configure" for the others, which may fail one by one and the rest goes on.
+// Apart makes two phases of a replacement: "replace" for the nodes that first selects, and
+// "configure" for the others. The latter may fail one by one while the rest goes on.
 func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Dependency})
 	var made, others []uint32
@@ -181,8 +180,8 @@ func Apart(g *plan.Graph, name string, first func(node string) bool) *Draft {
 	return d
 }
 
-// Staged makes a serial plan of parallel phases, one for each stage, as
-// planner.Stages and SplitStages give them: the original's barriers.
+// Staged makes a serial plan of parallel phases, one for each stage of planner.Stages and
+// SplitStages. These are the barriers of the original.
 func Staged(g *plan.Graph, name string, stages [][]int) *Draft {
 	d := newDraft(g, name, Strategy{})
 	for i, stage := range stages {

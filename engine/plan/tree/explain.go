@@ -9,15 +9,15 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// The kinds of what a step waits for.
+// The kinds of things that a step waits for.
 const (
 	WaitsGate       = "gate"       // an operator: a pause, a canary, a start
-	WaitsDependency = "dependency" // tasks of this plan that come before it
+	WaitsDependency = "dependency" // earlier tasks of this plan
 	WaitsFailed     = "failed"     // a task that is out of attempts
 	WaitsDelay      = "delay"      // the time of the next attempt
 	WaitsNode       = "node"       // a task that holds its node
 	WaitsPlan       = "plan"       // another plan that works on its node
-	WaitsLimit      = "limit"      // its provider's limit of tasks at a time
+	WaitsLimit      = "limit"      // its provider's limit of concurrent tasks
 	WaitsPlugin     = "plugin"     // an agent with its plugin, or on its machine
 	WaitsWorker     = "worker"     // a free slot of a worker
 	WaitsNothing    = "nothing"    // it is about to begin
@@ -26,12 +26,12 @@ const (
 // Wait is one thing that a step, or a whole plan, waits for.
 type Wait struct {
 	Kind string `json:"kind"`
-	// Text says it in words, What it is about: a task, an operation, a plugin.
+	// Text describes the wait. What is its subject: a task, an operation, a plugin.
 	Text string `json:"text"`
 	What string `json:"what,omitempty"`
 }
 
-// WaitingStep is a step that is not done and not at work.
+// WaitingStep is a step that is neither done nor running.
 type WaitingStep struct {
 	Phase  string `json:"phase"`
 	Name   string `json:"name"`
@@ -39,30 +39,30 @@ type WaitingStep struct {
 	Waits  []Wait `json:"waits"`
 }
 
-// Explanation says why a plan does not go on, or what goes on (`coopr operation
+// Explanation describes why a plan does not go on, or what is running (`coopr operation
 // explain`).
 type Explanation struct {
 	Plan   string `json:"plan"`
 	Status string `json:"status"`
-	// Waits are what all of the plan waits for.
+	// Waits are the things that the whole plan waits for.
 	Waits []Wait `json:"waits"`
-	// Running counts the steps at work, Done those that are done, Waiting the others
-	// by the kind of what they wait for first.
+	// Running and Done count steps. Waiting counts the other steps by the kind of their first
+	// wait.
 	Running int            `json:"running"`
 	Done    int            `json:"done"`
 	Waiting map[string]int `json:"waiting"`
-	// Steps are waiting steps: those that wait for something outside the plan come
-	// first, and at most as many as were asked for.
+	// Steps are waiting steps, at most as many as requested. Steps that wait for something
+	// outside the plan come first.
 	Steps []WaitingStep `json:"steps"`
 }
 
-// named is how many tasks that come before a step are told by name.
+// named is how many tasks before a step are named.
 const named = 3
 
-// Explain returns what each waiting step of a plan waits for, for at most so many steps. The
-// view is that of the state, now in Unix milliseconds; without a state only gates are told.
-// ready says what tasks wait for that the plan itself lets begin; it may leave some out, and
-// be nil.
+// Explain returns what each waiting step of a plan waits for, for at most limit steps. The
+// view must be that of the state, and now is in Unix milliseconds. Without a state, only gates
+// are explained. The function ready returns what leasable tasks wait for. It may leave some
+// out, and may be nil.
 func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []uint32) map[uint32]Wait) *Explanation {
 	e := &Explanation{Plan: v.Name, Status: v.Status().String(), Waits: []Wait{}, Waiting: map[string]int{}, Steps: []WaitingStep{}}
 	if v.Interrupted {
@@ -118,8 +118,8 @@ func (v *View) Explain(s *plan.State, limit int, now int64, ready func(tasks []u
 	return e
 }
 
-// explained is a waiting step in the making; without waits it is its task that
-// nothing in the plan keeps back.
+// explained is a waiting step while it is being explained. Without waits, its task is held
+// back by nothing in the plan.
 type explained struct {
 	phase int
 	step  uint32
@@ -127,7 +127,7 @@ type explained struct {
 	waits []Wait
 }
 
-// order puts what others have to do first, and what follows from it last.
+// order sorts steps: first those that wait for others to act, last those that wait for these.
 func (w *explained) order() int {
 	switch w.waits[0].Kind {
 	case WaitsFailed:
@@ -140,19 +140,19 @@ func (w *explained) order() int {
 	return 1
 }
 
-// explaining looks for what tasks wait for.
+// explaining finds what tasks wait for.
 type explaining struct {
 	*View
 	s   *plan.State
 	now int64
-	// off and preds are the edges backwards, made when first asked for.
+	// off and preds are the reversed edges, made on first use.
 	off   []uint32
 	preds []uint32
-	// behind is what barriers wait for.
+	// behind caches what barriers wait for.
 	behind map[uint32]*undone
 }
 
-// undone are tasks that are not done: some of them, and whether there are more.
+// undone are some tasks that are not done, and whether there are more.
 type undone struct {
 	some []uint32
 	more bool
@@ -213,7 +213,7 @@ func (x *explaining) step(phase int, step uint32, c Child) explained {
 	return w
 }
 
-// name returns a task as people read it: "start nginx on shop-1000".
+// name returns the name of a task for messages: "start nginx on shop-1000".
 func (x *explaining) name(v uint32) string {
 	g := x.s.Graph
 	out := g.Action[v].Key()
@@ -237,7 +237,7 @@ func (x *explaining) lastMessage(v uint32) string {
 	return ""
 }
 
-// before returns the tasks that v waits for, through barriers.
+// before returns the tasks that v waits for, directly or through barriers.
 func (x *explaining) before(v uint32) *undone {
 	if x.off == nil {
 		x.turnEdges()

@@ -2,16 +2,16 @@ package tree
 
 import "github.com/coopr/coopr/engine/plan"
 
-// Change is a gate to be shut (plan.Edit.Hold) or opened (plan.Edit.Release).
+// Change is a gate to set (plan.Edit.Hold) or to remove (plan.Edit.Release).
 type Change struct {
 	Part plan.Part
 	Gate plan.Gate
 	Shut bool
 }
 
-// Arm returns the gates that a new plan starts with: those of its canaries and, where it is a
-// custom plan, the one that waits for "start" (docs/spec/plans.md §4). Tasks that are done
-// already make no canaries; the state may say so.
+// Arm returns the gates that a new plan starts with: those of its canaries and, for a custom
+// plan, the one that waits for "start" (docs/spec/plans.md §4). Tasks that the state shows as
+// done are no canaries.
 func Arm(v *View, custom bool) []Change {
 	var out []Change
 	if custom {
@@ -23,9 +23,9 @@ func Arm(v *View, custom bool) []Change {
 	return out
 }
 
-// arm appends what it takes for a phase's canaries to stand as they do at the
-// beginning: the first steps that have not begun are interrupted, those behind
-// them wait for them. reset says that every step is about to be put back.
+// arm appends the initial gates of a phase's canaries: the first steps that have not begun are
+// interrupted, and the steps behind them wait for them. reset is true if every step is about
+// to be reset.
 func (v *View) arm(out []Change, phase int, reset bool) []Change {
 	n := v.Phases[phase].Strategy.Canary
 	if n == 0 {
@@ -54,8 +54,8 @@ func change(out []Change, at plan.Part, gate plan.Gate, is, want bool) []Change 
 	return out
 }
 
-// proceed appends what lets a phase go on: its next canary is released; with
-// the last one, all that comes behind them. Without canaries the phase itself is.
+// proceed appends the changes that let a phase go on: its next canary is released, and with
+// the last one all steps behind them. A phase without canaries is released itself.
 func (v *View) proceed(out []Change, phase int) []Change {
 	out = change(out, plan.Phase(uint32(phase)), plan.GateInterrupt, v.Held[phase], false)
 	caged := -1
@@ -74,13 +74,13 @@ func (v *View) proceed(out []Change, phase int) []Change {
 	return v.free(v.release(out, phase, caged), phase, nil)
 }
 
-// release appends what opens the cage of one step.
+// release appends the removal of one step's gates.
 func (v *View) release(out []Change, phase, step int) []Change {
 	return change(out, plan.Step(v.Phases[phase].First+uint32(step)), plan.GateInterrupt, v.steps(phase)[step].Interrupted, false)
 }
 
-// free appends what lets go of the steps behind a phase's canaries, unless one
-// is still caged that is not among the opened.
+// free appends the release of the steps behind a phase's canaries, unless a canary that is not
+// among the opened ones is still held.
 func (v *View) free(out []Change, phase int, opened func(step int) bool) []Change {
 	steps := v.steps(phase)
 	if opened != nil {
@@ -96,7 +96,7 @@ func (v *View) free(out []Change, phase int, opened func(step int) bool) []Chang
 	return out
 }
 
-// done appends what opens the gates of steps that are forced to complete.
+// done appends the removal of the gates of steps that are forced to complete.
 func (v *View) done(out []Change, phase int, which func(step int) bool) []Change {
 	some := false
 	for i, c := range v.steps(phase) {
@@ -111,8 +111,8 @@ func (v *View) done(out []Change, phase int, which func(step int) bool) []Change
 	return v.free(out, phase, which)
 }
 
-// interrupt appends what holds a phase back. While its canaries wait for an
-// operator anyway it is ignored.
+// interrupt appends the gate of a phase. It is ignored while the phase's canaries wait for an
+// operator anyway.
 func (v *View) interrupt(out []Change, phase int) []Change {
 	for _, c := range v.steps(phase) {
 		if c.Interrupted {

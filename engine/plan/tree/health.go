@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// Health is how a cluster's plans stand, in one word (docs/spec/plans.md §5). Its code
-// is the HTTP status of the answer.
+// Health is the overall status of a cluster's plans in one word (docs/spec/plans.md §5). Its
+// code is the HTTP status of the answer.
 type Health struct {
 	Code    int      `json:"value"`
 	Name    string   `json:"-"`
@@ -18,9 +18,8 @@ var (
 	restore = regexp.MustCompile(`.*restor.*`)
 )
 
-// HealthOf judges plans. ready says that the cluster is managed already. Of
-// several reasons errors come first, then what deploy does, recovery, restores
-// and backups.
+// HealthOf returns the health of plans. ready is true once the cluster is managed. Of several
+// reasons, errors come first, then the status of deploy, recovery, restores and backups.
 func HealthOf(plans []*View, ready bool) Health {
 	h := Health{}
 	is := func(code int, name string) Health {

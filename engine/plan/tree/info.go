@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Info is a plan as the API gives it (docs/spec/plans.md §5). Times are Unix
-// milliseconds; ours, the SDK has none.
+// Info is a plan in the API (docs/spec/plans.md §5). The times, in Unix milliseconds, are an
+// extension of the SDK's format.
 type Info struct {
 	Phases   []PhaseInfo `json:"phases"`
 	Errors   []string    `json:"errors"`
@@ -18,7 +18,7 @@ type Info struct {
 	Ended    int64       `json:"ended,omitempty"`
 }
 
-// PhaseInfo is a phase as the API gives it.
+// PhaseInfo is a phase in the API.
 type PhaseInfo struct {
 	ID       string     `json:"id"`
 	Name     string     `json:"name"`
@@ -27,12 +27,11 @@ type PhaseInfo struct {
 	Strategy string     `json:"strategy"`
 	Started  int64      `json:"started,omitempty"`
 	Ended    int64      `json:"ended,omitempty"`
-	// Timeout is how long the phase may take, in milliseconds.
+	// Timeout is the longest duration of the phase, in milliseconds.
 	Timeout int64 `json:"timeout,omitempty"`
 }
 
-// StepInfo is a step as the API gives it. Its status may also be one that a pod
-// shows: PAUSING, PAUSED.
+// StepInfo is a step in the API. Its status may also be one of a pod: PAUSING, PAUSED.
 type StepInfo struct {
 	ID      string `json:"id"`
 	Status  string `json:"status"`
@@ -42,8 +41,8 @@ type StepInfo struct {
 	Ended   int64  `json:"ended,omitempty"`
 }
 
-// Code returns the status that the API answers with for the plan: CodeErrors before all, then
-// CodeOK for a complete one, else CodeGoingOn.
+// Code returns the HTTP status of the API's answer for the plan: CodeErrors if it has errors,
+// CodeOK if it is complete, else CodeGoingOn.
 func (i *Info) Code() int {
 	switch {
 	case len(i.Errors) > 0:
@@ -85,7 +84,7 @@ func (v *View) Info() *Info {
 	return out
 }
 
-// span gathers when the parts of something began and ended.
+// span tracks the first start and the last end of several parts.
 type span struct {
 	started, ended int64
 	over           bool
@@ -106,11 +105,11 @@ func (s *span) bounds() (started, ended int64) {
 	return s.started, s.ended
 }
 
-// PhaseID returns a phase's id: made of names and places, so that it is the same under every
-// leader.
+// PhaseID returns the id of a phase. It is derived from names and positions, so it is the same
+// under every leader.
 func (v *View) PhaseID(phase int) string { return v.id(phase, -1) }
 
-// StepID returns the id of a phase's step, by its place in the phase.
+// StepID returns the id of a phase's step, by its position in the phase.
 func (v *View) StepID(phase, step int) string { return v.id(phase, step) }
 
 // id returns a UUID of version 5.

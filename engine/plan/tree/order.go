@@ -10,14 +10,14 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Order is what an operator asks of a plan (docs/spec/plans.md §5).
+// Order is an operator's order for a plan (docs/spec/plans.md §5).
 type Order struct {
 	// Command is "start", "stop", "interrupt", "continue", "forceComplete" or
 	// "restart".
 	Command string
-	// Plan is the plan's name; Phase and Step are names or ids, "" for none.
+	// Plan is the plan's name. Phase and Step are names or ids, "" for none.
 	Plan, Phase, Step string
-	// Params are for start: they become the environment of the plan's tasks.
+	// Params are for start. They become environment variables of the plan's tasks.
 	Params map[string]string
 }
 
@@ -31,19 +31,18 @@ const (
 	CodeErrors   = 417 // of a plan: it has errors
 )
 
-// Result says how an order was taken and what it does. What it does is for the
-// state machine, in this order: Gates, Complete, Restart. Nothing is to be done
-// where Code is not CodeOK.
+// Result is the answer to an order and its effects. The state machine applies the effects in
+// this order: Gates, Complete, Restart. There are none unless Code is CodeOK.
 type Result struct {
 	Code    int
 	Message string
-	// Plan is the index of the plan that the order is about; -1: none.
+	// Plan is the index of the plan that the order concerns, or -1.
 	Plan int
-	// Complete are to count as done; Restart are to be put back to the beginning,
-	// attempts under way cancelled.
+	// Complete are the parts that count as done. Restart are the parts to reset; their running
+	// attempts are cancelled.
 	Complete, Restart []plan.Part
 	Gates             []Change
-	// Params replace those of the plan's tasks where Start is true.
+	// Params replace the parameters of the plan's tasks if Start is true.
 	Start  bool
 	Params map[string]string
 }
@@ -52,8 +51,8 @@ const already = "Command has already been reported or completed"
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// CheckParams returns the result for parameters that cannot be those of a start; ok says that
-// they can. It is asked before the plan is looked for.
+// CheckParams checks the parameters of an order before the plan is looked up. If ok is false,
+// the result is the refusal.
 func CheckParams(params map[string]string) (r Result, ok bool) {
 	for _, k := range slices.Sorted(maps.Keys(params)) {
 		if !envName.MatchString(k) {
@@ -67,12 +66,12 @@ func refuse(code int, format string, args ...any) Result {
 	return Result{Code: code, Message: fmt.Sprintf(format, args...), Plan: -1}
 }
 
-// Find returns the index of the plan of a name, or -1.
+// Find returns the index of the plan with this name, or -1.
 func Find(plans []*View, name string) int {
 	return slices.IndexFunc(plans, func(v *View) bool { return v.Name == name })
 }
 
-// Give takes an order about one of the plans of a cluster.
+// Give computes the result of an order for one of the plans of a cluster.
 func Give(plans []*View, o Order) Result {
 	if o.Command == "start" {
 		if r, ok := CheckParams(o.Params); !ok {
@@ -138,7 +137,7 @@ func orNull(s string) string {
 	return s
 }
 
-// javaMap writes parameters as the SDK does: "{A=b, C=d}".
+// javaMap formats parameters as the SDK does: "{A=b, C=d}".
 func javaMap(m map[string]string) string {
 	pairs := make([]string, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -147,7 +146,7 @@ func javaMap(m map[string]string) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// find returns the phases of a name, or the one of an id.
+// find returns the phases with this name, or the one with this id.
 func (v *View) find(name string) []int {
 	var out []int
 	for i := range v.Phases {
@@ -158,7 +157,7 @@ func (v *View) find(name string) []int {
 	return out
 }
 
-// findStep returns the one step of a name or id; -1 when there is none, or several.
+// findStep returns the step with this name or id, or -1 if there is none, or several.
 func (v *View) findStep(phases []int, name string) (phase, step int) {
 	phase, step = -1, -1
 	id := isID(name)
@@ -182,7 +181,7 @@ func (v *View) stepName(step uint32) string {
 	return fmt.Sprint(step)
 }
 
-// give takes an order about the whole plan; false says that it changes nothing.
+// give computes an order for the whole plan. It returns false if the order changes nothing.
 func (v *View) give(command string, r *Result) bool {
 	status := v.Status()
 	hold := func(shut bool) {
@@ -196,8 +195,8 @@ func (v *View) give(command string, r *Result) bool {
 	}
 	switch command {
 	case "start":
-		// What was begun and held back begins anew: "continue" goes on (unlike in
-		// the SDK, §"What to do differently" 4).
+		// Steps that had begun when the plan was held back begin anew: "continue" goes on
+		// (unlike in the SDK, §"What to do differently" 4).
 		if status == Complete || v.Interrupted && v.begun() {
 			again()
 		}
@@ -233,13 +232,13 @@ func (v *View) give(command string, r *Result) bool {
 	return true
 }
 
-// begun reports whether any step has.
+// begun reports whether any step has begun.
 func (v *View) begun() bool {
 	return slices.ContainsFunc(v.Steps, func(c Child) bool { return c.Status != Pending && c.Status != Waiting })
 }
 
-// givePhases takes an order about all phases of a name; it changes nothing where
-// it would change none of them.
+// givePhases computes an order for all phases with the same name. It changes nothing if it
+// would change none of them.
 func (v *View) givePhases(command string, phases []int, r *Result) bool {
 	all := func(is func(c Child) bool) bool {
 		return !slices.ContainsFunc(phases, func(p int) bool { return !is(v.child(p)) })
@@ -274,8 +273,8 @@ func (v *View) givePhases(command string, phases []int, r *Result) bool {
 			r.Complete = append(r.Complete, part)
 			r.Gates = v.done(r.Gates, p, func(int) bool { return true })
 		case "restart":
-			// Canaries are caged again, none is released (unlike in the SDK,
-			// §"What to do differently" 5).
+			// Canaries are held again, and none is released (unlike in the SDK, §"What to do
+			// differently" 5).
 			r.Restart = append(r.Restart, part)
 			r.Gates = v.arm(r.Gates, p, true)
 			r.Gates = change(r.Gates, part, plan.GateInterrupt, v.Held[p], false)
@@ -284,7 +283,7 @@ func (v *View) givePhases(command string, phases []int, r *Result) bool {
 	return true
 }
 
-// giveStep takes an order about one step of a phase.
+// giveStep computes an order for one step of a phase.
 func (v *View) giveStep(command string, phase, step int, r *Result) bool {
 	c := v.steps(phase)[step]
 	part := plan.Step(v.Phases[phase].First + uint32(step))
@@ -294,7 +293,7 @@ func (v *View) giveStep(command string, phase, step int, r *Result) bool {
 		r.Gates = v.done(r.Gates, phase, func(i int) bool { return i == step })
 		return c.Status != Complete
 	case "restart":
-		// A canary stays caged: only "continue" releases one.
+		// A canary stays held: only "continue" releases one.
 		r.Restart = []plan.Part{part}
 		return c.Status != Pending
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Instances are where a service is and what it can do.
+// Instances are the nodes of a service and its actions.
 type Instances struct {
 	// Nodes are the ids of the nodes that carry it, in order of their numbers.
 	Nodes []string
-	// Tasks are the keys of its actions, in the order in which they are run.
+	// Tasks are the keys of its actions, in the order in which they run.
 	Tasks []string
 }
 
-// Outline is a template's plan for given nodes, before any graph.
+// Outline is a template's plan for given nodes, before there is a graph.
 type Outline struct {
 	Name     string
 	Strategy Strategy
@@ -32,7 +32,7 @@ type OutlinePhase struct {
 	Strategy Strategy
 	Timeout  int64 // milliseconds
 	Steps    []OutlineStep
-	// whole is true if each step is all there is to do on its node.
+	// whole is true if each step is everything that is done on its node.
 	whole bool
 }
 
@@ -45,11 +45,11 @@ type OutlineStep struct {
 // Name returns the step's name: "hello-0:[once, server]".
 func (s OutlineStep) Name() string { return s.Node + ":[" + strings.Join(s.Tasks, ", ") + "]" }
 
-// Outlines makes phases and steps of a template's plan (docs/spec/plans.md §13). The
-// error, of type model.Faults, has all that is wrong with it for these services.
+// Outlines returns the phases and steps of a template's plan (docs/spec/plans.md §13). The
+// error, of type model.Faults, has all of its faults for these services.
 //
-// The strategy orders nodes; the steps of one node follow each other also where
-// nodes go in parallel: such a phase shows the strategy "dependency".
+// The strategy orders nodes. The steps of one node follow each other even if nodes are handled
+// in parallel; such a phase shows the strategy "dependency".
 func Outlines(p model.Plan, services map[string]Instances) (*Outline, error) {
 	var faults model.Faults
 	out := &Outline{Name: p.Name}
@@ -128,13 +128,12 @@ type slot struct {
 	service int16
 }
 
-// Draft puts the tasks of a graph that an operation needs into the outline's
-// phases. Machines come and go in phases "nodes" of their own, before and after
-// them; services that the outline does not name come first, each in a phase of
-// its own. A task that the graph does not have is left out; one that no step
-// names goes with the next of its service on the node that one does, or else
-// with the last. What is only configured anew once all the rest is done follows in
-// a phase "reconfigure". The error, model.Faults, names tasks that stand in two steps.
+// Draft puts the tasks of a graph into the outline's phases. Machines are made and deleted in
+// phases "nodes" before and after them. Services that the outline does not name come first,
+// each in a phase of its own. Tasks that the graph does not have are left out. A task that no
+// step names joins the step of the next task of its service on the node, or else of the last
+// one. Services that are only reconfigured at the end follow in a phase "reconfigure". The
+// error, model.Faults, names tasks that are in two steps.
 func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 	var faults model.Faults
 	d := newDraft(g, o.Name, o.Strategy)
@@ -150,10 +149,10 @@ func (o *Outline) Draft(g *plan.Graph) (*Draft, error) {
 	return d, faults.Err()
 }
 
-// reconfiguration returns the vertex from which on a graph that also installs, makes or takes
-// away only configures what was there before: such tasks wait for all the rest, so that phases
-// in which they stood with the rest would contradict each other. Nothing before it waits for
-// what is behind it.
+// reconfiguration returns the first vertex of the final part of a graph that only reconfigures
+// existing services, while the rest installs, makes or removes. These tasks wait for all the
+// rest, so they cannot share phases with it. No task before that vertex waits for one after
+// it.
 func reconfiguration(g *plan.Graph) int {
 	does := map[slot]uint16{}
 	all := uint16(0)
@@ -178,7 +177,7 @@ func reconfiguration(g *plan.Graph) int {
 	}
 	for v := cut; v < g.Len(); v++ {
 		for _, w := range g.Next(v) {
-			if int(w) < cut { // the graph is not numbered as planners do
+			if int(w) < cut { // the graph is not numbered in a planner's order
 				return g.Len()
 			}
 		}
@@ -241,14 +240,14 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	for _, vs := range slots {
 		d.join(vs)
 	}
-	for v := end - 1; v >= 0; v-- { // what comes after it on the node has its step already
+	for v := end - 1; v >= 0; v-- { // later tasks on the node have their steps already
 		for _, w := range g.Next(v) {
 			if amid[uint32(v)] && g.Node[w] == g.Node[v] && d.Step[w] != plan.NoStep {
 				d.Step[v] = min(d.Step[v], d.Step[w])
 			}
 		}
 	}
-	// What a plan's steps do not name at all on a node is done after them.
+	// Services that a plan's steps do not name at all on a node come after them.
 	rest := partsOf(g, func(v uint32) bool { return within(v) && d.Step[v] == plan.NoStep && g.Service[v] >= 0 })
 	for _, s := range rest.order {
 		d.perNode(g, Phase{Name: g.Services[s], Service: g.Services[s], Strategy: inner}, rest.services[s])
@@ -261,9 +260,9 @@ func (d *Draft) outline(o *Outline, g *plan.Graph, end int, faults *model.Faults
 	d.perNode(g, Phase{Name: NodesPhase, Strategy: inner}, p.gone)
 }
 
-// between finds the tasks of whole nodes that come after something of a service on
-// their node, as a BOOTSTRAP does between the stop and the installation of what moves
-// to another automator: they belong to that service's step.
+// between finds tasks of whole nodes that come after a task of a service on their node. An
+// example is a BOOTSTRAP between the stop and the installation of a service that moves to
+// another automator. Such tasks belong to that service's step.
 func between(g *plan.Graph, end int) map[uint32]bool {
 	out := map[uint32]bool{}
 	for v := range end {
@@ -296,9 +295,9 @@ func (d *Draft) join(vs []uint32) {
 	}
 }
 
-// Graph makes the graph of a plan that is no operation's, but an operator's: a
-// task for each that its steps name, those of a step one after the other. The
-// error, model.Faults, names tasks that cannot be planned.
+// Graph makes the graph of a plan that an operator starts: a task for each one that its steps
+// name, those of a step one after the other. The error, model.Faults, names tasks that cannot
+// be planned.
 func (o *Outline) Graph() (*plan.Graph, *Draft, error) {
 	var faults model.Faults
 	nodes, services := map[string]int{}, map[string]int{}

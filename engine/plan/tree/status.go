@@ -2,10 +2,10 @@ package tree
 
 import "fmt"
 
-// Status is where an element of a plan stands (docs/spec/plans.md §1).
+// Status is the status of an element of a plan (docs/spec/plans.md §1).
 type Status uint8
 
-// The statuses. A step is never stored as Waiting: it is shown so.
+// The statuses. A step is never stored as Waiting, only shown so.
 const (
 	Pending Status = iota
 	Prepared
@@ -20,7 +20,7 @@ const (
 
 var statusNames = [...]string{"PENDING", "PREPARED", "STARTING", "STARTED", "COMPLETE", "IN_PROGRESS", "WAITING", "DELAYED", "ERROR"}
 
-// String returns the status as the API writes it: "IN_PROGRESS".
+// String returns the status as in the API: "IN_PROGRESS".
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -28,7 +28,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("STATUS(%d)", uint8(s))
 }
 
-// ParseStatus reads a status as the API writes it.
+// ParseStatus parses a status as in the API.
 func ParseStatus(text string) (Status, error) {
 	for i, n := range statusNames {
 		if n == text {
@@ -38,7 +38,7 @@ func ParseStatus(text string) (Status, error) {
 	return 0, fmt.Errorf("unknown status %q: it must be one of %v", text, statusNames)
 }
 
-// Running reports whether the element is worked on.
+// Running reports whether work on the element is going on.
 func (s Status) Running() bool {
 	return s == Prepared || s == Starting || s == Started || s == InProgress
 }

@@ -5,40 +5,42 @@ import (
 	"strings"
 )
 
-// Kind is how the children of an element follow each other.
+// Kind is the order in which the children of an element are handled.
 type Kind uint8
 
-// The kinds; snapshots have their numbers (docs/spec/plans.md §3; Batch: docs/spec/planner.md, "Graph" 4).
+// The kinds. Snapshots contain their numbers (docs/spec/plans.md §3; Batch:
+// docs/spec/planner.md, "Graph" 4).
 const (
 	Serial     Kind = iota // one after the other
 	Parallel               // all at once
-	Dependency             // each after those that it depends on
+	Dependency             // each after its dependencies
 	Random                 // any one
-	Batch                  // so many at once
+	Batch                  // a given number at once
 )
 
 var kindNames = [...]string{"serial", "parallel", "dependency", "random", "batch"}
 
-// canaries is how many steps an operator releases one by one.
+// canaries is the number of steps that an operator releases one by one.
 const canaries = 2
 
-// Strategy is how the children of an element are worked on. The zero value is
-// serial, the default.
+// Strategy defines how the children of an element are handled. The zero value is serial, the
+// default.
 type Strategy struct {
 	Kind Kind `json:"kind,omitempty"`
-	// Canary is how many steps wait for an operator, one by one, before the rest
-	// goes on; 0: none. Of phases only.
+	// Canary is the number of steps that wait for an operator, one by one, before the rest goes
+	// on; 0: none. For phases only.
 	Canary int `json:"canary,omitempty"`
-	// Size is how many are worked on at once, with Percent of a hundred. For Batch.
+	// Size is how many children are handled at once, or with Percent, how many percent of them.
+	// For Batch.
 	Size    int  `json:"size,omitempty"`
 	Percent bool `json:"percent,omitempty"`
-	// MaxFailures is how many steps may fail and the next batch still goes on.
+	// MaxFailures is how many steps may fail before the next batch does not start.
 	MaxFailures int `json:"max_failures,omitempty"`
 }
 
-// ParseStrategy reads a strategy's name: "serial" (or ""), "parallel",
-// "dependency", "random", each with "-canary" behind it, "canary" (which is
-// serial-canary), and "batch N" or "batch N%".
+// ParseStrategy parses the name of a strategy: "serial" (or ""), "parallel", "dependency",
+// "random", each optionally followed by "-canary", "canary" (which is serial-canary), and
+// "batch N" or "batch N%".
 func ParseStrategy(name string) (Strategy, error) {
 	base, canary := strings.CutSuffix(name, "canary")
 	if canary {
@@ -64,7 +66,7 @@ func ParseStrategy(name string) (Strategy, error) {
 	return s, fmt.Errorf("there is no strategy %q: it must be serial, parallel, canary, serial-canary, parallel-canary or batch", name)
 }
 
-// SetBatch reads how many steps are worked on at once: "3" or "25%".
+// SetBatch parses the size of a batch: "3" or "25%".
 func (s *Strategy) SetBatch(size string) error {
 	digits, percent := strings.CutSuffix(size, "%")
 	n := 0
@@ -82,7 +84,7 @@ func (s *Strategy) SetBatch(size string) error {
 	return nil
 }
 
-// String returns the strategy's name as the API shows it.
+// String returns the strategy's name as in the API.
 func (s Strategy) String() string {
 	name := "unknown"
 	if int(s.Kind) < len(kindNames) {
@@ -94,8 +96,7 @@ func (s Strategy) String() string {
 	return name
 }
 
-// batch returns how many of n children are worked on at once: never more than asked for, but
-// one at least.
+// batch returns how many of n children are handled at once: at most Size, and at least one.
 func (s Strategy) batch(n int) int {
 	if !s.Percent {
 		return max(s.Size, 1)
@@ -103,40 +104,40 @@ func (s Strategy) batch(n int) int {
 	return max(n*s.Size/100, 1)
 }
 
-// Tolerates reports whether so many failed children let the others go on.
+// Tolerates reports whether the others may go on after this number of failed children.
 func (s Strategy) Tolerates(failed int) bool { return failed <= s.MaxFailures }
 
-// Child is what a parent sees of a child.
+// Child is the state of a child as its parent uses it.
 type Child struct {
-	// Status is the one it is shown with.
+	// Status is the status that it is shown with.
 	Status Status
 	// Interrupted: an operator or a canary holds it back.
 	Interrupted bool
-	// Behind: it comes behind canaries that were not all released yet.
+	// Behind: it is behind canaries that have not all been released.
 	Behind bool
-	// Waits: something that it depends on is not complete (Dependency).
+	// Waits: a dependency of it is not complete (Dependency).
 	Waits bool
-	// Dirty: it conflicts with what is at work on the same asset.
+	// Dirty: it conflicts with current work on the same node or service.
 	Dirty bool
-	// Tolerated: it is ERROR, but so much may fail.
+	// Tolerated: it is ERROR, but within the tolerated failures.
 	Tolerated bool
-	// Over: it is not complete, but counts so for those behind it, for all that
-	// is not complete of it has failed and is tolerated.
+	// Over: it is not complete, but counts as complete for the children behind it, because
+	// everything unfinished in it is a tolerated failure.
 	Over bool
 }
 
 func (c *Child) over() bool { return c.Status == Complete || c.Over }
 
-// eligible reports whether a child may be worked on, as far as it is concerned (§3).
+// eligible reports whether a child may be handled, as far as its own state is concerned (§3).
 func (c *Child) eligible() bool {
 	return !c.over() && (c.Status != Error || c.Tolerated) && !c.Interrupted && !c.Behind && !c.Dirty
 }
 
-// Candidates returns the indexes of the children that may be worked on now, those under way
-// included. pick chooses one of n, for Random; nil takes the first.
+// Candidates returns the indexes of the children that may be handled now, including running
+// ones. The function pick chooses one of n for Random; nil takes the first.
 //
-// Order is kept on every run: who is restarted is waited for again, and the canaries of a
-// serial phase follow each other too (in the SDK neither holds: §"What to do differently" 3).
+// Order is kept in every run: later children wait again for a restarted one, and the canaries
+// of a serial phase follow each other too (unlike in the SDK: §"What to do differently" 3).
 func (s Strategy) Candidates(children []Child, pick func(n int) int) []int {
 	from, to := 0, len(children)
 	if s.Kind == Serial || s.Kind == Batch {

@@ -8,22 +8,22 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Teardown says of a phase that it takes something down, and with it how its
-// steps are named (docs/spec/plans.md §10, §11).
+// Teardown marks a phase that removes something, and selects how its steps are named
+// (docs/spec/plans.md §10, §11).
 type Teardown string
 
 const (
-	// TearNode takes a node away: kill-<node>-<service> stops a service,
-	// erase-<node>-<service> removes it, unreserve-<node> gives the machine back.
+	// TearNode removes a node: kill-<node>-<service> stops a service, erase-<node>-<service>
+	// removes it, unreserve-<node> deletes the machine.
 	TearNode Teardown = "node"
-	// TearTasks ends the services of a cluster: kill-task-<node>-<service>.
+	// TearTasks stops and removes the services of a cluster: kill-task-<node>-<service>.
 	TearTasks Teardown = "tasks"
-	// TearCluster is the end of a cluster: its one step, deregister, has no task of its
-	// own and is complete when all others of the plan are.
+	// TearCluster ends the cluster. Its one step, deregister, has no tasks and is complete when
+	// all other steps of the plan are.
 	TearCluster Teardown = "cluster"
 )
 
-// name returns a step's name from its tasks; "" where it has none.
+// name returns the name of a step from its tasks, or "".
 func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) string {
 	for v := range g.In(plan.Step(step)) {
 		verb := "kill-"
@@ -40,11 +40,11 @@ func (t Teardown) name(g *plan.Graph, step uint32, node func(id string) string) 
 	return ""
 }
 
-// unreserve begins the names of the phases in which an uninstall gives machines back.
+// unreserve is the prefix of the names of the phases in which an uninstall deletes machines.
 const unreserve = "unreserve-resources-"
 
-// torn returns the names of the nodes that phases take away, by id: when these have done so
-// nobody else knows them any more.
+// torn returns the names of the nodes that phases remove, by id. After their removal no other
+// record has these names.
 func (t *Tree) torn(g *plan.Graph) map[string]string {
 	var out map[string]string
 	for i, p := range t.Phases {
@@ -62,15 +62,15 @@ func (t *Tree) torn(g *plan.Graph) map[string]string {
 	return out
 }
 
-// lasts reports whether a phase's steps stand for the end of the rest of the plan.
+// lasts reports whether a phase's steps represent the end of the rest of the plan.
 func (p *Phase) lasts() bool { return p.Teardown == TearCluster }
 
-// Leaver is a node that goes, and its name.
+// Leaver is a node that leaves, and its name.
 type Leaver struct{ Node, Name string }
 
-// Decommission makes a serial plan: a serial phase for each node that goes, in this
-// order, with a step for each thing that is done on it, and behind them what others
-// are configured anew for (docs/spec/plans.md §10).
+// Decommission makes a serial plan: a serial phase for each leaving node, in this order, with
+// a step for each task on it, and then the reconfiguration of other services
+// (docs/spec/plans.md §10).
 func Decommission(g *plan.Graph, name string, leave []Leaver) *Draft {
 	d := newDraft(g, name, Strategy{})
 	tasks := map[string][]uint32{}
@@ -98,10 +98,10 @@ func Decommission(g *plan.Graph, name string, leave []Leaver) *Draft {
 	return d
 }
 
-// Uninstall shows the end of a cluster (docs/spec/plans.md §11): a phase kill-tasks in
-// which services are stopped and removed, one for each node in the order of their
-// names in which its machine is given back, and one for the cluster's own end.
-// The graph alone says what waits for what.
+// Uninstall makes the plan that deletes a cluster (docs/spec/plans.md §11): a phase kill-tasks
+// in which services are stopped and removed, a phase for each node, by name, in which its
+// machine is deleted, and a phase for the end of the cluster itself. Only the graph defines
+// the order.
 func Uninstall(g *plan.Graph, name string, nodes []Leaver) *Draft {
 	d := newDraft(g, name, Strategy{Kind: Dependency})
 	machine := map[string][]uint32{}

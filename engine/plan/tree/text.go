@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// node is a line of a text tree with what stands below it.
+// node is a line of a text tree, with the lines below it.
 type node struct {
 	text  string
 	below []node
 }
 
-// draw writes the tree of a root, without a newline at its end.
+// draw formats the tree below a root, without a newline at the end.
 func (n node) draw() string {
 	var b strings.Builder
 	b.WriteString(n.text)
@@ -37,8 +37,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// Text draws a plan as people read it (docs/spec/plans.md §6), without a newline at its
-// end. The plan's name is the caller's: the API does not repeat it.
+// Text formats a plan for people (docs/spec/plans.md §6), without a newline at the end. The
+// caller passes the plan's name, which the API does not repeat.
 func (i *Info) Text(name string) string {
 	parent := func(name, strategy, status string) string {
 		return fmt.Sprintf("%s (%s strategy) (%s)", orUnknown(name), orUnknown(strategy), orUnknown(status))
@@ -61,7 +61,7 @@ func (i *Info) Text(name string) string {
 	return out
 }
 
-// Pods are a service's pods as the API gives them (docs/spec/plans.md §9).
+// Pods are a service's pods in the API (docs/spec/plans.md §9).
 type Pods struct {
 	Service string    `json:"service"`
 	Pods    []PodType `json:"pods"`
@@ -79,7 +79,7 @@ type Pod struct {
 	Tasks []PodTask `json:"tasks"`
 }
 
-// PodTask is one task of a pod; it has no status before it was launched.
+// PodTask is one task of a pod. It has no status before it is started.
 type PodTask struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
@@ -94,10 +94,10 @@ func (p Pod) node() node {
 	return n
 }
 
-// Text draws one pod.
+// Text formats one pod.
 func (p Pod) Text() string { return p.node().draw() }
 
-// Text draws a service's pods.
+// Text formats a service's pods.
 func (p Pods) Text() string {
 	root := node{text: orUnknown(p.Service)}
 	for _, t := range p.Pods {
@@ -110,9 +110,9 @@ func (p Pods) Text() string {
 	return root.draw()
 }
 
-// Told returns what an order did, or with done false what it could not do, as the CLI prints
-// it: `"deploy" plan: phase "hello" has been paused.` What is "paused", "resumed", "restarted"
-// or "forced to complete"; phase and step may be "".
+// Told returns the CLI's message about an order: what it did or, if done is false, what it
+// could not do: `"deploy" plan: phase "hello" has been paused.` The argument what is "paused",
+// "resumed", "restarted" or "forced to complete". The arguments phase and step may be "".
 func Told(what, plan, phase, step string, done bool) string {
 	subject := fmt.Sprintf("%q plan", plan)
 	switch {
@@ -127,8 +127,8 @@ func Told(what, plan, phase, step string, done bool) string {
 	return subject + " could not be " + what + "."
 }
 
-// ParseParams reads a plan's parameters as the CLI takes them: "NAME=value", where
-// the value may hold "=" too.
+// ParseParams parses a plan's parameters as the CLI takes them: "NAME=value", where the value
+// may contain "=".
 func ParseParams(args []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, a := range args {

@@ -9,15 +9,15 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Tree names the phases of a plan and says how they are worked on. Its steps are
-// those of the plan's graph, by number; their names are made when somebody asks.
-// A Tree does not change once its plan runs.
+// Tree has the names of a plan's phases and their strategies. Its steps are those of the
+// plan's graph, by number; their names are made on demand. A Tree does not change once its
+// plan runs.
 type Tree struct {
 	Name     string   `json:"name"`
 	Strategy Strategy `json:"strategy,omitzero"`
 	Phases   []Phase  `json:"phases"`
-	// Errors are why the plan could not be made as it was asked for; a plan that
-	// has some is ERROR for good.
+	// Errors are the reasons why the plan could not be made as requested. A plan with errors
+	// stays in status ERROR.
 	Errors []string `json:"errors,omitempty"`
 }
 
@@ -25,25 +25,24 @@ type Tree struct {
 type Phase struct {
 	Name     string   `json:"name"`
 	Strategy Strategy `json:"strategy,omitzero"`
-	// Service is the one that all tasks of the phase are about, or "": its name
-	// is then left out of the steps' names.
+	// Service is the service of all tasks of the phase, or "". The names of steps leave it out.
 	Service string `json:"service,omitempty"`
-	// Teardown says that the phase takes something down; "": it does not.
+	// Teardown marks a phase that removes something, or is "".
 	Teardown Teardown `json:"teardown,omitempty"`
-	// Timeout is how long the phase may take, in milliseconds; 0: for ever.
+	// Timeout is the longest duration of the phase, in milliseconds; 0: no limit.
 	Timeout int64 `json:"timeout,omitempty"`
-	// First and End bound the phase's steps.
+	// First and End are the range of the phase's steps.
 	First uint32 `json:"first"`
 	End   uint32 `json:"end"`
 }
 
-// Plain returns the tree of a graph without steps: one phase, one step, all of it.
+// Plain returns the tree of a graph without steps: one phase with one step that has all tasks.
 func Plain(name string) *Tree {
 	return &Tree{Name: name, Phases: []Phase{{Name: name, Strategy: Strategy{Kind: Dependency}, End: 1}}, Strategy: Strategy{Kind: Dependency}}
 }
 
-// Fits returns an error where the phases of the tree are not those of the graph.
-// A tree that was stored apart from its graph is checked with it.
+// Fits checks that the phases of the tree are those of the graph. It is used for trees that
+// are stored apart from their graph.
 func (t *Tree) Fits(g *plan.Graph) error {
 	if t.Strategy.Canary != 0 {
 		return errors.New("plan tree: only phases have canaries")
@@ -61,8 +60,8 @@ func (t *Tree) Fits(g *plan.Graph) error {
 	return nil
 }
 
-// StepName returns a step's name as the API shows it: "n1:[install, start]", with the node by
-// its id. Where the phase is about no single service, the service stands behind each action.
+// StepName returns a step's name as in the API: "n1:[install, start]", with the node's id. If
+// the phase has no single service, each action is followed by the service.
 func (t *Tree) StepName(g *plan.Graph, step uint32) string {
 	return t.stepName(g, step, func(id string) string { return id })
 }
@@ -108,9 +107,9 @@ func (t *Tree) phaseOf(step uint32) int {
 	return i
 }
 
-// Tolerates reports whether the step of v, which just failed, may fail: whether no more steps
-// of its phase have failed, itself included, than max_failures says. The state is the one
-// before the failure is written down.
+// Tolerates reports whether the failure of v's step is tolerated: whether the number of failed
+// steps in its phase, including it, is at most max_failures. The state is the one before the
+// failure is recorded.
 func (t *Tree) Tolerates(s *plan.State, v uint32) bool {
 	step := s.Graph.StepOf(v)
 	if step == plan.NoStep {

@@ -9,26 +9,26 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// View is a tree at one moment: what its gates are and where its steps stand.
+// View is a tree at one moment, with its gates and the statuses of its steps.
 type View struct {
 	*Tree
 	// Interrupted is true if the whole plan is held back.
 	Interrupted bool
-	// Held says the same of each phase.
+	// Held is true for each phase that is held back.
 	Held []bool
-	// Steps are where the steps stand.
+	// Steps are the states of the steps.
 	Steps []Child
-	// Failed are why steps failed, a line each; Broken says that the whole has, and
-	// does not go on.
+	// Failed are the reasons why steps failed, one per line. Broken is true if the whole plan
+	// has failed and does not go on.
 	Failed []string
 	Broken bool
 	// Pick chooses one of n, for phases of any order; nil takes the first.
 	Pick func(n int) int
 
-	// Scope makes the ids of elements differ between plans of one name: the id
-	// of the plan's operation.
+	// Scope makes the ids of elements differ between plans with the same name. It is the id of
+	// the plan's operation.
 	Scope string
-	// Node returns a node's name by its id; nil: the id.
+	// Node returns a node's name by its id. If it is nil, the id is the name.
 	Node func(id string) string
 	// StepName returns a step's name. Times returns when it began and ended, in Unix
 	// milliseconds, 0 for not yet.
@@ -36,16 +36,16 @@ type View struct {
 	Times    func(step uint32) (started, ended int64)
 }
 
-// Idle returns the view of a plan that has nothing to do: it is COMPLETE.
+// Idle returns the view of a plan without work. It is COMPLETE.
 func Idle(name, scope string) *View {
 	return &View{Tree: &Tree{Name: name, Strategy: Strategy{Kind: Parallel}}, Scope: scope}
 }
 
-// maxFailed is how many failed tasks a view tells of.
+// maxFailed is the highest number of failed tasks in a view.
 const maxFailed = 100
 
-// Look returns the view of a plan whose graph has the tree's steps. now is Unix milliseconds:
-// a task whose next attempt is due later is delayed.
+// ViewOf returns the view of a plan whose graph has the tree's steps. The argument now is in
+// Unix milliseconds: a task whose next attempt is due later is delayed.
 func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	v := &View{
 		Tree: t, Interrupted: s.Gates(plan.Whole())&plan.GateInterrupt != 0,
@@ -86,7 +86,7 @@ func ViewOf(t *Tree, s *plan.State, now int64) *View {
 	return v
 }
 
-// last completes the steps that stand for the end of all others.
+// last completes the steps that represent the end of all others.
 func (v *View) last() {
 	n := len(v.Phases)
 	if n == 0 || !v.Phases[n-1].lasts() {
@@ -118,8 +118,8 @@ func (v *View) fail(s *plan.State, w uint32) {
 	v.Failed = append(v.Failed, fmt.Sprintf("%s: %s", s.Graph.Name(int(w)), why))
 }
 
-// tally counts a step's tasks. They mostly follow each other, so that the step
-// stands where its current task does, not where its least does.
+// tally counts a step's tasks. They mostly follow each other, so the status of the step is
+// that of its current task and not the least of all.
 type tally struct{ all, done, tolerated, failed, delayed, leased, running, unsure, ready uint16 }
 
 func (c *tally) add(s *plan.State, w uint32, now int64) {
@@ -138,7 +138,7 @@ func (c *tally) add(s *plan.State, w uint32, now int64) {
 		}
 	case model.TaskLeased:
 		if s.Graph.Action[w] == model.Check {
-			c.running++ // it was started, and is not ready yet
+			c.running++ // it was started and is not ready yet
 			return
 		}
 		c.leased++
@@ -196,7 +196,7 @@ func times(s *plan.State, step uint32) (started, ended int64) {
 	return started, ended
 }
 
-// Overdue returns the phases that have been at work for longer than they may.
+// Overdue returns the phases that have been running for longer than their timeout.
 func (v *View) Overdue(now int64) []int {
 	var out []int
 	for i, p := range v.Phases {
@@ -223,8 +223,8 @@ func (v *View) steps(phase int) []Child {
 	return v.Steps[p.First:p.End]
 }
 
-// halted reports whether a phase gives nothing to do: an operator interrupted it, or it waits
-// for one to release a canary.
+// halted reports whether a phase has no work to offer: an operator interrupted it, or it waits
+// for the release of a canary.
 func (v *View) halted(phase int) bool {
 	if v.Held[phase] {
 		return true
@@ -238,14 +238,14 @@ func (v *View) halted(phase int) bool {
 		case c.Interrupted:
 			caged = true
 		case !c.Behind && !c.over():
-			return false // released, and under way
+			return false // released and running
 		}
 	}
 	return caged
 }
 
-// candidates returns the candidates among a phase's steps, as indexes among them. dirty says
-// which steps conflict with others' work; nil: none.
+// candidates returns the candidates among a phase's steps, as indexes within the phase. The
+// function dirty reports which steps conflict with work of others; it may be nil.
 func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
 	if v.halted(phase) {
 		return nil
@@ -263,7 +263,7 @@ func (v *View) candidates(phase int, dirty func(step uint32) bool) []int {
 // PhaseStatus returns the status of a phase.
 func (v *View) PhaseStatus(phase int) Status { return v.child(phase).Status }
 
-// child returns what the plan sees of a phase.
+// child returns the state of a phase as the plan uses it.
 func (v *View) child(phase int) Child {
 	c := Child{Interrupted: v.halted(phase), Tolerated: true, Over: true}
 	steps := v.steps(phase)
@@ -273,7 +273,7 @@ func (v *View) child(phase int) Child {
 	}
 	can := v.candidates(phase, nil)
 	if len(can) == 0 && !c.Interrupted && v.Phases[phase].Strategy.Kind == Dependency {
-		// All that is left waits for other phases: that is no error, but pending.
+		// Everything that is left waits for other phases, which is not an error but pending.
 		can = Strategy{Kind: Parallel}.Candidates(steps, nil)
 	}
 	c.Status = Aggregate(false, c.Interrupted, steps, can)
@@ -299,9 +299,9 @@ func (v *View) status(phases []Child) Status {
 	return Aggregate(len(v.Errors) > 0 || v.Broken, v.Interrupted, phases, can)
 }
 
-// Candidates returns the steps that work may begin or go on at: those of candidate phases,
-// less the delayed and those that the graph lets wait. dirty says which steps conflict with
-// others' work; nil: none.
+// Candidates returns the steps that may begin or continue: those of candidate phases, without
+// delayed ones and without those that the graph makes wait. The function dirty reports which
+// steps conflict with work of others; it may be nil.
 func (v *View) Candidates(dirty func(step uint32) bool) []uint32 {
 	if v.Interrupted {
 		return nil
