@@ -11,11 +11,10 @@ import (
 
 // Cron is a cron expression: minute, hour, day of the month, month, day of the week.
 //
-// Where clocks change, a time of day that is skipped is made up for by the first
-// moment after the gap, and one that comes twice counts once, the first time: who
-// asks for "30 2 * * *" has one run on every day. Expressions whose hour begins with
-// a star are not about times of day but about intervals, and follow the clock as
-// it goes: nothing in the gap, twice in the hour that comes twice.
+// When clocks change, a skipped time of day is replaced by the first moment after the gap, and
+// a repeated one counts only the first time. So "30 2 * * *" is due once on every day.
+// Expressions whose hour begins with a star are intervals and not times of day. They follow
+// the clock: not due in the gap, and twice in the repeated hour.
 type Cron struct {
 	minute, hour, day, month, weekday uint64
 	anyDay, anyWeekday                bool
@@ -41,8 +40,8 @@ var nicknames = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// ParseCron reads an expression of five fields, or a nickname such as @daily. In a field
-// stand "*", numbers and names, ranges and steps, and lists of these.
+// ParseCron parses an expression of five fields, or a nickname such as @daily. A field
+// consists of "*", numbers and names, ranges and steps, and lists of these.
 func ParseCron(s string) (*Cron, error) {
 	if full, ok := nicknames[strings.ToLower(strings.TrimSpace(s))]; ok {
 		s = full
@@ -63,7 +62,7 @@ func ParseCron(s string) (*Cron, error) {
 		*f.into = set
 	}
 	if c.weekday>>7&1 > 0 {
-		c.weekday |= 1 // 7 is Sunday too
+		c.weekday |= 1 // 7 is also Sunday
 	}
 	star := func(s string) bool { return strings.HasPrefix(s, "*") || s == "?" }
 	c.anyDay, c.anyWeekday, c.interval = star(parts[2]), star(parts[4]), star(parts[1])
@@ -125,19 +124,19 @@ func (f field) value(s string) (int, error) {
 	return n, nil
 }
 
-// years bounds the search: the longest wait is for a 29th of February on a given
-// weekday across a century without a leap day.
+// years bounds the search. The longest wait is for a 29th of February on a given weekday
+// across a century without a leap day.
 const years = 41
 
-// Next returns the first time after t at which the expression is due by the clock of a place;
-// the zero time where there is none.
+// Next returns the first time after t at which the expression is due in a time zone, or the
+// zero time if there is none.
 func (c *Cron) Next(t time.Time, place *time.Location) time.Time {
 	local := t.In(place)
-	// What a gap put off may be from the day before.
+	// A gap may have moved a time of the previous day into this one.
 	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
 	for last := day.AddDate(years, 0, 0); day.Before(last); day = day.AddDate(0, 0, 1) {
 		if c.month>>day.Month()&1 == 0 {
-			day = time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC) // the loop goes on to the 1st
+			day = time.Date(day.Year(), day.Month()+1, 0, 0, 0, 0, 0, time.UTC) // the loop continues with the 1st
 			continue
 		}
 		if c.on(day) {
@@ -149,8 +148,8 @@ func (c *Cron) Next(t time.Time, place *time.Location) time.Time {
 	return time.Time{}
 }
 
-// on reports whether a day is one of the expression's. Where both sorts of days are
-// restricted, one of them is enough.
+// on reports whether a day matches the expression. If both kinds of days are restricted, one
+// match is enough.
 func (c *Cron) on(day time.Time) bool {
 	month, week := c.day>>day.Day()&1 > 0, c.weekday>>day.Weekday()&1 > 0
 	switch {
@@ -164,19 +163,19 @@ func (c *Cron) on(day time.Time) bool {
 	return month || week
 }
 
-// within returns the first time of a day after t.
+// within returns the first matching time of a day after t.
 func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 	var first time.Time
 	calm := steady(day, place)
 	ahead := time.Duration(offset(day, place)) * time.Second
-	// What the clock shows is between these two behind it.
+	// The clock shows a time between these two after t.
 	least, most := offset(day.Add(-around), place), offset(day.Add(2*around), place)
 	least, most = min(least, most), max(least, most)
 	for h := c.hour; h > 0; h &= h - 1 {
 		for m := c.minute; m > 0; m &= m - 1 {
 			wall := day.Add(time.Duration(bits.TrailingZeros64(h))*time.Hour + time.Duration(bits.TrailingZeros64(m))*time.Minute)
 			if calm {
-				// Later times of the day are later ones: the first is found.
+				// Later times of day are later moments, so the first match is the result.
 				if x := wall.Add(-ahead); x.After(t) {
 					return x
 				}
@@ -184,7 +183,7 @@ func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 			}
 			switch {
 			case !wall.Add(-time.Duration(least) * time.Second).After(t):
-				continue // over, whichever it is
+				continue // over, in either case
 			case !first.IsZero() && wall.Add(-time.Duration(most)*time.Second).After(first):
 				return first
 			}
@@ -201,7 +200,7 @@ func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 				}
 			}
 		}
-		// Later hours have later times, but around a change of the clock.
+		// Later hours are later moments, except around a change of the clock.
 		if !first.IsZero() && steady(day, place) {
 			return first
 		}
@@ -209,7 +208,7 @@ func (c *Cron) within(day, t time.Time, place *time.Location) time.Time {
 	return first
 }
 
-// around is more than any change of the clock.
+// around is longer than any change of the clock.
 const around = 26 * time.Hour
 
 func offset(t time.Time, place *time.Location) int {
@@ -217,13 +216,13 @@ func offset(t time.Time, place *time.Location) int {
 	return off
 }
 
-// steady reports whether no clock changes around a day.
+// steady reports whether the clock does not change around a day.
 func steady(day time.Time, place *time.Location) bool {
 	return offset(day.Add(-around), place) == offset(day.Add(2*around), place)
 }
 
-// moments returns the moments at which the clock of a place shows a time, given as if it were
-// UTC: none, one or two. Where there is none, gap is the end of the gap.
+// moments returns the moments at which the clock of a time zone shows a time, which is passed
+// as if it were UTC: none, one or two. If there is none, gap is the end of the gap.
 func moments(wall time.Time, place *time.Location) (at []time.Time, gap time.Time) {
 	before, after := offset(wall.Add(-around), place), offset(wall.Add(around), place)
 	for _, off := range []int{before, after} {

@@ -8,24 +8,25 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Event is something that happened to a run, or an order about it. Kind says which of
-// the other fields count.
+// Event is an event of a run, or an order about it. Kind determines which of the other fields
+// count.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// RunCluster is of Returned, Saw and Ready; nil where there is none.
+	// RunCluster belongs to Returned, Saw and Ready; nil if there is none.
 	Cluster *RunCluster `json:"cluster,omitempty"`
 	Seen    Seen        `json:"seen,omitempty"`
-	// Error and Retryable are of CallFailed; Before: it was found out before anything was asked for.
+	// Error and Retryable belong to CallFailed. Before is true if the failure happened before
+	// anything was requested.
 	Error     string `json:"error,omitempty"`
 	Retryable bool   `json:"retryable,omitempty"`
 	Before    bool   `json:"before,omitempty"`
-	// Operation is the plan's id; ID the cluster's in this mesh.
+	// Operation is the id of the plan's operation. ID is the cluster's in this mesh.
 	Operation string `json:"operation,omitempty"`
 	ID        string `json:"id,omitempty"`
-	// Status is of ProgramIs.
+	// Status belongs to ProgramIs.
 	Status  Status `json:"status,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Actor, Keep, At and Reason are of orders.
+	// Actor, Keep, At and Reason belong to orders.
 	Actor  string        `json:"actor,omitempty"`
 	Keep   bool          `json:"keepalive,omitempty"`
 	At     int64         `json:"at,omitempty"`
@@ -33,37 +34,37 @@ type Event struct {
 	To     ClusterStatus `json:"to,omitempty"`
 }
 
-// Kind says what sort of event one is.
+// Kind is the kind of an event.
 type Kind string
 
-// What the provisioner answered, what became of the program, the time, and orders.
+// The kinds: answers of the provisioner, changes of the program, times, and orders.
 const (
-	Asking     Kind = "asking"      // a cluster is about to be asked for, for the first time
-	Returned   Kind = "returned"    // a cluster, or none, was given for a request to create
-	Saw        Kind = "saw"         // a cluster's status
-	Ready      Kind = "ready"       // it is initialized; its nodes
-	Requested  Kind = "requested"   // the request to delete was taken
+	Asking     Kind = "asking"      // the first request for a cluster is about to be made
+	Returned   Kind = "returned"    // the answer to a request for a cluster, which may be none
+	Saw        Kind = "saw"         // the status of a cluster
+	Ready      Kind = "ready"       // the cluster is initialized; its nodes
+	Requested  Kind = "requested"   // the request to delete was accepted
 	CallFailed Kind = "failed"      // a call to the provisioner failed
-	Overdue    Kind = "overdue"     // a task's limit is over
-	ProgramIs  Kind = "program"     // the program's status is another
-	Begun      Kind = "begun"       // a plan was begun
-	Expired    Kind = "expired"     // the time to keep the nodes is over
-	TimedOut   Kind = "timed out"   // the program's time is over
-	Stop       Kind = "stop"        // order: end the program
-	TearDown   Kind = "deprovision" // order: end what waits
-	Extend     Kind = "extend"      // order: keep it until At, 0: until somebody ends it
-	Force      Kind = "force"       // order: take the cluster for To, whatever it is
-	Retry      Kind = "retry"       // order: try to tear an orphan down again
-	Purge      Kind = "purge"       // order: take an orphan off the list
+	Overdue    Kind = "overdue"     // a task has exceeded its time limit
+	ProgramIs  Kind = "program"     // the program's status has changed
+	Begun      Kind = "begun"       // a plan has begun
+	Expired    Kind = "expired"     // the time to keep the nodes has ended
+	TimedOut   Kind = "timed out"   // the program has exceeded its time limit
+	Stop       Kind = "stop"        // order: stop the program
+	TearDown   Kind = "deprovision" // order: tear down a kept cluster
+	Extend     Kind = "extend"      // order: keep it until At, or, with 0, until it is torn down by an order
+	Force      Kind = "force"       // order: set the status of the cluster to To, whatever it is
+	Retry      Kind = "retry"       // order: try again to tear down an orphan
+	Purge      Kind = "purge"       // order: remove an orphan from the list
 )
 
-// Orders lists the kinds of events that people give.
+// Orders lists the kinds of events that are orders of people.
 var Orders = []Kind{Stop, TearDown, Extend, Force, Retry, Purge}
 
-// ErrIgnored means that an event changes nothing: it comes too late, or twice.
+// ErrIgnored means that an event changes nothing, because it is late or repeated.
 var ErrIgnored = errors.New("it changes nothing")
 
-// OrderError is an order that does not go with what the run is.
+// OrderError means that an order does not fit the state of the run.
 type OrderError struct{ Message string }
 
 // Error returns the message.
@@ -71,9 +72,9 @@ func (e *OrderError) Error() string { return e.Message }
 
 func refuse(format string, args ...any) error { return &OrderError{fmt.Sprintf(format, args...)} }
 
-// Apply returns the run after an event at a time (Unix milliseconds). The run itself is not
-// changed. It fails with ErrIgnored where the event changes nothing, and with an *OrderError
-// where an order cannot be carried out.
+// Apply returns the run after an event at a time in Unix milliseconds. The run itself is not
+// changed. It fails with ErrIgnored if the event changes nothing, and with an *OrderError if
+// an order cannot be carried out.
 func (r *Run) Apply(e Event, now int64) (*Run, error) {
 	next := r.clone()
 	if err := next.apply(e, now); err != nil {
@@ -83,12 +84,12 @@ func (r *Run) Apply(e Event, now int64) (*Run, error) {
 		return nil, fmt.Errorf("%w: run %s cannot go from %s, %s to %s, %s", ErrIgnored, r.ID, r.Status, r.Cluster.Status, next.Status, next.Cluster.Status)
 	}
 	if next.Status.Ended() && !r.Status.Ended() {
-		next.Program = next.Program.WithoutFiles(true) // nobody needs them any more
+		next.Program = next.Program.WithoutFiles(true) // they are not needed any more
 	}
 	return next, nil
 }
 
-// clone copies what apply changes.
+// clone copies the parts that apply changes.
 func (r *Run) clone() *Run {
 	out := *r
 	if r.Task != nil {
@@ -138,7 +139,7 @@ func (r *Run) apply(e Event, now int64) error {
 	return r.order(e, now)
 }
 
-// step moves the current task on.
+// step advances the current task.
 func (r *Run) step(e Event, now int64) error {
 	t := r.current()
 	if t == nil {
@@ -184,7 +185,7 @@ func (r *Run) step(e Event, now int64) error {
 	return nil
 }
 
-// noticed takes what a task came to. With before nothing can have been made.
+// noticed handles the notice of a task. With before, nothing can have been made.
 func (r *Run) noticed(what notice, why string, before bool, now int64) {
 	switch what {
 	case provisioned:
@@ -209,7 +210,7 @@ func (r *Run) noticed(what notice, why string, before bool, now int64) {
 	}
 }
 
-// retried takes what another try to tear an orphan down came to.
+// retried handles the notice of another attempt to tear down an orphan.
 func (r *Run) retried(what notice, why string, now int64) error {
 	switch what {
 	case deprovisioned:
@@ -221,7 +222,7 @@ func (r *Run) retried(what notice, why string, now int64) error {
 	return nil
 }
 
-// gone: no node of the run exists.
+// gone records that no node of the run exists.
 func (r *Run) gone(now int64) {
 	r.finish(Deprovisioned, now)
 }
@@ -239,7 +240,7 @@ func (r *Run) finish(s ClusterStatus, now int64) {
 	}
 }
 
-// deprovision begins to tear the cluster down, once.
+// deprovision begins to tear down the cluster, once.
 func (r *Run) deprovision(now int64) {
 	if r.Task != nil && r.Task.Type == Deprovision {
 		return
@@ -248,7 +249,7 @@ func (r *Run) deprovision(now int64) {
 	r.Task = &RunTask{Type: Deprovision, Status: RequestingDelete, Created: now}
 }
 
-// begun notes the plan of a program.
+// begun records the plan of a program.
 func (r *Run) begun(e Event, now int64) error {
 	if r.Status != Starting && r.Status != Stopping || r.Operation != "" {
 		return ErrIgnored
@@ -272,7 +273,7 @@ func (r *Run) programIs(e Event, now int64) error {
 	return nil
 }
 
-// end ends the program, and says what becomes of the nodes.
+// end ends the program and decides what happens to the nodes.
 func (r *Run) end(s Status, why string, now int64) {
 	if r.Halt != nil && s != Completed {
 		s, why = r.Halt.Status, r.Halt.Reason
@@ -287,7 +288,7 @@ func (r *Run) end(s Status, why string, now int64) {
 		keep = r.KeepAlive.Failed
 	case s == Killed && r.Halt != nil && r.Halt.Keep:
 		if keep = r.KeepAlive.Killed; keep == 0 {
-			keep = -1 // until somebody ends it
+			keep = -1 // until an order tears it down
 		}
 	}
 	if keep == 0 || r.Cluster.Status != Provisioned {
@@ -300,7 +301,7 @@ func (r *Run) end(s Status, why string, now int64) {
 	}
 }
 
-// order carries out what a person wants.
+// order carries out an order.
 func (r *Run) order(e Event, now int64) error {
 	switch e.Kind {
 	case Stop:
@@ -357,13 +358,13 @@ func (r *Run) stop(e Event, now int64) error {
 		r.Status = Stopping
 		return nil
 	}
-	// Nothing runs yet: the provisioning is given up, and what it made is torn down.
+	// Nothing runs yet: provisioning is given up, and its result is torn down.
 	*r.Task = r.Task.Cancel()
 	r.end(Killed, r.Halt.Reason, now)
 	return nil
 }
 
-// force takes a person's word for what became of the cluster (scenario 8).
+// force sets the status of a cluster as an operator states it (scenario 8).
 func (r *Run) force(e Event, now int64) error {
 	switch {
 	case e.Reason == "":
@@ -392,7 +393,7 @@ func (r *Run) force(e Event, now int64) error {
 	return nil
 }
 
-// Exited notes how a step ended on a node.
+// Exited records how a step ended on a node.
 func (r *Run) Exited(x Exit, ok bool) *Run {
 	next := r.clone()
 	if next.ExitCode == nil || *next.ExitCode == 0 || !ok && !next.failedExit() {
@@ -405,7 +406,7 @@ func (r *Run) Exited(x Exit, ok bool) *Run {
 	return next
 }
 
-// failedExit reports whether the exit code that is known is that of a failure.
+// failedExit reports whether the known exit code is that of a failure.
 func (r *Run) failedExit() bool {
 	return slices.ContainsFunc(r.Exits, func(x Exit) bool {
 		s, ok := r.Program.Step(x.Step)

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// Unlimited is the bound that bounds nothing.
+// Unlimited is the limit that allows everything.
 const Unlimited = -1
 
-// bound reads a bound from a setting.
+// bound parses a limit from a setting.
 func bound(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < Unlimited {
@@ -19,9 +19,9 @@ func bound(s string) (int, error) {
 
 // Load counts runs.
 type Load struct {
-	// Up are runs whose nodes may exist: waiting, active, and kept after their end.
+	// Up counts runs whose nodes may exist: waiting, active, and kept after their end.
 	Up int
-	// Launching are those of them that are still being provisioned.
+	// Launching counts those of them that are still being provisioned.
 	Launching int
 }
 
@@ -36,7 +36,7 @@ func (l *Load) Count(r *Run) {
 	}
 }
 
-// Exceeds returns which bound another run would break, or "". The run counts itself.
+// Exceeds returns which limit another run would exceed, or "". The load includes that run.
 func (l Load) Exceeds(of string, runs, launching int) string {
 	switch {
 	case runs != Unlimited && l.Up+1 > runs:

@@ -1,11 +1,12 @@
 package profile
 
-// minute is the interval in which node-minutes are counted, in milliseconds.
+// minute is the unit of node-minutes, in milliseconds.
 const minute = 60_000
 
-// NodeMinutes returns what n nodes that are up since from have used by a time to, in whole
-// minutes of nodes. While they are up only whole minutes count; at their end a rest of half a
-// minute or more does, and at least one minute (docs/spec/profiles.md §9).
+// NodeMinutes returns what n nodes that have been up since from have used until to, in whole
+// minutes per node. While they are up, only whole minutes count. At their end a remainder of
+// half a minute or more counts as one, and at least one minute is counted
+// (docs/spec/profiles.md §9).
 func NodeMinutes(n int, from, to int64, over bool) int64 {
 	if from == 0 || to < from {
 		return 0
@@ -17,26 +18,26 @@ func NodeMinutes(n int, from, to int64, over bool) int64 {
 	return minutes * int64(n)
 }
 
-// Usage adds runs up.
+// Usage is a sum over runs.
 type Usage struct {
 	Runs      int64 `json:"runs"`
 	Completed int64 `json:"completed"`
 	Failed    int64 `json:"failed"`
 	Killed    int64 `json:"killed"`
 	Rejected  int64 `json:"rejected"`
-	// ProvisioningFailed are those of the failed that had no cluster to run on.
+	// ProvisioningFailed counts the failed runs that had no cluster to run on.
 	ProvisioningFailed int64 `json:"provisioningFailed"`
 	NodeMinutes        int64 `json:"nodeMinutes"`
-	// Provisioned counts the clusters that came up, and ProvisioningMillis the time that
-	// took, all together.
+	// Provisioned counts the clusters that came up. ProvisioningMillis is the total time of
+	// that.
 	Provisioned        int64 `json:"provisioned"`
 	ProvisioningMillis int64 `json:"provisioningMillis"`
-	// NodesUp and Active are of now.
+	// NodesUp and Active are current values.
 	NodesUp int64 `json:"nodesUp"`
 	Active  int64 `json:"active"`
 }
 
-// Add adds a run as it is at a time (Unix milliseconds).
+// Add adds a run, as it is at a time in Unix milliseconds.
 func (u *Usage) Add(r *Run, now int64) {
 	u.Runs++
 	switch r.Status {

@@ -1,9 +1,9 @@
 package profile
 
-// Act is what is to be done about a run.
+// Act is an action on a run.
 type Act string
 
-// The acts. Those about the provisioner are calls to it.
+// The actions. Those about the provisioner are calls to it.
 const (
 	Nothing    Act = ""
 	Create     Act = "create"
@@ -13,13 +13,13 @@ const (
 	Begin      Act = "begin"   // the program
 	Follow     Act = "follow"  // the program's plan
 	Abort      Act = "abort"   // the program's plan, and follow it
-	Expire     Act = "expire"  // the nodes were kept for long enough
-	GiveUp     Act = "give up" // a task that takes too long
+	Expire     Act = "expire"  // the nodes were kept long enough
+	GiveUp     Act = "give up" // a task that has exceeded its limit
 	TimeOut    Act = "time out"
 )
 
-// Next returns what is to be done about a run now, and when to look at it again if nothing
-// else happens to it (Unix milliseconds; 0: no need).
+// Next returns what to do about a run now, and when to call it again if nothing else happens
+// to the run (Unix milliseconds; 0: not at all).
 func (r *Run) Next(now int64) (act Act, again int64) {
 	if t := r.current(); t != nil {
 		limit := int64(r.Timeout)
@@ -68,9 +68,9 @@ func (r *Run) Next(now int64) (act Act, again int64) {
 	return Follow, 0
 }
 
-// settling reports whether a task in this status is so near its end that its limit does not
-// count any more: the cluster is there.
+// nearEnd reports whether a task in this status is so near its end that its time limit no
+// longer counts, because the cluster exists.
 func (s TaskStatus) nearEnd() bool { return s == Initializing }
 
-// Current returns the task that is being carried out, or nil.
+// Current returns the current task, or nil.
 func (r *Run) Current() *RunTask { return r.current() }

@@ -8,17 +8,17 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// The scopes of a profile, as they stand before its name: "SYSTEM:small".
+// The scopes of profiles, as they precede the name: "SYSTEM:small".
 const (
 	User   = "USER"
 	System = "SYSTEM"
 )
 
-// Native is the name of the system profile that is always there, and of its provisioner.
+// Native is the name of the system profile that always exists, and of its provisioner.
 const Native = "native"
 
-// Ref names a profile. In JSON and in preferences it is a text, "SYSTEM:small"; without
-// a scope it is the tenant's own.
+// Ref is the name of a profile. In JSON and in preferences it is a text such as
+// "SYSTEM:small". Without a scope it is one of the tenant's own.
 type Ref struct {
 	Scope string
 	Name  string
@@ -27,7 +27,7 @@ type Ref struct {
 // NativeRef is the profile of a run that names none (docs/spec/profiles.md §7).
 var NativeRef = Ref{System, Native}
 
-// ParseRef reads a profile's name with or without its scope.
+// ParseRef parses a profile's name with or without its scope.
 func ParseRef(s string) (Ref, error) {
 	scope, name, ok := strings.Cut(s, ":")
 	if !ok {
@@ -48,7 +48,7 @@ func ParseRef(s string) (Ref, error) {
 // String returns "SCOPE:name".
 func (r Ref) String() string { return r.Scope + ":" + r.Name }
 
-// Tenant returns the tenant whose profile is meant: "" stands for the system.
+// Tenant returns the tenant that owns the profile, or "" for the system.
 func (r Ref) Tenant(tenant string) string {
 	if r.Scope == System {
 		return ""
@@ -60,57 +60,60 @@ func (r Ref) Tenant(tenant string) string {
 type Property struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Editable says whether preferences and arguments may override it; absent: they may.
+	// Editable is false if preferences and arguments must not override the property; nil means
+	// true.
 	Editable *bool `json:"editable,omitempty"`
-	// IsEditable is what CDAP calls Editable; it is read and never written.
+	// IsEditable is CDAP's name for Editable. It is read, but never written.
 	IsEditable *bool `json:"isEditable,omitempty"`
 }
 
 // Locked reports whether the property cannot be overridden.
 func (p Property) Locked() bool { return p.Editable != nil && !*p.Editable }
 
-// Provisioner names who makes a profile's clusters, and with which properties.
+// Provisioner names the provisioner that makes a profile's clusters, and its properties.
 type Provisioner struct {
 	Name       string     `json:"name"`
 	Properties []Property `json:"properties,omitempty"`
 }
 
-// KeepAlive is how long nodes are kept after the program, by its outcome, in
+// KeepAlive is how long nodes are kept after the program has failed or been stopped, in
 // milliseconds; 0: they are torn down at once. After success they always are.
 type KeepAlive struct {
 	Failed model.Millis `json:"failed,omitempty"`
 	Killed model.Millis `json:"killed,omitempty"`
 }
 
-// Limits bound the runs of a profile; nil and -1: there is no bound.
+// Limits bound the runs of a profile; nil and -1 mean no limit.
 type Limits struct {
-	// Runs counts those whose nodes may still be up; Launching those that are being provisioned.
+	// Runs limits the runs whose nodes may be up, Launching those that are being provisioned.
 	Runs      *int `json:"runs,omitempty"`
 	Launching *int `json:"launching,omitempty"`
 }
 
-// The time limits of a profile that sets none.
+// The time limits of a profile that does not set any.
 const (
 	DefaultTimeout     = model.Millis(5 * 60_000)
 	DefaultDeprovision = model.Millis(60 * 60_000)
 )
 
-// Profile says how the cluster of a run is made.
+// Profile defines how the cluster of a run is made.
 type Profile struct {
 	Name        string      `json:"name"`
 	Label       string      `json:"label,omitempty"`
 	Description string      `json:"description,omitempty"`
 	Provisioner Provisioner `json:"provisioner"`
 	KeepAlive   KeepAlive   `json:"keepalive,omitzero"`
-	// Timeout bounds provisioning, retries included, from the first request on; 5 minutes.
+	// Timeout bounds provisioning from the first request on, including retries; default 5
+	// minutes.
 	Timeout model.Millis `json:"timeout,omitempty"`
-	// DeprovisionTimeout bounds tearing down; then the cluster is an orphan. One hour.
+	// DeprovisionTimeout bounds tearing down. After it the cluster is an orphan. Default one
+	// hour.
 	DeprovisionTimeout model.Millis `json:"deprovisionTimeout,omitempty"`
-	// Retries bounds the failures in a row that are tried again; 0: only the time does.
+	// Retries bounds the failures in a row that are tried again; 0: only the timeout does.
 	Retries int    `json:"retries,omitempty"`
 	Limits  Limits `json:"limits,omitzero"`
 
-	// What follows is the state's to say.
+	// The state sets the following fields.
 	Scope   string `json:"scope,omitempty"`
 	Status  string `json:"status,omitempty"`
 	Created int64  `json:"created,omitempty"` // Unix seconds
@@ -123,7 +126,7 @@ const (
 	Disabled = "DISABLED"
 )
 
-// NativeProfile is the one that cannot be changed or taken away.
+// NativeProfile returns the profile that cannot be changed or deleted.
 func NativeProfile() Profile {
 	return Profile{
 		Name: Native, Label: "Native", Description: "Runs programs on the agents themselves, in work folders of their own",
@@ -131,11 +134,11 @@ func NativeProfile() Profile {
 	}
 }
 
-// Ref names the profile.
+// Ref returns the name of the profile.
 func (p *Profile) Ref() Ref { return Ref{p.Scope, p.Name} }
 
-// Check returns what is wrong with a profile. spec is its provisioner's, nil where no agent
-// offers it.
+// Check returns the faults of a profile. The argument spec is that of its provisioner, nil if
+// no agent offers it.
 func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 	var fs model.Faults
 	if why := model.CheckName(p.Name); why != "" {
@@ -185,8 +188,8 @@ func (p *Profile) Check(spec *Spec, known []string) model.Faults {
 	return fs
 }
 
-// Clean drops entries without a name and value, as the original's null entries
-// (docs/spec/profiles.md §5), and settles what can be written in two ways.
+// Clean drops entries without a name and value, such as the original's null entries
+// (docs/spec/profiles.md §5), and unifies alternative spellings.
 func (p *Profile) Clean() {
 	var keep []Property
 	for _, q := range p.Provisioner.Properties {

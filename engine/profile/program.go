@@ -16,30 +16,30 @@ const (
 	OnOne  = "one"
 )
 
-// Program is a named job. Its steps come one after the other: each begins when the one
-// before is done on all nodes.
+// Program is a named job. A step begins when the previous one is done on all nodes.
 type Program struct {
 	Name        string `json:"name"`
 	Label       string `json:"label,omitempty"`
 	Description string `json:"description,omitempty"`
 	Steps       []Step `json:"steps"`
-	// Timeout is how long the program may take; 0: for ever.
+	// Timeout is the longest duration of the program; 0: no limit.
 	Timeout model.Millis `json:"timeout,omitempty"`
-	// Requires is what clusters must be able to do.
+	// Requires are the capabilities that clusters must have.
 	Requires []ProgramNeeds `json:"requires,omitempty"`
-	// Version counts up with every change; the state's to say.
+	// Version grows with every change. The state sets it.
 	Version int `json:"version,omitempty"`
 }
 
 // Step is a command or a script.
 type Step struct {
 	Name string `json:"name,omitempty"`
-	// On is OnEach (the usual) or OnOne: the node with the lowest number.
+	// On is OnEach (the default) or OnOne, which is the node with the lowest number.
 	On string `json:"on,omitempty"`
-	// Script is the text of a script; Command a program and its arguments. One of them.
+	// Script is the text of a script. Command is a program with its arguments. A step has one
+	// of the two.
 	Script  string   `json:"script,omitempty"`
 	Command []string `json:"command,omitempty"`
-	// Args go to the script; arguments of a run come behind them, for the steps with Arguments.
+	// Args are arguments of the script. For steps with Arguments, those of the run follow them.
 	Args      []string `json:"args,omitempty"`
 	Arguments bool     `json:"arguments,omitempty"`
 	// Env may refer to secrets, as ${secure(NAME)}.
@@ -47,18 +47,18 @@ type Step struct {
 	// Files are written below the node's folder before the step, by name.
 	Files   map[string]string `json:"files,omitempty"`
 	Timeout model.Millis      `json:"timeout,omitempty"`
-	// ExitCodes are those that mean success; none: 0 alone.
+	// ExitCodes are the codes that mean success; empty: only 0.
 	ExitCodes []int `json:"exitCodes,omitempty"`
 }
 
-// maxSteps bounds the steps of a program, maxText what their scripts and files are together,
-// in bytes: every run has a copy.
+// maxSteps bounds the steps of a program, and maxText the total size of their scripts and
+// files in bytes, because every run has a copy.
 const (
 	maxSteps = 100
 	maxText  = 1 << 20
 )
 
-// Complete fills in what may be left out.
+// Complete sets the defaults of omitted fields.
 func (p *Program) Complete() {
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -71,7 +71,7 @@ func (p *Program) Complete() {
 	}
 }
 
-// Step finds a step by its name.
+// Step returns a step by its name.
 func (p *Program) Step(name string) (Step, bool) {
 	i := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Name == name })
 	if i < 0 {
@@ -139,7 +139,7 @@ func (p *Program) Check() model.Faults {
 	return fs
 }
 
-// text counts the bytes of scripts and files.
+// text returns the total size of scripts and files.
 func (p *Program) text() int {
 	n := 0
 	for _, s := range p.Steps {
@@ -151,8 +151,8 @@ func (p *Program) text() int {
 	return n
 }
 
-// WithoutFiles returns the program without the files of its steps, and with scripts false
-// without their scripts too.
+// WithoutFiles returns the program without the files of its steps and, if scripts is false,
+// without their scripts.
 func (p Program) WithoutFiles(scripts bool) Program {
 	p.Steps = slices.Clone(p.Steps)
 	for i := range p.Steps {
@@ -164,17 +164,17 @@ func (p Program) WithoutFiles(scripts bool) Program {
 	return p
 }
 
-// Fields returns what the automator is told of a step: the fields of "shell". arguments are
-// those of the run.
+// Fields returns the fields of a step for the automator "shell". The arguments are those of
+// the run.
 func (s *Step) Fields(arguments []string, env map[string]string) map[string]any {
 	args := slices.Clone(s.Args)
 	script := s.Script
 	if len(s.Command) > 0 {
-		// The command is no part of the script, so that nothing in it is expanded.
+		// The command is not put into the script, so that nothing in it is expanded.
 		script = "#!/bin/sh\nexec \"$@\"\n"
 		args = append(slices.Clone(s.Command), args...)
 	} else if !strings.HasPrefix(script, "#!") && !strings.Contains(script, "\n") {
-		script += "\n" // it is the script, not the name of one
+		script += "\n" // so that it is taken as the script and not as the name of one
 	}
 	if s.Arguments {
 		args = append(args, arguments...)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Capability is something that clusters of a provisioner have and programs may
-// need, by its kind: {"dataset", "table"}.
+// Capability is something that clusters of a provisioner have and programs may require, by its
+// kind: {"dataset", "table"}.
 type Capability struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 }
 
-// ProgramNeeds is what a plugin of a program needs.
+// ProgramNeeds are the requirements of one plugin of a program.
 type ProgramNeeds struct {
-	// Plugin says who needs it, for messages.
+	// Plugin is the name of the plugin, for messages.
 	Plugin string       `json:"plugin"`
 	Needs  []Capability `json:"needs"`
 }
 
-// Unmet returns the requirements that are not fulfilled, each with what is missing only (PV-16
-// to PV-18). Capabilities of the same name and another kind are others.
+// Unmet returns the unmet requirements, each with its missing capabilities only (PV-16 to
+// PV-18). Capabilities with the same name and different kinds are different.
 func Unmet(has []Capability, wants []ProgramNeeds) []ProgramNeeds {
 	var out []ProgramNeeds
 	for _, w := range wants {

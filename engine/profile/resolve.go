@@ -9,19 +9,19 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// The keys by which preferences, schedules and arguments choose a profile and
-// override its properties (docs/spec/profiles.md §7).
+// The keys with which preferences, schedules and arguments choose a profile and override its
+// properties (docs/spec/profiles.md §7).
 const (
 	ProfileKey     = "system.profile.name"
 	PropertyPrefix = "system.profile.properties."
-	// RunsKey bounds the runs of a tenant, or in the system's preferences of each tenant.
+	// RunsKey limits the runs of a tenant. In the system's preferences it limits those of each
+	// tenant.
 	RunsKey      = "system.runs.max"
 	LaunchingKey = "system.runs.launching"
 )
 
-// Levels are the settings that apply to a run, in the order in which later ones win:
-// those of the system, of the tenant, of the program, and those of the schedule or
-// the arguments of the start.
+// Levels are the settings for a run. Later ones take precedence: those of the system, the
+// tenant, the program, and the schedule or the arguments of the start.
 type Levels [4]map[string]string
 
 // Choose returns the profile that the settings name, or native.
@@ -34,7 +34,7 @@ func (l Levels) Choose() (Ref, error) {
 	return NativeRef, nil
 }
 
-// Get returns a setting: the latest level's.
+// Get returns a setting from the last level that has it.
 func (l Levels) Get(key string) string {
 	for i := len(l) - 1; i >= 0; i-- {
 		if s, ok := l[i][key]; ok {
@@ -44,9 +44,9 @@ func (l Levels) Get(key string) string {
 	return ""
 }
 
-// Final returns the properties of a run of a profile: the profile's, overridden by the levels.
-// ignored are the overrides of locked properties, which change nothing; unknown ones are
-// passed through.
+// Final returns the properties of a run: those of the profile, overridden by the levels. The
+// result ignored lists the overrides of locked properties, which have no effect. Unknown
+// properties are passed on.
 func (p *Profile) Final(l Levels) (final []Property, ignored []string) {
 	final = slices.Clone(p.Provisioner.Properties)
 	for _, level := range l {
@@ -78,8 +78,8 @@ func Values(properties []Property) map[string]string {
 	return out
 }
 
-// Settings are the settings of a level: of a program, or where Program is "" of the
-// tenant, or where that is "" too of the system.
+// Settings are the settings of a level: of a program; if Program is "", of the tenant; and if
+// Tenant is "" too, of the system.
 type Settings struct {
 	Tenant     string            `json:"tenant,omitempty"`
 	Program    string            `json:"program,omitempty"`
@@ -87,8 +87,8 @@ type Settings struct {
 	Version    uint64            `json:"version,omitempty"`
 }
 
-// Assigned returns the profile that settings of a tenant name, as the reverse index has it:
-// the profile's tenant and name. False: they name none.
+// Assigned returns the tenant and name of the profile that settings of a tenant name, and
+// false if they name none.
 func Assigned(tenant string, properties map[string]string) (owner, name string, ok bool) {
 	s := properties[ProfileKey]
 	if s == "" {
@@ -101,8 +101,8 @@ func Assigned(tenant string, properties map[string]string) (owner, name string, 
 	return r.Tenant(tenant), r.Name, true
 }
 
-// CheckSettings returns what is wrong with settings by themselves; system: they are the
-// system's own, which can name only system profiles.
+// CheckSettings returns the faults of settings by themselves. If system is set, they are the
+// system's and can name only system profiles.
 func CheckSettings(properties map[string]string, system bool) model.Faults {
 	var fs model.Faults
 	if s := properties[ProfileKey]; s != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Status is where the program of a run stands.
+// Status is the status of a run's program.
 type Status string
 
 // The statuses of a program (docs/spec/profiles.md §2).
@@ -27,7 +27,7 @@ const (
 	Rejected  Status = "REJECTED"
 )
 
-// Statuses lists them.
+// Statuses lists all statuses.
 var Statuses = []Status{Pending, Starting, Running, Suspended, Resuming, Stopping, Completed, Failed, Killed, Rejected}
 
 // Ended reports whether the program is over.
@@ -39,7 +39,8 @@ func (s Status) Ended() bool {
 	return false
 }
 
-// programTo has the transitions of a program; to the same status is always allowed.
+// programTo has the allowed transitions of a program. Staying in the same status is always
+// allowed.
 var programTo = map[Status][]Status{
 	Pending:   {Starting, Failed, Killed, Rejected},
 	Starting:  {Running, Suspended, Stopping, Completed, Failed, Killed},
@@ -52,7 +53,7 @@ var programTo = map[Status][]Status{
 // May reports whether a program may go from one status to another.
 func (s Status) May(to Status) bool { return s == to || slices.Contains(programTo[s], to) }
 
-// ClusterStatus is where the cluster of a run stands.
+// ClusterStatus is the status of a run's cluster.
 type ClusterStatus string
 
 // The statuses of a run's cluster (docs/spec/profiles.md §2).
@@ -65,13 +66,14 @@ const (
 	Orphaned       ClusterStatus = "ORPHANED"
 )
 
-// ClusterStatuses lists them.
+// ClusterStatuses lists all statuses.
 var ClusterStatuses = []ClusterStatus{Provisioning, Provisioned, Waiting, Deprovisioning, Deprovisioned, Orphaned}
 
 // Ended reports whether the status is final.
 func (s ClusterStatus) Ended() bool { return s == Deprovisioned || s == Orphaned }
 
-// clusterTo has the transitions of a cluster; to the same status is always allowed.
+// clusterTo has the allowed transitions of a cluster. Staying in the same status is always
+// allowed.
 var clusterTo = map[ClusterStatus][]ClusterStatus{
 	Provisioning:   {Provisioned, Deprovisioning, Deprovisioned, Orphaned},
 	Provisioned:    {Waiting, Deprovisioning},
@@ -87,36 +89,37 @@ func (s ClusterStatus) May(to ClusterStatus) bool {
 // ClusterState is a run's cluster.
 type ClusterState struct {
 	Status ClusterStatus `json:"status"`
-	// Name is known before the first request is made: by it whatever was made is
-	// found, whether or not a request was answered.
+	// Name is known before the first request is made, so that whatever was made can be found by
+	// it, even if no request was answered.
 	Name string `json:"name,omitempty"`
-	// ID is the cluster's in this mesh, where it is one of ours.
+	// ID is the cluster's id, if it is a cluster of this mesh.
 	ID string `json:"id,omitempty"`
 	// NumNodes is nil until the cluster is provisioned.
 	NumNodes *int      `json:"numNodes"`
 	Nodes    []RunNode `json:"nodes,omitempty"`
-	// ExpiresAt is when a cluster that waits is torn down, Unix milliseconds; 0: not by
-	// itself.
+	// ExpiresAt is when a kept cluster is torn down, in Unix milliseconds; 0: not
+	// automatically.
 	ExpiresAt int64 `json:"expiresAt,omitempty"`
 	// End is in Unix seconds, and nil before the end.
 	End *int64 `json:"end"`
-	// Requested is when it was first asked for, written before it was: until then nothing
-	// can be there. Up and Down are when nodes were there first and last. Unix milliseconds.
+	// Requested is when the cluster was first requested. It is stored before that, so nothing
+	// can exist until then. Up and Down are when nodes first and last existed. All are Unix
+	// milliseconds.
 	Requested int64 `json:"requested,omitempty"`
 	Up        int64 `json:"up,omitempty"`
 	Down      int64 `json:"down,omitempty"`
-	// Given is what the provisioner gave, for its next calls.
+	// Given is the provisioner's answer, for its next calls.
 	Given *RunCluster `json:"given,omitempty"`
 }
 
-// RunOrphan is what is known of a cluster that could not be torn down.
+// RunOrphan describes a cluster that could not be torn down.
 type RunOrphan struct {
 	Since  int64  `json:"since"`
 	Reason string `json:"reason"`
-	// Retry is another try to tear it down.
+	// Retry is another attempt to tear it down.
 	Retry *RunTask `json:"retry,omitempty"`
-	// ClearedAt is when it was seen to be gone, or was taken off the list, and Cleared
-	// says which, by whom, and why. Unix milliseconds; 0: it is on the list.
+	// ClearedAt is when it was seen to be gone or removed from the list, in Unix milliseconds;
+	// 0: it is on the list. Cleared says which of the two, by whom, and why.
 	ClearedAt int64  `json:"clearedAt,omitempty"`
 	Cleared   string `json:"cleared,omitempty"`
 }
@@ -127,19 +130,19 @@ type Halt struct {
 	Keep   bool   `json:"keepalive,omitempty"`
 	Actor  string `json:"actor"`
 	Reason string `json:"reason,omitempty"`
-	// Status is what the program will have ended with.
+	// Status is the final status of the program.
 	Status Status `json:"status"`
 	At     int64  `json:"at"`
 }
 
-// Exit is how a program ended on a node.
+// Exit is the end of a program on a node.
 type Exit struct {
 	Step string `json:"step"`
 	Node string `json:"node"`
 	Code int    `json:"code"`
 }
 
-// Failure tells apart what failed.
+// Failure is the part of a run that failed.
 type Failure string
 
 // The failures of a run.
@@ -148,20 +151,20 @@ const (
 	FailedProgram      Failure = "program"
 )
 
-// Run is one run of a program on a cluster of its own. All that it depends on is a
-// copy of when it was asked for.
+// Run is one run of a program on a cluster of its own. It has copies of everything that it
+// depends on, from the time of the request.
 type Run struct {
 	ID      string  `json:"id"`
 	Tenant  string  `json:"tenant"`
 	Program Program `json:"program"`
-	// Profile is the profile's name with its scope; its rules and the final properties
-	// are frozen here.
+	// Profile is the profile's name with its scope. Its rules and the final properties are
+	// copied below.
 	Profile     string       `json:"profile"`
 	Provisioner string       `json:"provisioner"`
 	Properties  []Property   `json:"properties,omitempty"`
 	KeepAlive   KeepAlive    `json:"keepalive,omitzero"`
 	Timeout     model.Millis `json:"timeout"`
-	// DeprovisionTimeout and Retries are the profile's.
+	// DeprovisionTimeout and Retries are those of the profile.
 	DeprovisionTimeout model.Millis `json:"deprovisionTimeout"`
 	Retries            int          `json:"retries,omitempty"`
 	// Ignored are the overrides of locked properties.
@@ -170,7 +173,7 @@ type Run struct {
 	Runtime   map[string]string `json:"runtime,omitempty"`
 	Arguments []string          `json:"arguments,omitempty"`
 	Schedule  string            `json:"schedule,omitempty"`
-	// Due is when the schedule meant it to begin, Unix milliseconds.
+	// Due is when the schedule intended it to begin, in Unix milliseconds.
 	Due   int64  `json:"due,omitempty"`
 	Actor string `json:"actor"`
 
@@ -194,17 +197,17 @@ type Run struct {
 	Created int64 `json:"created"`
 	Started int64 `json:"started,omitempty"`
 	Ended   int64 `json:"ended,omitempty"`
-	// Version is the index of the entry that last changed the record. An event that
-	// was made from an older one is ignored.
+	// Version is the index of the log entry that last changed the record. Events that are based
+	// on an older version are ignored.
 	Version uint64 `json:"version"`
 }
 
 const maxExits = 16
 
-// alphabet is in order, so that ids are in the order of their times.
+// alphabet is sorted, so that ids are in the order of their times.
 var alphabet = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// NewID returns the id of a run that is asked for at a time (Unix milliseconds).
+// NewID returns the id of a run that is requested at a time in Unix milliseconds.
 func NewID(now int64, random uint32) string {
 	var b [10]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(now)<<16)
@@ -212,7 +215,7 @@ func NewID(now int64, random uint32) string {
 	return alphabet.EncodeToString(b[:])
 }
 
-// ClusterName returns the name of a run's cluster: it follows from the run alone.
+// ClusterName returns the name of a run's cluster. It depends on the run only.
 func ClusterName(program, run string) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		switch {
@@ -232,8 +235,8 @@ func ClusterName(program, run string) string {
 	return "run-" + name + "-" + run
 }
 
-// New returns a run at its beginning: the provisioner is about to be asked. It is complete but
-// for what the caller fills in.
+// New returns a run at its beginning, before the provisioner is asked. The caller sets further
+// fields.
 func New(id, tenant string, program Program, now int64) *Run {
 	return &Run{
 		ID: id, Tenant: tenant, Program: program, Status: Pending, Created: now,
@@ -242,7 +245,7 @@ func New(id, tenant string, program Program, now int64) *Run {
 	}
 }
 
-// Of copies to a run what its profile says.
+// Of copies the rules of its profile to a run.
 func (r *Run) Of(p *Profile, l Levels) {
 	r.Profile, r.Provisioner, r.KeepAlive, r.Retries = p.Ref().String(), p.Provisioner.Name, p.KeepAlive, p.Retries
 	r.Timeout, r.DeprovisionTimeout = p.Timeout, p.DeprovisionTimeout
@@ -255,17 +258,17 @@ func (r *Run) Of(p *Profile, l Levels) {
 	r.Properties, r.Ignored = p.Final(l)
 }
 
-// Reject makes a run that begins one that does not: there is no room for it.
+// Reject ends a run that cannot begin, because a limit is reached.
 func (r *Run) Reject(why string) {
 	r.Status, r.Message, r.Ended = Rejected, why, r.Created
 	r.Cluster.Status, r.Cluster.End, r.Task = Deprovisioned, new(int64), nil
 	*r.Cluster.End = r.Created / 1000
 }
 
-// Over reports whether nothing will come of the run any more.
+// Over reports whether the run and its cluster have ended for good.
 func (r *Run) Over() bool { return r.Status.Ended() && r.Cluster.Status.Ended() && r.current() == nil }
 
-// Active reports whether the program is not over yet.
+// Active reports whether the program has not ended.
 func (r *Run) Active() bool { return !r.Status.Ended() }
 
 // Up reports whether nodes of the run may exist, so that it counts for limits.
@@ -274,7 +277,7 @@ func (r *Run) Up() bool { return !r.Cluster.Status.Ended() }
 // Lost reports whether the run is on the list of orphans.
 func (r *Run) Lost() bool { return r.Orphan != nil && r.Orphan.ClearedAt == 0 }
 
-// current returns the task that is being carried out, or nil.
+// current returns the current task, or nil.
 func (r *Run) current() *RunTask {
 	if r.Orphan != nil && r.Orphan.Retry != nil && !r.Orphan.Retry.Status.Over() {
 		return r.Orphan.Retry
@@ -285,7 +288,7 @@ func (r *Run) current() *RunTask {
 	return nil
 }
 
-// Nodes returns how many nodes the run has or had; one where that is not known.
+// Nodes returns the number of nodes that the run has or had, or one if that is unknown.
 func (r *Run) Nodes() int {
 	if r.Cluster.NumNodes == nil || *r.Cluster.NumNodes == 0 {
 		return 1
@@ -293,8 +296,8 @@ func (r *Run) Nodes() int {
 	return *r.Cluster.NumNodes
 }
 
-// Fits returns what stands in the way of making the run's cluster by a provisioner, before it
-// is asked: properties that it does not take, and requirements that it does not meet.
+// Fits checks that a provisioner can make the run's cluster, before it is asked: it knows the
+// properties and meets the requirements.
 func (r *Run) Fits(spec Spec, values map[string]string) error {
 	if fs := spec.Validate(values); len(fs) > 0 {
 		return fs

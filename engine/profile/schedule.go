@@ -9,43 +9,45 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What becomes of a run that is due while earlier ones of its schedule go on.
+// What happens to a run that is due while earlier runs of its schedule have not ended.
 const (
-	Allow   = "allow"   // it begins beside them
+	Allow   = "allow"   // it begins concurrently
 	Skip    = "skip"    // it does not begin
 	Queue   = "queue"   // it begins when there is room; only the latest waits
-	Replace = "replace" // the oldest is stopped, and it begins when that has ended
+	Replace = "replace" // the oldest is stopped, and it begins after that has ended
 )
 
-// What becomes of runs that were due while nobody could start them.
+// What happens to runs that were due while no leader could start them.
 const (
 	CatchNone   = "none"
 	CatchLatest = "latest"
 	CatchAll    = "all"
 )
 
-// Schedule starts runs of a program by the clock.
+// Schedule starts runs of a program at given times.
 type Schedule struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Program     string `json:"program"`
 	Cron        string `json:"cron"`
-	// TimeZone is a name such as Europe/Berlin; UTC.
+	// TimeZone is a name such as Europe/Berlin; default UTC.
 	TimeZone string `json:"timezone,omitempty"`
-	// Concurrency is Allow, Skip (the usual), Queue or Replace; MaxRuns is how many runs of
-	// the schedule make it count, 1. A run counts until its program is over, provisioning included.
+	// Concurrency is Allow, Skip (the default), Queue or Replace. It applies from MaxRuns runs
+	// of the schedule on (default 1). A run counts until its program has ended, including
+	// provisioning.
 	Concurrency string `json:"concurrency,omitempty"`
 	MaxRuns     int    `json:"maxRuns,omitempty"`
-	// CatchUp is CatchNone, CatchLatest (the usual) or CatchAll, of what was due at most
-	// CatchUpWithin ago (a day).
+	// CatchUp is CatchNone, CatchLatest (the default) or CatchAll. It applies to runs that were
+	// due at most CatchUpWithin ago (default one day).
 	CatchUp       string       `json:"catchup,omitempty"`
 	CatchUpWithin model.Millis `json:"catchupWithin,omitempty"`
-	// Properties choose the profile and override its properties; Arguments go to the program.
+	// Properties choose the profile and override its properties. Arguments are passed to the
+	// program.
 	Properties map[string]string `json:"properties,omitempty"`
 	Arguments  []string          `json:"arguments,omitempty"`
 
-	// What follows is the state's to say. Last is the last time that was looked after, and
-	// Waits the time of a run that waits for room: Unix milliseconds.
+	// The state sets the following fields. Last is the last time that has been handled, and
+	// Waits the time of a run that waits for room, both in Unix milliseconds.
 	Tenant  string `json:"tenant,omitempty"`
 	Status  string `json:"status,omitempty"`
 	Actor   string `json:"actor,omitempty"`
@@ -57,7 +59,7 @@ type Schedule struct {
 	Version uint64 `json:"version,omitempty"`
 }
 
-// Complete fills in what may be left out.
+// Complete sets the defaults of omitted fields.
 func (s *Schedule) Complete() {
 	s.TimeZone = cmp.Or(s.TimeZone, "UTC")
 	s.Concurrency = cmp.Or(s.Concurrency, Skip)
@@ -66,7 +68,8 @@ func (s *Schedule) Complete() {
 	s.CatchUpWithin = cmp.Or(s.CatchUpWithin, 24*60*60_000)
 }
 
-// place returns the zone by its name. The machine's own is none: agents may differ.
+// place returns the time zone. The zone of the machine is not allowed, because agents may
+// differ.
 func (s *Schedule) place() (*time.Location, error) {
 	if strings.EqualFold(s.TimeZone, "local") {
 		return nil, fmt.Errorf("%q is not the same everywhere: give a name such as Europe/Berlin", s.TimeZone)
@@ -78,7 +81,7 @@ func (s *Schedule) place() (*time.Location, error) {
 	return l, nil
 }
 
-// Check returns what is wrong with a complete schedule.
+// Check returns the faults of a complete schedule.
 func (s *Schedule) Check() model.Faults {
 	var fs model.Faults
 	if why := model.CheckName(s.Name); why != "" {
@@ -109,25 +112,25 @@ func (s *Schedule) Check() model.Faults {
 	return append(fs, CheckSettings(s.Properties, false)...)
 }
 
-// late is how long after its time a run is not yet one that was missed.
+// late is how long after its time a run does not yet count as missed.
 const late = int64(60_000)
 
-// maxCaught bounds the runs that are caught up at a time.
+// maxCaught is the highest number of runs that are caught up at a time.
 const maxCaught = 100
 
-// Due returns the times since the schedule's last one at which runs are to be started at now,
-// the oldest first, how many of those that were due are not, and when the next one is due
+// Due returns the times since the schedule's last one for which runs are to be started now,
+// oldest first. It also returns how many due runs are skipped, and when the next one is due
 // (Unix milliseconds; 0: never).
 func (s *Schedule) Due(now int64) (start []int64, missed int, next int64) {
 	c, err := ParseCron(s.Cron)
 	place, perr := s.place()
 	if err != nil || perr != nil {
-		return nil, 0, 0 // it was checked before it was kept
+		return nil, 0, 0 // it was checked before it was stored
 	}
 	if s.Waits > 0 {
 		start = append(start, s.Waits)
 	}
-	// Of what lies too far back nothing is caught up: there may be a lot of it.
+	// Times that are too long ago are skipped at once, because there may be many.
 	from := max(s.Last, now-int64(s.CatchUpWithin)-late)
 	var old []int64
 	for t := c.Next(time.UnixMilli(from), place); ; t = c.Next(t, place) {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// secure is how a secret is referred to in a value. Nothing else is looked up.
+// secure matches a reference to a secret in a value. Nothing else is expanded.
 var secure = regexp.MustCompile(`\$\{secure\(([^(){}]*)\)\}`)
 
 // Secure reports whether a value refers to secrets.
 func Secure(value string) bool { return secure.MatchString(value) }
 
-// Reveal puts secrets into the values that refer to them. It is done when a
-// provisioner or a worker is given the values, and the result is never kept
-// (docs/spec/profiles.md §12). It fails where a secret does not exist.
+// Reveal replaces references to secrets in values. It is called when a provisioner or a worker
+// gets the values, and its result is never stored (docs/spec/profiles.md §12). It fails if a
+// secret does not exist.
 func Reveal(values map[string]string, lookup func(name string) (string, bool)) (map[string]string, error) {
 	out := make(map[string]string, len(values))
 	for k, v := range values {

@@ -19,7 +19,7 @@ type Spec struct {
 	Groups      []Group `json:"configuration-groups"`
 	Icon        any     `json:"icon,omitempty"`
 	Beta        bool    `json:"beta"`
-	// Capabilities are what the clusters of it can do, by kind.
+	// Capabilities are the capabilities of its clusters, by kind.
 	Capabilities []Capability `json:"capabilities,omitempty"`
 }
 
@@ -39,7 +39,7 @@ type PropertySpec struct {
 	Required    bool             `json:"required,omitempty"`
 }
 
-// WidgetAttributes say more about a widget.
+// WidgetAttributes are further attributes of a widget.
 type WidgetAttributes struct {
 	Default     any      `json:"default,omitempty"`
 	Values      []string `json:"values,omitempty"`
@@ -48,7 +48,7 @@ type WidgetAttributes struct {
 	Placeholder string   `json:"placeholder,omitempty"`
 }
 
-// The widgets that say something about the value.
+// The widgets that restrict the value.
 const (
 	Textbox  = "textbox"
 	Number   = "number"
@@ -69,9 +69,8 @@ func (s *Spec) find(name string) (PropertySpec, bool) {
 	return PropertySpec{}, false
 }
 
-// Judge returns what is wrong with a property's value, or "". Properties that the
-// specification does not know are passed through. Values that a secret stands in are judged
-// when it is known.
+// Judge returns the fault of a property's value, or "". Unknown properties are accepted.
+// Values with references to secrets are checked once the secrets are known.
 func (s *Spec) Judge(name, value string) string {
 	p, ok := s.find(name)
 	if !ok {
@@ -107,7 +106,7 @@ func (s *Spec) Judge(name, value string) string {
 	return ""
 }
 
-// Validate judges the final properties of a run: all that is required is there.
+// Validate checks that the final properties of a run have all required ones.
 func (s *Spec) Validate(values map[string]string) model.Faults {
 	var fs model.Faults
 	for _, g := range s.Groups {
@@ -128,7 +127,7 @@ func (s *Spec) Validate(values map[string]string) model.Faults {
 const (
 	PropNodes    = "numMachines"
 	PropTemplate = "clusterTemplate"
-	// PropField comes before the names of fields for the provider.
+	// PropField is the prefix of fields for the provider.
 	PropField = "providerField."
 	// PropConfig is the cluster's configuration, a JSON object.
 	PropConfig = "config"
@@ -139,12 +138,12 @@ func nodes(usual int) PropertySpec {
 	return PropertySpec{Name: PropNodes, Label: "Nodes", Description: "How many nodes the cluster has", Widget: Number, Attributes: WidgetAttributes{Default: usual, Min: &one, Max: &most}}
 }
 
-// PlainNodes is the name of what clusters of plain nodes are made from. No tenant's
-// definition can have it.
+// PlainNodes is the name of the definitions that clusters of plain nodes are made from.
+// Tenants cannot use it.
 const PlainNodes = "run:nodes"
 
-// Plain returns the provider of a cluster of plain nodes, from a provisioner's name and
-// properties; false: the provisioner makes clusters from templates.
+// Plain returns the provider of a cluster of plain nodes from a provisioner's name and
+// properties, and false if the provisioner makes clusters from templates.
 func Plain(provisioner string, properties map[string]string) (model.Provider, bool) {
 	p := model.Provider{Base: model.Base{Name: PlainNodes}, ProviderType: provisioner, Provisioner: map[string]any{}}
 	switch provisioner {
@@ -161,7 +160,7 @@ func Plain(provisioner string, properties map[string]string) (model.Provider, bo
 	return p, true
 }
 
-// NativeSpec describes the provisioner "native".
+// NativeSpec returns the specification of the provisioner "native".
 func NativeSpec() Spec {
 	return Spec{
 		Name: Native, Label: "Native", Description: "Work folders on the agents' own machines",
@@ -169,7 +168,8 @@ func NativeSpec() Spec {
 	}
 }
 
-// ClusterSpec describes the provisioner "cluster"; templates are the names to choose from.
+// ClusterSpec returns the specification of the provisioner "cluster". The templates are the
+// names to choose from.
 func ClusterSpec(templates []string) Spec {
 	box := func(name, label, description string) PropertySpec {
 		return PropertySpec{Name: name, Label: label, Description: description, Widget: Textbox}
@@ -186,8 +186,8 @@ func ClusterSpec(templates []string) Spec {
 	}
 }
 
-// PluginSpec describes the provisioner that a provider plugin offers: a cluster of
-// plain nodes, with the plugin's own fields as properties.
+// PluginSpec returns the specification of the provisioner that a provider plugin offers: a
+// cluster of plain nodes with the plugin's own fields as properties.
 func PluginSpec(t model.PluginType) Spec {
 	out := Spec{Name: t.Name, Label: cmp.Or(t.Label, t.Name), Description: t.Description, Groups: []Group{
 		{Label: "Nodes", Properties: []PropertySpec{nodes(1),

@@ -2,7 +2,7 @@ package profile
 
 import "github.com/coopr/coopr/engine/model"
 
-// TaskType says what a task of a run's cluster is for.
+// TaskType is the purpose of a task on a run's cluster.
 type TaskType string
 
 // The tasks.
@@ -11,7 +11,7 @@ const (
 	Deprovision TaskType = "DEPROVISION"
 )
 
-// TaskStatus is where such a task stands (docs/spec/profiles.md §3).
+// TaskStatus is the status of such a task (docs/spec/profiles.md §3).
 type TaskStatus string
 
 // The statuses of a task.
@@ -37,7 +37,7 @@ func (s TaskStatus) Over() bool {
 	return false
 }
 
-// Seen is what a provisioner says of a cluster.
+// Seen is a cluster's status as its provisioner reports it.
 type Seen string
 
 // The six statuses of a cluster.
@@ -50,7 +50,7 @@ const (
 	SeenOrphaned  Seen = "ORPHANED"
 )
 
-// RunNode is a node of a run's cluster as its provisioner tells of it.
+// RunNode is a node of a run's cluster as its provisioner reports it.
 type RunNode struct {
 	ID string `json:"id"`
 	// Created is in Unix milliseconds.
@@ -58,8 +58,7 @@ type RunNode struct {
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// RunCluster is what a provisioner gave when it was asked for one; it is given back to
-// it later.
+// RunCluster is a provisioner's answer to the request for a cluster. Later calls pass it back.
 type RunCluster struct {
 	Name       string            `json:"name"`
 	Status     Seen              `json:"status"`
@@ -67,20 +66,20 @@ type RunCluster struct {
 	Properties map[string]string `json:"properties,omitempty"`
 }
 
-// RunTask is one making or tearing down of a run's cluster. It is kept before each step
-// that it says is next, so that any leader can go on with it.
+// RunTask is the task to make or tear down a run's cluster. It is stored before each of its
+// steps, so that any leader can continue it.
 type RunTask struct {
 	Type   TaskType   `json:"type"`
 	Status TaskStatus `json:"status"`
-	// Created is when it began, in Unix milliseconds: its limit counts from then on,
-	// whoever leads.
+	// Created is when it began, in Unix milliseconds. Its time limit counts from then on, under
+	// any leader.
 	Created int64 `json:"created"`
-	// Failures counts those in a row that may be tried again; the next try is due at RetryAt.
+	// Failures counts the retryable failures in a row. The next attempt is due at RetryAt.
 	Failures int    `json:"failures,omitempty"`
 	RetryAt  int64  `json:"retryAt,omitempty"`
 	Error    string `json:"error,omitempty"`
-	// Rounds counts the clusters that failed and were deleted to be made again; Why is
-	// what the last one failed of.
+	// Rounds counts the failed clusters that were deleted to be made again. Why is the reason
+	// of the last failure.
 	Rounds int    `json:"rounds,omitempty"`
 	Why    string `json:"why,omitempty"`
 }
@@ -88,10 +87,10 @@ type RunTask struct {
 // Limits of a task.
 type taskLimits struct {
 	timeout model.Millis
-	retries int // 0: any number
+	retries int // 0: unlimited
 }
 
-// notice is what a step of a task means for the run.
+// notice is the meaning of a task's step for its run.
 type notice int
 
 const (
@@ -102,13 +101,13 @@ const (
 	orphaned
 )
 
-// Backoff returns the pause before another try after so many failures in a row, in
+// Backoff returns the pause before another attempt after this many failures in a row, in
 // milliseconds: 100 ms doubled, at most 20 s (docs/spec/profiles.md §3).
 func Backoff(failures int) int64 {
 	return min(int64(100)<<min(max(failures-1, 0), 10), 20_000)
 }
 
-// to returns the task with another status; the count of failures begins anew.
+// to returns the task with another status. The count of failures starts again.
 func (t RunTask) to(s TaskStatus) RunTask {
 	t.Status, t.Failures, t.RetryAt = s, 0, 0
 	if s != TaskFailed && s != TaskOrphaned {
@@ -131,7 +130,8 @@ func (t RunTask) orphan(why string) (RunTask, notice) {
 	return t, orphaned
 }
 
-// Returned: the provisioner took the request for a cluster; ok false: it gave none.
+// Returned: the provisioner answered the request for a cluster. If ok is false, it returned
+// none.
 func (t RunTask) Returned(ok bool) (RunTask, notice) {
 	if t.Type != Provision || t.Status != RequestingCreate {
 		return t, quiet
@@ -142,7 +142,7 @@ func (t RunTask) Returned(ok bool) (RunTask, notice) {
 	return t.to(PollingCreate), quiet
 }
 
-// Requested: the provisioner took the request to delete.
+// Requested: the provisioner accepted the request to delete.
 func (t RunTask) Requested() (RunTask, notice) {
 	if t.Status != RequestingDelete {
 		return t, quiet
@@ -150,7 +150,7 @@ func (t RunTask) Requested() (RunTask, notice) {
 	return t.to(PollingDelete), quiet
 }
 
-// because returns what the last cluster failed of.
+// because returns the reason why the last cluster failed.
 func (t RunTask) because() string {
 	if t.Why == "" {
 		return ""
@@ -158,7 +158,8 @@ func (t RunTask) because() string {
 	return ": " + t.Why
 }
 
-// Saw: the provisioner told a cluster's status; why is what it says about a failure.
+// Saw: the provisioner reported a cluster's status. The argument why is its reason for a
+// failure.
 func (t RunTask) Saw(s Seen, why string, now int64, l taskLimits) (RunTask, notice) {
 	if t.Type == Deprovision {
 		return t.sawDeprovision(s)
@@ -222,7 +223,7 @@ func (t RunTask) sawDeprovision(s Seen) (RunTask, notice) {
 	return t.unchanged(), quiet
 }
 
-// unchanged reports that a call was well, and changed nothing.
+// unchanged handles a successful call that changes nothing.
 func (t RunTask) unchanged() RunTask {
 	if !t.Status.Over() {
 		t.Failures, t.RetryAt, t.Error = 0, 0, ""
@@ -238,7 +239,7 @@ func (t RunTask) Initialized() (RunTask, notice) {
 	return t.to(Created), provisioned
 }
 
-// Failed: a call failed. One that may be tried again is, until the task's limits.
+// Failed: a call failed. A retryable call is tried again, up to the task's limits.
 func (t RunTask) Failed(why string, retryable bool, now int64, l taskLimits) (RunTask, notice) {
 	if t.Status.Over() {
 		return t, quiet
@@ -257,7 +258,7 @@ func (t RunTask) Failed(why string, retryable bool, now int64, l taskLimits) (Ru
 	return t, orphaned
 }
 
-// Overdue: a task that goes on for longer than it may ends.
+// Overdue: a task has exceeded its time limit and ends.
 func (t RunTask) Overdue(now int64, l taskLimits) (RunTask, notice) {
 	if t.Status.Over() || !t.expired(now, l) {
 		return t, quiet
@@ -274,7 +275,7 @@ func (t RunTask) Overdue(now int64, l taskLimits) (RunTask, notice) {
 	return t.orphan(why)
 }
 
-// Cancel ends a task that is not over.
+// Cancel ends a running task.
 func (t RunTask) Cancel() RunTask {
 	if t.Status.Over() {
 		return t
