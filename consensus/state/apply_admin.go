@@ -20,8 +20,7 @@ func refuse(code problem.Code, format string, args ...any) Answer {
 	return Answer{Err: problem.New(code, format, args...)}
 }
 
-// tenant checks that a command's tenant exists. Writes of the mesh itself have
-// none.
+// tenant checks that a command's tenant exists. Writes of the mesh itself have no tenant.
 func (a *applier) tenant(name string) error {
 	if table.Get[model.Tenant](a.txn, table.Tenants, "id", name) == nil {
 		return problem.New(problem.NotFound, "there is no tenant %q", name)
@@ -168,8 +167,7 @@ func (a *applier) saveValue(s *pb.SaveValue) Answer {
 	return Answer{}
 }
 
-// part keeps a piece of a large command; the last one makes the command whole
-// and applies it.
+// part stores a piece of a large command. The last piece completes the command and applies it.
 func (a *applier) part(p *pb.Part) Answer {
 	a.put(table.Parts, &table.PartRow{ID: p.Id, Number: p.Number, Data: p.Data})
 	rows := table.List[table.PartRow](a.txn, table.Parts, "id_prefix", p.Id)

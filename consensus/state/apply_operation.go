@@ -12,8 +12,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// startOperation brings an operation with its plan, its cluster and its nodes:
-// all of it, or nothing when the cluster has changed since the plan was made.
+// startOperation writes an operation with its plan, its cluster and its nodes. It writes nothing if
+// the cluster changed after the plan was made.
 func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 	op, err1 := logformat.DecodeOperation(s.Operation)
 	cl, err2 := logformat.DecodeCluster(s.Cluster)
@@ -53,7 +53,7 @@ func (a *applier) startOperation(c *pb.Command, s *pb.StartOperation) Answer {
 		have := *table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, cl.ID)
 		op.Before = a.remember(&have, op, model.MomentBefore)
 		cl.Snapshots = have.Snapshots
-		cl.RecoveryPaused = have.RecoveryPaused // an order of its own, which planning does not know
+		cl.RecoveryPaused = have.RecoveryPaused // a separate order sets it, which planning does not see
 	}
 	op.Resources = a.currentResources(c.Tenant)
 	cl.Operation, cl.Status, cl.Version, cl.Resources = op.ID, model.ClusterPending, a.index, op.Resources
@@ -106,7 +106,7 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 			last.Status)
 	}
 	if op.Type == model.OpRollback {
-		return nil // it comes back to what there was
+		return nil // a rollback returns to the nodes that there were
 	}
 	more := 0
 	for _, n := range nodes {
@@ -120,13 +120,13 @@ func (a *applier) mayStart(tenant string, op *model.Operation, cl *model.Cluster
 	return a.nodeQuota(tenant, more)
 }
 
-// undoes says that op is the rollback that a failed operation waits for.
+// undoes reports whether op is the rollback for which a failed operation waits.
 func undoes(op, failed *model.Operation) bool {
 	return op.Type == model.OpRollback && op.Follows == failed.ID && failed.Status == model.OpRollingBack
 }
 
-// quota checks a new cluster against what its tenant may have, and that no
-// living cluster has its name.
+// quota checks that a new cluster fits its tenant's limits, and that no living cluster has its
+// name.
 func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 	t := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant)
 	clusters := 0
@@ -149,7 +149,7 @@ func (a *applier) quota(tenant string, cl *model.Cluster, nodes int) error {
 	return a.nodeQuota(tenant, nodes)
 }
 
-// nodeQuota says whether a tenant may have so many nodes more.
+// nodeQuota checks that a tenant may have that many more nodes.
 func (a *applier) nodeQuota(tenant string, more int) error {
 	t, total := table.Get[model.Tenant](a.txn, table.Tenants, "id", tenant), 0
 	if t.MaxNodes == 0 || more <= 0 {
@@ -252,8 +252,8 @@ func (a *applier) control(c *pb.Command, o *pb.ControlOperation) Answer {
 	return Answer{Subject: op.ID}
 }
 
-// resolve takes a person's word that a cluster is in order which an operation
-// left in disorder (docs/spec/planner.md, "Transactions" 9).
+// resolve marks a cluster as repaired after an operation left it in disorder, by order of a person
+// (docs/spec/planner.md, "Transactions" 9).
 func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
 	if have == nil {
@@ -268,7 +268,7 @@ func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 		return refuse(problem.Conflict, "cluster %s: say what was done, as the reason", have.Name)
 	}
 	for _, n := range table.List[model.Node](a.txn, table.Nodes, "cluster", have.Tenant, have.ID) {
-		if n.Leaves || len(n.Leaving) > 0 { // as a rollback that failed left it
+		if n.Leaves || len(n.Leaving) > 0 { // a rollback that failed leaves these marks
 			stays := *n
 			stays.Leaves, stays.Leaving, stays.Version = false, nil, a.index
 			a.put(table.Nodes, &stays)
@@ -282,7 +282,7 @@ func (a *applier) resolve(c *pb.Command, o *pb.ControlCluster) Answer {
 	return Answer{Subject: cl.ID}
 }
 
-// reopen gives failed tasks a new round of attempts.
+// reopen grants failed tasks a new round of attempts.
 func (a *applier) reopen(e *plan.Edit) {
 	if e.State().Count(model.TaskFailed) == 0 {
 		return
@@ -292,7 +292,7 @@ func (a *applier) reopen(e *plan.Edit) {
 	}
 }
 
-// failed decides what the end of a task's last attempt means for its operation
+// failed decides how an operation continues after a task failed its last attempt
 // (docs/spec/planner.md, "Transactions" 7).
 func (a *applier) failed(have *model.Operation, e *plan.Edit, v uint32, message string) {
 	have = table.Get[model.Operation](a.txn, table.Operations, "id", have.ID)

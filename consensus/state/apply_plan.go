@@ -25,9 +25,10 @@ type Plan struct {
 	Operation *model.Operation
 }
 
-// Plans gives a cluster's plans in the order of their priority: that of its
-// latest operation that undoes nothing, then the rollbacks that came since, then
-// recovery: the latest, and all that are under way.
+// Plans returns a cluster's plans in the order of their priority. The plan of its latest operation
+// that is neither a rollback nor a program comes first, then those of later rollbacks and programs.
+// Recovery follows with its latest plan and all that are under way. The latest decommission is
+// last, unless the first plan is newer.
 func (v *View) Plans(tenant, cluster string) []Plan {
 	ops := table.List[model.Operation](v.txn, table.Operations, "cluster", tenant, cluster)
 	ops = slices.DeleteFunc(ops, func(op *model.Operation) bool { return op.Type == model.OpPlan })
@@ -55,15 +56,15 @@ func (v *View) Plans(tenant, cluster string) []Plan {
 	}
 	slices.Reverse(out)
 	for i := range recovery {
-		if i > 0 { // only one has the name alone
+		if i > 0 { // only the first has the plain name
 			recovery[i].Name += ":" + recovery[i].Operation.ID
 		}
 	}
 	return slices.Concat(out, recovery, decommission)
 }
 
-// holdsRecovery lets an order about all of the plan recovery hold back, or let go
-// on, whatever else the cluster would recover by itself.
+// holdsRecovery pauses or resumes the recovery of a cluster if an order is about its whole plan
+// "recovery". It reports whether it did so.
 func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderPlan) bool {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || operation.PlanName(op) != model.RecoveryPlan || o.Phase != "" || o.Step != "" {
@@ -85,8 +86,7 @@ func (a *applier) holdsRecovery(c *pb.Command, op *model.Operation, o *pb.OrderP
 	return a.pauseRecovery(who, &pb.ControlCluster{Cluster: cl.ID, Order: order}).Err == nil
 }
 
-// PlanTree gives an operation's plan as phases and steps, as of now (Unix
-// milliseconds).
+// PlanTree returns an operation's plan as phases and steps, as of now (Unix milliseconds).
 func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	op, ok := v.Operation(tenant, id)
 	row := table.Get[table.PlanRow](v.txn, table.Plans, "id", id)
@@ -103,8 +103,8 @@ func (v *View) PlanTree(tenant, id string, now int64) (*tree.View, bool) {
 	return t, true
 }
 
-// Elsewhere gives the plan of another operation of the cluster that is at work on
-// a node, by the node's id.
+// Elsewhere returns the plan of another operation of the cluster that is at work on a node. node is
+// the node's id.
 func (v *View) Elsewhere(op *model.Operation, node string) (Plan, bool) {
 	for _, other := range v.ActiveOperations() {
 		if other.ID == op.ID || other.Cluster != op.Cluster || other.Tenant != op.Tenant {
@@ -119,7 +119,7 @@ func (v *View) Elsewhere(op *model.Operation, node string) (Plan, bool) {
 	return Plan{}, false
 }
 
-// look gives a plan's view; nodes are called by the first part of their host names.
+// look returns the view of a plan. Nodes have the first part of their host names as names.
 func look(op *model.Operation, t *tree.Tree, s *plan.State, now int64, node func(id string) *model.Node) *tree.View {
 	if t == nil {
 		t = tree.Plain(operation.PlanName(op))
@@ -150,7 +150,7 @@ func (a *applier) look(op *model.Operation, e *plan.Edit) *tree.View {
 	})
 }
 
-// arm shuts the gates that a new plan begins with.
+// arm closes the gates that are closed when a plan begins.
 func (a *applier) arm(op *model.Operation, e *plan.Edit) {
 	t := a.trees[op.ID]
 	custom := op.Type == model.OpPlan
@@ -158,7 +158,7 @@ func (a *applier) arm(op *model.Operation, e *plan.Edit) {
 		return
 	}
 	if err := tree.Set(e, tree.Arm(a.look(op, e), custom)); err != nil {
-		panic(fmt.Sprintf("state: the gates of operation %s: %v", op.ID, err)) // the tree is the graph's own
+		panic(fmt.Sprintf("state: the gates of operation %s: %v", op.ID, err)) // the tree fits the graph
 	}
 }
 
@@ -220,36 +220,35 @@ func (a *applier) orderPlan(c *pb.Command, o *pb.OrderPlan) Answer {
 	return Answer{Subject: op.ID}
 }
 
-// asGood says that nothing has to be done for an order about a plan that has ended:
-// nothing of it is under way that could be stopped, and nodes that were paused or
-// resumed are so already.
+// asGood reports whether an order about a plan that has ended needs no work. No task is under way
+// that could be stopped, and nodes that were paused or resumed are in that state already.
 func asGood(op *model.Operation, o *pb.OrderPlan) bool {
 	return o.Order == pb.PlanOrder_PLAN_ORDER_STOP || o.Order == pb.PlanOrder_PLAN_ORDER_START &&
 		(op.Type == model.OpPauseNode || op.Type == model.OpResumeNode)
 }
 
-// opens says whether an order lets the whole plan go on.
+// opens reports whether an order lets the whole plan continue.
 func opens(r tree.Result) bool {
 	return slices.Contains(r.Gates, tree.Change{Part: plan.Whole(), Gate: plan.GateInterrupt})
 }
 
-// looksAgain says which tasks have to be looked for before they are done once
-// more: what was under way may be done in part, and a machine may be there.
+// looksAgain reports whether the effect of a task must be observed before it runs again. A task
+// under way may be done in part, and a machine may exist.
 func looksAgain(action model.Action, was model.TaskStatus) bool {
 	return observed(action) && (was.Held() || action == model.Create)
 }
 
-// resume lets a paused operation go on: failed tasks have a new round of attempts.
+// resume continues a paused operation. Its failed tasks have a new round of attempts.
 func (a *applier) resume(op *model.Operation, e *plan.Edit) {
 	op.Status, op.Message = model.OpRunning, ""
 	if err := e.Release(plan.Whole(), plan.GateInterrupt); err != nil {
-		panic(fmt.Sprintf("state: operation %s: %v", op.ID, err)) // every plan has a whole
+		panic(fmt.Sprintf("state: operation %s: %v", op.ID, err)) // every plan has this part
 	}
 	a.reopen(e)
 }
 
-// mayOrder says whether an operation takes orders about its plan. One that has
-// ended takes those that do something again, as long as what it did still stands.
+// mayOrder checks that an operation takes orders about its plan. An operation that has ended takes
+// only orders that run tasks again, as long as its results still stand.
 func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	switch op.Status {
 	case model.OpRunning, model.OpPaused:
@@ -264,17 +263,17 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 		op.ID, op.Status)
 	switch op.Type {
 	case model.OpDelete, model.OpShrink, model.OpRemoveServices, model.OpReplaceNode:
-		return again // what it took away is not in the records any more
+		return again // the records of what it removed are gone
 	case model.OpRollback:
 		if op.Status == model.OpSucceeded {
 			return again
 		}
 	}
 	if op.Status != model.OpSucceeded && !slices.Contains(r.Restart, plan.Whole()) {
-		return again // what it left undone was cancelled
+		return again // its remaining tasks were cancelled
 	}
 	switch op.Type {
-	case model.OpPlan, model.OpRecover: // they change no layout
+	case model.OpPlan, model.OpRecover: // these change no layout
 		_, err := a.room(op.Tenant, op, a.edits[op.ID].State().Graph)
 		return err
 	}
@@ -290,12 +289,12 @@ func (a *applier) mayOrder(op *model.Operation, r tree.Result) error {
 	return nil
 }
 
-// reopenOperation lets an operation that has ended go on.
+// reopenOperation continues an operation that has ended.
 func (a *applier) reopenOperation(op *model.Operation) {
 	op.Done = op.Done || op.Status == model.OpSucceeded
 	op.Status, op.EndedAt, op.Message, op.Undo, op.Retry = model.OpRunning, 0, "", false, nil
 	if op.Type == model.OpRollback {
-		op.OnFailure = "pause" // a person is at it, who may want to pass over a step
+		op.OnFailure = "pause" // the operator may want to skip a step
 	}
 	switch op.Type {
 	case model.OpPlan:
@@ -311,8 +310,8 @@ func (a *applier) reopenOperation(op *model.Operation) {
 	a.event(model.Event{Type: "cluster.changed", Tenant: cl.Tenant, Cluster: cl.ID, Subject: cl.Name, Status: string(cl.Status)})
 }
 
-// tolerate ends a task that is out of attempts where its phase puts up with that;
-// it gives false where it does not.
+// tolerate ends a task that is out of attempts if its phase tolerates the failure. It returns false
+// if the phase does not.
 func (a *applier) tolerate(op *model.Operation, e *plan.Edit, v uint32, fence uint64, unseen bool, end plan.End) (bool, error) {
 	t := a.trees[op.ID]
 	if t == nil || !t.Tolerates(e.State(), v) {

@@ -7,12 +7,12 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// dropResource says whether a machine may be removed: it is no node's now. It
-// changes nothing but the audit log.
+// dropResource checks that a machine may be removed, because it belongs to no node now. It changes
+// only the audit log.
 func (a *applier) dropResource(c *pb.Command, d *pb.DropResource) Answer {
 	busy := false
 	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
-		// What runs beside others makes and removes no machines.
+		// Concurrent operations neither make nor remove machines.
 		busy = o.Tenant == c.Tenant && o.Cluster == d.Cluster && !o.Type.Concurrent()
 		return !busy
 	}, "active")

@@ -11,7 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// record writes an agent's record and what it offers, as it says itself.
+// record writes an agent's record, and the plugin types that it offers, as the agent sent them.
 func (a *applier) record(s *pb.OpenSession) (*model.Agent, error) {
 	n, err := logformat.DecodeAgent(s.Record)
 	if err != nil {
@@ -52,8 +52,8 @@ func (a *applier) removeAgent(id string) Answer {
 	return Answer{Subject: id}
 }
 
-// openSession writes an agent's record and gives it a new session. The leases it keeps move to it;
-// all others it held are lost.
+// openSession writes an agent's record and opens a new session for the agent. The leases that the
+// agent keeps move to the new session. All its other leases are lost.
 func (a *applier) openSession(s *pb.OpenSession) Answer {
 	if table.Get[table.SessionRow](a.txn, table.Sessions, "id", s.Session) != nil {
 		return refuse(problem.Conflict, "session %s is open", s.Session)
@@ -67,7 +67,7 @@ func (a *applier) openSession(s *pb.OpenSession) Answer {
 		a.eachHeld(old.Session, func(op *model.Operation, e *plan.Edit, v uint32) {
 			fence := e.State().Fence(v)
 			if slices.Contains(s.Keep, fence) {
-				_ = e.Keep(v, fence, h) // it is held with this fence: just read
+				_ = e.Keep(v, fence, h) // no error: the task is held with this fence
 				return
 			}
 			a.lose(op, e, v, "the agent does not know this lease any more")
@@ -88,8 +88,8 @@ func (a *applier) openSession(s *pb.OpenSession) Answer {
 	return Answer{Subject: s.Session}
 }
 
-// endSession takes a session's leases away and marks its agent dead. Ending a
-// session that is no more does nothing.
+// endSession takes a session's leases away and marks its agent dead. It does nothing if the session
+// has ended already.
 func (a *applier) endSession(id, reason string) Answer {
 	row := table.Get[table.SessionRow](a.txn, table.Sessions, "id", id)
 	if row == nil {
@@ -121,16 +121,16 @@ func (a *applier) eachHeld(session string, fn func(*model.Operation, *plan.Edit,
 	}
 }
 
-// lose takes one lease away from an agent that fell silent.
+// lose takes one lease away from an agent.
 func (a *applier) lose(op *model.Operation, e *plan.Edit, v uint32, reason string) {
 	a.takeBack(op, e, v, plan.End{Outcome: "lost", Message: reason})
 	a.taskEvent(op, e, v)
 }
 
-// takeBack ends an attempt whose end nobody saw, through no fault of the
-// task's; what the operation wants of the task decides whether it is done again.
+// takeBack ends an attempt whose result is unknown through no fault of the task. The status of the
+// operation and the number of lost attempts decide whether the task runs again.
 func (a *applier) takeBack(op *model.Operation, e *plan.Edit, v uint32, end plan.End) {
-	// As it is now: a batch may have changed it a moment ago.
+	// Read the operation again: the batch may have changed it.
 	op = table.Get[model.Operation](a.txn, table.Operations, "id", op.ID)
 	fence := e.State().Fence(v)
 	unseen := observed(e.State().Graph.Action[v])
@@ -145,13 +145,13 @@ func (a *applier) takeBack(op *model.Operation, e *plan.Edit, v uint32, end plan
 	}
 }
 
-// maxLost bounds how often a task may be lost with its agent: one that kills
-// every agent it meets must end some day.
+// maxLost bounds how often a task may be lost with its agent. Without it, a task that kills its
+// agents would never end.
 const maxLost = 8
 
-// observed says whether an action must be looked for before it is done again,
-// because doing it twice is not the same as doing it once. The others are
-// idempotent by what providers and automators promise.
+// observed reports whether the effect of an action must be observed before the action runs again,
+// because it is not idempotent. Providers and automators promise that the other actions are
+// idempotent.
 func observed(a model.Action) bool {
 	switch a {
 	case model.Confirm, model.Delete, model.Bootstrap, model.Configure, model.Check:

@@ -10,7 +10,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// MaxAttempts is how often a task is tried before its operation fails
+// MaxAttempts is the number of times that a task is tried before its operation fails
 // (docs/spec/planner.md, "Graph" 5).
 const MaxAttempts = 3
 
@@ -50,8 +50,8 @@ func (a *applier) lease(l *pb.Lease) Answer {
 	return ans
 }
 
-// report takes what became of leased tasks. A task whose fence is not the
-// valid one is refused, and changes nothing.
+// report records the results of leased tasks. It refuses a task whose fence is not the valid one,
+// and changes nothing of it.
 func (a *applier) report(r *pb.Report) Answer {
 	ans := Answer{Subject: r.Operation}
 	op := table.Get[model.Operation](a.txn, table.Operations, "id", r.Operation)
@@ -122,7 +122,7 @@ func (a *applier) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uin
 		return err
 	}
 	if table.Get[model.Operation](a.txn, table.Operations, "id", op.ID).Status == model.OpAborting {
-		e.CancelWaiting(a.now) // nothing that this made ready is wanted any more
+		e.CancelWaiting(a.now) // the tasks that this made ready must not run
 	}
 	if out != nil && len(out.Output) > 0 && !undone {
 		a.output(op, e.State().Graph, v, out.Output)
@@ -130,7 +130,7 @@ func (a *applier) succeed(op *model.Operation, e *plan.Edit, v uint32, fence uin
 	return nil
 }
 
-// output writes what a plugin returned to the task's node.
+// output writes the values that a plugin returned to the task's node.
 func (a *applier) output(op *model.Operation, g *plan.Graph, v uint32, body []byte) {
 	have := table.Get[model.Node](a.txn, table.Nodes, "id", op.Tenant, g.NodeID(int(v)))
 	var o model.TaskOutput
@@ -162,8 +162,8 @@ func (a *applier) output(op *model.Operation, g *plan.Graph, v uint32, body []by
 	a.event(model.Event{Type: "node.changed", Tenant: n.Tenant, Cluster: n.Cluster, Operation: op.ID, Subject: n.ID})
 }
 
-// fail takes a failed attempt: a retry when there is one left, the end of the
-// task otherwise.
+// fail records a failed attempt. The task is tried again if it has attempts left, and ends
+// otherwise.
 func (a *applier) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64, out *pb.Outputs) error {
 	s := e.State()
 	if int(v) >= s.Graph.Len() || !s.Status(v).Held() || s.Fence(v) != fence {
@@ -178,8 +178,8 @@ func (a *applier) fail(op *model.Operation, e *plan.Edit, v uint32, fence uint64
 	action := s.Graph.Action[v]
 	unseen := out.Outcome == pb.Outcome_OUTCOME_UNKNOWN && observed(action)
 	if out.Outcome == pb.Outcome_OUTCOME_CANCELLED {
-		// Nobody wanted it to end: its agent lost touch, was stopped or was
-		// killed. That is no fault of the task's, and how far it came is not known.
+		// No operator wanted the task to end: its agent lost its connection, was stopped or was
+		// killed. The task is not at fault, and its progress is unknown.
 		a.takeBack(op, e, v, plan.End{Outcome: "cancelled", Message: out.Message, LogTail: out.LogTail})
 		return nil
 	}
@@ -220,8 +220,7 @@ func outcomeName(o pb.Outcome) string {
 	return "failed"
 }
 
-// taskEvent tells of one task as it is now; taskEvents of many that came to
-// the same status, without making an event for each until somebody reads.
+// taskEvent adds an event about the present status of one task.
 func (a *applier) taskEvent(op *model.Operation, e *plan.Edit, v uint32) {
 	s := e.State()
 	ev := model.Event{Index: a.index, Time: a.now}
@@ -233,6 +232,8 @@ func (a *applier) taskEvent(op *model.Operation, e *plan.Edit, v uint32) {
 	a.groups = append(a.groups, group{event: ev})
 }
 
+// taskEvents adds one group for many tasks that reached the same status. The group becomes an
+// event for each task only when a reader needs them.
 func (a *applier) taskEvents(op *model.Operation, e *plan.Edit, tasks []uint32, status model.TaskStatus) {
 	if len(tasks) == 0 {
 		return

@@ -13,29 +13,29 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// mesh is the actor of what nobody asked for just then.
+// mesh is the actor of commands that no caller requested.
 const mesh = "coopr"
 
-// auditor makes the audit log's records while entries are applied. Records
-// gather until their entry ends, and never longer: voters that apply entries in
-// other batches must come to the same chain.
+// auditor makes the audit log's records while entries are applied. It collects records until their
+// entry ends, and no longer: voters that apply the entries in other batches must build the same
+// chain.
 type auditor struct {
 	a       *applier
 	trail   *audit.Trail
 	writer  *audit.Writer // of trail
-	wrote   bool          // there is something new in this batch
-	who     caller        // of the command under way
+	wrote   bool          // this batch has new records
+	who     caller        // of the command that is applied now
 	pending []any         // *audit.Change or *audit.Tasks, in order
 	plans   map[string]*planAudit
 	// unresolved are the plans whose latest changes lack their attempts.
 	unresolved []*planAudit
-	// round grows whenever changes of tasks must begin a new record.
+	// round increases whenever changes of tasks must begin a new record.
 	round  int
-	agents map[string]string // their names by id, for one entry
-	// lastID and lastName are of the agent asked for last.
+	agents map[string]string // names of agents by id, for one entry
+	// lastID and lastName are the id and the name of the agent looked up last.
 	lastID, lastName string
-	// spare are batches to use again: a result should cost no memory that its
-	// record does not keep.
+	// spare are records to use again: a task's result should not allocate memory that its record
+	// does not keep.
 	spare []*audit.Tasks
 }
 
@@ -43,7 +43,7 @@ func newAuditor() *auditor {
 	return &auditor{plans: map[string]*planAudit{}, agents: map[string]string{}}
 }
 
-// beginBatch makes the auditor ready for a batch.
+// beginBatch prepares the auditor for a batch.
 func (u *auditor) beginBatch(a *applier) {
 	u.a, u.wrote = a, false
 	clear(u.plans)
@@ -52,7 +52,7 @@ func (u *auditor) beginBatch(a *applier) {
 	}
 }
 
-// endEntry gives the entry's records their places in the chain.
+// endEntry appends the entry's records to the chain.
 func (u *auditor) endEntry() {
 	u.wrote = u.wrote || len(u.pending) > 0
 	for i, r := range u.pending {
@@ -76,7 +76,7 @@ func (u *auditor) endEntry() {
 	u.round++
 }
 
-// endBatch writes the row.
+// endBatch writes the row of the audit log.
 func (u *auditor) endBatch() {
 	if u.wrote {
 		u.trail = u.writer.Done()
@@ -85,12 +85,12 @@ func (u *auditor) endBatch() {
 	u.a = nil
 }
 
-// caller is who gave a command.
+// caller is the actor of a command, and the id of the request.
 type caller struct{ actor, request string }
 
-// begin says whose command is carried out from here on, and gives the number
-// of records so far, for end. The commands of an entry come one after the other;
-// a large one in parts comes out of the last part, which itself does nothing more.
+// begin sets the caller for the records that follow. It returns the number of records so far, for
+// end. Commands of an entry do not nest, with one exception: the last part of a large command
+// applies that command, and does nothing after it.
 func (u *auditor) begin(c *pb.Command) int {
 	who := caller{c.Actor, c.RequestId}
 	if who.actor == "" {
@@ -103,8 +103,8 @@ func (u *auditor) begin(c *pb.Command) int {
 	return len(u.pending)
 }
 
-// end is called with the command's answer. The record of an order comes before
-// those of what it did, which stand from at on.
+// end receives the command's answer. It puts the record of an order before the records of the
+// order's effects, which begin at position at.
 func (u *auditor) end(c *pb.Command, ans Answer, at int) {
 	u.resolve()
 	if ans.Err != nil {
@@ -116,7 +116,7 @@ func (u *auditor) end(c *pb.Command, ans Answer, at int) {
 	}
 }
 
-// complete fills in what every record says.
+// complete fills in the fields that every record has.
 func (u *auditor) complete(c *audit.Change) *audit.Change {
 	c.Index, c.Time = u.a.index, u.a.now
 	c.Actor, c.Request = u.who.actor, u.who.request
@@ -131,10 +131,10 @@ func (u *auditor) record(c *audit.Change, before, after audit.Document) {
 	}
 	u.resolve()
 	u.pending = append(u.pending, u.complete(c))
-	u.round++ // later changes of tasks stand behind it
+	u.round++ // later changes of tasks come after it
 }
 
-// longestMessage bounds what a record keeps of a message.
+// longestMessage bounds the part of a message that a record keeps, in bytes.
 const longestMessage = 500
 
 func clip(s string) string {
@@ -145,28 +145,28 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:longestMessage], "") + "…"
 }
 
-// planAudit gathers the changes of one plan's tasks.
+// planAudit collects the changes of one plan's tasks.
 type planAudit struct {
 	u        *auditor
 	edit     *plan.Edit
 	plan     *audit.Plan
 	tasks    *audit.Tasks
 	round    int
-	resolved int // so many of the tasks' items have their attempts
+	resolved int // the number of items in tasks that have their attempts
 }
 
-// names makes the names of an operation's new plan.
+// names returns the names of an operation's new plan.
 func (u *auditor) names(op *model.Operation, g *plan.Graph) *audit.Plan {
 	return table.PlanNames(fmt.Sprintf("%s@%d", op.ID, u.a.index), op, g)
 }
 
-// watch records the changes that an edit makes from here on.
+// watch records the changes that an edit makes from now on.
 func (u *auditor) watch(row *table.PlanRow, e *plan.Edit) {
 	p := &planAudit{u: u, edit: e, plan: row.Audit, round: -1}
 	if p.plan == nil {
 		op := table.Get[model.Operation](u.a.txn, table.Operations, "id", row.Operation)
 		if op == nil {
-			return // a plan without its operation is no plan
+			return // every plan has its operation
 		}
 		p.plan = u.names(op, row.State.Graph)
 	}
@@ -188,7 +188,7 @@ func (u *auditor) begun(row *table.PlanRow) {
 	u.round++
 }
 
-// named gives the plan that names an operation's tasks.
+// named returns the names of an operation's plan in this batch, or nil.
 func (u *auditor) named(operation string) *audit.Plan {
 	if p := u.plans[operation]; p != nil {
 		return p.plan
@@ -219,8 +219,8 @@ func (p *planAudit) step(v uint32, from, to model.TaskStatus) {
 	p.tasks.Items = append(p.tasks.Items, audit.TaskChange{Vertex: v, From: from, To: to})
 }
 
-// resolve looks up the attempts that the latest changes are about, now that
-// the plan's edit has them whole.
+// resolve fills in the attempts of the latest changes. The plan's edit has the complete attempts by
+// then.
 func (u *auditor) resolve() {
 	for _, p := range u.unresolved {
 		items := p.tasks.Items
@@ -241,7 +241,7 @@ func (u *auditor) resolve() {
 	u.unresolved = u.unresolved[:0]
 }
 
-// endOf says how an attempt ended, where that is not just well.
+// endOf returns the end of an attempt, or nil if it simply succeeded.
 func endOf(it *audit.TaskChange, t *plan.Task) *audit.End {
 	n := t.Note
 	switch {
@@ -275,7 +275,7 @@ func (u *auditor) agent(id string) string {
 	return name
 }
 
-// prune drops records whose retention ended, and says so.
+// prune drops records whose retention ended, and adds a record of that.
 func (u *auditor) prune(before int64, keep uint64) {
 	if before == 0 && keep == 0 {
 		return

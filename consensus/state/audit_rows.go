@@ -73,8 +73,8 @@ func (u *auditor) remove(row any) {
 	}
 }
 
-// row records the change of a row. The change's type is what was changed; how
-// is seen from the documents.
+// row records the change of a row. It completes the change's type with the kind of change, which
+// follows from the documents.
 func (u *auditor) row(c *audit.Change, before, after audit.Document) {
 	switch {
 	case before.IsZero():
@@ -112,7 +112,7 @@ func operationChange(o *model.Operation) *audit.Change {
 	return &audit.Change{Type: "operation", Tenant: o.Tenant, Cluster: o.Cluster, Operation: o.ID, Subject: string(o.Type), Message: o.Message}
 }
 
-// document makes the document of a value, without whatever has a secret's name.
+// document returns the document of a value. Fields whose names mark secrets are redacted.
 func (u *auditor) document(v any) audit.Document {
 	return u.documentOf(v, func(m map[string]any) map[string]any { return model.RedactFields(model.PluginType{}, m) })
 }
@@ -120,8 +120,8 @@ func (u *auditor) document(v any) audit.Document {
 func (u *auditor) documentOf(v any, show func(map[string]any) map[string]any) audit.Document {
 	d, err := audit.NewDocument(v, show)
 	if err != nil {
-		// Rows are JSON in snapshots already; a definition that is none was never
-		// accepted. Whatever it is, that it changed must not go unsaid.
+		// This does not happen: every row can be encoded as JSON, and a definition that is not JSON
+		// is never accepted. If it happens all the same, the log must still show the change.
 		d, _ = audit.NewDocument(map[string]string{"unreadable": err.Error()}, func(m map[string]any) map[string]any { return m })
 	}
 	return d
@@ -134,8 +134,7 @@ func docOf[T any](u *auditor, row *T) audit.Document {
 	return u.document(row)
 }
 
-// token shows a token without its hash. That what it may do is called "token"
-// must not hide it.
+// token returns the document of a token, without its hash.
 func (u *auditor) token(t *table.TokenRow) audit.Document {
 	if t == nil {
 		return audit.Document{}
@@ -168,7 +167,8 @@ func (u *auditor) cluster(c *model.Cluster) audit.Document {
 	})
 }
 
-// provider redacts a provider by what its plugin says of its fields.
+// provider redacts the fields of a provider that its plugin type declares secret, besides those
+// whose names mark secrets.
 func (u *auditor) provider(tenant string, m map[string]any) map[string]any {
 	out := model.RedactFields(model.PluginType{}, m)
 	fields, ok := m["provisioner"].(map[string]any)
@@ -180,8 +180,8 @@ func (u *auditor) provider(tenant string, m map[string]any) map[string]any {
 	return out
 }
 
-// pluginType finds a provider type: what agents offer is closer to the truth
-// than a definition about it.
+// pluginType finds a provider type. The type that an agent offers takes precedence over a
+// definition of it.
 func (u *auditor) pluginType(tenant, name string) model.PluginType {
 	if r := table.Get[table.PluginRow](u.a.txn, table.PluginTypes, "id", "provider/"+name); r != nil {
 		return r.Type
@@ -196,9 +196,9 @@ func (u *auditor) pluginType(tenant, name string) model.PluginType {
 	return model.PluginType{}
 }
 
-// order makes the record of a command that is an order of a person: what it
-// says, for what it does shows elsewhere. It gives nil for commands that rows
-// and plans tell of, or that nobody gave.
+// order returns the record of a command that is a person's order. It holds the content of the
+// order; other records hold its effects. It returns nil for a command whose effects rows and plans
+// record completely, and for other commands without an actor.
 func (u *auditor) order(c *pb.Command) *audit.Change {
 	out := &audit.Change{Tenant: c.Tenant}
 	switch ch := c.Change.(type) {
@@ -238,14 +238,15 @@ func (u *auditor) order(c *pb.Command) *audit.Change {
 	}
 	out.Before, out.After = audit.Diff(audit.Document{}, u.documentOf(json.RawMessage(text), func(m map[string]any) map[string]any {
 		if _, ok := m["order"]; ok {
-			m["order"] = out.Subject // the word, not the enum's name
+			m["order"] = out.Subject // the word of the API, not the enum's name
 		}
 		return model.RedactFields(model.PluginType{}, m)
 	}))
 	return out
 }
 
-// place says what an order is about, by the names of its fields.
+// place fills in the objects that an order is about, from the fields of its message with these
+// names.
 func (u *auditor) place(out *audit.Change, body protoreflect.Message) {
 	field := func(name protoreflect.Name) string {
 		if f := body.Descriptor().Fields().ByName(name); f != nil && f.Kind() == protoreflect.StringKind && !f.IsList() {

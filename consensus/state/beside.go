@@ -12,8 +12,8 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Busy gives the nodes of a cluster that operations have begun to work on and
-// have not done with, by id, with the operation.
+// Busy returns the nodes of a cluster that operations hold, by id, each with the id of its
+// operation.
 func (v *View) Busy(tenant, cluster string) map[string]string {
 	out := map[string]string{}
 	for _, op := range v.ActiveOperations() {
@@ -29,8 +29,8 @@ func (v *View) Busy(tenant, cluster string) map[string]string {
 	return out
 }
 
-// begun gives the nodes that a plan has begun to work on and has not done with,
-// by index. It looks at every task.
+// begun returns the indexes of the nodes on which a plan has begun its work and not finished it. It
+// examines every task.
 func begun(s *plan.State) []int32 {
 	const some, left = 1, 2
 	seen := make([]uint8, len(s.Graph.Nodes))
@@ -56,14 +56,14 @@ func begun(s *plan.State) []int32 {
 	return out
 }
 
-// holds gives the nodes that an operation keeps from others of its cluster, by
-// index: those that it has begun to work on and has not done with. Plans of the
-// template's own have an order between nodes, so that two of them could wait for each
-// other in a circle: they hold a node step by step, and while they are held back
-// themselves only where a worker is at it.
+// holds returns the indexes of the nodes that an operation keeps from the other operations of its
+// cluster: those on which it has begun its work and not finished it. A plan of the template may
+// have an order between nodes, so that two such plans could wait for each other in a circle. Such a
+// plan holds a node one step at a time. While it is not running, it holds only the nodes of steps
+// with a leased task.
 func holds(op *model.Operation, s *plan.State) []int32 {
 	if op.Type == model.OpRun {
-		return nil // recovery goes on while a program runs
+		return nil // recovery continues while a program runs
 	}
 	if op.Type != model.OpPlan {
 		return begun(s)
@@ -97,7 +97,8 @@ func holds(op *model.Operation, s *plan.State) []int32 {
 	return slices.Compact(out)
 }
 
-// besides gives the operations of a cluster under way beside one.
+// besides returns the other active operations of an operation's cluster, except those that are
+// being rolled back.
 func (a *applier) besides(op *model.Operation) []*model.Operation {
 	var out []*model.Operation
 	table.Each(a.txn, table.Operations, "active", func(o *model.Operation) bool {
@@ -109,7 +110,7 @@ func (a *applier) besides(op *model.Operation) []*model.Operation {
 	return out
 }
 
-// plan gives an operation's plan as it is now, or nil.
+// plan returns the current state of an operation's plan, or nil.
 func (a *applier) plan(operation string) *plan.State {
 	if e, ok := a.edits[operation]; ok {
 		return e.State()
@@ -120,7 +121,7 @@ func (a *applier) plan(operation string) *plan.State {
 	return nil
 }
 
-// taken gives the nodes that other operations of the cluster hold, by id.
+// taken returns the nodes that other operations of the cluster hold, by id.
 func (a *applier) taken(op *model.Operation) map[string]bool {
 	var out map[string]bool
 	for _, other := range a.besides(op) {
@@ -136,7 +137,8 @@ func (a *applier) taken(op *model.Operation) map[string]bool {
 	return out
 }
 
-// maySide says whether an operation may run beside the others of its cluster.
+// maySide checks that a new operation may run concurrently with the others of its cluster. It
+// returns the cluster.
 func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
 	if err := a.tenant(tenant); err != nil {
 		return nil, err
@@ -147,7 +149,8 @@ func (a *applier) maySide(tenant string, op *model.Operation, g *plan.Graph) (*m
 	return a.room(tenant, op, g)
 }
 
-// room gives the cluster of an operation that could run beside the others of it.
+// room returns the cluster of an operation. It returns an error if the cluster's other operations
+// or its present nodes do not let the operation run concurrently.
 func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*model.Cluster, error) {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", tenant, op.Cluster)
 	if cl == nil || cl.Status == model.ClusterTerminated {
@@ -186,8 +189,8 @@ func (a *applier) room(tenant string, op *model.Operation, g *plan.Graph) (*mode
 	return cl, nil
 }
 
-// startSide starts an operation beside others: it writes no more than its own
-// record, and what it means for its nodes' health.
+// startSide starts a concurrent operation. It writes the operation's own records and the health of
+// its nodes. Of the cluster it changes only the version and the number of operations.
 func (a *applier) startSide(c *pb.Command, op *model.Operation, row *table.PlanRow, lease *pb.Lease) Answer {
 	have, err := a.maySide(c.Tenant, op, row.State.Graph)
 	if err != nil {
@@ -195,11 +198,11 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *table.PlanR
 	}
 	op.CreatedAt, op.Version, op.Resources = a.now, a.index, a.currentResources(c.Tenant)
 	if op.Status = model.OpRunning; op.Type == model.OpPlan {
-		op.Status = model.OpPaused // until somebody starts it
+		op.Status = model.OpPaused // until an operator starts it
 	}
 	cl := *have
 	cl.Operations++
-	cl.Version = a.index // whoever has planned from what it was looks again
+	cl.Version = a.index // an operation planned from the earlier version is planned again
 	a.put(table.Clusters, &cl)
 	a.put(table.Operations, op)
 	a.put(table.Plans, row)
@@ -219,7 +222,7 @@ func (a *applier) startSide(c *pb.Command, op *model.Operation, row *table.PlanR
 	return ans
 }
 
-// subjects gives the services that a plan is about, by node.
+// subjects returns the services that a plan has tasks for, by node.
 func subjects(g *plan.Graph) map[string][]string {
 	out := map[string][]string{}
 	for v := range g.Len() {
@@ -230,8 +233,9 @@ func subjects(g *plan.Graph) map[string][]string {
 	return out
 }
 
-// recovering notes that nodes are about to be restarted, paused, resumed or
-// replaced. By itself it counts as an attempt; a person's order begins anew.
+// recovering updates the health of nodes that an operation is about to restart, pause, resume or
+// replace. With byItself the operation counts as another attempt of the recovery controller. A
+// person's order resets the count.
 func (a *applier) recovering(op *model.Operation, g *plan.Graph, nodes []string, byItself bool) {
 	about := subjects(g)
 	for _, id := range nodes {
@@ -256,9 +260,9 @@ func (a *applier) recovering(op *model.Operation, g *plan.Graph, nodes []string,
 	}
 }
 
-// settleSide ends an operation beside others: what it did to nodes is in their
-// records already. Where a restart failed, the services fail still, and the next
-// attempt has its time.
+// settleSide finishes a concurrent operation. The records of its nodes show its effects already, so
+// that only their health is updated. A service whose restart failed stays unhealthy, and the next
+// attempt is scheduled.
 func (a *applier) settleSide(op *model.Operation, s *plan.State) {
 	policy := model.RecoveryPolicy{}
 	if have := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster); have != nil {
@@ -329,7 +333,7 @@ func (a *applier) settleService(op *model.Operation, h *model.NodeHealth, svc st
 	default:
 		was := h.Services[svc]
 		if delete(h.Services, svc); !bad {
-			return // the next check will tell
+			return // the next check finds out
 		}
 		now := model.ServiceHealth{Status: model.Unhealthy, Since: a.now, Message: why}
 		if was.Status == model.Unhealthy {
@@ -339,7 +343,7 @@ func (a *applier) settleService(op *model.Operation, h *model.NodeHealth, svc st
 	}
 }
 
-// deleted gives the nodes whose machines a plan deletes.
+// deleted returns the nodes whose machines a plan deletes.
 func deleted(g *plan.Graph) []string {
 	var out []string
 	for v, action := range g.Action {
@@ -350,8 +354,9 @@ func deleted(g *plan.Graph) []string {
 	return out
 }
 
-// replaced notes how a replacement by recovery ended: nodes that were not made are
-// due again after their pause, and what it left half done elsewhere fails.
+// replaced records the result of a replacement by recovery. Nodes whose replacement did not finish
+// are due again after a pause. Services that the operation left half done on other nodes become
+// unhealthy.
 func (a *applier) replaced(op *model.Operation, s *plan.State) {
 	cl := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if cl == nil || op.Plan != model.RecoveryPlan {
@@ -393,7 +398,7 @@ func (a *applier) replaced(op *model.Operation, s *plan.State) {
 		h := a.healthOf(n)
 		if made[id] {
 			if h.Machine == "" {
-				h.Machine, h.GoneSince = model.MachineGone, a.now // or as good as
+				h.Machine, h.GoneSince = model.MachineGone, a.now // or there, but of no use
 			}
 			h.Next = a.now + policy.Pause(h.Attempts)
 			h.GaveUp = h.Attempts >= int(policy.Attempts)
@@ -406,8 +411,8 @@ func (a *applier) replaced(op *model.Operation, s *plan.State) {
 	}
 }
 
-// supersede aborts what runs beside an operation and is about nodes that it takes
-// away or makes anew.
+// supersede aborts the concurrent operations that involve nodes which an operation removes or
+// replaces.
 func (a *applier) supersede(op *model.Operation, gone []string) {
 	for _, other := range a.besides(op) {
 		e := a.edit(other.ID)

@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/engine/plan/tree"
 )
 
-// CustomPlans gives the plans of the cluster's template that an operator starts, in
-// its order, each with its latest run, or without one where there was none yet.
+// CustomPlans returns the plans of the cluster's template that an operator starts, in the
+// template's order. Each has its latest run, if there was one.
 func (v *View) CustomPlans(tenant, cluster string) []Plan {
 	cl, ok := v.Cluster(tenant, cluster)
 	if !ok {
@@ -39,8 +39,8 @@ func (v *View) CustomPlans(tenant, cluster string) []Plan {
 	return out
 }
 
-// CustomTree gives a plan that was not run yet as it would begin. One that does not
-// fit the cluster has errors.
+// CustomTree returns the initial view of a plan that has not run yet. The view of a plan that does
+// not fit the cluster has errors.
 func (v *View) CustomTree(tenant, cluster, name string, now int64) (*tree.View, bool) {
 	cl, ok := v.Cluster(tenant, cluster)
 	if !ok {

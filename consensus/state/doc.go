@@ -1,4 +1,4 @@
-// Package state is the replicated state: the tables, the machine that applies
-// log entries to them and is their only writer, what changed as events, and
-// snapshots (docs/architecture.md, "A write, start to end").
+// Package state is the replicated state: the tables, the machine that applies log entries to them
+// and is their only writer, the events about changes, and snapshots (docs/architecture.md, "A
+// write, start to end").
 package state

@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/engine/problem"
 )
 
-// group is one event, or many of tasks that came to the same status, kept
-// small until somebody reads them.
+// group is one event, or many events of tasks that reached the same status. The many stay in a
+// compact form until a reader expands them.
 type group struct {
 	event model.Event
 	op    *model.Operation
@@ -30,15 +30,14 @@ func (g group) expand(into []model.Event) []model.Event {
 	return into
 }
 
-// describe fills an event about a task.
+// describe fills in an event about a task.
 func describe(ev *model.Event, op *model.Operation, g *plan.Graph, v uint32, status string) {
 	ev.Type, ev.Tenant, ev.Cluster, ev.Operation = "task.changed", op.Tenant, op.Cluster, op.ID
 	ev.Task, ev.Subject, ev.Status = string(model.OperationID(op.ID).Task(v)), g.Name(int(v)), status
 }
 
-// Events keeps the latest groups of events in a ring, and wakes readers. It is
-// not part of the replicated state: every voter fills its own from the same
-// log, with the same content.
+// Events keeps the latest groups of events in a ring, and notifies readers. It is not part of the
+// replicated state: every voter fills its own ring from the same log, with the same content.
 type Events struct {
 	mu    sync.Mutex
 	ring  []group
@@ -68,7 +67,7 @@ func (e *Events) publish(index uint64, groups []group) {
 	e.wake = make(chan struct{})
 }
 
-// reset forgets everything up to an index: the state was restored.
+// reset discards all events, because a snapshot with this index replaced the state.
 func (e *Events) reset(index uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,14 +77,15 @@ func (e *Events) reset(index uint64) {
 	e.wake = make(chan struct{})
 }
 
-// wait gives the last index and a channel that closes with the next change.
+// wait returns the last index and a channel that closes at the next change.
 func (e *Events) wait() (uint64, <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.index, e.wake
 }
 
-// after gives the groups of entries after index.
+// after returns the groups of entries after index, the last index, and a channel that closes at the
+// next change.
 func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +95,7 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	}
 	size := uint64(len(e.ring))
 	first := e.next - min(e.next, size)
-	// The ring is in order of index: walk back from the newest.
+	// The ring is sorted by index: walk back from the newest.
 	from := e.next
 	for from > first && e.ring[(from-1)%size].event.Index > index {
 		from--
@@ -107,9 +107,8 @@ func (e *Events) after(index uint64) ([]group, uint64, <-chan struct{}, error) {
 	return out, e.index, e.wake, nil
 }
 
-// Follow gives the events of a tenant (of all where it is "") after an index
-// to fn, in order, until ctx ends, which is no error, or fn fails. Index 0
-// means from now on.
+// Follow calls fn with the events of a tenant after an index, in order, until ctx ends or fn fails.
+// The end of ctx is not an error. Tenant "" means all tenants. Index 0 means from now on.
 func (m *Machine) Follow(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
 	if after == 0 {
 		after, _ = m.events.wait()

@@ -20,44 +20,46 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// FeatureLevel and Format are those of the entries that this build applies.
+// FeatureLevel is the highest feature level of log entries that this build applies. Format is their
+// format.
 const (
 	FeatureLevel = logformat.FeatureLevel
 	Format       = logformat.Format
 )
 
-// Answer is what applying one command gave.
+// Answer is the result of applying one command.
 type Answer struct {
 	Err   error
 	Index uint64
-	// Subject is the id of what the command made or changed.
+	// Subject is the id of the object that the command made or changed.
 	Subject string
-	// Repeated says that the request id was known: nothing was done again.
+	// Repeated reports that the request id was known and the command was not applied again.
 	Repeated bool
-	// Refused are the tasks of a Lease or Report that were not accepted.
+	// Refused are the tasks of a Lease or Report that were not accepted, or the positions of such
+	// changes in a ReportHealth.
 	Refused []uint32
-	// Ready are the tasks that a command made leasable, by operation.
+	// Ready are the tasks of the operation that a Report made leasable.
 	Ready []uint32
 }
 
-// Machine applies log entries. It implements raft.BatchingFSM. Readers use
-// View, which never waits for it.
+// Machine applies log entries. It implements raft.BatchingFSM. Readers use View, which never waits
+// for Apply.
 type Machine struct {
 	mu     sync.Mutex // serializes Apply, Restore
 	db     atomic.Pointer[memdb.MemDB]
 	events *Events
-	// watchers are told after each batch; see Watch.
+	// watchers are called after each batch; see Watch.
 	wmu      sync.Mutex
 	watchers []func(Batch)
 	halted   atomic.Pointer[haltError]
 	onHalt   func(error)
-	audit    *auditor // owned by who holds mu
-	// nodes has, by cluster, the index at which one of its nodes changed last.
-	// It is not state: it lets readers keep what they made from a cluster's nodes.
+	audit    *auditor // used only while mu is held
+	// nodes holds, by cluster, the index of the last batch that changed one of its nodes. It is not
+	// part of the state: with it, readers can cache values that they derive from a cluster's nodes.
 	nodes sync.Map
 }
 
-// NodesVersion changes whenever a node of the cluster does.
+// NodesVersion returns a number that changes whenever a node of the cluster changes.
 func (m *Machine) NodesVersion(cluster string) uint64 {
 	if v, ok := m.nodes.Load(cluster); ok {
 		return v.(uint64)
@@ -67,16 +69,16 @@ func (m *Machine) NodesVersion(cluster string) uint64 {
 
 type haltError struct{ err error }
 
-// Config of a Machine.
+// Config holds the settings of a Machine.
 type Config struct {
 	// Events bounds the buffer of events; 0 means 16,384 groups.
 	Events int
-	// OnHalt is told, once, that an entry was not understood and must be: this
-	// build is too old for the mesh, and has stopped applying.
+	// OnHalt is called once, when this build does not understand an entry that it must understand.
+	// The build is then too old for the mesh, and the machine has stopped applying entries.
 	OnHalt func(error)
 }
 
-// New gives an empty machine.
+// New returns an empty machine.
 func New(c Config) (*Machine, error) {
 	db, err := memdb.NewMemDB(table.Schema())
 	if err != nil {
@@ -90,35 +92,35 @@ func New(c Config) (*Machine, error) {
 	return m, nil
 }
 
-// Batch tells a watcher what a batch of entries changed.
+// Batch holds the changes that one batch of entries made.
 type Batch struct {
-	// Index is the last entry's.
+	// Index is the index of the last entry.
 	Index uint64
-	// Operations are the operations that the batch touched, with the tasks it
-	// made leasable.
+	// Operations are the operations that changed, with the tasks that the batch made leasable.
 	Operations map[string][]uint32
-	// Revoked are the leases that it took from workers that are alive: what they
-	// do for them is to be cancelled.
+	// Revoked are the leases that the batch took from live workers, by operation. The workers must
+	// cancel the work under these leases.
 	Revoked map[string][]plan.Revoked
-	// Health are clusters whose nodes' health, or recovery, changed; each may be
-	// named more than once.
+	// Health are the clusters in which the health or the recovery of nodes changed. A cluster may
+	// appear more than once.
 	Health []string
-	// Sites are those whose records changed; each may be named more than once.
+	// Sites are the sites whose records changed. A site may appear more than once.
 	Sites []SiteKey
-	// Runs are those whose records changed; each may be named more than once.
+	// Runs are the runs whose records changed. A run may appear more than once.
 	Runs []RunKey
-	// Schedules says that schedules changed, or what they wait for.
+	// Schedules reports that a schedule changed, or that a run ended and its schedule may start
+	// another.
 	Schedules bool
-	// Resources says that plugin resources changed.
+	// Resources reports that plugin resources changed.
 	Resources bool
-	// Agents says that the list of agents changed.
+	// Agents reports that the agent registry changed.
 	Agents bool
-	// Restored says that everything may have changed.
+	// Restored reports that a snapshot replaced the state, so that everything may have changed.
 	Restored bool
 }
 
-// Watch calls fn after every batch, in order, from the goroutine that applies:
-// fn must not block. The result ends the watch.
+// Watch calls fn after every batch, in order, from the goroutine that applies entries. fn must not
+// block. stop ends the watch.
 func (m *Machine) Watch(fn func(Batch)) (stop func()) {
 	m.wmu.Lock()
 	defer m.wmu.Unlock()
@@ -144,9 +146,10 @@ func (m *Machine) tell(b Batch) {
 // Apply applies one log entry.
 func (m *Machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch applies entries in one transaction: readers see all of it or
-// nothing. Each response is a [][]Answer: for each group of commands that came
-// together, one for each command; or an error for the whole entry.
+// ApplyBatch applies entries in one transaction: readers see the whole batch or none of it. The
+// response to an entry is a [][]Answer, or an error if the entry as a whole was not applied. The
+// [][]Answer holds one list for each group of commands that arrived together, and the list holds
+// one Answer for each command.
 func (m *Machine) ApplyBatch(logs []*raft.Log) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,8 +187,8 @@ type applier struct {
 	txn    *memdb.Txn
 	index  uint64
 	now    int64
-	edits  map[string]*plan.Edit // plans under change, by operation
-	trees  map[string]*tree.Tree // theirs
+	edits  map[string]*plan.Edit // open edits of plans, by operation
+	trees  map[string]*tree.Tree // the trees of these plans
 	groups []group
 	batch  Batch
 	audit  *auditor
@@ -314,8 +317,8 @@ func (a *applier) change(c *pb.Command) Answer {
 	return Answer{Err: problem.New(problem.Unsupported, "%T", c.Change)}
 }
 
-// put inserts a row. The schema is ours and every row has its keys: an error
-// would be a wrong program, and going on would let voters differ.
+// put inserts a row. Every row has the keys of its table, so an error is a bug. The machine panics
+// then, because the states of the voters would diverge if it went on.
 func (a *applier) put(table string, row any) {
 	a.audit.put(row)
 	if err := a.txn.Insert(table, row); err != nil {
@@ -333,7 +336,8 @@ func (a *applier) remove(table string, row any) {
 	}
 }
 
-// edit gives the plan of an operation to change, kept open until the batch ends.
+// edit returns the edit of an operation's plan, or nil if there is no plan. The edit stays open
+// until the batch ends.
 func (a *applier) edit(operation string) *plan.Edit {
 	if e, ok := a.edits[operation]; ok {
 		return e
@@ -364,7 +368,7 @@ func (a *applier) flush() {
 	clear(a.trees)
 }
 
-// touch says that an operation changed without its plan.
+// touch adds an operation to the batch when its record changed and its plan did not.
 func (a *applier) touch(operation string) {
 	if _, ok := a.batch.Operations[operation]; !ok {
 		a.batch.Operations[operation] = nil
@@ -376,7 +380,7 @@ func (a *applier) event(e model.Event) {
 	a.groups = append(a.groups, group{event: e})
 }
 
-// Halted gives the reason why this machine stopped applying, or nil.
+// Halted returns the reason why this machine stopped applying entries, or nil.
 func (m *Machine) Halted() error {
 	if h := m.halted.Load(); h != nil {
 		return h.err

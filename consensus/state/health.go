@@ -10,19 +10,19 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Health gives what is known of a node's health, or nil.
+// Health returns the known health of a node, or nil.
 func (v *View) Health(tenant, node string) *model.NodeHealth {
 	return table.Get[model.NodeHealth](v.txn, table.Health, "id", tenant, node)
 }
 
-// ClusterHealth gives what is known of the health of a cluster's nodes, by node.
+// ClusterHealth returns the known health of a cluster's nodes, by node.
 func (v *View) ClusterHealth(tenant, cluster string) map[string]*model.NodeHealth {
 	out := map[string]*model.NodeHealth{}
 	table.Each(v.txn, table.Health, "cluster", func(h *model.NodeHealth) bool { out[h.Node] = h; return true }, tenant, cluster)
 	return out
 }
 
-// healthOf gives a copy of a node's health to write to.
+// healthOf returns a copy of a node's health for changes.
 func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 	h := model.NodeHealth{Tenant: n.Tenant, Cluster: n.Cluster, Node: n.ID}
 	if have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID); have != nil {
@@ -38,7 +38,7 @@ func (a *applier) healthOf(n *model.Node) *model.NodeHealth {
 	return &h
 }
 
-// putHealth writes a node's health and tells of it.
+// putHealth writes a node's health and adds an event about it.
 func (a *applier) putHealth(h *model.NodeHealth, message string) {
 	a.put(table.Health, h)
 	a.batch.Health = append(a.batch.Health, h.Cluster)
@@ -46,8 +46,8 @@ func (a *applier) putHealth(h *model.NodeHealth, message string) {
 		Message: message})
 }
 
-// reportHealth writes new verdicts. Those about a node that has been changed
-// since it was looked at are refused: they say nothing of what is there now.
+// reportHealth writes new verdicts. It refuses a verdict about a node that changed after it was
+// observed, because the verdict is out of date.
 func (a *applier) reportHealth(r *pb.ReportHealth) Answer {
 	ans := Answer{}
 	for i, c := range r.Changes {
@@ -81,7 +81,7 @@ func (a *applier) verdict(c *pb.HealthChange) bool {
 		if !c.Healthy {
 			now.Status = model.Unhealthy
 			if policy := cl.Template.RecoveryPolicy(); was.Status == model.Healthy && a.now-was.Since >= int64(policy.MaxBackoff) {
-				h.Attempts, h.Next, h.GaveUp = 0, 0, false // it was well for long
+				h.Attempts, h.Next, h.GaveUp = 0, 0, false // it was healthy for long enough
 			}
 		}
 		if was.Status == now.Status {
@@ -96,8 +96,8 @@ func (a *applier) verdict(c *pb.HealthChange) bool {
 	return true
 }
 
-// unwatched forgets what checks said of a node's services that an operation has
-// changed, and of the machine where that was made anew. A start ends a pause.
+// unwatched discards the results of checks of the services that an operation changed on a node, and
+// of a machine that it made. A start ends a pause.
 func (a *applier) unwatched(n *model.Node, services map[string]bool, machine bool) {
 	have := table.Get[model.NodeHealth](a.txn, table.Health, "id", n.Tenant, n.ID)
 	if have == nil {
@@ -105,7 +105,7 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 	}
 	h := a.healthOf(n)
 	maps.DeleteFunc(h.Services, func(s string, _ model.ServiceHealth) bool { return services[s] })
-	// What was paused and has been started runs: it is checked and recovered again.
+	// A paused service that was started runs: it is checked and recovered again.
 	maps.DeleteFunc(h.Paused, func(s, how string) bool {
 		return how == model.Paused && services[s] && n.States[s] == model.Start.String()
 	})
@@ -120,7 +120,7 @@ func (a *applier) unwatched(n *model.Node, services map[string]bool, machine boo
 	a.putHealth(h, "")
 }
 
-// pauseRecovery stops, or lets go on, what is recovered by itself of a cluster.
+// pauseRecovery pauses or resumes the automatic recovery of a cluster.
 func (a *applier) pauseRecovery(c *pb.Command, o *pb.ControlCluster) Answer {
 	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", c.Tenant, o.Cluster)
 	if have == nil {

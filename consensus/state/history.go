@@ -8,12 +8,12 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// keptSnapshots is how many snapshots of a cluster are kept.
+// keptSnapshots is the number of snapshots of a cluster that are kept.
 const keptSnapshots = 20
 
-// remember takes a snapshot of a cluster: rows never change, so it is made of
-// pointers to them. It gives the snapshot's number. The cluster's row must be
-// written after it, for it counts the snapshots.
+// remember takes a snapshot of a cluster and returns the snapshot's number. Rows never change, so
+// the snapshot consists of pointers to them. The caller must write the cluster's row afterwards,
+// because remember updates its number of snapshots.
 func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string) int {
 	if last := table.Get[model.Snapshot](a.txn, table.History, "id", cl.Tenant, cl.ID, uint32(cl.Snapshots)); last != nil &&
 		moment == model.MomentBefore && last.State.Version == cl.Version {
@@ -29,8 +29,8 @@ func (a *applier) remember(cl *model.Cluster, op *model.Operation, moment string
 	return cl.Snapshots
 }
 
-// forgetSnapshots removes the oldest snapshots, but never one that the operation at
-// work, or the one before it, may go back to.
+// forgetSnapshots removes the oldest snapshots. It keeps those to which this operation, or the
+// operation in the cluster's row, may return.
 func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 	needed := cl.Snapshots
 	for _, o := range []*model.Operation{op, table.Get[model.Operation](a.txn, table.Operations, "id", cl.Operation)} {
@@ -50,7 +50,7 @@ func (a *applier) forgetSnapshots(cl *model.Cluster, op *model.Operation) {
 	}
 }
 
-// History gives a cluster's snapshots, the oldest first.
+// History returns a cluster's snapshots, oldest first.
 func (v *View) History(tenant, cluster string) []*model.Snapshot {
 	return table.List[model.Snapshot](v.txn, table.History, "id_prefix", tenant, cluster)
 }
@@ -61,7 +61,7 @@ func (v *View) Snapshot(tenant, cluster string, number int) (*model.Snapshot, bo
 	return s, s != nil
 }
 
-// settledNode gives a copy of a node to write to.
+// settledNode returns a copy of a node for changes.
 func settledNode(have *model.Node) *model.Node {
 	n := *have
 	if n.States = maps.Clone(n.States); n.States == nil {

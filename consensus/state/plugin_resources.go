@@ -16,7 +16,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// changeResource is the one writer of plugin resources.
+// changeResource carries out a change of plugin resources. It is the only writer of them.
 func (a *applier) changeResource(c *pb.Command, ch *pb.ChangeResource) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
@@ -68,7 +68,7 @@ func (a *applier) orderResource(c *pb.Command, o *pb.OrderResource) Answer {
 	return Answer{Subject: subject}
 }
 
-// addResource adds a version, whose content stands on a majority of the voters.
+// addResource adds a version. A majority of the voters has its content already.
 func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 	v, err := logformat.DecodeResourceVersion(add.Version)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *applier) addResource(c *pb.Command, add *pb.AddResource) Answer {
 	return Answer{Subject: added.String()}
 }
 
-// syncResources brings into force what was staged and recalled, all of it at once.
+// syncResources brings all staged and recalled versions of a tenant into force at once.
 func (a *applier) syncResources(c *pb.Command) Answer {
 	for _, have := range table.List[model.PluginResource](a.txn, table.Resources, "id_prefix", c.Tenant) {
 		r := have.Clone()
@@ -140,11 +140,11 @@ func (a *applier) putResource(r *model.PluginResource) {
 	a.put(table.Resources, r)
 }
 
-// inForce makes a new set where other versions are in force than those of the latest
-// set, and drops the sets that no plan that is kept was made with.
+// inForce makes a new set if the versions in force differ from those of the latest set. It drops
+// the older sets that no kept plan and no living cluster needs.
 func (a *applier) inForce(tenant string) {
-	// A tenant that is made anew begins behind the numbers of the old one: agents
-	// remember what they were told of those.
+	// The numbers of a tenant that is made again begin after those of the old tenant, because
+	// agents remember the old sets.
 	now := &model.ResourceSet{Tenant: tenant, Number: a.index}
 	table.Each(a.txn, table.Resources, "id_prefix", func(r *model.PluginResource) bool {
 		if v := r.Live(); v != nil {
@@ -175,7 +175,7 @@ type setKey struct {
 	number uint64
 }
 
-// wantedSets gives the sets that plans that are kept, and living clusters, name.
+// wantedSets returns the sets that kept operations and living clusters refer to.
 func wantedSets(txn *memdb.Txn) map[setKey]bool {
 	out := map[setKey]bool{}
 	table.Each(txn, table.Operations, "id", func(o *model.Operation) bool {
@@ -193,7 +193,7 @@ func wantedSets(txn *memdb.Txn) map[setKey]bool {
 	return out
 }
 
-// currentResources gives the number of the set that a plan which begins now works with.
+// currentResources returns the number of the set for a plan that begins now, or 0 for none.
 func (a *applier) currentResources(tenant string) uint64 {
 	if s := latestSet(a.txn, tenant); s != nil && len(s.Pins) > 0 {
 		return s.Number
@@ -222,8 +222,8 @@ func resourceChange(r *model.PluginResource) *audit.Change {
 	return &audit.Change{Type: "resource", Tenant: r.Tenant, Subject: r.ResourceKey.String()}
 }
 
-// resource is what the audit log says of a resource: which versions there are and how
-// they stand. Checksums of keys stay out of it.
+// resource returns the document of a resource for the audit log: its versions and their status. It
+// leaves out the checksums of secret versions.
 func (u *auditor) resource(r *model.PluginResource) audit.Document {
 	if r == nil {
 		return audit.Document{}
@@ -239,7 +239,7 @@ func (u *auditor) resource(r *model.PluginResource) audit.Document {
 	return u.documentOf(versions, func(m map[string]any) map[string]any { return m })
 }
 
-// PluginResources gives a tenant's resources, in the order of their keys.
+// PluginResources returns a tenant's resources, in the order of their keys.
 func (v *View) PluginResources(tenant string) []*model.PluginResource {
 	return table.List[model.PluginResource](v.txn, table.Resources, "id_prefix", tenant)
 }
@@ -250,20 +250,21 @@ func (v *View) PluginResource(tenant string, k model.ResourceKey) (*model.Plugin
 	return r, r != nil
 }
 
-// ResourceSet finds the set of versions that plans were made with.
+// ResourceSet finds a set of versions with which plans were made.
 func (v *View) ResourceSet(tenant string, number uint64) (*model.ResourceSet, bool) {
 	s := table.Get[model.ResourceSet](v.txn, table.ResourceSets, "id", tenant, table.SetID(number))
 	return s, s != nil
 }
 
-// ResourcesInForce gives the set of versions that is in force now; false: none ever was.
+// ResourcesInForce returns the set of versions that is in force now, or false if there never was
+// one.
 func (v *View) ResourcesInForce(tenant string) (*model.ResourceSet, bool) {
 	s := latestSet(v.txn, tenant)
 	return s, s != nil
 }
 
-// Blobs gives the sizes of all contents that somebody needs, by their checksums: those
-// of every version, and of every set that a plan which is kept was made with.
+// Blobs returns the sizes of all contents that are needed, by checksum: those of every version, and
+// those of every set that a kept operation or a living cluster refers to.
 func (v *View) Blobs() map[string]int64 {
 	out := map[string]int64{}
 	table.Each(v.txn, table.Resources, "id", func(r *model.PluginResource) bool {

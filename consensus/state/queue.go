@@ -15,13 +15,13 @@ import (
 // maxQueue bounds the operations that wait for their turn on one cluster.
 const maxQueue = 32
 
-// Queued is an operation that waits for its turn, and the request for it.
+// Queued is an operation that waits for its turn, with its request.
 type Queued struct {
 	Operation *model.Operation
 	Request   *operation.Request
 }
 
-// Queued gives the operations that wait for their turn on a cluster, in order.
+// Queued returns the operations that wait for their turn on a cluster, in order.
 func (v *View) Queued(tenant, cluster string) []Queued {
 	var out []Queued
 	for _, op := range v.ActiveOperations() {
@@ -34,7 +34,7 @@ func (v *View) Queued(tenant, cluster string) []Queued {
 	return out
 }
 
-// queued gives the operations that wait on a cluster.
+// queued returns the operations that wait for their turn on a cluster.
 func (a *applier) queued(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
 	table.Each(a.txn, table.Operations, "active", func(op *model.Operation) bool {
@@ -46,7 +46,7 @@ func (a *applier) queued(tenant, cluster string) []*model.Operation {
 	return out
 }
 
-// queue lets an operation wait for those before it.
+// queue adds an operation to those that wait for their turn on a cluster.
 func (a *applier) queue(c *pb.Command, q *pb.QueueOperation) Answer {
 	op, err1 := logformat.DecodeOperation(q.Operation)
 	req, err2 := logformat.DecodeOperationRequest(q.Request)
@@ -80,8 +80,8 @@ func (a *applier) unqueue(operation string) {
 	}
 }
 
-// controlQueued carries out an order about an operation that waits: it can only be
-// taken back.
+// controlQueued carries out an order about an operation that waits for its turn. Such an operation
+// can only be withdrawn.
 func (a *applier) controlQueued(c *pb.Command, o *pb.ControlOperation, have *model.Operation) Answer {
 	status := model.OpAborted
 	switch o.Order {
@@ -111,7 +111,7 @@ func (a *applier) endQueued(have *model.Operation, status model.OperationStatus,
 	a.touch(op.ID)
 }
 
-// dropQueue ends what waits for a cluster that is no more.
+// dropQueue ends the operations that wait for a deleted cluster.
 func (a *applier) dropQueue(cl *model.Cluster) {
 	for _, op := range a.queued(cl.Tenant, cl.ID) {
 		a.endQueued(op, model.OpAborted, fmt.Sprintf("cluster %s was deleted before its turn came", cl.Name))

@@ -19,16 +19,16 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// usedBy is what a row of table.Usages is about.
+// These are the kinds of rows in table.Usages.
 const (
 	usedByProfile = "profile"
 	usedByProgram = "program"
 )
 
-// RunKey names a run among all tenants'.
+// RunKey identifies a run among those of all tenants.
 type RunKey struct{ Tenant, ID string }
 
-// changeRuns is the one writer of these tables.
+// changeRuns carries out a change of profiles or runs. It is the only writer of these tables.
 func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
 	switch x := ch.Change.(type) {
 	case *pb.ChangeRuns_Put:
@@ -43,7 +43,8 @@ func (a *applier) changeRuns(c *pb.Command, ch *pb.ChangeRuns) Answer {
 	return Answer{Err: problem.New(problem.Unsupported, "%T", ch.Change)}
 }
 
-// startRun begins a run, if there is room for it.
+// startRun starts a run within the limits of its profile and tenant. It also updates the schedule
+// that the run came from.
 func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
@@ -69,7 +70,7 @@ func (a *applier) startRun(c *pb.Command, s *pb.StartRun) Answer {
 	ans := Answer{}
 	if r != nil {
 		if ans = a.beginRun(c, r, s.ProfileVersion, logformat.DecodeLevels(s.Levels)); ans.Subject == "" {
-			return ans // nothing of it is kept
+			return ans // the run is not recorded
 		}
 	}
 	if sched != nil {
@@ -114,7 +115,7 @@ func (a *applier) beginRun(c *pb.Command, r *profile.Run, version uint64, levels
 	return ans
 }
 
-// full says which limit another run of a profile would break, or "".
+// full returns the message about the limit that another run of a profile would exceed, or "".
 func (a *applier) full(tenant string, ref profile.Ref, p *profile.Profile, levels profile.Levels) string {
 	count := func(index string, args ...any) profile.Load {
 		var l profile.Load
@@ -153,7 +154,7 @@ func profileOf(txn *memdb.Txn, ref profile.Ref, tenant string) *profile.Profile 
 	return &p
 }
 
-// runEvent takes something that happened to a run.
+// runEvent applies an event to a run.
 func (a *applier) runEvent(c *pb.Command, e *pb.RunEvent) Answer {
 	have := table.Get[profile.Run](a.txn, table.Runs, "id", c.Tenant, e.Run)
 	if have == nil {
@@ -186,7 +187,7 @@ func (a *applier) putRun(r *profile.Run, actor string) {
 func (a *applier) runChanged(r *profile.Run, actor string) {
 	a.batch.Runs = append(a.batch.Runs, RunKey{r.Tenant, r.ID})
 	if r.Schedule != "" && !r.Active() {
-		a.batch.Schedules = true // it may make room
+		a.batch.Schedules = true // a run of the schedule may start now
 	}
 	a.event(model.Event{
 		Type: "run.changed", Tenant: r.Tenant, Cluster: r.Cluster.ID, Operation: r.Operation, Subject: r.ID,
@@ -194,7 +195,7 @@ func (a *applier) runChanged(r *profile.Run, actor string) {
 	})
 }
 
-// exited notes how a step of a program ended on a node, where the worker could tell.
+// exited records the exit code of a program's step on a node, if the worker knows it.
 func (a *applier) exited(op *model.Operation, s string, node string, output []byte, ok bool) {
 	var o struct {
 		Result struct {
@@ -213,7 +214,7 @@ func (a *applier) exited(op *model.Operation, s string, node string, output []by
 	}, op.Cluster)
 }
 
-// pruneRuns removes runs that are over, and adds them to what was used.
+// pruneRuns removes runs that are over, and adds them to the recorded usage.
 func (a *applier) pruneRuns(keys []string) Answer {
 	for _, k := range keys {
 		tenant, id, _ := strings.Cut(k, "/")
@@ -239,7 +240,7 @@ func (a *applier) used(tenant, kind, name string, r *profile.Run) {
 	a.put(table.Usages, &u)
 }
 
-// removeTenantRuns removes what a tenant has in these tables.
+// removeTenantRuns removes a tenant's rows from these tables.
 func (a *applier) removeTenantRuns(name string) {
 	for _, t := range []string{table.Profiles, table.Programs, table.Schedules, table.Preferences, table.Secrets, table.Runs, table.Usages} {
 		it, err := a.txn.Get(t, "id_prefix", name)
@@ -256,7 +257,7 @@ func (a *applier) removeTenantRuns(name string) {
 	}
 }
 
-// secretNames gives the names of a tenant's secrets.
+// SecretNames returns the names of a tenant's secrets.
 func (v *View) SecretNames(tenant string) []string {
 	var out []string
 	table.Each(v.txn, table.Secrets, "id_prefix", func(r *table.SecretRow) bool { out = append(out, r.Name); return true }, tenant)
@@ -271,8 +272,8 @@ func setOf(in []string) map[string]bool {
 	return out
 }
 
-// endStep ends a step of a program on a node. One that failed is not tried again by
-// itself: what it did would be done twice.
+// endStep ends a step of a program on a node. A failed step is not tried again automatically,
+// because its effects would happen twice.
 func (a *applier) endStep(op *model.Operation, e *plan.Edit, v uint32, fence uint64, out *pb.Outputs) error {
 	ok := out == nil || out.Outcome == pb.Outcome_OUTCOME_SUCCEEDED || out.Outcome == pb.Outcome_OUTCOME_UNSPECIFIED
 	var err error
@@ -293,7 +294,7 @@ func (a *applier) endStep(op *model.Operation, e *plan.Edit, v uint32, fence uin
 	return err
 }
 
-// cancelWork cancels what of an operation waits; of a program also what runs.
+// cancelWork cancels the waiting tasks of an operation, and for a program also the running ones.
 func (a *applier) cancelWork(op *model.Operation, e *plan.Edit) {
 	e.CancelWaiting(a.now)
 	if op.Type != model.OpRun {

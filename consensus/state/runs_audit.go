@@ -7,8 +7,8 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// setting makes the record of a row of profiles and runs that is about to be written, or
-// with there false to be removed.
+// setting returns the change of a row of profiles and runs, with the documents before and after it.
+// With there the row is about to be written, otherwise removed.
 func (u *auditor) setting(row any, there bool) (c *audit.Change, before, after audit.Document) {
 	txn := u.a.txn
 	switch r := row.(type) {
@@ -32,7 +32,7 @@ func (u *auditor) setting(row any, there bool) (c *audit.Change, before, after a
 		c = &audit.Change{Type: "run", Tenant: r.Tenant, Cluster: r.Cluster.ID, Operation: r.Operation, Subject: r.ID, Message: r.Message}
 		before = docOf(u, table.Get[profile.Run](txn, table.Runs, "id", r.Tenant, r.ID))
 	case *table.SecretRow:
-		// That there is one, and nothing of it.
+		// The document shows that the secret exists, and nothing of its value.
 		name := func(s *table.SecretRow) *table.SecretRow {
 			if s == nil {
 				return nil

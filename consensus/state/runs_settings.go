@@ -11,7 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// putSetting does to a setting what a person wants.
+// putSetting carries out an order about a setting.
 func (a *applier) putSetting(c *pb.Command, p *pb.PutSetting) Answer {
 	tenant := c.Tenant
 	if p.System {
@@ -112,8 +112,8 @@ func (a *applier) setProfile(tenant string, p *pb.PutSetting) error {
 	return nil
 }
 
-// mayDelete says what stands in the way of a profile's deletion: that it is enabled,
-// then what it is assigned to, then the runs that use it (docs/spec/profiles.md §6).
+// mayDelete returns the first obstacle to a profile's deletion: the profile is enabled, then its
+// assignments, then the runs that use it (docs/spec/profiles.md §6).
 func (a *applier) mayDelete(ref profile.Ref, tenant string, p *table.ProfileRow) error {
 	if p.Status == profile.Enabled {
 		return conflict("profile %s is enabled: disable it first", ref)
@@ -135,7 +135,7 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n-1)
 }
 
-// mayAssign says whether settings may name the profile that they do.
+// mayAssign checks that settings may name their profile.
 func (a *applier) mayAssign(tenant string, properties map[string]string) error {
 	s := properties[profile.ProfileKey]
 	if s == "" {
@@ -154,7 +154,7 @@ func (a *applier) mayAssign(tenant string, properties map[string]string) error {
 	return nil
 }
 
-// keptVersions is how many versions of a program are kept.
+// keptVersions is the number of versions of a program that are kept.
 const keptVersions = 50
 
 func (a *applier) setProgram(tenant string, p *pb.PutSetting) error {
@@ -221,7 +221,7 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		if err := a.mayAssign(tenant, next.Properties); err != nil {
 			return err
 		}
-		// What lies before a schedule is none of its times.
+		// A schedule starts no runs for times before it was made.
 		next.Name, next.Status, next.Last, next.Actor = p.Name, profile.Enabled, a.now, actor
 		if have != nil {
 			next.Status, next.Skipped, next.LastRun = have.Status, have.Skipped, have.LastRun
@@ -238,7 +238,7 @@ func (a *applier) setSchedule(tenant, actor string, p *pb.PutSetting) error {
 		}
 		next.Status, next.Waits = status, 0
 		if p.Order == pb.SettingOrder_SETTING_ORDER_ENABLE {
-			next.Last = a.now // what was due meanwhile was not wanted
+			next.Last = a.now // runs that were due meanwhile are skipped
 		}
 	case pb.SettingOrder_SETTING_ORDER_DELETE:
 		a.remove(table.Schedules, have)

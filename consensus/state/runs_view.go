@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/engine/profile"
 )
 
-// Profiles gives a tenant's profiles by name, and with system those of the system
-// behind them. Tenant "" means those of the system alone.
+// Profiles returns a tenant's profiles by name, and with system also those of the system after
+// them. Tenant "" means only those of the system.
 func (v *View) Profiles(tenant string, system bool) []profile.Profile {
 	var out []profile.Profile
 	add := func(owner string) {
@@ -36,7 +36,7 @@ func (v *View) Profiles(tenant string, system bool) []profile.Profile {
 	return out
 }
 
-// Profile finds a profile as a tenant sees it.
+// Profile finds a profile that a tenant can refer to.
 func (v *View) Profile(tenant string, ref profile.Ref) (profile.Profile, bool) {
 	if p := profileOf(v.txn, ref, tenant); p != nil {
 		return *p, true
@@ -44,12 +44,13 @@ func (v *View) Profile(tenant string, ref profile.Ref) (profile.Profile, bool) {
 	return profile.Profile{}, false
 }
 
-// Assignments tells what names a profile: preferences and schedules.
+// Assignments returns descriptions of the preferences and schedules that name a profile.
 func (v *View) Assignments(tenant string, ref profile.Ref) []string {
 	return assignments(v.txn, ref.Tenant(tenant), ref.Name)
 }
 
-// assignments reads the reverse index, of a profile of a tenant or of the system.
+// assignments reads the reverse index for the profile of an owner: a tenant, or the system if owner
+// is "".
 func assignments(txn *memdb.Txn, owner, name string) []string {
 	var out []string
 	of := func(tenant, text string) string {
@@ -77,7 +78,7 @@ func assignments(txn *memdb.Txn, owner, name string) []string {
 	return out
 }
 
-// Programs gives the latest version of each of a tenant's programs, by name.
+// Programs returns the latest version of each of a tenant's programs, by name.
 func (v *View) Programs(tenant string) []profile.Program {
 	var out []profile.Program
 	table.Each(v.txn, table.Programs, "id_prefix", func(r *table.ProgramRow) bool {
@@ -105,7 +106,7 @@ func (v *View) Program(tenant, name string, version int) (profile.Program, bool)
 	return out, found
 }
 
-// Schedules gives a tenant's schedules by name; of all tenants where it is "".
+// Schedules returns a tenant's schedules by name, or those of all tenants if tenant is "".
 func (v *View) Schedules(tenant string) []profile.Schedule {
 	if tenant == "" {
 		return values(table.List[profile.Schedule](v.txn, table.Schedules, "id"))
@@ -118,13 +119,13 @@ func (v *View) Schedule(tenant, name string) (profile.Schedule, bool) {
 	return table.Found[profile.Schedule](v.txn, table.Schedules, tenant, name)
 }
 
-// Preferences finds settings: of a program, of a tenant where program is "", of the system
-// where tenant is "" too.
+// Preferences finds the settings of a program. It finds those of the tenant if program is "", and
+// those of the system if tenant is "" too.
 func (v *View) Preferences(tenant, program string) (profile.Settings, bool) {
 	return table.Found[profile.Settings](v.txn, table.Preferences, tenant, program)
 }
 
-// Levels gives the settings that a run of a program has before its schedule's or arguments.
+// Levels returns the settings of a program's runs, without those of schedules and arguments.
 func (v *View) Levels(tenant, program string) profile.Levels {
 	var out profile.Levels
 	for i, k := range [][2]string{{"", ""}, {tenant, ""}, {tenant, program}} {
@@ -135,7 +136,7 @@ func (v *View) Levels(tenant, program string) profile.Levels {
 	return out
 }
 
-// Secret gives a tenant's secret.
+// Secret returns a tenant's secret.
 func (v *View) Secret(tenant, name string) (string, bool) {
 	if r := table.Get[table.SecretRow](v.txn, table.Secrets, "id", tenant, name); r != nil {
 		return r.Value, true
@@ -149,7 +150,7 @@ func (v *View) Run(tenant, id string) (*profile.Run, bool) {
 	return r, r != nil
 }
 
-// Runs gives a tenant's runs, the newest first; of all tenants where it is "".
+// Runs returns a tenant's runs, newest first, or those of all tenants if tenant is "".
 func (v *View) Runs(tenant string) []*profile.Run {
 	var out []*profile.Run
 	if tenant == "" {
@@ -163,12 +164,12 @@ func (v *View) Runs(tenant string) []*profile.Run {
 	return out
 }
 
-// LiveRuns gives the runs of all tenants of which something is still to come.
+// LiveRuns returns the runs of all tenants that are not over.
 func (v *View) LiveRuns() []*profile.Run {
 	return table.List[profile.Run](v.txn, table.Runs, "live", "live")
 }
 
-// RunOf finds the run that a cluster belongs to.
+// RunOf finds the run to which a cluster belongs.
 func (v *View) RunOf(tenant, cluster string) (*profile.Run, bool) {
 	var out *profile.Run
 	table.Each(v.txn, table.Runs, "cluster", func(r *profile.Run) bool {
@@ -180,13 +181,13 @@ func (v *View) RunOf(tenant, cluster string) (*profile.Run, bool) {
 	return out, out != nil
 }
 
-// ScheduledRuns gives the runs of a schedule whose programs are not over.
+// ScheduledRuns returns the runs of a schedule whose programs are not over.
 func (v *View) ScheduledRuns(tenant, schedule string) []*profile.Run {
 	return table.List[profile.Run](v.txn, table.Runs, "schedule", tenant, schedule)
 }
 
-// ProfileUsage adds up the runs of a profile, at a time (Unix milliseconds), those of
-// one tenant where it is not "". What runs used that are not kept counts for all tenants.
+// ProfileUsage adds up the usage of a profile's runs at the time now (Unix milliseconds). The usage
+// includes runs whose records were removed.
 func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.Usage {
 	var out profile.Usage
 	owner := ref.Tenant(tenant)
@@ -206,7 +207,8 @@ func (v *View) ProfileUsage(tenant string, ref profile.Ref, now int64) profile.U
 	return out
 }
 
-// ProgramUsage adds up the runs of a program.
+// ProgramUsage adds up the usage of a program's runs at the time now (Unix milliseconds), including
+// runs whose records were removed.
 func (v *View) ProgramUsage(tenant, program string, now int64) profile.Usage {
 	var out profile.Usage
 	if u := table.Get[table.UsageRow](v.txn, table.Usages, "id", tenant, usedByProgram, program); u != nil {
@@ -221,7 +223,7 @@ func (v *View) ProgramUsage(tenant, program string, now int64) profile.Usage {
 	return out
 }
 
-// Provisioners gives what clusters of runs can be made by, as a tenant sees it.
+// Provisioners returns the provisioners that can make clusters for a tenant's runs.
 func (v *View) Provisioners(tenant string) []profile.Spec {
 	var templates []string
 	for _, d := range v.Definitions(tenant, model.KindClusterTemplate) {
@@ -237,15 +239,16 @@ func (v *View) Provisioners(tenant string) []profile.Spec {
 	return out
 }
 
-// ProfileUse is what the runs of a profile used.
+// ProfileUse is the usage of a profile's runs.
 type ProfileUse struct {
-	// Tenant is the profile's; "" of those of the system.
+	// Tenant is the owner of the profile, or "" for a profile of the system.
 	Tenant  string
 	Profile profile.Ref
 	profile.Usage
 }
 
-// Usages adds up the runs of every profile that there is, at a time (Unix milliseconds).
+// Usages adds up the usage of the runs of every existing profile at the time now (Unix
+// milliseconds).
 func (v *View) Usages(now int64) []ProfileUse {
 	var out []ProfileUse
 	at := map[[2]string]int{}
@@ -277,10 +280,9 @@ func (v *View) Usages(now int64) []ProfileUse {
 	return out
 }
 
-// RunProviders gives the providers by which clusters of plain nodes are made for a tenant's
-// runs, of which no definition tells: those of the runs that are kept, and those that the
-// profiles which there are would use. Several may be the same. What profiles name and no
-// agent offers is left out.
+// RunProviders returns the providers of plain nodes for a tenant's runs, which have no definitions:
+// those of the kept runs, and those that the existing profiles would use. A provider may appear
+// more than once. Profiles whose provider no agent offers are skipped.
 func (v *View) RunProviders(tenant string) []model.Provider {
 	var out []model.Provider
 	add := func(provisioner string, properties []profile.Property) {
@@ -305,7 +307,7 @@ func (v *View) RunProviders(tenant string) []model.Provider {
 	for _, p := range v.Profiles(tenant, true) {
 		would(&p, v.Levels(tenant, ""))
 	}
-	// Programs and schedules may override properties of the one that they choose.
+	// Programs and schedules may override properties of the profile that they choose.
 	chosen := func(l profile.Levels) {
 		if ref, err := l.Choose(); err == nil {
 			if p, ok := v.Profile(tenant, ref); ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// settle ends an operation whose tasks have come to an end.
+// settle finishes an operation when its plan is complete. It finishes an aborting operation when no
+// task is leased any more; one that is to be undone then waits for its rollback.
 func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	have = table.Get[model.Operation](a.txn, table.Operations, "id", have.ID)
 	s := e.State()
@@ -61,17 +62,17 @@ func (a *applier) settle(have *model.Operation, e *plan.Edit) {
 	}
 }
 
-// mayLack says whether an operation in which failures were put up with has
-// succeeded all the same. A cluster some of whose machines are still there is not
-// deleted; and whoever restarts, pauses or resumes nodes wants to know of each.
+// mayLack reports whether an operation succeeds in spite of tolerated failures. A deletion does
+// not, because some machines of the cluster are still there. A restart, pause or resume of nodes
+// does not either, because its caller needs the result for every node.
 func mayLack(t model.OperationType) bool {
 	return t == model.OpPlan || t != model.OpDelete && !t.Concurrent()
 }
 
-// rolledBack ends the operation that a rollback has undone, or could not.
+// rolledBack ends the operation that a rollback undid or failed to undo.
 func (a *applier) rolledBack(rollback *model.Operation) {
 	have := table.Get[model.Operation](a.txn, table.Operations, "id", rollback.Follows)
-	again := have != nil && have.Status == model.OpFailed && rollback.Status == model.OpSucceeded // on an order
+	again := have != nil && have.Status == model.OpFailed && rollback.Status == model.OpSucceeded // an order restarted the rollback
 	if have == nil || have.Status != model.OpRollingBack && !again {
 		return
 	}
@@ -86,14 +87,14 @@ func (a *applier) rolledBack(rollback *model.Operation) {
 	a.touch(op.ID)
 }
 
-// settleNodes writes to the nodes what the operation's tasks did to them. It
-// is done once, at the end: a write for every task would cost more than the
-// tasks. Until then readers take it from the plan.
+// settleNodes writes the effects of the operation's tasks to the nodes. It runs once, at the end,
+// because a write for every task would cost more than the tasks. Until then readers derive the
+// effects from the plan.
 func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	changed := map[string]*model.Node{}
-	made := map[string]bool{}                // machines that came or went
-	services := map[string]map[string]bool{} // what something was done to, by node
-	lacks := map[string][]string{}           // services of which something was not done, by node
+	made := map[string]bool{}                // nodes with a task that creates or deletes the machine
+	services := map[string]map[string]bool{} // services with a task that was attempted, by node
+	lacks := map[string][]string{}           // services with a task that did not succeed, by node
 	of := func(id string) *model.Node {
 		n := changed[id]
 		if n == nil {
@@ -137,7 +138,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			}
 		}
 	}
-	// Who runs beside others leaves it to them what goes with them.
+	// Concurrent operations leave membership changes to the main operation.
 	beside := op.Type.Concurrent()
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {
 		if !beside && (n.Leaves || len(n.Leaving) > 0 || len(n.Back) > 0) {
@@ -161,7 +162,7 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 			n.Services = n.Staying()
 		}
 		if n.Version = a.index; !beside {
-			if good || op.Type != model.OpRollback { // one that failed may go on, on an order
+			if good || op.Type != model.OpRollback { // an order may restart a failed rollback
 				n.Leaves, n.Leaving = false, nil
 			}
 			backTo(n, op, good)
@@ -173,8 +174,8 @@ func (a *applier) settleNodes(op *model.Operation, s *plan.State) {
 	}
 }
 
-// did notes on a node what a task did to it, or with done false what it may
-// have done: it was tried, and nobody saw it succeed.
+// did records the effect of a task on a node. With done false the effect is uncertain: the task was
+// attempted, and no success was reported.
 func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Action, service string, done bool) {
 	state := action.String()
 	if !done {
@@ -182,7 +183,7 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 	}
 	switch action {
 	case model.Create:
-		n.Created, n.Confirmed, n.Broken = true, false, !done // or it may be: who deletes it will see
+		n.Created, n.Confirmed, n.Broken = true, false, !done // unless done, the machine may exist: its deletion finds out
 		return
 	case model.Confirm:
 		n.Confirmed, n.Broken = done, !done
@@ -201,7 +202,7 @@ func did(n *model.Node, cl *model.Cluster, op *model.Operation, action model.Act
 	if action == model.Configure {
 		switch was := n.States[service]; {
 		case was == model.Start.String(), was == model.Stop.String() && done:
-			state = was // it still runs, or is ready to: planning must be able to tell
+			state = was // it still runs, or is ready to: planning needs this
 		}
 	}
 	n.States[service] = state
@@ -220,8 +221,8 @@ func (a *applier) removeNode(n *model.Node) {
 	a.event(model.Event{Type: "node.removed", Tenant: n.Tenant, Cluster: n.Cluster, Subject: n.ID})
 }
 
-// settleCluster gives the cluster the status that its operation's end means
-// (docs/spec/coopr.md 1.3), and keeps what it came to.
+// settleCluster sets the cluster's status after its operation ended (docs/spec/coopr.md 1.3), and
+// takes a snapshot of the result. It removes all snapshots of a deleted cluster.
 func (a *applier) settleCluster(op *model.Operation) {
 	have := table.Get[model.Cluster](a.txn, table.Clusters, "id", op.Tenant, op.Cluster)
 	if have == nil {
@@ -268,7 +269,7 @@ func (a *applier) settleCluster(op *model.Operation) {
 		Message: cl.Message})
 }
 
-// dropServices takes away what no node carries any more.
+// dropServices removes the services that no node carries any more.
 func (a *applier) dropServices(cl *model.Cluster) {
 	on := map[string]bool{}
 	table.Each(a.txn, table.Nodes, "cluster", func(n *model.Node) bool {

@@ -15,13 +15,13 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// keptGenerations is how many generations of a site are kept beside those in force.
+// keptGenerations is the number of a site's generations that are kept, besides those in force.
 const keptGenerations = 50
 
-// SiteKey names a site among all tenants'.
+// SiteKey identifies a site among those of all tenants.
 type SiteKey struct{ Tenant, Name string }
 
-// changeSite is the one writer of sites.
+// changeSite carries out a change of a site. It is the only writer of sites.
 func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 	old := table.Get[site.Record](a.txn, table.Sites, "id", c.Tenant, ch.Site)
 	if next := ch.GetNext(); next != nil {
@@ -93,7 +93,8 @@ func (a *applier) changeSite(c *pb.Command, ch *pb.ChangeSite) Answer {
 	return Answer{Subject: ch.Site}
 }
 
-// nextGeneration puts a document on its way into force.
+// nextGeneration adds a generation to a site and begins the switch to it. It makes the site if
+// there is none.
 func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n *pb.NextGeneration) Answer {
 	if err := a.tenant(c.Tenant); err != nil {
 		return Answer{Err: err}
@@ -137,7 +138,8 @@ func (a *applier) nextGeneration(c *pb.Command, name string, old *site.Record, n
 	return Answer{Subject: name}
 }
 
-// putSite writes a site's record, or removes it when it has ended.
+// putSite writes a site's record, or removes a site whose deletion is complete. It drops the oldest
+// generations.
 func (a *applier) putSite(r *site.Record, actor, status, message string) {
 	r.Version = a.index
 	a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
@@ -164,8 +166,8 @@ func (a *applier) removeSite(r *site.Record) {
 	a.remove(table.Sites, r)
 }
 
-// removeSites removes a tenant's sites. Nothing is driven anywhere: their homes
-// let go of what they ran.
+// removeSites removes a tenant's sites. No object is driven to another state first: the host
+// runtimes release the objects that they run.
 func (a *applier) removeSites(tenant string) {
 	for _, r := range table.List[site.Record](a.txn, table.Sites, "id_prefix", tenant) {
 		a.batch.Sites = append(a.batch.Sites, SiteKey{r.Tenant, r.Name})
@@ -173,8 +175,8 @@ func (a *applier) removeSites(tenant string) {
 	}
 }
 
-// siteDocument is what the audit log says of a site's record: which home has
-// which host is no decision of anybody's.
+// siteDocument returns the document of a site's record for the audit log. It leaves the placement
+// of hosts on agents out, because no person decides it.
 func (u *auditor) siteDocument(r *site.Record) audit.Document {
 	if r == nil {
 		return audit.Document{}
@@ -190,7 +192,7 @@ func siteChange(r *site.Record) *audit.Change {
 	return &audit.Change{Type: "site", Tenant: r.Tenant, Subject: r.Name}
 }
 
-// Sites gives a tenant's sites, or all where it is "".
+// Sites returns a tenant's sites, or those of all tenants if tenant is "".
 func (v *View) Sites(tenant string) []*site.Record {
 	if tenant == "" {
 		return table.List[site.Record](v.txn, table.Sites, "id")
@@ -198,20 +200,20 @@ func (v *View) Sites(tenant string) []*site.Record {
 	return table.List[site.Record](v.txn, table.Sites, "id_prefix", tenant)
 }
 
-// Site gives a site's record.
+// Site returns a site's record.
 func (v *View) Site(tenant, name string) (*site.Record, bool) {
 	r := table.Get[site.Record](v.txn, table.Sites, "id", tenant, name)
 	return r, r != nil
 }
 
-// Generations gives the generations of a site that are kept, the newest first.
+// Generations returns the generations of a site that are kept, newest first.
 func (v *View) Generations(tenant, name string) []*site.Generation {
 	out := table.List[site.Generation](v.txn, table.Generations, "id_prefix", tenant, name)
 	slices.Reverse(out)
 	return out
 }
 
-// Generation gives one generation of a site.
+// Generation returns one generation of a site.
 func (v *View) Generation(tenant, name string, number uint64) (*site.Generation, bool) {
 	g := table.Get[site.Generation](v.txn, table.Generations, "id", tenant, name, uint32(number))
 	return g, g != nil

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/consensus/state/table"
 )
 
-// Snapshot returns the present state. It copies nothing: tables and plans are
-// copied when they are written.
+// Snapshot returns the current state. It copies nothing, because writers copy tables and plans
+// before they change them.
 func (m *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,9 +8,11 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// arrived notes that a cluster whose operation succeeded has come to its target: no
-// service stands at an earlier one any more, but for what a rollback's snapshot had
-// there. Where the operation was not about that, all is as it was before.
+// arrived updates a cluster after an operation that succeeded. Its field Earlier lists the earlier
+// targets at which services still stand. A rollback takes the list from its snapshot. An operation
+// that moved the cluster to its target clears the list, unless it tolerated failures. After
+// recovery, or after an operation that did not move the cluster, an active or inconsistent cluster
+// keeps the status it had before.
 func (a *applier) arrived(cl *model.Cluster, op *model.Operation) {
 	if len(cl.Earlier) == 0 {
 		return
@@ -36,9 +38,9 @@ func (a *applier) arrived(cl *model.Cluster, op *model.Operation) {
 	}
 }
 
-// backTo ends what Node.Back is for: where the operation succeeded, those services
-// have come to where it says, but for a configuration that was written since and not
-// written back: that of a service which had none yet.
+// backTo clears Node.Back at the end of an operation. If the operation succeeded, the services have
+// returned to the marks in Back. A configuration is an exception if it was written since then and
+// not written back, as for a service that had none before: it is marked as half configured.
 func backTo(n *model.Node, op *model.Operation, good bool) {
 	for _, s := range n.Services {
 		if b, ok := n.Back[s]; ok && good {
@@ -54,11 +56,11 @@ func backTo(n *model.Node, op *model.Operation, good bool) {
 	n.Back = nil
 }
 
-// Live gives a node whose marks say what its services are right now. The row of a
-// node says so only once the operation under way has ended.
+// Live returns a node whose marks show the present state of its services. The row of a node shows
+// it only after the operation under way has ended.
 func (v *View) Live(cl *model.Cluster, n *model.Node) *model.Node { return v.live(cl)(n) }
 
-// LiveNodes gives the nodes of a cluster as Live does.
+// LiveNodes returns the nodes of a cluster as Live does.
 func (v *View) LiveNodes(cl *model.Cluster) []*model.Node {
 	nodes := v.Nodes(cl.Tenant, cl.ID)
 	if !cl.Varies() {
@@ -87,7 +89,8 @@ func (v *View) live(cl *model.Cluster) func(*model.Node) *model.Node {
 	return func(n *model.Node) *model.Node { return touched(cl, op, s, n) }
 }
 
-// touched gives a node with what a plan's tasks have begun to do to its services.
+// touched returns a node with the marks that a plan's tasks leave on its services, including tasks
+// that have only begun.
 func touched(cl *model.Cluster, op *model.Operation, s *plan.State, have *model.Node) *model.Node {
 	n := have
 	for _, v := range s.Graph.On(have.ID) {

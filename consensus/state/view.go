@@ -15,21 +15,20 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// View is the state at one moment. Rows it gives are shared: nobody changes
-// them.
+// View is the state at one moment. Its rows are shared: callers must not change them.
 type View struct {
 	txn   *memdb.Txn
 	index uint64
 }
 
-// View gives the state as it is now.
+// View returns the current state.
 func (m *Machine) View() *View {
-	// The index is read first: a view may be newer than it says, never older.
+	// The index is read first: a view may be newer than its index, never older.
 	index, _ := m.events.wait()
 	return &View{txn: m.db.Load().Txn(false), index: index}
 }
 
-// Index is that of the last entry that the view is sure to hold.
+// Index returns the index of the last entry that the view is sure to hold.
 func (v *View) Index() uint64 { return v.index }
 
 // FeatureLevel returns the feature level of the mesh.
@@ -47,7 +46,7 @@ func values[T any](in []*T) []T {
 	return out
 }
 
-// Tenants gives all tenants, by name.
+// Tenants returns all tenants, by name.
 func (v *View) Tenants() []model.Tenant {
 	return values(table.List[model.Tenant](v.txn, table.Tenants, "id"))
 }
@@ -57,7 +56,7 @@ func (v *View) Tenant(name string) (model.Tenant, bool) {
 	return table.Found[model.Tenant](v.txn, table.Tenants, name)
 }
 
-// Tokens gives a tenant's tokens, or all where tenant is "".
+// Tokens returns a tenant's tokens, or all tokens if tenant is "".
 func (v *View) Tokens(tenant string) []model.Token {
 	var out []model.Token
 	table.Each(v.txn, table.Tokens, "id", func(t *table.TokenRow) bool {
@@ -77,7 +76,7 @@ func (v *View) TokenByHash(hash string) (model.Token, bool) {
 	return model.Token{}, false
 }
 
-// Definitions gives the latest version of each definition of a kind, by name.
+// Definitions returns the latest version of each definition of a kind, by name.
 func (v *View) Definitions(tenant string, kind model.Kind) []model.StoredDefinition {
 	var out []model.StoredDefinition
 	table.Each(v.txn, table.Definitions, "id_prefix", func(r *table.DefinitionRow) bool {
@@ -92,7 +91,7 @@ func (v *View) Definitions(tenant string, kind model.Kind) []model.StoredDefinit
 	return out
 }
 
-// Versions gives every version of one definition, oldest first.
+// Versions returns every version of one definition, oldest first.
 func (v *View) Versions(tenant string, kind model.Kind, name string) []model.StoredDefinition {
 	var out []model.StoredDefinition
 	table.Each(v.txn, table.Definitions, "id_prefix", func(r *table.DefinitionRow) bool {
@@ -102,7 +101,7 @@ func (v *View) Versions(tenant string, kind model.Kind, name string) []model.Sto
 	return out
 }
 
-// Definition gives one version of a definition; 0 means the latest.
+// Definition returns one version of a definition; version 0 is the latest.
 func (v *View) Definition(tenant string, kind model.Kind, name string, version int) (model.StoredDefinition, bool) {
 	all := v.Versions(tenant, kind, name)
 	for i := len(all) - 1; i >= 0; i-- {
@@ -113,7 +112,7 @@ func (v *View) Definition(tenant string, kind model.Kind, name string, version i
 	return model.StoredDefinition{}, false
 }
 
-// Clusters gives a tenant's clusters, by id; of all tenants where it is "".
+// Clusters returns a tenant's clusters, by id, or those of all tenants if tenant is "".
 func (v *View) Clusters(tenant string) []*model.Cluster {
 	if tenant == "" {
 		return table.List[model.Cluster](v.txn, table.Clusters, "id")
@@ -121,8 +120,8 @@ func (v *View) Clusters(tenant string) []*model.Cluster {
 	return table.List[model.Cluster](v.txn, table.Clusters, "id_prefix", tenant)
 }
 
-// Cluster finds a cluster by id, or by name: the living one, or else the
-// latest that had it.
+// Cluster finds a cluster by id or by name. A name finds the living cluster with that name, or else
+// the latest one.
 func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
 	if c := table.Get[model.Cluster](v.txn, table.Clusters, "id", tenant, idOrName); c != nil {
 		return c, true
@@ -137,8 +136,7 @@ func (v *View) Cluster(tenant, idOrName string) (*model.Cluster, bool) {
 	return best, best != nil
 }
 
-// ClusterByID returns the cluster with an id, whichever tenant it belongs to. Ids are
-// unique in the mesh.
+// ClusterByID returns the cluster with an id, in any tenant. Ids are unique in the mesh.
 func (v *View) ClusterByID(id string) (*model.Cluster, bool) {
 	var found *model.Cluster
 	table.Each(v.txn, table.Tenants, "id", func(t *model.Tenant) bool {
@@ -148,8 +146,9 @@ func (v *View) ClusterByID(id string) (*model.Cluster, bool) {
 	return found, found != nil
 }
 
-// Nodes gives a cluster's nodes by number; of all clusters where it is "".
-// What a running operation did to a node is in the node already.
+// Nodes returns a cluster's nodes by number, or those of all the tenant's clusters if cluster is
+// "". The outputs of a running operation's tasks are in the nodes already. The states and marks of
+// services follow when the operation ends; see LiveNodes.
 func (v *View) Nodes(tenant, cluster string) []*model.Node {
 	var out []*model.Node
 	if cluster == "" {
@@ -172,7 +171,7 @@ func (v *View) Node(tenant, id string) (*model.Node, bool) {
 	return n, n != nil
 }
 
-// Values gives what plugins keep about a node.
+// Values returns the values that plugins stored about a node.
 func (v *View) Values(node string) map[string]json.RawMessage {
 	var out map[string]json.RawMessage
 	table.Each(v.txn, table.Values, "id_prefix", func(r *table.ValueRow) bool {
@@ -185,8 +184,8 @@ func (v *View) Values(node string) map[string]json.RawMessage {
 	return out
 }
 
-// Operations gives operations, newest first: of a cluster, of a tenant where
-// cluster is "", of all where tenant is "" too.
+// Operations returns the operations of a cluster, newest first. It returns those of a whole tenant
+// if cluster is "", and all of them if tenant is "" too.
 func (v *View) Operations(tenant, cluster string) []*model.Operation {
 	var out []*model.Operation
 	table.Each(v.txn, table.Operations, "id", func(o *model.Operation) bool {
@@ -204,12 +203,12 @@ func (v *View) Operations(tenant, cluster string) []*model.Operation {
 	return out
 }
 
-// ActiveOperations gives the operations that have not ended.
+// ActiveOperations returns the operations that have not ended.
 func (v *View) ActiveOperations() []*model.Operation {
 	return table.List[model.Operation](v.txn, table.Operations, "active", "active")
 }
 
-// Operation finds an operation; tenant "" means any.
+// Operation finds an operation by id; tenant "" matches any tenant.
 func (v *View) Operation(tenant, id string) (*model.Operation, bool) {
 	o := table.Get[model.Operation](v.txn, table.Operations, "id", id)
 	if o == nil || (tenant != "" && o.Tenant != tenant) {
@@ -218,7 +217,7 @@ func (v *View) Operation(tenant, id string) (*model.Operation, bool) {
 	return o, true
 }
 
-// Plan gives the state of an operation's plan.
+// Plan returns the state of an operation's plan.
 func (v *View) Plan(operation string) (*plan.State, bool) {
 	p := table.Get[table.PlanRow](v.txn, table.Plans, "id", operation)
 	if p == nil {
@@ -247,8 +246,9 @@ func (v *View) Progress(tenant, operation string) model.Progress {
 	return out
 }
 
-// Tasks gives an operation's tasks in order, optionally of one status, from
-// offset on, at most limit (0: all); and how many there are.
+// Tasks returns an operation's tasks in order, and their total number. status limits both to one
+// status unless it is empty. The list begins at offset and has at most limit tasks; limit 0 means
+// all.
 func (v *View) Tasks(tenant, operation, status string, offset, limit int) ([]model.Task, int) {
 	op, ok := v.Operation(tenant, operation)
 	if !ok {
@@ -330,7 +330,7 @@ func (v *View) agentName(id string) string {
 	return id
 }
 
-// Agents gives the list of record, by id.
+// Agents returns the agent registry, by id.
 func (v *View) Agents() []model.Agent {
 	return values(table.List[model.Agent](v.txn, table.Agents, "id"))
 }
@@ -340,7 +340,7 @@ func (v *View) Agent(id string) (model.Agent, bool) {
 	return table.Found[model.Agent](v.txn, table.Agents, id)
 }
 
-// Session gives the agent that has a session.
+// Session returns the agent to which a session belongs.
 func (v *View) Session(id string) (agent string, ok bool) {
 	s := table.Get[table.SessionRow](v.txn, table.Sessions, "id", id)
 	if s == nil {
@@ -349,21 +349,21 @@ func (v *View) Session(id string) (agent string, ok bool) {
 	return s.Agent, true
 }
 
-// Sessions gives all sessions and their agents.
+// Sessions returns the agents of all sessions, by session.
 func (v *View) Sessions() map[string]string {
 	out := map[string]string{}
 	table.Each(v.txn, table.Sessions, "id", func(s *table.SessionRow) bool { out[s.ID] = s.Agent; return true })
 	return out
 }
 
-// PluginTypes gives what agents offer, by key.
+// PluginTypes returns the plugin types that agents offer, by key.
 func (v *View) PluginTypes() []model.PluginType {
 	var out []model.PluginType
 	table.Each(v.txn, table.PluginTypes, "id", func(r *table.PluginRow) bool { out = append(out, r.Type); return true })
 	return out
 }
 
-// Parts gives the ids of large commands that are not whole.
+// Parts returns the ids of large commands whose parts have not all arrived.
 func (v *View) Parts() []string {
 	var out []string
 	table.Each(v.txn, table.Parts, "id", func(r *table.PartRow) bool {
@@ -375,7 +375,7 @@ func (v *View) Parts() []string {
 	return out
 }
 
-// Request finds what a request with the caller's request id made.
+// Request finds the object that a request with the caller's request id made.
 func (v *View) Request(who model.Caller) (subject string, ok bool) {
 	if who.Request == "" {
 		return "", false
@@ -388,13 +388,13 @@ func (v *View) Request(who model.Caller) (subject string, ok bool) {
 	return r.Subject, true
 }
 
-// OldestRequest gives the time of the oldest request id that is remembered;
-// the largest number where there is none.
+// OldestRequest returns the time of the oldest remembered request id, or the largest number if
+// there is none.
 func (v *View) OldestRequest() int64 {
 	oldest := int64(math.MaxInt64)
 	table.Each(v.txn, table.Requests, "id", func(r *table.RequestRow) bool { oldest = min(oldest, r.Time); return true })
 	return oldest
 }
 
-// Audit gives the audit log.
+// Audit returns the audit log.
 func (v *View) Audit() *audit.Trail { return table.Trail(v.txn) }

@@ -16,8 +16,8 @@ func Trail(txn *memdb.Txn) *audit.Trail {
 	return &audit.Trail{}
 }
 
-// pieces calls message for each piece of the log: a snapshot holds it as several
-// records, because it may be too large for one.
+// pieces calls message with each piece of the log. A snapshot holds the log as several records,
+// because it may be too large for one.
 func (r *AuditRow) pieces(message func(body []byte)) {
 	_ = r.Trail.Encode(func(piece []byte) error {
 		message(piece)
@@ -44,8 +44,8 @@ func (r *auditReader) piece(body []byte) error {
 	return r.Add(body)
 }
 
-// finish writes the row, and lets plans and the log share their names again: the
-// names that the log has are those of the plan's graph.
+// finish inserts the row of the audit log, if the snapshot has one. It then makes each plan and the
+// log share one set of names, which are those of the plan's graph.
 func (r *auditReader) finish(txn *memdb.Txn) error {
 	if r.begun {
 		trail, err := r.Done()

@@ -15,8 +15,8 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// encodeRow returns the record of a row. The nodes of a cluster's snapshot go to
-// history first.
+// encodeRow returns the record of a row. history writes the nodes of a cluster's snapshot before
+// that record.
 func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err error) {
 	rec = &pb.SnapshotRecord{}
 	switch r := raw.(type) {
@@ -100,7 +100,7 @@ func encodeRow(raw any, history *historyWriter) (rec *pb.SnapshotRecord, err err
 	return rec, err
 }
 
-// encodeRunRow fills in the record of a row of profiles and runs.
+// encodeRunRow is encodeRow for the tables of profiles and runs.
 func encodeRunRow(raw any, rec *pb.SnapshotRecord) (err error) {
 	switch r := raw.(type) {
 	case *ProfileRow:
@@ -282,9 +282,9 @@ func decodePlan(m *pb.PlanRow) (*PlanRow, error) {
 	return row, err
 }
 
-// historyWriter writes a node once, however many snapshots of its cluster hold
-// it. A restored state has copies of a node where the original shares one; equal
-// copies are written once too, so that equal states make equal snapshots.
+// historyWriter writes each node once, however many snapshots of its cluster hold it. A restored
+// state may have copies of a node that the original state shares. Equal copies are also written
+// once, so that equal states make equal snapshots.
 type historyWriter struct {
 	written map[*model.Node]uint32
 	bodies  map[[sha256.Size]byte]uint32
@@ -316,8 +316,8 @@ func (w *historyWriter) encode(s *model.Snapshot) (*pb.HistoryRow, error) {
 	return row, nil
 }
 
-// place returns the place of a node among those that are written, and writes it
-// where no equal one is.
+// place returns the position of a node among the written nodes. It writes the node first, unless an
+// equal node is there already.
 func (w *historyWriter) place(n *model.Node) (uint32, error) {
 	m, err := logformat.EncodeNode(n)
 	if err != nil {
@@ -337,7 +337,8 @@ func (w *historyWriter) place(n *model.Node) (uint32, error) {
 	return at, nil
 }
 
-// historyReader holds the nodes that the history rows behind them refer to.
+// historyReader holds the nodes that were read so far. Later history rows refer to them by
+// position.
 type historyReader []*model.Node
 
 func (r *historyReader) node(m *record.Node) error {
@@ -364,7 +365,7 @@ func (r *historyReader) snapshot(m *pb.HistoryRow) (*model.Snapshot, error) {
 	return s, nil
 }
 
-// PlanTree decodes the phases of a plan. It fails where they are not its graph's.
+// PlanTree decodes the phases of a plan. It fails if they do not fit the plan's graph.
 func PlanTree(g *plan.Graph, m *record.PlanTree) (*tree.Tree, error) {
 	t, err := logformat.DecodePlanTree(m)
 	if err != nil {

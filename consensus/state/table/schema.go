@@ -77,7 +77,7 @@ type PlanRow struct {
 type RequestRow struct {
 	Key     string // tenant, actor and request id
 	Index   uint64
-	Subject string // the id of what the request made
+	Subject string // the id of the object that the request made
 	Time    int64
 }
 
@@ -112,11 +112,11 @@ type MetaRow struct {
 	Mesh string
 }
 
-// key indexes rows by some of their parts. Each part stands behind its length, so
-// that one key is the beginning of another only where its parts are.
+// key indexes rows by a list of parts. Each part follows its length, so that one key is a prefix of
+// another only if its list of parts is.
 type key[T any] struct {
 	parts func(*T) []string
-	last  func(*T) (uint32, bool) // an optional number behind the parts
+	last  func(*T) (uint32, bool) // an optional number after the parts
 }
 
 func (k key[T]) FromObject(raw any) (bool, []byte, error) {
@@ -167,7 +167,7 @@ func index[T any](name string, unique bool, parts func(*T) []string) *memdb.Inde
 	return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: true, Indexer: key[T]{parts: parts}}
 }
 
-// table returns a table with these indexes; every row has the one named "id".
+// table returns a table with these indexes. Every row has a key in the index "id".
 func table(name string, indexes ...*memdb.IndexSchema) *memdb.TableSchema {
 	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{}}
 	for _, i := range indexes {
@@ -246,7 +246,7 @@ func Schema() *memdb.DBSchema {
 func Get[T any](txn *memdb.Txn, table, index string, args ...any) *T {
 	raw, err := txn.First(table, index, args...)
 	if err != nil || raw == nil {
-		return nil // the schema is ours: an error here would be a wrong index name, which tests see
+		return nil // an error is a wrong table or index name, which tests reveal
 	}
 	return raw.(*T)
 }
@@ -385,7 +385,7 @@ func runTables() []*memdb.TableSchema {
 	}
 }
 
-// RunProfile returns the key of a run's profile, or nil where the run names none.
+// RunProfile returns the key of a run's profile, or nil if the run has no valid profile.
 func RunProfile(r *profile.Run) []string {
 	ref, err := profile.ParseRef(r.Profile)
 	if err != nil {

@@ -20,18 +20,17 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// A snapshot is a SnapshotHeader and SnapshotRecords, each behind its length
-// (4 bytes, big-endian), then a length of zero and the SHA-256 of all before
-// it.
+// A snapshot is a SnapshotHeader, then SnapshotRecords, then a length of zero, then the SHA-256 of
+// all bytes before it. Each message follows its length (4 bytes, big-endian).
 const (
 	snapshotFormat = 1
 	maxRecord      = 1 << 30
 )
 
-// ErrDamaged is the error of a snapshot that is not whole or was changed.
+// ErrDamaged is the error for a snapshot that is incomplete or was altered.
 var ErrDamaged = errors.New("the snapshot is damaged")
 
-// Write writes a snapshot of all tables, which hold the entries up to index.
+// Write writes a snapshot of all tables. The tables hold the entries up to index.
 func Write(txn *memdb.Txn, index uint64, out io.Writer) error {
 	buf := bufio.NewWriterSize(out, 1<<16)
 	w := &recordWriter{w: buf, sum: sha256.New()}
@@ -39,7 +38,7 @@ func Write(txn *memdb.Txn, index uint64, out io.Writer) error {
 	history := historyWriter{node: func(n *record.Node) {
 		w.message(&pb.SnapshotRecord{Row: &pb.SnapshotRecord_HistoryNode{HistoryNode: n}})
 	}}
-	// In one order, so that equal states make equal snapshots.
+	// The order is fixed, so that equal states make equal snapshots.
 	for _, name := range slices.Sorted(maps.Keys(Schema().Tables)) {
 		it, err := txn.Get(name, "id")
 		if err != nil {
@@ -151,7 +150,7 @@ type recordReader struct {
 	sum hash.Hash
 }
 
-// message reads the next record. At the end it checks the sum and returns false.
+// message reads the next record. At the end of the snapshot it checks the sum and returns false.
 func (r *recordReader) message(m proto.Message) (bool, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r.r, head[:]); err != nil {
@@ -172,7 +171,7 @@ func (r *recordReader) message(m proto.Message) (bool, error) {
 	if n > maxRecord {
 		return false, fmt.Errorf("a record of %d bytes", n)
 	}
-	// Read before trusting the length with memory.
+	// A damaged length must not allocate memory for bytes that are not there.
 	b, err := io.ReadAll(io.LimitReader(r.r, int64(n)))
 	if err != nil || len(b) != int(n) {
 		return false, fmt.Errorf("it ends within a record: %w", err)
