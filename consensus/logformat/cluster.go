@@ -11,7 +11,8 @@ func EncodeOperation(x *model.Operation) (*record.Operation, error) {
 	return encode(x, (*encoder).operation)
 }
 
-// DecodeOperation returns what EncodeOperation was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeOperation is the inverse of EncodeOperation. It fails if the message is missing or JSON in
+// it is damaged.
 func DecodeOperation(m *record.Operation) (*model.Operation, error) {
 	return decode(m, (*decoder).operation)
 }
@@ -139,12 +140,13 @@ func (d *decoder) nodeGroup(m *record.NodeGroup) model.NodeGroup {
 	}
 }
 
-// EncodeOperationRequest returns the message of a request.
+// EncodeOperationRequest returns the message of the request of an operation.
 func EncodeOperationRequest(x *operation.Request) (*record.OperationRequest, error) {
 	return encode(x, (*encoder).operationRequest)
 }
 
-// DecodeOperationRequest returns what EncodeOperationRequest was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeOperationRequest is the inverse of EncodeOperationRequest. It fails if the message is
+// missing or JSON in it is damaged.
 func DecodeOperationRequest(m *record.OperationRequest) (*operation.Request, error) {
 	return decode(m, (*decoder).operationRequest)
 }
@@ -215,7 +217,8 @@ func (d *decoder) operationRequest(m *record.OperationRequest) operation.Request
 // EncodeCluster returns the message of a cluster.
 func EncodeCluster(x *model.Cluster) (*record.Cluster, error) { return encode(x, (*encoder).cluster) }
 
-// DecodeCluster returns what EncodeCluster was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeCluster is the inverse of EncodeCluster. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodeCluster(m *record.Cluster) (*model.Cluster, error) { return decode(m, (*decoder).cluster) }
 
 func (e *encoder) cluster(x model.Cluster) *record.Cluster {
@@ -324,7 +327,8 @@ func (d *decoder) recoveryPause(m *record.RecoveryPause) model.RecoveryPause {
 // EncodeNode returns the message of a node.
 func EncodeNode(x *model.Node) (*record.Node, error) { return encode(x, (*encoder).node) }
 
-// DecodeNode returns what EncodeNode was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeNode is the inverse of EncodeNode. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeNode(m *record.Node) (*model.Node, error) { return decode(m, (*decoder).node) }
 
 func (e *encoder) node(x model.Node) *record.Node {
@@ -413,12 +417,13 @@ func (d *decoder) mark(m *record.Mark) model.Mark {
 	}
 }
 
-// EncodeNodeHealth returns the message of a nodeHealth.
+// EncodeNodeHealth returns the message of a node's health.
 func EncodeNodeHealth(x *model.NodeHealth) (*record.NodeHealth, error) {
 	return encode(x, (*encoder).nodeHealth)
 }
 
-// DecodeNodeHealth returns what EncodeNodeHealth was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeNodeHealth is the inverse of EncodeNodeHealth. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodeNodeHealth(m *record.NodeHealth) (*model.NodeHealth, error) {
 	return decode(m, (*decoder).nodeHealth)
 }

@@ -15,10 +15,9 @@ func PutTenant(t *model.Tenant, createOnly bool) (*pb.Command_PutTenant, error) 
 	return &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: m, CreateOnly: createOnly}}, err
 }
 
-// PutSetting returns an order, such as "put" or "disable", about a setting of
-// runs. The value goes with the orders that write: a profile.Profile,
-// profile.Program or profile.Schedule, the properties of preferences, or a
-// model.Secret. The state refuses kinds and orders that do not exist.
+// PutSetting returns an order, such as "put" or "disable", about a setting of runs. Orders that
+// write need a value: a profile.Profile, profile.Program or profile.Schedule, the properties of
+// preferences, or a model.Secret. The state refuses kinds and orders that do not exist.
 func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 	p := &pb.PutSetting{Kind: SettingKinds.Number(kind), Name: name, Order: SettingOrders.Number(order)}
 	switch v := value.(type) {
@@ -45,8 +44,8 @@ func PutSetting(kind, name, order string, value any) (*pb.PutSetting, error) {
 	return p, nil
 }
 
-// RunEvent returns the command that applies an event to a run. It is refused
-// where the run has another version; version 0 is any.
+// RunEvent returns the command that applies an event to a run. The state refuses it if the run has
+// another version; version 0 matches any.
 func RunEvent(run string, version uint64, e profile.Event) (*pb.Command_ChangeRuns, error) {
 	m, err := EncodeRunEvent(&e)
 	return &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{
@@ -54,9 +53,9 @@ func RunEvent(run string, version uint64, e profile.Event) (*pb.Command_ChangeRu
 	}}, err
 }
 
-// AddResource returns the change that adds a version to a plugin resource, where
-// all of the tenant's then take at most so many bytes, and carries out an order
-// on it; "" is none.
+// AddResource returns the change that adds a version to a plugin resource and carries out an order
+// on that version; order "" is none. The state refuses it if the tenant's resources would then take
+// more than mostBytes.
 func AddResource(v *model.ResourceVersion, mostBytes int64, order string) (*pb.ChangeResource, error) {
 	m, err := EncodeResourceVersion(v)
 	return &pb.ChangeResource{Change: &pb.ChangeResource_Add{
@@ -64,10 +63,10 @@ func AddResource(v *model.ResourceVersion, mostBytes int64, order string) (*pb.C
 	}}, err
 }
 
-// SyncOrder is the word of the order about all resources of a tenant.
+// SyncOrder is the word for the order about all resources of a tenant.
 const SyncOrder = "sync"
 
-// OrderResource returns the change that an order about a plugin resource is.
+// OrderResource returns the change for an order about a plugin resource.
 func OrderResource(order string, k model.ResourceKey, version int) (*pb.ChangeResource, error) {
 	if order == SyncOrder {
 		return &pb.ChangeResource{Change: &pb.ChangeResource_Sync{Sync: &pb.SyncResources{}}}, nil
@@ -78,8 +77,8 @@ func OrderResource(order string, k model.ResourceKey, version int) (*pb.ChangeRe
 	}}, err
 }
 
-// Control returns the command that an order about an operation or about a
-// cluster is, by the order's word. The state refuses a word that is no order.
+// Control returns the command for an order about an operation or a cluster. The state refuses a
+// word that is no order.
 func Control(id, order, reason string) *pb.Command {
 	if n := ClusterOrders.Number(order); n != 0 {
 		return &pb.Command{Change: &pb.Command_ControlCluster{ControlCluster: &pb.ControlCluster{Cluster: id, Order: n, Reason: reason}}}

@@ -26,7 +26,7 @@ func (e *encoder) json(v any) []byte {
 	return b
 }
 
-// optional returns v as JSON where it is given, else nothing.
+// optional returns v as JSON if given is true, else nil.
 func (e *encoder) optional(given bool, v any) []byte {
 	if !given {
 		return nil
@@ -56,7 +56,7 @@ func decode[M, T any](m *M, fn func(*decoder, *M) T) (*T, error) {
 	return &x, nil
 }
 
-// document reads JSON; no bytes are the zero value.
+// document decodes JSON. An empty input is the zero value.
 func document[T any](d *decoder, b []byte) T {
 	var v T
 	if len(b) > 0 {
@@ -95,7 +95,7 @@ func listed[A, B any](in []A, fn func(A) B) []B {
 	return out
 }
 
-// table converts every value of a map; an empty one becomes nil.
+// table converts every value of a map; an empty map becomes nil.
 func table[A, B any](in map[string]A, fn func(A) B) map[string]B {
 	if len(in) == 0 {
 		return nil
@@ -121,7 +121,7 @@ func namesOf(m *record.Names) []string {
 	return present(m.Names)
 }
 
-// present returns a list that is not nil.
+// present returns the list, or an empty list for nil.
 func present[T any](in []T) []T {
 	if in == nil {
 		return []T{}
@@ -129,7 +129,7 @@ func present[T any](in []T) []T {
 	return in
 }
 
-// presentMap returns a map that is not nil.
+// presentMap returns the map, or an empty map for nil.
 func presentMap[V any](in map[string]V) map[string]V {
 	if in == nil {
 		return map[string]V{}
@@ -147,7 +147,7 @@ func numbered[B, A integer](in []A) []B {
 	return listed(in, func(n A) B { return B(n) })
 }
 
-// optional converts what a pointer points to.
+// optional converts the value that a pointer points to. nil stays nil.
 func optional[A, B any](in *A, fn func(A) *B) *B {
 	if in == nil {
 		return nil
@@ -155,7 +155,7 @@ func optional[A, B any](in *A, fn func(A) *B) *B {
 	return fn(*in)
 }
 
-// pointer returns a pointer to what a message converts to.
+// pointer converts a message and returns a pointer to the result. nil stays nil.
 func pointer[A, B any](in *A, fn func(*A) B) *B {
 	if in == nil {
 		return nil
@@ -193,7 +193,7 @@ func EncodeLevels(l profile.Levels) *record.Levels {
 	return &record.Levels{Levels: list(l[:], func(p map[string]string) *record.Properties { return &record.Properties{Properties: p} })}
 }
 
-// DecodeLevels returns what EncodeLevels was given. Levels that are missing are empty.
+// DecodeLevels is the inverse of EncodeLevels. Missing levels are empty.
 func DecodeLevels(m *record.Levels) profile.Levels {
 	var out profile.Levels
 	for i, p := range m.GetLevels()[:min(len(m.GetLevels()), len(out))] {

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Marshal encodes a message of the log or of a snapshot. Equal messages have
-// equal bytes. Text that is not UTF-8, such as a message that was cut within a
-// character, is repaired first: a snapshot must not fail for it.
+// Marshal encodes a message of the log or of a snapshot. Equal messages have equal bytes. Text that
+// is not UTF-8, such as a message that was cut within a character, is repaired first, so that a
+// snapshot does not fail because of it.
 func Marshal(m proto.Message) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err == nil {
@@ -21,7 +21,7 @@ func Marshal(m proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// repair replaces what is not UTF-8 in all texts of a message.
+// repair replaces the invalid bytes in all texts of a message.
 func repair(m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -62,8 +62,8 @@ func repairMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	}
 }
 
-// repaired returns a text as UTF-8 and reports whether that changed it. It
-// repairs a message in place.
+// repaired returns a text as valid UTF-8, and reports whether the text changed. It repairs a
+// message in place.
 func repaired(f protoreflect.FieldDescriptor, v protoreflect.Value) (protoreflect.Value, bool) {
 	switch f.Kind() {
 	case protoreflect.MessageKind:

@@ -8,7 +8,8 @@ import (
 // EncodeTenant returns the message of a tenant.
 func EncodeTenant(x *model.Tenant) (*record.Tenant, error) { return encode(x, (*encoder).tenant) }
 
-// DecodeTenant returns what EncodeTenant was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeTenant is the inverse of EncodeTenant. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeTenant(m *record.Tenant) (*model.Tenant, error) { return decode(m, (*decoder).tenant) }
 
 func (e *encoder) tenant(x model.Tenant) *record.Tenant {
@@ -37,7 +38,8 @@ func (d *decoder) tenant(m *record.Tenant) model.Tenant {
 // EncodeToken returns the message of a token.
 func EncodeToken(x *model.Token) (*record.Token, error) { return encode(x, (*encoder).token) }
 
-// DecodeToken returns what EncodeToken was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeToken is the inverse of EncodeToken. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeToken(m *record.Token) (*model.Token, error) { return decode(m, (*decoder).token) }
 
 func (e *encoder) token(x model.Token) *record.Token {
@@ -66,7 +68,8 @@ func (d *decoder) token(m *record.Token) model.Token {
 // EncodeAgent returns the message of an agent.
 func EncodeAgent(x *model.Agent) (*record.Agent, error) { return encode(x, (*encoder).agent) }
 
-// DecodeAgent returns what EncodeAgent was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeAgent is the inverse of EncodeAgent. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeAgent(m *record.Agent) (*model.Agent, error) { return decode(m, (*decoder).agent) }
 
 func (e *encoder) agent(x model.Agent) *record.Agent {
@@ -118,12 +121,13 @@ func (d *decoder) agent(m *record.Agent) model.Agent {
 	}
 }
 
-// EncodePluginType returns the message of a pluginType.
+// EncodePluginType returns the message of a plugin type.
 func EncodePluginType(x *model.PluginType) (*record.PluginType, error) {
 	return encode(x, (*encoder).pluginType)
 }
 
-// DecodePluginType returns what EncodePluginType was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodePluginType is the inverse of EncodePluginType. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodePluginType(m *record.PluginType) (*model.PluginType, error) {
 	return decode(m, (*decoder).pluginType)
 }
@@ -253,12 +257,13 @@ func (d *decoder) resourceType(m *record.ResourceType) model.ResourceType {
 	}
 }
 
-// EncodePluginResource returns the message of a pluginResource.
+// EncodePluginResource returns the message of a plugin resource.
 func EncodePluginResource(x *model.PluginResource) (*record.PluginResource, error) {
 	return encode(x, (*encoder).pluginResource)
 }
 
-// DecodePluginResource returns what EncodePluginResource was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodePluginResource is the inverse of EncodePluginResource. It fails if the message is missing
+// or JSON in it is damaged.
 func DecodePluginResource(m *record.PluginResource) (*model.PluginResource, error) {
 	return decode(m, (*decoder).pluginResource)
 }
@@ -284,12 +289,13 @@ func (d *decoder) pluginResource(m *record.PluginResource) model.PluginResource 
 	}
 }
 
-// EncodeResourceVersion returns the message of a resourceVersion.
+// EncodeResourceVersion returns the message of a resource's version.
 func EncodeResourceVersion(x *model.ResourceVersion) (*record.ResourceVersion, error) {
 	return encode(x, (*encoder).resourceVersion)
 }
 
-// DecodeResourceVersion returns what EncodeResourceVersion was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeResourceVersion is the inverse of EncodeResourceVersion. It fails if the message is missing
+// or JSON in it is damaged.
 func DecodeResourceVersion(m *record.ResourceVersion) (*model.ResourceVersion, error) {
 	return decode(m, (*decoder).resourceVersion)
 }
@@ -342,12 +348,13 @@ func (d *decoder) resourcePin(m *record.ResourcePin) model.ResourcePin {
 	}
 }
 
-// EncodeResourceKey returns the message of a resourceKey.
+// EncodeResourceKey returns the message of a resource's key.
 func EncodeResourceKey(x *model.ResourceKey) (*record.ResourceKey, error) {
 	return encode(x, (*encoder).resourceKey)
 }
 
-// DecodeResourceKey returns what EncodeResourceKey was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeResourceKey is the inverse of EncodeResourceKey. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodeResourceKey(m *record.ResourceKey) (*model.ResourceKey, error) {
 	return decode(m, (*decoder).resourceKey)
 }
@@ -373,12 +380,13 @@ func (d *decoder) resourceKey(m *record.ResourceKey) model.ResourceKey {
 	}
 }
 
-// EncodeResourceSet returns the message of a resourceSet.
+// EncodeResourceSet returns the message of a resource set.
 func EncodeResourceSet(x *model.ResourceSet) (*record.ResourceSet, error) {
 	return encode(x, (*encoder).resourceSet)
 }
 
-// DecodeResourceSet returns what EncodeResourceSet was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeResourceSet is the inverse of EncodeResourceSet. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodeResourceSet(m *record.ResourceSet) (*model.ResourceSet, error) {
 	return decode(m, (*decoder).resourceSet)
 }

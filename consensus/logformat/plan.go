@@ -5,10 +5,11 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// EncodePlanTree returns the message of a tree.
+// EncodePlanTree returns the message of a plan's tree.
 func EncodePlanTree(x *tree.Tree) (*record.PlanTree, error) { return encode(x, (*encoder).planTree) }
 
-// DecodePlanTree returns what EncodePlanTree was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodePlanTree is the inverse of EncodePlanTree. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodePlanTree(m *record.PlanTree) (*tree.Tree, error) { return decode(m, (*decoder).planTree) }
 
 func (e *encoder) planTree(x tree.Tree) *record.PlanTree {

@@ -9,7 +9,8 @@ import (
 // EncodeProfile returns the message of a profile.
 func EncodeProfile(x *profile.Profile) (*record.Profile, error) { return encode(x, (*encoder).profile) }
 
-// DecodeProfile returns what EncodeProfile was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeProfile is the inverse of EncodeProfile. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodeProfile(m *record.Profile) (*profile.Profile, error) { return decode(m, (*decoder).profile) }
 
 func (e *encoder) profile(x profile.Profile) *record.Profile {
@@ -126,7 +127,8 @@ func (d *decoder) limits(m *record.Limits) profile.Limits {
 // EncodeProgram returns the message of a program.
 func EncodeProgram(x *profile.Program) (*record.Program, error) { return encode(x, (*encoder).program) }
 
-// DecodeProgram returns what EncodeProgram was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeProgram is the inverse of EncodeProgram. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodeProgram(m *record.Program) (*profile.Program, error) { return decode(m, (*decoder).program) }
 
 func (e *encoder) program(x profile.Program) *record.Program {
@@ -228,7 +230,8 @@ func EncodeSchedule(x *profile.Schedule) (*record.Schedule, error) {
 	return encode(x, (*encoder).schedule)
 }
 
-// DecodeSchedule returns what EncodeSchedule was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeSchedule is the inverse of EncodeSchedule. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodeSchedule(m *record.Schedule) (*profile.Schedule, error) {
 	return decode(m, (*decoder).schedule)
 }
@@ -286,12 +289,13 @@ func (d *decoder) schedule(m *record.Schedule) profile.Schedule {
 	}
 }
 
-// EncodePreferences returns the message of a settings.
+// EncodePreferences returns the message of preferences.
 func EncodePreferences(x *profile.Settings) (*record.Preferences, error) {
 	return encode(x, (*encoder).preferences)
 }
 
-// DecodePreferences returns what EncodePreferences was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodePreferences is the inverse of EncodePreferences. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodePreferences(m *record.Preferences) (*profile.Settings, error) {
 	return decode(m, (*decoder).preferences)
 }
@@ -317,10 +321,11 @@ func (d *decoder) preferences(m *record.Preferences) profile.Settings {
 	}
 }
 
-// EncodeUsage returns the message of a usage.
+// EncodeUsage returns the message of usage.
 func EncodeUsage(x *profile.Usage) (*record.Usage, error) { return encode(x, (*encoder).usage) }
 
-// DecodeUsage returns what EncodeUsage was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeUsage is the inverse of EncodeUsage. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeUsage(m *record.Usage) (*profile.Usage, error) { return decode(m, (*decoder).usage) }
 
 func (e *encoder) usage(x profile.Usage) *record.Usage {

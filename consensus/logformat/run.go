@@ -9,7 +9,8 @@ import (
 // EncodeRun returns the message of a run.
 func EncodeRun(x *profile.Run) (*record.Run, error) { return encode(x, (*encoder).run) }
 
-// DecodeRun returns what EncodeRun was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeRun is the inverse of EncodeRun. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeRun(m *record.Run) (*profile.Run, error) { return decode(m, (*decoder).run) }
 
 func (e *encoder) run(x profile.Run) *record.Run {
@@ -258,12 +259,13 @@ func (d *decoder) runOrphan(m *record.RunOrphan) profile.RunOrphan {
 	}
 }
 
-// EncodeRunEvent returns the message of an event.
+// EncodeRunEvent returns the message of an event of a run.
 func EncodeRunEvent(x *profile.Event) (*record.RunEvent, error) {
 	return encode(x, (*encoder).runEvent)
 }
 
-// DecodeRunEvent returns what EncodeRunEvent was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeRunEvent is the inverse of EncodeRunEvent. It fails if the message is missing or JSON in it
+// is damaged.
 func DecodeRunEvent(m *record.RunEvent) (*profile.Event, error) {
 	return decode(m, (*decoder).runEvent)
 }

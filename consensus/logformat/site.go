@@ -6,10 +6,11 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// EncodeSite returns the message of a record.
+// EncodeSite returns the message of a site's record.
 func EncodeSite(x *site.Record) (*record.Site, error) { return encode(x, (*encoder).site) }
 
-// DecodeSite returns what EncodeSite was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeSite is the inverse of EncodeSite. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeSite(m *record.Site) (*site.Record, error) { return decode(m, (*decoder).site) }
 
 func (e *encoder) site(x site.Record) *record.Site {
@@ -49,10 +50,11 @@ func (d *decoder) site(m *record.Site) site.Record {
 	}
 }
 
-// EncodeSwitch returns the message of a switch.
+// EncodeSwitch returns the message of a switch of a site.
 func EncodeSwitch(x *site.Switch) (*record.Switch, error) { return encode(x, (*encoder).siteSwitch) }
 
-// DecodeSwitch returns what EncodeSwitch was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeSwitch is the inverse of EncodeSwitch. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeSwitch(m *record.Switch) (*site.Switch, error) { return decode(m, (*decoder).siteSwitch) }
 
 func (e *encoder) siteSwitch(x site.Switch) *record.Switch {
@@ -97,10 +99,11 @@ func (d *decoder) placedObject(m *record.PlacedObject) site.Placed {
 	}
 }
 
-// EncodeHost returns the message of a host.
+// EncodeHost returns the message of a host of a site.
 func EncodeHost(x *site.Host) (*record.Host, error) { return encode(x, (*encoder).host) }
 
-// DecodeHost returns what EncodeHost was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeHost is the inverse of EncodeHost. It fails if the message is missing or JSON in it is
+// damaged.
 func DecodeHost(m *record.Host) (*site.Host, error) { return decode(m, (*decoder).host) }
 
 func (e *encoder) host(x site.Host) *record.Host {
@@ -162,12 +165,13 @@ func (d *decoder) release(m *record.Release) site.Release {
 	}
 }
 
-// EncodeGeneration returns the message of a generation.
+// EncodeGeneration returns the message of a generation of a site.
 func EncodeGeneration(x *site.Generation) (*record.Generation, error) {
 	return encode(x, (*encoder).generation)
 }
 
-// DecodeGeneration returns what EncodeGeneration was given. It fails where the message, or JSON in it, is missing or damaged.
+// DecodeGeneration is the inverse of EncodeGeneration. It fails if the message is missing or JSON
+// in it is damaged.
 func DecodeGeneration(m *record.Generation) (*site.Generation, error) {
 	return decode(m, (*decoder).generation)
 }

@@ -1,7 +1,7 @@
 package logformat
 
-// FeatureLevel is the highest feature level of log entries that this build
-// understands. Format is the format of their envelope.
+// FeatureLevel is the highest feature level of log entries that this build understands. Format is
+// the format of a log entry's envelope.
 const (
 	FeatureLevel = 1
 	Format       = 1

@@ -9,11 +9,11 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// Words pairs the values of an enum of the log with the words that the API and
-// the domain use. The value 0 has no word.
+// Words maps the values of an enum of the log to the words that the API and the domain use. The
+// value 0 has no word.
 type Words[E ~int32, W ~string] map[E]W
 
-// Number returns the enum's value of a word, or 0 for a word that it lacks.
+// Number returns the enum's value for a word, or 0 for an unknown word.
 func (w Words[E, W]) Number(word W) E {
 	for n, x := range w {
 		if x == word {
@@ -23,11 +23,10 @@ func (w Words[E, W]) Number(word W) E {
 	return 0
 }
 
-// Word returns the word of an enum's value, or "" for a value that it lacks.
+// Word returns the word for an enum's value, or "" for an unknown value.
 func (w Words[E, W]) Word(n E) W { return w[n] }
 
-// number is Words.Number for a conversion: a word that the log does not know is
-// an error of it.
+// number is Words.Number for a conversion, which fails on a word that the log has no number for.
 func number[E ~int32, W ~string](e *encoder, w Words[E, W], word W) E {
 	n := w.Number(word)
 	if n == 0 && word != "" && e.err == nil {
