@@ -58,9 +58,9 @@ func TestRoundTrip(t *testing.T) {
 	check(t, logformat.EncodePlanTree, logformat.DecodePlanTree)
 }
 
-// check expects that a value survives, and that its JSON does to the byte:
-// the audit log is made of it, and must be the same on a voter that applied an
-// entry and on one that restored a snapshot.
+// check expects that a value survives, and that its JSON survives to the byte. The audit log
+// consists of this JSON, and must be the same on a voter that applied an entry and on a voter that
+// restored a snapshot.
 func check[T any, M proto.Message](t *testing.T, encode func(*T) (M, error), decode func(M) (*T, error)) {
 	typ := reflect.TypeFor[T]()
 	t.Run(typ.String(), func(t *testing.T) {
@@ -94,8 +94,8 @@ func check[T any, M proto.Message](t *testing.T, encode func(*T) (M, error), dec
 	})
 }
 
-// difference returns the path of the first field that differs, or "". An
-// empty list or map is as good as none.
+// difference returns the path of the first field that differs, or "". An empty list or map equals
+// nil.
 func difference(a, b reflect.Value, path string) string {
 	if a.Kind() != b.Kind() {
 		return path
@@ -149,17 +149,17 @@ func difference(a, b reflect.Value, path string) string {
 	return ""
 }
 
-// inJSON are the types that the log keeps as JSON. A value of one is what
-// its own JSON reads back as.
+// inJSON are the types that the log keeps as JSON. A test value of such a type is first encoded as
+// JSON and decoded again.
 var inJSON = []reflect.Type{reflect.TypeFor[model.ClusterTemplate](), reflect.TypeFor[model.Provider](), reflect.TypeFor[model.Service]()}
 
-// presence is how a list or map without elements is made.
+// presence is the form of a list or map without elements.
 type presence uint8
 
 const (
-	nilWhenEmpty presence = iota // JSON leaves it out
-	neverNil                     // JSON shows it, and nil would be null
-	either                       // JSON shows it, and the message tells nil and empty apart
+	nilWhenEmpty presence = iota // nil, because JSON leaves the field out
+	neverNil                     // not nil, because JSON would show null
+	either                       // nil or not: the message keeps the difference
 )
 
 func value(t *rapid.T, typ reflect.Type, empty presence) reflect.Value {
@@ -239,8 +239,8 @@ func value(t *rapid.T, typ reflect.Type, empty presence) reflect.Value {
 	return out
 }
 
-// presenceOf returns how JSON, and the field's message, treat a list or map
-// without elements.
+// presenceOf returns the form that a field has without elements, according to its JSON and its
+// message.
 func presenceOf(typ reflect.Type, f reflect.StructField) presence {
 	both := []string{"Cluster.Services", "Cluster.Definitions", "Cluster.Config", "Target.Config", "Node.Services", "NodeGroup.Services"}
 	switch tag, ok := f.Tag.Lookup("json"); {
@@ -252,7 +252,7 @@ func presenceOf(typ reflect.Type, f reflect.StructField) presence {
 	return neverNil
 }
 
-// length draws the length of a list or map, or false for nil.
+// length draws the length of a list or map. It returns false for nil.
 func length(t *rapid.T, empty presence) (int, bool) {
 	n := rapid.IntRange(-1, 2).Draw(t, "length")
 	switch empty {
@@ -266,7 +266,7 @@ func length(t *rapid.T, empty presence) (int, bool) {
 }
 
 func readBack(in reflect.Value) reflect.Value {
-	for range 2 { // what a decoder fills in, the second round keeps
+	for range 2 { // the second round keeps the values that a decoder fills in
 		out := reflect.New(in.Type())
 		b, err := json.Marshal(in.Interface())
 		if err != nil || json.Unmarshal(b, out.Interface()) != nil {
@@ -305,7 +305,7 @@ func someJSON(t *rapid.T, depth int) any {
 	return object
 }
 
-// TestMarshalRepairs expects that text which is not UTF-8 is stored, as JSON stores it.
+// TestMarshalRepairs expects that text which is not UTF-8 is repaired in the same way as in JSON.
 func TestMarshalRepairs(t *testing.T) {
 	bad := "cut \xe2\x82"
 	h := model.NodeHealth{Node: bad, Paused: map[string]string{bad: bad}, Services: map[string]model.ServiceHealth{"s": {Message: bad}}}
@@ -331,8 +331,8 @@ func TestMarshalRepairs(t *testing.T) {
 	}
 }
 
-// eventKinds reads the constants of profile.Kind, so that a new one without a
-// number in the log fails.
+// eventKinds returns the constants of profile.Kind from the source, so that the test fails for a
+// new constant without a number in the log.
 var eventKinds = sync.OnceValue(func() []profile.Kind {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../engine/profile/event.go", nil, 0)
 	if err != nil {
