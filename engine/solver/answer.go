@@ -2,41 +2,41 @@ package solver
 
 import "github.com/coopr/coopr/engine/model"
 
-// Answer is the preferred layout and what an operator wants to know of it
-// before saying yes (docs/spec/solver.md rules 8 and 11).
+// Answer is the preferred layout with the facts that an operator needs to approve it
+// (docs/spec/solver.md rules 8 and 11).
 type Answer struct {
 	// Layout is the whole cluster after the operation, most preferred group
 	// first; new nodes are numbered in this order.
 	Layout model.Layout `json:"layout"`
 	// Services are all services of the cluster after the operation, sorted.
 	Services []string `json:"services"`
-	// Comparator is the one that decided.
+	// Comparator is the name of the comparator that decided.
 	Comparator string `json:"comparator"`
-	// Cost of the whole layout; nil where a hardware type in it has none.
+	// Cost is the cost of the whole layout; nil if a hardware type in it has no cost.
 	Cost *Cost `json:"cost,omitempty"`
-	// Groups tell more about each group of Layout, in the same order.
+	// Groups describe each group of Layout, in the same order.
 	Groups []Group `json:"groups"`
 	// Tight are the constraints that are at their limit.
 	Tight []Constraint `json:"tight,omitempty"`
 
-	// New are the nodes to be made; for a new cluster the same as Layout.
+	// New are the nodes to be created; for a new cluster the same as Layout.
 	New model.Layout `json:"new,omitempty"`
 	// Changed are the existing nodes that gain or lose services, by number.
 	Changed []NodeChange `json:"changed,omitempty"`
 	// Removed are the ids of nodes to be deleted, newest first.
 	Removed []string `json:"removed,omitempty"`
-	// Placement tells each node's zone and host where a spread asks for it:
-	// one entry a group and place.
+	// Placement holds the zone and host of new nodes if a spread applies to them: one entry for
+	// each group and place.
 	Placement []Placement `json:"placement,omitempty"`
 }
 
-// Group is what a preview shows of one group of equal nodes.
+// Group is the summary of one group of equal nodes in a preview.
 type Group struct {
-	// Nodes in the group after the operation.
+	// Nodes is the size of the group after the operation.
 	Nodes int `json:"nodes"`
-	// Existing of them were there before.
+	// Existing is the number of these nodes that were there before.
 	Existing int `json:"existing,omitempty"`
-	// Cost of the group; nil where its hardware type has none.
+	// Cost is the cost of the group; nil if its hardware type has no cost.
 	Cost *Cost `json:"cost,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type Cost struct {
 	PerHour string `json:"perHour"`
 }
 
-// NodeChange is what becomes of one existing node.
+// NodeChange is the change of one existing node.
 type NodeChange struct {
 	ID     string   `json:"id"`
 	Number int      `json:"nodenum"`

@@ -5,12 +5,12 @@ import (
 	"sort"
 )
 
-// bound tells how much of some worth a node can still take on: an upper bound,
-// from the conflicts between items and from the room that they share.
+// bound computes an upper bound of the worth that a node can still gain, from the conflicts between
+// items and from the capacity that they share.
 type bound struct {
 	coef []int64
-	// byRatio are the items worth something, by worth for each unit of a
-	// capacity, the best first; nil where that capacity has no limit.
+	// byRatio holds, for each capacity, the items of positive worth, ordered by worth per unit of
+	// that capacity, best first. It is nil for a capacity without a limit.
 	byRatio [dimensions][]int32
 }
 
@@ -28,7 +28,8 @@ func newBound(c *class, k *kind, coef []int64) bound {
 		}
 		sort.SliceStable(items, func(x, y int) bool {
 			i, j := items[x], items[y]
-			// Worth can be great: floating point, as any order gives a bound.
+			// The products can exceed int64, so they are computed in floating point. Any order
+			// gives a valid bound.
 			return float64(coef[i])*float64(c.need[j][d]) > float64(coef[j])*float64(c.need[i][d])
 		})
 		b.byRatio[d] = items
@@ -36,12 +37,12 @@ func newBound(c *class, k *kind, coef []int64) bound {
 	return b
 }
 
-// reaches reports whether the free items may bring at least need.
+// reaches reports whether the free items can possibly add at least need.
 func (b *bound) reaches(f *finder, free *set, room *[dimensions]int64, need int64) bool {
 	if need <= 0 {
 		return true
 	}
-	// All that is worth something.
+	// The sum of all positive worth.
 	sum := int64(0)
 	n := 0
 	free.each(func(i int) bool {
@@ -68,9 +69,9 @@ func (b *bound) reaches(f *finder, free *set, room *[dimensions]int64, need int6
 	return b.cover(f, free, need)
 }
 
-// knapsack fills the room of one capacity, the last item in part. The items
-// are in the order of floating point, so the bound is that of the best ratio
-// for what is left only up to its rounding: one unit a step is added for it.
+// knapsack returns an upper bound of the worth that fits into the room of one capacity; the last
+// item counts in part. The items are ordered in floating point, so the order by ratio is exact only
+// up to rounding. One unit is added to make up for it.
 func (b *bound) knapsack(c *class, items []int32, d int, free *set, room int64) int64 {
 	total := int64(0)
 	for _, i := range items {
@@ -89,9 +90,9 @@ func (b *bound) knapsack(c *class, items []int32, d int, free *set, room int64) 
 	return total
 }
 
-// cover reports whether a cover of the free items by cliques of conflicting ones leaves need
-// within reach: of each clique a node has one item at most. The items with the fewest
-// conflicts choose their cliques first, and an item's worth may be shared between cliques.
+// cover reports whether need is still possible according to a cover of the free items by cliques of
+// conflicting items: a node carries at most one item of each clique. The items with the fewest
+// conflicts choose their cliques first. The worth of an item can be split between cliques.
 func (b *bound) cover(f *finder, free *set, need int64) bool {
 	sum := int64(0)
 	for _, v := range f.c.byDegree {

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// built is a problem made from some of the rules, and what its numbers mean.
+// built is a problem made from some of the rules, with the meaning of its numbers.
 type built struct {
 	*problem
-	// impossible: a rule that no layout of this size can keep.
+	// impossible is true if no layout of this size satisfies one of the rules.
 	impossible bool
 	items      [][]string // services of each item, sorted
 	pairs      []pair     // types by rank
-	// anyway are the services that each class's nodes carry besides items.
+	// anyway holds the services that the nodes of each class carry besides items.
 	anyway [][]string
-	// groups are the existing nodes of each class; nil for new nodes.
+	// groups holds the existing nodes of each class; nil for new nodes.
 	groups []*group
-	// gone is the item that marks a node to be removed, or -1.
+	// gone is the item that marks a node for removal, or -1.
 	gone int
 }
 
-// build makes the problem from the rules that are on.
+// build returns the problem for the rules that are on.
 func (w *world) build(on []bool) *built {
 	b := &built{problem: &problem{}, gone: -1}
 	each := func(kind ruleKind, f func(r *rule)) {
@@ -42,7 +42,7 @@ func (w *world) build(on []bool) *built {
 		b.problem.domains = append(b.problem.domains, domain{w.shrink, w.shrink, 1, 0})
 	}
 
-	// What never shares a node.
+	// The items that never share a node.
 	n := len(b.items)
 	conflict := make([]set, n)
 	var together []set
@@ -64,7 +64,7 @@ func (w *world) build(on []bool) *built {
 	})
 	caps := w.capacity(b, itemOf, each)
 
-	// What each pair of types can carry.
+	// The items that each pair of types can carry.
 	for h := range w.hardware {
 		for i := range w.images {
 			b.pairs = append(b.pairs, pair{h, i})
@@ -147,7 +147,7 @@ func (w *world) build(on []bool) *built {
 	return b
 }
 
-// dominated reports whether a more preferred kind can stand for k everywhere.
+// dominated reports whether a more preferred kind can replace k everywhere.
 func dominated(better []kind, k *kind) bool {
 next:
 	for i := range better {
@@ -170,8 +170,8 @@ next:
 	return false
 }
 
-// group makes the items: services that must share their nodes, found by
-// joining the sets as far as their members are on the cluster.
+// group creates the items, which are groups of services that must share their nodes. It returns the
+// item of each service. Each rule joins those members of its set that are on the cluster.
 func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int {
 	parent := map[string]string{}
 	var find func(s string) string
@@ -212,11 +212,11 @@ func (w *world) group(b *built, each func(ruleKind, func(*rule))) map[string]int
 	return itemOf
 }
 
-// domains bounds how many nodes carry each item.
+// domains bounds the number of nodes that carry each item.
 func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, func(*rule))) {
 	one := int64(1) // every service is on some node
 	if w.in.Change.Kind == Shrink {
-		one = 0 // ruleStay asks for it by name
+		one = 0 // ruleStay requires it explicitly
 	}
 	for range b.items {
 		b.problem.domains = append(b.problem.domains, domain{one, w.nodes, 1, 0})
@@ -227,8 +227,7 @@ func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, fun
 			d.lo = max(d.lo, n)
 			return
 		}
-		// A service without constraints is on every node; one that is not on
-		// the cluster is on none.
+		// A service without constraints is on every node; a service outside the cluster is on none.
 		_, here := slices.BinarySearch(w.services, s)
 		b.impossible = b.impossible || !here || n > w.nodes
 	}
@@ -250,15 +249,15 @@ func (w *world) domains(b *built, itemOf map[string]int, each func(ruleKind, fun
 	each(ruleOdd, func(r *rule) { rest(r.service, 1, 2) })
 }
 
-// rooms is what nodes offer and items take, in whole numbers.
+// rooms holds the capacities of nodes and the amounts that items take, in whole numbers.
 type rooms struct {
 	need  [][dimensions]int64
 	alone map[string][dimensions]int64 // by service
 	room  [][dimensions]int64          // by hardware type
 }
 
-// capacity scales resources so that all sums are exact. A service's resources
-// count only where its rule is on.
+// capacity scales resources so that all sums are exact. A service's resources count only if their
+// rule is on.
 func (w *world) capacity(b *built, itemOf map[string]int, each func(ruleKind, func(*rule))) *rooms {
 	c := &rooms{need: make([][dimensions]int64, len(b.items)), alone: map[string][dimensions]int64{}, room: make([][dimensions]int64, len(w.hardware))}
 	var names []string
@@ -276,7 +275,7 @@ func (w *world) capacity(b *built, itemOf map[string]int, each func(ruleKind, fu
 		}
 		n, ok := whole(all)
 		if !ok {
-			continue // refused by the checks
+			continue // checkNumbers has refused the numbers, or no service takes this capacity
 		}
 		for i, s := range names {
 			a := c.alone[s]
@@ -295,7 +294,7 @@ func (w *world) capacity(b *built, itemOf map[string]int, each func(ruleKind, fu
 	return c
 }
 
-// left is the room on a hardware type beside the given services.
+// left returns the capacity of a hardware type minus the amounts of the given services.
 func (c *rooms) left(hw int, services []string) [dimensions]int64 {
 	room := c.room[hw]
 	for _, s := range services {
@@ -306,7 +305,7 @@ func (c *rooms) left(hw int, services []string) [dimensions]int64 {
 	return room
 }
 
-// addExisting makes the class of a group of equal existing nodes.
+// addExisting adds the class of a group of equal existing nodes.
 func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string]int, caps *rooms, touches bool, on []bool, addClass func(*class, []string, *group)) {
 	at := slices.IndexFunc(b.pairs, func(p pair) bool { return w.hardware[p.hw].name == g.hw && w.images[p.img] == g.img })
 	p := b.pairs[at]
@@ -326,7 +325,7 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 		if !w.adding[s] {
 			continue
 		}
-		untouched = false // it goes to every node
+		untouched = false // an added service without constraints goes to every node
 		if i, ok := itemOf[s]; ok {
 			held.add(i)
 		} else {
@@ -344,7 +343,7 @@ func (w *world) addExisting(b *built, g *group, carries []set, itemOf map[string
 			if !w.adding[s] {
 				old++
 				if !here && held.has(i) {
-					possible = false // what must share the node does not, and does not move
+					possible = false // existing services that must share the node do not, and they cannot move
 				}
 			} else if !here {
 				new++

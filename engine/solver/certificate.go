@@ -2,29 +2,28 @@ package solver
 
 import "math"
 
-// proof is a certificate, in integers, that a question has no solution:
-// multipliers y of the rows and mu of the classes such that for every column
+// proof is a certificate, in integers, that a question has no solution. It consists of multipliers
+// y of the rows and mu of the classes such that for every column
 //
 //	worth(column) = sum of y over its items and goals - mu of its class
 //
-// is at most 0, save for columns whose bounds are counted exactly. Then the sum
-// of worth times count has an upper bound, which is below the lower bound that
-// the rows give for the same sum.
+// is at most 0, except for columns whose bounds are counted exactly. Then the sum of worth times
+// count has an upper bound below the lower bound that the rows give for the same sum.
 type proof struct {
 	items []int64
 	goals []int64
 	mu    []int64
-	// need is the lower bound from the rows, less what the columns counted
-	// exactly can give, save the column asked about: columns whose worth is less
-	// cannot be used at all.
+	// need is the lower bound from the rows, minus the greatest contribution of the columns that
+	// are counted exactly, without the column in question. A column whose worth is less than need
+	// cannot be used.
 	need int64
 	// rows is the part of need that comes from the rows.
 	rows int64
-	// give is what the columns counted exactly can give at most.
+	// give is the greatest contribution of the columns that are counted exactly.
 	give int64
 }
 
-// worth of a column.
+// worth returns the worth of a column under the multipliers of the proof.
 func (q *proof) worth(p *problem, c *column) int64 {
 	w := -q.mu[c.class]
 	c.items.each(func(i int) bool { w += q.items[i]; return true })
@@ -34,8 +33,7 @@ func (q *proof) worth(p *problem, c *column) int64 {
 	return w
 }
 
-// certify turns the simplex's multipliers into a proof; nil where rounding
-// spoils it.
+// certify turns the simplex's multipliers into a proof. It returns nil if rounding invalidates it.
 func (r *program) certify() *proof {
 	y := append([]float64(nil), r.lp.y...)
 	if scale := fractions(y); scale > 0 {
@@ -52,7 +50,7 @@ func (r *program) certify() *proof {
 	return nil
 }
 
-// fractions returns a small number that makes all of y whole, or 0.
+// fractions returns a small factor that makes every entry of y whole, or 0.
 func fractions(y []float64) float64 {
 	scale := 1.0
 	for _, v := range y {
@@ -125,8 +123,8 @@ func (r *program) prove(y []float64, scale float64) *proof {
 				}
 			}
 		}
-		// Any greater multiplier is as right; the simplex's own is the best for
-		// the columns that are counted exactly.
+		// Every greater multiplier is valid too; the simplex's own is the best for the columns that
+		// are counted exactly.
 		own := int64(math.Round(-y[k+ci] * scale))
 		if !any || own > best {
 			best = own

@@ -9,9 +9,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// check finds what is wrong with the input before any search (docs/spec/solver.md
-// "Before solving"): all faults at once. services are all of the cluster after
-// the operation, sorted; named are those that the request names, with their paths.
+// check records all faults of the input before any search (docs/spec/solver.md "Before solving").
+// named are the services that the request names, and path is their place in the input.
 func (w *world) check(named []string, path string) {
 	w.checkNamed(named, path)
 	w.checkDependencies()
@@ -43,8 +42,8 @@ func (w *world) checkNamed(named []string, path string) {
 	}
 }
 
-// checkDependencies asks that what a service requires is there, by its own
-// name or one that it provides, and that no two services conflict.
+// checkDependencies records a fault for each required service that is not on the cluster, neither
+// by its own name nor by a provided one, and for each conflict between services.
 func (w *world) checkDependencies() {
 	provided := map[string]bool{}
 	for _, s := range w.services {
@@ -75,7 +74,7 @@ func (w *world) checkDependencies() {
 	}
 }
 
-// checkCycles looks for services of which each needs the next at one stage.
+// checkCycles records a fault for each cycle of services that need each other at one stage.
 func (w *world) checkCycles(stage string, needs func(*model.Dependencies) model.Needs) {
 	provider := map[string][]string{}
 	for _, s := range w.services {
@@ -124,7 +123,7 @@ func (w *world) checkCycles(stage string, needs func(*model.Dependencies) model.
 	}
 }
 
-// sortedUnique returns the names in order, each once.
+// sortedUnique returns the names sorted and without duplicates.
 func sortedUnique(names []string) []string {
 	out := slices.Clone(names)
 	sort.Strings(out)

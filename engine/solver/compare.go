@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// compare settles the comparator and what it needs to know.
+// compare determines the comparator and the costs, ranking and preferences that it needs.
 func (w *world) compare() {
 	asked := w.in.comparator()
 	w.comparator = asked
@@ -43,8 +43,8 @@ func (w *world) compare() {
 	}
 }
 
-// usable returns the kinds that new nodes may have, as far as is known before services are
-// placed.
+// usable returns the pairs of types that new nodes may have, as far as this is known before
+// services are placed.
 func (w *world) usable() []pair {
 	may := func(name, wanted string, offered bool, compatible []string) bool {
 		return offered && (wanted == "" || wanted == name) && (len(compatible) == 0 || slices.Contains(compatible, name))
@@ -61,8 +61,8 @@ func (w *world) usable() []pair {
 	return out
 }
 
-// costByHardware makes the costs that hardware types state count; false where
-// some usable one states none, which is a fault where they must.
+// costByHardware lets the costs of the hardware types count. It returns false if a usable hardware
+// type has no cost; if must is true, that is a fault.
 func (w *world) costByHardware(must bool) bool {
 	costs := map[pair]*big.Rat{}
 	for _, p := range w.usable() {
@@ -75,7 +75,7 @@ func (w *world) costByHardware(must bool) bool {
 	return w.count(costs, "hardwaretypes")
 }
 
-// count makes costs decide; false where there is none, or one is missing.
+// count lets costs count. It returns false if no pair of types is usable or if a cost is missing.
 func (w *world) count(costs map[pair]*big.Rat, path string) bool {
 	pairs := w.usable()
 	var list []*big.Rat
@@ -86,14 +86,14 @@ func (w *world) count(costs map[pair]*big.Rat, path string) bool {
 		list = append(list, costs[p])
 	}
 	if w.fresh == 0 || len(list) == 0 {
-		return len(list) > 0 // the cost of what stands does not change
+		return len(list) > 0 // the cost of existing nodes does not change
 	}
 	n, ok := whole(list)
 	if !ok {
 		w.fault(path, "the costs are too great, or too finely divided, to be added up exactly")
 		return false
 	}
-	// What every node costs at least makes no difference.
+	// The least cost is common to all nodes and makes no difference.
 	least, g := slices.Min(n), int64(0)
 	for i := range n {
 		n[i] -= least
@@ -106,7 +106,7 @@ func (w *world) count(costs map[pair]*big.Rat, path string) bool {
 	return true
 }
 
-// checkRanking refuses what a plugin may not say, and makes its costs count.
+// checkRanking records a fault for invalid values in a plugin's ranking, and lets its costs count.
 func (w *world) checkRanking() {
 	r := w.ranking
 	at := fmt.Sprintf("comparator %s", r.Comparator)
@@ -133,7 +133,7 @@ func (w *world) checkRanking() {
 	w.count(costs, at)
 }
 
-// worthOf adds up what services are worth.
+// worthOf returns the total worth of services.
 func (w *world) worthOf(services []string) int64 {
 	n := int64(len(services))
 	if w.ranking == nil {
@@ -147,8 +147,8 @@ func (w *world) worthOf(services []string) int64 {
 	return n
 }
 
-// rankPairs orders kinds of machine: as the plugin says, then by the template's
-// preferences, then by names.
+// rankPairs sorts pairs of types by the plugin's order, then by the template's preferences, then by
+// names.
 func (w *world) rankPairs(pairs []pair) {
 	rank := func(list []string, name string) int {
 		if i := slices.Index(list, name); i >= 0 {
@@ -158,7 +158,7 @@ func (w *world) rankPairs(pairs []pair) {
 	}
 	given := map[[2]string]int{}
 	if w.ranking != nil {
-		for i, k := range slices.Backward(w.ranking.Kinds) { // of two places the first counts
+		for i, k := range slices.Backward(w.ranking.Kinds) { // if a pair is listed twice, its first position counts
 			given[[2]string{k.HardwareType, k.ImageType}] = i - len(w.ranking.Kinds)
 		}
 	}

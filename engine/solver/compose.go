@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// answer tells a solution in the caller's words.
+// answer converts a solution to an Answer.
 func (w *world) answer(s *solution) *Answer {
 	a := &Answer{Services: w.services, Comparator: w.comparator}
 	type line struct {
@@ -108,7 +108,8 @@ func (w *world) answer(s *solution) *Answer {
 	return a
 }
 
-// replaced puts new nodes like them in the places of the victims.
+// replaced fills the answer of a replacement: the victims are removed, and each gets a new node
+// with the same types and services.
 func (w *world) replaced(a *Answer) {
 	a.Removed = slices.Clone(w.in.Change.Victims)
 	for _, g := range w.groups {
@@ -124,7 +125,7 @@ func (w *world) replaced(a *Answer) {
 	}
 }
 
-// taken lists the services that the operation takes off a node.
+// taken returns the services that the operation removes from a node.
 func (w *world) taken(n *ExistingNode) []string {
 	if w.in.Change.Kind != RemoveServices {
 		return nil
@@ -148,8 +149,7 @@ func (w *world) costOf(hw string) *big.Rat {
 	return nil
 }
 
-// text writes a decimal without trailing zeros; costs come from decimals, so
-// it is exact.
+// text returns a decimal without trailing zeros. The text is exact, because costs are decimals.
 func text(r *big.Rat) string {
 	n, _ := r.FloatPrec()
 	s := r.FloatString(n)
@@ -159,9 +159,8 @@ func text(r *big.Rat) string {
 	return s
 }
 
-// tight lists the constraints that the layout meets with nothing to spare. A
-// number of nodes that is fixed, the least being the most, is one constraint; of
-// a cluster that is there it is no news.
+// tight returns the constraints that the layout satisfies at their limit. Equal minimum and maximum
+// of a service form one constraint, which is listed for new clusters only.
 func (w *world) tight(l model.Layout) []Constraint {
 	most := map[string]int64{}
 	for i := range w.rules {

@@ -8,11 +8,10 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Define fills in what the input takes from a tenant's definitions, where it is
-// not there yet: services, hardware and image types, the zones and hosts of the
-// provider, which its "provisioner" lists under these names, and the order that a plugin
-// gives where the comparator is no built-in one. Template, Provider, Comparator
-// and what the change names must be set. Its errors are those of model.Ranker.
+// Define fills in the missing parts of the input from a tenant's definitions: services, hardware
+// and image types, the zones and hosts that the provider lists in its "provisioner", and the order
+// that a plugin computes if the comparator is not built in. Template, Provider, Comparator and
+// Change must be set. Its errors are those of model.Ranker.
 func (in *Input) Define(ctx context.Context, known model.Lookup) error {
 	if in.Services == nil {
 		in.Services = map[string]model.Service{}
@@ -45,7 +44,7 @@ func (in *Input) provider() string {
 	return in.Provider
 }
 
-// comparator is the one that is asked for, or "".
+// comparator returns the requested comparator, or "".
 func (in *Input) comparator() string {
 	if in.Comparator == "" {
 		return in.Template.Comparator
@@ -53,7 +52,7 @@ func (in *Input) comparator() string {
 	return in.Comparator
 }
 
-// question is what a plugin is asked for its comparator.
+// question returns the question to the plugin of a comparator.
 func (in *Input) question() model.RankingQuestion {
 	q := model.RankingQuestion{Comparator: in.comparator(), Template: in.Template.Name, Provider: in.provider()}
 	add := func(list *[]model.RankedType, name, key string, entries map[string]map[string]any) {

@@ -9,9 +9,9 @@ type alternative struct {
 	totals []int64
 }
 
-// enumerate returns the solutions of p to take, the preferred first, until it says true. Each
-// solution that is refused splits its part of the space by the first column on which another
-// solution could differ from it, so that none is met twice and none is missed.
+// enumerate passes the solutions of p to take, the preferred one first, until take returns true.
+// Each refused solution splits its part of the space by the first column in which another solution
+// could differ from it, so that no solution is passed twice and none is missed.
 func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([]counted) bool) verdict {
 	first, totals, v := preferred(p, m, nil, compare)
 	if v != yes {
@@ -31,9 +31,9 @@ func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([
 		if take(a.counts) {
 			return yes
 		}
-		// Another solution in this part agrees up to some column of this one,
-		// and has fewer of that. It can have more of it only where goals come
-		// before the order, in which this one is the greatest otherwise.
+		// Another solution in this part agrees with this one up to some column and has a smaller
+		// count of that column. It can have a greater count only if there are goals, because
+		// without them this solution is the greatest in the order of preference.
 		for j, c := range a.counts {
 			low, high := int64(0), p.classes[c.class].nodes
 			if b, ok := a.within[c.column]; ok {
@@ -68,8 +68,8 @@ func enumerate(p *problem, m *meter, compare func(a, b *column) int, take func([
 	return no
 }
 
-// better compares two solutions: the lesser totals, then the greater counts in
-// the order of preference.
+// better reports whether a is preferred to b: first by the smaller totals, then by the greater
+// counts in the order of preference.
 func (f *preferrer) better(a, b *alternative) bool {
 	for i := range a.totals {
 		if a.totals[i] != b.totals[i] {

@@ -6,30 +6,30 @@ import (
 	codes "github.com/coopr/coopr/engine/problem"
 )
 
-// ErrBudget means that the search ended before it knew: neither a layout nor the proof that
-// there is none (docs/spec/solver.md rule 12). A context that ends is wrapped together with
-// it.
+// ErrBudget means that the search ended without a result: it found neither a layout nor a proof
+// that there is none (docs/spec/solver.md rule 12). If the context ended, its error is wrapped as
+// well.
 var ErrBudget = codes.New(codes.Unsolvable, "the search for a layout ran out of its budget")
 
-// Constraint names one constraint by its place in the input and in words.
+// Constraint is one constraint, with its place in the input and a description.
 type Constraint struct {
-	// Path such as "constraints.services.namenode.quantities.max",
+	// Path is the place in the input, such as "constraints.services.namenode.quantities.max",
 	// "services.namenode.resources" or "exclude[0]".
 	Path string `json:"path"`
-	// Words say what it asks for.
+	// Words is the constraint in plain English.
 	Words string `json:"words"`
 }
 
-// Unsolvable is the proof that there is no layout: constraints that cannot
-// hold together. Without any one of them there would be a layout (rule 10).
+// Unsolvable is the proof that there is no layout: a set of constraints that contradict each other.
+// Without any one of them there would be a layout (rule 10).
 type Unsolvable struct {
 	Conflict []Constraint `json:"conflict"`
-	// Hints say what would help, where that was cheap to find.
+	// Hints are changes of the request that lead to a layout, as far as they were cheap to find.
 	Hints []string `json:"hints,omitempty"`
-	// Minimal is false where the budget ended while the set was being made
-	// smaller: then some of its members may not matter.
+	// Minimal is false if the budget ended before the set was minimal. Then some of its members may
+	// not matter.
 	Minimal bool `json:"minimal"`
-	// Nodes is the number of nodes that was asked for.
+	// Nodes is the requested number of nodes.
 	Nodes int `json:"nodes"`
 }
 

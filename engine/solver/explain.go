@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// explain finds a minimal set of rules that cannot hold together, by halving
-// (Junker's QuickXplain): every question is whether some of the rules leave a
+// explain returns an *Unsolvable with a minimal set of rules that contradict each other. It halves
+// the set of candidates (Junker's QuickXplain): every step asks whether some of the rules permit a
 // layout, and only a proof counts as no (docs/spec/solver.md rule 10).
 func (w *world) explain() error {
 	u := &Unsolvable{Nodes: int(w.nodes)}
@@ -23,9 +23,10 @@ func (w *world) explain() error {
 	return u
 }
 
-// minimal returns the rules of a conflict, in their order. It is not minimal where the budget
-// ended: there is certainly no layout, only the reasons are not boiled down. That services
-// stay on a shrunk cluster goes without saying, unless that alone is the conflict.
+// minimal returns the rules of a conflict in their order, and whether the conflict is minimal. The
+// conflict is not minimal if the budget ended: then there is certainly no layout, but some of the
+// rules may not matter. The rules that services stay on a shrunk cluster are left out, unless they
+// are a conflict by themselves.
 func (w *world) minimal() ([]int, bool) {
 	var stay, rest []int
 	for i := range w.rules {
@@ -45,8 +46,9 @@ func (w *world) minimal() ([]int, bool) {
 	return conflict, w.meter.err == nil
 }
 
-// conflict returns a minimal subset of candidates that together with the rules of given has no
-// layout, where given alone has one. changed tells that given has grown since that was known.
+// conflict returns a minimal subset of candidates that permits no layout together with the rules in
+// given. The rules in given alone permit one. changed means that given has grown since this was
+// established.
 func (w *world) conflict(given []int, changed bool, candidates []int) []int {
 	if w.meter.err != nil {
 		return candidates
@@ -66,7 +68,7 @@ func (w *world) conflict(given []int, changed bool, candidates []int) []int {
 	return slices.Concat(a, b)
 }
 
-// only switches the given rules on.
+// only returns a selection with only the given rules on.
 func (w *world) only(rules []int) []bool {
 	on := make([]bool, len(w.rules))
 	for _, i := range rules {
@@ -75,11 +77,11 @@ func (w *world) only(rules []int) []bool {
 	return on
 }
 
-// hintBudget bounds the search for what would help: a twentieth of a second.
+// hintBudget bounds the search for hints: about a twentieth of a second.
 const hintBudget = 50_000
 
-// hints looks for the nearest other numbers of nodes that have a layout, as
-// long as that is cheap.
+// hints returns the nearest other numbers of nodes that have a layout, as far as the search for
+// them is cheap.
 func (w *world) hints() []string {
 	m := newMeter(w.meter.ctx, min(hintBudget, w.meter.left+1))
 	var more func(in *Input, d int64)

@@ -5,31 +5,31 @@ import (
 	"sort"
 )
 
-// finder searches the sets that one kind of node can carry for the one with
-// the greatest weight, by branch and bound: an item is in or out, and the bound
-// adds the best item of every clique of conflicting items.
+// finder searches the sets that one kind of node can carry for the set with the greatest weight. It
+// uses branch and bound: each item is in or out, and the bound adds the best item of every clique
+// of conflicting items.
 //
-// It never lists all sets, yet it misses none: with the right bound a set is
-// left out only when another at least as good is known.
+// It does not list all sets, but it misses none that matters: it skips a set only when another at
+// least as good is known.
 type finder struct {
 	c     *class
 	k     *kind
 	meter *meter
 
 	weight []int64
-	// within are the only items considered; with are in for certain.
+	// within are the only items considered; with are items that must be in the set.
 	within, with set
-	// cuts are inequalities every set must keep.
+	// cuts are inequalities that every set must satisfy.
 	cuts []cut
-	// accept may refuse a finished set.
+	// accept, if not nil, can refuse a complete set.
 	accept func(s *set) bool
-	// above: only sets of greater weight count.
+	// above is the weight that a set must exceed.
 	above int64
-	// first asks, among sets of the greatest weight, for the one that comes
-	// first when its items are compared in their order. All weights are positive.
+	// first selects, among the sets of the greatest weight, the one that comes first when items are
+	// compared in their order. It requires that all weights are positive.
 	first bool
 
-	// quick allows core; accept is not asked then.
+	// quick permits the use of core, which does not call accept.
 	quick bool
 
 	order []int32
@@ -42,7 +42,7 @@ type finder struct {
 	scratch   []int32
 }
 
-// cut asks that the sum of coef over a set's items be at least bound.
+// cut requires that the sum of coef over a set's items is at least bound.
 type cut struct {
 	coef  []int64
 	bound int64
@@ -50,10 +50,11 @@ type cut struct {
 
 const minWeight = math.MinInt64 / 4
 
-// run returns a set of the greatest weight above f.above; false where there is none.
+// run returns a set of the greatest weight above f.above, with its weight. It returns false if
+// there is none.
 func (f *finder) run() (set, int64, bool) {
-	// The quick search may take one of several equally good sets; only where
-	// just that one is refused, all have to be gone through.
+	// The quick search may return any one of several equally good sets. The complete search is
+	// necessary only if accept refuses that set.
 	above, accept := f.above, f.accept
 	f.accept, f.quick = nil, true
 	s, w, ok := f.search(false)
@@ -68,8 +69,8 @@ func (f *finder) run() (set, int64, bool) {
 	if !ok || !f.first {
 		return s, w, ok
 	}
-	// Which comes first in the order of the items? Each in turn is in if that
-	// leaves a set of this weight.
+	// Find the set that comes first in the order of the items: each item in turn is put in if a set
+	// of this weight remains.
 	within, with := f.within, f.with
 	allowed := f.k.allowed.and(&f.within)
 	allowed.each(func(i int) bool {
@@ -169,7 +170,7 @@ func (f *finder) search(byItem bool) (set, int64, bool) {
 	return f.best, f.above, f.found
 }
 
-// completes reports whether s holds a whole set that may not share a node.
+// completes reports whether s contains all items of a set that may not share a node.
 func (f *finder) completes(s *set) bool {
 	for i := range f.c.together {
 		if s.holds(&f.c.together[i]) {
@@ -179,8 +180,8 @@ func (f *finder) completes(s *set) bool {
 	return false
 }
 
-// rec decides the items from place n of the order on; free are those that
-// still can be added to cur.
+// rec decides the items from position n of the order on. free holds the items that can still be
+// added to cur.
 func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, have []int64) {
 	if !f.meter.spend(1) {
 		return
@@ -226,11 +227,10 @@ func (f *finder) rec(n int, cur, free set, total int64, room [dimensions]int64, 
 	}
 }
 
-// core is rec without an order: items that are as good in as out are taken in
-// at once, and the item with the most conflicts is decided first, which takes the
-// problem apart.
+// core is rec without a fixed order. It adds items that can do no harm at once, and decides the
+// item with the most conflicts first, which splits the problem into smaller ones.
 func (f *finder) core(cur, free set, total int64, room [dimensions]int64, have []int64) {
-	own := false // have is this call's own to change
+	own := false // whether this call may change have
 	for {
 		if !f.meter.spend(1) {
 			return
@@ -293,9 +293,9 @@ func (f *finder) core(cur, free set, total int64, room [dimensions]int64, have [
 	}
 }
 
-// harmless reports whether item i can be taken in whatever else is: it takes no room,
-// completes nothing, and is worth at least as much to the weight and to every cut as the one
-// item, if any, that it keeps out.
+// harmless reports whether item i can be added regardless of the other items: it takes no limited
+// capacity, is in no set of together, and is worth at least as much, for the weight and for every
+// cut, as the one item, if any, that it excludes.
 func (f *finder) harmless(i int, around *set) bool {
 	if f.c.joint.has(i) {
 		return false

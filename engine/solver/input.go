@@ -2,22 +2,22 @@ package solver
 
 import "github.com/coopr/coopr/engine/model"
 
-// Input is all that Solve looks at. Nothing is looked up elsewhere and nothing
-// in it is changed. The order of lists of definitions does not matter.
+// Input is everything that Solve depends on. Solve looks up nothing else and changes nothing in it.
+// The order of the lists of definitions does not matter.
 type Input struct {
-	// Template has its parents and includes merged in already.
+	// Template is the template with its parents and includes already merged in.
 	Template model.ClusterTemplate
-	// Provider names the key of the types' provider maps; empty: the template's default.
+	// Provider is the key of the types' provider maps; empty: the template's default.
 	Provider string
-	// Services are all definitions that may be named, by name.
+	// Services are all service definitions that may be named, by name.
 	Services map[string]model.Service
-	// HardwareTypes and ImageTypes are all that the tenant has.
+	// HardwareTypes and ImageTypes are all types of the tenant.
 	HardwareTypes []model.HardwareType
 	ImageTypes    []model.ImageType
 	// Nodes is the size of a new cluster. A change to an existing one takes its
 	// size from Existing and Change.
 	Nodes int
-	// MaxNodes is the most that a cluster may have; 0 means model.MaxClusterSize.
+	// MaxNodes is the greatest permitted size of the cluster; 0 means model.MaxClusterSize.
 	MaxNodes int
 	// Wanted are the services of a new cluster; empty: the template's defaults.
 	Wanted []string
@@ -25,20 +25,20 @@ type Input struct {
 	// template's default, or else any compatible one.
 	HardwareType string
 	ImageType    string
-	// Comparator is ComparatorOriginal, ComparatorCost or empty for the
-	// template's choice, or else cost where every usable hardware type has one.
-	// Any other name is that of Ranking.
+	// Comparator is ComparatorOriginal, ComparatorCost, the name in Ranking, or empty. If it is
+	// empty, the template's comparator applies. If the template has none either, it is cost if
+	// every usable hardware type has a cost, and original otherwise.
 	Comparator string
-	// Ranking is the order that a plugin gives, where one is asked for.
+	// Ranking is the order that a plugin computes, if the comparator is a plugin's.
 	Ranking *model.Ranking
-	// Exclude are layouts of the whole cluster that must not be chosen again.
+	// Exclude holds layouts of the whole cluster that must not be chosen again.
 	Exclude []model.Layout
-	// Zones and Hosts are the places over which services with a "spread" are
-	// balanced; where the list is empty that kind of spread asks nothing.
+	// Zones and Hosts are the places over which services with a "spread" are balanced. If a list is
+	// empty, that kind of spread has no effect.
 	Zones []string
 	Hosts []string
-	// Existing are the nodes of the cluster as it stands, and Change what is to
-	// become of it. Without a change a new cluster is solved.
+	// Existing holds the nodes of the cluster as it stands, and Change the requested change.
+	// Without a change Solve solves a new cluster.
 	Existing []ExistingNode
 	Change   Change
 	// Budget bounds the search in steps (about a microsecond each, the same on
@@ -53,13 +53,13 @@ func (in *Input) maxNodes() int64 {
 	return model.MaxClusterSize
 }
 
-// mostNodes is more than any cluster has: counts above it mean nothing.
+// mostNodes is more than any cluster has. Counts above it are meaningless.
 const mostNodes = 1 << 20
 
 // DefaultBudget is about ten seconds of search.
 const DefaultBudget = 20_000_000
 
-// The comparators that are built in (docs/spec/solver.md rule 8).
+// The built-in comparators (docs/spec/solver.md rule 8).
 const (
 	ComparatorOriginal = "original"
 	ComparatorCost     = "cost"
@@ -77,10 +77,10 @@ type ExistingNode struct {
 	Host         string
 }
 
-// ChangeKind says what is done to an existing cluster (docs/spec/solver.md rule 9).
+// ChangeKind is a kind of change to an existing cluster (docs/spec/solver.md rule 9).
 type ChangeKind string
 
-// The changes there are. The empty kind creates a cluster.
+// The kinds of changes. The empty kind creates a cluster.
 const (
 	// Create makes a new cluster of Input.Nodes nodes.
 	Create ChangeKind = ""
@@ -100,15 +100,15 @@ const (
 	Retemplate ChangeKind = "retemplate"
 )
 
-// Change is what an operation does to an existing cluster.
+// Change is the change that an operation makes to an existing cluster.
 type Change struct {
 	Kind     ChangeKind
 	Services []string
 	Nodes    int
 	Victims  []string
-	// Touch says how many existing nodes an added service goes to; empty:
-	// TouchFewest, but TouchMost where the comparator "original" is asked for by
-	// name, as the original did.
+	// Touch is the preference on the number of existing nodes that get an added service. Empty
+	// means TouchFewest, or TouchMost if the comparator "original" is named explicitly, as in the
+	// original Coopr.
 	Touch Touch
 }
 

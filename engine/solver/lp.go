@@ -2,18 +2,17 @@ package solver
 
 import "math"
 
-// lp is a bounded simplex that looks for any point of
+// lp is a bounded simplex that finds a point of
 //
 //	rowLo <= A x <= rowHi,  lo <= x <= hi
 //
-// by driving the sum of infeasibilities to zero. Columns may be added while it
-// runs, and every call starts from the basis in which the last one ended.
+// by driving the sum of infeasibilities to zero. Columns may be added while it runs, and every call
+// starts from the basis in which the last one ended.
 //
-// It works in floating point and its word is never taken: a point that it finds
-// is rounded and checked in integers, and its "no" is only a proposal of
-// multipliers for a proof in integers (certificate.go). The products are
-// written so that no machine fuses them with a sum: every machine takes the
-// same path.
+// It works in floating point, and its results are not trusted: a point is rounded and checked in
+// integers, and an infeasible result only proposes multipliers for a proof in integers
+// (certificate.go). The products are written so that no machine fuses them with a sum; hence the
+// simplex takes the same path on every machine.
 type lp struct {
 	m            int
 	rowLo, rowHi []float64
@@ -25,10 +24,9 @@ type lp struct {
 	upper []bool  // non-basic variables at their upper bound
 	binv  []float64
 	beta  []float64
-	moves int // pivots since the inverse was computed afresh
+	moves int // pivots since the inverse was last recomputed
 
-	// raise is the column to be made as great as can be once all bounds hold,
-	// or -1.
+	// raise is the column to maximize once all bounds hold, or -1.
 	raise int
 
 	y, alpha, work []float64
@@ -51,13 +49,13 @@ const (
 	lpStalls = 40
 )
 
-// lpState is how a run of the simplex ended.
+// lpState is the result of a run of the simplex.
 type lpState int
 
 const (
 	lpFeasible lpState = iota
 	lpInfeasible
-	lpUnknown // the budget ended, or the numbers became too poor
+	lpUnknown // the budget ended, or the numbers became too inexact
 )
 
 func newLP(m int, mt *meter) *lp {
@@ -99,7 +97,7 @@ func (l *lp) bounds(v int32) (float64, float64) {
 	return c.lo, c.hi
 }
 
-// value of a variable that is not basic.
+// rest returns the value of a variable that is not basic.
 func (l *lp) rest(v int32) float64 {
 	lo, hi := l.bounds(v)
 	if l.upper[v] {
@@ -117,7 +115,7 @@ func (l *lp) x(j int) float64 {
 	return l.rest(v)
 }
 
-// refresh computes the basic values from the others.
+// refresh computes the values of the basic variables from the others.
 func (l *lp) refresh() {
 	r := l.work
 	clear(r)
@@ -155,7 +153,7 @@ func (l *lp) refresh() {
 	}
 }
 
-// invert computes the inverse of the basis afresh; false where it is singular.
+// invert recomputes the inverse of the basis. It returns false if the basis is singular.
 func (l *lp) invert() bool {
 	m := l.m
 	a := make([]float64, m*m)
@@ -217,7 +215,7 @@ func (l *lp) invert() bool {
 	return true
 }
 
-// dot is the product of the multipliers y with a column.
+// dot returns the product of the multipliers y with a column.
 func (l *lp) dot(c *lpColumn) float64 {
 	s := 0.0
 	for _, i := range c.rows {
@@ -229,9 +227,8 @@ func (l *lp) dot(c *lpColumn) float64 {
 	return s
 }
 
-// solve runs the simplex. more is asked for further columns when those at hand
-// cannot help: it reads the multipliers l.y, adds columns, and tells whether it
-// added any.
+// solve runs the simplex. It calls more when no existing column helps. more reads the multipliers
+// l.y, adds columns and reports whether it added any.
 func (l *lp) solve(more func() bool) lpState {
 	l.refresh()
 	stalls, fresh := 0, 0
@@ -261,7 +258,7 @@ func (l *lp) solve(more func() bool) lpState {
 			if !short {
 				return lpFeasible
 			}
-			return lpInfeasible // the caller proves it, or asks for fresh numbers
+			return lpInfeasible // the caller proves it, or calls renew
 		}
 		if l.step(v, up, bland) > 1e-10 {
 			stalls = 0
@@ -271,7 +268,7 @@ func (l *lp) solve(more func() bool) lpState {
 	}
 }
 
-// renew computes the inverse afresh; false where that changes nothing.
+// renew recomputes the inverse. It returns false if the inverse is already fresh.
 func (l *lp) renew() bool {
 	if l.moves == 0 {
 		return false
@@ -282,8 +279,8 @@ func (l *lp) renew() bool {
 	return true
 }
 
-// multipliers computes y, the prices of the rows for the sum of
-// infeasibilities; false where nothing is infeasible.
+// multipliers computes y, the prices of the rows for the sum of infeasibilities. It returns false
+// if nothing is infeasible.
 func (l *lp) multipliers() bool {
 	clear(l.y)
 	bad := false
@@ -308,8 +305,8 @@ func (l *lp) multipliers() bool {
 	return bad
 }
 
-// rising computes y, the prices of the rows for the column to be raised; false
-// where there is none, or it is at its upper bound.
+// rising computes y, the prices of the rows for the column to maximize. It returns false if there
+// is no such column or if it is at its upper bound.
 func (l *lp) rising() bool {
 	if l.raise < 0 {
 		return false
@@ -321,7 +318,7 @@ func (l *lp) rising() bool {
 		if l.upper[v] || l.cols[l.raise].lo >= l.cols[l.raise].hi {
 			return false
 		}
-		// Its own price is its only gain: it enters by itself.
+		// The column is not basic: y stays zero, and entering picks the column itself.
 		return true
 	}
 	for k, b := range l.binv[int(p)*l.m : int(p+1)*l.m] {
@@ -330,15 +327,15 @@ func (l *lp) rising() bool {
 	return true
 }
 
-// entering picks the variable that helps fastest (short: that lowers the
-// infeasibility, otherwise that raises the column to be raised; or, to
-// break a cycle, the first that helps) and whether it has to rise.
+// entering returns the variable that helps most and whether it has to rise, or -1 if none helps. If
+// short, a variable helps by lowering the infeasibility, otherwise by raising the column to
+// maximize. If bland, the first variable that helps is taken, which breaks cycles.
 func (l *lp) entering(bland, short bool) (int32, bool) {
 	if !short && l.where[l.m+l.raise] < 0 {
 		return int32(l.m + l.raise), true
 	}
 	best, at, rise := 1e-8, int32(-1), false
-	try := func(v int32, gain float64) bool { // gain of rising by one
+	try := func(v int32, gain float64) bool { // gain is the effect of raising v by one
 		if l.upper[v] {
 			gain = -gain
 		}
@@ -362,7 +359,7 @@ func (l *lp) entering(bland, short bool) (int32, bool) {
 	return at, rise
 }
 
-// step moves variable v until something blocks, and gives how far it moved.
+// step moves variable v until a bound blocks it, and returns the distance.
 func (l *lp) step(v int32, rise, bland bool) float64 {
 	m := l.m
 	if int(v) < m {
@@ -422,7 +419,7 @@ func (l *lp) step(v int32, rise, bland bool) float64 {
 			t, leave, leaveUp, size = math.Min(room, t), i, atUp, math.Abs(a)
 		}
 	}
-	if leave < 0 { // it reaches its own other bound
+	if leave < 0 { // v reaches its own opposite bound
 		l.upper[v] = rise
 		for i, a := range l.alpha {
 			l.beta[i] -= float64(float64(dir*a) * t)

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// meter counts steps of search against the budget and looks at the context now
-// and then.
+// meter counts the steps of a search against the budget and polls the context regularly.
 type meter struct {
 	ctx   context.Context
 	left  int
@@ -23,8 +22,7 @@ func newMeter(ctx context.Context, budget int) *meter {
 	return m
 }
 
-// spend takes n steps; false where the budget or the context has ended, and
-// then for ever.
+// spend takes n steps from the budget. It returns false once the budget or the context has ended.
 func (m *meter) spend(n int) bool {
 	if m.err != nil {
 		return false

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// decimal reads a number as files write it: 3, 1.7 or "0.350". It is exact: a
-// float counts as the shortest decimal that reads as it.
+// decimal parses a number as definition files write it: 3, 1.7 or "0.350". The result is exact: a
+// float counts as the shortest decimal that parses to it.
 func decimal(v any) (*big.Rat, bool) {
 	text := ""
 	switch v := v.(type) {
@@ -49,8 +49,8 @@ func ceilOf(r *big.Rat, n int64) int64 {
 	return -p.Int64()
 }
 
-// whole scales decimals by one factor to whole numbers; false where they are
-// too great for exact sums over a cluster.
+// whole multiplies all decimals by one factor that makes them whole numbers. It returns false if
+// the results are too great for exact sums over a cluster.
 func whole(rs []*big.Rat) ([]int64, bool) {
 	scale := big.NewInt(1)
 	for _, r := range rs {
@@ -82,14 +82,14 @@ func gcd(a, b int64) int64 {
 	return max(a, -a)
 }
 
-// meet combines two conditions on the remainder of a count; false where no
-// count of a cluster's nodes has both.
+// meet combines two conditions on the remainder of a count. It returns false if no count of a
+// cluster's nodes satisfies both.
 func meet(r1, m1, r2, m2 int64) (int64, int64, bool) {
 	if m1 < m2 {
 		r1, m1, r2, m2 = r2, m2, r1, m1
 	}
 	r1, r2 = mod(r1, m1), mod(r2, m2)
-	if m1 > 2*mostNodes { // then r1 is the only count there is
+	if m1 > 2*mostNodes { // then r1 is the only possible count
 		return r1, m1, r1%m2 == r2
 	}
 	g := gcd(m1, m2)

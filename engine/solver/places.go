@@ -6,11 +6,11 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Place is where a new node is to be made; empty where nothing asks for it.
+// Place is the zone and host of a new node; each is empty if no spread determines it.
 type Place struct{ Zone, Host string }
 
-// Places returns the places of a group of new nodes, one for each, in order. The group is one
-// of New.
+// Places returns the places of a group of new nodes, one for each node, in order. The group is an
+// element of New.
 func (a *Answer) Places(g model.NodeGroup) []Place {
 	out := make([]Place, g.Count)
 	at := slices.IndexFunc(a.Layout, func(l model.NodeGroup) bool {

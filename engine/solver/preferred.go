@@ -14,36 +14,36 @@ type counted struct {
 // box bounds the counts of some columns.
 type box map[column][2]int64
 
-// preferred gives the solution within the box that is greatest when counts are
-// compared in the order of preference of the columns (docs/spec/solver.md rule 8);
-// no where there is none.
+// preferrer finds the solution within the box that is greatest when counts are compared in the
+// order of preference of the columns (docs/spec/solver.md rule 8).
 //
-// It goes down that order: which column can be the next with a count above
-// zero, and how great can its count be, given all before? A column that cannot
-// be used leaves a proof behind, which rules out others at once.
+// It follows that order. In each step it determines the next column that can have a count above
+// zero, and the greatest count that this column can have given all earlier ones. A column that
+// cannot be used leaves a proof behind, which rules out other columns immediately.
 type preferrer struct {
 	*program
 	proofs []*proof
-	// done are columns that are decided, or known to be unusable.
+	// done holds the columns that are decided.
 	done map[column]bool
-	// boxed are the columns that had bounds from the start. Proofs count them
-	// exactly, so they are candidates of their own.
+	// boxed holds the columns that had bounds from the start. Proofs count them exactly, so they
+	// are separate candidates.
 	boxed []column
 	left  []int64         // nodes left by class
 	used  []int64         // count so far by item
 	paid  [maxGoals]int64 // total of each goal so far
-	// next candidates by class and kind, as long as they hold.
+	// next holds the next candidate of each class and kind, as long as it is valid.
 	next    [][]candidate
 	compare func(a, b *column) int
 }
 
 type candidate struct {
-	state  int8 // 0: not looked for, 1: there is one, 2: there is none
+	state  int8 // 0: not searched yet, 1: found, 2: there is none
 	items  set
 	weight int64
 }
 
-// preferred solves p. goals gets the least total of every goal.
+// preferred returns the preferred solution of p within the box and the least total of every goal.
+// The verdict is no if there is no solution.
 func preferred(p *problem, m *meter, within box, compare func(a, b *column) int) ([]counted, []int64, verdict) {
 	r := newProgram(p, m)
 	for _, c := range sortedColumns(within) {
@@ -68,7 +68,7 @@ func preferred(p *problem, m *meter, within box, compare func(a, b *column) int)
 	return out, append([]int64(nil), r.most...), v
 }
 
-// least lowers the greatest total of goal n to the least there can be.
+// least lowers the limit of goal n's total to the least possible total.
 func (r *program) least(n int) verdict {
 	total := func() int64 {
 		t := int64(0)
@@ -77,7 +77,7 @@ func (r *program) least(n int) verdict {
 		}
 		return t
 	}
-	low, high := int64(0), total() // low is not yet refuted, high is possible
+	low, high := int64(0), total() // totals below low are refuted, high is possible
 	for _, c := range r.p.classes {
 		least := noLimit
 		for i := range c.kinds {
@@ -100,8 +100,8 @@ func (r *program) least(n int) verdict {
 		case no:
 			up := try + 1
 			if q := r.proof; q != nil && q.goals[n] < 0 {
-				// The proof holds as long as need stays above zero, and need
-				// falls by this much a unit.
+				// The proof holds as long as need is above zero. need falls by -q.goals[n] for each
+				// unit by which the limit rises.
 				up = max(up, try-floorDiv(-q.need, -q.goals[n]))
 			}
 			low = up
@@ -156,7 +156,7 @@ func (f *preferrer) run() ([]counted, verdict) {
 	}
 }
 
-// decide finds and fixes the greatest count that column c can have.
+// decide determines the greatest count that column c can have, and fixes the count to it.
 func (f *preferrer) decide(c column) (int64, verdict) {
 	id := f.program.column(c)
 	sure := f.lo[id] // known to be possible
@@ -171,7 +171,7 @@ func (f *preferrer) decide(c column) (int64, verdict) {
 		}
 	}
 	if slices.Contains(f.boxed, c) {
-		for _, q := range f.proofs { // from here on they leave this column out
+		for _, q := range f.proofs { // from here on the proofs exclude this column
 			w := q.worth(f.p, &c)
 			q.need += max(w*f.lo[id], w*f.hi[id])
 		}
@@ -182,8 +182,8 @@ func (f *preferrer) decide(c column) (int64, verdict) {
 			return 0, v
 		}
 		if q := f.proof; q != nil {
-			// The proof is for more than the relaxation's greatest count, which
-			// it counted exactly: take that out again.
+			// The proof is for counts greater than f.top, and it counts this column exactly. Remove
+			// that part.
 			w := q.worth(f.p, &c)
 			q.need += max(w*(f.top+1), w*f.hi[id])
 			f.learn(q)
@@ -212,7 +212,7 @@ func (f *preferrer) learn(q *proof) {
 	f.proofs = append(f.proofs, q)
 }
 
-// candidate returns the most preferred column that nothing known rules out.
+// candidate returns the most preferred column that is not ruled out yet.
 func (f *preferrer) candidate() (column, bool) {
 	var best column
 	found := false

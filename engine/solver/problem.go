@@ -2,28 +2,26 @@ package solver
 
 import "sort"
 
-// problem is the counting problem that every operation comes down to: choose
-// for each node of each class a kind and a set of items, so that every item's
-// number of nodes lies in its domain. An item is a group of services that must
-// share their nodes.
+// problem is the counting problem to which every operation is reduced: choose a kind and a set of
+// items for each node of each class, so that the number of nodes with each item lies in the item's
+// domain. An item is a group of services that must share their nodes.
 type problem struct {
 	domains []domain
-	weight  []int64 // what each item is worth to the comparator: how many services it has, mostly
+	weight  []int64 // worth of each item to the comparator: usually its number of services
 	classes []*class
-	// goals are totals to be made as small as possible, one after the other,
-	// before the preference order has its say; a kind has a cost for each.
+	// goals is the number of totals to minimize, one after the other, before the preference order
+	// applies. Each kind has a cost for every goal.
 	goals int
 }
 
-// domain is the set of counts an item may have: lo <= count <= hi and
-// count = rem modulo mod.
+// domain is the set of counts that an item may have: lo <= count <= hi and count = rem modulo mod.
 type domain struct{ lo, hi, mod, rem int64 }
 
 func (d domain) has(c int64) bool {
 	return c >= d.lo && c <= d.hi && (c-d.rem)%d.mod == 0
 }
 
-// tight moves the bounds to the nearest counts that are in the domain.
+// tight returns d with its bounds moved to the nearest counts that are in the domain.
 func (d domain) tight() domain {
 	d.lo = d.up(d.lo)
 	d.hi = d.down(d.hi)
@@ -43,47 +41,48 @@ func mod(a, m int64) int64 {
 	return a
 }
 
-// class is a number of nodes between which nothing makes a difference before
-// the choice.
+// class is a number of nodes that are interchangeable before the choice.
 type class struct {
 	nodes int64
-	// conflict[i] are the items that cannot share a node with item i.
+	// conflict[i] holds the items that cannot share a node with item i.
 	conflict []set
-	// together are sets of three and more items of which one must be missing.
+	// together holds sets of three or more items that never share a node all at once.
 	together []set
-	// need is what each item takes of a node's capacities.
+	// need is the amount of each capacity that each item takes from a node.
 	need [][dimensions]int64
-	// kinds are what a node may become, most preferred first.
+	// kinds are the options for a node of the class, most preferred first.
 	kinds []kind
-	// listed, where it is not nil, are all the sets there are, in the order of
-	// preference, instead of those that follow from the rest (one kind only).
+	// listed, unless nil, holds all permitted sets in the order of preference. It replaces the sets
+	// that follow from the other fields. A class with listed has one kind only.
 	listed []set
-	// degree counts the conflicts of each item, byDegree has the items with the
-	// fewest first, and free says that there are none at all.
+	// degree is the number of conflicts of each item. byDegree lists the items with the fewest
+	// conflicts first. free is true if there are no conflicts.
 	degree   []int
 	byDegree []int32
 	free     bool
 	joint    set // items of together
 }
 
-// dimensions of capacity: vcpu, ram, disk.
+// dimensions is the number of capacities: vcpu, ram, disk.
 const dimensions = 3
 
-// kind is a hardware and image type a node may have, and what it may carry.
+// kind is a combination of hardware and image type for a node, with the items that the node may
+// carry.
 type kind struct {
 	allowed set
 	forced  set
-	// room left for items; negative numbers are not used: unlimited is noLimit.
+	// room is the capacity left for items. noLimit means unlimited. Negative room means that the
+	// services outside the items do not fit.
 	room [dimensions]int64
 	// bare is true if a node may carry no item at all.
 	bare bool
-	// rank is the place in the comparator's order among kinds of all classes
-	// whose services are worth the same.
+	// rank is the position in the comparator's order, among kinds of all classes whose services
+	// have the same worth.
 	rank int
-	// base is what the services that are on the node anyway are worth.
+	// base is the worth of the services that the node carries in any case.
 	base int64
 	cost [maxGoals]int64
-	// hw and img are indexes of the caller's lists.
+	// hw and img are indexes of world.hardware and world.images.
 	hw, img int
 }
 
@@ -91,13 +90,13 @@ const noLimit = int64(1) << 60
 
 const maxGoals = 2
 
-// column is one node layout: a class's nodes of one kind with one set.
+// column is one node layout: a class, a kind of that class and a set of items.
 type column struct {
 	class, kind int
 	items       set
 }
 
-// prepare computes what the searches look up. It is called once.
+// prepare computes the tables that the searches use. It is called once.
 func (p *problem) prepare() {
 	for i := range p.domains {
 		p.domains[i] = p.domains[i].tight()
@@ -108,10 +107,10 @@ func (p *problem) prepare() {
 	p.partition()
 }
 
-// partition tightens the domains where every node has exactly one item: then
-// the counts add up to the nodes, and each count's remainder follows from those of
-// the others. Without it the search would try all counts to find, say, that
-// even numbers do not add up to an odd one.
+// partition tightens the domains if every node has exactly one item. Then the counts add up to the
+// number of nodes, so that the remainder of each count follows from those of the others. Without
+// this step the search tries all counts to find, for example, that even numbers do not add up to an
+// odd one.
 func (p *problem) partition() {
 	if len(p.classes) != 1 || p.classes[0].listed != nil {
 		return
@@ -137,7 +136,7 @@ func (p *problem) partition() {
 		}
 		d := &p.domains[i]
 		if g == 0 {
-			g = max(1, c.nodes) // it is the only one
+			g = max(1, c.nodes) // there is only one item
 		}
 		rem, m, ok := meet(d.rem, d.mod, mod(rest, g), g)
 		if !ok {
@@ -165,7 +164,7 @@ func (c *class) prepare(items int) {
 			continue
 		}
 		for d := range k.room {
-			if k.room[d] < 0 { // what is on the node anyway does not fit
+			if k.room[d] < 0 { // the services outside the items do not fit
 				k.allowed, k.forced, k.bare = set{}, setOf(0), false
 			}
 		}

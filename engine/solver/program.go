@@ -2,12 +2,11 @@ package solver
 
 import "math"
 
-// program decides whether a problem has a solution within bounds on its
-// columns, by branch and bound over the simplex. Columns are made when the
-// simplex asks for them, so sets that no solution needs are never looked at.
+// program decides whether a problem has a solution within bounds on its columns, by branch and
+// bound over the simplex. Columns are created when the simplex needs them, so that sets that no
+// solution needs are never examined.
 //
-// Its rows are the items' counts, then the classes' numbers of nodes, then the
-// goals' totals.
+// Its rows are the items' counts, then the classes' numbers of nodes, then the goals' totals.
 type program struct {
 	p     *problem
 	meter *meter
@@ -20,17 +19,18 @@ type program struct {
 	most   []int64 // greatest total of each goal
 	scale  []float64
 
-	// witness is the last solution found: counts by column.
+	// witness is the last solution found, as counts by column.
 	witness []int64
-	// proof is why the last question was answered with no, where one
-	// certificate shows it.
+	// proof is the certificate of the last negative answer, or nil if no single certificate shows
+	// it.
 	proof *proof
 
-	// goal is the column whose count is to be made as great as can be, or -1;
-	// best is the greatest found, and top the greatest there can be.
+	// goal is the column whose count is maximized, or -1. best is the greatest count found, and top
+	// is the greatest count possible.
 	goal      int
 	best, top int64
-	// rule is how to branch, nodes how many branches are left to this try.
+	// rule is the rule of branching, tries is the number of branches in each try, and nodes is the
+	// number of branches that are left in this try.
 	rule         branching
 	tries, nodes int
 
@@ -45,7 +45,7 @@ const (
 	yes verdict = iota
 	no
 	unknown // the meter has ended
-	late    // a try has used up its branches
+	late    // a try has used all its branches
 )
 
 func newProgram(p *problem, m *meter) *program {
@@ -81,7 +81,7 @@ func newProgram(p *problem, m *meter) *program {
 	return r
 }
 
-// column returns the number of a column, which it adds where it is new.
+// column returns the id of a column and adds the column if it is new.
 func (r *program) column(c column) int {
 	if id, ok := r.ids[c]; ok {
 		return id
@@ -121,7 +121,7 @@ func (r *program) cap(n int, most int64) {
 	r.lp.rowLo[i], r.lp.rowHi[i] = 0, float64(most)/r.scale[n]
 }
 
-// feasible reports whether there is a solution; then witness holds one.
+// feasible reports whether there is a solution. If there is, witness holds one.
 func (r *program) feasible() verdict {
 	r.proof = nil
 	for _, d := range r.doms {
@@ -132,7 +132,7 @@ func (r *program) feasible() verdict {
 	return r.search(true)
 }
 
-// branching says which fraction to branch on.
+// branching is a rule for choosing the fraction to branch on.
 type branching int
 
 const (
@@ -142,9 +142,9 @@ const (
 	allRules
 )
 
-// search runs the branch and bound with one rule of branching after the other,
-// each for twice as many branches as before. How long a search takes depends on the
-// rule by orders of magnitude, and no rule is good for all problems.
+// search runs the branch and bound with each rule of branching in turn, and doubles the number of
+// branches after each round. The rule changes the duration of a search by orders of magnitude, and
+// no rule is good for all problems.
 func (r *program) search(root bool) verdict {
 	for r.tries = 40; ; r.tries *= 2 {
 		for r.rule = 0; r.rule < allRules; r.rule++ {
@@ -160,9 +160,9 @@ func (r *program) search(root bool) verdict {
 	}
 }
 
-// greatest returns the greatest count that column id has in any solution, where sure is one
-// that is known to be possible and most one that none exceeds. The proof that there is no more
-// is left behind where the relaxation gives it.
+// greatest returns the greatest count that column id has in any solution. sure is a count that is
+// known to be possible, and most is a count that no solution exceeds. The proof that a greater
+// count is impossible stays in r.proof if the relaxation provides it.
 func (r *program) greatest(id int, sure, most int64) (int64, verdict) {
 	r.proof = nil
 	lo, hi := r.lo[id], r.hi[id]
@@ -180,7 +180,7 @@ func (r *program) greatest(id int, sure, most int64) (int64, verdict) {
 	}
 	top := min(most, max(sure, int64(math.Floor(r.lp.x(id)+1e-6))))
 	for top < most {
-		// What the simplex ended with should prove that there is no more.
+		// The final multipliers of the simplex should prove that no greater count is possible.
 		r.bound(id, top+1, hi)
 		if r.proof = r.certify(); r.proof != nil {
 			break
@@ -201,15 +201,15 @@ func (r *program) greatest(id int, sure, most int64) (int64, verdict) {
 			return 0, unknown
 		}
 		if r.best < r.top {
-			r.proof = nil // the search knows that there is no more, no proof does
+			r.proof = nil // the search has established it without a single proof
 		}
 	}
 	return r.best, yes
 }
 
-// branch searches what the bounds leave. Without a goal it ends with yes at the
-// first solution. With one it goes on to solutions with more of that column, and
-// ends with yes when it has r.top of it.
+// branch searches the solutions within the bounds. Without a goal it ends with yes at the first
+// solution. With a goal it continues to solutions with a greater count of that column, and ends
+// with yes when the count reaches r.top.
 func (r *program) branch(root bool) verdict {
 	for id := range r.cols {
 		if r.lo[id] > r.hi[id] {
@@ -243,15 +243,15 @@ func (r *program) branch(root bool) verdict {
 		if r.best+1 > r.hi[r.goal] {
 			return no
 		}
-		r.bound(r.goal, r.best+1, r.hi[r.goal]) // is there one that is better still?
+		r.bound(r.goal, r.best+1, r.hi[r.goal]) // search for a better one
 	}
 }
 
-// split decides a column whose count is a fraction.
+// split branches on a column whose count is a fraction.
 func (r *program) split(at int) verdict {
 	floor := int64(math.Floor(r.lp.x(at)))
 	lo, hi := r.lo[at], r.hi[at]
-	least := func(n int64) int64 { // what is found raises the goal for good
+	least := func(n int64) int64 { // a solution that is found raises the goal's lower bound permanently
 		if at == r.goal {
 			return max(n, r.best+1)
 		}
@@ -267,7 +267,7 @@ func (r *program) split(at int) verdict {
 	return v
 }
 
-// splitItem decides an item whose count has the wrong remainder.
+// splitItem branches on an item whose count has the wrong remainder.
 func (r *program) splitItem(i int) verdict {
 	d := r.doms[i]
 	n := r.counts[i]
@@ -284,7 +284,7 @@ func (r *program) splitItem(i int) verdict {
 	return v
 }
 
-// relax solves the relaxation and proves its no.
+// relax solves the relaxation and proves a negative result. If root, it keeps the proof.
 func (r *program) relax(root bool) verdict {
 	for {
 		switch r.lp.solve(r.price) {
@@ -311,7 +311,7 @@ func (r *program) relax(root bool) verdict {
 	}
 }
 
-// fraction picks the column to branch on, -1 where all counts are whole.
+// fraction returns the column to branch on, or -1 if all counts are whole.
 func (r *program) fraction() int {
 	at, best := -1, 0.0
 	for id := range r.cols {
@@ -333,8 +333,9 @@ func (r *program) fraction() int {
 	return at
 }
 
-// settle checks in integers a point whose counts are whole. It is the witness,
-// unless an item's count has the wrong remainder: then that item is given.
+// checkWhole checks in integers a point whose counts are whole. ok is false if the point violates a
+// bound. odd is the first item whose count is not in its domain, or -1. If ok is true and odd is
+// -1, the point becomes the witness.
 func (r *program) checkWhole() (odd int, ok bool) {
 	clear(r.counts)
 	nodes := make([]int64, len(r.p.classes))
@@ -373,8 +374,8 @@ func (r *program) checkWhole() (odd int, ok bool) {
 	return odd, ok
 }
 
-// price looks, for the simplex, for a column outside the pool that can lower
-// the infeasibility: one set of greatest worth for each kind of node.
+// price adds columns outside the pool that can lower the infeasibility, on request of the simplex:
+// one set of greatest worth for each kind of node. It reports whether it added any.
 func (r *program) price() bool {
 	k := len(r.p.domains)
 	y := r.lp.y
@@ -410,7 +411,7 @@ func (r *program) price() bool {
 	return added
 }
 
-// heaviest runs the finder for one kind; w may have negative weights.
+// heaviest runs the finder for one kind. The weights w may be negative.
 func (r *program) heaviest(ci, ki int, w []int64, above int64, accept func(*set) bool) (set, bool) {
 	f := &r.finder
 	c := r.p.classes[ci]

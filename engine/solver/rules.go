@@ -9,8 +9,8 @@ import (
 	"github.com/coopr/coopr/internal/words"
 )
 
-// rule is one named constraint that a problem is built from. An explanation
-// leaves rules out to see what stands in the way.
+// rule is one named constraint from which a problem is built. An explanation leaves rules out to
+// find those that contradict each other.
 type rule struct {
 	Constraint
 	kind    ruleKind
@@ -36,7 +36,7 @@ const (
 	ruleSizeMin
 	ruleSizeMax
 	ruleResources
-	ruleTypeHardware // the one hardware type asked for
+	ruleTypeHardware // the requested hardware type
 	ruleTypeImage
 	ruleCompatHardware
 	ruleCompatImage
@@ -46,7 +46,7 @@ const (
 	ruleStay // a shrunk cluster keeps every service
 )
 
-// collect lists every rule that bears on the cluster's services, in a fixed order.
+// collect appends to w.rules every rule that concerns the cluster's services, in a fixed order.
 func (w *world) collect() {
 	t := &w.in.Template
 	add := func(kind ruleKind, path, text string, r rule) {
@@ -152,7 +152,7 @@ func (w *world) collectService(s string, c *model.ServiceConstraint, add func(ru
 	}
 }
 
-// ratio reads a share; a text that is none is a fault.
+// ratio parses a share. A text that is not a share is a fault.
 func (w *world) ratio(path, text string) *big.Rat {
 	if text == "" {
 		return nil
@@ -165,8 +165,8 @@ func (w *world) ratio(path, text string) *big.Rat {
 	return r
 }
 
-// constrained reports whether a service has any constraint in the template; one without is on
-// every node (docs/spec/coopr.md 4.3).
+// constrained reports whether a service has any constraint in the template. A service without
+// constraints is on every node (docs/spec/coopr.md 4.3).
 func constrained(t *model.ClusterTemplate, s string) bool {
 	if _, ok := t.Constraints.Services[s]; ok {
 		return true

@@ -2,7 +2,7 @@ package solver
 
 import "math/bits"
 
-// maxItems is the most groups of services that one problem can hold.
+// maxItems is the greatest number of items (groups of services) in one problem.
 const maxItems = setWords * 64
 
 const setWords = 8
@@ -67,7 +67,7 @@ func (s *set) and(o *set) set {
 	return r
 }
 
-// each calls f for every item in rising order until f says false.
+// each calls f for every item in rising order until f returns false.
 func (s *set) each(f func(i int) bool) {
 	for w, word := range s {
 		for word != 0 {

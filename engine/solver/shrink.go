@@ -2,8 +2,8 @@ package solver
 
 import "sort"
 
-// shrunk chooses the nodes to remove: going from the newest node to the oldest,
-// each that can go, given those before it, goes (docs/spec/solver.md rule 9).
+// shrunk chooses the nodes to remove. It goes from the newest node to the oldest and removes each
+// one that can be removed given the earlier removals (docs/spec/solver.md rule 9).
 func (w *world) shrunk(b *built, on []bool) (*solution, verdict) {
 	c := &culling{world: w, built: b, on: on, program: newProgram(b.problem, w.meter), leave: map[int]int64{}, closed: map[int]bool{}}
 	if v := c.program.feasible(); v != yes {
@@ -33,12 +33,12 @@ type culling struct {
 	program *program
 	order   []candidateVictim
 	leave   map[int]int64 // by column, so far
-	closed  map[int]bool  // columns of which no more may go
+	closed  map[int]bool  // columns of which no more nodes may be removed
 	removed []*ExistingNode
 	found   *solution
 }
 
-// choose goes on with the node at place i.
+// choose continues the search with the node at position i.
 func (c *culling) choose(i int) verdict {
 	r := c.program
 	if int64(len(c.removed)) == c.world.shrink {
@@ -53,7 +53,7 @@ func (c *culling) choose(i int) verdict {
 	id := c.order[i].id
 	n := c.leave[id]
 	lo, hi := r.lo[id], r.hi[id]
-	// It goes, or neither it nor an equal older one does.
+	// Either this node is removed, or neither it nor an equal older one.
 	r.bound(id, n+1, hi)
 	v := c.can(id, n+1)
 	if v == yes {
@@ -81,7 +81,7 @@ func (c *culling) choose(i int) verdict {
 	return v
 }
 
-// can reports whether at least n nodes of the column can go.
+// can reports whether at least n nodes of the column can be removed.
 func (c *culling) can(id int, n int64) verdict {
 	r := c.program
 	if id < len(r.witness) && r.witness[id] >= n && c.fits() {
@@ -90,7 +90,7 @@ func (c *culling) can(id int, n int64) verdict {
 	return r.feasible()
 }
 
-// fits reports whether the last witness keeps the bounds there are now.
+// fits reports whether the last witness satisfies the current bounds.
 func (c *culling) fits() bool {
 	for id := range c.program.cols {
 		x := int64(0)
@@ -104,8 +104,8 @@ func (c *culling) fits() bool {
 	return true
 }
 
-// finish makes the solution, if what is left is spread as it must be and not
-// excluded.
+// finish builds the solution. It returns no if the remaining nodes cannot be spread as required or
+// if the layout is excluded.
 func (c *culling) finish() verdict {
 	r := c.program
 	if !c.fits() {

@@ -10,35 +10,37 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// MaxSizes is the most numbers of nodes that Sizes looks at in one call.
+// MaxSizes is the greatest number of sizes that one call of Sizes accepts.
 const MaxSizes = 1000
 
-// SizeTable says what each number of nodes gives.
+// SizeTable is the result of Sizes: the layout or the conflict of each number of nodes.
 type SizeTable struct {
-	// Comparator is the one that decided.
+	// Comparator is the name of the comparator that decided.
 	Comparator string      `json:"comparator"`
 	Sizes      []SizeRange `json:"sizes"`
 }
 
-// SizeRange is numbers of nodes, one after the other, of which the same can be
-// said: a layout whose counts are constant or grow evenly, or why there is none.
+// SizeRange is a range of consecutive numbers of nodes with the same result: a layout whose counts
+// are constant or grow evenly, or the same conflict.
 type SizeRange struct {
 	From int `json:"from"`
 	To   int `json:"to"`
-	// Layout, most preferred group first; empty where there is none.
+	// Layout has the most preferred group first; empty if there is no layout.
 	Layout []SizeGroup `json:"layout,omitempty"`
-	// Cost of the first and of the last size; nil where a hardware type of the
-	// layout has none.
+	// Cost is the cost of the first and the last size; nil if a hardware type of the layout has no
+	// cost.
 	Cost *SizeCost `json:"cost,omitempty"`
-	// Conflict explains, in the words for the first size, why there is none.
+	// Conflict lists the constraints that contradict each other, in the words for the first size.
 	Conflict []Constraint `json:"conflict,omitempty"`
-	// Minimal is false where some of Conflict may not matter.
+	// Minimal is false if some of Conflict may not matter.
 	Minimal bool `json:"minimal,omitempty"`
-	// Undecided: the search ended before it knew. Nothing follows from it.
+	// Undecided is the reason why the search ended without a result. It does not mean that there is
+	// no layout.
 	Undecided string `json:"undecided,omitempty"`
 }
 
-// SizeGroup is equal nodes: From of them at the range's first size, To at its last.
+// SizeGroup is a group of equal nodes: From is their number at the range's first size, To at its
+// last.
 type SizeGroup struct {
 	From         int      `json:"from"`
 	To           int      `json:"to"`
@@ -47,16 +49,15 @@ type SizeGroup struct {
 	Services     []string `json:"services"`
 }
 
-// SizeCost is what the first and the last size of a range cost.
+// SizeCost is the cost of the first and of the last size of a range.
 type SizeCost struct {
 	From Cost `json:"from"`
 	To   Cost `json:"to"`
 }
 
-// Sizes solves a new cluster of every number of nodes from..to, at most
-// MaxSizes, and puts together what is alike. in.Nodes does not matter, and
-// in.Budget is for all sizes together. Faults of the input, or of the numbers,
-// are its only error.
+// Sizes solves a new cluster of every number of nodes from..to, at most MaxSizes of them, and joins
+// equal results to ranges. It ignores in.Nodes. in.Budget is shared by all sizes. The only errors
+// are faults of the input or of the numbers, and a Change in the input.
 func Sizes(ctx context.Context, in Input, from, to int) (*SizeTable, error) {
 	var faults model.Faults
 	switch {
@@ -70,7 +71,7 @@ func Sizes(ctx context.Context, in Input, from, to int) (*SizeTable, error) {
 		faults.Add("nodes", fmt.Sprintf("these are %d sizes: ask for at most %d at a time", to-from+1, MaxSizes))
 	}
 	if len(faults) > 0 {
-		in.Nodes = 1 // the rest of what is wrong
+		in.Nodes = 1 // to find the other faults
 		var more model.Faults
 		if _, err := understand(in, newMeter(ctx, in.Budget)); errors.As(err, &more) {
 			faults = append(faults, more...)
@@ -94,7 +95,7 @@ func Sizes(ctx context.Context, in Input, from, to int) (*SizeTable, error) {
 	return t, nil
 }
 
-// size returns what is to be said of one size.
+// size returns the result for the size of this world, as a range of one size.
 func (w *world) size() SizeRange {
 	r := SizeRange{From: int(w.nodes), To: int(w.nodes)}
 	s, v := w.solution(w.all())
@@ -119,7 +120,7 @@ func (w *world) size() SizeRange {
 	return r
 }
 
-// extend adds the next size to a range; false where it says something else.
+// extend adds the next size to a range. It returns false if the result of that size differs.
 func (r *SizeRange) extend(next *SizeRange) bool {
 	sameRule := func(a, b Constraint) bool { return a.Path == b.Path }
 	sameKind := func(a, b SizeGroup) bool {
@@ -129,7 +130,7 @@ func (r *SizeRange) extend(next *SizeRange) bool {
 		!slices.EqualFunc(r.Conflict, next.Conflict, sameRule) || !slices.EqualFunc(r.Layout, next.Layout, sameKind) {
 		return false
 	}
-	// The counts, and with them the cost, go on as they began.
+	// The counts, and with them the cost, must continue with the same step.
 	sizes := int64(r.To - r.From)
 	even := func(from, to, next *big.Rat) bool {
 		if sizes == 0 {
@@ -154,8 +155,8 @@ func (r *SizeRange) extend(next *SizeRange) bool {
 	return true
 }
 
-// SmallestSize returns the least number of nodes from..to of which there is a layout; 0 where
-// there is none. Its errors are those of Solve.
+// SmallestSize returns the smallest number of nodes in from..to that has a layout, or 0 if none has
+// one. Its errors are those of Solve except *Unsolvable.
 func SmallestSize(ctx context.Context, in Input, from, to int) (int, error) {
 	m := newMeter(ctx, in.Budget)
 	for n := max(1, from); n <= to; n++ {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// Solve returns the preferred layout. Its errors: model.Faults for an input that is wrong in
-// itself (all faults at once), *Unsolvable where no layout exists, and one that wraps
-// ErrBudget where the budget or the context ended first.
+// Solve returns the preferred layout. Its errors are model.Faults for an invalid input (all faults
+// at once), *Unsolvable if no layout exists, and an error that wraps ErrBudget if the budget or the
+// context ended first.
 func Solve(ctx context.Context, in Input) (*Answer, error) {
 	m := newMeter(ctx, in.Budget)
 	w, err := understand(in, m)
@@ -26,7 +26,7 @@ func Solve(ctx context.Context, in Input) (*Answer, error) {
 	return w.answer(s), nil
 }
 
-// all switches every rule on.
+// all returns a selection with every rule on.
 func (w *world) all() []bool {
 	on := make([]bool, len(w.rules))
 	for i := range on {
@@ -35,7 +35,7 @@ func (w *world) all() []bool {
 	return on
 }
 
-// solution is a layout found, in the terms of the problem it was found for.
+// solution is a layout in terms of the problem for which it was found.
 type solution struct {
 	*built
 	counts []counted
@@ -69,7 +69,7 @@ func (w *world) solution(on []bool) (*solution, verdict) {
 	return found, v
 }
 
-// possible reports whether there is any layout under the rules that are on.
+// possible reports whether any layout satisfies the rules that are on.
 func (w *world) possible(on []bool) verdict {
 	for i := range w.rules {
 		switch w.rules[i].kind {
@@ -87,13 +87,13 @@ func (w *world) possible(on []bool) verdict {
 	return newProgram(b.problem, w.meter).feasible()
 }
 
-// before orders columns of different classes that have equally many services
-// and the same types: by the names of all services on the node.
+// before compares columns of different classes that have the same worth and the same types. It
+// orders them by the names of all services on the node.
 func (b *built) before(x, y *column) int {
 	return slices.Compare(b.services(x), b.services(y))
 }
 
-// services returns all that a node of a column carries, sorted.
+// services returns all services that a node of a column carries, sorted.
 func (b *built) services(c *column) []string {
 	out := slices.Clone(b.anyway[c.class])
 	c.items.each(func(i int) bool { out = append(out, b.items[i]...); return true })
@@ -101,7 +101,7 @@ func (b *built) services(c *column) []string {
 	return out
 }
 
-// excluded reports whether the layout is one of those that must not be chosen.
+// excluded reports whether the layout is one that Input.Exclude forbids.
 func (w *world) excluded(s *solution, on []bool) bool {
 	if len(w.in.Exclude) == 0 {
 		return false

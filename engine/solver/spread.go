@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// place puts the layout's nodes into zones and hosts so that every service
-// that asks for a spread has counts that differ by at most one; false where
-// that cannot be done for this layout (docs/spec/solver.md rule 5). Existing nodes
-// stay where they are.
+// place distributes the layout's nodes over zones and hosts so that, for every service with a
+// spread, the counts differ by at most one. It returns false if this layout has no such
+// distribution (docs/spec/solver.md rule 5). Existing nodes stay where they are.
 func (w *world) place(s *solution, on []bool) bool {
 	for _, sp := range []struct {
 		kind   ruleKind
@@ -46,18 +45,18 @@ func (w *world) place(s *solution, on []bool) bool {
 	return true
 }
 
-// placeOver returns, for each group of the solution, how many of its nodes are at each place;
-// nil where there is no even spread.
+// placeOver returns, for each group of the solution, the number of its nodes at each place, or nil
+// if there is no even spread.
 func (w *world) placeOver(s *solution, services, places []string, of func(*ExistingNode) string) [][]int64 {
 	z := int64(len(places))
-	spread := make([][]int, len(s.counts)) // the services of each group that are spread
+	spread := make([][]int, len(s.counts)) // indexes of the spread services of each group
 	total := make([]int64, len(services))
-	fixed := make([]int, len(s.counts)) // the place of existing nodes, or -1
+	fixed := make([]int, len(s.counts)) // the place of a group of existing nodes, or -1
 	for g, c := range s.counts {
 		fixed[g] = -1
 		if old := s.groups[c.class]; old != nil {
 			if fixed[g] = slices.Index(places, of(old.nodes[0])); fixed[g] < 0 {
-				continue // it is at none of the places: it does not count
+				continue // the nodes are at none of the places and do not count
 			}
 		}
 		on := s.services(&c.column)
@@ -82,14 +81,14 @@ func (w *world) placeOver(s *solution, services, places []string, of func(*Exist
 	for i := range load {
 		load[i] = make([]int64, z)
 	}
-	// First the obvious: each group evenly, its remainder where there is least.
+	// First a simple attempt: each group evenly, its remainder at the places with the lowest load.
 	out := make([][]int64, len(s.counts))
 	order := make([]int, z)
 	for g, c := range s.counts {
 		out[g] = make([]int64, z)
 		if fixed[g] >= 0 {
 			out[g][fixed[g]] = c.n
-		} else if s.groups[c.class] == nil && len(spread[g]) > 0 { // any other may be anywhere
+		} else if s.groups[c.class] == nil && len(spread[g]) > 0 { // new nodes without a spread service need no place
 			for p := range order {
 				order[p] = p
 				out[g][p] = c.n / z
@@ -117,8 +116,8 @@ func (w *world) placeOver(s *solution, services, places []string, of func(*Exist
 	return w.placeExactly(s, spread, total, fixed, int(z), out)
 }
 
-// placeExactly decides the same as a counting problem: the groups are classes,
-// the places what a node of them can choose, and a service at a place an item.
+// placeExactly decides the same question as a counting problem. The groups are its classes, each
+// item is a service at a place, and a node chooses one place with the items that belong to it.
 func (w *world) placeExactly(s *solution, spread [][]int, total []int64, fixed []int, z int, out [][]int64) [][]int64 {
 	if len(total)*z > maxItems {
 		w.meter.fail("too many places for an exact spread")

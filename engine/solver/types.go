@@ -13,15 +13,13 @@ type machine struct {
 	room [dimensions]*big.Rat
 }
 
-// pair is a hardware type with an image type, as indexes of world.hardware and
-// world.images.
+// pair is a hardware type with an image type, as indexes of world.hardware and world.images.
 type pair struct{ hw, img int }
 
-// capacities are the keys of a provider map's entry that limit what fits.
+// capacities are the keys of a provider map's entry that limit the services on a node.
 var capacities = [dimensions]string{"vcpu", "ram", "disk"}
 
-// findTypes collects the types that the provider has, and faults where a
-// request or template leaves none of them.
+// findTypes collects the hardware and image types that the provider offers.
 func (w *world) findTypes() {
 	in := &w.in
 	hw := map[string]map[string]any{}
@@ -51,7 +49,7 @@ func (w *world) findTypes() {
 	w.images = sortedKeys(img)
 }
 
-// checkTypes faults where no type is left for new nodes.
+// checkTypes records a fault if no type is left for new nodes.
 func (w *world) checkTypes() {
 	in := &w.in
 	knownHW := make([]string, 0, len(in.HardwareTypes))
@@ -70,7 +68,8 @@ func (w *world) checkTypes() {
 	w.wantedImg = w.checkType("image", "imagetype", in.ImageType, in.Template.Defaults.ImageType, in.Template.Compatibility.ImageTypes, w.images, knownImg)
 }
 
-// checkType returns the one type that is asked for, or "".
+// checkType returns the requested or default type, or "" if there is neither. It records a fault if
+// that type cannot be used or if no type is left.
 func (w *world) checkType(word, path, asked, standard string, compatible, offered, known []string) string {
 	t := w.in.Template.Name
 	if asked == "" {

@@ -9,17 +9,17 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// world is one input, understood: what is on the cluster after the operation,
-// which nodes there are and will be, and every rule by name.
+// world is a parsed input: the services on the cluster after the operation, the nodes that exist
+// and those to be created, and every rule.
 type world struct {
 	in       Input
 	provider string
 	services []string        // on the cluster after the operation, sorted
-	limited  map[string]bool // those with a constraint in the template
-	free     []string        // those without, sorted
-	adding   map[string]bool // those that the operation puts on existing nodes
-	// tracked are services without constraints that are counted all the same:
-	// where an operation on existing nodes could leave too few of them.
+	limited  map[string]bool // services with a constraint in the template
+	free     []string        // services without one, sorted
+	adding   map[string]bool // services that the operation puts on existing nodes
+	// tracked are services without constraints that are counted nevertheless, because an operation
+	// on existing nodes could leave too few nodes with them.
 	tracked map[string]bool
 
 	hardware   []machine
@@ -30,20 +30,20 @@ type world struct {
 	wantedImg  string
 
 	nodes  int64 // after the operation
-	fresh  int64 // of them new
-	shrink int64 // to be chosen and removed
+	fresh  int64 // new ones among nodes
+	shrink int64 // number of nodes to choose and remove
 	groups []*group
 
 	comparator string
-	ranking    *model.Ranking // of the comparator, where a plugin gives it
+	ranking    *model.Ranking // the comparator's order, if the comparator is a plugin's
 	touch      Touch
-	costs      map[pair]int64 // scaled and less the least; nil: costs do not count
+	costs      map[pair]int64 // scaled, with the least cost subtracted; nil: costs do not count
 	rules      []rule
 	faults     model.Faults
 	meter      *meter
 }
 
-// group is existing nodes that are equal, newest first.
+// group is a set of equal existing nodes, newest first.
 type group struct {
 	hw, img  string
 	services []string
@@ -51,7 +51,7 @@ type group struct {
 	nodes    []*ExistingNode
 }
 
-// understand makes the world of an input, or gives all that is wrong with it.
+// understand returns the world of an input, or an error with all faults of the input.
 func understand(in Input, m *meter) (*world, error) {
 	w := &world{in: in, provider: in.provider(), meter: m, limited: map[string]bool{}, adding: map[string]bool{}, tracked: map[string]bool{}}
 	if w.provider == "" {
@@ -88,7 +88,7 @@ func understand(in Input, m *meter) (*world, error) {
 	return w, w.faults.Err()
 }
 
-// form groups the nodes that stay and adds their types to those that are known.
+// form groups the nodes that stay and adds their types to the known types.
 func (w *world) form(existing []*ExistingNode) {
 	w.offeredHW, w.offeredImg = make([]bool, len(w.hardware)), make([]bool, len(w.images))
 	for i := range w.offeredHW {
@@ -129,8 +129,8 @@ func (w *world) form(existing []*ExistingNode) {
 	})
 }
 
-// checkReplaced asks that the provider still has the types of the nodes that
-// are to be made anew.
+// checkReplaced records a fault if the provider no longer offers the types of a node that is to be
+// replaced.
 func (w *world) checkReplaced() {
 	for i, id := range w.in.Change.Victims {
 		for _, n := range w.in.Existing {
@@ -163,7 +163,8 @@ func (w *world) track() {
 	}
 }
 
-// placesOf returns where a node is, as far as some service's spread asks.
+// placesOf returns the zone and host of a node, each only if the spread of some service depends on
+// it.
 func (w *world) placesOf(n *ExistingNode) string {
 	at := [2]string{}
 	for _, s := range w.services {
@@ -177,7 +178,8 @@ func (w *world) placesOf(n *ExistingNode) string {
 	return at[0] + "\x00" + at[1]
 }
 
-// takes returns what a service takes of one capacity; nil where nothing.
+// takes returns the amount of one capacity that a service takes, or nil if it declares no
+// resources.
 func (w *world) takes(s string, d int) *big.Rat {
 	r := w.in.Services[s].Resources
 	if r == nil {
@@ -187,7 +189,7 @@ func (w *world) takes(s string, d int) *big.Rat {
 	return v
 }
 
-// checkNumbers refuses resources that could not be added up exactly.
+// checkNumbers records a fault for resources that cannot be added up exactly.
 func (w *world) checkNumbers() {
 	for d := range dimensions {
 		var all []*big.Rat
@@ -211,8 +213,8 @@ func (w *world) checkNumbers() {
 	}
 }
 
-// operation finds out what is on the cluster after the operation, checks what
-// it names, and gives the existing nodes that stay.
+// operation determines the services and the number of nodes after the operation, checks the names
+// in the request, and returns the existing nodes that stay.
 func (w *world) operation() []*ExistingNode {
 	in, c := &w.in, &w.in.Change
 	nodes := make([]*ExistingNode, len(in.Existing))
@@ -344,7 +346,7 @@ func (w *world) shrinkNodes(nodes []*ExistingNode, have []string) []*ExistingNod
 	return nodes
 }
 
-// victims checks the nodes that the change names.
+// victims checks the nodes that the change names, and returns their ids.
 func (w *world) victims(nodes []*ExistingNode) map[string]bool {
 	named := map[string]bool{}
 	if len(w.in.Change.Victims) == 0 {
