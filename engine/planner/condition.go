@@ -2,18 +2,18 @@ package planner
 
 import "github.com/coopr/coopr/engine/model"
 
-// stage is how far a service has come on its node.
+// stage is the progress of a service on its node.
 type stage uint8
 
 const (
 	absent stage = iota
 	installed
 	configured
-	initialized // and may have been started and stopped since
+	initialized // the service may have been started and stopped since
 	started
 )
 
-// way returns the actions that lead a service to a stage.
+// way returns the actions that bring a service to a stage.
 func (s stage) way() mask {
 	return [...]mask{
 		absent:      0,
@@ -24,16 +24,16 @@ func (s stage) way() mask {
 	}[s]
 }
 
-// unclear ends the state of an action that may be half done.
+// unclear is the last character of the state of an action that may be half done.
 const unclear = "?"
 
-// standing is what a service's state says (Node.States, DiffService.State).
+// condition is the meaning of a service's state (Node.States, DiffService.State).
 type condition struct {
-	reached stage // for sure
+	reached stage // certainly reached
 	there   bool  // something of the service may be on the node
-	runs    bool  // for sure
+	runs    bool  // certainly runs
 	mayRun  bool
-	asked   stage // as the state that is to be
+	asked   stage // the stage that the state means in a target
 }
 
 var conditions = map[string]condition{
@@ -52,7 +52,8 @@ var conditions = map[string]condition{
 	"START":       {there: true, asked: started, reached: started, mayRun: true, runs: true},
 }
 
-// standingOf reads a state; one that nobody knows may be anything.
+// conditionOf returns the condition of a state. For an unknown state the service may be there and
+// may run.
 func conditionOf(state string) condition {
 	if s, ok := conditions[state]; ok {
 		return s

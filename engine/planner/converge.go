@@ -8,36 +8,34 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// OpConverge plans the tasks that Input.Wanted names, as a difference between
-// what is and what is to be asks for them: a rollback, a template's newer
-// version, nodes that come while others go. Package planner only orders them.
+// OpConverge is the operation that plans the tasks in Input.Wanted, which lead from the current
+// state to a target state: a rollback, a newer version of a template, or nodes that come while
+// others go. The planner only orders these tasks.
 const OpConverge model.OperationType = "converge"
 
-// Wanted are the actions that OpConverge plans on one node. Their order does
-// not matter: the node goes through STOP, REMOVE, DELETE, CREATE, CONFIRM,
-// BOOTSTRAP, INSTALL, CONFIGURE, INITIALIZE, START. DELETE with CREATE replaces
-// the node.
+// Wanted holds the actions that OpConverge plans on one node. Their order does not matter: the node
+// goes through STOP, REMOVE, DELETE, CREATE, CONFIRM, BOOTSTRAP, INSTALL, CONFIGURE, INITIALIZE,
+// START. DELETE with CREATE replaces the node.
 type Wanted struct {
 	// Node holds CREATE, CONFIRM, BOOTSTRAP, DELETE.
 	Node []model.Action
-	// Services holds the other actions, by service; Node.Services must name
-	// those that go as well as those that come. What a service does not define is
-	// skipped. A service that is removed and nothing more goes: what comes on its
-	// node waits until it has gone.
+	// Services holds the other actions, by service. Node.Services must name both the services that
+	// go and those that come. Actions that a service does not define are skipped. New actions on a
+	// node wait until all services that leave it are removed.
 	Services map[string][]model.Action
 }
 
 var (
-	// leaveChain and createChain together are a node's way in OpConverge.
+	// leaveChain and createChain together are the order of actions on a node in OpConverge.
 	leaveChain   = []model.Action{model.Stop, model.Remove, model.Delete}
 	leaveActions = maskOf(leaveChain...)
 	comeActions  = maskOf(createChain...)
 )
 
-// goes reports whether a service is taken off its node.
+// goes reports whether the wanted actions remove a service from its node for good.
 func goes(wanted mask) bool { return wanted&bit(model.Remove) != 0 && wanted&comeActions == 0 }
 
-// checkWanted finds what is wrong with Input.Wanted.
+// checkWanted records the faults of Input.Wanted.
 func (g *grid) checkWanted(ids map[string]bool, faults *model.Faults) {
 	in := g.in
 	if in.Operation != OpConverge {
@@ -55,7 +53,7 @@ func (g *grid) checkWanted(ids map[string]bool, faults *model.Faults) {
 			found.Add("wanted."+id, "node "+id+" is not in the cluster")
 		}
 	}
-	on := make([]int, len(g.names)) // of a service: the last node seen to carry it, plus one
+	on := make([]int, len(g.names)) // for each service, the last visited node that carries it, plus one
 	for i := range in.Nodes {
 		w, ok := in.Wanted[in.Nodes[i].ID]
 		if !ok {
@@ -109,8 +107,8 @@ func (g *grid) checkNode(n *Node, w Wanted, carries func(service string) bool, f
 	}
 }
 
-// converge returns the wanted tasks in two phases, of which the second goes on where the first
-// ended.
+// converge returns the wanted tasks in two phases: tasks that leave, then tasks that come. The
+// second phase continues from the end of the first.
 func (g *grid) converge() []*phase {
 	leave, come := g.newPhase(leaveChain), g.newPhase(createChain)
 	leave.local, come.local = g.in.NodeLocal, g.in.NodeLocal

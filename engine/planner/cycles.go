@@ -9,9 +9,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// CycleError names the services that depend on each other in a circle.
+// CycleError is a cycle of services that depend on each other.
 type CycleError struct {
-	// Install is true if the dependencies are install-time, else run-time.
+	// Install is true if the dependencies are install-time, and false if they are run-time.
 	Install bool
 	// Services are the cycle, each depending on the next and the last on the first.
 	Services []string
@@ -27,9 +27,9 @@ func (e *CycleError) Error() string {
 		stage, strings.Join(e.Services, " -> "), e.Services[0])
 }
 
-// CheckCycles looks for dependency cycles among services, provided names
-// resolved, and gives a *CycleError for the first one found, or nil. Definitions
-// are checked when they are written (docs/spec/planner.md, "Operations").
+// CheckCycles returns a *CycleError for the first dependency cycle among services, or nil. Provided
+// names are resolved. Definitions are checked when they are written (docs/spec/planner.md,
+// "Operations").
 func CheckCycles(services map[string]model.Service) error {
 	names := slices.Sorted(maps.Keys(services))
 	p := newProviders(names, services)
@@ -72,10 +72,9 @@ func (r *relations) cycle(names []string, install bool) error {
 	return nil
 }
 
-// ExpandServices widens the services of an operation: start takes in all that
-// they depend on at run time, stop and restart all that depends on them
-// (docs/spec/coopr.md 5.4). nil stays nil and means all. The answer is sorted; names
-// that are not in all are left out.
+// ExpandServices widens the services of an operation: start adds all services on which they depend
+// at run time, stop and restart add all services that depend on them (docs/spec/coopr.md 5.4). nil
+// stays nil and means all. The result is sorted and leaves out names that are not in all.
 func ExpandServices(op model.OperationType, services []string, all map[string]model.Service) []string {
 	if services == nil {
 		return nil

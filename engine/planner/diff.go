@@ -7,20 +7,22 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// DiffNode is one node as Diff compares it: as it is, or as it is to be.
+// DiffNode is one node of a cluster that Diff compares, in its current state (from) or its target
+// state (to).
 type DiffNode struct {
 	ID string
-	// Created is true if the machine exists, or may exist; as it is to be: that it shall. A
-	// node without it counts as one that is not listed.
+	// Created is true if the machine exists or may exist; in the target state, if it is to exist. A
+	// node without it counts as a node that is not listed.
 	Created bool
-	// Confirmed is true if a CONFIRM succeeded since; it counts only for what is.
+	// Confirmed is true if a CONFIRM succeeded since the CREATE. It has no effect in the target
+	// state.
 	Confirmed bool
-	// Broken says of what is that nothing can be done on the machine but to delete
-	// it, or that nobody knows whether it is there: a CREATE or DELETE was tried and
-	// not seen to succeed, or a CONFIRM failed.
+	// Broken is true if the machine can only be deleted, or if it is unknown whether the machine
+	// exists: a CREATE or DELETE was tried and not seen to succeed, or a CONFIRM failed. It has no
+	// effect in the target state.
 	Broken bool
-	// Machine stands for what the machine is made from (hardware, image): where it
-	// is to be another one, the node is replaced.
+	// Machine identifies the properties from which the machine is made (hardware, image). If the
+	// two states differ in it, the node is replaced.
 	Machine  uint64
 	Services []DiffService
 }
@@ -28,56 +30,52 @@ type DiffNode struct {
 // DiffService is one service on one node.
 type DiffService struct {
 	Name string
-	// State is the last finished action, as in Node.States; with "?" behind it one
-	// that was tried and may be half done. None means that nothing was ever done:
-	// the service is not there, nor is it after REMOVE. As it is to be, START asks
-	// for a running service, STOP and INITIALIZE for one that is ready and does not
-	// run, CONFIGURE and INSTALL for one that came so far only.
+	// State is the last finished action, as in Node.States. A "?" at the end marks an action that
+	// was tried and may be half done. An empty State means that nothing was ever done: the service
+	// is not on the node, and neither is it after REMOVE. In the target state, START means a
+	// running service, STOP and INITIALIZE a service that is ready but does not run, and CONFIGURE
+	// and INSTALL a service that has come only so far.
 	State string
-	// Definition and Config stand for the definition that the service was last
-	// installed from (of one without INSTALL: that its last action was of) and for
-	// its expanded configuration when it was last configured. 0 means unknown, as
-	// after an INSTALL or CONFIGURE that may be half done; it differs from all, and
-	// says nothing of what is to be. Any numbers do that differ where these differ.
+	// Definition and Config identify the definition from which the service was last installed (for
+	// a service without INSTALL: that of its last action) and its expanded configuration when it
+	// was last configured. 0 means unknown, as after an INSTALL or CONFIGURE that may be half done.
+	// It differs from every number and has no meaning in the target state. Any numbers will do that
+	// differ if the definitions or configurations differ.
 	Definition, Config uint64
-	// Initialized says of what is that INITIALIZE succeeded since the service came
-	// to the machine. States INITIALIZE, START and STOP imply it; INSTALL and
-	// CONFIGURE do not tell (an upgrade goes through them too), and INITIALIZE must
-	// not be run twice.
+	// Initialized is true if INITIALIZE succeeded since the service came to the machine. The states
+	// INITIALIZE, START and STOP imply it. INSTALL and CONFIGURE do not show it, because an upgrade
+	// goes through them too. INITIALIZE must not run twice. The field has no effect in the target
+	// state.
 	Initialized bool
 }
 
-// Difference is what leads from one state of a cluster to another: the Wanted
-// and Reconfigure of an OpConverge. Input.Nodes are then the nodes of both
-// sides, each with the services of both sides, and States as they are.
+// Difference is the result of Diff: the Wanted and Reconfigure of an OpConverge that leads from one
+// state of a cluster to another. The Input.Nodes for it are the nodes of both states, each with the
+// services of both states, and with the current States.
 type Difference struct {
 	Wanted      map[string]Wanted
 	Reconfigure map[string][]string
 }
 
-// Diff gives what has to be done so that a cluster that is like from becomes
-// like to (docs/spec/planner.md, "Operations" and "Transactions" 9). It serves in
-// both directions: towards a new layout, template or definitions, and back to a
-// snapshot from whatever was really done.
+// Diff returns the actions that lead from the current state of a cluster to a target state
+// (docs/spec/planner.md, "Operations" and "Transactions" 9). It serves in both directions: towards
+// a new layout, template or definitions, and back to a snapshot from what was really done.
 //
-//   - A node that goes: STOP and REMOVE of what is on it, DELETE; one that comes:
-//     the create chain, of each service as far as its state asks for; one made
-//     from something else: both.
-//   - A service that goes: STOP, REMOVE; one that comes: INSTALL, CONFIGURE,
-//     INITIALIZE, START.
+//   - A removed node: STOP and REMOVE of its services, DELETE. A new node: the create chain, for
+//     each service up to its target state. A node with another Machine: both.
+//   - A removed service: STOP, REMOVE. A new service: INSTALL, CONFIGURE, INITIALIZE, START.
 //   - Another definition: STOP, INSTALL, CONFIGURE, START.
-//   - Another configuration, and nothing else: it is named in Reconfigure.
-//   - What came half-way is brought to its end; what may be half done is done again.
-//   - START and STOP where a service runs and shall not, or the other way round.
-//     INITIALIZE and CONFIGURE of what had none before cannot be undone.
-//   - BOOTSTRAP where something comes whose automators no service that is on the
-//     machine has brought along.
+//   - Another configuration and nothing else: the service is named in Reconfigure.
+//   - A service that came only part of the way is completed. An action that may be half done is
+//     done again.
+//   - START or STOP, if a service is to run and does not, or the other way round. The first
+//     INITIALIZE and CONFIGURE of a service cannot be undone.
+//   - BOOTSTRAP, if a new action needs an automator that no service on the machine has used.
 //
-// definition gives the definition that a service of either side stands for; it
-// is asked about changed nodes only, once for each service and Definition.
-// Actions that it does not have are not wanted. Nodes are compared by id; the
-// answer names none that stays as it is. The time is linear in the pairs of node
-// and service.
+// definition returns the definition that a service of either state stands for. It is called for
+// changed nodes only, once for each service and Definition. Diff leaves out actions that the
+// definition lacks. It compares nodes by id and names only nodes that change. The time is linear in
+// the number of pairs of node and service.
 func Diff(from, to []DiffNode, definition func(DiffService) model.Service) Difference {
 	d := differ{
 		Difference: Difference{Wanted: map[string]Wanted{}, Reconfigure: map[string][]string{}},
@@ -102,17 +100,17 @@ func Diff(from, to []DiffNode, definition func(DiffService) model.Service) Diffe
 	return d.Difference
 }
 
-// differ collects a Difference.
+// differ builds a Difference.
 type differ struct {
 	Difference
 	definition func(DiffService) model.Service
 	traits     map[traitsKey]traits
-	lists      map[mask][]model.Action // shared by all that want the same
+	lists      map[mask][]model.Action // shared by equal masks
 	was, shall lookup[DiffService]
-	services   map[string]mask // of the node at hand
+	services   map[string]mask // of the current node
 }
 
-// traits are what matters of a definition.
+// traits are the properties of a definition that Diff uses.
 type traits struct {
 	defined    mask
 	automators []string
@@ -195,7 +193,7 @@ func (d *differ) stays(id string, from, to []DiffService) {
 	}
 }
 
-// want adds those actions that the service has.
+// want adds those of the actions that the service defines.
 func (d *differ) want(s *DiffService, m mask) {
 	if m == 0 {
 		return
@@ -226,7 +224,7 @@ func (d *differ) about(s *DiffService) traits {
 	return out
 }
 
-// bootstraps reports whether what comes on the node at hand needs an automator that nothing on
+// bootstraps reports whether new actions on the current node need an automator that no service on
 // its machine has used.
 func (d *differ) bootstraps(from, to *DiffNode, stays bool) bool {
 	var known []string
@@ -252,7 +250,7 @@ func (d *differ) bootstraps(from, to *DiffNode, stays bool) bool {
 	return false
 }
 
-// list returns the actions of a mask in the order of a node's life.
+// list returns the actions of a mask in the order of leaveChain and createChain.
 func (d *differ) list(m mask) []model.Action {
 	out, ok := d.lists[m]
 	if !ok {
@@ -268,13 +266,14 @@ func (d *differ) list(m mask) []model.Action {
 	return out
 }
 
-// same reports whether there is nothing to do, for most services of most nodes.
+// same reports whether a quick comparison shows that there is nothing to do, as for most services
+// of most nodes.
 func same(f, t *DiffService) bool {
 	return f.State == t.State && f.Definition == t.Definition && f.Config == t.Config && f.Definition != 0 && f.Config != 0 &&
 		!strings.HasSuffix(f.State, unclear)
 }
 
-// end takes the service off its node.
+// end returns the actions that take the service off its node.
 func (s condition) end() mask {
 	m := mask(0)
 	if s.mayRun {
@@ -286,8 +285,8 @@ func (s condition) end() mask {
 	return m
 }
 
-// between returns what leads from one state of a service on a node to another: actions, or
-// that it is to be reconfigured.
+// between returns the actions that lead from one state of a service on a node to another, or
+// reconfigure if the configuration alone changes.
 func between(f, t *DiffService) (m mask, reconfigure bool) {
 	now, want := conditionOf(f.State), conditionOf(t.State)
 	if want.asked == absent {
@@ -303,7 +302,7 @@ func between(f, t *DiffService) (m mask, reconfigure bool) {
 	if configure && !install && !initialize && now.reached >= configured && now.runs == start && now.mayRun == start {
 		return 0, true
 	}
-	if now.mayRun && (configure || !start) { // what is installed is configured, too, if it is to run
+	if now.mayRun && (configure || !start) { // if the service is to run, install implies configure
 		m |= bit(model.Stop)
 	}
 	if install {
@@ -321,8 +320,8 @@ func between(f, t *DiffService) (m mask, reconfigure bool) {
 	return m, false
 }
 
-// lookup finds elements of a list by name: at the place where one would be if
-// the lists were alike, or else in a map made for it then.
+// lookup finds elements of a list by name. It first tries the position that the name has in a list
+// of the same order, and builds a map only if that fails.
 type lookup[T any] struct {
 	list  []T
 	key   func(*T) string
@@ -333,7 +332,7 @@ type lookup[T any] struct {
 func nodeID(n *DiffNode) string         { return n.ID }
 func serviceName(s *DiffService) string { return s.Name }
 
-// over sets the list to look in.
+// over sets the list to search.
 func (l *lookup[T]) over(list []T) { l.list, l.made = list, false }
 
 // find returns the element of that name, or nil.

@@ -9,18 +9,18 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// grid is the cluster in flat form. A slot is one service on one node; the
-// slots of a service lie side by side, in the order of nodes.
+// grid is the cluster in flat form. A slot is one service on one node; the slots of a service are
+// adjacent, in the order of nodes.
 type grid struct {
 	in       *Input
 	names    []string
-	services []model.Service // beside names
+	services []model.Service // parallel to names
 	defined  []mask          // the service actions that each service defines
 	kinds    []uint64        // the automator types of each service's actions, one bit each
 
-	slotOff  []int // of a service: its slots are slotOff[s] to slotOff[s+1]
+	slotOff  []int // service s has the slots slotOff[s] to slotOff[s+1]
 	slotNode []int32
-	nodeOff  []int // of a node: its slots are nodeSlot[nodeOff[n]] to nodeSlot[nodeOff[n+1]]
+	nodeOff  []int // node n has the slots nodeSlot[nodeOff[n]] to nodeSlot[nodeOff[n+1]]
 	nodeSlot []int32
 	slotSvc  []int16
 
@@ -34,7 +34,7 @@ type grid struct {
 	wide       bitset // planned services, after expansion
 }
 
-// newGrid reads the input and finds all that is wrong with it.
+// newGrid returns the grid of an input, or an error with all its faults.
 func newGrid(in *Input) (*grid, error) {
 	g := &grid{in: in}
 	var faults model.Faults
@@ -124,7 +124,7 @@ func (g *grid) selectPlanned(ids map[string]bool, faults *model.Faults) {
 	}
 }
 
-// describe notes what each service defines.
+// describe fills in the definition, the actions and the automator types of each service.
 func (g *grid) describe() {
 	n := len(g.names)
 	g.services, g.defined, g.kinds = make([]model.Service, n), make([]mask, n), make([]uint64, n)
@@ -146,7 +146,7 @@ func (g *grid) describe() {
 	}
 }
 
-// definedBy returns the service actions among those of a definition.
+// definedBy returns the service actions that a definition has.
 func definedBy(actions map[string]model.ServiceAction) mask {
 	m := mask(0)
 	for a := model.Install; a <= model.Remove; a++ {
@@ -157,9 +157,8 @@ func definedBy(actions map[string]model.ServiceAction) mask {
 	return m
 }
 
-// moreKinds is the bit that all automator types beyond the first 63 share; it
-// never counts as known on a node, so that these are bootstrapped once too often
-// rather than not at all.
+// moreKinds is the bit that all automator types beyond the first 63 share. It never counts as known
+// on a node, so that these types are bootstrapped too often rather than not at all.
 const moreKinds = 63
 
 // place lays out the slots.
@@ -187,7 +186,7 @@ func (g *grid) place(placed map[string]int) {
 	}
 	for s := range fill {
 		for k := fill[s]; k < g.slotOff[s+1]; k++ {
-			g.slotNode[k] = -1 // left over by a service listed twice
+			g.slotNode[k] = -1 // unused, because a node lists the service twice
 		}
 	}
 }
@@ -195,7 +194,7 @@ func (g *grid) place(placed map[string]int) {
 // slots returns the slots of a node.
 func (g *grid) slots(node int) []int32 { return g.nodeSlot[g.nodeOff[node]:g.nodeOff[node+1]] }
 
-// relation returns the dependencies that a rule is about.
+// relation returns the dependencies to which a rule applies.
 func (g *grid) relation(r rule) *relations {
 	if r.install {
 		return g.installation

@@ -7,9 +7,9 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// WithIndependence returns the graph in which tasks of services that say so (exclusive:
-// service) take turns with those of the same service on a node only, not with the node's
-// others. What depends on what stays as it is. Without such a service it is the same graph.
+// WithIndependence returns a graph in which the tasks of a service with "exclusive: service"
+// exclude only the tasks of the same service on their node, not the node's other tasks.
+// Dependencies do not change. Without such a service it returns the same graph.
 func WithIndependence(g *plan.Graph, services map[string]model.Service) (*plan.Graph, error) {
 	apart := make([]bool, len(g.Services))
 	for i, name := range g.Services {

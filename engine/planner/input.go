@@ -6,64 +6,61 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Node is one node of the cluster, as far as planning cares.
+// Node is one node of the cluster, reduced to the facts that planning needs.
 type Node struct {
 	ID     string
 	Number int
-	// Services are the services on the node once the operation is done; for
-	// shrink and remove-services they still hold what goes.
+	// Services are the services on the node after the operation. For shrink and remove-services
+	// they include the services that the operation removes.
 	Services []string
-	// States holds each service's last finished action: "INSTALL", "START", …;
-	// with "?" behind it one that was tried and may be half done. A service
-	// without an entry may be in any state. A CONFIGURE of a started
-	// service leaves its entry at "START", or planning could not tell any more
-	// that the service runs.
+	// States holds each service's last finished action: "INSTALL", "START", …. A "?" at the end
+	// marks an action that was tried and may be half done. A service without an entry may be in any
+	// state. A CONFIGURE of a started service leaves its entry at "START", because otherwise
+	// planning could not see that the service runs.
 	States map[string]string
-	// Created is true if the machine exists (or may exist): a CREATE was accepted and no DELETE
-	// since. Nothing but the create chain is planned on a node that was not created.
+	// Created is true if the machine exists or may exist: a CREATE was accepted and no DELETE
+	// since. On a node that was not created, only the create chain is planned.
 	Created bool
 }
 
-// Input is what Plan plans from.
+// Input is the input of Plan.
 type Input struct {
 	Operation model.OperationType
-	// Nodes are all nodes of the cluster, those included that the operation
-	// makes or takes away. The graph's node indexes are indexes into it.
+	// Nodes are all nodes of the cluster, including those that the operation creates or deletes.
+	// The graph's node indexes are indexes into it.
 	Nodes []Node
 	// Services are the definitions of all services on the nodes, by name.
 	Services map[string]model.Service
-	// Previous are the earlier definitions of services that the operation moves to
-	// those of Services: STOP and REMOVE are still theirs.
+	// Previous holds the earlier definitions of the services that the operation moves to new
+	// definitions in Services. STOP and REMOVE still follow the earlier definitions.
 	Previous map[string]model.Service
 	// PlannedServices and PlannedNodes (ids) limit the operation; nil means all.
 	// Start, stop and restart widen PlannedServices over run-time dependencies.
 	PlannedServices []string
 	PlannedNodes    []string
-	// Wanted holds, by node id, the tasks of an OpConverge: just these are planned.
+	// Wanted holds, by node id, the tasks of an OpConverge. Only these are planned.
 	Wanted map[string]Wanted
-	// NodeLocal keeps the rules between services within each node, so that nodes
-	// can take turns; an upgrade has it in any case. It does not hold for Reconfigure.
+	// NodeLocal limits the rules between services to each node, so that nodes can take turns. An
+	// upgrade always has it. It does not apply to Reconfigure.
 	NodeLocal bool
-	// Restart makes a configure stop services before and start them after.
+	// Restart lets a configure stop services before and start them after.
 	Restart bool
-	// Graceful makes a delete stop and remove services first.
+	// Graceful lets a delete stop and remove services first.
 	Graceful bool
-	// Reconfigure names, by node id, the services whose expanded configuration
-	// the operation changes. Those that the operation has tasks for are configured
-	// among these; the others once all the rest is done, and restarted where they
-	// run and restart_on_configure is not false. For grow, shrink, add-services,
-	// remove-services, upgrade, replace-node and converge.
+	// Reconfigure holds, by node id, the services whose expanded configuration the operation
+	// changes. Services that have tasks in the operation are configured among these tasks. The
+	// others are configured after everything else, and restarted if they run and
+	// restart_on_configure is not false. It is for grow, shrink, add-services, remove-services,
+	// upgrade, replace-node and converge.
 	Reconfigure map[string][]string
-	// Gather makes everything but CREATE and CONFIRM wait until the nodes of
-	// GatherFrom (ids; nil means all) are confirmed: the configuration speaks of
-	// them, so that no task can have it before their addresses are known. STOP,
-	// REMOVE and DELETE of an OpConverge do not wait: they need the configuration
-	// that their service was last configured from.
+	// Gather lets everything except CREATE and CONFIRM wait until the nodes of GatherFrom (ids; nil
+	// means all) are confirmed. The configuration refers to these nodes, so that no task can have
+	// it before their addresses are known. STOP, REMOVE and DELETE of an OpConverge do not wait:
+	// they use the configuration with which their service was last configured.
 	Gather     bool
 	GatherFrom []string
-	// Compat plans as the original did: nothing is left out for being done
-	// already, dependencies are started again, nodes without services get no
-	// task, and dependency cycles cancel out silently.
+	// Compat plans as the original did: finished tasks are not left out, dependencies are started
+	// again, nodes without services get no task, and dependencies on a cycle are dropped silently.
 	Compat bool
 }
 
@@ -80,11 +77,11 @@ func maskOf(actions ...model.Action) mask {
 	return m
 }
 
-// createChain is a node's way into the cluster.
+// createChain holds the actions that bring a node into the cluster, in order.
 var createChain = []model.Action{model.Create, model.Confirm, model.Bootstrap, model.Install, model.Configure, model.Initialize, model.Start}
 
-// order returns the actions of an operation, in the order in which each service on each node
-// goes through them; false for an operation that has none.
+// order returns the actions of an operation, in the order in which each service on each node goes
+// through them. It returns false for an operation that cannot be planned.
 func (in *Input) order() ([]model.Action, bool) {
 	switch in.Operation {
 	case model.OpCreate, model.OpGrow:
@@ -128,12 +125,12 @@ func (in *Input) order() ([]model.Action, bool) {
 	return nil, false
 }
 
-// rule says that action to of a service waits for action from of the services
+// rule is an order between services: action to of a service waits for action from of the services
 // it depends on (docs/spec/coopr.md 5.2).
 type rule struct {
 	from, to model.Action
 	install  bool // install-time dependencies, else run-time
-	reversed bool // wait for those that depend on the service instead
+	reversed bool // to waits for the services that depend on the service instead
 }
 
 var rules = []rule{

@@ -2,16 +2,16 @@ package planner
 
 import "github.com/coopr/coopr/engine/model"
 
-// recipe is what is stamped onto each node with the same services in the same
-// states: tasks in order, each with the earlier ones it waits for.
+// recipe is the tasks that are stamped onto each node with the same services and the same planned
+// actions, in order, each with the earlier tasks for which it waits.
 type recipe struct {
 	tasks []pair
-	slots []int   // beside tasks: which of the node's slots
-	waits [][]int // beside tasks: indexes of tasks
+	slots []int   // parallel to tasks: indexes of the node's slots
+	waits [][]int // parallel to tasks: indexes of tasks
 }
 
-// locally adds the services' tasks node by node: what a service waits for is on
-// its own node, so that nodes can take their turns (upgrade).
+// locally adds the services' tasks node by node: a service waits only for services on its own node,
+// so that nodes can take turns (upgrade).
 func (st *stamper) locally(p *phase) {
 	recipes := map[string]*recipe{}
 	var key []byte

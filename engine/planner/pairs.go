@@ -6,31 +6,30 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// pair is one action of one service, on however many nodes.
+// pair is one action of one service, on any number of nodes.
 type pair struct {
 	service int
 	action  model.Action
 }
 
-// cross says that action to of a service waits for action from of another.
+// cross is a dependency between two services: action to of one waits for action from of the other.
 type cross struct {
 	of, on   int
 	to, from model.Action
 }
 
-// pairs are the pairs of a phase in an order in which each comes after all it
-// waits for, and what each waits for.
+// pairs holds the pairs of a phase in topological order, with the pairs for which each waits.
 type pairs struct {
 	list  []pair
-	waits [][]int // beside list: the pairs it waits for, its own chain excluded
-	uses  []int   // beside list: how many pairs wait for it
+	waits [][]int // parallel to list: the pairs for which it waits, except its own chain
+	uses  []int   // parallel to list: the number of pairs that wait for it
 	cross []cross
 }
 
-// newPairs works out the order between the pairs of a phase: each service's own
-// chain, and the rules between services.
+// newPairs determines the order between the pairs of a phase: each service's own chain, and the
+// rules between services.
 func (g *grid) newPairs(p *phase) *pairs {
-	wanted := make([]mask, len(g.names)) // what is planned of each service anywhere
+	wanted := make([]mask, len(g.names)) // the actions of each service that are planned on any node
 	for k, m := range p.slot {
 		if m != 0 {
 			wanted[g.slotSvc[k]] |= m
@@ -50,9 +49,9 @@ func (g *grid) newPairs(p *phase) *pairs {
 	return out
 }
 
-// has returns which services count for a rule: those whose action is planned somewhere, since
-// one that is left out is passed through like one that is missing. The original takes every
-// service that defines the action.
+// has returns the function that reports whether a service counts for a rule. A service counts if
+// its action is planned on some node; otherwise the rule passes over it as if it lacked the action.
+// In the original every service that defines the action counts.
 func (g *grid) has(wanted []mask) func(int, model.Action) bool {
 	if g.in.Compat {
 		return func(s int, a model.Action) bool { return g.defined[s]&bit(a) != 0 }
@@ -60,7 +59,7 @@ func (g *grid) has(wanted []mask) func(int, model.Action) bool {
 	return func(s int, a model.Action) bool { return wanted[s]&bit(a) != 0 }
 }
 
-// crossings applies the rules between services.
+// crossings returns the dependencies that the rules create between services.
 func (g *grid) crossings(wanted []mask, has func(int, model.Action) bool) []cross {
 	var out []cross
 	for _, r := range rules {
@@ -80,9 +79,9 @@ func (g *grid) crossings(wanted []mask, has func(int, model.Action) bool) []cros
 	return out
 }
 
-// sort lists the pairs in topological order: ranks are found by walking back
-// from each pair over its chain and its crossings. Neither can close a circle,
-// as the relations have none and every rule leads forward.
+// sort lists the pairs in topological order, by a depth-first walk from each pair back over its
+// chain and its crossings. There is no cycle, because the relations have none and every rule leads
+// forward.
 func (o *pairs) sort(order []model.Action, wanted []mask) {
 	index := map[pair]int{}
 	var all []pair
@@ -98,7 +97,7 @@ func (o *pairs) sort(order []model.Action, wanted []mask) {
 		}
 	}
 	waits := make([][]int, len(all))
-	before := make([][]int, len(all)) // chain included
+	before := make([][]int, len(all)) // waits and the own chain
 	last := map[int]int{}
 	for i, p := range all {
 		if prev, ok := last[p.service]; ok {

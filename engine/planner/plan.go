@@ -7,13 +7,12 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Plan returns the graph of an operation's tasks. A graph without vertices says that there is
-// nothing to do. The error is model.Faults for an input that does not fit together, or a
-// *CycleError.
+// Plan returns the graph of an operation's tasks. A graph without vertices means that there is
+// nothing to do. The error is model.Faults for an inconsistent input, or a *CycleError.
 //
-// The graph's node indexes are indexes into in.Nodes, its service indexes into the sorted
-// names of the services on the nodes. The same input always gives the same graph, and vertices
-// are numbered so that each comes after all it waits for.
+// The graph's node indexes are indexes into in.Nodes, and its service indexes are indexes into the
+// sorted names of the services on the nodes. The same input always leads to the same graph.
+// Vertices are numbered so that each comes after all those for which it waits.
 func Plan(in Input) (*plan.Graph, error) { return build(&in, false) }
 
 func build(in *Input, dense bool) (*plan.Graph, error) {
@@ -45,8 +44,8 @@ func build(in *Input, dense bool) (*plan.Graph, error) {
 	return st.b.Build()
 }
 
-// phases returns an operation's tasks: phases that go on from each other, and the one that
-// follows all of them, or nil.
+// phases returns an operation's tasks: consecutive phases, and the last phase, which follows all of
+// them, or nil.
 func (g *grid) phases(order []model.Action) (phases []*phase, last *phase) {
 	if g.in.Operation == OpConverge {
 		phases = g.converge()

@@ -5,10 +5,10 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// WithReadiness returns the graph with a CHECK behind each START of a service that has a
-// readiness check: what waited for the START waits for the CHECK, so that a step is complete,
-// and others go on, when the service is ready (docs/spec/plans.md §7). Vertices come after all
-// they wait for, as before. Without such a service it is the same graph.
+// WithReadiness returns the graph with a CHECK after each START of a service that has a readiness
+// check. Tasks that waited for the START wait for the CHECK, so that a step is complete, and others
+// continue, when the service is ready (docs/spec/plans.md §7). Vertices still come after all those
+// for which they wait. Without such a service it returns the same graph.
 func WithReadiness(g *plan.Graph, services map[string]model.Service) (*plan.Graph, error) {
 	has := make([]bool, len(g.Services))
 	some := false

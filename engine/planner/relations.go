@@ -6,17 +6,17 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// relations are the dependencies between services at one stage (install or
-// run time), provided names resolved, by index into a sorted list of names.
+// relations are the dependencies between services at one stage (install or run time), with provided
+// names resolved. Services are indexes into a sorted list of names.
 type relations struct {
 	direct  [][]int // as written
-	deps    [][]int // least set that implies the same order
+	deps    [][]int // smallest set that implies the same order
 	users   [][]int // deps reversed
 	reaches []bitset
 }
 
-// providers finds the services that stand for a name (docs/spec/coopr.md 5.3 rule 2):
-// all others that provide it or, where there are none, the service of that name.
+// providers finds the services that stand for a name (docs/spec/coopr.md 5.3 rule 2): all other
+// services that provide the name or, if there are none, the service of that name.
 type providers struct {
 	index    map[string]int
 	provided map[string][]int
@@ -45,9 +45,8 @@ func (p providers) of(name string) []int {
 	return nil
 }
 
-// newRelations resolves the dependencies of names at one stage and reduces
-// them: a dependency that another one implies is dropped, and so are those on
-// a cycle (docs/spec/coopr.md 5.3 rule 3).
+// newRelations resolves the dependencies of names at one stage and reduces them: it drops
+// dependencies that another one implies, and those on a cycle (docs/spec/coopr.md 5.3 rule 3).
 func newRelations(names []string, services map[string]model.Service, p providers, install bool) *relations {
 	n := len(names)
 	r := &relations{direct: make([][]int, n), deps: make([][]int, n), users: make([][]int, n)}
@@ -81,8 +80,8 @@ func newRelations(names []string, services map[string]model.Service, p providers
 	return r
 }
 
-// nearest returns the services whose action a service waits for: over its dependencies (or
-// users), past those that do not have the action, less those implied by another one found
+// nearest returns the services for whose action a service waits. It follows the dependencies (or
+// users), passes over services without the action, and leaves out those that another result implies
 // (docs/spec/coopr.md 5.3 rules 4 and 5).
 func (r *relations) nearest(service int, reversed bool, has func(int) bool) []int {
 	next := r.deps
@@ -144,7 +143,7 @@ func spread(set bitset, edges [][]int) {
 	}
 }
 
-// inverse turns every edge around.
+// inverse returns the edges in reverse direction.
 func inverse(edges [][]int) [][]int {
 	out := make([][]int, len(edges))
 	for i, list := range edges {
@@ -155,7 +154,8 @@ func inverse(edges [][]int) [][]int {
 	return out
 }
 
-// closure returns what each vertex reaches; itself only where it is on a cycle.
+// closure returns the vertices that each vertex reaches. A vertex reaches itself only if it is on a
+// cycle.
 func closure(edges [][]int) []bitset {
 	out := make([]bitset, len(edges))
 	for i := range edges {

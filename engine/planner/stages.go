@@ -8,12 +8,12 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Stages returns the tasks of a graph by level: each task is in the first stage in which all
-// it waits for is in earlier ones. Barriers take no stage. Vertices ascend within a stage
+// Stages returns the tasks of a graph by level: each task is in the first stage that comes after
+// those of all tasks for which it waits. Barriers take no stage. Vertices ascend within a stage
 // (docs/spec/coopr.md 5.5, Kahn levels before the split).
 func Stages(g *plan.Graph) [][]int {
 	n := g.Len()
-	level := make([]int32, n) // of a task its stage; of a barrier the stage after those before it
+	level := make([]int32, n) // the stage of a task; for a barrier, the stage after its predecessors
 	left := slices.Clone(g.Preds)
 	queue := make([]uint32, 0, n)
 	for v := range n {
@@ -51,11 +51,10 @@ func Stages(g *plan.Graph) [][]int {
 	return stages
 }
 
-// SplitStages splits each stage so that none has two tasks of one node. A stage
-// becomes as many as its busiest node has tasks; the others' tasks go where
-// there are fewest, so that the parts are of like size. On each node the task
-// with the longest remaining path goes first, and equal inputs split equally
-// (docs/spec/planner.md, "Graph" 1).
+// SplitStages splits each stage so that no part has two tasks of one node. The number of parts is
+// the number of tasks of the busiest node. Tasks of other nodes go to the smallest parts, so that
+// the parts have similar sizes. On each node the task with the longest remaining path comes first.
+// Equal inputs lead to equal results (docs/spec/planner.md, "Graph" 1).
 func SplitStages(g *plan.Graph, stages [][]int) [][]int {
 	out := make([][]int, 0, len(stages))
 	for _, stage := range stages {

@@ -10,21 +10,21 @@ import (
 
 const noVertex = math.MaxUint32
 
-// stamper writes phases into a graph, one after the other.
+// stamper adds phases to a graph, one after the other.
 type stamper struct {
 	*grid
 	b *plan.Builder
-	// gate is what the tasks of a phase wait for that wait for nothing else.
+	// gate is the vertex for which those tasks of a phase wait that wait for nothing else.
 	gate uint32
-	// last vertices: of each node's own tasks, and of each slot.
+	// lastNode and lastSlot are the last vertices of each node's own tasks and of each slot.
 	lastNode, lastSlot []uint32
-	// met is the vertex behind which all of GatherFrom is confirmed.
+	// met is the vertex after which all nodes of GatherFrom are confirmed.
 	met uint32
-	// floor is the first vertex of the phase that follows creation: a slot's or
-	// a node's last vertex below it says nothing about met, and a slot's nothing
-	// about its node.
+	// floor is the first vertex after the creation of machines in this phase. A last vertex of a
+	// slot or node below it does not imply met, and such a vertex of a slot does not imply the last
+	// vertex of its node.
 	floor uint32
-	made  uint32 // how many vertices there are
+	made  uint32 // number of vertices
 	dense bool   // for tests: no barriers
 }
 
@@ -47,8 +47,8 @@ func filled(n int) []uint32 {
 	return out
 }
 
-// stamp adds the tasks of a phase: those of whole nodes that come first, the
-// services' own, and those of whole nodes that come last.
+// stamp adds the tasks of a phase: the leading tasks of whole nodes, the tasks of services, and the
+// trailing tasks of whole nodes.
 func (st *stamper) stamp(p *phase) {
 	tasks := 0
 	for _, m := range p.node {
@@ -105,7 +105,7 @@ func (st *stamper) task(a model.Action, node, service int) uint32 {
 	return st.b.Task(a, node, service)
 }
 
-// join returns a vertex that stands for all of these.
+// join returns one vertex that comes after all of ends.
 func (st *stamper) join(ends []uint32) uint32 {
 	if len(ends) == 1 {
 		return ends[0]
@@ -129,10 +129,10 @@ func (st *stamper) lead(p *phase, actions []model.Action) {
 	}
 }
 
-// whole adds an action on a whole node, behind all that the node has so far.
+// whole adds an action on a whole node, after all tasks that the node has so far.
 func (st *stamper) whole(n int, a model.Action) {
 	v := st.task(a, n, plan.None)
-	says := false // whether the services' last vertices say all
+	says := false // whether the services' last vertices imply that of the node
 	for _, k := range st.slots(n) {
 		if u := st.lastSlot[k]; u != noVertex {
 			st.b.Edge(u, v)
@@ -146,8 +146,7 @@ func (st *stamper) whole(n int, a model.Action) {
 	st.lastNode[n] = v
 }
 
-// confirmed makes what follows wait for those nodes of GatherFrom that the phase
-// confirms.
+// confirmed lets all later tasks wait for those nodes of GatherFrom that the phase confirms.
 func (st *stamper) confirmed(p *phase) {
 	comes := func(n int) bool {
 		return st.gatherFrom.has(n) && p.node[n]&bit(model.Confirm) != 0
@@ -164,12 +163,12 @@ func (st *stamper) confirmed(p *phase) {
 	st.met = st.join(ends)
 	for n, v := range st.lastNode {
 		if v == noVertex || comes(n) {
-			st.lastNode[n] = st.met // which says it all
+			st.lastNode[n] = st.met // met implies the earlier vertex
 		}
 	}
 }
 
-// left makes all that a phase has on a node wait for the services that go from it.
+// left lets all services that come to a node in this phase wait for the services that leave it.
 func (st *stamper) left(p *phase) {
 	var ends []uint32
 	for n := range st.lastNode {
@@ -191,8 +190,8 @@ func (st *stamper) left(p *phase) {
 	}
 }
 
-// chain makes v wait for the vertex before it, or for the gate of the phase;
-// and for the gathering, where the vertex before does not say that.
+// chain lets v wait for the vertex before it, or for the gate of the phase if there is none. v also
+// waits for met if the vertex before it does not imply met.
 func (st *stamper) chain(before, v uint32) {
 	switch {
 	case before != noVertex:
@@ -217,16 +216,16 @@ func (st *stamper) link(k int, v uint32) {
 	st.lastSlot[k] = v
 }
 
-// everywhere adds the services' tasks pair by pair. Where the tasks of a pair
-// are waited for, a barrier behind them stands for them all; where a pair waits
-// for several, a barrier before it gathers them.
+// everywhere adds the services' tasks pair by pair. If other pairs wait for a pair, a barrier after
+// its tasks represents them all. If a pair waits for several vertices, a barrier before it joins
+// them.
 func (st *stamper) everywhere(p *phase, o *pairs) {
-	done := make([][]uint32, len(o.list)) // what stands for each pair
+	done := make([][]uint32, len(o.list)) // the vertices that represent each pair
 	sizes := make([]int, len(o.list))
 	for i, pr := range o.list {
 		sizes[i] = st.count(p, pr)
 	}
-	single := make([]bool, len(o.list)) // waited for by one pair of one task only
+	single := make([]bool, len(o.list)) // only one pair waits for it, and that pair has one task
 	for i, waits := range o.waits {
 		for _, w := range waits {
 			single[w] = o.uses[w] == 1 && sizes[i] == 1
@@ -283,10 +282,10 @@ func (st *stamper) count(p *phase, pr pair) int {
 	return n
 }
 
-// close ends a phase: what comes next waits for all of it.
+// close ends a phase: all later tasks wait for all of its tasks.
 func (st *stamper) close() {
 	var ends []uint32
-	met := false // whether the gathering is among the ends
+	met := false // whether st.met is among the ends
 	for n := range st.lastNode {
 		some := false
 		for _, k := range st.slots(n) {

@@ -7,18 +7,18 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// phase is one part of an operation: which tasks it has, by node and by slot.
+// phase is one part of an operation: its tasks by node and by slot.
 type phase struct {
 	order []model.Action
 	node  []mask // actions on the whole node
 	slot  []mask // actions of services
-	// again marks tasks that the original repeats although they are not
-	// planned: they wait for nothing (Compat only).
+	// again marks tasks that the original repeats although they are not planned. They wait for
+	// nothing (Compat only).
 	again []mask
-	// local keeps cross-service rules within each node (upgrade).
+	// local limits the rules between services to each node (upgrade, NodeLocal).
 	local bool
-	// gone marks slots whose services leave their nodes in the phase before:
-	// what comes on these nodes waits for that (converge only).
+	// gone marks slots whose services leave their nodes in the phase before. Tasks that come to
+	// these nodes wait for that (converge only).
 	gone bitset
 }
 
@@ -31,7 +31,7 @@ const (
 	perNode  = hardware | mask(1<<model.Bootstrap)
 )
 
-// wants decides which tasks the operation needs.
+// wants returns the phase with the tasks that the operation needs.
 func (g *grid) wants(order []model.Action) *phase {
 	p := g.newPhase(order)
 	p.local = g.in.Operation == model.OpUpgrade || g.in.NodeLocal
@@ -53,7 +53,7 @@ func (g *grid) wants(order []model.Action) *phase {
 			} else if base != 0 {
 				p.slot[k] = g.needed(n, s, base)
 				if p.slot[k] != 0 && g.changed(n, s) {
-					p.slot[k] |= base & bit(model.Configure) // configured before, but otherwise
+					p.slot[k] |= base & bit(model.Configure) // configured before, but with another configuration
 				}
 			}
 		}
@@ -68,8 +68,8 @@ func (g *grid) wants(order []model.Action) *phase {
 	return p
 }
 
-// idle reports whether a service surely does not run: it was stopped or removed, or its START
-// is still to come. After a CONFIGURE it may run.
+// idle reports whether a service certainly does not run: it was stopped or removed, or its START is
+// still to come. After a CONFIGURE it may run.
 func (g *grid) idle(service int, state string) bool {
 	switch state {
 	case "STOP", "REMOVE", "REMOVE?": // a service is stopped before it is removed
@@ -80,8 +80,8 @@ func (g *grid) idle(service int, state string) bool {
 	return false
 }
 
-// needed leaves out of base, the actions that the operation would run of a
-// service on a node, what is done already (docs/spec/planner.md, "Operations").
+// needed returns the actions in base, those of the operation for a service on a node, without those
+// that are done already (docs/spec/planner.md, "Operations").
 func (g *grid) needed(node, service int, base mask) mask {
 	n := &g.in.Nodes[node]
 	state := n.States[g.names[service]]
@@ -124,7 +124,7 @@ func (g *grid) needed(node, service int, base mask) mask {
 		if idle {
 			base &^= bit(model.Stop)
 			if !g.ofSvc.has(service) {
-				base = 0 // depends on what restarts, but was not running itself
+				base = 0 // the service depends on one that restarts, but did not run itself
 			}
 		}
 	case model.OpConfigure:
@@ -139,12 +139,12 @@ func (g *grid) needed(node, service int, base mask) mask {
 	return base
 }
 
-// removed reports whether a service is not on its node any more, or half of it at most.
+// removed reports whether a service was removed from its node, completely or at least in part.
 func removed(state string) bool { return state == "REMOVE" || state == "REMOVE?" }
 
 func restarts(s *model.Service) bool { return s.RestartOnConfigure == nil || *s.RestartOnConfigure }
 
-// neededNode does for the actions on the whole node what needed does for services.
+// neededNode is the counterpart of needed for the actions on the whole node.
 func (g *grid) neededNode(p *phase, node int, base mask) mask {
 	if base == 0 {
 		return 0
@@ -194,8 +194,8 @@ func (g *grid) newKinds(p *phase, node int, created bool) uint64 {
 	return need &^ have
 }
 
-// startIdle adds the START of stopped services that services to be started or
-// initialized depend on. Those that run are not started again.
+// startIdle adds the START of stopped services on which services to be started or initialized
+// depend. Running services are not started again.
 func (g *grid) startIdle(p *phase) {
 	if g.in.Operation == model.OpStart {
 		return // they are planned already
@@ -240,8 +240,7 @@ func (g *grid) startIdle(p *phase) {
 	}
 }
 
-// startable reports whether a service does not run and that nothing but START is missing for
-// it to run.
+// startable reports whether a service does not run and needs only START to run.
 func (g *grid) startable(service int, state string) bool {
 	switch state {
 	case "STOP", "STOP?", "START?":
@@ -252,9 +251,8 @@ func (g *grid) startable(service int, state string) bool {
 		g.defined[service]&maskOf(model.Install, model.Configure, model.Initialize)&^before == 0
 }
 
-// startAgain adds the tasks that the original throws in for safety: an action
-// that a planned task waits for, on every node that carries the other service,
-// planned or not (docs/spec/coopr.md 5.4).
+// startAgain adds the redundant tasks of the original: an action for which a planned task waits is
+// added on every node with the other service, planned or not (docs/spec/coopr.md 5.4).
 func (g *grid) startAgain(p *phase, deps *pairs) {
 	p.again = make([]mask, len(p.slot))
 	for _, d := range deps.cross {
@@ -268,8 +266,8 @@ func (g *grid) startAgain(p *phase, deps *pairs) {
 	}
 }
 
-// reconfiguration is the last phase: CONFIGURE where configuration changed, and
-// a restart where the service runs (docs/spec/planner.md, "Reconfiguration").
+// reconfiguration returns the last phase, or nil: CONFIGURE if the configuration changed, and a
+// restart if the service runs (docs/spec/planner.md, "Reconfiguration").
 func (g *grid) reconfiguration(before []*phase) *phase {
 	if len(g.in.Reconfigure) == 0 {
 		return nil
@@ -287,7 +285,7 @@ func (g *grid) reconfiguration(before []*phase) *phase {
 			tasks := slices.ContainsFunc(before, func(p *phase) bool { return p.slot[k] != 0 || p.gone != nil && p.gone.has(int(k)) })
 			state := node.States[g.names[s]]
 			if tasks || leaves || removed(state) || !g.changed(n, s) {
-				continue // what has tasks already is configured among them
+				continue // a service with tasks is configured among them
 			}
 			p.slot[k] = g.defined[s] & bit(model.Configure)
 			if p.slot[k] == 0 {
