@@ -19,7 +19,7 @@ import (
 	"github.com/coopr/coopr/testing/original"
 )
 
-// layered has k services with at least one node each.
+// layered returns an input with k services, each of which needs at least one node.
 func layered(k, nodes int) solver.Input {
 	in := solver.Input{Provider: "p", Nodes: nodes, Comparator: solver.ComparatorOriginal}
 	in.HardwareTypes, in.ImageTypes = layoutcase.Types([]string{"h"}, []string{"i"}, "p")
@@ -33,7 +33,7 @@ func layered(k, nodes int) solver.Input {
 	return in
 }
 
-// exclusive makes all services of an input exclude each other.
+// exclusive returns the input with constraints by which all its services exclude each other.
 func exclusive(in solver.Input, least int) solver.Input {
 	for i, a := range in.Wanted {
 		for _, b := range in.Wanted[:i] {
@@ -44,8 +44,8 @@ func exclusive(in solver.Input, least int) solver.Input {
 	return in
 }
 
-// grouped has k services in groups that must share nodes, and pairs of services
-// from different groups that may not.
+// grouped returns an input with k services in groups that must share nodes, and pairs of services
+// from different groups that must not.
 func grouped(seed uint64, k, groups, pairs, nodes int, limits bool) solver.Input {
 	r := rand.New(rand.NewPCG(seed, 3))
 	in := layered(k, nodes)
@@ -76,8 +76,8 @@ func grouped(seed uint64, k, groups, pairs, nodes int, limits bool) solver.Input
 	return in
 }
 
-// bench tells the processor time of one call, too, which other work on the
-// machine does not lengthen.
+// bench also reports the processor time of one call, which other work on the machine does not
+// lengthen.
 func bench(b *testing.B, in solver.Input) {
 	b.Helper()
 	runtime.LockOSThread()
@@ -101,8 +101,8 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkSolve has the cases of docs/spec/solver.md "Speed", with what the original
-// took for them.
+// BenchmarkSolve runs the cases of docs/spec/solver.md "Speed". Their names include the time that
+// the original took.
 func BenchmarkSolve(b *testing.B) {
 	b.Run("constrained18/original=63s", func(b *testing.B) { bench(b, layered(18, 18)) })
 	b.Run("constrained24/original=none", func(b *testing.B) { bench(b, layered(24, 24)) })
@@ -133,7 +133,7 @@ func BenchmarkSolve(b *testing.B) {
 	b.Run("add5/10000nodes", func(b *testing.B) { bench(b, adding(10000)) })
 }
 
-// adding adds five services to a cluster of some nodes.
+// adding returns an input that adds five services to an existing cluster.
 func adding(nodes int) solver.Input {
 	in := layered(12, 0)
 	in.Nodes = 0

@@ -38,7 +38,7 @@ func servicesOf(nodes []solver.ExistingNode) []string {
 	return slices.Compact(all)
 }
 
-// everywhere reports whether a service has no constraint.
+// everywhere reports whether a service has no constraint, so that it is on every node.
 func everywhere(in solver.Input, s string) bool {
 	_, has := in.Template.Constraints.Services[s]
 	for _, set := range slices.Concat(in.Template.Constraints.Layout.MustCoexist, in.Template.Constraints.Layout.CantCoexist) {

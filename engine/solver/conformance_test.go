@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// definitions reads a folder of definitions as the original ships them.
+// definitions reads a folder of definitions in the original's format.
 func definitions(t testing.TB, dir string) model.Set {
 	t.Helper()
 	set := model.Set{}
@@ -59,7 +59,7 @@ func definitions(t testing.TB, dir string) model.Set {
 	return set
 }
 
-// templateInput is the input that creates a cluster from a template of a set.
+// templateInput returns the input that creates a cluster from a template of a set.
 func templateInput(t testing.TB, set model.Set, name string, nodes int) solver.Input {
 	t.Helper()
 	template, err := model.ResolveTemplate(*set[model.KindClusterTemplate][name].Value.(*model.ClusterTemplate), set)
@@ -79,14 +79,14 @@ func templateInput(t testing.TB, set model.Set, name string, nodes int) solver.I
 	return in
 }
 
-// TestShippedTemplates solves every template of the original at several sizes:
-// a layout that keeps every rule, or a refusal that the definitions explain.
+// TestShippedTemplates solves every template of the original at several sizes. Each result must be
+// a layout that satisfies every rule, or a refusal that the definitions explain.
 func TestShippedTemplates(t *testing.T) {
 	dirs, err := filepath.Glob(filepath.Join(original.Dir(t), "templates-*"))
 	if err != nil || len(dirs) == 0 {
 		t.Fatalf("no folders of templates: %v", err)
 	}
-	// Templates that name what does not exist, by the faults they must give.
+	// Templates that name missing definitions, with their expected faults.
 	faulty := map[string]string{
 		"docker-base":             "not compatible",
 		"cdap-standalone-docker":  "does not exist",
@@ -140,7 +140,7 @@ func TestShippedTemplates(t *testing.T) {
 	}
 }
 
-// TestKnownExplanations pins the words of a few refusals.
+// TestKnownExplanations checks the exact words of a few refusals.
 func TestKnownExplanations(t *testing.T) {
 	one := model.ServiceConstraint{Quantities: model.Quantities{Min: whole(1), Max: whole(1)}}
 	base := func() solver.Input {
@@ -193,7 +193,7 @@ func TestKnownExplanations(t *testing.T) {
 	}
 }
 
-// TestEveryFaultAtOnce asks that a wrong input is told all that is wrong.
+// TestEveryFaultAtOnce checks that Solve reports all faults of an input together.
 func TestEveryFaultAtOnce(t *testing.T) {
 	in := solver.Input{Provider: "p", Nodes: 0, Wanted: []string{"a", "nope", "x"}, Comparator: "best", Services: map[string]model.Service{
 		"a": {Base: model.Base{Name: "a"}, Dependencies: model.Dependencies{Conflicts: []string{"x"},
@@ -244,8 +244,8 @@ func TestBudgetAndContext(t *testing.T) {
 	}
 }
 
-// TestParity has services that exclude each other, on numbers of nodes that
-// their steps cannot add up to: told without trying all counts.
+// TestParity solves services that exclude each other, on numbers of nodes to which their steps
+// cannot add up. The solver must find that out without trying all counts.
 func TestParity(t *testing.T) {
 	for _, c := range []struct{ services, nodes, step int }{{3, 51, 2}, {7, 51, 2}, {4, 1001, 2}, {5, 1000, 3}} {
 		in := exclusive(layered(c.services, c.nodes), 1)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// countingProblem has given node layouts in the order of preference, and bounds
-// on each service's number of nodes that at least one vector of counts keeps:
-// the shape of problem that other solvers were measured with.
+// countingProblem returns a problem with given node layouts in the order of preference, and with
+// bounds on each service's number of nodes that at least one vector of counts satisfies. Other
+// solvers were measured with problems of this shape.
 func countingProblem(seed uint64, layouts, services int, nodes int64, steps bool) *problem {
 	r := rand.New(rand.NewPCG(seed, 9))
 	p := &problem{}
@@ -69,12 +69,12 @@ func solveCounting(p *problem) ([]counted, verdict, *meter) {
 	return out, v, m
 }
 
-// TestCountingAgainstOracle compares with plain enumeration.
+// TestCountingAgainstOracle compares the solver with plain enumeration.
 func TestCountingAgainstOracle(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		p := countingProblem(seed, 1+r.IntN(6), 1+r.IntN(6), 1+r.Int64N(9), true)
-		if seed%3 == 0 { // not feasible by construction
+		if seed%3 == 0 { // may be infeasible
 			for i := range p.domains {
 				d := &p.domains[i]
 				d.lo, d.hi = r.Int64N(4), 2+r.Int64N(8)
@@ -133,7 +133,7 @@ func TestCountingAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestCountingLarge asks that none of the large random instances runs away.
+// TestCountingLarge checks that every large random instance is solved within the budget.
 func TestCountingLarge(t *testing.T) {
 	for _, n := range []int64{10, 100, 1000, 10000} {
 		for seed := range uint64(40) {
@@ -146,8 +146,8 @@ func TestCountingLarge(t *testing.T) {
 	}
 }
 
-// threadTime is the processor time of this thread, which other work on the
-// machine does not lengthen.
+// threadTime returns the processor time of this thread, which other work on the machine does not
+// lengthen.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -156,8 +156,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkCounting tells the median and the 99th percentile over many random
-// instances, for each number of nodes: of one size, or of every size up to it.
+// BenchmarkCounting reports the median, the 99th percentile and the maximum over many random
+// instances, for each number of nodes: instances of one size, or of every size up to it.
 func BenchmarkCounting(b *testing.B) {
 	for _, size := range []struct {
 		layouts, services int

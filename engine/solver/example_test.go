@@ -11,7 +11,8 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// shop is a template with one balancer and any number of web servers, on nodes of their own.
+// shop returns an input whose template has one balancer and any number of web servers, on separate
+// nodes.
 func shop(nodes int) solver.Input {
 	in := solver.Input{
 		Nodes:    nodes,
@@ -51,8 +52,7 @@ func ExampleSolve() {
 	// 4 small debian [web]
 }
 
-// Where no layout exists, the error holds a smallest set of constraints that contradict
-// each other.
+// If no layout exists, the error holds a minimal set of constraints that contradict each other.
 func ExampleSolve_conflict() {
 	_, err := solver.Solve(context.Background(), shop(1))
 	var none *solver.Unsolvable
@@ -65,7 +65,7 @@ func ExampleSolve_conflict() {
 	// Output: constraints.layout.cantcoexist[0]
 }
 
-// A change to a cluster keeps its nodes as they are.
+// A change to a cluster leaves its existing nodes as they are.
 func ExampleSolve_grow() {
 	in := shop(0)
 	in.Existing = []solver.ExistingNode{

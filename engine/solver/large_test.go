@@ -11,8 +11,8 @@ import (
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
 )
 
-// TestLarge solves random inputs that no enumeration of sets could, and asks
-// that each ends within its budget with a layout that keeps every rule.
+// TestLarge solves random inputs that are too large to enumerate sets. Each must end within its
+// budget with a layout that satisfies every rule.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	last := uint64(4)
@@ -43,8 +43,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// costed has hardware types of several prices and sizes, and services that take
-// room.
+// costed returns an input with hardware types of several prices and sizes, and with services that
+// take resources.
 func costed(seed uint64, limits bool) solver.Input {
 	in := grouped(seed, 40, 25, 20, 1000, limits)
 	r := rand.New(rand.NewPCG(seed, 4))

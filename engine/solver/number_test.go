@@ -2,7 +2,7 @@ package solver
 
 import "testing"
 
-// TestMeet compares with trying every count.
+// TestMeet compares meet with a search through every count.
 func TestMeet(t *testing.T) {
 	for m1 := int64(1); m1 <= 12; m1++ {
 		for m2 := int64(1); m2 <= 12; m2++ {

@@ -11,23 +11,23 @@ import (
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
 )
 
-// standing is a node of a cluster after an operation, in the oracle's hands.
+// oracleNode is a node of a cluster after an operation, as the oracle builds it.
 type oracleNode struct {
 	solver.ExistingNode
 	fresh   bool
 	touched bool
 }
 
-// mostTries is how much the oracle looks at before it gives up.
+// mostTries is the number of clusters that the oracle judges before it gives up.
 const mostTries = 3000
 
-// operationOracle answers what an operation on an existing cluster comes to, by
-// trying everything that rule 9 of docs/spec/solver.md leaves open, and judging each
-// try from the definitions alone. It shares no code with the solver.
+// operationOracle finds the result of an operation on an existing cluster. It tries everything that
+// rule 9 of docs/spec/solver.md permits and judges each try from the definitions alone. It shares
+// no code with the solver.
 type operationOracle struct {
 	in       solver.Input
 	services []string // after the operation
-	optional []string // of them those that need not stay on any node
+	optional []string // those among services that may disappear from all nodes
 	best     []oracleNode
 	bestCost *big.Rat
 	removed  []string
@@ -35,8 +35,9 @@ type operationOracle struct {
 	tooBig   bool
 }
 
-// solve returns the nodes after the operation and those that go; false where nothing is valid,
-// or there is too much to try.
+// solve reports whether there is a valid result. It fills in the nodes after the operation (best)
+// and the removed nodes. It also returns false if there are too many possibilities; then tooBig is
+// set.
 func (o *operationOracle) solve() bool {
 	in := &o.in
 	var nodes []oracleNode
@@ -79,8 +80,8 @@ func (o *operationOracle) solve() bool {
 	return o.best != nil
 }
 
-// shrink goes from the newest node to the oldest, and takes each away before it
-// tries to leave it.
+// shrink goes from the newest node to the oldest and tries to remove each one before it tries to
+// keep it.
 func (o *operationOracle) shrink(nodes []oracleNode, gone []string, left int) bool {
 	if left == 0 {
 		if o.judge(nodes); o.best != nil {
@@ -91,7 +92,7 @@ func (o *operationOracle) shrink(nodes []oracleNode, gone []string, left int) bo
 	rest := slices.SortedFunc(slices.Values(nodes), func(a, b oracleNode) int { return b.Number - a.Number })
 	for i, n := range rest {
 		if len(gone) > 0 && n.Number > o.number(gone[len(gone)-1]) {
-			continue // it was left
+			continue // an earlier step kept it
 		}
 		if o.shrink(slices.Concat(rest[:i], rest[i+1:]), append(slices.Clone(gone), n.ID), left-1) {
 			return true
@@ -127,7 +128,7 @@ func (o *operationOracle) add(nodes []oracleNode, i int) {
 	}
 }
 
-// grow adds every node layout there is, in any order.
+// grow adds all combinations of node layouts, regardless of order.
 func (o *operationOracle) grow(nodes []oracleNode, left, from int) {
 	if left == 0 {
 		o.judge(nodes)
@@ -150,7 +151,7 @@ func (o *operationOracle) grow(nodes []oracleNode, left, from int) {
 	}
 }
 
-// mayBeNew asks what holds for new nodes only.
+// mayBeNew reports whether a node satisfies the rules that apply to new nodes only.
 func (o *operationOracle) mayBeNew(n *oracleNode) bool {
 	t := &o.in.Template
 	one := func(name, asked, standard string, compatible []string) bool {
@@ -168,7 +169,7 @@ func (o *operationOracle) mayBeNew(n *oracleNode) bool {
 		one(n.ImageType, o.in.ImageType, t.Defaults.ImageType, t.Compatibility.ImageTypes)
 }
 
-// judge keeps a cluster that is valid and better than the best so far.
+// judge records a cluster if it is valid and better than the best one so far.
 func (o *operationOracle) judge(nodes []oracleNode) {
 	if o.tries++; o.tries > mostTries {
 		o.tooBig = true
@@ -206,7 +207,7 @@ func (o *operationOracle) entry(hw, key string) *big.Rat {
 	return nil
 }
 
-// valid asks for every hard constraint.
+// valid reports whether the nodes satisfy every hard constraint.
 func (o *operationOracle) valid(nodes []oracleNode) bool {
 	in, t := &o.in, &o.in.Template
 	plain := make([]solver.ExistingNode, len(nodes))
@@ -246,8 +247,8 @@ func (o *operationOracle) valid(nodes []oracleNode) bool {
 		o.spread(nodes, "host", in.Hosts, func(n *oracleNode) *string { return &n.Host })
 }
 
-// spread puts new nodes into every place there is. Nodes whose place is not
-// among them are not counted.
+// spread reports whether some distribution of the new nodes over the places is even. It tries all
+// of them. Nodes at other places are not counted.
 func (o *operationOracle) spread(nodes []oracleNode, word string, places []string, at func(*oracleNode) *string) bool {
 	if len(places) == 0 || !slices.ContainsFunc(o.services, func(s string) bool { return o.in.Services[s].Spread == word }) {
 		return true
@@ -289,7 +290,8 @@ func (o *operationOracle) spread(nodes []oracleNode, word string, places []strin
 	return try(0)
 }
 
-// better compares two valid clusters: rule 9, then rule 8.
+// better reports whether a valid cluster is better than the best one so far: by rule 9, then by
+// rule 8.
 func (o *operationOracle) better(nodes []oracleNode, cost *big.Rat) bool {
 	in := &o.in
 	touch := in.Change.Touch
@@ -325,8 +327,8 @@ func (o *operationOracle) better(nodes []oracleNode, cost *big.Rat) bool {
 	return false
 }
 
-// vectorEntry is one element of the vector of counts. Existing nodes of one place
-// are an element of their own, and come before new ones.
+// vectorEntry is one element of the vector of counts. Existing nodes of one place form a separate
+// element, which comes before new nodes.
 type vectorEntry struct {
 	oracleNode
 	place string
@@ -352,7 +354,8 @@ func (o *operationOracle) vector(nodes []oracleNode) []vectorEntry {
 	return out
 }
 
-// placeOf returns where a node is, as far as a service's spread asks.
+// placeOf returns the zone and host of a node, each only if the spread of some service depends on
+// it.
 func (o *operationOracle) placeOf(n *oracleNode) string {
 	zone, host := "", ""
 	for _, s := range o.services {

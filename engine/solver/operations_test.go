@@ -14,15 +14,15 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// randomOperation makes a random operation, with every kind of constraint, on
-// a cluster that was solved for the same rules or, now and then, for none.
+// randomOperation returns a random operation, with every kind of constraint, on a cluster that was
+// solved for the same rules or sometimes for none.
 func randomOperation(r *rand.Rand) (solver.Input, bool) {
 	in := randomInput(r)
 	all := slices.Clone(in.Wanted)
 	cut := 1 + r.IntN(len(all))
 	in.Wanted = all[:cut]
 	start := in
-	if r.IntN(4) == 0 { // the cluster is older than most of its rules
+	if r.IntN(4) == 0 { // the cluster was created before most of its rules
 		start.Template.Constraints.Services, start.Zones, start.Hosts = nil, nil, nil
 	}
 	a, err := solver.Solve(context.Background(), start)
@@ -96,8 +96,8 @@ func randomOperation(r *rand.Rand) (solver.Input, bool) {
 	return in, true
 }
 
-// TestOperationsAgainstOracle compares every operation with plain enumeration:
-// the same "no", the same layout, the same nodes that go.
+// TestOperationsAgainstOracle compares every operation with plain enumeration: both refuse it, or
+// both find the same layout and remove the same nodes.
 func TestOperationsAgainstOracle(t *testing.T) {
 	t.Parallel()
 	from, to := seeds(t, 24000)
@@ -121,7 +121,7 @@ func TestOperationsAgainstOracle(t *testing.T) {
 		var u *solver.Unsolvable
 		var faults model.Faults
 		if errors.As(err, &faults) {
-			skipped++ // wrong in itself: told before solving
+			skipped++ // the input has faults, which are reported before solving
 			continue
 		}
 		if err != nil && !errors.As(err, &u) {
@@ -163,8 +163,8 @@ func TestOperationsAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestOperationExplanationsAreMinimal takes each member out of an operation's
-// conflict: what is left can hold together, and all of it cannot.
+// TestOperationExplanationsAreMinimal removes each member of an operation's conflict in turn. The
+// remaining constraints must have a solution, and the whole conflict must have none.
 func TestOperationExplanationsAreMinimal(t *testing.T) {
 	t.Parallel()
 	from, to := seeds(t, 8000)
@@ -190,7 +190,8 @@ func TestOperationExplanationsAreMinimal(t *testing.T) {
 					o.in = without(o.in, path)
 				}
 			}
-			// That services stay is a reason only where it is the only one.
+			// The rule that a service stays is part of a conflict only if the conflict consists of
+			// such rules.
 			for _, s := range servicesOf(in.Existing) {
 				if path := "services." + s; strings.Count(u.Conflict[0].Path, ".") == 1 && strings.HasPrefix(u.Conflict[0].Path, "services.") &&
 					(path == but.Path || !names(u, path)) {
@@ -212,7 +213,7 @@ func names(u *solver.Unsolvable, path string) bool {
 	return slices.ContainsFunc(u.Conflict, func(c solver.Constraint) bool { return c.Path == path })
 }
 
-// checkAnswer asks that what an answer says of single nodes comes to its layout.
+// checkAnswer checks that the changes of single nodes in an answer lead to its layout.
 func checkAnswer(t *testing.T, seed uint64, in solver.Input, a *solver.Answer) {
 	t.Helper()
 	var nodes []solver.ExistingNode
@@ -235,7 +236,7 @@ func checkAnswer(t *testing.T, seed uint64, in solver.Input, a *solver.Answer) {
 	}
 	for _, s := range a.Services {
 		if in.Change.Kind == solver.Replace {
-			break // the new nodes are where the old ones were
+			break // the new nodes are at the places of the old ones
 		}
 		places, at := in.Zones, func(n *solver.ExistingNode) string { return n.Zone }
 		if in.Services[s].Spread == "host" {

@@ -10,10 +10,10 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// oracle solves a new cluster by trying everything, as the definition in
-// docs/spec/solver.md has it: all node layouts in the comparator's order, all vectors
-// of counts from the lexicographically greatest on. It shares no code with the
-// solver. tooBig says that there is too much to try.
+// oracle solves a new cluster by exhaustive search, as docs/spec/solver.md defines the solution:
+// all node layouts in the comparator's order, all vectors of counts from the lexicographically
+// greatest on. It shares no code with the solver. tooBig means that there are too many
+// possibilities to try.
 func oracle(in solver.Input, comparator string) (layout model.Layout, found, tooBig bool) {
 	t := in.Template
 	services := slices.Clone(in.Wanted)
@@ -191,7 +191,7 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 		}
 		return slices.Compare(na, nb) < 0
 	})
-	// How many vectors there are.
+	// The number of vectors.
 	vectors := 1.0
 	for i := range in.Nodes {
 		vectors *= float64(len(all)+i) / float64(i+1)
@@ -369,7 +369,7 @@ func oracle(in solver.Input, comparator string) (layout model.Layout, found, too
 	return form(best), true, false
 }
 
-// same compares two layouts whatever the order of their groups.
+// same reports whether two layouts are equal regardless of the order of their groups.
 func same(a, b model.Layout) bool { return canonical(a) == canonical(b) }
 
 func canonical(l model.Layout) string {

@@ -14,8 +14,8 @@ import (
 	"github.com/coopr/coopr/testing/conformance/layoutcase"
 )
 
-// TestOrderDoesNotMatter shuffles every list in which order means nothing: the
-// answer, or the refusal's conflict, is the same.
+// TestOrderDoesNotMatter shuffles every list whose order has no meaning. The answer, or the
+// conflict of the refusal, must stay the same.
 func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	from, to := seeds(t, 4000)
@@ -37,7 +37,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			for i := range o.Existing {
 				o.Existing[i].Services = shuffled(r, o.Existing[i].Services)
 			}
-			o.Services = map[string]model.Service{} // maps have an order of their own each time
+			o.Services = map[string]model.Service{} // a new map has another order
 			maps.Copy(o.Services, in.Services)
 			o.Template.Constraints.Services = maps.Clone(in.Template.Constraints.Services)
 			l := &o.Template.Constraints.Layout
@@ -64,7 +64,7 @@ func shuffled[T any](r *rand.Rand, list []T) []T {
 	return out
 }
 
-// outcome writes all of an answer or refusal.
+// outcome returns the text of a whole answer or refusal.
 func outcome(in solver.Input) string {
 	a, err := solver.Solve(context.Background(), in)
 	if err != nil {
@@ -77,8 +77,8 @@ func outcome(in solver.Input) string {
 	return string(b)
 }
 
-// TestSpreadAgainstOracle has sets of services for which an even spread over
-// zones is often in the way.
+// TestSpreadAgainstOracle solves sets of services for which an even spread over zones often rules
+// out the preferred layout.
 func TestSpreadAgainstOracle(t *testing.T) {
 	t.Parallel()
 	from, to := seeds(t, 1500)
@@ -143,9 +143,8 @@ func TestSpreadAgainstOracle(t *testing.T) {
 	}
 }
 
-// FuzzSolve reads any template, as the API does or, where that refuses it, as
-// JSON alone would, and asks of every operation for an answer that ends, and for
-// no panic, no node too many, no broken rule.
+// FuzzSolve decodes any template, as the API does or, if the API refuses it, as plain JSON. Every
+// operation must end, without a panic, without too many nodes and without a broken rule.
 func FuzzSolve(f *testing.F) {
 	f.Add([]byte(`{"constraints":{"layout":{"cantcoexist":[["a","b"]],"mustcoexist":[["a","c"]]},"services":{"a":{"quantities":{"min":1,`+
 		`"max":"3","odd":true}}},"size":{"min":"2"}}}`), uint8(4), uint8(7), uint8(0))
@@ -187,7 +186,7 @@ func FuzzSolve(f *testing.F) {
 				t.Errorf("%v breaks: %v", a.Layout, broken)
 			}
 		}
-		// The same template for a cluster that stands, whether it fits or not.
+		// The same template for an existing cluster, which may not fit it.
 		in.Change.Kind = []solver.ChangeKind{solver.AddServices, solver.Grow, solver.Shrink, solver.RemoveServices, solver.Replace,
 			solver.Retemplate}[change%6]
 		for i := range int(nodes) % 16 {

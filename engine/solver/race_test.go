@@ -2,5 +2,5 @@
 
 package solver_test
 
-// raced says that the race detector slows everything down.
+// raced is true if the race detector slows the tests down.
 const raced = true

@@ -18,7 +18,7 @@ import (
 
 func whole(n int) *model.Int { i := model.Int(n); return &i }
 
-// randomInput makes a small input that may use every kind of constraint.
+// randomInput returns a small input that may use every kind of constraint.
 func randomInput(r *rand.Rand) solver.Input {
 	chance := func(p float64) bool { return r.Float64() < p }
 	k := 1 + r.IntN(5)
@@ -184,10 +184,10 @@ func randomInput(r *rand.Rand) solver.Input {
 	return in
 }
 
-// seeds returns the range of seeds a random test goes through, and prints it. One that fails
-// is run again alone with SOLVER_SEED; SOLVER_FROM begins elsewhere, so that CI sees other
-// instances each time (make oracle). Few are gone through under the race detector, which has
-// nothing to find in pure functions.
+// seeds returns the range of seeds of a random test, and logs it. SOLVER_SEED runs a single seed,
+// for example one that failed. SOLVER_FROM sets the first seed, so that CI tests other instances
+// each time (make oracle). With the race detector there are few seeds, because it has nothing to
+// find in pure functions.
 func seeds(t *testing.T, n uint64) (uint64, uint64) {
 	t.Helper()
 	number := func(name string, otherwise uint64) uint64 {
@@ -244,7 +244,7 @@ func TestAgainstOracle(t *testing.T) {
 			var u *solver.Unsolvable
 			var f model.Faults
 			if errors.As(err, &f) {
-				skipped++ // no type is left: told before solving
+				skipped++ // no type is left, which is reported before solving
 				break
 			}
 			if err != nil && !errors.As(err, &u) {
@@ -271,7 +271,7 @@ func TestAgainstOracle(t *testing.T) {
 				not++
 				break
 			}
-			// The same again without what was found.
+			// Solve again without the layout just found.
 			in.Exclude = append(in.Exclude, a.Layout)
 			if seed%7 != 0 {
 				break
@@ -284,8 +284,8 @@ func TestAgainstOracle(t *testing.T) {
 	}
 }
 
-// without takes one named constraint out of an input; services keep an entry,
-// so that none of them becomes one without constraints.
+// without returns the input without one named constraint. Services keep an entry, so that none of
+// them loses its status as a constrained service.
 func without(in solver.Input, path string) solver.Input {
 	b, _ := json.Marshal(in.Template)
 	var t model.ClusterTemplate
@@ -400,8 +400,8 @@ func TestExplanationsAreMinimal(t *testing.T) {
 			}
 			less := without(in, c.Path)
 			if _, found, tooBig := oracle(less, solver.ComparatorOriginal); !found && !tooBig {
-				// It may take more than one: there may be other conflicts beside
-				// this one. Then the explanation alone must be solvable without it.
+				// There may be other conflicts besides this one. Then the constraints of this
+				// conflict alone must be solvable without c.
 				if alone := only(in, u.Conflict, c.Path); !alone {
 					t.Fatalf("seed %d: the conflict is none the less without %s\n%v\n%s", seed, c.Path, u, dump(in))
 				}
@@ -417,8 +417,8 @@ func TestExplanationsAreMinimal(t *testing.T) {
 	}
 }
 
-// only reports whether the input has a layout when it keeps, of all constraints, those of the
-// conflict but one.
+// only reports whether the input has a layout if, of all its constraints, it keeps only those of
+// the conflict, without the constraint at path but.
 func only(in solver.Input, conflict []solver.Constraint, but string) bool {
 	for _, path := range paths(in) {
 		keep := slices.ContainsFunc(conflict, func(c solver.Constraint) bool { return c.Path == path })
@@ -430,8 +430,8 @@ func only(in solver.Input, conflict []solver.Constraint, but string) bool {
 	return found || tooBig && but != ""
 }
 
-// paths lists every constraint of an input, excluded layouts last first, so that they
-// can be taken out one after the other.
+// paths returns every constraint of an input. Excluded layouts come last first, so that they can be
+// removed one after the other.
 func paths(in solver.Input) []string {
 	var out []string
 	c := in.Template.Constraints

@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/engine/solver"
 )
 
-// TestSizesSayWhatSolveSays takes ranges of sizes apart again: for every number
-// of nodes they say what solving it alone says.
+// TestSizesSayWhatSolveSays splits the ranges of sizes again. For every number of nodes the range
+// must agree with the result of Solve.
 func TestSizesSayWhatSolveSays(t *testing.T) {
 	t.Parallel()
 	from, to := seeds(t, 400)
