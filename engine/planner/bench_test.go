@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// clusterOf spreads a template's services over n nodes as the solver does for
-// the shipped templates: the first node carries the masters, the others the rest.
+// clusterOf distributes a template's services over n nodes as the solver does for the shipped
+// templates: the first node carries the masters, the others carry the workers.
 func clusterOf(n int, masters, workers []string) []Node {
 	nodes := make([]Node, n)
 	for i := range nodes {
@@ -83,7 +83,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// replacing makes a plan that replaces every node and all on it.
+// replacing returns an input that replaces every node with all its services.
 func replacing(in Input, local bool) Input {
 	in.Operation, in.NodeLocal, in.Wanted = OpConverge, local, map[string]Wanted{}
 	for i, n := range in.Nodes {
@@ -102,8 +102,8 @@ func size(g *plan.Graph) int {
 	return 4*cap(g.Node) + 2*cap(g.Service) + cap(g.Action) + 4*(cap(g.SuccOff)+cap(g.Succ)+cap(g.Preds)+cap(g.Rank))
 }
 
-// A service on many nodes that depends on one on as many, against the same
-// cluster without the dependency: docs/spec/planner.md allows 1.2 times.
+// BenchmarkDenseAgainstSparse plans a service on many nodes that depends on a service on equally
+// many, and the same cluster without the dependency. docs/spec/planner.md allows a factor of 1.2.
 func BenchmarkDenseAgainstSparse(b *testing.B) {
 	for _, dense := range []bool{true, false} {
 		b.Run(map[bool]string{true: "dense", false: "sparse"}[dense], func(b *testing.B) {
@@ -160,8 +160,8 @@ func BenchmarkStages(b *testing.B) {
 	})
 }
 
-// A cluster of 1,000,000 pairs of node and service, compared with itself, with
-// itself in another order, and with one in which every service moved on.
+// BenchmarkDiff compares a cluster of 1,000,000 pairs of node and service with itself, with itself
+// in another order, and with a cluster in which every service changed.
 func BenchmarkDiff(b *testing.B) {
 	pairs := func(config uint64, backwards bool) []DiffNode {
 		out := make([]DiffNode, 10_000)

@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Plans of the original that docs/spec/coopr.md 5.12 lists, by stages, beyond those
-// that the case file has (which testing/conformance runs).
+// TestOriginalPlans checks the stages of those plans in docs/spec/coopr.md 5.12 that the case file
+// lacks (testing/conformance runs the case file).
 func TestOriginalPlans(t *testing.T) {
 	create := services("s1[configure,start]", "s2[install,configure] runtime:s1", "s3[install,configure,initialize,start] runtime:s1,s2")
 	full := "[install,configure,initialize,start,stop]"
@@ -48,8 +48,8 @@ func TestOriginalPlans(t *testing.T) {
 	}
 }
 
-// hadoop-distributed on three nodes, which docs/spec/coopr.md 5.12 gives in full: the
-// first stages of services, by name.
+// TestHadoopStages plans hadoop-distributed on three nodes, which docs/spec/coopr.md 5.12 lists
+// completely, and checks the first stages of services by name.
 func TestHadoopStages(t *testing.T) {
 	set := templateServices(t, "hadoop-distributed")
 	g := mustPlan(t, Input{Operation: model.OpCreate, Nodes: clusterOf(3, set.masters, set.workers), Services: set.services})

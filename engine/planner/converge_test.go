@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wanted returns what a line says: "n1:CREATE,CONFIRM a:STOP,REMOVE b:START".
+// wanted parses lines such as "n1:CREATE,CONFIRM a:STOP,REMOVE b:START".
 func wanted(t testing.TB, lines ...string) map[string]Wanted {
 	t.Helper()
 	out := map[string]Wanted{}
@@ -38,7 +38,7 @@ func wanted(t testing.TB, lines ...string) map[string]Wanted {
 	return out
 }
 
-// The levels of converging plans, one a line.
+// TestConverge checks the levels of converging plans, one on each line.
 func TestConverge(t *testing.T) {
 	web := services("db[install,configure,initialize,start,stop,remove]", "app[install,configure,start,stop,remove] runtime:db install:db", "lb[configure,start,stop] runtime:app", "cron[configure]")
 	const come = ":CREATE,CONFIRM,BOOTSTRAP"
@@ -90,7 +90,8 @@ func TestConverge(t *testing.T) {
 	}
 }
 
-// What cannot be wanted is refused whole, with every fault and its path.
+// TestConvergeFaults checks that an invalid Wanted is refused as a whole, with every fault and its
+// path.
 func TestConvergeFaults(t *testing.T) {
 	all := services("a[install,start,stop,remove]", "b[start]")
 	for _, c := range []struct {
@@ -123,8 +124,9 @@ func TestConvergeFaults(t *testing.T) {
 	}
 }
 
-// A converging plan has the wanted tasks, as far as services define them, and no
-// others but those of what is reconfigured; in just the order that the rules ask.
+// TestConvergePlansJustWhatIsWanted checks that a converging plan has the wanted tasks, as far as
+// services define them, that its only other tasks are those of reconfigured services, and that
+// their order is exactly what the rules require.
 func TestConvergePlansJustWhatIsWanted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What the default mode plans for clusters in all sorts of states: the levels
-// of the plan, one a line.
+// TestDefaultPlans checks the plans of the default mode for clusters in various states. Each line
+// is one level of the plan.
 func TestDefaultPlans(t *testing.T) {
 	web := services("db[install,configure,initialize,start,stop,remove]", "app[install,configure,start,stop,remove] runtime:db install:db",
 		"lb[configure,start,stop] runtime:app")
@@ -32,7 +32,7 @@ func TestDefaultPlans(t *testing.T) {
 		{"create, gathered", Input{Operation: model.OpCreate, Services: web, Gather: true, GatherFrom: []string{"n1"},
 			Nodes: nodes("-n1:db", "-n2:lb")}, []string{
 			"n1/CREATE n2/CREATE", "n1/CONFIRM n2/CONFIRM", "n1/BOOTSTRAP n2/BOOTSTRAP",
-			"n1/INSTALL/db n2/CONFIGURE/lb", "n1/CONFIGURE/db n2/START/lb", "n1/INITIALIZE/db", "n1/START/db"}}, // app is nowhere
+			"n1/INSTALL/db n2/CONFIGURE/lb", "n1/CONFIGURE/db n2/START/lb", "n1/INITIALIZE/db", "n1/START/db"}}, // app is on no node
 		{"create, half done", Input{Operation: model.OpCreate, Services: web, Nodes: nodes("n1:db=CONFIGURE", "n2:app=START", "-n3:app")},
 			[]string{
 				"n1/INITIALIZE/db n3/CREATE", "n1/START/db n3/CONFIRM", "n3/BOOTSTRAP", "n3/INSTALL/app", "n3/CONFIGURE/app", "n3/START/app"}},

@@ -13,10 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// diffNodes returns nodes written as "n1:a=START/1/2,b=STOP": services with their state,
-// definition and configuration (1 and 1 unless told). A "-" before the id says that the node
-// is not created, "+" that it is not confirmed, "!" that it is broken; "n1@7" is made from
-// machine 7.
+// diffNodes returns nodes written as "n1:a=START/1/2,b=STOP": services with their state, definition
+// and configuration (1 and 1 by default). "-" before the id means that the node is not created, "+"
+// that it is not confirmed, and "!" that it is broken. "n1@7" is made from machine 7.
 func diffNodes(lines ...string) []DiffNode {
 	var out []DiffNode
 	for _, line := range lines {
@@ -85,7 +84,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// aService returns every service every action, and "chef" an automator of its own.
+// aService returns a definition with every action. "chef" has an automator of its own.
 func aService(s DiffService) model.Service {
 	out := service(s.Name, "install", "configure", "initialize", "start", "stop", "remove")
 	if s.Name == "chef" {
@@ -117,11 +116,11 @@ func differenceString(d Difference) string {
 	return strings.Join(out, " ")
 }
 
-// lab is a cluster that plans are carried out on: what really is on the
-// machines, and beside it what is known of that.
+// lab is a cluster on which plans are carried out: the real state of the machines, and the known
+// state.
 type lab struct {
 	services map[string]model.Service
-	known    []DiffNode // as a snapshot has it
+	known    []DiffNode // in the form of a snapshot
 	machines map[string]*machine
 }
 
@@ -134,7 +133,7 @@ type machine struct {
 
 type deployed struct {
 	present, initialized, running bool
-	halfInitialized               bool // so that it may be run again
+	halfInitialized               bool // then INITIALIZE may run again
 	definition, config            uint64
 }
 
@@ -162,7 +161,7 @@ func (l *lab) plan(t *rapid.T, to []DiffNode) *plan.Graph {
 		if i < 0 || !n.Created || n.Broken || !to[i].Created || n.Machine != to[i].Machine {
 			continue
 		}
-		for _, s := range n.Services { // what is as it is to be is left alone
+		for _, s := range n.Services { // a service in its target state has no tasks
 			s.Initialized = false
 			for _, asked := range to[i].Services {
 				asked.Initialized = false
@@ -206,8 +205,8 @@ func (l *lab) plan(t *rapid.T, to []DiffNode) *plan.Graph {
 	return g
 }
 
-// run carries out a plan in a random order that the graph allows: all of it, or
-// so many tasks, of which the last few may end half-way.
+// run carries out a plan in a random order that the graph allows: all of it, or a given number of
+// tasks and after them some that may end half-way.
 func (l *lab) run(t *rapid.T, g *plan.Graph, to []DiffNode, tasks, half int) {
 	left := slices.Clone(g.Preds)
 	var ready []int
@@ -255,8 +254,8 @@ func (l *lab) run(t *rapid.T, g *plan.Graph, to []DiffNode, tasks, half int) {
 	}
 }
 
-// task carries out one task; seen says that its success is known, happens that
-// it did what it does. What a task must not find is a fault of the plan.
+// task carries out one task. seen means that its success is known, and happens that it takes
+// effect. It fails the test if the plan is wrong about the state that the task finds.
 func (l *lab) task(t *rapid.T, g *plan.Graph, v int, to []DiffNode, seen, happens bool) {
 	id, name, action := g.NodeID(v), g.ServiceName(v), g.Action[v]
 	must := func(ok bool, what string) {
@@ -383,8 +382,8 @@ func (l *lab) task(t *rapid.T, g *plan.Graph, v int, to []DiffNode, seen, happen
 	k.State = state
 }
 
-// settle drops from what is known what an operation that succeeded takes away. A
-// service without REMOVE stays where it is; when it comes again it is a new one.
+// forget drops from the known state everything that a successful operation removed. A service
+// without REMOVE stays on the machine; if it is added again, it counts as new.
 func (l *lab) forget(to []DiffNode) {
 	shall := map[string]DiffNode{}
 	for _, n := range to {
@@ -403,8 +402,7 @@ func (l *lab) forget(to []DiffNode) {
 	}
 }
 
-// check compares the machines with what was asked for, as far as the services
-// have actions for it.
+// check compares the machines with the target state, as far as the services have actions for it.
 func (l *lab) check(t *rapid.T, to []DiffNode) {
 	shall := map[string]DiffNode{}
 	for _, n := range to {
@@ -457,8 +455,8 @@ func (l *lab) check(t *rapid.T, to []DiffNode) {
 	}
 }
 
-// snapshot copies what is known, to come back to; where something was half done
-// it takes what was wanted for what was there.
+// snapshot returns a copy of the known state as a later target. An unknown definition or
+// configuration becomes 1.
 func (l *lab) snapshot() []DiffNode {
 	out := slices.Clone(l.known)
 	for i := range out {
@@ -471,7 +469,7 @@ func (l *lab) snapshot() []DiffNode {
 	return out
 }
 
-// anyTarget draws a state that a cluster is to come to.
+// anyTarget draws a target state of a cluster.
 func (l *lab) anyTarget(t *rapid.T) []DiffNode {
 	var out []DiffNode
 	names := slices.Sorted(maps.Keys(l.services))
@@ -490,10 +488,10 @@ func (l *lab) anyTarget(t *rapid.T) []DiffNode {
 	return out
 }
 
-// A cluster goes from state to state, by plans that are carried out or that
-// break off anywhere with tasks half done; and then goes on, or back, or
-// elsewhere. What was carried out whole has come to what was asked for, and
-// asking again finds nothing to do.
+// TestDifferencesLeadWhereTheyShould takes a cluster from state to state, by plans that are carried
+// out or that break off anywhere with tasks half done. After that the cluster goes on, back, or to
+// another state. A plan that was carried out completely must reach the target state, and a second
+// Diff must find nothing to do.
 func TestDifferencesLeadWhereTheyShould(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &lab{services: map[string]model.Service{}, machines: map[string]*machine{}}
@@ -539,7 +537,7 @@ func TestDifferencesLeadWhereTheyShould(t *testing.T) {
 	})
 }
 
-// What is given in another order gives the same answer.
+// TestDiffIgnoresOrder checks that input in another order has the same result.
 func TestDiffIgnoresOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &lab{services: services("a[start]", "b[start]", "chef[start]")}

@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// services are a database and a web server that needs it to start.
+// services returns a database and a web server that needs the database to start.
 func services() map[string]model.Service {
 	var out map[string]model.Service
 	definitions := `{
@@ -24,8 +24,8 @@ func services() map[string]model.Service {
 	return out
 }
 
-// Tasks that do not wait for each other are in one stage. The web server's installation
-// waits for nothing on the other node, its start waits for the database's.
+// Tasks that do not wait for each other are in one stage. The installation of the web server waits
+// for nothing on the other node; its start waits for the start of the database.
 func ExamplePlan() {
 	graph, err := planner.Plan(planner.Input{
 		Operation: model.OpCreate,
@@ -54,7 +54,7 @@ func ExamplePlan() {
 	// 6 n2/START/web
 }
 
-// A graph tells which tasks wait for a task.
+// A graph shows which tasks wait for a task.
 func ExamplePlan_order() {
 	graph, err := planner.Plan(planner.Input{
 		Operation: model.OpStop,

@@ -10,9 +10,9 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// TestWithIndependence: services that are independent of their nodes' others are
-// worked on beside them, each in its own order; they are of the same step where
-// nodes take turns.
+// TestWithIndependence checks that services with "exclusive: service" run concurrently with the
+// other services of their nodes, each in its own order. If nodes take turns, they belong to the
+// step of their node.
 func TestWithIndependence(t *testing.T) {
 	actions := map[string]model.ServiceAction{"install": {}, "start": {}}
 	services := map[string]model.Service{}
@@ -32,7 +32,8 @@ func TestWithIndependence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that can be leased at once, time after time.
+	// widest leases all leasable tasks at once, again and again, and returns the names of each
+	// round.
 	widest := func(g *plan.Graph) [][]string {
 		e := plan.NewState(g).Edit()
 		var out [][]string

@@ -38,7 +38,7 @@ func reach(g *plan.Graph) map[string]map[string]bool {
 	return out
 }
 
-// dependsOn is the slow, obvious form of relations: whether a service depends on
+// dependsOn is the slow, obvious counterpart of relations: it reports whether a service depends on
 // another, over any number of steps.
 func dependsOn(services map[string]model.Service, on map[string]bool, install bool) func(a, b string) bool {
 	var from func(a string, seen map[string]bool)
@@ -72,8 +72,7 @@ func dependsOn(services map[string]model.Service, on map[string]bool, install bo
 	}
 }
 
-// required returns the order that a plan's tasks must have, found by looking at every two
-// tasks.
+// required returns the order that a plan's tasks must have. It compares every pair of tasks.
 func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	on := map[string]bool{}
 	for _, n := range in.Nodes {
@@ -142,7 +141,7 @@ func required(in Input, g *plan.Graph) map[string]map[string]bool {
 	return reach(naive)
 }
 
-// secondPhase returns the slots that are configured once all the rest is done.
+// secondPhase returns the slots that are configured after everything else.
 func secondPhase(in Input) map[[2]string]bool {
 	out := map[[2]string]bool{}
 	g, err := newGrid(&in)
@@ -177,7 +176,7 @@ func anyInput(t *rapid.T) Input {
 	for i := range count {
 		name := string(rune('a' + i))
 		s := service(name, rapid.SliceOfDistinct(rapid.SampledFrom([]string{"install", "configure", "initialize", "start", "stop", "remove"}), rapid.ID[string]).Draw(t, "actions of "+name)...)
-		// Only on services before it, or on names that only they provide.
+		// Only on earlier services, or on names that only earlier services provide.
 		on := rapid.SampledFrom(append(slices.Clone(names), "nobody"))
 		s.Dependencies.Runtime.Requires = rapid.SliceOfN(on, 0, 2).Draw(t, "runtime of "+name)
 		s.Dependencies.Runtime.Uses = rapid.SliceOfN(on, 0, 1).Draw(t, "runtime uses of "+name)
@@ -255,7 +254,7 @@ func limit(t *rapid.T, in *Input) {
 	}
 }
 
-// anyWanted draws tasks that can be wanted: some of what each node can take.
+// anyWanted draws valid tasks for each node.
 func anyWanted(t *rapid.T, nodes []Node) map[string]Wanted {
 	some := func(what string, from ...model.Action) []model.Action {
 		return rapid.SliceOfDistinct(rapid.SampledFrom(from), rapid.ID[model.Action]).Draw(t, what)
@@ -302,8 +301,8 @@ func placed(nodes []Node) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// The order between a plan's tasks is exactly what the rules ask, seen task by
-// task: nothing is missing and nothing waits without need.
+// TestOrderIsWhatTheRulesAsk checks, task by task, that the order between a plan's tasks is exactly
+// what the rules require.
 func TestOrderIsWhatTheRulesAsk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
@@ -330,7 +329,7 @@ func checkOrder(t *rapid.T, in Input) {
 	}
 }
 
-// Barriers change nothing about the order nor about the ranks.
+// TestBarriersKeepTheOrder checks that barriers change neither the order nor the ranks.
 func TestBarriersKeepTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
@@ -372,7 +371,8 @@ func TestBarriersKeepTheOrder(t *testing.T) {
 	})
 }
 
-// Equal inputs give equal graphs, however their maps were filled.
+// TestPlanIsDeterministic checks that equal inputs lead to equal graphs, regardless of the order in
+// which their maps were filled.
 func TestPlanIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
@@ -403,8 +403,8 @@ func TestPlanIsDeterministic(t *testing.T) {
 	})
 }
 
-// What the default mode plans without limits, the original plans too, but for
-// nodes without services; and stages keep the order of the graph.
+// TestStagesKeepTheOrder checks that split stages contain every task, have at most one task of each
+// node, and keep the order of the graph.
 func TestStagesKeepTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := anyInput(t)
@@ -438,7 +438,8 @@ func TestStagesKeepTheOrder(t *testing.T) {
 	})
 }
 
-// Parts of a split stage differ by as little as one task per node allows.
+// TestSplitIsBalanced checks that the parts of a split stage differ in size as little as one task
+// per node allows.
 func TestSplitIsBalanced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.IntRange(1, 6), 1, 12).Draw(t, "tasks per node")
@@ -470,7 +471,7 @@ func TestSplitIsBalanced(t *testing.T) {
 	})
 }
 
-// A plan's edges grow with its tasks, not with their square.
+// TestEdgesAreFew checks that the number of edges is linear in the number of tasks.
 func TestEdgesAreFew(t *testing.T) {
 	services, names := layered(12)
 	for _, n := range []int{10, 100, 1000} {

@@ -8,7 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// What depends on a service with a readiness check starts when that is ready.
+// TestWithReadiness checks that a service starts only after the readiness checks of the services on
+// which it depends.
 func TestWithReadiness(t *testing.T) {
 	actions := map[string]model.ServiceAction{"install": {Type: "x"}, "start": {Type: "x"}, "check": {Type: "x"}}
 	db := model.Service{ReadinessCheck: &model.Probe{}, Provisioner: model.ServiceProvisioner{Actions: actions}}
@@ -39,7 +40,7 @@ func TestWithReadiness(t *testing.T) {
 			}
 		}
 	}
-	// Nothing of app starts before both checks are done.
+	// No app starts before both checks are done.
 	s := plan.NewState(r).Edit()
 	done := 0
 	for checks := 0; ; {

@@ -11,7 +11,8 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// How dependencies are resolved: the facts of docs/spec/coopr.md 5.12.
+// TestDependenciesAreReduced checks how dependencies are resolved, with the facts of
+// docs/spec/coopr.md 5.12.
 func TestDependenciesAreReduced(t *testing.T) {
 	for _, c := range []struct {
 		services map[string]model.Service
@@ -23,10 +24,10 @@ func TestDependenciesAreReduced(t *testing.T) {
 		{services("base[]", "s1[] runtime:base", "s2-v1[] runtime:base,s1 provides:s2", "s2-v2[] runtime:base,s1 provides:s2",
 			"s3[] runtime:base,s1,s2"),
 			"base: s1:base s2-v1:s1 s2-v2:s1 s3:s2-v1,s2-v2"},
-		{services("a[] runtime:b", "b[] runtime:a", "c[] runtime:a"), "a: b: c:"}, // cycles cancel out
-		// who provides a name stands for it, and nobody waits for itself
+		{services("a[] runtime:b", "b[] runtime:a", "c[] runtime:a"), "a: b: c:"}, // dependencies on a cycle are dropped
+		// a provider of a name stands for it, and no service waits for itself
 		{services("a[] runtime:x,a", "x[]", "y[] provides:x"), "a:y x: y:"},
-		{services("a[] runtime:x", "x[] provides:x", "y[] provides:x"), "a:y x: y:"}, // what a service provides under its own name does not count
+		{services("a[] runtime:x", "x[] provides:x", "y[] provides:x"), "a:y x: y:"}, // providing its own name does not count
 		{services("a[] runtime:~gone"), "a:"},
 	} {
 		names := slices.Sorted(func(yield func(string) bool) {
@@ -51,7 +52,8 @@ func TestDependenciesAreReduced(t *testing.T) {
 	}
 }
 
-// Which actions wait for which, past services that lack them (the same table).
+// TestActionsPassThrough checks which actions wait for which, across services that lack them (the
+// same table).
 func TestActionsPassThrough(t *testing.T) {
 	for _, c := range []struct {
 		services map[string]model.Service
@@ -86,7 +88,7 @@ func TestActionsPassThrough(t *testing.T) {
 	}
 }
 
-// testDedupNodesPerStage of the original.
+// TestSplitStages is testDedupNodesPerStage of the original.
 func TestSplitStages(t *testing.T) {
 	b := plan.NewBuilder([]string{"h1", "h2", "h3"}, []string{"a", "b"})
 	stage := func(hosts ...int) []int {
@@ -117,7 +119,7 @@ func TestCheckCycles(t *testing.T) {
 		{services("a[] runtime:b", "b[] runtime:c", "c[]"), ""},
 		{services("a[] runtime:b", "b[] runtime:c", "c[] runtime:~a", "d[] runtime:a"), "run-time a b c"},
 		{services("a[] install:face", "b[] install:a provides:face"), "install-time a b"},
-		{services("a[] runtime:a"), ""},                  // waits for nobody
+		{services("a[] runtime:a"), ""},                  // waits for no other service
 		{services("a[] install:b", "b[] runtime:a"), ""}, // INSTALL b, INSTALL a, START a, START b
 		{services("a[] runtime:b,c", "b[] runtime:d", "c[] runtime:a", "d[] runtime:a"), "run-time a c"},
 	} {

@@ -11,10 +11,10 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// Executing the graph by Rank is as good as list scheduling by the longest
-// remaining path of the graph without barriers, whose ranks are worked out here
-// in another way; and it beats the original's stages (docs/spec/planner.md, "Cases
-// and speed": 1.06 to 2.31 times, by the spread of durations).
+// TestMakespan checks that execution by Rank is as good as list scheduling by the longest remaining
+// path of the graph without barriers, whose ranks are computed here in another way, and that it
+// beats the original's stages (docs/spec/planner.md, "Cases and speed": 1.06 to 2.31 times,
+// depending on the spread of durations).
 func TestMakespan(t *testing.T) {
 	const seeds = 100
 	for _, template := range []string{"hadoop-distributed", "cdap-distributed"} {
@@ -80,7 +80,7 @@ func durations(g *plan.Graph, byName map[string]float64) []float64 {
 	return out
 }
 
-// remaining returns the longest path from each vertex, in these lengths.
+// remaining returns the length of the longest path from each vertex.
 func remaining(g *plan.Graph, length []float64) []float64 {
 	out := make([]float64, g.Len())
 	done := make([]bool, g.Len())
@@ -101,8 +101,7 @@ func remaining(g *plan.Graph, length []float64) []float64 {
 	return out
 }
 
-// lower returns a time that no schedule can beat: the longest path, or the work of the busiest
-// node.
+// lower returns a lower bound of the makespan: the longest path, or the work of the busiest node.
 func lower(g *plan.Graph, length, remaining []float64) float64 {
 	node := make([]float64, len(g.Nodes))
 	best := 0.0
@@ -116,9 +115,9 @@ func lower(g *plan.Graph, length, remaining []float64) float64 {
 	return best
 }
 
-// simulate runs a graph with one task at a time on each node and as many workers
-// as nodes; of a node's ready tasks the one with the highest priority goes first.
-// It gives the time at which the last task ends.
+// simulate runs a graph with one task at a time on each node and as many workers as nodes. Of a
+// node's ready tasks, the one with the highest priority runs first. simulate returns the time at
+// which the last task ends.
 func simulate(g *plan.Graph, length []float64, priority func(v int) float64) float64 {
 	left := append([]uint32(nil), g.Preds...)
 	ready := make([]*tasks, len(g.Nodes))

@@ -81,8 +81,8 @@ func TestSizesOfShippedTemplates(t *testing.T) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	// cluster finds the layout in a case with as many nodes, or in the largest
-	// one: more nodes carry what its last node carries.
+	// cluster returns the layout of the largest case with at most n nodes. If that case has fewer,
+	// copies of its last node follow.
 	cluster := func(template string, n int) (map[string]model.Service, []Node) {
 		var services map[string]model.Service
 		var layout [][]string
@@ -126,8 +126,8 @@ func TestSizesOfShippedTemplates(t *testing.T) {
 	}
 }
 
-// Every shipped template can be planned for every operation, and its order is
-// what the rules ask.
+// TestShippedTemplates checks that every shipped template can be planned for every operation, and
+// that the order of each plan is what the rules require.
 func TestShippedTemplates(t *testing.T) {
 	dir := filepath.Join(original.Dir(t), "templates-develop")
 	services := map[string]model.Service{}

@@ -8,9 +8,9 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// What each operation does with a service in each state (docs/spec/planner.md,
-// "Operations"; what is done already is not done again): I, C, N, S, T, R for
-// INSTALL, CONFIGURE, INITIALIZE, START, STOP, REMOVE; in order.
+// TestStatesDecide checks the tasks that each operation plans for a service in each state
+// (docs/spec/planner.md, "Operations"; finished actions are not repeated). I, C, N, S, T, R stand
+// for INSTALL, CONFIGURE, INITIALIZE, START, STOP, REMOVE, in the order of the plan.
 func TestStatesDecide(t *testing.T) {
 	columns := []struct {
 		name string
@@ -66,8 +66,9 @@ REMOVE       ICNS ICNS -  -  -  - -  - -   -    -   -`), "\n") {
 	}
 }
 
-// A new node takes all that the services have, whatever they were before; one
-// that is not created takes nothing else.
+// TestNodesThatAreNotCreated checks that operations that create nodes plan the whole create chain
+// on a node that is not created, regardless of the states of its services, and that other
+// operations plan nothing on it.
 func TestNodesThatAreNotCreated(t *testing.T) {
 	for _, c := range []struct {
 		op   model.OperationType
@@ -85,8 +86,8 @@ func TestNodesThatAreNotCreated(t *testing.T) {
 	}
 }
 
-// A changed configuration restarts what runs and asks for it, in the order of
-// dependencies, once all the rest is done.
+// TestReconfiguration checks that a changed configuration restarts running services that permit it,
+// in the order of dependencies, after everything else.
 func TestReconfiguration(t *testing.T) {
 	all := services("db[configure,start,stop]", "app[configure,start,stop] runtime:db", "cron[configure,start,stop]", "motd[configure]",
 		"jar[install,start]")

@@ -50,8 +50,8 @@ func services(lines ...string) map[string]model.Service {
 	return out
 }
 
-// nodes returns nodes written as "n1:a,b", all created; each service's state may follow it:
-// "n1:a=START,b". "-n1:a" is a node that is not created.
+// nodes returns nodes written as "n1:a,b". All of them are created, except those written as
+// "-n1:a". A service can have a state: "n1:a=START,b".
 func nodes(lines ...string) []Node {
 	var out []Node
 	for i, line := range lines {
@@ -70,7 +70,7 @@ func nodes(lines ...string) []Node {
 	return out
 }
 
-// mustPlan plans or ends the test.
+// mustPlan returns the plan of an input, or ends the test if there is none.
 func mustPlan(t testing.TB, in Input) *plan.Graph {
 	t.Helper()
 	g, err := Plan(in)
@@ -80,7 +80,7 @@ func mustPlan(t testing.TB, in Input) *plan.Graph {
 	return g
 }
 
-// stageNames returns each stage's tasks in one line.
+// stageNames returns the tasks of each stage as one line.
 func stageNames(g *plan.Graph, stages [][]int) []string {
 	out := make([]string, len(stages))
 	for i, stage := range stages {
@@ -94,15 +94,14 @@ func stageNames(g *plan.Graph, stages [][]int) []string {
 	return out
 }
 
-// templateSet is a shipped template's services and how it lays them out on
-// three nodes: the first carries the masters, the others the workers.
+// templateSet is the services of a shipped template and their layout on three nodes: the first node
+// carries the masters, the others carry the workers.
 type templateSet struct {
 	services         map[string]model.Service
 	masters, workers []string
 }
 
-// templateServices reads the layout of a shipped distributed template from the
-// planner cases.
+// templateServices returns the layout of a shipped distributed template, from the planner cases.
 func templateServices(t testing.TB, template string) templateSet {
 	t.Helper()
 	var file struct {
