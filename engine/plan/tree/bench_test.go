@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// large is a create of 10,000 nodes with 12 services: 510,000 tasks.
+// large returns the graph of a create of 10,000 nodes with 12 services: 510,000 tasks.
 func large(b *testing.B) *plan.Graph {
 	b.Helper()
 	const nodes, services = 10_000, 12

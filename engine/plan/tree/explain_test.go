@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// TestExplain tells of each step what it waits for: the other tasks, an operator,
-// its next attempt, and what others say of tasks that nothing here keeps back.
+// TestExplain checks the reasons for which each step waits: other tasks, an operator, its next
+// attempt, and the reasons that the caller supplies for tasks that are ready.
 func TestExplain(t *testing.T) {
 	in := planner.Input{Operation: model.OpCreate, Services: map[string]model.Service{"db": {
 		Base: model.Base{Name: "db"}, Provisioner: model.ServiceProvisioner{Actions: map[string]model.ServiceAction{"start": {Type: "shell"}}},
@@ -52,7 +52,7 @@ func TestExplain(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	edit(func(e *plan.Edit) error { return Set(e, Arm(ViewOf(&d.Tree, s, now), false)) })
-	// Canaries have two reasons where they also come one after the other.
+	// Canaries that also follow each other have two reasons.
 	e := explain(nil)
 	if got, want := kinds(e), "n0 gate, n1 dependency, n1 gate, n2 dependency, n2 gate"; got != want {
 		t.Errorf("%s, not %s", got, want)
@@ -63,7 +63,8 @@ func TestExplain(t *testing.T) {
 	edit(func(e *plan.Edit) error {
 		return Set(e, Give([]*View{ViewOf(&d.Tree, s, now)}, Order{Command: "continue", Plan: "deploy", Phase: NodesPhase}).Gates)
 	})
-	// What is ready is asked for outside; what nobody speaks of is about to begin.
+	// Explain asks the caller about ready tasks. A ready task for which the caller has no reason is
+	// about to begin.
 	asked := 0
 	e = explain(func(tasks []uint32) map[uint32]Wait {
 		asked += len(tasks)
@@ -102,7 +103,7 @@ func TestExplain(t *testing.T) {
 	if e = explain(nil); len(e.Waits) != 1 || e.Waits[0].Kind != WaitsGate {
 		t.Errorf("%+v", e)
 	}
-	// With many in front only a few are named.
+	// If a step waits for many tasks, only a few are named.
 	d = Default(created(t, 9), "deploy")
 	d.Strategy = Strategy{}
 	if c, err = d.Compile(created(t, 9)); err != nil {

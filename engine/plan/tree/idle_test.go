@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestIdle: a plan that has nothing to do is complete, and takes orders as such.
+// TestIdle checks that a plan without work is complete and accepts orders like a complete plan.
 func TestIdle(t *testing.T) {
 	v := Idle("recovery", "00000001")
 	info := v.Info()

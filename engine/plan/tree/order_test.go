@@ -13,14 +13,14 @@ func TestOrders(t *testing.T) {
 	phase := []plan.Part{plan.Phase(0)}
 	step := []plan.Part{plan.Step(1)}
 	for _, c := range []struct {
-		id, steps string // of phase "a" and, after a bar, "b"
+		id, steps string // steps of phase "a" and, after a bar, of "b"
 		before    string // orders given before
-		order     string // the plan's name included
+		order     string // includes the plan's name
 		code      int
 		message   string
 		complete  []plan.Part
 		restart   []plan.Part
-		then      string // the statuses after it
+		then      string // the statuses after the order
 	}{
 		{"API-07 plan", "P|P", "interrupt x", "continue x", ok, "Received cmd: continue", nil, nil, "PP"},
 		{"API-07 phase", "P|P", "interrupt x a", "continue x a", ok, "Received cmd: continue", nil, nil, "PP"},
@@ -68,7 +68,7 @@ func TestOrders(t *testing.T) {
 		{"API-30", "PP|P", "", "start y", missing, "Plan y not found", nil, nil, ""},
 		{"API-31", "CS|P", "", "stop x", ok, "Received cmd: stop", nil, whole, "PPP"},
 		{"API-32", "CS|P", "", "stop y", missing, "Plan y not found", nil, nil, ""},
-		// In the SDK "start" goes on with what is missing.
+		// In the SDK "start" continues with the steps that are not complete.
 		{"difference 4", "CP|P", "interrupt x", "start x", ok, "", nil, whole, "PPP"},
 		{"difference 4, continue", "CP|P", "interrupt x", "continue x", ok, "", nil, nil, "CPP"},
 		{"a phase of start", "P|P", "", "start x a", bad, "start is of whole plans: leave the phase away", nil, nil, ""},
@@ -126,7 +126,7 @@ func TestStartParameters(t *testing.T) {
 		code   int
 		text   string
 	}{
-		// Names are looked at before the plan.
+		// The names of parameters are checked before the plan.
 		{"y", map[string]string{"1A": "b"}, CodeBad, "Couldn't parse parameters: 1A is not a valid environment variable name"},
 		{"x", map[string]string{"": "b"}, CodeBad, "Couldn't parse parameters:  is not a valid environment variable name"},
 		{"y", map[string]string{"_A1": "b"}, CodeNotFound, "Plan y not found"},
@@ -139,7 +139,8 @@ func TestStartParameters(t *testing.T) {
 	}
 }
 
-// An order about a name that several phases have is about all of them.
+// TestPhasesOfOneName checks that an order for a name that several phases have applies to all of
+// them.
 func TestPhasesOfOneName(t *testing.T) {
 	v := pure(t, "x", "parallel", "a serial: P", "a serial: CC", "b serial: P")
 	if r := order(t, v, "interrupt a"); r.Code != CodeOK || !v.Held[0] || !v.Held[1] || v.Held[2] {

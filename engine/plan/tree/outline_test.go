@@ -47,7 +47,7 @@ func decodePlan(t *testing.T, text string) model.Plan {
 	return d.Value.(*model.ClusterTemplate).Plans[0]
 }
 
-// PlanGeneratorTest.
+// TestPlanGenerator is PlanGeneratorTest of the SDK.
 func TestPlanGenerator(t *testing.T) {
 	o, err := Outlines(decodePlan(t, customPhases), map[string]Instances{"custom": {Nodes: []string{"c-0", "c-1", "c-2"}, Tasks: []string{"once", "server"}}})
 	if err != nil {
@@ -93,7 +93,7 @@ phases[3].strategy: a batch is a number of steps from 1 on, or 1% to 100% of the
 	}
 }
 
-// names returns a draft's phases with their steps' names, a line each.
+// names returns the phases of a draft with the names of their steps, one phase on each line.
 func names(t *testing.T, d *Draft, g *plan.Graph) string {
 	t.Helper()
 	c, err := d.Compile(g)
@@ -111,8 +111,8 @@ func names(t *testing.T, d *Draft, g *plan.Graph) string {
 	return out
 }
 
-// shop is a graph of two nodes that are made, with services db and web, web
-// depending on db, and one node that goes.
+// shop returns a graph with two nodes that are created, with services db and web, where web depends
+// on db, and one node that is deleted.
 func shop(t *testing.T) *plan.Graph {
 	t.Helper()
 	b := plan.NewBuilder([]string{"n1", "n2", "old"}, []string{"db", "web"})
@@ -165,7 +165,7 @@ stage-2 parallel: n1:[confirm] n2:[confirm]
 `; got != want {
 		t.Errorf("staged:\n%s\nnot\n%s", got, want)
 	}
-	// One node at a time: but web waits for the db of both.
+	// One node at a time contradicts the graph, because web waits for the db of both nodes.
 	_, err := ByNode(g, "upgrade", Strategy{}).Compile(g)
 	var e *OrderError
 	if !errors.As(err, &e) || !slices.Contains(e.Cycle, "n1/START/web (phase nodes)") || !slices.Contains(e.Cycle, "n2/START/db (phase nodes)") || len(e.Cycle) != 2 {
@@ -196,7 +196,7 @@ databases serial: n1:[install, start] n2:[install, start]
 front serial-canary: n1:[install] n1:[start] n2:[install, start]
 web dependency: old:[stop]
 nodes dependency: old:[delete]
-`}, // n2's install goes with its start; the stop on old is not named and comes last
+`}, // n2's install joins its start; no phase names the stop on old, so it comes last
 		{"      front: {service: web, batch: 1}", `nodes dependency: n1:[create, confirm, bootstrap] n2:[create, confirm, bootstrap]
 db dependency: n1:[install, start] n2:[install, start]
 front batch: n1:[install, start] n2:[install, start] old:[stop]
@@ -222,7 +222,7 @@ nodes dependency: old:[delete]
 	if _, err := outline("      a: {service: db}\n      b: {service: db}").Draft(g); err == nil || !strings.Contains(err.Error(), "phases[1]: n1/INSTALL/db stands in two steps") {
 		t.Errorf("%v", err)
 	}
-	// A plan that is no operation's: the same tasks may be done twice.
+	// A custom plan belongs to no operation and may run the same task twice.
 	run, draft, err := outline("      a: {service: db, strategy: parallel, steps: [{default: [[start], [install, start]]}]}\n      b: {service: db}").Graph()
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// world is a random plan under way, and what is known of it without its
-// compiled graph.
+// world is a random plan in progress, with its graph before compilation as an independent
+// reference.
 type world struct {
 	base  *plan.Graph
 	d     *Draft
@@ -27,7 +27,7 @@ var kinds = []Strategy{
 	{Kind: Batch, Size: 2}, {Kind: Batch, Size: 50, Percent: true, MaxFailures: 1}, {Canary: 3},
 }
 
-// drawWorld makes a random graph and puts its tasks into random phases and steps.
+// drawWorld draws a random graph and assigns its tasks to random phases and steps.
 func drawWorld(t *rapid.T) *world {
 	n := rapid.IntRange(1, 14).Draw(t, "tasks")
 	nodes := []string{"a", "b", "c", "d", "e", "f"}
@@ -95,14 +95,14 @@ func (w *world) gates(changes []Change) {
 	})
 }
 
-// free reports whether v is due: it is ready, no gate holds it back.
+// free reports whether v is due: no gate holds it back, and it does not wait for its next attempt.
 func (w *world) free(v uint32) bool {
 	n := w.s.Note(v)
 	return !w.s.HeldBack(v) && (n == nil || n.RetryAt <= w.now)
 }
 
-// waits says for each step, by the graph before it was compiled, whether all
-// that is left of it waits for something.
+// waits reports, for each step, whether all of its remaining tasks wait for something. It uses the
+// graph before compilation.
 func (w *world) waits(steps []Child) []bool {
 	over := func(v uint32) bool { t := w.s.Task(v); return t.Status == model.TaskSucceeded || t.Tolerated }
 	blocked := make([]bool, w.base.Len())
@@ -123,7 +123,7 @@ func (w *world) waits(steps []Child) []bool {
 	for _, p := range w.d.Phases {
 		for s := p.First + 1; s < p.End && p.Strategy.Kind == Dependency; s++ {
 			if w.nodeOf(s) >= 0 && w.nodeOf(s) == w.nodeOf(s-1) {
-				// The steps of one node follow each other, all of them.
+				// Each step of a node waits for all earlier steps of that node.
 				for b := s - 1; ; b-- {
 					out[s] = out[s] || !steps[b].over()
 					if b == p.First || w.nodeOf(b-1) != w.nodeOf(s) {
@@ -145,7 +145,7 @@ func (w *world) nodeOf(step uint32) int32 {
 	return plan.None
 }
 
-// check compares what may be leased with the candidates of the pure tree.
+// check compares the leasable tasks with the candidates of the pure tree.
 func (w *world) check(t *rapid.T) {
 	v := w.view()
 	for i, wait := range w.waits(v.Steps) {
@@ -155,8 +155,8 @@ func (w *world) check(t *rapid.T) {
 	for _, s := range v.Candidates(nil) {
 		candidate[s] = true
 	}
-	// After a failure that is not tolerated the operation's policy decides, and the
-	// tree offers less than the graph would.
+	// After a failure that is not tolerated, the operation's policy decides, and the tree offers
+	// fewer steps than the graph.
 	failed := false
 	for x := range w.base.Len() {
 		task := w.s.Task(uint32(x))
@@ -169,7 +169,7 @@ func (w *world) check(t *rapid.T) {
 		}
 		step := w.s.Graph.StepOf(x)
 		leasable[step] = true
-		// What has begun goes on, though something before it was restarted.
+		// A task that was leased before goes on, even if an earlier one was restarted.
 		if !candidate[step] && !failed && w.s.Task(x).LeasedAt == 0 {
 			t.Fatalf("%s of step %d may be leased, but is no candidate (%s)", w.s.Graph.Name(int(x)), step, v.letters())
 		}
@@ -186,8 +186,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// inOrder fails the test unless every task leased now comes after all tasks that it must wait
-// for.
+// inOrder fails the test unless task x comes after all tasks for which it must wait.
 func (w *world) inOrder(t *rapid.T, x uint32) {
 	v := w.view()
 	step := w.s.Graph.StepOf(x)
@@ -209,7 +208,7 @@ func (w *world) inOrder(t *rapid.T, x uint32) {
 	}
 }
 
-// one lets something happen: a lease, a result, an order.
+// one triggers one random event: a lease, a result, an order or a change of leader.
 func (w *world) one(t *rapid.T) {
 	var free []uint32
 	for _, x := range w.s.Leasable() {
@@ -290,7 +289,7 @@ func (w *world) one(t *rapid.T) {
 	}
 }
 
-// anotherLeader writes all down and reads it again.
+// anotherLeader encodes the graph and the state and decodes them again, as for a new leader.
 func (w *world) anotherLeader(t *rapid.T) {
 	before := w.view().Info()
 	g, err := plan.DecodeGraph(w.s.Graph.Encode())
@@ -308,9 +307,9 @@ func (w *world) anotherLeader(t *rapid.T) {
 	}
 }
 
-// Whatever happens and whatever an operator orders: what may be leased under the
-// compiled graph and its gates is what the tree says, and order is kept, on
-// restarts too.
+// TestGraphAndTreeAgree checks, after random events and orders, that the tasks that can be leased
+// under the compiled graph and its gates are those that the tree offers, and that the order holds,
+// including after restarts.
 func TestGraphAndTreeAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)

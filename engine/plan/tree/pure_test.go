@@ -10,8 +10,8 @@ import (
 
 var fields = strings.Fields
 
-// pure makes a view without a graph: phases as "name strategy: steps", the steps
-// as words reads them; canaries are caged as at the beginning.
+// pure returns a view without a graph. Each phase is written as "name strategy: steps", with steps
+// in the letters of words. Canaries are held back as at the beginning.
 func pure(t *testing.T, name, strategy string, phases ...string) *View {
 	t.Helper()
 	s, err := ParseStrategy(strategy)
@@ -35,7 +35,7 @@ func pure(t *testing.T, name, strategy string, phases ...string) *View {
 	return v
 }
 
-// apply does what a result says, as the state machine would.
+// apply carries out a result as the state machine does.
 func apply(v *View, r Result) {
 	if r.Code != CodeOK {
 		return
@@ -81,7 +81,8 @@ func apply(v *View, r Result) {
 	}
 }
 
-// order returns an order "command plan phase step" and does what it says.
+// order gives the order "command plan phase step", applies its result to the view, and returns the
+// result.
 func order(t *testing.T, v *View, text string) Result {
 	t.Helper()
 	w := append(fields(text), "", "")
@@ -90,7 +91,7 @@ func order(t *testing.T, v *View, text string) Result {
 	return r
 }
 
-// letters writes steps as words reads them, all in capitals.
+// letters returns the steps in the letters of words, in capitals.
 func (v *View) letters() string {
 	out := ""
 	for _, c := range v.Steps {
@@ -106,8 +107,8 @@ func wantCandidates(t *testing.T, id string, v *View, want ...uint32) {
 	}
 }
 
-// walk takes a view through "do → candidates" and compares: "done N …" completes
-// steps, anything else is an order.
+// walk runs a script of lines "action → candidates" on a view and compares the candidates. "done N
+// …" completes steps; every other action is an order.
 func walk(t *testing.T, id string, v *View, script ...string) {
 	t.Helper()
 	for _, line := range script {
@@ -145,12 +146,12 @@ func TestStrategies(t *testing.T) {
 		{"STR-10", "p canary: CPCPP", []string{"→", "continue p→1", "done 1→", "continue p→3", "done 3→4"}},
 		{"STR-12", "p canary: P", []string{"→", "continue p→0", "done 0→"}},
 		{"STR-13", "p canary:", []string{"→", "continue p→"}},
-		// Beyond the SDK: batches; and order on every run (difference 3).
+		// Extensions of the SDK: batches, and the same order on every run (difference 3).
 		{"batch 2", "p batch 2: PPPPP", []string{"→0 1", "done 1→0", "done 0→2 3", "done 2 3→4", "done 4→"}},
 		{"batch 40%", "p batch 40%: PPPPP", []string{"→0 1", "done 0 1→2 3"}},
 		{"batch 1%", "p batch 1%: PP", []string{"→0"}},
 		{"difference 3", "p serial: CCC", []string{"→", "restart→0", "done 0→1", "restart p 0→0", "done 0→1"}},
-		// Canaries that run at the same time as others wait keep a serial order.
+		// Canaries that run while other steps wait keep a serial order.
 		{"canary, released early", "p canary: PPPP", []string{"continue p→0", "continue p→0", "done 0→1", "done 1→2"}},
 		{"difference 5", "p canary: PPPP", []string{"continue p→0", "continue p→0", "done 0 1 2 3→", "restart p→", "continue p→0", "restart p 0→0"}},
 		{"forced canaries", "p canary: PPPP", []string{"forceComplete p 0→", "forceComplete p 1→2"}},
@@ -181,7 +182,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// The walk of HW/tests/test_canary_strategy.py.
+// TestCanaryWalk is the walk of HW/tests/test_canary_strategy.py.
 func TestCanaryWalk(t *testing.T) {
 	v := pure(t, "deploy", "serial", "hello parallel-canary: PPPP", "world serial-canary: PPPP")
 	expect := func(id, steps string, plan, hello, world Status) {
@@ -190,7 +191,7 @@ func TestCanaryWalk(t *testing.T) {
 			t.Errorf("%s: %s %s %s %s, not %s %s %s %s", id, got, v.Status(), v.PhaseStatus(0), v.PhaseStatus(1), steps, plan, hello, world)
 		}
 	}
-	work := func(want ...uint32) { // all that may be, until nothing more may
+	work := func(want ...uint32) { // complete candidates until there are none
 		t.Helper()
 		var did []uint32
 		for next := v.Candidates(nil); len(next) > 0; next = v.Candidates(nil) {
@@ -236,8 +237,8 @@ func TestCanaryWalk(t *testing.T) {
 	expect("STR-20 changed", "CCCCCCCCC", Complete, Complete, Complete)
 }
 
-// A plan whose only serial candidate phase is interrupted waits; a parallel
-// one beside it goes on (§2, note).
+// TestInterruptedLevels checks that a serial plan waits if its only candidate phase is interrupted,
+// and that a parallel plan continues with its other phase (§2, note).
 func TestInterruptedLevels(t *testing.T) {
 	for _, c := range []struct {
 		strategy string
@@ -274,7 +275,8 @@ func TestInterruptedLevels(t *testing.T) {
 	}
 }
 
-// Failures that are tolerated let the next batch go on, and no more than that.
+// TestMaxFailures checks that tolerated failures let the next batch continue, and no more than
+// that.
 func TestMaxFailures(t *testing.T) {
 	v := pure(t, "x", "serial", "p batch 2: CEPPP", "q serial: P")
 	v.Phases[0].Strategy.MaxFailures = 1

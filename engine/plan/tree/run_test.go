@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/engine/planner"
 )
 
-// created plans a create of nodes that all carry db and web, web needing db.
+// created returns the graph of a create of nodes that all carry db and web, where web needs db.
 func created(t *testing.T, nodes int) *plan.Graph {
 	t.Helper()
 	service := func(name string, needs ...string) model.Service {
@@ -30,8 +30,8 @@ func created(t *testing.T, nodes int) *plan.Graph {
 	return g
 }
 
-// Plans of real operations run to their end under every grouping, and what they
-// show on the way is what it should be.
+// TestRealPlans runs plans of real operations to their end under every grouping, and checks the
+// status that they show on the way.
 func TestRealPlans(t *testing.T) {
 	g := created(t, 3)
 	stages := Staged(g, "staged", planner.SplitStages(g, planner.Stages(g)))
@@ -113,7 +113,8 @@ func TestRealPlans(t *testing.T) {
 	}
 }
 
-// A failure is told with its reason; a task that waits for its next try is delayed.
+// TestFailuresAreTold checks that a failure is shown with its reason, and that a task that waits
+// for its next attempt is delayed.
 func TestFailuresAreTold(t *testing.T) {
 	g := created(t, 1)
 	d := Default(g, "deploy")
@@ -145,7 +146,7 @@ func TestFailuresAreTold(t *testing.T) {
 	}
 }
 
-// A phase that may not take longer than it does is told.
+// TestOverdue checks that a phase that runs longer than its timeout is reported.
 func TestOverdue(t *testing.T) {
 	v := pure(t, "x", "serial", "a serial: S", "b serial: P", "c serial: C")
 	v.Times = func(s uint32) (int64, int64) { return []int64{10, 0, 1}[s], 0 }
@@ -160,8 +161,8 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// A grow configures the nodes that were there once all the rest is done: also
-// where a template's serial plan has a service's new and old nodes in one phase.
+// TestPlanOfAGrow checks that a grow configures the existing nodes after everything else, even if a
+// template's serial plan has new and old nodes of a service in one phase.
 func TestPlanOfAGrow(t *testing.T) {
 	actions := map[string]model.ServiceAction{"install": {Type: "shell"}, "configure": {Type: "shell"}, "start": {Type: "shell"},
 		"stop": {Type: "shell"}}
@@ -204,7 +205,7 @@ reconfigure dependency: old:[stop web, stop db, configure db, configure web, sta
 	}
 }
 
-// A plan that was made before there were trees is shown as one step.
+// TestPlainTree checks that a plan without a tree, made before trees existed, is shown as one step.
 func TestPlainTree(t *testing.T) {
 	g := created(t, 1)
 	v := ViewOf(Plain("deploy"), plan.NewState(g), 0)

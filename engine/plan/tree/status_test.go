@@ -2,7 +2,8 @@ package tree
 
 import "testing"
 
-// words reads children from letters: one a child, small where interrupted.
+// words returns the children for letters: one letter for each child, in lower case if it is
+// interrupted.
 func words(letters string) []Child {
 	status := map[rune]Status{'P': Pending, 'R': Prepared, 'S': Starting, 'T': Started, 'C': Complete, 'I': InProgress, 'W': Waiting,
 		'D': Delayed, 'E': Error}
@@ -49,7 +50,7 @@ func TestAggregate(t *testing.T) {
 		{"AGG-19", "RPP", nil, false, false, InProgress},
 		{"AGG-20 serial", "PW", []int{0}, false, false, Pending},
 		{"AGG-20 canary", "WW", nil, false, true, Waiting},
-		// The defects of the SDK (§"What to do differently"); there each is ERROR.
+		// The defects of the SDK (§"What to do differently"). The SDK shows ERROR in each case.
 		{"difference 1 serial", "DP", []int{0}, false, false, Delayed},
 		{"difference 1 serial, some done", "CDP", []int{1}, false, false, Delayed},
 		{"difference 1 parallel, another goes on", "DP", []int{0, 1}, false, false, Pending},
@@ -65,8 +66,8 @@ func TestAggregate(t *testing.T) {
 	}
 }
 
-// No parent of any strategy is ERROR without an error below it: what was rule 15
-// of the SDK cannot be reached.
+// TestNoUnexpectedState checks that no parent of any strategy is ERROR without an error below it:
+// rule 15 of the SDK cannot apply.
 func TestNoUnexpectedState(t *testing.T) {
 	letters := "PRSTCIWDprstd"
 	var walk func(prefix string)

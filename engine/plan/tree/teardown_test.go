@@ -8,8 +8,8 @@ import (
 	"github.com/coopr/coopr/engine/plan"
 )
 
-// TestDecommission: node after node, each thing a step, and then the others
-// (docs/spec/plans.md §10).
+// TestDecommission checks the plan of a decommission: node after node, with a step for each action,
+// and then the remaining nodes (docs/spec/plans.md §10).
 func TestDecommission(t *testing.T) {
 	b := plan.NewBuilder([]string{"n1", "n2", "n3"}, []string{"web"})
 	var last []uint32
@@ -37,7 +37,7 @@ func TestDecommission(t *testing.T) {
 	if g, err = d.Compile(g); err != nil {
 		t.Fatal(err)
 	}
-	// In order: all of n2 before anything of n1.
+	// All tasks of n2 come before those of n1.
 	e := plan.NewState(g).Edit()
 	var order []string
 	for {
@@ -61,8 +61,8 @@ func TestDecommission(t *testing.T) {
 	}
 }
 
-// TestUninstall: a phase for what runs, one for each machine by name, and one
-// for the cluster itself, which ends last (docs/spec/plans.md §11).
+// TestUninstall checks the plan of an uninstall: a phase for running services, one for each machine
+// by name, and one for the cluster itself, which ends last (docs/spec/plans.md §11).
 func TestUninstall(t *testing.T) {
 	b := plan.NewBuilder([]string{"n1", "n2"}, []string{"db", "web"})
 	for n := range 2 {
@@ -124,7 +124,7 @@ IN_PROGRESS: COMPLETE PENDING COMPLETE PENDING
 COMPLETE: COMPLETE COMPLETE COMPLETE COMPLETE`; got != want {
 		t.Errorf("the statuses were\n%s\nnot\n%s", got, want)
 	}
-	// Without an orderly end of the services there is nothing in the first phase.
+	// If services are not stopped first, the first phase is empty.
 	b = plan.NewBuilder([]string{"n1"}, nil)
 	b.Task(model.Delete, 0, plan.None)
 	if g, err = b.Build(); err != nil {

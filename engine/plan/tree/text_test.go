@@ -89,7 +89,7 @@ func TestPodsText(t *testing.T) {
 	}
 }
 
-// The states of the document's plans: the tree as it is computed.
+// TestDocumentTrees checks the computed states of the document's plans.
 func TestDocumentTrees(t *testing.T) {
 	for _, c := range []struct {
 		id, hello, world    string
@@ -120,7 +120,7 @@ func TestDocumentTrees(t *testing.T) {
 			}
 		}
 	}
-	// A parallel plan of serial phases: what each may go on with are candidates.
+	// In a parallel plan of serial phases, the next step of each phase is a candidate.
 	v := pure(t, "foo", "parallel", "bar serial: CP", "baz serial: CP")
 	names := []string{"qux", "quuz", "quux", "corge"}
 	if got := v.Candidates(nil); len(got) != 2 || names[got[0]] != "quuz" || names[got[1]] != "corge" {
@@ -128,7 +128,7 @@ func TestDocumentTrees(t *testing.T) {
 	}
 }
 
-// The shape is the SDK's, keys in its order.
+// TestInfo checks that the JSON has the SDK's shape, with the keys in its order.
 func TestInfo(t *testing.T) {
 	v := pure(t, "deploy", "serial", "hello serial: C")
 	v.StepName = func(uint32) string { return "hello-0:[server]" }
