@@ -20,7 +20,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// records gives what the audit log has after a place, as texts.
+// records returns the records of the audit log after a sequence number, as text.
 func records(t testing.TB, m *state.Machine, after uint64) []string {
 	t.Helper()
 	var out []string
@@ -53,8 +53,8 @@ func definitions(actor, request string, defs ...*pb.Definition) *pb.Command {
 		Change: &pb.Command_PutDefinitions{PutDefinitions: &pb.PutDefinitions{Definitions: defs}}}
 }
 
-// TestAuditRecords: every command leaves the records that it should, and one
-// that was refused or done before leaves none.
+// TestAuditRecords expects that every command leaves the right records, and that a command which
+// was refused or repeated leaves none.
 func TestAuditRecords(t *testing.T) {
 	m := fresh(t)
 	provider := func(region, pin string) *pb.Definition {
@@ -180,7 +180,7 @@ func TestAuditRecords(t *testing.T) {
 		got := records(t, m, before)
 		exact := true
 		for i, want := range s.want {
-			if rest, ok := strings.CutPrefix(want, "*"); ok { // somewhere behind
+			if rest, ok := strings.CutPrefix(want, "*"); ok { // at any position
 				exact = false
 				found := false
 				for _, g := range got {
@@ -211,7 +211,7 @@ func TestAuditRecords(t *testing.T) {
 	}
 }
 
-// parts takes a command apart.
+// parts splits a command into two parts.
 func parts(c *pb.Command) []*pb.Command {
 	b, err := proto.Marshal(c)
 	if err != nil {
@@ -224,8 +224,8 @@ func parts(c *pb.Command) []*pb.Command {
 	return []*pb.Command{part(0, b[:half]), part(1, b[half:])}
 }
 
-// TestAuditChain: whatever is done, the chain is whole, tells each task's life
-// without a gap, and goes on alike behind a snapshot.
+// TestAuditChain applies random commands. The chain must verify, record every change of every
+// task's status, and continue the same way after a restart from a snapshot.
 func TestAuditChain(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := fresh(t)
@@ -262,11 +262,11 @@ func TestAuditChain(t *testing.T) {
 		if rep, err := audit.VerifyLines(&file, log.Stats().Head); err != nil || !rep.OK {
 			rt.Fatalf("%v %+v", err, rep.Bad)
 		}
-		// The life of each task of the plans that are there, from the log.
+		// Derive the status of each task of the kept plans from the log.
 		status := map[string]string{}
 		_ = log.Each(&audit.Filter{Types: []string{"task.*", "operation.created"}}, false, audit.Cursor{}, func(r audit.Record) bool {
 			if r.Task == "" {
-				for id := range status { // the id is used again, for another plan
+				for id := range status { // another plan uses the id again
 					if op, _, _ := model.TaskID(id).Split(); string(op) == r.Operation {
 						delete(status, id)
 					}
@@ -291,8 +291,8 @@ func TestAuditChain(t *testing.T) {
 	})
 }
 
-// TestOldSnapshot: one from before there was an audit log loads, and the log
-// begins with what happens next.
+// TestOldSnapshot expects that a snapshot from before there was an audit log loads, and that the
+// log begins with the next change.
 func TestOldSnapshot(t *testing.T) {
 	m := fresh(t)
 	op := "00000001-001"

@@ -17,7 +17,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// clinic is a cluster that runs: n1000 with db, n1001 with app.
+// clinic is a running cluster with two nodes: n1000 with db, n1001 with app.
 type clinic struct {
 	t     *testing.T
 	m     *state.Machine
@@ -49,7 +49,8 @@ func (c *clinic) do(cmd *pb.Command) state.Answer {
 	return do(c.t, c.m, l)[0]
 }
 
-// run does all that an operation has to do; fails says which tasks fail for good.
+// run completes the tasks of an operation one by one. A task for which fails returns true fails for
+// good.
 func (c *clinic) run(op string, fails func(g *plan.Graph, v uint32) bool) {
 	c.t.Helper()
 	for {
@@ -94,7 +95,8 @@ func (c *clinic) verdict(node, service string, healthy bool, machine pb.Machine)
 	}}}})
 }
 
-// beside makes the start of a restart, STOP and START, of one service on each node.
+// beside returns the command that starts a concurrent operation, which restarts one service on each
+// node with STOP and START.
 func (c *clinic) beside(id string, typ model.OperationType, actor string, on map[string]string) *pb.Command {
 	var nodes, services []string
 	for n := range on {
@@ -191,7 +193,8 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 	if h := c.health(app); !h.GaveUp || h.Attempts != 10 {
 		t.Errorf("after ten attempts: %+v", h)
 	}
-	// A person begins anew; what then succeeds is checked anew.
+	// A person's restart resets the attempts, and a service that was restarted has no verdict until
+	// its next check.
 	if a := c.do(c.beside("00000001-012", model.OpRecover, "ann", map[string]string{app: "app"})); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -204,8 +207,8 @@ func TestRecoveryRunsBesideAndIsCounted(t *testing.T) {
 	}
 }
 
-// A recovery that has ended is done once more on a person's order, where nobody
-// else is at work on its nodes (docs/spec/plans.md §8: complete phases stay until restart).
+// A recovery that has ended runs again on a person's order, if no other operation is at work on its
+// nodes (docs/spec/plans.md §8: complete phases stay until restart).
 func TestRecoveryAgain(t *testing.T) {
 	c := newClinic(t)
 	restart := func(op string) error {
@@ -241,7 +244,7 @@ func TestRecoveryAgain(t *testing.T) {
 	}
 }
 
-// Whoever has begun on a node holds it until its tasks there are done
+// An operation that has begun its work on a node holds the node until its tasks there are done
 // (docs/decisions/023-recovery.md).
 func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	c := newClinic(t)
@@ -249,7 +252,7 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	if a := c.do(c.beside("00000001-002", model.OpRecover, model.Self, map[string]string{db: "db"})); a.Err != nil {
 		t.Fatal(a.Err)
 	}
-	// A main operation on both, while the other has not begun.
+	// Start a main operation on both nodes before the concurrent one has begun.
 	cl, _ := c.m.View().Cluster("t", "00000001")
 	next := *cl
 	next.Operations++
@@ -262,7 +265,7 @@ func TestOperationsOfAClusterTakeTurnsOnANode(t *testing.T) {
 	if a := c.do(lease("00000001-002", "s", 0)); len(a.Refused) > 0 {
 		t.Fatal("nobody has begun on the node")
 	}
-	// Main's tasks: 0 and 1 on n1000, 2 and 3 on n1001.
+	// The main operation has tasks 0 and 1 on n1000, and tasks 2 and 3 on n1001.
 	if a := c.do(lease("00000001-003", "s", 0, 2)); !slices.Equal(a.Refused, []uint32{0}) {
 		t.Fatalf("refused %v", a.Refused)
 	}
@@ -318,8 +321,8 @@ func TestPausedServices(t *testing.T) {
 	}
 }
 
-// An operation that starts a paused service ends its pause: what runs is not
-// shown as paused, and is checked and recovered.
+// An operation that starts a paused service ends its pause: the running service is not shown as
+// paused, and is checked and recovered.
 func TestStartEndsAPause(t *testing.T) {
 	c := newClinic(t)
 	if a := c.do(c.beside("00000001-002", model.OpPauseNode, "ann", map[string]string{app: "app"})); a.Err != nil {
@@ -356,8 +359,8 @@ func TestStartEndsAPause(t *testing.T) {
 	}
 }
 
-// Orders about a plan that has ended change nothing where there is nothing to do,
-// and one that failed is an error (docs/spec/plans.md §2 rule 1, §5).
+// Orders about a plan that has ended change nothing if there is nothing to do. A failed recovery
+// has the status error (docs/spec/plans.md §2 rule 1, §5).
 func TestOrdersAfterTheEnd(t *testing.T) {
 	c := newClinic(t)
 	order := func(op, what string) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// shrink starts taking a node of the clinic's away.
+// shrink starts an operation that removes a node of the clinic.
 func (c *clinic) shrink(op, node string) {
 	c.t.Helper()
 	b := plan.NewBuilder([]string{node}, []string{"app"})
@@ -35,7 +35,8 @@ func (c *clinic) shrink(op, node string) {
 	}
 }
 
-// What runs beside a shrink and ends first leaves the shrink's nodes to it.
+// A concurrent operation that ends before a shrink does not remove the nodes that the shrink
+// removes.
 func TestBesideLeavesWhatLeaves(t *testing.T) {
 	c := newClinic(t)
 	if a := c.do(c.beside("00000001-002", model.OpPlan, "alice", map[string]string{db: "db"})); a.Err != nil {
@@ -70,7 +71,7 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 	if _, ok := c.m.View().Node("t", app); ok {
 		t.Error("the node is there still")
 	}
-	// It is done again on request, as it was; the cluster stays as it is.
+	// A restart runs the same plan again and leaves the cluster as it is.
 	if a := order("restart"); a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -80,8 +81,8 @@ func TestBesideLeavesWhatLeaves(t *testing.T) {
 	}
 }
 
-// A plan of the template's own that is held back keeps no node from recovery;
-// neither does it keep machines that are no node's from being removed.
+// A plan of the template that is held back does not keep nodes from recovery. It does not keep
+// machines that belong to no node from being removed.
 func TestHeldBackPlanHoldsNoNode(t *testing.T) {
 	c := newClinic(t)
 	cmd := c.beside("00000001-002", model.OpPlan, "ann", map[string]string{app: "app", db: "db"})

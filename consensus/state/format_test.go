@@ -31,14 +31,14 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// update writes the fixtures of the present format. Those of released formats
-// are never written again: a new format gets a folder of its own.
+// update writes the fixtures of the present format. The fixtures of released formats are never
+// written again: a new format has its own folder.
 var update = flag.Bool("update", false, "write the fixtures of the log's format again")
 
 const fixture = "testdata/format-1/"
 
-// TestFormat applies the fixture's log and restores its snapshot. Both must
-// come to the state that was written down with them.
+// TestFormat applies the fixture's log and restores its snapshot. Both must lead to the state in
+// the fixture.
 func TestFormat(t *testing.T) {
 	if *update {
 		c := everything(t)
@@ -82,8 +82,8 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestSchema compares the numbers and types of all stored fields with those that
-// were written down: fields may be added, and none may change or go.
+// TestSchema compares the numbers and types of all stored fields with the recorded ones. Fields may
+// be added. None may change or go.
 func TestSchema(t *testing.T) {
 	var now []string
 	seen := map[protoreflect.FullName]bool{}
@@ -133,8 +133,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// FuzzEntry applies any bytes as an entry, behind a state that has something of
-// everything: nothing panics, and what the state then is can be written and read.
+// FuzzEntry applies any bytes as an entry to the state of the fixture. Nothing may panic, and the
+// resulting state can be written and read.
 func FuzzEntry(f *testing.F) {
 	for _, data := range unframe(f, read(f, "log")) {
 		f.Add(data)
@@ -155,8 +155,9 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot restores a snapshot with any record: it is refused, or the state can be
-// written and read again. The sum at the end is right, for nothing else would be read.
+// FuzzSnapshot restores a snapshot with any record. The machine refuses it, or the state can be
+// written and read again. The sum at the end is correct, because otherwise every snapshot would be
+// refused.
 func FuzzSnapshot(f *testing.F) {
 	all := read(f, "snapshot")
 	pieces := unframe(f, all[:len(all)-36]) // without the end and the sum
@@ -165,7 +166,7 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, rec []byte) {
 		if len(rec) == 0 {
-			return // that is the end
+			return // an empty record is the end
 		}
 		m := fresh(t)
 		if err := m.Restore(io.NopCloser(bytes.NewReader(sealed(frames([][]byte{pieces[0], rec}))))); err != nil {
@@ -196,7 +197,7 @@ func write(t testing.TB, name string, b []byte) {
 	}
 }
 
-// frames puts each piece behind its length.
+// frames writes each piece after its length.
 func frames(pieces [][]byte) []byte {
 	var out []byte
 	for _, p := range pieces {
@@ -219,7 +220,7 @@ func unframe(t testing.TB, b []byte) [][]byte {
 	return out
 }
 
-// rows returns a snapshot's records as lines of JSON, and notes which kinds there are.
+// rows returns a snapshot's records as lines of JSON, and adds their kinds to kinds.
 func rows(t testing.TB, b []byte, kinds map[protoreflect.Name]bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -238,7 +239,7 @@ func rows(t testing.TB, b []byte, kinds map[protoreflect.Name]bool) []byte {
 		count(m, "row", kinds)
 		text, err := protojson.Marshal(m)
 		if err == nil {
-			err = json.Compact(&out, text) // protojson spaces its text at random
+			err = json.Compact(&out, text) // protojson varies its white space
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +249,7 @@ func rows(t testing.TB, b []byte, kinds map[protoreflect.Name]bool) []byte {
 	}
 }
 
-// count notes which field of a oneof a message has.
+// count adds the field of a oneof that a message has to into.
 func count(m proto.Message, oneof protoreflect.Name, into map[protoreflect.Name]bool) {
 	r := m.ProtoReflect()
 	if o := r.Descriptor().Oneofs().ByName(oneof); o != nil && into != nil && r.IsValid() {
@@ -287,8 +288,7 @@ func same(t testing.TB, what string, got, want []byte) {
 	}
 }
 
-// everything makes a state with a row in every table, by at least one command of
-// every kind.
+// everything builds a state with a row in every table, by at least one command of every kind.
 func everything(t *testing.T) *clinic {
 	c := newClinic(t)
 	c.do(&pb.Command{Change: &pb.Command_RaiseFeatureLevel{RaiseFeatureLevel: &pb.RaiseFeatureLevel{Level: 1, Mesh: "meshname"}}})
@@ -343,7 +343,7 @@ func everything(t *testing.T) *clinic {
 	must(report(second, 0, s.Fence(0), pb.Outcome_OUTCOME_RETRYABLE, ""))
 	must(as("", logformat.Control(second, "pause", "")))
 
-	// A second cluster, large enough for parts, with an operation that waits behind its own.
+	// A second cluster is large enough for parts, and has an operation that waits for its turn.
 	make2 := start("t", "00000002", "d", 2, "pause", "r2")
 	make2.GetStartOperation().LifetimeMs = 1000
 	make2.GetStartOperation().Operation.Config = []byte(`{"a":1}`)
@@ -391,7 +391,8 @@ func (c *clinic) sites(must func(*pb.Command) state.Answer, as func(string, *pb.
 	r, _ := c.m.View().Site("t", "s")
 	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Assign{Assign: &pb.AssignHosts{Epoch: r.Epoch,
 		Hosts: logtest.Hosts([]site.Host{{Name: "agent:a", Agent: "a", Process: "p"}})}}})
-	// It is refused: the first generation is in force at once. So is a change in the log that comes too late.
+	// The switch is refused, because the first generation is in force at once. A change in the log
+	// that comes too late is refused in the same way.
 	c.do(as("", &pb.Command{Change: &pb.Command_ChangeSite{ChangeSite: &pb.ChangeSite{Site: "s",
 		Change: &pb.ChangeSite_Switch{Switch: &pb.SwitchGroups{Generation: 1, Groups: []uint32{0}}}}}}))
 	change(&pb.ChangeSite{Site: "s", Change: &pb.ChangeSite_Events{Events: &pb.ObjectEvents{Events: []*pb.ObjectEvent{{Object: "a",
@@ -445,7 +446,7 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 		event(id, profile.Event{Kind: profile.Asking})
 		event(id, profile.Event{Kind: profile.Returned, Cluster: &profile.RunCluster{Name: "job"}, ID: "0000000" + fmt.Sprint(i+3),
 			Operation: "o"})
-		if i == 0 { // it ends, and is removed: what it used stays
+		if i == 0 { // it ends and is removed; its usage stays
 			event(id, profile.Event{Kind: profile.Stop, Reason: "enough"})
 			event(id, profile.Event{Kind: profile.Requested, Operation: "o"})
 			event(id, profile.Event{Kind: profile.Saw, Seen: profile.SeenNotExists})
@@ -455,7 +456,7 @@ func (c *clinic) programs(must func(*pb.Command) state.Answer, as func(string, *
 	}
 }
 
-// sealed puts the end and the sum behind a snapshot's records.
+// sealed appends the end and the sum to a snapshot's records.
 func sealed(records []byte) []byte {
 	b := append(bytes.Clone(records), 0, 0, 0, 0)
 	sum := sha256.Sum256(b)

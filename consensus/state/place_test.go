@@ -6,7 +6,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// What a provider answers says where a node is; what a service's script prints does not.
+// The result of a provider's task places a node; the output of a service's script does not.
 func TestPlaceIsTheProvidersToTell(t *testing.T) {
 	m := fresh(t)
 	const op = "00000001-001"

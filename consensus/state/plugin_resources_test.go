@@ -41,8 +41,8 @@ func changeResource(ch *pb.ChangeResource, err error) *pb.Command_ChangeResource
 	return &pb.Command_ChangeResource{ChangeResource: ch}
 }
 
-// TestPlansKeepTheirResources: an operation keeps the versions that were in force when it
-// began, whatever is done since; their contents are needed for as long as its plan is kept.
+// TestPlansKeepTheirResources expects that an operation keeps the versions that were in force when
+// it began. Their contents are needed for as long as its plan is kept.
 func TestPlansKeepTheirResources(t *testing.T) {
 	m := fresh(t)
 	index := uint64(0)
@@ -119,8 +119,8 @@ func TestPlansKeepTheirResources(t *testing.T) {
 	}
 }
 
-// TestResourcesAreReplicated: voters that apply the same entries in other batches, or that
-// begin with a snapshot in the middle, come to the same state.
+// TestResourcesAreReplicated expects the same state on voters that apply the same entries in other
+// batches, or that start from a snapshot in the middle.
 func TestResourcesAreReplicated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := fresh2(t), fresh2(t)

@@ -11,10 +11,9 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// BenchmarkResult applies the results of tasks that were leased before, in
-// entries that pack so many, for plans of very different sizes: a result must
-// cost the same in all of them. ns/op is for one result; making the entries and
-// leasing are not measured.
+// BenchmarkResult applies the results of leased tasks, a fixed number in each entry, for plans of
+// very different sizes. A result must cost the same in all of them. ns/op is for one result. The
+// time to make the entries and the leases is not measured.
 func BenchmarkResult(b *testing.B) {
 	const op, window = "00000001-001", 1024
 	for _, tasks := range []int{1_000, 500_000, 1_000_000} {

@@ -11,8 +11,9 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// TestRunProviders: who may have made plain nodes for runs is known without a run: from
-// profiles, and from what overrides their properties. What no agent offers is left out.
+// TestRunProviders expects that the possible providers of plain nodes for runs are known without a
+// run: from profiles, and from settings that override their properties. Providers that no agent
+// offers are left out.
 func TestRunProviders(t *testing.T) {
 	s := newSettings(t)
 	put := func(tenant, kind, name string, v any) {

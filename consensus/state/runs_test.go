@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// settings is a machine that takes settings.
+// settings is a machine with two tenants, to which tests send settings.
 type settings struct {
 	m     *Machine
 	index uint64
@@ -58,9 +58,9 @@ func (s *settings) put(t rapid.TB, tenant, kind, name, order string, v any) erro
 		Change: &pb.Command_ChangeRuns{ChangeRuns: &pb.ChangeRuns{Change: &pb.ChangeRuns_Put{Put: p}}}})
 }
 
-// TestAssignments: whatever is assigned, assigned again, taken away and deleted in whatever
-// order, the reverse index says what a plain look at all settings says; and a profile that
-// is assigned to something, or enabled, is not deleted.
+// TestAssignments assigns profiles to settings and deletes both in any order. The reverse index
+// must agree with a scan of all settings. A profile that is assigned or enabled must not be
+// deleted.
 func TestAssignments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSettings(t)

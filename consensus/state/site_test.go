@@ -15,7 +15,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/logtest"
 )
 
-// A site's life: applied, homes given and taken, another generation, released,
+// TestSites takes a site through its life: applied, assigned to hosts, a new generation, released,
 // snapshot and restore, deleted.
 func TestSites(t *testing.T) {
 	m := fresh(t)
@@ -95,7 +95,8 @@ func TestSites(t *testing.T) {
 	if r := record(); r.Lives[0].Inc != 1 || r.Lives[1].Inc != 2 || r.Hosts[1].Agent != "two" {
 		t.Errorf("%+v", r)
 	}
-	// Without a: its home is gone, so that an operator has to say that it is away.
+	// The next generation removes object a. The host runtime of a is gone, so that an operator must
+	// confirm that a is away.
 	less := &site.Document{Name: "s", Objects: doc.Objects[1:]}
 	must(apply(less, 2, record().Version, false))
 	if r := record(); r.Next != 2 {

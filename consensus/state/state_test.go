@@ -41,7 +41,7 @@ func js(x any) []byte {
 	return b
 }
 
-// entry makes a log entry of commands that came alone.
+// entry returns a log entry of commands that each form a group of their own.
 func entry(index uint64, now int64, cs ...*pb.Command) *raft.Log {
 	b, err := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: now, Commands: cs})
 	if err != nil {
@@ -50,7 +50,7 @@ func entry(index uint64, now int64, cs ...*pb.Command) *raft.Log {
 	return &raft.Log{Type: raft.LogCommand, Index: index, Data: b}
 }
 
-// do applies commands and gives an answer for each.
+// do applies an entry and returns an answer for each command.
 func do(t testing.TB, m *state.Machine, l *raft.Log) []state.Answer {
 	t.Helper()
 	switch r := m.Apply(l).(type) {
@@ -75,7 +75,7 @@ func dump(t testing.TB, m *state.Machine) []byte {
 	return b.Bytes()
 }
 
-// The commands that tests use.
+// These functions return the commands that tests use.
 func tenant(name string, nodes, clusters int) *pb.Command {
 	return &pb.Command{Actor: "root", Change: &pb.Command_PutTenant{PutTenant: &pb.PutTenant{Tenant: logtest.Tenant(
 		model.Tenant{Name: name, MaxNodes: nodes, MaxClusters: clusters})}}}
@@ -148,7 +148,7 @@ func order(id, what string) *pb.Command {
 	return c
 }
 
-// someCommand draws a command that may well make sense to a machine.
+// someCommand draws a command that is likely to make sense to the machine.
 func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 	sessions := []string{"nobody"}
 	for id := range v.Sessions() {
@@ -232,8 +232,8 @@ func someCommand(t *rapid.T, v *state.View, index uint64) *pb.Command {
 		t, "output"))
 }
 
-// The same log gives the same bytes: entry by entry, in batches, and through
-// snapshots at any point; and a snapshot that is read is written the same.
+// The same log leads to the same bytes: entry by entry, in batches, and through snapshots at any
+// point. A snapshot that is read is written again with the same bytes.
 func TestSameLogSameState(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		one, batched, restored := fresh(t), fresh(t), fresh(t)
@@ -289,7 +289,7 @@ func firstDifference(a, b []byte) string {
 	return fmt.Sprintf("%q\n%q", cut(a), cut(b))
 }
 
-// A request id that was used gives the old answer, and does nothing.
+// A command with a known request id returns the earlier answer and changes nothing.
 func TestRequestsAreDoneOnce(t *testing.T) {
 	m := fresh(t)
 	do(t, m, entry(1, 1, tenant("one", 0, 0), tenant("two", 0, 0)))
@@ -307,7 +307,7 @@ func TestRequestsAreDoneOnce(t *testing.T) {
 	if n := len(m.View().Clusters("")); n != 2 {
 		t.Errorf("%d clusters", n)
 	}
-	// What was refused may be asked again.
+	// A refused request may be sent again with the same id.
 	if a := do(t, m, entry(5, 5, start("one", "00000004", "a", 1, "", "q")))[0]; !errors.Is(a.Err, problem.Conflict) {
 		t.Fatal(a)
 	}
@@ -352,7 +352,7 @@ func TestStaleFencesAreRefused(t *testing.T) {
 	}
 }
 
-// What was stopped from outside is no failure of the task's, and is looked for.
+// A cancelled attempt does not count as a failure of the task, and its effect must be observed.
 func TestCancelledCountsAsLost(t *testing.T) {
 	m := fresh(t)
 	const op, create = "00000001-001", 1
@@ -367,8 +367,8 @@ func TestCancelledCountsAsLost(t *testing.T) {
 	}
 }
 
-// What must be understood and is not stops the machine for good; what need not
-// be is skipped.
+// An unknown entry that must be understood stops the machine for good. Any other unknown entry is
+// skipped.
 func TestUnknownEntriesHalt(t *testing.T) {
 	unknown := func(must bool) *raft.Log {
 		b, _ := proto.Marshal(&pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel + 1, MustUnderstand: must,
@@ -408,7 +408,7 @@ func TestUnknownEntriesHalt(t *testing.T) {
 	}
 }
 
-// A snapshot that was cut or changed anywhere is refused, and changes nothing.
+// A snapshot that was truncated or changed anywhere is refused, and changes nothing.
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	m := fresh(t)
 	do(t, m, entry(1, 1, tenant("one", 0, 0), session("s", "a"), start("one", "00000001", "a", 1, "", "r")))
@@ -437,7 +437,7 @@ func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	}
 }
 
-// Tenants see their own, and have what they may have.
+// Tenants see only their own objects, and are held to their quotas.
 func TestTenantsAndQuotas(t *testing.T) {
 	m := fresh(t)
 	do(t, m, entry(1, 1, tenant("one", 3, 2), tenant("two", 0, 0)))
@@ -469,7 +469,7 @@ func TestTenantsAndQuotas(t *testing.T) {
 	expect(9, &pb.Command{Change: &pb.Command_DeleteTenant{DeleteTenant: &pb.DeleteTenant{Name: "one"}}}, problem.Conflict)
 }
 
-// Events of one tenant go to no other.
+// Events of one tenant are not sent to another.
 func TestEventsStayWithTheirTenant(t *testing.T) {
 	m := fresh(t)
 	do(t, m, entry(1, 1, tenant("one", 0, 0), tenant("two", 0, 0)))
@@ -490,7 +490,7 @@ func TestEventsStayWithTheirTenant(t *testing.T) {
 	}
 }
 
-// bigPlan starts an operation of so many tasks, and a session.
+// bigPlan starts an operation with that many tasks, and opens a session.
 func bigPlan(b *testing.B, tasks int) *state.Machine {
 	b.Helper()
 	m := fresh(b)
@@ -523,8 +523,8 @@ func bigPlan(b *testing.B, tasks int) *state.Machine {
 	return m
 }
 
-// BenchmarkApply applies a lease and a result for each task, in entries that
-// pack so many; ns/op is for one task's lease and result together.
+// BenchmarkApply applies a lease and a result for each task, a fixed number in each entry. ns/op is
+// for the lease and the result of one task together.
 func BenchmarkApply(b *testing.B) {
 	const op = "00000001-001"
 	for _, tasks := range []int{5_000, 500_000} {
