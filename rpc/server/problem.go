@@ -23,7 +23,7 @@ const (
 	maxFaultsInOneDocument = 1000
 )
 
-// kind has the properties that all problem documents with a code share.
+// kind holds the fields that are the same in all problem documents with the same code.
 type kind struct {
 	status int
 	typ    string

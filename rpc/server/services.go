@@ -160,7 +160,7 @@ type Runs interface {
 	// Start starts a run. It fails with problem.TooMany if the run was rejected because of a
 	// limit; then id is that of the rejected run.
 	Start(ctx context.Context, who model.Caller, req api.StartRun) (id string, w api.Written, err error)
-	// Order carries out an order about a run.
+	// Order applies an order, such as stop or extend, to a run.
 	Order(ctx context.Context, who model.Caller, run string, e profile.Event) (api.Written, error)
 }
 

@@ -166,8 +166,8 @@ func (a *agent) run(args ...string) {
 
 func (a *agent) log() string { return filepath.Join(a.mesh.dir, a.name+".log") }
 
-// env returns the environment of all processes of the mesh. It has the folder's path, by which they
-// are found.
+// env returns the environment of all processes of the mesh. COOPR_E2E holds the path of the mesh's
+// folder, so that the test can find these processes.
 func (m *mesh) env() []string {
 	return []string{"COOPR_E2E=" + m.dir, "HOME=" + m.dir, "TMPDIR=" + m.tmp(), "PATH=" + bin + ":" + os.Getenv("PATH")}
 }

@@ -85,7 +85,8 @@ func away(t *testing.T, s *site.Site) {
 func otherKey(t *testing.T, s *site.Site) {
 	o := on(t, s, "otherkey", "true", "1m", lab.Spec{})
 	const key = "/etc/ssh/ssh_host_ed25519_key"
-	// The provider is not given the key, so the one recorded at CONFIRM is required.
+	// The provider's definition has no host key. Therefore connections require the host key that
+	// CONFIRM recorded.
 	o.define(o.machine.Addr.String(), "true", "1m")
 	o.over(o.begin().ID, model.OpSucceeded)
 	began := o.lines("/begun")

@@ -10,8 +10,8 @@ import (
 	"github.com/coopr/coopr/testing/site"
 )
 
-// sick lets a service fail until it is recovered. Its provider reports that the machine exists, so
-// that the machine is kept and the service restarted.
+// sick breaks a service, so that its checks fail until recovery restarts it. The provider reports
+// that the machine exists; therefore recovery restarts the service and does not replace the machine.
 func sick(t *testing.T, s *site.Site) {
 	o := &one{Site: s.For(t), name: "sick"}
 	o.machine = o.Machine(lab.Spec{Name: o.name})

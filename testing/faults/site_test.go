@@ -29,7 +29,8 @@ type one struct {
 	flavor, image string
 }
 
-// on creates a machine and definitions for a fault. install is the service's script.
+// on creates a machine called name and the definitions of a cluster on it, for the test of one
+// fault. install is the script of the service's action install.
 func on(t *testing.T, s *site.Site, name, install, timeout string, spec lab.Spec) *one {
 	t.Helper()
 	o := &one{Site: s.For(t), name: name}

@@ -79,8 +79,9 @@ func (d *Dispatcher) first(op *model.Operation, g *plan.Graph, needs func(uint32
 	return r
 }
 
-// unstarted drops the queue of an operation that did not start. If it did start after all,
-// its leases are sent to their workers now.
+// unstarted is called when the start of an operation failed or its outcome is unknown. It drops
+// the operation's queue. If the state has the operation nevertheless, unstarted builds the queue
+// again and sends the operation's leases to their workers.
 func (d *Dispatcher) unstarted(id string) {
 	d.drop(id)
 	v := d.cfg.Machine.View()

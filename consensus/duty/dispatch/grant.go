@@ -120,7 +120,7 @@ func (d *Dispatcher) grant() {
 	}
 }
 
-// waiting is a ready task that found no agent.
+// waiting is a ready task for which no suitable agent was free.
 type waiting struct {
 	q *queue
 	u uint32

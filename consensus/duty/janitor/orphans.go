@@ -262,7 +262,8 @@ func suspectProviders(suspects map[orphanKey]*orphan) func(func(listed) bool) {
 	}
 }
 
-// keep returns the report of what was found, and remembers since when each orphan is known.
+// keep stores the orphans that were found, each with the time when it was found first, and returns
+// the report about them.
 func (o *Orphans) keep(lists []listed, found map[orphanKey]*orphan) model.OrphanReport {
 	now := time.Now()
 	v := o.cfg.Machine.View()

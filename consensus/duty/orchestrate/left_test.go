@@ -176,7 +176,7 @@ func TestFailureDuringDeployment(t *testing.T) {
 			}
 		}
 
-		// Both the definition and the configuration become others.
+		// Change both the definition and the configuration.
 		l.define(2, "bye")
 		l.gated = true
 		p, _, err = l.o.Operate(ctx, who, id, operation.Request{Type: model.OpSyncTemplate, Rollout: model.Rollout{Strategy: "canary"}})

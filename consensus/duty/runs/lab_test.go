@@ -126,7 +126,7 @@ func (l *lab) stop() {
 	<-l.ended
 }
 
-// start begins a run with a profile of these rules.
+// start stores p as the profile "p", starts a run with it and returns the run's id.
 func (l *lab) start(p profile.Profile) string {
 	p.Name, p.Provisioner.Name = "p", "cloud"
 	l.put("profile", "p", p)

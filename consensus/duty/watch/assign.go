@@ -70,7 +70,8 @@ func (w *Controller) refresh(v *state.View, id string, cl *model.Cluster, out or
 	}
 }
 
-// same reports whether a watch is the same for its worker as before.
+// same reports whether b has an owner and the owner needs no message, because nothing that it was
+// told about the watch differs between a and b.
 func same(a, b *want) bool {
 	x, y := a.head, b.head
 	return x.Version == y.Version && x.NodeVersion == y.NodeVersion && x.IntervalMs == y.IntervalMs && x.DelayMs == y.DelayMs &&

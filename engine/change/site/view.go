@@ -73,8 +73,8 @@ type TransitionStep struct {
 // ChangePreview is the predicted effect of applying a document (rule 22).
 type ChangePreview struct {
 	Site string `json:"site"`
-	// Generation is the number that the document would get. Base is the generation that it was
-	// compared to (0: none).
+	// Generation is the number that the document gets if it is applied. Base is the generation
+	// that the preview compares it with; 0 means that there is none.
 	Generation uint64   `json:"generation"`
 	Base       uint64   `json:"base"`
 	Added      []string `json:"added"`

@@ -1,6 +1,6 @@
-// Package ansible is the automator "ansible": it runs playbooks against the node with the
-// ansible-playbook of the agent's machine, over SSH, with the node's credentials and its known host
-// key.
+// Package ansible is the automator "ansible". It runs playbooks against a node over SSH, using the
+// program ansible-playbook on the agent's machine. Ansible logs in with the node's credentials and
+// verifies the node's recorded host key.
 package ansible
 
 import (

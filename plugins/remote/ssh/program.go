@@ -54,13 +54,15 @@ type file struct {
 	script  bool
 }
 
-// watched returns a program that runs a command in a session of its own, with a guard. When
-// standard input ends, or a line arrives, the guard ends the command's process group: first with
-// TERM, after the grace with KILL. The files follow the program on standard input.
+// watched returns a shell program that runs a command in a session of its own, and beside it a
+// guard. When standard input ends, or a line arrives on it, the guard ends the command's process
+// group: first with TERM, and with KILL when grace is over. The caller sends the contents of files
+// on standard input, after the program.
 //
-// mark is printed when the command is about to start; without it nothing has run. state is the path
-// of a file for the group's number. After exit status 0 the line done, if there is one, is appended
-// to the file record.
+// The program prints mark just before it starts the command; if mark is missing in the output, the
+// command has not run. The program stores the number of the process group in the file state. If the
+// command's exit status is 0 and done is not empty, the program appends the line done to the file
+// record.
 func watched(args []string, dir string, env []string, files []file, grace time.Duration, mark, state, record, done string) string {
 	var p strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&p, format+"\n", a...) }

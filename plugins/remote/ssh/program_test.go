@@ -169,9 +169,9 @@ func TestWatched(t *testing.T) {
 	if _, _, code := run(t.Context(), "kill -KILL $$"); *exitOf(code) != *exitOf(128 + 9) {
 		t.Errorf("killed: %d", code)
 	}
-	// Signals have their default actions in the command, and its input is empty. A program with the
-	// race detector ignores signal 32, which is inherited. A signal that this test's own parent ignores
-	// (nohup) would be inherited too; one that is caught is not.
+	// The command ignores no signal, and its standard input is empty. Child processes inherit ignored
+	// signals, but not caught ones. Therefore this test catches the signals that its own parent (nohup)
+	// may have made it ignore. Signal 32 is not checked, because the race detector ignores it.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	defer signal.Stop(caught)

@@ -39,12 +39,16 @@ var actions = []struct{ name, script string }{
 	{"start", "#!/bin/sh -e\ntest -s /srv/app/settings\ndate >/srv/app/started"},
 }
 
-// BenchmarkNodes prepares machines in turn: over bare SSH (one connection each, three commands), by
-// Coopr (create, confirm, bootstrap, three actions), and by Ansible (one play of three tasks,
-// pipelined, without facts). over-ms/task is the additional time of Coopr over bare SSH for each of
-// its tasks; -low and -high are the extremes. over-cpu-ms/task is the same for processor time,
-// including that of the machines; agent-cpu-ms/task is the processor time of the agent and its
-// plugins.
+// BenchmarkNodes prepares machines in three ways, one after the other:
+//   - bare SSH: one connection for each machine, three commands;
+//   - Coopr: create, confirm, bootstrap and three actions;
+//   - Ansible: one play of three tasks, pipelined, without facts.
+//
+// It reports these metrics for each task of Coopr:
+//   - over-ms/task is how much longer Coopr takes than bare SSH (median); over-ms/task-low and
+//     over-ms/task-high are the smallest and the largest value;
+//   - over-cpu-ms/task is how much more processor time Coopr takes, that of the machines included;
+//   - agent-cpu-ms/task is the processor time of the agent and its plugins.
 func BenchmarkNodes(b *testing.B) {
 	for _, n := range []int{20, 200} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { benchmarkNodes(b, n) })

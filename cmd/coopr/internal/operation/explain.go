@@ -69,7 +69,7 @@ func explainCmd(app cli.App) *cobra.Command {
 	return cmd
 }
 
-// waitsFor describes each kind of waiting.
+// waitsFor names, for each kind of waiting, what the steps wait for.
 var waitsFor = map[string]string{
 	tree.WaitsGate: "an operator", tree.WaitsDependency: "earlier steps", tree.WaitsFailed: "failed steps",
 	tree.WaitsDelay: "the time of the next attempt",

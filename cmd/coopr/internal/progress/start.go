@@ -30,7 +30,8 @@ type Request struct {
 	Creates bool
 	// Question is asked on a terminal before the operation starts, unless the Starter has one.
 	Question string
-	// Send asks the mesh for the operation, or with dry only for its plan.
+	// Send sends the request that starts the operation. If dry is true, the mesh only returns the
+	// plan and starts nothing.
 	Send func(ctx context.Context, c *client.Client, dry bool) (api.StartedBody, error)
 }
 
