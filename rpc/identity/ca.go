@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// authority is the mesh's CA, derived from the secret.
+// authority is the mesh's CA, which is derived from the secret.
 type authority struct {
 	key  ed25519.PrivateKey
 	cert *x509.Certificate
 	pool *x509.CertPool
 }
 
-// newAuthority derives the CA. Every field of the certificate is fixed, and ed25519 signs without randomness, so every
-// agent of a mesh makes the same bytes (TestCACertificateIsTheSameEverywhere).
+// newAuthority derives the CA. Every field of the certificate is fixed, and ed25519 signs without
+// randomness, so every agent of a mesh creates the same bytes (TestCACertificateIsTheSameEverywhere).
 func newAuthority(secret Secret) (*authority, error) {
 	key := secret.caKey()
 	public := key.Public().(ed25519.PublicKey)
@@ -28,13 +28,13 @@ func newAuthority(secret Secret) (*authority, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: fmt.Sprintf("Coopr mesh %x", keyID[:6])},
-		NotBefore:             time.Unix(0, 0).UTC(), // as long as the secret: a CA's own dates would only fail clocks
+		NotBefore:             time.Unix(0, 0).UTC(), // always valid: narrower dates would only break agents with wrong clocks
 		NotAfter:              time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
-		SubjectKeyId:          keyID[:20], // set, for Go's own choice differs between its versions
+		SubjectKeyId:          keyID[:20], // set, because Go's default differs between versions of Go
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	if err != nil {
@@ -65,7 +65,8 @@ func (a *authority) issue(template *x509.Certificate, public ed25519.PublicKey) 
 	return x509.ParseCertificate(der)
 }
 
-// CACertificate is the CA of a mesh in PEM, for clients that want to verify agents' HTTPS. The same for every agent.
+// CACertificate returns the CA certificate of a mesh in PEM, for clients that verify agents' HTTPS.
+// It is the same on every agent.
 func CACertificate(secret Secret) ([]byte, error) {
 	a, err := newAuthority(secret)
 	if err != nil {

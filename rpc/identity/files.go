@@ -17,8 +17,9 @@ const (
 	lockFile   = "lock"
 )
 
-// LoadOrCreateID returns the id of the agent whose data directory this is: a random UUID, made at the first call and the
-// same ever after. A file that does not hold one is an error, never overwritten: the id is in the Raft configuration.
+// LoadOrCreateID returns the id of the agent that owns a data directory: a random UUID, which the
+// first call creates. A file without a UUID is an error and is never overwritten, because the Raft
+// configuration has the id.
 func LoadOrCreateID(dir string) (string, error) {
 	path := filepath.Join(dir, idFile)
 	raw, err := os.ReadFile(path)
@@ -47,7 +48,7 @@ func newID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// validID accepts lower-case UUIDs in their usual form.
+// validID reports whether id is a lower-case UUID in its usual form.
 func validID(id string) bool {
 	if len(id) != 36 {
 		return false
@@ -65,7 +66,7 @@ func validID(id string) bool {
 	return true
 }
 
-// SaveSecret keeps the mesh secret in the data directory, readable by its owner only.
+// SaveSecret writes the mesh secret to the data directory, readable by the file's owner only.
 func SaveSecret(dir string, secret Secret) error {
 	if err := writeFile(filepath.Join(dir, secretFile), []byte(secret.Token()+"\n")); err != nil {
 		return fmt.Errorf("mesh secret: %w", err)
@@ -73,12 +74,14 @@ func SaveSecret(dir string, secret Secret) error {
 	return nil
 }
 
-// LoadSecret returns the mesh secret kept in the data directory. The error wraps fs.ErrNotExist when there is none.
+// LoadSecret returns the mesh secret of the data directory. The error wraps fs.ErrNotExist if there
+// is none.
 func LoadSecret(dir string) (Secret, error) {
 	return LoadTokenFile(filepath.Join(dir, secretFile))
 }
 
-// LoadTokenFile reads a join token from a file. It refuses a file that others than its owner can read.
+// LoadTokenFile reads a join token from a file. It refuses a file that other users than its owner
+// can access.
 func LoadTokenFile(path string) (Secret, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -104,7 +107,8 @@ func LoadTokenFile(path string) (Secret, error) {
 	return secret, nil
 }
 
-// writeFile replaces a file with mode 0600, all or nothing, and on the disk when it returns.
+// writeFile replaces a file atomically, with mode 0600. The content is on the disk when writeFile
+// returns.
 func writeFile(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -132,14 +136,14 @@ func writeFile(path string, content []byte) error {
 	return dir.Sync()
 }
 
-// ErrLocked is wrapped by LockDir's error when another process has the directory.
+// ErrLocked is wrapped by LockDir's error if another process has locked the directory.
 var ErrLocked = errors.New("the data directory is in use by another agent")
 
-// Lock is a held data directory.
+// Lock is the lock on a data directory.
 type Lock struct{ f *os.File }
 
-// LockDir takes the data directory for this process, until Release or the process's end. Two agents with one directory
-// would be one identity in two places.
+// LockDir locks the data directory until Release is called or the process ends. Two agents with
+// one directory would have the same identity.
 func LockDir(dir string) (*Lock, error) {
 	path := filepath.Join(dir, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -159,7 +163,7 @@ func LockDir(dir string) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w: process %s", dir, ErrLocked, pid)
 	}
-	// The pid is for the message above only; the lock itself is the kernel's.
+	// The pid is only for the message above. The kernel holds the lock itself.
 	err = f.Truncate(0)
 	if err == nil {
 		_, err = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
@@ -171,5 +175,6 @@ func LockDir(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Release returns the directory back. The file stays: deleting it would race with the next owner.
+// Release unlocks the directory. The file remains, because deleting it would race with the next
+// process that locks it.
 func (l *Lock) Release() error { return l.f.Close() }

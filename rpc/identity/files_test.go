@@ -98,7 +98,7 @@ func TestLockIsExclusive(t *testing.T) {
 	again.Release()
 }
 
-// The lock holds between processes, and ends with the process that held it, however it ends.
+// The lock holds between processes. It ends with the process that holds it, even if that is killed.
 func TestLockBetweenProcesses(t *testing.T) {
 	if dir := os.Getenv("IDENTITY_TEST_LOCK"); dir != "" {
 		if _, err := LockDir(dir); err != nil {

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// DefaultLifetime is how long an agent's certificate is valid. It is renewed when two thirds of it have passed, so an
-// agent may hang for a day and its clock may be off by as much.
+// DefaultLifetime is how long an agent's certificate is valid. The certificate is renewed after two
+// thirds of that time, so that a day remains for an agent that hangs or a clock that is ahead.
 const DefaultLifetime = 72 * time.Hour
 
 // backdate lets an agent whose clock is behind accept a certificate that was just issued.
 const backdate = time.Hour
 
-// Identity is one agent's proof of who it is. Its methods may be called from any goroutine.
+// Identity is the identity of one agent. It is safe for concurrent use.
 type Identity struct {
 	id       string
 	lifetime time.Duration
@@ -31,7 +31,7 @@ type Identity struct {
 	agent    *leaf
 }
 
-// New makes the identity of an agent from the mesh secret and the agent's id.
+// New returns the identity of an agent, made from the mesh secret and the agent's id.
 func New(secret Secret, agentID string) (*Identity, error) {
 	return newIdentity(secret, agentID, DefaultLifetime)
 }
@@ -61,15 +61,16 @@ func newIdentity(secret Secret, agentID string, lifetime time.Duration) (*Identi
 	return i, nil
 }
 
-// ID is the agent's id.
+// ID returns the agent's id.
 func (i *Identity) ID() string { return i.id }
 
-// ServerConfig answers peers: TLS 1.3, our certificate, and theirs verified against the mesh's CA.
+// ServerConfig returns the TLS configuration that answers peers: TLS 1.3 with this agent's
+// certificate. The peer's certificate must be of the mesh's CA.
 func (i *Identity) ServerConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		ClientAuth:             tls.RequireAnyClientCert, // verified below
-		SessionTicketsDisabled: true,                     // every conn proves itself anew
+		SessionTicketsDisabled: true,                     // every conn authenticates again
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.agent.current() },
 		VerifyConnection: func(state tls.ConnectionState) error {
 			_, err := i.verify(state, x509.ExtKeyUsageClientAuth)
@@ -78,8 +79,8 @@ func (i *Identity) ServerConfig() *tls.Config {
 	}
 }
 
-// ClientConfig asks peers. With an id it accepts only that agent: whoever else answers at the address is refused with
-// ErrWrongPeer. With "" any agent of the mesh will do.
+// ClientConfig returns the TLS configuration that connects to peers. With an id it accepts only that
+// agent, and refuses another one with ErrWrongPeer. With "" it accepts any agent of the mesh.
 func (i *Identity) ClientConfig(expect string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -99,8 +100,9 @@ func (i *Identity) ClientConfig(expect string) *tls.Config {
 	}
 }
 
-// HTTPSConfig serves the API with a certificate of the mesh's CA for the given host names and addresses, for agents
-// whose operator has given no certificate. It asks for no client certificate, and no agent takes it for an agent's.
+// HTTPSConfig returns the TLS configuration that serves the API with a certificate of the mesh's CA
+// for host names and addresses. It is for agents whose operator has configured no certificate. It
+// does not ask for a client certificate. Peers do not accept its certificate as an agent's.
 func (i *Identity) HTTPSConfig(names []string) *tls.Config {
 	l := i.newLeaf(func() *x509.Certificate {
 		t := &x509.Certificate{
@@ -123,14 +125,14 @@ func (i *Identity) HTTPSConfig(names []string) *tls.Config {
 	}
 }
 
-// What a peer's certificate can be refused for. Errors of the handshake wrap one of them.
+// The reasons to refuse a peer's certificate. Errors of the handshake wrap one of them.
 var (
 	ErrNotOfThisMesh = errors.New("the peer's certificate is not of this mesh")
 	ErrNoAgent       = errors.New("the peer's certificate names no agent")
 	ErrWrongPeer     = errors.New("another agent answered")
 )
 
-// verify checks the chain of a conn's peer and gives its agent id.
+// verify checks the certificate of a conn's peer against the mesh's CA and returns the peer's agent id.
 func (i *Identity) verify(state tls.ConnectionState, usage x509.ExtKeyUsage) (string, error) {
 	if len(state.PeerCertificates) == 0 {
 		return "", fmt.Errorf("%w: there is none", ErrNotOfThisMesh)
@@ -160,8 +162,8 @@ func agentOf(cert *x509.Certificate) (string, error) {
 	return id, nil
 }
 
-// PeerID returns the id of the agent at the other end of a conn whose handshake is done. It looks through wrappers that
-// have a NetConn method. It fails with ErrNoAgent on a conn without TLS: in dev mode nobody has an identity.
+// PeerID returns the id of the agent at the other end of a conn whose handshake is done. It unwraps
+// conns that have a NetConn method. It fails with ErrNoAgent on a conn without TLS, as in dev mode.
 func PeerID(conn net.Conn) (string, error) {
 	for conn != nil {
 		if t, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
@@ -180,8 +182,8 @@ func PeerID(conn net.Conn) (string, error) {
 	return "", fmt.Errorf("%w: the conn has no TLS", ErrNoAgent)
 }
 
-// leaf is a certificate with its key, issued again when it is asked for and two thirds of its life have passed. Renewal
-// on use needs no goroutine and cannot be missed by a process that was suspended.
+// leaf is a certificate with its key. A use after two thirds of its lifetime issues it again.
+// Renewal on use needs no goroutine, and a suspended process cannot miss it.
 type leaf struct {
 	ca       *authority
 	lifetime time.Duration

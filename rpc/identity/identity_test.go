@@ -60,7 +60,7 @@ func TestTokenRoundTrip(t *testing.T) {
 				t.Fatalf("%q: %v", text, err)
 			}
 		}
-		// Any one character changed is noticed.
+		// The checksum detects any single changed character.
 		at := rapid.IntRange(len("coopr-join-1-"), len(token)-1).Draw(t, "at")
 		other := rapid.SampledFrom([]byte("abcdefghijklmnopqrstuvwxyz234567")).Draw(t, "other")
 		if other == token[at] {
@@ -130,7 +130,8 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-// The derived values are a contract between builds: a mesh upgrades agent by agent. A change here is a new token version.
+// All builds must derive the same values, because a mesh is upgraded agent by agent. A change here
+// needs a new token version.
 func TestDerivationsNeverChange(t *testing.T) {
 	s := Secret{bytes: [32]byte{1, 2, 3, 4, 5}}
 	ca, err := CACertificate(s)
@@ -160,7 +161,7 @@ func TestCACertificateIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// shake does a handshake between two configurations and gives what each side says.
+// shake does a handshake between two configurations. It returns the peer's id and the error of each side.
 func shake(t *testing.T, server, client *tls.Config) (serverSees, clientSees string, serverErr, clientErr error) {
 	f := fabric.New(1)
 	l, err := f.Host("10.0.0.1").Listen(":1")
@@ -228,7 +229,7 @@ func TestStrangersAreRefused(t *testing.T) {
 			t.Error("a stranger as server:", err)
 		}
 		trusting := stranger.ClientConfig("")
-		trusting.VerifyConnection = nil // it would give up first
+		trusting.VerifyConnection = nil // otherwise the client fails first
 		_, _, err, _ = shake(t, one.ServerConfig(), trusting)
 		if !errors.Is(err, ErrNotOfThisMesh) {
 			t.Error("a stranger as client:", err)
@@ -245,7 +246,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		if err == nil {
 			t.Error("TLS 1.2 was accepted")
 		}
-		// The API's certificate is of the same CA, but is no agent's.
+		// The API's certificate is of the same CA, but names no agent.
 		_, _, _, err = shake(t, one.HTTPSConfig([]string{"localhost"}), two.ClientConfig(""))
 		if !errors.Is(err, ErrNoAgent) {
 			t.Error("an API certificate passes for an agent:", err)
@@ -272,7 +273,7 @@ func TestHTTPSForOperators(t *testing.T) {
 	})
 }
 
-// Certificates are renewed while the agent runs, and one that was not is refused.
+// Certificates are renewed while the agent runs. An expired certificate is refused.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustSecret(t)

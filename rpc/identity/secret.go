@@ -15,7 +15,8 @@ import (
 	"strings"
 )
 
-// Secret is the mesh secret. Whoever has it can join the mesh and do everything in it. It prints as "<redacted>".
+// Secret is the mesh secret. It is enough to join the mesh and to do everything in it. It prints as
+// "<redacted>".
 type Secret struct{ bytes [secretSize]byte }
 
 const (
@@ -26,7 +27,7 @@ const (
 	redacted     = "<redacted>"
 )
 
-// What can be wrong with a join token. Errors of ParseToken wrap one of them.
+// The faults of a join token. Errors of ParseToken wrap one of them.
 var (
 	ErrTokenMalformed = errors.New("not a join token")
 	ErrTokenVersion   = errors.New("join token of another version")
@@ -36,14 +37,15 @@ var (
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewSecret makes the secret of a new mesh.
+// NewSecret returns a random secret for a new mesh.
 func NewSecret() (Secret, error) {
 	var s Secret
 	_, err := io.ReadFull(rand.Reader, s.bytes[:])
 	return s, err
 }
 
-// Token is the secret as the join token that operators carry: coopr-join-1-<58 characters>, checksum included.
+// Token returns the secret as the join token that operators copy: coopr-join-1-<58 characters>, with
+// a checksum.
 func (s Secret) Token() string {
 	sum := s.checksum()
 	return tokenPrefix + tokenVersion + "-" + tokenEncoding.EncodeToString(append(s.bytes[:], sum[:]...))
@@ -57,8 +59,8 @@ func (s Secret) checksum() (sum [checksumSize]byte) {
 	return sum
 }
 
-// ParseToken reads a join token. Space around it and the case of letters do not matter. The error wraps one of the
-// ErrToken values, and never quotes the token.
+// ParseToken parses a join token. It ignores space around the token and the case of letters. The
+// error wraps one of the ErrToken values and never quotes the token.
 func ParseToken(text string) (Secret, error) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
@@ -73,7 +75,7 @@ func ParseToken(text string) (Secret, error) {
 		return Secret{}, fmt.Errorf("%w: it ends after %d characters", ErrTokenTruncated, len(text))
 	}
 	if version != tokenVersion {
-		if _, err := strconv.ParseUint(version, 10, 16); err != nil { // whatever it is, it may be secret
+		if _, err := strconv.ParseUint(version, 10, 16); err != nil { // it may be a part of a secret
 			version = "unknown"
 		}
 		return Secret{}, fmt.Errorf("%w: %s, this build reads %s", ErrTokenVersion, version, tokenVersion)
@@ -91,7 +93,7 @@ func ParseToken(text string) (Secret, error) {
 	}
 	var s Secret
 	copy(s.bytes[:], raw)
-	// Comparing the text as well catches the two unused bits of the last character.
+	// The comparison of the text also checks the two unused bits of the last character.
 	if sum := s.checksum(); !bytes.Equal(sum[:], raw[secretSize:]) || s.Token() != text {
 		return Secret{}, fmt.Errorf("%w: the checksum does not match, copy it again", ErrTokenChecksum)
 	}
@@ -101,7 +103,8 @@ func ParseToken(text string) (Secret, error) {
 // IsZero reports whether there is no secret.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
-// derive gives key material for one purpose. The labels are part of the mesh's identity: a new one is a new key.
+// derive returns key material for one purpose. Labels never change, because another label results
+// in another key.
 func (s Secret) derive(label string, size int) []byte {
 	key, err := hkdf.Key(sha256.New, s.bytes[:], nil, "coopr mesh 1 "+label, size)
 	if err != nil {
@@ -110,10 +113,10 @@ func (s Secret) derive(label string, size int) []byte {
 	return key
 }
 
-// GossipKey is the 32-byte key that gossip starts with, until it is rotated.
+// GossipKey returns the 32-byte key that gossip starts with. It is used until the key is rotated.
 func (s Secret) GossipKey() []byte { return s.derive("gossip key", 32) }
 
-// RootToken is the operator's API token that may do everything. It is derived, never stored.
+// RootToken returns the API token that has all rights. It is derived and never stored.
 func (s Secret) RootToken() string {
 	return "coopr-root-1-" + tokenEncoding.EncodeToString(s.derive("root token", 32))
 }
@@ -122,7 +125,7 @@ func (s Secret) caKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(s.derive("ca key", ed25519.SeedSize))
 }
 
-// A secret never shows itself by accident: not in text, logs, JSON or YAML.
+// These methods keep a secret out of text, logs, JSON and YAML.
 
 func (Secret) String() string               { return redacted }
 func (Secret) GoString() string             { return redacted }
