@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Credentials are gRPC's for conns of the peer port: the handshake has happened below (Mux and DialGRPC did it), so they
-// only pass on who is at the other end. Use them on both sides.
+// Credentials returns gRPC's transport credentials for conns of the peer port. The TLS handshake has
+// happened already (in Mux or DialGRPC), so the credentials only pass on the peer's id. Use them on
+// both sides.
 func Credentials() credentials.TransportCredentials { return passedOn{} }
 
 // PeerInfo is the AuthInfo of a call that came through the peer port.
@@ -19,11 +20,11 @@ type PeerInfo struct {
 	ID string // the agent's id; empty in dev mode, where there is no TLS
 }
 
-// AuthType is the name of the method, for gRPC's diagnostics.
+// AuthType returns the name of the method, for gRPC's diagnostics.
 func (PeerInfo) AuthType() string { return "coopr-mesh" }
 
-// CallerID returns the id of the agent that makes the gRPC call of ctx. It is empty, and ok false, where the conn has no
-// identity (dev mode, or not a peer conn).
+// CallerID returns the id of the agent that makes the gRPC call of ctx. ok is false if the conn has
+// no identity, in dev mode or because it is not a peer conn.
 func CallerID(ctx context.Context) (id string, ok bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -57,5 +58,5 @@ func (passedOn) Info() credentials.ProtocolInfo {
 
 func (c passedOn) Clone() credentials.TransportCredentials { return c }
 
-// OverrideServerName is part of the interface; agents are known by id, so there is no server name.
+// OverrideServerName does nothing: agents are identified by id, so there is no server name.
 func (passedOn) OverrideServerName(string) error { return nil }

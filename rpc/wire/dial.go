@@ -22,8 +22,8 @@ func (m *Mux) dial(ctx context.Context, addr string, protocol Protocol) (net.Con
 	return Dial(ctx, m.cfg.Network, addr, protocol)
 }
 
-// Dial opens a conn of one protocol to a peer port, for those who have no Mux of their own (the bootstrap's
-// questions, tests).
+// Dial opens a conn of one protocol to a peer port. It is for callers without a Mux, such as the
+// bootstrap and tests.
 func Dial(ctx context.Context, network Network, addr string, protocol Protocol) (net.Conn, error) {
 	conn, err := network.Dial(ctx, addr)
 	if err != nil {

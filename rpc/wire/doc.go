@@ -1,8 +1,9 @@
-// Package wire is the network as Coopr sees it: an interface small enough that a whole mesh of agents can run on
-// simulated conns, and a multiplexer that serves Raft, gRPC and forwarded HTTP on one port.
+// Package wire connects agents. It has a small network interface, with which tests run a whole mesh
+// on simulated conns, and a multiplexer that serves Raft, gRPC and forwarded HTTP on one port.
 //
-// The port speaks mutual TLS (or nothing, on loopback in dev mode). The first byte after the handshake names the
-// protocol of the conn: 'R' Raft, 'G' gRPC, 'H' forwarded HTTP. Everything after that byte belongs to the protocol.
+// The port uses mutual TLS, except on loopback in dev mode. The first byte after the handshake names
+// the protocol of the conn: 'R' Raft, 'G' gRPC, 'H' forwarded HTTP. All further bytes belong to that
+// protocol.
 //
 //	net := wire.TCP(tlsConfigs)
 //	mux, err := wire.NewMux(wire.MuxConfig{Network: net, Addr: "10.0.0.5:55055", Logger: log})

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Protocol is the byte that opens a conn after the TLS handshake.
+// Protocol is the first byte of a conn after the TLS handshake.
 type Protocol byte
 
 // The protocols of the peer port. Their values are part of the wire format: never change or reuse one.
@@ -34,48 +34,51 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("protocol %#02x", byte(p))
 }
 
-// MuxConfig says where a Mux listens and what it tolerates.
+// MuxConfig configures a Mux.
 type MuxConfig struct {
-	// Network carries the conns, in and out. Required.
+	// Network opens and accepts the conns. Required.
 	Network Network
-	// Addr is where to listen, "host:port". Required.
+	// Addr is the address to listen on, "host:port". Required.
 	Addr string
-	// Advertise is the address others reach us at; empty: the listener's own.
+	// Advertise is the address at which other agents reach this port. If it is empty, it is the
+	// listener's own.
 	Advertise string
-	// HandshakeTimeout bounds TLS handshake plus protocol byte of an incoming conn, and the wait for its protocol's
-	// server to accept it. Default 5 s.
+	// HandshakeTimeout bounds the TLS handshake of an incoming conn together with the wait for the
+	// protocol byte. It also bounds the wait until the protocol's server accepts the conn.
+	// Default 5 s.
 	HandshakeTimeout time.Duration
-	// MaxConnsPerRemote bounds the gRPC and HTTP conns of one remote host, those in handshake included. Raft conns have
-	// a bound of their own of the same size, so that there is always room for Raft. Default 256; negative: no bound.
+	// MaxConnsPerRemote bounds the gRPC and HTTP conns of one remote host, including those in
+	// handshake. Raft conns have a separate bound of the same size, so that other conns never
+	// displace them. Default 256; negative: no bound.
 	MaxConnsPerRemote int
-	// Logger gets refused conns at debug and warn level. Default: discard.
+	// Logger receives messages about refused conns, at debug and warn level. Default: discard.
 	Logger *slog.Logger
 }
 
-// Mux shares one port among Raft, gRPC and forwarded HTTP. A client that is slow, silent or talks rubbish costs one
-// goroutine until the handshake time-out, and delays nobody.
+// Mux shares one port among Raft, gRPC and forwarded HTTP. A client that is slow, silent or sends
+// invalid bytes costs one goroutine until the handshake time-out. It does not delay other clients.
 type Mux struct {
 	cfg       MuxConfig
 	log       *slog.Logger
 	inner     net.Listener
 	advertise net.Addr
-	life      context.Context // ends with Close; dials and handshakes hang on it
+	life      context.Context // ends with Close, and with it dials and handshakes
 	end       context.CancelFunc
 	wg        sync.WaitGroup
 
 	grpc, http *subListener
 
 	mu   sync.Mutex
-	raft *subListener // the latest: see Raft
-	// raftTaken says that somebody has it.
+	raft *subListener // the latest one; see Raft
+	// raftTaken reports whether Raft has returned it already.
 	raftTaken bool
 	closed    bool
-	open      map[net.Conn]struct{} // every incoming conn that is not closed yet
+	open      map[net.Conn]struct{} // all incoming conns that are not closed yet
 	counts    map[string]int        // per remote host: conns in handshake, gRPC and HTTP
 	rafts     map[string]int        // per remote host: Raft conns
 }
 
-// NewMux binds the port. Conns are served once Run runs.
+// NewMux returns a Mux that is bound to its port. Run serves the conns.
 func NewMux(cfg MuxConfig) (*Mux, error) {
 	if cfg.Network == nil {
 		return nil, errors.New("wire: a mux needs a network")
@@ -110,23 +113,23 @@ func NewMux(cfg MuxConfig) (*Mux, error) {
 // Addr is a "host:port" as a net.Addr.
 type Addr string
 
-// Network is "tcp": the address is one that TCP (or its stand-in) dials.
+// Network returns "tcp": TCP, or a simulation of it, dials the address.
 func (Addr) Network() string { return "tcp" }
 
 func (a Addr) String() string { return string(a) }
 
-// Addr is the address others reach this port at.
+// Addr returns the address at which other agents reach this port.
 func (m *Mux) Addr() net.Addr { return m.advertise }
 
-// GRPC returns the conns that opened with the gRPC byte.
+// GRPC returns the listener for conns that start with the gRPC byte.
 func (m *Mux) GRPC() net.Listener { return m.grpc }
 
-// HTTP returns the conns that opened with the HTTP byte: requests another agent passes on.
+// HTTP returns the listener for conns that start with the HTTP byte: requests that another agent forwards.
 func (m *Mux) HTTP() net.Listener { return m.http }
 
-// Run serves the port until ctx ends or the listener fails, then closes the port, the sub-listeners and every conn that
-// came in through them: servers that shut down gracefully do so before ctx ends. It returns nil when ctx ended or Close
-// was called.
+// Run serves the port until ctx ends or the listener fails. Then it closes the port, the
+// sub-listeners and every conn that was accepted through them, so a graceful shutdown of a server
+// must be complete before ctx ends. Run returns nil if ctx ended or Close was called.
 func (m *Mux) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { m.Close() })
 	defer stop()
@@ -141,7 +144,7 @@ func (m *Mux) Run(ctx context.Context) error {
 			m.begin(conn)
 		case m.isClosed():
 			return nil
-		case isTemporary(err): // out of file descriptors, a conn gone before it was accepted
+		case isTemporary(err): // no file descriptors left, or the conn ended before it was accepted
 			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
 			m.log.Warn("cannot accept a peer's conn", "addr", m.cfg.Addr, "error", err, "retry_in", delay)
 			select {
@@ -155,7 +158,7 @@ func (m *Mux) Run(ctx context.Context) error {
 	}
 }
 
-// Close releases the port. Run does it at its end; it is for a Mux that never ran, and harmless otherwise.
+// Close releases the port. Run calls it at its end. A Mux that never ran must be closed by its owner.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +172,8 @@ func (m *Mux) Close() error {
 		sub.Close()
 	}
 	for conn := range m.open {
-		// The conn below TLS: a polite goodbye could wait for seconds on a peer that does not read.
+		// Close the conn below TLS: the close message of TLS would wait for seconds on a peer that
+		// does not read.
 		if t, ok := conn.(*tls.Conn); ok {
 			conn = t.NetConn()
 		}
@@ -185,11 +189,11 @@ func (m *Mux) isClosed() bool {
 }
 
 func isTemporary(err error) bool {
-	var ne interface{ Temporary() bool } // deprecated for callers' errors, still what Accept documents
+	var ne interface{ Temporary() bool } // deprecated in general, but Accept still documents it
 	return errors.As(err, &ne) && ne.Temporary()
 }
 
-// begin admits a fresh conn and greets it on a goroutine of its own.
+// begin counts a new conn and greets it on its own goroutine. It refuses the conn if its host has too many.
 func (m *Mux) begin(conn net.Conn) {
 	remote := hostOf(conn.RemoteAddr())
 	m.mu.Lock()
@@ -208,11 +212,11 @@ func (m *Mux) begin(conn net.Conn) {
 	m.wg.Go(func() { m.greet(conn, remote) })
 }
 
-// greet takes a conn from TLS handshake to the server of its protocol.
+// greet does a conn's TLS handshake and passes the conn to the server of its protocol.
 func (m *Mux) greet(conn net.Conn, remote string) {
 	protocol, err := m.handshake(conn)
 	if err != nil {
-		// An empty conn is a port check; anything else is worth a look.
+		// An empty conn is a port check and is not logged.
 		if !errors.Is(err, io.EOF) {
 			m.log.Debug("refused a peer's conn", "peer", conn.RemoteAddr().String(), "error", err)
 		}
@@ -255,13 +259,14 @@ func (m *Mux) greet(conn net.Conn, remote string) {
 	tracked.Close()
 }
 
-// admit moves a conn from "in handshake" to the count of its protocol, if there is room.
+// admit moves a conn from those in handshake to the count of its protocol. It reports false if that
+// count has reached its bound.
 func (m *Mux) admit(remote string, counts map[string]int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	decrement(m.counts, remote)
 	if limit := m.cfg.MaxConnsPerRemote; limit > 0 && counts[remote] >= limit {
-		m.counts[remote]++ // drop takes it away again
+		m.counts[remote]++ // drop decrements it
 		return false
 	}
 	counts[remote]++
@@ -311,7 +316,7 @@ func hostOf(addr net.Addr) string {
 	return host
 }
 
-// muxConn returns its place back when it is closed.
+// muxConn is an accepted conn. Close removes it from the counts.
 type muxConn struct {
 	net.Conn
 	once    sync.Once
@@ -324,7 +329,7 @@ func (c *muxConn) Close() error {
 	return err
 }
 
-// NetConn is the conn beneath, for those who look for its TLS state (identity.PeerID).
+// NetConn returns the wrapped conn, in which identity.PeerID finds the TLS state.
 func (c *muxConn) NetConn() net.Conn { return c.Conn }
 
 // subListener is the net.Listener of one protocol.

@@ -25,7 +25,7 @@ const (
 	b = "10.0.0.2"
 )
 
-// run starts a mux and gives a function that stops it and waits.
+// run starts a mux and returns a function that stops it and waits for its end.
 func run(t testing.TB, cfg wire.MuxConfig) (*wire.Mux, func()) {
 	t.Helper()
 	m, err := wire.NewMux(cfg)
@@ -43,7 +43,7 @@ func run(t testing.TB, cfg wire.MuxConfig) (*wire.Mux, func()) {
 	})
 }
 
-// echo serves a listener by sending everything back behind a prefix, until the listener closes.
+// echo sends everything that a listener's conns receive back after a prefix, until the listener closes.
 func echo(l net.Listener, prefix string) {
 	for {
 		conn, err := l.Accept()
@@ -139,7 +139,7 @@ func TestServersSeeWhoCalls(t *testing.T) {
 	}
 }
 
-// Silent, slow and mad clients cost nobody else anything, and are gone after the handshake time-out.
+// Silent, slow and invalid clients do not delay others, and their conns end after the handshake time-out.
 func TestBadClientsDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fabric.New(1)
@@ -247,7 +247,7 @@ func TestConnLimits(t *testing.T) {
 	})
 }
 
-// Nobody accepting a protocol's conns must not pile them up.
+// Conns of a protocol that no server accepts must not accumulate.
 func TestUnservedProtocolIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fabric.New(1)
@@ -299,7 +299,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// A peer that does not read must not hold up the end of the port.
+// A peer that does not read must not delay Close.
 func TestCloseDoesNotWaitForDeafPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret, _ := identity.NewSecret()
@@ -315,7 +315,7 @@ func TestCloseDoesNotWaitForDeafPeers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Records of one byte take 23 on the wire: so many leave no room for TLS's goodbye.
+		// A record of one byte takes 23 bytes on the wire. This many leave no room for TLS's close message.
 		for range 256 << 10 / 23 {
 			far.Write([]byte{0})
 		}
@@ -361,7 +361,7 @@ func TestForwardedHTTP(t *testing.T) {
 	}
 }
 
-// FuzzFirstBytes throws bytes at the port: it never panics, and only the three known first bytes reach a server.
+// FuzzFirstBytes sends bytes to the port: it never panics, and only the three known first bytes reach a server.
 func FuzzFirstBytes(f *testing.F) {
 	for _, seed := range []string{"", "R", "Ghello", "H", "r", "\x00", "\x16\x03\x01\x00\x05hello", "GET / HTTP/1.1\r\n\r\n"} {
 		f.Add([]byte(seed))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Network opens and accepts stream conns. The real one is TCP; tests use the hosts of testing/doubles/fabric.
+// Network opens and accepts stream conns. Agents use TCP; tests use the hosts of
+// testing/doubles/fabric.
 type Network interface {
 	// Listen accepts conns at addr ("host:port"; port 0 picks a free one).
 	Listen(addr string) (net.Listener, error)
@@ -16,14 +17,14 @@ type Network interface {
 	Dial(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// TLSConfigs are the two halves of mutual TLS: how to answer and how to ask. identity.Identity makes them.
+// TLSConfigs are the configurations of both sides of mutual TLS. identity.Identity returns them.
 type TLSConfigs struct {
 	Server *tls.Config
 	Client *tls.Config
 }
 
-// TCP is the network of the machine. With configs every conn is TLS; with nil it is plain, which only loopback dev
-// mode may use.
+// TCP returns the network of the machine. With configs every conn uses TLS. With nil conns are not
+// encrypted, which is only for dev mode on loopback.
 func TCP(configs *TLSConfigs) Network {
 	if configs == nil {
 		return tcpNetwork{}
@@ -33,7 +34,8 @@ func TCP(configs *TLSConfigs) Network {
 
 type tcpNetwork struct{}
 
-// keepAlive notices a peer that lost power, where the protocol above is silent. Heartbeats notice sooner.
+// keepAlive detects a peer that lost power while the protocol of the conn is silent. Heartbeats
+// detect it sooner.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}
 
 func (tcpNetwork) Listen(addr string) (net.Listener, error) {
@@ -46,8 +48,9 @@ func (tcpNetwork) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// WithTLS puts TLS on every conn of another network. The accepting side does the handshake at the first read or
-// write (Mux does it with a deadline, away from the accept loop); the dialling side has done it when Dial returns.
+// WithTLS returns a network that adds TLS to every conn of inner. The accepting side does the
+// handshake at the first read or write; Mux does it explicitly, with a deadline and outside of the
+// accept loop. The dialling side has done the handshake when Dial returns.
 func WithTLS(inner Network, configs TLSConfigs) Network {
 	return tlsNetwork{inner: inner, configs: configs}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
-// Raft is the peer port as Raft's stream layer: conns that opened with the Raft byte, and dials that open with it. The
-// library closes the layer with its transport, sometimes late; a Raft member that begins anew gets one of its own.
+// Raft returns the peer port as Raft's stream layer: it accepts conns that start with the Raft byte,
+// and starts the conns that it dials with that byte. The library closes the layer together with its
+// transport, sometimes late, so each later call returns a new layer for a restarted Raft member.
 func (m *Mux) Raft() raft.StreamLayer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,22 +32,23 @@ type raftLayer struct {
 func (l raftLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	// A dial to a silent host must not outlive the agent by its time-out.
+	// A dial to a silent host must end with the mux and not only at its time-out.
 	stop := context.AfterFunc(l.mux.life, cancel)
 	defer stop()
 	return l.mux.dial(ctx, string(address), ProtocolRaft)
 }
 
-// NewRaftTransport is hashicorp/raft's network transport over the peer port. addrOf says where an agent is now (from
-// the mesh): a voter that moved is found without a change of Raft's configuration; where it fails, the address in the
-// configuration is used. Close the transport before the mux.
+// NewRaftTransport returns hashicorp/raft's network transport over the peer port. addrOf returns an
+// agent's present address, which the mesh knows: a voter with a new address is found without a change
+// of Raft's configuration. If addrOf fails, the address in the configuration is used. Close the
+// transport before the mux.
 func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *slog.Logger) *raft.NetworkTransport {
 	config := &raft.NetworkTransportConfig{
 		Stream:  m.Raft(),
 		MaxPool: 3,
 		Timeout: 10 * time.Second,
 		Logger:  hclogbridge.NewLeveled(logger, quieter).Named("raft-transport"),
-		// Both ends are of this module: the new format is the only one spoken.
+		// Both ends are of this module, so only the new format is in use.
 		MsgpackUseNewTimeFormat: true,
 	}
 	if addrOf != nil {
@@ -55,8 +57,8 @@ func NewRaftTransport(m *Mux, addrOf func(id string) (string, error), logger *sl
 	return raft.NewNetworkTransportWithConfig(config)
 }
 
-// quieter lowers the level of what Raft's transport reports for information: an
-// operator has the agent's own messages about elections and connections.
+// quieter lowers the level of the transport's info messages to debug: the agent itself logs
+// elections and connections for operators.
 func quieter(l slog.Level, _ string) slog.Level {
 	if l == slog.LevelInfo {
 		return slog.LevelDebug

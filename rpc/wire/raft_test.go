@@ -30,14 +30,14 @@ func (c *counter) Release()                            {}
 
 func agentID(i int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", i) }
 
-// Three Raft members over muxes with mutual TLS on the fabric: they elect, commit, and find a member that moved to
-// another address through addrOf, with the old address in the configuration.
+// Three Raft members over muxes with mutual TLS on the fabric elect a leader and commit. Through
+// addrOf they find a member that moved, although the configuration has its old address.
 func TestRaftOverTheMux(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fabric.New(3)
 		f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: time.Millisecond})
 		secret, _ := identity.NewSecret()
-		var addrs sync.Map // read by the members while one moves
+		var addrs sync.Map // the members read it while one of them moves
 		addrOf := func(id string) (string, error) {
 			if addr, ok := addrs.Load(id); ok {
 				return addr.(string), nil
@@ -162,8 +162,8 @@ func TestGRPCCallsKnowTheirCaller(t *testing.T) {
 	}
 }
 
-// A Raft member that ended and begins anew finds the peer port open: the
-// library closes the stream layer with the transport.
+// A Raft member can start again on the same peer port, although the library closes the stream layer
+// together with the transport.
 func TestRaftLayerOpensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fabric.New(1)
@@ -173,7 +173,7 @@ func TestRaftLayerOpensAgain(t *testing.T) {
 		for range 3 {
 			near, far := wire.NewRaftTransport(mux, nil, nil), wire.NewRaftTransport(other, nil, nil)
 			if late != nil {
-				late() // the last life of the member lets go only now
+				late() // the member's previous transport closes only now
 			}
 			var resp raft.RequestVoteResponse
 			answered := make(chan error, 1)
