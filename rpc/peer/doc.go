@@ -1,2 +1,2 @@
-// Package peer is agent to agent RPC: gRPC over the peer port.
+// Package peer is RPC between agents: gRPC over the peer port.
 package peer

@@ -15,11 +15,11 @@ import (
 	"github.com/coopr/coopr/rpc/wire"
 )
 
-// maxMessage bounds one message. What can grow without bound is streamed in
-// pieces far below it.
+// maxMessage bounds the size of one message in bytes. Data without a size limit is streamed in much
+// smaller pieces.
 const maxMessage = 64 << 20
 
-// NewServer makes the gRPC server of an agent.
+// NewServer returns the gRPC server of an agent.
 func NewServer(impl pb.PeerServer) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.Creds(wire.Credentials()),
@@ -31,7 +31,7 @@ func NewServer(impl pb.PeerServer) *grpc.Server {
 	return s
 }
 
-// Pool keeps a conn to each agent it was asked for.
+// Pool holds a conn to each peer address for which it has returned a client.
 type Pool struct {
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -39,16 +39,15 @@ type Pool struct {
 	conns map[string]*grpc.ClientConn
 }
 
-// NewPool makes a pool over a dialer of gRPC conns ((*wire.Mux).DialGRPC).
+// NewPool returns a pool over a dialer of gRPC conns ((*wire.Mux).DialGRPC).
 func NewPool(dial func(ctx context.Context, addr string) (net.Conn, error)) *Pool {
 	return &Pool{dial: dial, conns: map[string]*grpc.ClientConn{}}
 }
 
-// errClosed says that the pool is closed.
+// errClosed is the error of a closed pool.
 var errClosed = errors.New("peer: the pool is closed")
 
-// Client returns a client of the agent at a peer address. Dialling happens with
-// the first call.
+// Client returns a client of the agent at a peer address. The first call dials.
 func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +62,7 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 		grpc.WithTransportCredentials(wire.Credentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
-		// An agent that comes back is wanted at once, not after a minute.
+		// The delays are short, so that a restarted agent is reachable again soon.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 2 * time.Second, Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}}),
 	)
 	if err != nil {
@@ -73,7 +72,7 @@ func (p *Pool) Client(addr string) (pb.PeerClient, error) {
 	return pb.NewPeerClient(c), nil
 }
 
-// Drop closes the conn to an address, so that the next call dials anew.
+// Drop closes the conn to an address, so that the next client of that address dials again.
 func (p *Pool) Drop(addr string) {
 	p.mu.Lock()
 	c := p.conns[addr]
