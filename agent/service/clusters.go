@@ -120,7 +120,7 @@ func started(p *operation.Prepared, ans state.Answer) api.Started {
 	return out
 }
 
-// nodeChanges returns what an operation does to each node.
+// nodeChanges returns the change that an operation makes to each node.
 func nodeChanges(p *operation.Prepared) []api.NodeChange {
 	var out []api.NodeChange
 	for _, n := range p.Write {

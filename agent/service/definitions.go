@@ -18,7 +18,7 @@ import (
 // Plugins are the plugins of this agent; *host.Host implements it.
 type Plugins interface {
 	Types() []host.Type
-	// Validate lets a plugin check the fields that a user gives it.
+	// Validate lets a plugin check a user's values for its fields.
 	Validate(ctx context.Context, kind model.Kind, name, scope string, fields map[string]any) (model.Faults, error)
 	// Rank lets a plugin rank hardware and image types.
 	Rank(ctx context.Context, q model.RankingQuestion) (*model.Ranking, error)

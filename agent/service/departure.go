@@ -10,7 +10,7 @@ import (
 	"github.com/coopr/coopr/consensus/raftgroup"
 )
 
-// releaseTimeout is how long an agent that leaves waits for another agent to take over its vote.
+// releaseTimeout is how long a leaving agent waits until another agent takes over its vote.
 const releaseTimeout = 15 * time.Second
 
 // Departure takes this agent out of the mesh for good.
@@ -24,8 +24,8 @@ type Departure struct {
 	done     chan struct{}
 }
 
-// NewDeparture returns the Departure of an agent. announce tells gossip about the agent
-// again, after the result of Leaving has changed.
+// NewDeparture returns the Departure of an agent. announce publishes the agent's state in
+// gossip again after the result of Leaving has changed.
 func NewDeparture(supervisor interface {
 	Supervisor
 	HandOver()

@@ -1,4 +1,4 @@
-// Package service is what the routes of the API call: one small type for each noun. A type
+// Package service implements the routes of the API, with one small type for each noun. A type
 // reads this agent's copy of the replicated state, commits commands while the agent leads, and
-// asks the leader's duties. rpc/server declares the interfaces that these types implement.
+// calls the leader's duties. rpc/server declares the interfaces that these types implement.
 package service

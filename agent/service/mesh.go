@@ -46,13 +46,13 @@ type Mesh struct {
 	Registry func() []model.Agent
 	// Departure takes this agent out of the mesh.
 	Departure *Departure
-	// Router and Token forward to the leader that an agent is gone.
+	// Router and Token forward the removal of an agent to the leader.
 	Router *Router
 	Token  string
 }
 
-// Members returns the agents that this agent knows of. Only the leader knows how many tasks
-// the others run.
+// Members returns the agents that this agent knows of. Only the leader knows the numbers of
+// tasks that other agents run.
 func (m *Mesh) Members() []api.Member {
 	voters := map[string]bool{}
 	leader := ""
@@ -139,8 +139,8 @@ func (m *Mesh) Leave(ctx context.Context, agent string) error {
 	}
 	for _, s := range r.Group.Servers() {
 		// Only a member without a vote is removed here. The leader removes a voter once
-		// another agent has its vote. This comes before the record is deleted, so that the
-		// command can be repeated if it fails.
+		// another agent has its vote. The removal precedes the deletion of the record, so
+		// that the command can be repeated if it fails.
 		if s.ID == id && !s.Voter {
 			if err := r.Group.Remove(ctx, id); err != nil {
 				return err
@@ -159,7 +159,7 @@ func (m *Mesh) Leave(ctx context.Context, agent string) error {
 }
 
 // forwardLeave asks the leader to remove an agent. The server does not forward this route by
-// itself, as a request without a name is about the agent that receives it.
+// itself, because a request without a name is about the agent that receives it.
 func (m *Mesh) forwardLeave(ctx context.Context, id string) error {
 	body, err := json.Marshal(api.LeaveBody{Agent: id})
 	if err != nil {

@@ -54,7 +54,7 @@ func (o *Operations) OrderPlan(ctx context.Context, who model.Caller, operation 
 	}}})
 }
 
-// Explain returns what the waiting steps of an operation's plan wait for. Only the leader
+// Explain returns the reasons why steps of an operation's plan wait. Only the leader
 // knows of waits for workers.
 func (o *Operations) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
 	m, err := voter(o.Supervisor)
@@ -79,7 +79,7 @@ func (o *Operations) Explain(ctx context.Context, tenant, operation string, step
 	}), nil
 }
 
-// workerWaits returns which tasks wait for a worker.
+// workerWaits returns the tasks that wait for a worker.
 func (o *Operations) workerWaits(ctx context.Context, operation string, tasks []uint32) map[uint32]tree.Wait {
 	if _, l, ok := o.Supervisor.Leader(); ok {
 		if waits, err := l.Dispatcher.Why(ctx, operation, tasks); err == nil {
@@ -89,7 +89,7 @@ func (o *Operations) workerWaits(ctx context.Context, operation string, tasks []
 	return map[uint32]tree.Wait{}
 }
 
-// concurrentWait reports whether a node waits for another plan of its cluster.
+// concurrentWait returns the plan of its cluster that a node waits for; ok is false if there is none.
 func concurrentWait(v *state.View, op *model.Operation, node string) (tree.Wait, bool) {
 	p, ok := v.Elsewhere(op, node)
 	if !ok {

@@ -25,7 +25,7 @@ var ErrNotSent = errors.New("the agent cannot be reached")
 // locateTimeout is how long a request waits for a leader.
 const locateTimeout = 5 * time.Second
 
-// Router decides which agent answers a request, and forwards requests to the leader.
+// Router decides whether this agent answers a request, and forwards requests to the leader.
 type Router struct {
 	ID         string // of this agent
 	Supervisor Supervisor

@@ -11,7 +11,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Supervisor gives access to this agent's Raft member; *member.Supervisor implements it.
+// Supervisor provides this agent's Raft member; *member.Supervisor implements it.
 type Supervisor interface {
 	// Member returns the member, or nil while this agent has none.
 	Member() *member.Member
@@ -50,7 +50,7 @@ func propose(ctx context.Context, s Supervisor, who model.Caller, c *pb.Command)
 	return answers[0], answers[0].Err
 }
 
-// write commits one command of a caller and returns what the API reports of it.
+// write commits one command of a caller and returns the API's report of it.
 func write(ctx context.Context, s Supervisor, who model.Caller, c *pb.Command) (api.Written, error) {
 	a, err := propose(ctx, s, who, c)
 	if err != nil {

@@ -68,7 +68,7 @@ func (s *Sites) Graph(tenant, name string) (*site.Graph, error) {
 	return k.Graph(tenant, name)
 }
 
-// Explain returns what an object waits for, up to the root cause.
+// Explain returns the reasons why an object waits, up to the root cause.
 func (s *Sites) Explain(tenant, name, object string) ([]site.Reason, error) {
 	k, err := s.controller()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Sites) Explain(tenant, name, object string) ([]site.Reason, error) {
 	return k.Explain(tenant, name, object)
 }
 
-// Preview returns what applying a document would do.
+// Preview returns the changes that the application of a document would make.
 func (s *Sites) Preview(tenant string, doc *site.Document) (site.ChangePreview, error) {
 	k, err := s.controller()
 	if err != nil {

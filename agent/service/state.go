@@ -60,7 +60,7 @@ func (s *State) Follow(ctx context.Context, tenant string, after uint64, fn func
 	return m.Machine.Follow(ctx, tenant, after, fn)
 }
 
-// view adds to a view of the state what is computed from it for the API.
+// view is a view of the state with the values that the API computes from it.
 type view struct{ *state.View }
 
 // Links returns a cluster's links whose macros can be expanded.

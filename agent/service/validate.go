@@ -19,8 +19,9 @@ const validateTimeout = 20 * time.Second
 // validate lets automators check the fields of services' actions, beyond what their
 // descriptors say, so that a mistake is found when a definition is written and not when a
 // cluster is created. It skips definitions with known faults, and automators that this agent
-// does not have. A plugin that does not answer causes a warning. So does what a provider
-// reports about its fields, as no cluster exists yet that a wrong provider could damage.
+// does not have. A plugin that does not answer causes a warning. The faults that a provider
+// reports about its fields are warnings too, because a wrong provider cannot damage a cluster
+// that does not exist yet.
 func validate(ctx context.Context, p Plugins, defs []model.Definition, known model.Faults) (faults, warnings model.Faults) {
 	automators, providers := map[string]bool{}, map[string]bool{}
 	for _, t := range p.Types() {
