@@ -12,12 +12,13 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// maxClusters bounds the clusters that a Builder caches: few have work at a time.
+// maxClusters bounds the number of clusters that a Builder caches. Few clusters have
+// operations at the same time.
 const maxClusters = 64
 
-// Builder builds tasks from the replicated state. A cluster's tasks come by the
-// thousand, so it caches the parsed configuration and the node records of a
-// cluster until either changes. It is safe for concurrent use.
+// Builder builds tasks from the replicated state. A cluster may have thousands of
+// tasks, so it caches the parsed configuration and the node records of a cluster
+// until either changes. It is safe for concurrent use.
 type Builder struct {
 	machine *state.Machine
 
@@ -31,7 +32,7 @@ type Builder struct {
 	}
 }
 
-// clusterCache is what a Builder caches of one cluster.
+// clusterCache holds the data of one cluster that a Builder caches.
 type clusterCache struct {
 	source      *operation.Source
 	version     uint64 // version of the cluster that source was made from
@@ -149,7 +150,7 @@ func (b *Builder) Task(v *state.View, op *model.Operation, s *plan.State, u uint
 // readiness check counts as one failure.
 const readyWithinMillis = 30 * 60_000
 
-// Needs returns what an agent must have to carry out vertex u.
+// Needs returns the requirements on the agent that carries out vertex u.
 func (b *Builder) Needs(v *state.View, op *model.Operation, g *plan.Graph, u uint32) dispatch.Needs {
 	if cl, ok := b.cluster(v, op); ok {
 		if n, ok := b.node(v, cl, g.NodeID(int(u))); ok {

@@ -12,7 +12,7 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// checkOperation takes the place of an operation's id in the ids of health checks.
+// checkOperation stands for the operation's id in the ids of health checks.
 const checkOperation = "check"
 
 // probeTimeoutMillis bounds the probe whether a machine still exists.
@@ -55,8 +55,8 @@ func (c Checks) Check(v *state.View, cl *model.Cluster, n *model.Node, service s
 	return check, machine, nil
 }
 
-// Needs returns the keys of the plugins that carry out a health check and, where
-// the node lives on an agent's own machine, the name of that machine.
+// Needs returns the keys of the plugins that carry out a health check and, if the
+// node is on an agent's own machine, the name of that machine.
 func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automator, provider, machine string) {
 	name, _ := operation.Plugin(cl, checkOperation, n, model.Confirm, "")
 	provider = "provider/" + name
@@ -67,9 +67,9 @@ func (c Checks) Needs(cl *model.Cluster, n *model.Node, service string) (automat
 	return automator, provider, n.AgentMachine()
 }
 
-// Version returns a hash of everything besides a node's own record that its
-// checks depend on: the cluster's configuration and, where the configuration
-// refers to other nodes, those nodes.
+// Version returns a hash of the inputs of a node's checks other than the node's
+// own record: the cluster's latest operation, which stands for its configuration,
+// and, if the configuration refers to other nodes, the given nodes.
 func (c Checks) Version(v *state.View, cl *model.Cluster, nodes []*model.Node) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, cl.Operation)

@@ -1,3 +1,3 @@
-// Package tasks builds what the leader asks of agents: the tasks of plans and
+// Package tasks builds the tasks that the leader sends to agents: those of plans and
 // of run programs, and health checks.
 package tasks
