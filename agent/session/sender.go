@@ -6,11 +6,11 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// maxTasks is how many tasks a message may have before others are not merged into it.
+// maxTasks is the number of tasks from which on no other message is merged into a message.
 const maxTasks = 1024
 
 // sender queues the leader's messages to a worker; one goroutine sends them. Queued
-// messages are merged where their order does not matter.
+// messages are merged if their order does not matter.
 type sender struct {
 	notify chan struct{} // one slot: the queue is not empty
 	closed chan struct{}
