@@ -19,8 +19,8 @@ func (c *call) cluster(v View, idOrName string) (*model.Cluster, error) {
 	return cl, nil
 }
 
-// seesID is like sees, for the id of a cluster. Only callers who see the whole tenant see what is
-// left of a cluster that is gone.
+// seesID is like sees, for the id of a cluster. Only callers who see the whole tenant see the
+// remaining records of a deleted cluster.
 func (c *call) seesID(v View, id string) bool {
 	if c.who.Role != model.RoleUser {
 		return true

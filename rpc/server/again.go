@@ -104,7 +104,7 @@ func (h *heldWriter) Write(p []byte) (int, error) {
 	return h.w.Write(p)
 }
 
-// Unwrap gives http.ResponseController access to flushing and deadlines.
+// Unwrap returns the wrapped writer, on which http.ResponseController flushes and sets deadlines.
 func (h *heldWriter) Unwrap() http.ResponseWriter { return h.w }
 
 // give sends the answer that was held.

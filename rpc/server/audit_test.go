@@ -48,7 +48,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d records, not %d", query, len(got), want)
 		}
 	}
-	// Pages, both ways.
+	// Pages in both orders have all records.
 	for _, order := range []string{"newest", "oldest"} {
 		seen, from := 0, ""
 		for {
@@ -63,7 +63,7 @@ func TestAudit(t *testing.T) {
 			t.Errorf("%s: %d records by pages", order, seen)
 		}
 	}
-	// Each tenant has its own; who may name all tenants sees all.
+	// Each tenant has its own records. A superadmin sees those of all tenants with tenant=*.
 	if got := get(apitest.Super, ""); len(got) != 1 || got[0].Subject != "services/mine" {
 		t.Errorf("%+v", got)
 	}
@@ -83,7 +83,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 
-	// Exports verify by themselves, in pieces too.
+	// An export can be verified by itself, as can parts of it.
 	file := w.must(200, apitest.Admin, "GET", "/v1/audit/export", "")
 	if ct := file.header.Get("Content-Type"); ct != "application/x-ndjson" || strings.Contains(file.body, "services/mine") {
 		t.Errorf("%s\n%s", ct, file.body)
@@ -113,7 +113,7 @@ func TestAudit(t *testing.T) {
 		t.Errorf("a line is missing: %v %+v", err, got.Bad)
 	}
 
-	// What retention dropped is said to be gone.
+	// A request for records that retention has dropped fails.
 	w.Prune(4)
 	w.must(409, apitest.Admin, "GET", "/v1/audit?order=oldest&from=3", "")
 	w.must(409, apitest.Admin, "GET", "/v1/audit/export?after=3", "")

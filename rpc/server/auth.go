@@ -25,8 +25,8 @@ func atLeast(have, need model.Role) bool {
 	return h >= 0 && h <= slices.Index(roles, need)
 }
 
-// tokenOf returns the token of a request: from "Authorization: Bearer T", from \"Authorization:
-// token=T\", or from ?token=T for clients that cannot set headers, such as a browser's
+// tokenOf returns the token of a request: from "Authorization: Bearer T", from "Authorization:
+// token=T", or from ?token=T for clients that cannot set headers, such as a browser's
 // EventSource.
 func tokenOf(r *http.Request, query url.Values) string {
 	h := strings.TrimSpace(r.Header.Get("Authorization"))

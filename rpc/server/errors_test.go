@@ -30,9 +30,9 @@ func TestErrors(t *testing.T) {
 		headers                         []string
 		status                          int
 		typ                             string
-		// words that the answer says, in detail or faults.
+		// words must be in the detail or the faults of the answer.
 		words []string
-		paths []string // of the faults, all of them
+		paths []string // of all faults
 	}{
 		{name: "no token", method: "GET", path: "/v1/clusters", status: 401, typ: api.ProblemUnauthorized,
 			words: []string{"Authorization: Bearer"}},
@@ -196,7 +196,7 @@ func TestStatusesOfTheBackend(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.template()
-		w.Fail(slices.Repeat([]error{err}, 1000)...) // for as long as anybody asks again
+		w.Fail(slices.Repeat([]error{err}, 1000)...) // enough for all repetitions of the request
 		a := w.must(want.status, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
 		p := a.problem(t)
 		if p.Type != want.typ {
@@ -223,7 +223,7 @@ func TestStatusesOfTheBackend(t *testing.T) {
 	w.must(409, apitest.User, "POST", "/v1/clusters", `{"name":"x","clusterTemplate":"shop","numMachines":1}`)
 }
 
-// endless is a body of 100 MB that counts what is taken of it.
+// endless is a body of left bytes that counts the bytes that were read.
 type endless struct {
 	left  int64
 	taken atomic.Int64
@@ -257,8 +257,8 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 		req.Header.Set("Content-Type", "application/json")
 		resp, err := w.http.Do(req)
 		if err != nil {
-			// The server hangs up on what it will not read; that it answered
-			// first is seen below, by the same request with Expect.
+			// The server closes the connection instead of reading the body. The
+			// request with Expect below shows that it answers first.
 			t.Logf("announced %v: %v", announced, err)
 		} else {
 			if resp.StatusCode != 413 {
@@ -270,7 +270,7 @@ func TestHugeBodiesAreRefusedUnread(t *testing.T) {
 			t.Errorf("announced %v: %d MiB were taken", announced, body.taken.Load()>>20)
 		}
 	}
-	// A client that asks first is told no before it sends a byte.
+	// A client that sends Expect is refused before it sends a byte of the body.
 	body := &endless{left: 100 << 20}
 	transport := w.http.Transport.(*http.Transport).Clone()
 	transport.ExpectContinueTimeout = 1 << 40
@@ -322,12 +322,12 @@ func TestConfiguredLimits(t *testing.T) {
 	w.must(200, apitest.Admin, "PUT", "/v1/services/s", body)
 	body = strings.Replace(body, "xx", strings.Repeat("x", 200), 1)
 	w.must(413, apitest.Admin, "PUT", "/v1/services/s", body).problem(t)
-	// The same where the length is not announced.
+	// The same applies to a body without an announced length.
 	b := w.send(context.Background(), apitest.Admin, "PUT", "/v1/services/s", io.MultiReader(strings.NewReader(body)))
 	if b.status != 413 || b.problem(t).Type != api.ProblemTooLarge {
 		t.Errorf("%d %s", b.status, b.body)
 	}
-	// One may wait; a second is sent away, and may when the first is gone.
+	// Only one reader may wait. A second one is refused until the first is gone.
 	first := w.events(apitest.Admin, "")
 	if p := w.must(503, apitest.Admin, "GET", "/v1/clusters?index=99", "").problem(t); p.Type != api.ProblemBusy {
 		t.Errorf("%+v", p)

@@ -142,7 +142,7 @@ type eventWriter struct {
 	cancel context.CancelFunc
 	begun  bool
 	dead   bool
-	// seen is the latest index that was passed, told the latest that was sent to the reader.
+	// seen is the latest index of the batches. told is the latest index that was sent to the reader.
 	seen, told uint64
 }
 

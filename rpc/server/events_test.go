@@ -44,7 +44,7 @@ func (w *world) events(token, query string, headers ...string) *reader {
 	return r
 }
 
-// next returns the next event's type and data; comments and places pass.
+// next returns the next event's type and data. It skips comments and records ids.
 func (r *reader) next() (typ, data string) {
 	r.t.Helper()
 	for {
@@ -91,7 +91,7 @@ func TestEvents(t *testing.T) {
 	place := r.id
 	r.close()
 
-	// What happened meanwhile comes when the reader comes back.
+	// A reader that reconnects receives the events that it missed.
 	id, op := w.cluster("shop1", "1")
 	w.Report(op+"/0", model.TaskSucceeded, "fine")
 	r = w.events(apitest.Admin, "", "Last-Event-ID: "+place)
@@ -104,7 +104,7 @@ func TestEvents(t *testing.T) {
 	}
 	r.close()
 
-	// Two events of one index: the place moves on only after the second.
+	// Of two events of one index only the second has an id.
 	r = w.events(apitest.Admin, "?index="+place)
 	if e := r.event(); r.id != place {
 		t.Errorf("place %s between two events of index %d", r.id, e.Index)
@@ -143,7 +143,7 @@ func TestEventsThatAreNotForTheReader(t *testing.T) {
 	if e := elsewhere.event(); e.Subject != "services/mine" {
 		t.Errorf("%+v", e)
 	}
-	// The place moves on over what is not for the reader, with the heartbeat.
+	// The heartbeat sends the index of events that the reader may not see.
 	at := w.Touch(model.Event{Tenant: "acme", Cluster: "00000001", Type: "node.changed"})
 	eventually(t, "the place passes", func() bool {
 		line, err := other.r.ReadString('\n')

@@ -36,11 +36,11 @@ func TestForwarding(t *testing.T) {
 	if a.header.Get("Coopr-Index") == "" || len(a.header.Values("Coopr-Index")) != 1 {
 		t.Errorf("%v", a.header)
 	}
-	// Problems travel as they are.
+	// Problem documents are forwarded unchanged.
 	w.must(404, apitest.User, "GET", "/v1/clusters/nothing", "").problem(t)
 	w.must(401, "guess", "GET", "/v1/clusters", "").problem(t)
 	w.must(400, apitest.User, "POST", "/v1/clusters", "{").problem(t)
-	// Local routes and stale reads are answered at hand.
+	// The follower itself answers local routes and stale reads.
 	var st api.AgentStatus
 	w.must(200, apitest.User, "GET", "/v1/status", "").into(t, &st)
 	if st.Name != "b" {
@@ -92,7 +92,7 @@ func TestForwardedStreams(t *testing.T) {
 		if text != "first\n" {
 			leader.Log(op+"/0", text)
 		}
-		// Each piece arrives while the log goes on.
+		// Each piece arrives before the log ends.
 		if line, err := log.ReadString('\n'); err != nil || line != text {
 			t.Fatalf("%q %v", line, err)
 		}
@@ -110,7 +110,7 @@ func TestForwardedStreams(t *testing.T) {
 			break
 		}
 	}
-	// A large upload passes through without being kept.
+	// A large upload is forwarded without being buffered.
 	snapshot := leader.must(200, apitest.Super, "GET", "/v1/operator/snapshot", "").body
 	big := io.MultiReader(strings.NewReader(snapshot), &endless{left: 20 << 20})
 	if a := w.send(context.Background(), apitest.Super, "POST", "/v1/operator/snapshot", big,
@@ -120,7 +120,7 @@ func TestForwardedStreams(t *testing.T) {
 }
 
 func TestNobodyForwardsForEver(t *testing.T) {
-	// Two followers that each believe the other to lead.
+	// Each of two followers regards the other as the leader.
 	s := apitest.NewStore()
 	a, b := apitest.NewAgent(s, "a"), apitest.NewAgent(s, "b")
 	wa, wb := serve(t, a, nil), serve(t, b, nil)
@@ -169,7 +169,7 @@ func TestForwardingWaitsForALeader(t *testing.T) {
 	}
 }
 
-// breaking is a transport whose answers are lost after the request was served.
+// breaking is a transport that loses answers after the request was served.
 type breaking struct {
 	http.RoundTripper
 	left atomic.Int32
@@ -194,10 +194,10 @@ func TestLostAnswersAreUnknownOutcomes(t *testing.T) {
 	b.Follow(leader.url, true, lossy)
 	w := serve(t, b, nil)
 	lossy.left.Store(1)
-	w.must(200, apitest.User, "GET", "/v1/clusters", "") // asked again
+	w.must(200, apitest.User, "GET", "/v1/clusters", "") // the follower repeats the request
 	lossy.left.Store(1)
 	body := `{"name":"x","clusterTemplate":"shop","numMachines":1}`
-	// What is done once is asked for again, whether the client names it or not.
+	// A write that is carried out once is repeated, with or without a request id of the client.
 	first := w.must(202, apitest.User, "POST", "/v1/clusters", body)
 	if first.header.Get("Coopr-Repeated") != "true" || first.header.Get("Coopr-Request-Id") == "" {
 		t.Errorf("it was not done once: %v", first.header)
@@ -213,13 +213,13 @@ func TestLostAnswersAreUnknownOutcomes(t *testing.T) {
 	if again.header.Get("Coopr-Repeated") != "true" {
 		t.Error("it was done twice")
 	}
-	// A secret that is shown once is not asked for twice.
+	// A request for a secret, which is shown only once, is not repeated.
 	lossy.left.Store(1)
 	a = w.must(503, apitest.Admin, "POST", "/v1/tokens", `{"actor":"x"}`)
 	if p := a.problem(t); p.Type != api.ProblemUnknownOutcome {
 		t.Errorf("%+v", p)
 	}
-	// A body that is too large is refused wherever it is counted.
+	// A follower also refuses a body that is too large.
 	if a := w.send(context.Background(), apitest.Admin, "POST", "/v1/import", bytes.NewReader(make([]byte, 17<<20))); a.status != 413 {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -146,7 +146,7 @@ func (w *world) send(ctx context.Context, token, method, path string, body io.Re
 	return answer{resp.StatusCode, resp.Header, string(data)}
 }
 
-// must is ask with a status to expect.
+// must is like ask, and fails the test unless the status is as expected.
 func (w *world) must(status int, token, method, path, body string, headers ...string) answer {
 	w.t.Helper()
 	a := w.ask(token, method, path, body, headers...)
@@ -159,13 +159,13 @@ func (w *world) must(status int, token, method, path, body string, headers ...st
 const shop = `{"name":"shop","description":"A shop","defaults":{"services":["nginx","php"],"provider":"cloud"},
 	"constraints":{"size":{"max":10001}},"links":[{"label":"Shop","url":"http://%cluster%.example"}]}`
 
-// template writes the template "shop" and what it stands on.
+// template writes the template "shop".
 func (w *world) template() {
 	w.t.Helper()
 	w.must(200, apitest.Admin, "PUT", "/v1/clustertemplates/shop", shop)
 }
 
-// cluster creates a cluster as bob and gives its id and operation.
+// cluster creates a cluster as bob and returns its id and operation.
 func (w *world) cluster(name string, nodes string) (id, op string) {
 	w.t.Helper()
 	a := w.must(202, apitest.User, "POST", "/v1/clusters", `{"name":"`+name+`","clusterTemplate":"shop","numMachines":`+nodes+`}`)

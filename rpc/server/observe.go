@@ -118,7 +118,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap gives http.ResponseController access to flushing and deadlines.
+// Unwrap returns the wrapped writer, on which http.ResponseController flushes and sets deadlines.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // observe is the outermost layer. It counts and logs requests and recovers from panics. It logs

@@ -58,7 +58,8 @@ func humaConfig() huma.Config {
 	}
 }
 
-// settleDocument removes what the library adds to our types, and adds what no handler's type has.
+// settleDocument removes the schemas that the library adds, and adds the schema of the event stream,
+// which no handler's type has.
 func (s *server) settleDocument() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	delete(schemas.Map(), "ErrorModel")

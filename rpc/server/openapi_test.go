@@ -49,8 +49,8 @@ func TestDocumentIsServed(t *testing.T) {
 	}
 }
 
-// TestDocumentIsValid checks what OpenAPI 3.1 asks of a document, as far as a
-// program that reads it would stumble.
+// TestDocumentIsValid checks the rules of OpenAPI 3.1 on which programs that read the
+// document rely.
 func TestDocumentIsValid(t *testing.T) {
 	raw, err := server.Document()
 	if err != nil {
@@ -180,7 +180,7 @@ func TestDocumentIsValid(t *testing.T) {
 	}
 }
 
-// TestEveryRouteWantsAToken asks each route of the document without one.
+// TestEveryRouteWantsAToken calls each route of the document without a token.
 func TestEveryRouteWantsAToken(t *testing.T) {
 	w := newWorld(t)
 	raw, err := server.Document()

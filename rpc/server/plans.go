@@ -284,7 +284,7 @@ func (s *server) orderPlan(ctx context.Context, c *call, cluster string, o tree.
 			return 0, nil, 0, err
 		}
 	}
-	if p.Operation == "" { // and has nothing to do
+	if p.Operation == "" { // the plan has nothing to do
 		if r := tree.Give([]*tree.View{tree.Idle(p.Name, cl.ID)}, o); r.Code != tree.CodeOK {
 			return 0, nil, 0, &tree.Refusal{Code: r.Code, Message: r.Message}
 		}

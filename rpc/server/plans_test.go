@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
-// step and phase are parts of a plan that a test puts in place.
+// step and phase describe the parts of a test's plan.
 type step struct {
 	name   string
 	status tree.Status
@@ -41,7 +41,7 @@ func testPlan(name string, phases ...phase) *tree.View {
 	return v
 }
 
-// one is a plan of one phase with steps "s0", "s1" of these statuses.
+// one returns a plan of one phase with the steps "s0", "s1" and so on, which have these statuses.
 func one(status ...tree.Status) *tree.View {
 	p := phase{name: "test-phase"}
 	for i, s := range status {
@@ -50,7 +50,7 @@ func one(status ...tree.Status) *tree.View {
 	return testPlan("test-plan", p)
 }
 
-// TestPlanQueries are the cases of docs/spec/plans.md §5, by their ids.
+// TestPlanQueries checks the cases of docs/spec/plans.md §5, by their ids.
 func TestPlanQueries(t *testing.T) {
 	held := func(v *tree.View) *tree.View { v.Interrupted = true; return v }
 	failing := func(v *tree.View) *tree.View { v.Errors = []string{"err"}; return v }
@@ -64,7 +64,7 @@ func TestPlanQueries(t *testing.T) {
 		plan                   *tree.View
 		status                 int
 		want                   string
-		// after are the statuses of plan, phase and steps then.
+		// after holds the statuses of plan, phase and steps after the request.
 		after string
 	}
 	rows := []row{
@@ -162,8 +162,8 @@ func TestPlanQueries(t *testing.T) {
 	}
 }
 
-// TestPlansWhereTheSDKHasThem asks at all the places where the SDK's clients do,
-// as they do.
+// TestPlansWhereTheSDKHasThem sends the requests of the SDK's clients to all paths that
+// they use.
 func TestPlansWhereTheSDKHasThem(t *testing.T) {
 	w := newWorld(t)
 	w.template()
@@ -186,7 +186,7 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 		w.must(401, "", "GET", base+"/plans", "", "Authorization: token=nobody's")
 		w.must(404, apitest.User, "GET", base+"/nothing", "")
 	}
-	// A follower passes them on as what they mean.
+	// A follower forwards these requests.
 	b := apitest.NewAgent(w.Store, "b")
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -204,19 +204,19 @@ func TestPlansWhereTheSDKHasThem(t *testing.T) {
 			t.Errorf("%s: %q", base, a.body)
 		}
 	}
-	// The deprecated routes mean the plan deploy.
+	// The deprecated routes are about the plan deploy.
 	w.must(202, apitest.User, "GET", "/service/hello/v1/plan", "")
 	w.must(200, apitest.User, "POST", "/service/hello/v1/plan/interrupt", "")
 	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/continue", "")
 	w.must(200, apitest.User, "POST", "/v1/multi/hello/plan/forceComplete?phase=test-phase&step=s0", "")
 	w.must(200, apitest.User, "POST", "/v1/service/hello/plan/restart", "")
 	w.must(405, apitest.User, "DELETE", "/service/hello/v1/plans", "")
-	// Another tenant's plans are not there, and a reader gives no orders.
+	// The plans of another tenant cannot be seen, and a reader cannot give orders.
 	w.must(404, apitest.Super, "GET", "/service/"+id+"/v1/plans", "")
 	w.must(403, apitest.Guest, "POST", "/service/hello/v1/plans/deploy/stop", "")
 }
 
-// TestClusterHealth are the cases of docs/spec/plans.md §5, "Health".
+// TestClusterHealth checks the cases of docs/spec/plans.md §5, "Health".
 func TestClusterHealth(t *testing.T) {
 	const pending, prepared, starting, started, done = tree.Pending, tree.Prepared, tree.Starting, tree.Started, tree.Complete
 	named := func(name string, status ...tree.Status) *tree.View {
@@ -266,7 +266,7 @@ func TestClusterHealth(t *testing.T) {
 	}
 }
 
-// TestDebugPlans filters; a filter that finds nothing is told in the body.
+// TestDebugPlans checks the filters. The body reports a filter that matches nothing.
 func TestDebugPlans(t *testing.T) {
 	w := newWorld(t)
 	w.template()
@@ -299,7 +299,7 @@ func compact(t *testing.T, text string) string {
 	return b.String()
 }
 
-// TestPods are the read cases of docs/spec/plans.md §9.
+// TestPods checks the cases of docs/spec/plans.md §9 that only read.
 func TestPods(t *testing.T) {
 	w := newWorld(t)
 	w.template()

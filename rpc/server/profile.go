@@ -42,8 +42,8 @@ func (c *call) profile(v View, name string) (profile.Profile, profile.Ref, error
 	return p, ref, nil
 }
 
-// ownProfile parses the name of a profile that the caller is going to change. Nobody may change
-// the native profile, and only superadmins may change those of the system.
+// ownProfile parses the name of a profile that the caller is going to change. The native
+// profile cannot be changed, and only superadmins may change the profiles of the system.
 func (c *call) ownProfile(name string) (profile.Ref, error) {
 	ref, err := refOf(name)
 	switch {

@@ -21,7 +21,7 @@ func newRedactor(v View, tenant string) *redactor {
 			}
 		}
 	}
-	// What an agent offers is more recent than a definition.
+	// The types that agents offer are more recent than the definitions.
 	for _, t := range v.PluginTypes() {
 		if t.Class != "automator" {
 			r.types[t.Name] = t

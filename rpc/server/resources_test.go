@@ -22,7 +22,7 @@ var shellType = model.PluginType{
 	},
 }
 
-// archive is a tar with one file of this name.
+// archive returns a tar with one file of this name.
 func archive(t *testing.T, name string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -39,8 +39,8 @@ func archive(t *testing.T, name string) string {
 	return b.String()
 }
 
-// TestResourceRoutes: every route about plugin resources, what it answers and how it
-// refuses (docs/resources.md).
+// TestResourceRoutes checks the answers and refusals of every route about plugin
+// resources (docs/resources.md).
 func TestResourceRoutes(t *testing.T) {
 	w := newWorld(t)
 	if err := w.Shelve(t.TempDir(), 4000, 8000, shellType); err != nil {
@@ -60,7 +60,7 @@ func TestResourceRoutes(t *testing.T) {
 	none := strings.Repeat("0", 64)
 	done := map[string]bool{}
 	w.tell(done, []asked{
-		// Nobody but an administrator uploads, and what is uploaded has to be what its plugin takes.
+		// Only an administrator uploads, and the upload must be a resource that its plugin takes.
 		{"", "POST", goSh, first, 401, nil},
 		{guest, "POST", goSh, first, 403, nil},
 		{user, "POST", goSh, first, 403, nil},
@@ -77,7 +77,7 @@ func TestResourceRoutes(t *testing.T) {
 		{admin, "POST", goSh, strings.Repeat("x", 4001), 413, []string{`4000 bytes`, `limits.resource`}},
 		{admin, "POST", shell + "/archives/site", "no archive", 422, []string{`"path":"content"`}},
 		{admin, "POST", shell + "/archives/site", archive(t, "../../etc/passwd"), 422, []string{`"path":"content"`, `etc/passwd`}},
-		{guest, "GET", "/v1/plugins/resources", "", 200, []string{`[]`}}, // nothing was kept of all that
+		{guest, "GET", "/v1/plugins/resources", "", 200, []string{`[]`}}, // no refused upload was stored
 
 		{admin, "POST", goSh + "?sha256=" + strings.ToUpper(sum(first)), first, 201,
 			[]string{`"version":1`, `"status":"inactive"`, sum(first), `"size":19`, `"actor":"alice"`}},
@@ -88,7 +88,7 @@ func TestResourceRoutes(t *testing.T) {
 		{admin, "POST", shell + "/scripts/more", strings.Repeat("x", 3999), 201, nil},
 		{admin, "POST", shell + "/scripts/most", strings.Repeat("x", 3999), 409, []string{`may take 8000`, `delete old versions`}},
 
-		// Everybody of the tenant may see what there is.
+		// All users of the tenant may list its resources.
 		{guest, "GET", "/v1/plugins/resources", "", 200, []string{`"go.sh"`, `"site"`, `"id"`}},
 		{guest, "GET", "/v1/plugins/resources?status=staged", "", 200, []string{`"version":2`}},
 		{guest, "GET", "/v1/plugins/resources?status=odd", "", 422, nil},
@@ -105,7 +105,7 @@ func TestResourceRoutes(t *testing.T) {
 		{admin, "GET", goSh + "/versions/9/content", "", 404, nil},
 		{admin, "GET", key + "/versions/1/content", "", 403, []string{`is secret`}},
 
-		// Another tenant has nothing of it, and can do nothing to it.
+		// Another tenant neither sees the resources nor changes them.
 		{super, "GET", "/v1/plugins/resources", "", 200, []string{`[]`}},
 		{super, "GET", goSh, "", 200, []string{`[]`}},
 		{super, "GET", one, "", 404, nil},
@@ -127,7 +127,7 @@ func TestResourceRoutes(t *testing.T) {
 		{user, "DELETE", goSh, "", 403, nil},
 		{admin, "POST", goSh + "/versions/9/stage", "", 404, nil},
 		{admin, "POST", shell + "/scripts/nothing/versions/1/stage", "", 404, nil},
-		{admin, "POST", one + "/recall", "", 200, []string{`"status":"inactive"`}}, // it was not in force
+		{admin, "POST", one + "/recall", "", 200, []string{`"status":"inactive"`}}, // it was not active
 		{admin, "POST", "/v1/plugins/sync", "", 200, []string{`"active":[`, `"go.sh"`, `"version":2`, `"site"`}},
 		{admin, "DELETE", two, "", 409, []string{`active`}},
 		{admin, "DELETE", goSh, "", 409, nil},
@@ -146,7 +146,7 @@ func TestResourceRoutes(t *testing.T) {
 	})
 	w.undone(done, 12, "plugin resources")
 
-	// What a key hashes to nobody sees.
+	// The checksum of a key is not shown.
 	for _, path := range []string{"/v1/plugins/resources", key, key + "/versions/1"} {
 		if a := w.ask(guest, "GET", path, ""); !strings.Contains(a.body, `"id"`) || strings.Contains(a.body, sum(pin)) ||
 			strings.Contains(a.body, pin) {
@@ -156,14 +156,14 @@ func TestResourceRoutes(t *testing.T) {
 	if strings.Contains(w.log.String(), pin) {
 		t.Error("the key is in the log")
 	}
-	// The same request is done once, and says so; another content is no other request.
+	// A repeated request is carried out once, and its answer says that it was repeated.
 	for i, want := range []string{"", "true"} {
 		a := w.must(201, admin, "POST", goSh, first, api.HeaderRequest+": upload-1")
 		if a.header.Get(api.HeaderRepeated) != want || a.header.Get(api.HeaderIndex) == "" || !strings.Contains(a.body, `"version":1`) {
 			t.Errorf("time %d: %v %s", i+1, a.header, a.body)
 		}
 	}
-	// What does not come to a majority of the voters is not there.
+	// Content that does not reach a majority of the voters is not stored as a version.
 	w.Fail(problem.NoMajority)
 	if a := w.ask(admin, "POST", goSh, "#!/bin/sh\n"); a.status != 503 || a.problem(t).Type != api.ProblemNoMajority {
 		t.Errorf("without a majority: %d %s", a.status, a.body)
@@ -171,7 +171,7 @@ func TestResourceRoutes(t *testing.T) {
 	if a := w.must(200, guest, "GET", goSh, ""); strings.Contains(a.body, `"version":2`) {
 		t.Errorf("it is there: %s", a.body)
 	}
-	// It comes as it is.
+	// The content is sent unchanged.
 	if a := w.ask(admin, "GET", one+"/content", ""); a.header.Get("Content-Length") != fmt.Sprint(len(first)) ||
 		a.header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("a content comes as %v", a.header)

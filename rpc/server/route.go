@@ -25,7 +25,7 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// rule determines who may use a route and which agent answers it.
+// rule determines the callers that may use a route, and the agent that answers it.
 type rule struct {
 	// public routes need no token.
 	public bool
@@ -35,7 +35,7 @@ type rule struct {
 	need model.Role
 	// streamed bodies have no limit in size.
 	streamed bool
-	// watches routes last as long as their reader wants.
+	// watches routes last until their reader disconnects.
 	watches bool
 	// once: requests with the same request id are carried out once, so that a request with an
 	// unknown outcome may be repeated.
@@ -489,7 +489,8 @@ func readBody(data []byte, v any) error {
 	return nil
 }
 
-// judge tells apart text that is neither JSON nor YAML from text whose content has faults.
+// judge returns the problem for a body that could not be decoded: malformed if the text is neither
+// JSON nor YAML, and invalid if its content has faults.
 func judge(err error, data []byte) error {
 	var faults model.Faults
 	if !errors.As(err, &faults) {

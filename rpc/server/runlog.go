@@ -161,7 +161,7 @@ func (f *runLog) write(l api.RunLine) error {
 	return err
 }
 
-// lines splits what is written to it into lines, and omits the first ones.
+// lines is a writer that splits its input into lines and passes on all but the first skip ones.
 type lines struct {
 	skip, number int
 	rest         []byte
@@ -185,7 +185,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// end returns the last line if it has no line end.
+// end passes on the last line if it has no line end.
 func (l *lines) end() {
 	if len(l.rest) > 0 {
 		_, _ = l.Write([]byte{'\n'})

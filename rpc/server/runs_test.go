@@ -14,16 +14,16 @@ import (
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
-// asked is one request of a story, and what it is answered.
+// asked is one request of a sequence, with its expected answer.
 type asked struct {
 	token, method, path, body string
 	status                    int
-	// says are pieces of the answer.
+	// says holds expected parts of the answer.
 	says []string
 }
 
-// tell asks one request after the other, and remembers the routes that did what they were
-// asked for.
+// tell sends the requests of a story in order and checks their answers. It adds the requests that
+// succeed to done.
 func (w *world) tell(done map[string]bool, story []asked) {
 	w.t.Helper()
 	for _, q := range story {
@@ -52,8 +52,8 @@ const (
 	job    = `{"steps":[{"name":"go","command":["true"]}]}`
 )
 
-// TestProfileRoutes: every route about profiles, programs, schedules and runs, what it answers
-// and how it refuses (docs/spec/profiles.md §6).
+// TestProfileRoutes checks the answers and refusals of every route about profiles, programs,
+// schedules and runs (docs/spec/profiles.md §6).
 func TestProfileRoutes(t *testing.T) {
 	w := newWorld(t)
 	admin, user, other, guest, super := apitest.Admin, apitest.User, apitest.Other, apitest.Guest, apitest.Super
@@ -90,7 +90,7 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "POST", "/v1/profiles/p/enable", "", 409, []string{`ENABLED already`}},
 		{admin, "POST", "/v1/profiles/p/disable", "", 200, []string{`DISABLED`}},
 		{admin, "POST", "/v1/profiles/p/disable", "", 409, nil},
-		{admin, "PUT", "/v1/profiles/p", native, 200, []string{`"status":"DISABLED"`}}, // a write keeps it
+		{admin, "PUT", "/v1/profiles/p", native, 200, []string{`"status":"DISABLED"`}}, // a write keeps the status
 		{admin, "POST", "/v1/profiles/p/enable", "", 200, []string{`ENABLED`}},
 		{guest, "GET", "/v1/provisioners", "", 200, []string{`"name":"native"`, `"name":"cluster"`, `"name":"cloud"`, `"configuration-groups"`}},
 		{guest, "GET", "/v1/provisioners/cloud", "", 200, []string{`"widget-type":"securekey-text"`, `"name":"providerField.region"`}},
@@ -115,7 +115,7 @@ func TestProfileRoutes(t *testing.T) {
 		{guest, "GET", "/v1/programs/nobody", "", 404, nil},
 
 		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin"}`, 200, []string{`"next":`, `"concurrency":"skip"`, `"status":"ENABLED"`}},
-		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","version":3,"last":7,"tenant":"x","status":"DISABLED"}`, 200, []string{`"status":"ENABLED"`, `"tenant":"acme"`}}, // what is the state's to say is left to it
+		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"30 2 * * *","timezone":"Europe/Berlin","version":3,"last":7,"tenant":"x","status":"DISABLED"}`, 200, []string{`"status":"ENABLED"`, `"tenant":"acme"`}}, // a client cannot set fields that belong to the state
 		{user, "PUT", "/v1/schedules/s", `{"program":"job","cron":"@daily","version":-1}`, 422, []string{`0 or more`}},
 		{user, "PUT", "/v1/schedules/t", `{"program":"job","cron":"30 25 * * *","timezone":"Nowhere","concurrency":"x","catchup":"x"}`, 422, []string{`"path":"cron"`, `"path":"timezone"`, `"path":"concurrency"`, `"path":"catchup"`}},
 		{user, "PUT", "/v1/schedules/t", `{"program":"nobody","cron":"@daily"}`, 404, nil},
@@ -132,7 +132,7 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "DELETE", "/v1/programs/job", "", 409, []string{`schedule s`}},
 		{user, "DELETE", "/v1/programs/nobody", "", 404, nil},
 
-		// The original's ProfileMetadataTest: what a run of each would have.
+		// The original's ProfileMetadataTest: the profile that a run of each would use.
 		{guest, "GET", "/v1/search?query=profile:SYSTEM:native", "", 200, []string{`"type":"program","name":"job","profile":"SYSTEM:native"`, `"type":"schedule","name":"s"`}},
 		{guest, "GET", "/v1/search?query=nonsense", "", 400, []string{`SYSTEM:small`}},
 		{guest, "GET", "/v1/search?query=profile:X:p", "", 400, []string{`no scope`}},
@@ -162,7 +162,7 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "PUT", "/v1/programs/nobody/preferences", `{"properties":{}}`, 404, nil},
 	})
 
-	// Runs: how they begin, and how not.
+	// Valid and invalid requests to start runs.
 	w.tell(done, []asked{
 		{admin, "PUT", "/v1/profiles/one", oneRun, 200, nil},
 		{guest, "POST", "/v1/runs", `{"program":"job"}`, 403, nil},
@@ -192,7 +192,7 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "POST", "/v1/programs/job/start", `{"profile":"one"}`, 429, []string{`may have 1 run at a time`, `is rejected`, api.ProblemTooMany}},
 		{user, "GET", "/v1/runs?status=rejected", "", 200, []string{`"status":"REJECTED"`, `"cluster":{"status":"DEPROVISIONED"`, `"numNodes":null`}},
 		{guest, "GET", one, "", 200, []string{`"status":"PENDING"`, `"cluster":{"status":"PROVISIONING"`, `"end":null`}},
-		{other, "GET", one, "", 404, nil}, // another user's
+		{other, "GET", one, "", 404, nil}, // the run of another user
 		{other, "POST", one + "/stop", "", 404, nil},
 		{guest, "POST", one + "/stop", "", 403, nil},
 		{user, "GET", "/v1/runs/nobody", "", 404, nil},
@@ -206,10 +206,10 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "POST", one + "/force", `{"to":"DEPROVISIONED"}`, 409, []string{`reason`}},
 		{admin, "POST", one + "/force", `{"to":"WAITING","reason":"x"}`, 409, nil},
 		{admin, "POST", "/v1/profiles/one/disable", "", 200, nil},
-		{admin, "DELETE", "/v1/profiles/one", "", 409, []string{`in use by run ` + run.ID}}, // by an active run
+		{admin, "DELETE", "/v1/profiles/one", "", 409, []string{`in use by run ` + run.ID}}, // the run is active
 		{admin, "POST", "/v1/profiles/one/enable", "", 200, nil},
 	})
-	// It fails, and its nodes are kept.
+	// The run fails, and its nodes are kept.
 	w.Happen(run.ID, apitest.Up(2)...)
 	w.Writes("run", "12:00:00.000   hello\n12:00:00.100 ! oh\n")
 	w.Happen(run.ID, apitest.Ended(profile.Failed, "exit status 1"))
@@ -219,7 +219,7 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "GET", "/v1/runs/nobody/logs", "", 404, nil},
 		{user, "GET", "/v1/runs?status=WAITING&profile=one&program=wordcount", "", 200, []string{run.ID}},
 		{user, "GET", "/v1/runs?profile=X:y", "", 400, nil},
-		{user, "POST", "/v1/programs/job/start", `{"profile":"one"}`, 429, nil}, // its nodes count still
+		{user, "POST", "/v1/programs/job/start", `{"profile":"one"}`, 429, nil}, // the first run counts while its nodes are kept
 		{user, "POST", one + "/stop", "", 409, []string{`cannot be stopped`}},
 		{user, "POST", one + "/extend", `{"expireAt":1}`, 409, []string{`over already`}},
 		{user, "POST", one + "/extend", `{"expireAt":9999999999999}`, 200, []string{`"expiresAt":9999999999999`}},
@@ -236,7 +236,7 @@ func TestProfileRoutes(t *testing.T) {
 		{user, "GET", "/v1/runs?orphaned=true", "", 200, []string{`[]`}},
 		{user, "POST", one + "/retry", "", 409, nil},
 	})
-	// One is stopped and keeps its nodes, another is forced to its end.
+	// One run is stopped and keeps its nodes. The end of another is forced.
 	w.must(202, user, "POST", "/v1/programs/job/start", `{"profile":"one"}`).into(t, &run)
 	w.Happen(run.ID, apitest.Up(1)...)
 	one = "/v1/runs/" + run.ID
@@ -248,7 +248,7 @@ func TestProfileRoutes(t *testing.T) {
 		{admin, "POST", one + "/force", `{"to":"DEPROVISIONED","reason":"again"}`, 409, nil},
 		{admin, "GET", "/v1/profiles/one", "", 200, []string{`"runs":4,"completed":0,"failed":1,"killed":1,"rejected":2`, `"provisioned":2`}},
 		{guest, "GET", "/v1/audit?type=run", "", 403, nil},
-		{user, "POST", "/v1/programs/job/start", "", 202, []string{`"profile":"SYSTEM:native"`}}, // nothing names another
+		{user, "POST", "/v1/programs/job/start", "", 202, []string{`"profile":"SYSTEM:native"`}}, // no setting names another profile
 		{user, "DELETE", "/v1/schedules/nobody", "", 404, nil},
 		{user, "DELETE", "/v1/schedules/s", "", 200, nil},
 		{user, "DELETE", "/v1/programs/job", "", 200, nil},
@@ -258,8 +258,8 @@ func TestProfileRoutes(t *testing.T) {
 	w.undone(done, 40, "profiles", "programs", "schedules", "runs")
 }
 
-// undone complains about routes with these tags, which are so many at least, that no
-// request has been answered by.
+// undone fails the test if a route with one of these tags has not answered a request, or if there
+// are fewer than least such routes.
 func (w *world) undone(done map[string]bool, least int, tags ...string) {
 	w.t.Helper()
 	raw, err := server.Document()
@@ -296,7 +296,7 @@ func (w *world) undone(done map[string]bool, least int, tags ...string) {
 	}
 }
 
-// TestRunsAreBegunOnce: what has the same request id begins one run, however often it is sent.
+// TestRunsAreBegunOnce checks that repeated requests with the same id start one run.
 func TestRunsAreBegunOnce(t *testing.T) {
 	w := newWorld(t)
 	const body = `{"inline":{"name":"x","steps":[{"command":["true"]}]}}`

@@ -18,8 +18,8 @@ import (
 type Config struct {
 	Services Services
 	Logger   *slog.Logger
-	// Registry registers the API's metrics and is what GET /v1/metrics shows. If it is
-	// nil, the metrics are not registered and nothing is shown.
+	// Registry holds the API's metrics. GET /v1/metrics shows all metrics of the registry. If
+	// it is nil, the metrics are not registered and nothing is shown.
 	Registry *prometheus.Registry
 	// Name identifies this agent in the headers of requests that it forwards.
 	Name string

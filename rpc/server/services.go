@@ -11,10 +11,10 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// Services is what the routes of an agent's API call; all fields are required. Errors have
-// a code of engine/problem. Unless a method says otherwise it works on the leader only and
-// fails with problem.NoLeader on another agent: the server forwards the request to the leader
-// before it gets that far.
+// Services holds the services that the routes of an agent's API call. All fields are required.
+// Errors have a code of engine/problem. Unless its comment says otherwise, a method works on the
+// leader only and fails with problem.NoLeader on another agent; the server forwards requests to
+// the leader before it calls such a method.
 type Services struct {
 	Router      Router
 	State       State
@@ -31,7 +31,7 @@ type Services struct {
 	Raft        Raft
 }
 
-// Router decides which agent answers a request, and forwards requests to the leader.
+// Router decides whether this agent answers a request, and forwards requests to the leader.
 type Router interface {
 	// Serves reports whether this agent can answer a request: the leader can once its
 	// duties run; every voter can if stale state is good enough.
@@ -103,8 +103,8 @@ type Operations interface {
 	// OrderPlan carries out an order about an operation's plan. It fails with a
 	// *tree.Refusal if the order changes nothing.
 	OrderPlan(ctx context.Context, who model.Caller, operation string, o tree.Order) (api.Written, error)
-	// Explain returns what the waiting steps of an operation's plan wait for, for at most
-	// so many steps. It works on every voter, but only the leader knows about its workers.
+	// Explain returns the reasons why steps of an operation's plan wait, for at most the
+	// given number of steps. It works on every voter, but only the leader knows about its workers.
 	Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error)
 	// TaskLog copies the log of a task from the agent that has it to w; attempt 0 means
 	// the latest. With follow it continues until the task ends. It works on every voter.

@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/rpc/server/apitest"
 )
 
-// shopDefinitions are a template with a master that stands alone, and what it needs.
+// shopDefinitions is a template whose service db shares no node with web, and the definitions that it needs.
 const shopDefinitions = `{
  "providers": [{"name":"cloud","providertype":"cloud"}],
  "hardwaretypes": [{"name":"big","providermap":{"cloud":{"flavor":"9","cost":"0.5"}}}, {"name":"small","providermap":{"cloud":{"flavor":"1","cost":"0.125"}}}],
@@ -44,7 +44,7 @@ func TestSolve(t *testing.T) {
 	if g := yes.Layout[1]; g.HardwareType != "small" || g.From != 1 || g.To != 8 || strings.Join(g.Services, ",") != "base,web" {
 		t.Errorf("%+v", g)
 	}
-	// What a request may choose.
+	// A request may choose the comparator and the services.
 	if s = solve(`{"clusterTemplate":"shop","from":2,"to":2,"comparator":"original"}`); s.Comparator != "original" ||
 		s.Sizes[0].Cost.To.PerHour != "1" {
 		t.Errorf("%+v", s)
@@ -63,7 +63,7 @@ func TestSolve(t *testing.T) {
 	if s.Sizes[0].Cost == nil || s.Sizes[0].Cost.To.PerHour != "1" {
 		t.Errorf("without the cheapest: %+v", s)
 	}
-	// A template that is not written.
+	// A template that is not stored.
 	s = solve(`{"template":{"name":"draft","defaults":{"services":["web"],"provider":"cloud"},"constraints":{"size":{"max":3}}},` +
 		`"from":3,"to":4}`)
 	if s.ClusterTemplate != "draft" || len(s.Sizes) != 2 || s.Sizes[1].Conflict[0].Path != "constraints.size.max" {
@@ -108,7 +108,7 @@ func TestLint(t *testing.T) {
 		w.must(200, apitest.User, "POST", "/v1/lint", body).into(t, &l)
 		return l
 	}
-	// Faults of the definition itself, and of its place among the others.
+	// Faults of the definition itself, and of its references to others.
 	l = lint(`{"clustertemplates":[{"name":"shop","defaults":{"services":["web","nope"],"provider":"cloud","hardwaretype":"tiny"}}]}`)
 	if len(l.Faults) != 2 || len(l.Templates) != 0 || l.Faults[0].Subject != "clustertemplates/shop" {
 		t.Errorf("%+v", l)
@@ -120,7 +120,7 @@ func TestLint(t *testing.T) {
 		!strings.Contains(l.Faults[0].Message, "may not share a node") {
 		t.Errorf("%+v", l)
 	}
-	// Sizes beyond those that are tried may have one: that is only said.
+	// Larger sizes than the tried ones may have a layout, so there is only a warning.
 	l = lint(`{"clustertemplates":[{"name":"shop","defaults":{"services":["db"],"provider":"cloud"},` +
 		`"constraints":{"services":{"db":{"quantities":{"min":200}}}}}]}`)
 	if len(l.Faults) != 0 || len(l.Warnings) != 1 || l.Templates[0].Smallest != 0 {

@@ -48,7 +48,7 @@ func TestDefinitions(t *testing.T) {
 	if a := w.must(200, apitest.Guest, "GET", "/v1/services", ""); strings.TrimSpace(a.body) != "[]" {
 		t.Errorf("not an empty list: %s", a.body)
 	}
-	// Another tenant's are its own.
+	// Tenants do not see each other's definitions.
 	w.must(200, apitest.Super, "PUT", "/v1/services/mine", `{"name":"mine"}`)
 	w.must(404, apitest.Admin, "GET", "/v1/services/mine", "")
 	w.must(200, apitest.Super, "PUT", "/v1/services/theirs?tenant=acme", `{"name":"theirs"}`)
@@ -84,7 +84,7 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	clean("log", answer{body: w.log.String()})
 
-	// What was read redacted and is written back keeps its secrets.
+	// A provider that was read with redacted secrets keeps them when it is written back.
 	w.must(200, apitest.Admin, "PUT", "/v1/providers/cloud", strings.Replace(got.body, "north", "south", 1))
 	a := w.must(200, apitest.Admin, "GET", "/v1/export", "")
 	if !strings.Contains(a.body, "1234") || !strings.Contains(a.body, "deep") || !strings.Contains(a.body, "south") ||
@@ -141,7 +141,7 @@ func TestRepeatedRequests(t *testing.T) {
 		again.header.Get("Coopr-Request-Id") != "r1" {
 		t.Errorf("%v %v", first.header, again.header)
 	}
-	// The same id of somebody else is another request.
+	// The same request id of another actor is another request.
 	other := w.must(202, apitest.Other, "POST", "/v1/clusters", body, "Coopr-Request-Id: r1")
 	if other.body == first.body {
 		t.Error("two actors share a request id")
@@ -151,8 +151,8 @@ func TestRepeatedRequests(t *testing.T) {
 	if one.body != two.body || two.header.Get("Coopr-Repeated") != "true" {
 		t.Errorf("%s %s", one.body, two.body)
 	}
-	// Unknown outcome: the write was done, the same id finds it, and the client
-	// notices nothing.
+	// The write is carried out, but its outcome is unknown. The repetition with the same
+	// id finds it, so the client receives no error.
 	w.Fail(problem.New(problem.UnknownOutcome, "lost the leader"))
 	found := w.must(200, apitest.Admin, "PUT", "/v1/services/s", `{"name":"s","label":"x"}`, "Coopr-Request-Id: r3")
 	if found.header.Get("Coopr-Repeated") != "true" {
@@ -171,9 +171,9 @@ func TestBlockingReads(t *testing.T) {
 	w.template()
 	a := w.must(200, apitest.User, "GET", "/v1/clusters", "")
 	index := a.header.Get("Coopr-Index")
-	// An index that is past answers at once.
+	// A read with an earlier index is answered immediately.
 	w.must(200, apitest.User, "GET", "/v1/clusters?index=1&wait=10m", "")
-	// Time passes with nothing new: the same state.
+	// Without a change, the read returns the same state after the wait.
 	a = w.must(200, apitest.User, "GET", "/v1/clusters?wait=20ms&index="+index, "")
 	if a.header.Get("Coopr-Index") != index {
 		t.Errorf("index %s, not %s", a.header.Get("Coopr-Index"), index)
@@ -194,7 +194,7 @@ func TestBlockingReads(t *testing.T) {
 	}
 }
 
-// slow tells when a request's context ends.
+// slow signals the begin and the end of a blocking read.
 type slow struct {
 	server.State
 	begun, ended chan struct{}
@@ -216,7 +216,7 @@ func TestClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	req, _ := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/clusters?index=99&wait=10m", nil)
 	req.Header.Set("Authorization", "Bearer "+apitest.User)
 	go func() {
-		<-b.begun // one that nobody has heard of cannot be ended
+		<-b.begun // the request must reach the server before it is cancelled
 		cancel()
 	}()
 	if resp, err := w.http.Do(req); err == nil {
@@ -237,7 +237,7 @@ func TestClusters(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	id, op := w.cluster("shop1", "2")
-	// Others' clusters are not there for a user; they are for an admin.
+	// A user does not see the clusters of other users. An admin sees them.
 	for _, path := range []string{"/v1/clusters/shop1", "/v1/operations/" + op, "/v1/operations/" + op + "/tasks",
 		"/v1/tasks/" + strings.ReplaceAll(op, "/", "%2F") + "%2F0", "/v1/nodes/" + id + "-1000", "/v1/nodes?cluster=shop1"} {
 		w.must(404, apitest.Other, "GET", path, "")
@@ -326,7 +326,7 @@ func TestTenantsAndTokens(t *testing.T) {
 	w.must(401, token.Secret, "GET", "/v1/tokens", "")
 	w.must(200, apitest.Super, "DELETE", "/v1/tenants/new", "")
 	w.must(404, apitest.Super, "GET", "/v1/tenants/new", "")
-	// Tokens are taken in several ways.
+	// A request can have its token in several places.
 	w.must(200, "", "GET", "/v1/tenants?token="+apitest.Guest, "")
 	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: token="+apitest.Guest)
 	w.must(200, "", "GET", "/v1/tenants", "", "Authorization: bearer "+apitest.Guest)
@@ -374,7 +374,7 @@ func TestMesh(t *testing.T) {
 	}
 }
 
-// broken panics where a test wants it.
+// broken is a Mesh whose Members panics.
 type broken struct{ server.Mesh }
 
 func (broken) Members() []api.Member { panic("members") }

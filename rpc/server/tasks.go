@@ -75,7 +75,8 @@ func (s *sharedWriter) flush() {
 	}
 }
 
-// end makes a late timer harmless: the handler has returned and does not own the writer any more.
+// end stops further flushes: the timer may fire after the handler has returned, when the handler no
+// longer owns the writer.
 func (s *sharedWriter) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// View is the state at one moment. A method with a tenant returns only what belongs to the
-// tenant. The second result is false where there is no such thing. What a View returns must
-// not be changed.
+// View is the state at one moment. A method with a tenant returns only objects of that tenant.
+// The second result is false if the object does not exist. Callers must not change the results.
 type View interface {
 	Index() uint64
 	TenantView
@@ -79,7 +78,7 @@ type PlanView interface {
 type RunView interface {
 	Profiles(tenant string, system bool) []profile.Profile
 	Profile(tenant string, ref profile.Ref) (profile.Profile, bool)
-	// Assignments returns what refers to a profile.
+	// Assignments returns the names of the objects that refer to a profile.
 	Assignments(tenant string, ref profile.Ref) []string
 	ProfileUsage(tenant string, ref profile.Ref, now int64) profile.Usage
 	Provisioners(tenant string) []profile.Spec

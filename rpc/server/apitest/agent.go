@@ -21,17 +21,17 @@ import (
 type Agent struct {
 	*Store
 	name string
-	// leads and voter say what the agent can serve.
+	// leads and voter decide which requests the agent can serve.
 	leads, voter atomic.Bool
 	mu           sync.Mutex
 	leader       string // URL of the leader's API
 	transport    http.RoundTripper
-	failures     []error // given by the next writes, in order
+	failures     []error // of the next writes, in order
 	joined, left []string
 	removed      []string
 }
 
-// NewAgent gives an agent that leads.
+// NewAgent returns an agent that leads.
 func NewAgent(s *Store, name string) *Agent {
 	a := &Agent{Store: s, name: name, transport: http.DefaultTransport}
 	a.leads.Store(true)
@@ -39,8 +39,8 @@ func NewAgent(s *Store, name string) *Agent {
 	return a
 }
 
-// Follow makes the agent a follower of the leader whose API is at url; ""
-// means that it knows none. Requests travel by transport.
+// Follow makes the agent a follower of the leader whose API is at url. With "" it
+// knows no leader. It forwards requests through transport.
 func (a *Agent) Follow(url string, voter bool, transport http.RoundTripper) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,15 +52,15 @@ func (a *Agent) Follow(url string, voter bool, transport http.RoundTripper) {
 // Lead makes the agent the leader.
 func (a *Agent) Lead() { a.leads.Store(true) }
 
-// Fail makes the next writes give these errors; the write is done all the
-// same where the error is ErrUnknownOutcome.
+// Fail makes the next writes fail with these errors. A write that fails with
+// problem.UnknownOutcome is carried out nevertheless.
 func (a *Agent) Fail(errs ...error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.failures = append(a.failures, errs...)
 }
 
-// write is Store.change with the failures that were ordered.
+// write is like Store.change, and fails as requested with Fail.
 func (a *Agent) write(who model.Caller, fn func(*state) ([]model.Event, error)) (api.Written, error) {
 	err := a.failure()
 	if err != nil && !errors.Is(err, problem.UnknownOutcome) {
@@ -84,10 +84,10 @@ func (a *Agent) failure() error {
 	return err
 }
 
-// Serves says whether the agent leads, or votes and is asked for stale state.
+// Serves reports whether the agent leads, or is a voter and stale state is good enough.
 func (a *Agent) Serves(stale bool) bool { return a.leads.Load() || stale && a.voter.Load() }
 
-// RoundTripToLeader sends one request to the leader's API.
+// RoundTripToLeader sends a request to the leader's API.
 func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, header map[string][]string, body io.Reader) (int,
 	map[string][]string, io.ReadCloser, error) {
 	a.mu.Lock()
@@ -108,7 +108,7 @@ func (a *Agent) RoundTripToLeader(ctx context.Context, method, uri string, heade
 	return resp.StatusCode, resp.Header, resp.Body, nil
 }
 
-// Authenticate knows the tokens of the store.
+// Authenticate returns the caller of a token in the store.
 func (a *Agent) Authenticate(_ context.Context, token string) (model.Caller, error) {
 	a.Store.mu.Lock()
 	defer a.Store.mu.Unlock()
@@ -119,7 +119,7 @@ func (a *Agent) Authenticate(_ context.Context, token string) (model.Caller, err
 	return model.Caller{Tenant: t.Tenant, Actor: t.Actor, Role: t.Role}, nil
 }
 
-// View gives the present state, once it is newer than after.
+// View returns the present state. With another after than 0 it waits until the state is newer or ctx ends.
 func (a *Agent) View(ctx context.Context, _ api.Consistency, after uint64) (server.View, error) {
 	for {
 		a.Store.mu.Lock()
@@ -136,7 +136,7 @@ func (a *Agent) View(ctx context.Context, _ api.Consistency, after uint64) (serv
 	}
 }
 
-// PutDefinitions writes definitions, all or none.
+// PutDefinitions writes all definitions, or none.
 func (a *Agent) PutDefinitions(_ context.Context, who model.Caller, defs []model.StoredDefinition, createOnly bool) (api.Written, error) {
 	var warnings model.Faults
 	w, err := a.write(who, func(st *state) ([]model.Event, error) {
@@ -160,7 +160,7 @@ func (a *Agent) PutDefinitions(_ context.Context, who model.Caller, defs []model
 	return w, err
 }
 
-// DeleteDefinition deletes a version, or all.
+// DeleteDefinition deletes one version of a definition; version 0 means all.
 func (a *Agent) DeleteDefinition(_ context.Context, who model.Caller, kind model.Kind, name string, version int) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		key := defKey(who.Tenant, kind, name)
@@ -224,20 +224,20 @@ func (a *Agent) DeleteToken(_ context.Context, who model.Caller, id string) (api
 	})
 }
 
-// Members lists the agent alone.
+// Members returns this agent as the only member.
 func (a *Agent) Members() []api.Member {
 	busy := 1
 	return []api.Member{{ID: "id-" + a.name, Name: a.name, Status: "alive", PeerAddr: "127.0.0.1:55055", APIAddr: "127.0.0.1:55054",
 		Build: "test", Voter: a.voter.Load(), Leader: a.leads.Load(), Eligible: true, Slots: 4, Busy: &busy}}
 }
 
-// Status tells of the agent.
+// Status returns the status of the agent.
 func (a *Agent) Status() api.AgentStatus {
 	return api.AgentStatus{ID: "id-" + a.name, Name: a.name, Build: "test", Leader: "id-a", LeaderReady: true, IsLeader: a.leads.Load(),
 		Voter: a.voter.Load(), Applied: a.Index(), Members: 1, Alive: 1, Slots: 4, Busy: 1}
 }
 
-// Join remembers the addresses.
+// Join records the addresses, which Joined returns.
 func (a *Agent) Join(_ context.Context, addrs []string) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,7 +245,7 @@ func (a *Agent) Join(_ context.Context, addrs []string) (int, error) {
 	return len(addrs), nil
 }
 
-// Leave remembers who left.
+// Leave records the agent, which Joined returns.
 func (a *Agent) Leave(_ context.Context, agent string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,19 +253,19 @@ func (a *Agent) Leave(_ context.Context, agent string) error {
 	return nil
 }
 
-// Joined and Left give what Join and Leave were asked for.
+// Joined returns the arguments of all calls of Join and of Leave.
 func (a *Agent) Joined() (joined, left []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.joined, a.left
 }
 
-// RaftPeers lists the agent alone.
+// RaftPeers returns this agent as the only member of the Raft group.
 func (a *Agent) RaftPeers(context.Context) ([]api.RaftPeer, error) {
 	return []api.RaftPeer{{ID: "id-" + a.name, Name: a.name, Addr: "127.0.0.1:55055", Voter: true, Leader: a.leads.Load(), Healthy: true}}, nil
 }
 
-// RaftTransfer knows no other voter.
+// RaftTransfer fails, because there is no other voter.
 func (a *Agent) RaftTransfer(_ context.Context, to string) error {
 	if to != "" {
 		return problem.New(problem.NotFound, "there is no voter %s", to)
@@ -273,7 +273,7 @@ func (a *Agent) RaftTransfer(_ context.Context, to string) error {
 	return problem.New(problem.Conflict, "there is no other voter")
 }
 
-// RaftRemove remembers the id.
+// RaftRemove records the id and changes nothing else.
 func (a *Agent) RaftRemove(_ context.Context, id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -281,7 +281,7 @@ func (a *Agent) RaftRemove(_ context.Context, id string) error {
 	return nil
 }
 
-// SnapshotSave writes the state.
+// SnapshotSave writes the state to w.
 func (a *Agent) SnapshotSave(_ context.Context, w io.Writer) error {
 	data, err := a.save()
 	if err != nil {
@@ -291,7 +291,7 @@ func (a *Agent) SnapshotSave(_ context.Context, w io.Writer) error {
 	return err
 }
 
-// SnapshotRestore replaces the state.
+// SnapshotRestore replaces the state by a saved one.
 func (a *Agent) SnapshotRestore(_ context.Context, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {

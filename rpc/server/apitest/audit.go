@@ -8,7 +8,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Audit is the log of every change.
+// Audit returns the log of all changes.
 func (v view) Audit() *audit.Trail { return v.log }
 
 // Prune drops all but the newest records of the audit log.
@@ -22,7 +22,7 @@ func (s *Store) Prune(keep uint64) {
 	s.now = next
 }
 
-// record writes the audit log's records of a change, from its events.
+// record adds the records of a change to the audit log, one for each of its events.
 func (s *Store) record(before, next *state, who model.Caller, events []model.Event) {
 	w := next.log.Write()
 	for _, e := range events {
@@ -42,7 +42,7 @@ func (s *Store) record(before, next *state, who model.Caller, events []model.Eve
 	next.log = w.Done()
 }
 
-// step writes the record of a task that has another status.
+// step adds the record of a task whose status has changed.
 func (s *Store) step(w *audit.Writer, before, next *state, e model.Event) {
 	tasks := next.Tasks[e.Operation]
 	i := slices.IndexFunc(tasks, func(t model.Task) bool { return t.ID == e.Task })

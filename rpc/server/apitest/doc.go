@@ -1,6 +1,6 @@
-// Package apitest is a mesh for tests of the API and its clients: a small
-// store in memory that keeps what it is given, numbers its changes and tells of
-// them, behind as many agents as a test asks for. There is no Raft and there
-// are no plugins: a test itself says what becomes of a task, and of a run, whose
-// tables are those of real meshes.
+// Package apitest is a simulated mesh for tests of the API and its clients. Any
+// number of agents share a store in memory, which numbers its changes and sends
+// events about them. There is no Raft and there are no plugins: the test reports the
+// results of tasks and the events of runs. The tables about runs are those of real
+// meshes.
 package apitest

@@ -12,14 +12,14 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// planned is one plan of a cluster; like all of a state it never changes.
+// planned is one plan of a cluster. Like all parts of a state it is never modified.
 type planned struct {
 	cluster string
 	view    *tree.View
 }
 
-// PutPlan gives a cluster of the tenant acme a plan of a test's own, as an
-// operation that has no tasks. The plan of the same name makes room for it.
+// PutPlan adds a test's plan to a cluster of the tenant acme, as an operation without
+// tasks. It replaces the cluster's plan of the same name.
 func (s *Store) PutPlan(cluster string, v *tree.View) {
 	_, err := s.change(model.Caller{Tenant: "acme"}, func(st *state) ([]model.Event, error) {
 		op := "plan-" + v.Name
@@ -36,7 +36,7 @@ func (s *Store) PutPlan(cluster string, v *tree.View) {
 	}
 }
 
-// DropPlans leaves a cluster without plans.
+// DropPlans removes all plans of a cluster.
 func (s *Store) DropPlans(cluster string) {
 	_, err := s.change(model.Caller{Tenant: "acme"}, func(st *state) ([]model.Event, error) {
 		st.plans = slices.DeleteFunc(slices.Clone(st.plans), func(p planned) bool { return p.cluster == cluster })
@@ -47,8 +47,8 @@ func (s *Store) DropPlans(cluster string) {
 	}
 }
 
-// setPlan writes a plan in the place of that of the same operation, else of the
-// same name, else behind the others.
+// setPlan replaces the plan of the same operation, or the cluster's plan of the same
+// name. If there is neither, it appends the plan.
 func (s *state) setPlan(p planned) {
 	s.plans = slices.Clone(s.plans)
 	for i, have := range s.plans {
@@ -60,8 +60,8 @@ func (s *state) setPlan(p planned) {
 	s.plans = append(s.plans, p)
 }
 
-// planOf gives the plan of an operation's tasks: a phase for each service, a step
-// for each task, each begun when its like before it is done.
+// planOf returns the plan of an operation's tasks, with a step for each task. Consecutive
+// tasks of one service are a parallel phase; the phases are serial.
 func planOf(op string, cluster string, tasks []model.Task) planned {
 	t := &tree.Tree{Name: "deploy", Strategy: tree.Strategy{Kind: tree.Serial}}
 	v := &tree.View{Tree: t, Scope: op}
@@ -82,7 +82,7 @@ func planOf(op string, cluster string, tasks []model.Task) planned {
 	return planned{cluster, v}
 }
 
-// follow gives the plan with its steps where its tasks are.
+// follow returns the plan with the statuses of its tasks as those of its steps.
 func (p planned) follow(tasks []model.Task) planned {
 	v := *p.view
 	v.Steps, v.Failed = slices.Clone(v.Steps), nil
@@ -105,7 +105,7 @@ func (p planned) follow(tasks []model.Task) planned {
 	return planned{p.cluster, &v}
 }
 
-// Plans gives the cluster's.
+// Plans returns a cluster's plans.
 func (v view) Plans(_, cluster string) []api.Plan {
 	var out []api.Plan
 	for _, p := range v.plans {
@@ -116,10 +116,10 @@ func (v view) Plans(_, cluster string) []api.Plan {
 	return out
 }
 
-// CustomTree gives none: tests put their plans in place.
+// CustomTree returns nothing: tests add plans with PutPlan.
 func (v view) CustomTree(_, _, _ string) (*tree.View, bool) { return nil, false }
 
-// PlanTree gives an operation's plan.
+// PlanTree returns an operation's plan.
 func (v view) PlanTree(_, operation string) (*tree.View, bool) {
 	for _, p := range v.plans {
 		if p.view.Scope == operation {
@@ -129,7 +129,7 @@ func (v view) PlanTree(_, operation string) (*tree.View, bool) {
 	return nil, false
 }
 
-// Explain tells of gates only: there are no graphs here.
+// Explain explains closed gates only, because the test mesh has no graphs.
 func (a *Agent) Explain(ctx context.Context, tenant, operation string, steps int) (*tree.Explanation, error) {
 	v, err := a.View(ctx, api.Default, 0)
 	if err != nil {
@@ -142,12 +142,12 @@ func (a *Agent) Explain(ctx context.Context, tenant, operation string, steps int
 	return t.Explain(nil, steps, Epoch, nil), nil
 }
 
-// BeginPlan begins nothing: tests put their plans in place.
+// BeginPlan fails always: tests add plans with PutPlan.
 func (a *Agent) BeginPlan(_ context.Context, _ model.Caller, cluster, plan string) (string, api.Written, error) {
 	return "", api.Written{}, problem.New(problem.NotFound, "cluster %s has no plan %s", cluster, plan)
 }
 
-// OrderPlan takes an order and does what it comes to.
+// OrderPlan applies an order to an operation's plan.
 func (a *Agent) OrderPlan(_ context.Context, who model.Caller, operation string, o tree.Order) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		i := slices.IndexFunc(st.plans, func(p planned) bool { return p.view.Scope == operation })
@@ -164,7 +164,7 @@ func (a *Agent) OrderPlan(_ context.Context, who model.Caller, operation string,
 	})
 }
 
-// apply gives a view after an order.
+// apply returns a plan as it is after an order with result r.
 func apply(v tree.View, r tree.Result) *tree.View {
 	v.Held, v.Steps = slices.Clone(v.Held), slices.Clone(v.Steps)
 	each := func(part plan.Part, do func(c *tree.Child)) {
@@ -211,7 +211,7 @@ func apply(v tree.View, r tree.Result) *tree.View {
 	return &v
 }
 
-// SetStates says how the services of a node are.
+// SetStates sets the states of the services of a node.
 func (s *Store) SetStates(node string, states map[string]string) {
 	_, err := s.change(model.Caller{}, func(st *state) ([]model.Event, error) {
 		for cluster, nodes := range st.Nodes {

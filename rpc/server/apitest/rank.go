@@ -7,11 +7,11 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// Backwards is the comparator that the agent's plugin offers: hardware types
-// from the last name to the first.
+// Backwards is the comparator that the agent's plugin offers. It reverses the order of
+// the hardware types.
 const Backwards = "backwards"
 
-// Rank answers for the comparator Backwards.
+// Rank ranks with the comparator Backwards and fails for all others.
 func (a *Agent) Rank(_ context.Context, q model.RankingQuestion) (*model.Ranking, error) {
 	if q.Comparator != Backwards {
 		var faults model.Faults

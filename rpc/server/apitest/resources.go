@@ -15,14 +15,16 @@ import (
 	"github.com/coopr/coopr/rpc/proto/record"
 )
 
-// shelf is where a test mesh keeps contents, and how many bytes one and all may have.
+// shelf holds the contents of plugin resources. most bounds one resource and all those of a tenant
+// together, in bytes.
 type shelf struct {
 	blobs     *blobs.Store
 	most, all int64
 }
 
-// Shelve lets the mesh keep resources for plugins of these types: one has most bytes at
-// most, all of a tenant have all. Without it there are none.
+// Shelve makes the mesh store resources for plugins of these types in dir. A resource may have at
+// most most bytes, and all resources of a tenant together at most all. Without Shelve the mesh has
+// no resources.
 func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) error {
 	blobs, err := blobs.OpenStore(dir)
 	if err != nil {
@@ -41,15 +43,15 @@ func (a *Agent) Shelve(dir string, most, all int64, types ...model.PluginType) e
 	return nil
 }
 
-// errNoResources is the answer of a mesh without resources.
+// errNoResources is the error of a mesh without resources.
 var errNoResources = problem.New(problem.NotFound, "the test mesh has no plugin resources")
 
-// shelved does as agents do, but that nothing has to come to other agents.
+// shelved stores resources as agents do, but without replication to other agents.
 type shelved struct{ *Agent }
 
 func (s shelved) view() *replicated.View { return s.runs.machine.View() }
 
-// List gives every version that a tenant has.
+// List returns all versions of all resources of a tenant.
 func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 	var out []model.ResourceVersion
 	for _, r := range s.view().PluginResources(tenant) {
@@ -58,7 +60,7 @@ func (s shelved) List(tenant string) ([]model.ResourceVersion, uint64, error) {
 	return out, s.view().Index(), nil
 }
 
-// Upload keeps a content as the next version of a resource.
+// Upload stores content as the next version of a resource.
 func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, content io.Reader) (v model.ResourceVersion, w api.Written,
 	err error) {
 	if v.ResourcePin, err = s.contents.blobs.Upload(content, orchestrate.Lookup(s.view(), who.Tenant), n.ResourceKey, s.contents.most,
@@ -82,7 +84,7 @@ func (s shelved) Upload(_ context.Context, who model.Caller, n api.NewResource, 
 	return v, w, problem.New(problem.Conflict, "resource %s is gone again", subject)
 }
 
-// Order carries out an order.
+// Order carries out an order about a version of a resource.
 func (s shelved) Order(_ context.Context, who model.Caller, order string, k model.ResourceKey, version int) (api.Written, error) {
 	change, err := logformat.OrderResource(order, k, version)
 	if err != nil {
@@ -98,7 +100,7 @@ func (s shelved) change(who model.Caller, ch *pb.ChangeResource) (string, api.Wr
 	})
 }
 
-// Content gives what was uploaded.
+// Content returns the content of a version.
 func (s shelved) Content(_ context.Context, p model.ResourcePin) (io.ReadCloser, error) {
 	f, err := s.contents.blobs.Open(p.SHA256)
 	if err != nil {

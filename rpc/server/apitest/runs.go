@@ -21,17 +21,17 @@ import (
 	"github.com/coopr/coopr/rpc/server"
 )
 
-// runView is what a state has of profiles and runs.
+// runView is the part of a state about profiles and runs.
 type runView interface{ server.RunView }
 
-// runTables are a test mesh's profiles and runs: the tables of real meshes, without a log
-// and without anybody who carries runs out. What happens to them a test says (Happen).
+// runTables holds a test mesh's profiles and runs, in the tables of real meshes but without a log.
+// No controller carries out the runs: the test reports their events with Happen.
 type runTables struct {
 	machine *replicated.Machine
 	index   uint64
 }
 
-// newRunTables gives tables that know tenants and a provider plugin.
+// newRunTables returns tables with tenants and plugin types.
 func newRunTables(tenants []string, types []model.PluginType) *runTables {
 	m, err := replicated.New(replicated.Config{})
 	if err != nil {
@@ -59,7 +59,7 @@ func (t *runTables) must(c *pb.Command) {
 	}
 }
 
-// apply carries a command out at a time.
+// apply applies a command at time now.
 func (t *runTables) apply(now int64, c *pb.Command) replicated.Answer {
 	t.index++
 	data, err := proto.Marshal(&pb.Entry{Format: replicated.Format, FeatureLevel: replicated.FeatureLevel, MustUnderstand: true, NowMs: now,
@@ -79,7 +79,7 @@ func (a *Agent) changeRuns(who model.Caller, command func(now int64) (*pb.Comman
 	return a.changeTables(who, "run.changed", command)
 }
 
-// changeTables writes to the tables. A run that is rejected is kept, with ErrTooMany.
+// changeTables writes to the tables. A rejected run is stored too, and the error is problem.TooMany.
 func (a *Agent) changeTables(who model.Caller, event string, command func(now int64) (*pb.Command, error)) (subject string, w api.Written,
 	err error) {
 	var full error
@@ -112,7 +112,7 @@ func changeOf(c *pb.ChangeRuns) *pb.Command {
 	return &pb.Command{Change: &pb.Command_ChangeRuns{ChangeRuns: c}}
 }
 
-// ChangeSetting does something to a profile, a program, a schedule, preferences or a secret.
+// ChangeSetting writes or deletes a profile, a program, a schedule, preferences or a secret.
 func (a *Agent) ChangeSetting(_ context.Context, who model.Caller, s api.Setting) (api.Written, error) {
 	_, w, err := a.changeRuns(who, func(int64) (*pb.Command, error) {
 		p, err := logformat.PutSetting(s.Kind, s.Name, s.Order, s.Value)
@@ -125,7 +125,7 @@ func (a *Agent) ChangeSetting(_ context.Context, who model.Caller, s api.Setting
 	return w, err
 }
 
-// StartRun begins a run.
+// StartRun starts a run.
 func (a *Agent) StartRun(_ context.Context, who model.Caller, req api.StartRun) (string, api.Written, error) {
 	return a.changeRuns(who, func(now int64) (*pb.Command, error) {
 		p, err := runs.Prepare(a.runs.machine.View(), who, runs.Start{
@@ -139,7 +139,7 @@ func (a *Agent) StartRun(_ context.Context, who model.Caller, req api.StartRun) 
 	})
 }
 
-// OrderRun gives an order about a run.
+// OrderRun carries out an order about a run.
 func (a *Agent) OrderRun(_ context.Context, who model.Caller, run string, e profile.Event) (api.Written, error) {
 	_, w, err := a.changeRuns(who, func(int64) (*pb.Command, error) {
 		change, err := logformat.RunEvent(run, 0, e)
@@ -148,7 +148,7 @@ func (a *Agent) OrderRun(_ context.Context, who model.Caller, run string, e prof
 	return w, err
 }
 
-// Happen tells a run of tenant "acme" what happened to it, as a leader would.
+// Happen applies events to a run of tenant "acme", as the leader does.
 func (a *Agent) Happen(run string, events ...profile.Event) {
 	for _, e := range events {
 		if _, err := a.OrderRun(context.Background(), model.Caller{Tenant: "acme", Actor: model.Self}, run, e); err != nil {
@@ -157,15 +157,15 @@ func (a *Agent) Happen(run string, events ...profile.Event) {
 	}
 }
 
-// The events of a run's life that a test needs, one after the other.
+// The sequences of events at the end of a run's cluster.
 var (
-	// Gone: the cluster is torn down.
+	// Gone is the deletion of the cluster.
 	Gone = []profile.Event{{Kind: profile.Requested, Operation: "00000001-003"}, {Kind: profile.Saw, Seen: profile.SeenNotExists}}
-	// Lost: it cannot be.
+	// Lost is the failed deletion of the cluster, which becomes an orphan.
 	Lost = []profile.Event{{Kind: profile.Requested}, {Kind: profile.Saw, Seen: profile.SeenOrphaned}}
 )
 
-// Up gives the events by which a run's cluster of n nodes comes up and its program begins,
+// Up returns the events with which a run's cluster of n nodes is created and its program starts
 // as operation 00000001-002.
 func Up(n int) []profile.Event {
 	c := &profile.RunCluster{Name: "c"}
@@ -179,13 +179,13 @@ func Up(n int) []profile.Event {
 	}
 }
 
-// Ended gives the event of a program's end.
+// Ended returns the event of a program's end.
 func Ended(s profile.Status, why string) profile.Event {
 	return profile.Event{Kind: profile.ProgramIs, Status: s, Message: why}
 }
 
-// Writes gives the run whose program is operation 00000001-002 a task for each step on one
-// node, which has written the text and has ended well.
+// Writes adds a task for a step to the run whose program is operation 00000001-002. The task ran on
+// one node, wrote text to its log and succeeded.
 func (a *Agent) Writes(step, text string) {
 	const op = "00000001-002"
 	_, _ = a.change(model.Caller{Tenant: "acme"}, func(st *state) ([]model.Event, error) {

@@ -138,7 +138,7 @@ func (s raftService) Restore(ctx context.Context, r io.Reader) error {
 	return s.a.SnapshotRestore(ctx, r)
 }
 
-// resourceService fails where the mesh has no resources.
+// resourceService is the service for resources. It fails if the mesh has none.
 type resourceService struct{ s shelved }
 
 func (r resourceService) List(tenant string) ([]model.ResourceVersion, uint64, error) {

@@ -16,12 +16,12 @@ import (
 type Store struct {
 	mu     sync.Mutex
 	now    *state
-	wake   chan struct{} // closed at each change
+	wake   chan struct{} // closed at every change
 	events []model.Event
-	floor  uint64 // events up to this index are forgotten
+	floor  uint64 // events up to this index are dropped
 	logs   map[string][]byte
-	// Secrets of tokens are kept apart from the state, as a real mesh keeps
-	// their hashes only.
+	// The secrets of tokens are separate from the state, because the state of a real
+	// mesh has their hashes only.
 	secrets  map[string]string // secret → token id
 	done     map[string]reply
 	clock    int64
@@ -30,13 +30,13 @@ type Store struct {
 	contents *shelf // nil: there are no plugin resources
 }
 
-// reply is what a request with an id was answered.
+// reply is the answer to a request with an id.
 type reply struct {
 	index   uint64
 	started api.Started
 }
 
-// state is never changed once it is in place: a change makes another one.
+// state is one state of the mesh. A state in use is never modified: a change creates a new one.
 type state struct {
 	Index    uint64
 	Tenants  map[string]model.Tenant
@@ -73,13 +73,13 @@ const (
 	Admin = "admin-token" // alice, admin of tenant "acme"
 	User  = "user-token"  // bob, user of tenant "acme"
 	Other = "other-token" // carol, user of tenant "acme"
-	Guest = "guest-token" // dave, who may only read, of tenant "acme"
+	Guest = "guest-token" // dave, with read access to tenant "acme"
 )
 
-// Epoch is the first moment of a store's clock, Unix milliseconds.
+// Epoch is the time at which a store's clock starts, in Unix milliseconds.
 const Epoch = 1_750_000_000_000
 
-// NewStore gives a store with the tenants "main" and "acme" and their tokens.
+// NewStore returns a store with the tenants "main" and "acme" and their tokens.
 func NewStore() *Store {
 	s := &Store{wake: make(chan struct{}), logs: map[string][]byte{}, done: map[string]reply{}, plans: map[string]*audit.Plan{},
 		secrets: map[string]string{}, clock: Epoch}
@@ -115,7 +115,7 @@ func NewStore() *Store {
 	return s
 }
 
-// change makes the next state, once for each request id.
+// change creates the next state, once for each request id.
 func (s *Store) change(who model.Caller, fn func(*state) ([]model.Event, error)) (api.Written, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,34 +152,34 @@ func (s *Store) changeLocked(who model.Caller, fn func(*state) ([]model.Event, e
 	return api.Written{Index: next.Index}, nil
 }
 
-// Index of the present state.
+// Index returns the index of the present state.
 func (s *Store) Index() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.Index
 }
 
-// Requests counts the requests with an id that were done.
+// Requests returns the number of requests with an id that were carried out.
 func (s *Store) Requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.done)
 }
 
-// Forget drops all events so far, as a full buffer would.
+// Forget drops all events so far, as a full buffer does.
 func (s *Store) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events, s.floor = nil, s.now.Index
 }
 
-// Touch makes a new state in which nothing is different.
+// Touch creates a new state that differs only in its index, with events, and returns the index.
 func (s *Store) Touch(events ...model.Event) uint64 {
 	w, _ := s.change(model.Caller{}, func(*state) ([]model.Event, error) { return events, nil })
 	return w.Index
 }
 
-// Log appends to a task's log.
+// Log appends text to a task's log.
 func (s *Store) Log(task, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +188,8 @@ func (s *Store) Log(task, text string) {
 	s.wake = make(chan struct{})
 }
 
-// Report says what becomes of a task; the operation and its cluster follow
-// when it was the last one.
+// Report sets the status of a task. The end of the last task also ends the operation and
+// sets the status of its cluster.
 func (s *Store) Report(task string, status model.TaskStatus, message string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +236,7 @@ func tenantOf(st *state, op string) string {
 	return ""
 }
 
-// settle ends an operation whose tasks have all ended.
+// settle finishes an operation if all its tasks have ended.
 func (s *Store) settle(st *state, id string) []model.Event {
 	i := slices.IndexFunc(st.Ops, func(o *model.Operation) bool { return o.ID == id })
 	failed := ""
@@ -267,14 +267,14 @@ func (s *Store) settle(st *state, id string) []model.Event {
 	}
 }
 
-// Tasks gives the tasks of an operation.
+// Tasks returns the tasks of an operation.
 func (s *Store) Tasks(op string) []model.Task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now.Tasks[op]
 }
 
-// save and restore are the snapshot: the state as JSON.
+// save returns a snapshot: the state as JSON.
 func (s *Store) save() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

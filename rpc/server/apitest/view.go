@@ -9,7 +9,7 @@ import (
 	"github.com/coopr/coopr/engine/model"
 )
 
-// view is one state, read through api.View.
+// view implements server.View for one state.
 type view struct{ *state }
 
 func (v view) Index() uint64 { return v.state.Index }
@@ -104,7 +104,7 @@ func (v view) Node(tenant, id string) (*model.Node, bool) {
 	return nil, false
 }
 
-// History is that which a test put there.
+// History returns a cluster's snapshots.
 func (v view) History(tenant, cluster string) []*model.Snapshot {
 	return v.Past[tenant+"/"+cluster]
 }
@@ -169,8 +169,8 @@ func (v view) Task(tenant, id string) (model.Task, bool) {
 func (v view) Agents() []model.Agent           { return v.state.Agents }
 func (v view) PluginTypes() []model.PluginType { return v.Types }
 
-// Links are the template's, with the one macro %cluster% for the name; links
-// to a cluster that is not active cannot be expanded yet.
+// Links returns the links of the cluster's template. The only macro is %cluster%, the cluster's
+// name. It has a value only while the cluster is active.
 func (v view) Links(c *model.Cluster) []model.Link {
 	var out []model.Link
 	for _, l := range c.Template.Links {

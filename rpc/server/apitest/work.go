@@ -12,8 +12,8 @@ import (
 	"github.com/coopr/coopr/rpc/api"
 )
 
-// CreateCluster plans one group of equal nodes: CREATE for each, then INSTALL
-// and START of each service.
+// CreateCluster plans a cluster of equal nodes: CREATE for each node, then INSTALL and
+// START of each service.
 func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.CreateCluster, dryRun bool) (api.Started, error) {
 	var st api.Started
 	if err := a.failure(); err != nil {
@@ -85,7 +85,7 @@ func (a *Agent) CreateCluster(_ context.Context, who model.Caller, req model.Cre
 	return a.begin(who, key, st, cluster, nodes, &model.Operation{Type: model.OpCreate}, tasks)
 }
 
-// plan makes the tasks of a plan's stages, and what a preview says of them.
+// plan returns the tasks of a plan's stages, and adds the stages to a preview.
 func (a *Agent) plan(p *api.Preview, cluster string, nodes []*model.Node, stages []map[model.Action][]string) []model.Task {
 	var tasks []model.Task
 	op := model.ClusterID(cluster).Operation(a.now.operations(cluster) + 1)
@@ -124,7 +124,7 @@ func (s *state) operations(cluster string) int {
 	return n
 }
 
-// begin writes a new operation. The store is locked.
+// begin writes a new operation. The caller holds the store's lock.
 func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *model.Cluster, nodes []*model.Node, op *model.Operation,
 	tasks []model.Task) (api.Started, error) {
 	op.ID = string(model.ClusterID(cluster.ID).Operation(a.now.operations(cluster.ID) + 1))
@@ -153,7 +153,7 @@ func (a *Agent) begin(who model.Caller, key string, st api.Started, cluster *mod
 	return st, nil
 }
 
-// Operate plans one stage: an action for each node and service.
+// Operate starts an operation of one stage: an action for each node and service.
 func (a *Agent) Operate(_ context.Context, who model.Caller, cluster string, req api.Operate) (api.Started, error) {
 	var st api.Started
 	if err := a.failure(); err != nil {
@@ -213,7 +213,7 @@ func (a *Agent) Resolve(_ context.Context, who model.Caller, cluster, reason str
 	})
 }
 
-// Order pauses, resumes and aborts.
+// Order pauses, resumes, aborts or rolls back an operation.
 func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, reason string) (api.Written, error) {
 	return a.write(who, func(st *state) ([]model.Event, error) {
 		i := slices.IndexFunc(st.Ops, func(o *model.Operation) bool { return o.ID == operation && o.Tenant == who.Tenant })
@@ -235,7 +235,7 @@ func (a *Agent) Order(_ context.Context, who model.Caller, operation, order, rea
 	})
 }
 
-// TaskLog copies the log; with follow until the task has ended.
+// TaskLog copies a task's log to w. With follow it continues until the task has ended.
 func (a *Agent) TaskLog(ctx context.Context, who model.Caller, task string, attempt int, follow bool, w io.Writer) error {
 	sent := 0
 	for {
@@ -263,7 +263,7 @@ func (a *Agent) TaskLog(ctx context.Context, who model.Caller, task string, atte
 	}
 }
 
-// Events gives what happened after an index, and what happens from then on.
+// Events calls fn with the events after an index, and with later ones until ctx ends or fn fails.
 func (a *Agent) Events(ctx context.Context, tenant string, after uint64, fn func([]model.Event) error) error {
 	if err := fn(nil); err != nil {
 		return err

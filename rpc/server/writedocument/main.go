@@ -1,5 +1,5 @@
-// Command writedocument writes the API's OpenAPI document, as the handlers'
-// types make it, into the file that it is given.
+// Command writedocument writes the API's OpenAPI document, which is generated from the
+// handlers' types, to a file.
 package main
 
 import (
