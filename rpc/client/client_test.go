@@ -27,11 +27,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mesh is an agent's API behind a door that a test can shut.
+// mesh is an agent and the server of its API, which can lose answers.
 type mesh struct {
 	*apitest.Agent
 	*httptest.Server
-	// lose is how many answers are lost after the request was served.
+	// lose is the number of answers that are lost after the request was served.
 	lose atomic.Int32
 }
 
@@ -217,7 +217,7 @@ func TestProblemsAreTyped(t *testing.T) {
 	if _, _, err := newClient(t, "guess", m.URL).Tenants(context.Background(), client.Read{}); !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("%v", err)
 	}
-	// A server that is none of ours.
+	// The server is not an agent of a mesh.
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	if _, err := newClient(t, "x", other.URL).Status(context.Background()); err == nil ||
@@ -247,7 +247,7 @@ func TestWritesAreDoneOnce(t *testing.T) {
 	if n := m.Requests(); n != 4 {
 		t.Errorf("%d request ids for 4 writes", n)
 	}
-	// An id of one's own.
+	// The caller chooses the request id.
 	own := client.WithRequestID(ctx, "mine")
 	for i := range 2 {
 		_, meta, err := c.PutDefinition(own, model.KindService, "s", json.RawMessage(`{"name":"s"}`))
@@ -337,7 +337,7 @@ func TestEventsResume(t *testing.T) {
 		}
 		if round < 2 {
 			m.CloseClientConnections()
-			// What happens while nobody listens comes later.
+			// An event that occurs while the client is disconnected arrives later.
 			m.Touch(model.Event{Tenant: "acme", Type: "node.changed", Subject: fmt.Sprintf("%d-gap", round)})
 			<-connected
 		}
@@ -354,13 +354,13 @@ func TestEventsResume(t *testing.T) {
 		t.Errorf("%d events of 17: %v", n, seen)
 	}
 
-	// Too long ago.
+	// The events after this index are dropped.
 	m.Forget()
 	err := c.Events(context.Background(), client.EventFilter{After: 11}, func(model.Event) error { return nil })
 	if !errors.Is(err, client.ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	// The function's own error comes back.
+	// Events returns the function's own error.
 	mine := errors.New("mine")
 	go func() {
 		<-connected
@@ -368,7 +368,7 @@ func TestEventsResume(t *testing.T) {
 	}()
 	err = c.Events(context.Background(), client.EventFilter{Connected: func() { connected <- struct{}{} }},
 		func(model.Event) error { return mine })
-	if err != mine { //nolint:errorlint // exactly that one
+	if err != mine { //nolint:errorlint // it must be the same error
 		t.Errorf("%v", err)
 	}
 }

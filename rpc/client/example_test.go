@@ -104,7 +104,7 @@ func ExampleError() {
 }
 
 // Consecutive reads can wait for changes: the second call returns when the state is newer
-// than what the first one returned, or after ten milliseconds.
+// than the one that the first call returned, or after ten milliseconds.
 func ExampleRead() {
 	address, stop := exampleMesh()
 	defer stop()

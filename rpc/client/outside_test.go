@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestExampleModule builds a program that is a module of its own and uses nothing but the
-// client.
+// TestExampleModule builds a program in a separate module that uses only the client.
 func TestExampleModule(t *testing.T) {
 	dir, err := filepath.Abs("../../examples/client")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/coopr/coopr/rpc/client"
 )
 
-// hosts answers for agents; those that stand still never do.
+// hosts is a transport that answers for agents. It never answers for those that are true.
 type hosts map[string]bool
 
 func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -23,13 +23,13 @@ func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// TestSilentHost: an agent whose host stands still is given up, the next is asked, and
-// with none that answers the error says so. One that was asked to wait may.
+// TestSilentHost checks that the client sends a request to the next agent if the first does not
+// answer in time, and returns an error if none does. A read that waits gets more time.
 func TestSilentHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		silent hosts
 		read   client.Read
-		from   string // who answers
+		from   string // the agent that answers
 		within time.Duration
 	}{
 		"the first":       {hosts{"a": true}, client.Read{}, "b", 31 * time.Second},
