@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// These benchmarks run real gossip on loopback sockets, 127.1.x.y, all agents in one process: what a mesh costs when
-// every agent shares the same two cores is the worst case by far.
+// These benchmarks run real gossip on loopback sockets, 127.1.x.y, with all agents in one process. All
+// agents share the cores of one machine, which is much worse than any real mesh.
 //
 //	go test ./agent/mesh -run xxx -bench Mesh -benchtime 1x -timeout 30m
 //
-// ready-ms: from the moment the last agent starts until every view has every agent. quarter-ms: until 99.9 % of views.
-// death-first-ms, death-all-ms: from a crash until the first, and until every agent has it. false: agents that were
-// believed dead and were not. idle-cpu-%: of one core, per agent, when nothing happens.
+// ready-ms is the time from the start of the last agent until every view has every agent, and most-ms
+// the time until the views have 99.9 % of all pairs of agents. death-first-ms and death-all-ms are the
+// times from a crash until the first agent and until all agents know of it. false counts entries of
+// views in which a living agent is not alive. idle-ms/s/agent is the CPU time of one idle agent.
 
 func BenchmarkMesh5(b *testing.B)   { benchmarkMesh(b, 5, Profile{}, true) }
 func BenchmarkMesh50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, true) }
@@ -32,8 +33,9 @@ func BenchmarkMesh500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, true) }
 func BenchmarkGossipOnly50(b *testing.B)  { benchmarkMesh(b, 50, Profile{}, false) }
 func BenchmarkGossipOnly500(b *testing.B) { benchmarkMesh(b, 500, Profile{}, false) }
 
-// profileFromEnv lets an experiment try other speeds: MESH_PROFILE="probe timeout mult max gossip nodes retransmit
-// pushpull reconnect slowdown", durations in ms.
+// profileFromEnv returns the profile in the environment, for experiments, or p if there is none:
+// MESH_PROFILE="probe timeout mult max gossip nodes retransmit pushpull reconnect slowdown", with
+// durations in ms.
 func profileFromEnv(b *testing.B, p Profile) Profile {
 	text := os.Getenv("MESH_PROFILE")
 	if text == "" {
@@ -61,7 +63,7 @@ type benchMesh struct {
 	nodes  []*Mesh
 	cancel []context.CancelFunc
 	done   []chan struct{}
-	dead   atomic.Int64 // index of the agent that was killed, -1: none
+	dead   atomic.Int64 // index of the killed agent, or -1
 	false_ atomic.Int64
 }
 
@@ -72,7 +74,7 @@ func benchmarkMesh(b *testing.B, n int, profile Profile, record bool) {
 }
 
 func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // hundreds of agents in one heap: not what is measured
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // the garbage collection of hundreds of agents in one heap would distort the results
 	mesh := &benchMesh{b: b}
 	mesh.dead.Store(-1)
 	pace := 60 * time.Millisecond
@@ -122,7 +124,7 @@ func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
 	b.ReportMetric((cpuTime() - cpu0).Seconds(), "join-cpu-s")
 	mesh.watchFalse()
 
-	time.Sleep(3 * time.Second) // let the queues run dry
+	time.Sleep(3 * time.Second) // until the queues are empty
 	cpu1, t1 := cpuTime(), time.Now()
 	time.Sleep(idle)
 	b.ReportMetric((cpuTime()-cpu1).Seconds()/time.Since(t1).Seconds()/float64(n)*1000, "idle-ms/s/agent")
@@ -152,12 +154,12 @@ func runBenchMesh(b *testing.B, n int, profile Profile, record bool) {
 	}
 }
 
-// keepRecord plays the leader as agent does it: an agent that has joined has a session with it and is recorded. When a
-// session breaks (that of a crashed process at once) the first agent asks whether it is there, and if it is not, it is
-// recorded as failed. The table goes to everybody when it changed and settled.
+// keepRecord simulates the leader, which records every agent that has joined. When the session of a
+// crashed agent breaks, the first agent probes it, and records it as failed if it does not answer.
+// keepRecord sends a changed registry to all agents.
 func (m *benchMesh) keepRecord(mu *sync.Mutex, stop chan struct{}) {
 	known := map[string]bool{}
-	var list []Member // in the order of ids, as a table is
+	var list []Member // in the order of ids, like the registry
 	gone := make(chan string, 1)
 	broken, buried := false, false
 	for {
@@ -215,7 +217,8 @@ func countStatus(m *Mesh, status Status) (n int) {
 	return n
 }
 
-// await waits until every view has n agents alive, and gives when 99.9 % of the pairs were there too.
+// await waits until every view has n agents alive. It returns the time at which the views had 99.9 %
+// of the pairs, and the time at which they had all.
 func (m *benchMesh) await(limit time.Duration, n int) (most, all time.Time) {
 	end := time.Now().Add(limit)
 	told, cpu := time.Now(), cpuTime()
@@ -273,7 +276,7 @@ func (m *benchMesh) awaitDeath(limit time.Duration, victim int) (first, all time
 	return time.Now(), time.Now()
 }
 
-// watchFalse and countFalse count views in which a living agent is not alive: what there is at the moment it is called.
+// watchFalse is countFalse. Both count the entries of the present views in which a living agent is not alive.
 func (m *benchMesh) watchFalse() { m.countFalse() }
 
 func (m *benchMesh) countFalse() {

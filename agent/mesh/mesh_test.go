@@ -21,7 +21,7 @@ func ipOf(i int) string { return fmt.Sprintf("10.0.%d.%d", i/200, i%200+1) }
 
 func seedAddr(i int) string { return ipOf(i) + ":55056" }
 
-// node is one agent's mesh in a test, on a host of its own.
+// node is the mesh of one agent on a simulated host.
 type node struct {
 	*Mesh
 	host   *fabric.Host
@@ -29,14 +29,14 @@ type node struct {
 	done   chan error
 }
 
-// lab is a mesh in a bubble.
+// lab is a mesh of agents on a simulated network.
 type lab struct {
 	t     *testing.T
 	f     *fabric.Fabric
 	nodes []*node
 }
 
-// inLab runs a test in simulated time on a fabric, and stops its agents at the end.
+// inLab runs a test in simulated time on a fabric and stops its agents at the end.
 func inLab(t *testing.T, seed uint64, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func inLab(t *testing.T, seed uint64, test func(l *lab)) {
 	})
 }
 
-// start runs agent i at an address, joining by agents 0 and 1 unless told otherwise.
+// start runs agent i at an address. It joins through agents 0 and 1 unless change sets other addresses.
 func (l *lab) start(i int, ip string, change func(*Config)) *node {
 	l.t.Helper()
 	h := l.f.Host(ip)
@@ -77,7 +77,7 @@ func (l *lab) start(i int, ip string, change func(*Config)) *node {
 	return n
 }
 
-// stop ends the agent's mesh without a goodbye.
+// stop ends the agent's mesh without announcing that it leaves.
 func (n *node) stop(t testing.TB) {
 	n.cancel()
 	select {
@@ -97,7 +97,7 @@ func (l *lab) startMany(count int) []*node {
 	return out
 }
 
-// within waits for a condition, in simulated time, and gives the time it took.
+// within waits for a condition in simulated time and returns the duration of the wait.
 func (l *lab) within(limit time.Duration, what string, ok func() bool) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
@@ -110,7 +110,7 @@ func (l *lab) within(limit time.Duration, what string, ok func() bool) time.Dura
 	return time.Since(begin)
 }
 
-// all says whether every node has exactly so many agents with a status.
+// all returns a condition: every node sees exactly want agents with a status.
 func all(nodes []*node, status Status, want int) func() bool {
 	return func() bool {
 		for _, n := range nodes {
@@ -122,7 +122,7 @@ func all(nodes []*node, status Status, want int) func() bool {
 	}
 }
 
-// sees says whether all nodes have an agent with a status.
+// sees returns a condition: all nodes see the agent with a status.
 func sees(nodes []*node, id string, want Status) func() bool {
 	return func() bool {
 		for _, n := range nodes {
@@ -200,7 +200,7 @@ func TestPartitionHeals(t *testing.T) {
 	}
 }
 
-// A host that was cut off alone comes back by itself.
+// An isolated host returns to the mesh without help.
 func TestIsolatedAgentComesBack(t *testing.T) {
 	inLab(t, 3, func(l *lab) {
 		nodes := l.startMany(5)
@@ -212,7 +212,7 @@ func TestIsolatedAgentComesBack(t *testing.T) {
 	})
 }
 
-// Two meshes that never heard of each other, but for a join address of one agent, find together.
+// Two meshes merge if only one agent has a join address of the other mesh.
 func TestHalvesThatNeverMetFindTogether(t *testing.T) {
 	inLab(t, 4, func(l *lab) {
 		l.f.Host(ipOf(2))
@@ -241,7 +241,7 @@ func TestCrashAndReturnAtAnotherAddress(t *testing.T) {
 				moving.host.Crash()
 				moving.stop(t)
 				time.Sleep(wait)
-				// No join addresses this time: it has only what it remembers.
+				// Without join addresses the agent has only its peers file.
 				moved := l.start(4, "10.9.9.9", func(c *Config) { c.PeersFile = peers; c.Join = nil })
 				took := l.within(2*time.Minute, "the new address in every view", func() bool {
 					for _, n := range append(nodes, moved) {
@@ -288,7 +288,7 @@ func TestLeaveWhenCutOffGivesUp(t *testing.T) {
 		if err := nodes[2].Leave(ctx); err != context.DeadlineExceeded {
 			t.Error(err)
 		}
-		nodes[2].stop(t) // in the middle of its goodbye
+		nodes[2].stop(t) // while it is leaving
 	})
 }
 
@@ -360,7 +360,7 @@ func TestKeyRotation(t *testing.T) {
 		if err := nodes[0].Keyring().Remove(ctx, next); err == nil {
 			t.Error("the key in use was removed")
 		}
-		// The rotated key survives a restart, though the configuration has the old one.
+		// The rotated key survives a restart, although the configuration has the old one.
 		nodes[2].stop(t)
 		nodes[2] = l.start(2, ipOf(2), func(c *Config) { c.KeyringFile = dir + "/keys-2" })
 		l.within(time.Minute, "back with the new key", all(nodes, StatusAlive, 3))
@@ -369,7 +369,8 @@ func TestKeyRotation(t *testing.T) {
 	})
 }
 
-// A mesh that grows goes calm, one that shrinks goes quick again, and the views stay whole over the change.
+// A growing mesh changes to the profile calm, and a shrinking one back to quick. The views stay
+// complete during the change.
 func TestPaceFollowsSize(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seventy agents: left out with -short")
@@ -397,7 +398,8 @@ func TestPaceFollowsSize(t *testing.T) {
 		nodes := append(few[:10:10], more...)
 		l.within(5*time.Minute, "calm", pace(nodes, calm))
 		l.within(5*time.Minute, "seventy", all(nodes, StatusAlive, 70))
-		// Deaths are still found after the change, also of those the new generation hardly met.
+		// Deaths are still detected after the change, including those of agents that have just
+		// joined the new generation.
 		for _, n := range more[:35] {
 			n.stop(t)
 		}

@@ -16,7 +16,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// What touches the world outside: real sockets, files, names, logs.
+// These tests use real sockets, files, names and logs.
 
 func TestRealSockets(t *testing.T) {
 	var meshes []*Mesh
@@ -156,7 +156,7 @@ func TestEpochGrowsWithEveryStart(t *testing.T) {
 			t.Error("the epoch went from", last, "to", m.Epoch())
 		}
 		if i == 0 {
-			m.epoch = future // as if the clock had been wrong
+			m.epoch = future // simulates a clock that was wrong
 		}
 		last = m.Epoch()
 		m.savePeers()

@@ -28,7 +28,7 @@ func drawMember(t *rapid.T, label string) Member {
 	}
 }
 
-// The rule of Merge, said the other way round: what must never happen.
+// TestMergeRule checks that Merge never returns a result that its rule forbids.
 func TestMergeRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, r := drawMember(t, "gossip"), drawMember(t, "record")
@@ -56,7 +56,7 @@ func TestMergeRule(t *testing.T) {
 	})
 }
 
-// The view kept step by step is the view computed at the end.
+// A view that is updated in steps equals the view that is computed from its sources at the end.
 func TestViewIsTheMergeOfItsSources(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := newView(idOf(0), Member{ID: idOf(0), Status: StatusAlive, Epoch: 1})
@@ -86,7 +86,7 @@ func TestViewIsTheMergeOfItsSources(t *testing.T) {
 			want := map[string]Member{}
 			for i := range 6 {
 				m := Merge(gossip[idOf(i)], record[idOf(i)])
-				if i == 0 { // an agent knows itself
+				if i == 0 { // an agent always knows its own status
 					m.Status, m.Epoch, m.Self, m.Addr = StatusAlive, 1, Self{}, ""
 				}
 				if m.Status != StatusNone {
@@ -139,8 +139,7 @@ func TestTagsRoundTrip(t *testing.T) {
 	}
 }
 
-// What checkTags lets pass fits in serf, too.
-// mailbox is a transport that only takes packets.
+// mailbox is a transport that only receives packets.
 type mailbox struct {
 	memberlist.NodeAwareTransport
 	packets chan *memberlist.Packet
@@ -173,7 +172,8 @@ func TestNothingComesInBeforeALeaseIsOpen(t *testing.T) {
 	}
 }
 
-// Who leaves says so itself: what serf has heard may be of the agent's last life.
+// Only an agent's own tag shows that it is leaving, because serf's status may be that of the agent's
+// previous process.
 func TestLeavingIsTheAgentsOwnWord(t *testing.T) {
 	for _, test := range []struct {
 		serf    serf.MemberStatus
@@ -195,6 +195,7 @@ func TestLeavingIsTheAgentsOwnWord(t *testing.T) {
 	}
 }
 
+// Serf accepts all tags that checkTags accepts.
 func TestTagsThatPassFit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		self := Self{
@@ -282,8 +283,8 @@ func TestShouldBootstrap(t *testing.T) {
 	}
 }
 
-// Whatever the views, no two agents start a group when their views hold the same agents; and none starts one when an
-// agent in its view has state.
+// Of agents whose views have the same members, at most one starts a group. No agent starts a group if
+// an agent in its view has state.
 func TestBootstrapIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "agents")

@@ -7,7 +7,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/fabric"
 )
 
-// recorded is what the agents table has of a node.
+// recorded returns a node's record in the agent registry.
 func recorded(n *node, status Status) Member {
 	return Member{ID: n.cfg.ID, Self: n.Self(), Addr: n.Addr(), Epoch: n.Epoch(), Status: status}
 }
@@ -41,7 +41,7 @@ func TestRecordCompletesTheView(t *testing.T) {
 	})
 }
 
-// Agents that gossip cannot find are joined because the record has them.
+// An agent joins agents that gossip does not know if they are in the agent registry.
 func TestRecordLeadsGossip(t *testing.T) {
 	inLab(t, 2, func(l *lab) {
 		one := l.start(0, ipOf(0), func(c *Config) { c.Join = nil })
@@ -71,8 +71,8 @@ func TestRecordedDeathIsKnownAtOnce(t *testing.T) {
 	})
 }
 
-// An agent that is recorded as dead and lives says so, with a higher epoch, and everybody believes it; the record that
-// stays wrong does no harm.
+// A living agent that is recorded as dead refutes the record with a higher epoch, and all agents
+// accept that. A record that remains wrong has no effect.
 func TestWrongRecordIsContradicted(t *testing.T) {
 	for _, status := range []Status{StatusFailed, StatusLeft} {
 		inLab(t, 4, func(l *lab) {
@@ -95,7 +95,7 @@ func TestWrongRecordIsContradicted(t *testing.T) {
 				t.Error("without a higher epoch")
 			}
 			epoch := nodes[2].Epoch()
-			nodes[2].Repair(wrong) // late
+			nodes[2].Repair(wrong) // the wrong record arrives late
 			time.Sleep(time.Second)
 			if nodes[2].Epoch() != epoch {
 				t.Error("contradicts what is contradicted already")
@@ -104,7 +104,7 @@ func TestWrongRecordIsContradicted(t *testing.T) {
 	}
 }
 
-// An agent whose clock went back still has the last word on itself.
+// An agent whose clock was set back can still refute records about itself.
 func TestRecordFromTheFuture(t *testing.T) {
 	inLab(t, 5, func(l *lab) {
 		nodes := l.startMany(2)
@@ -122,7 +122,8 @@ func TestRecordFromTheFuture(t *testing.T) {
 	})
 }
 
-// Views are complete as soon as the record is, over a network that loses a third of all gossip.
+// Views are complete as soon as the agents have the registry, on a network that loses almost a third
+// of all gossip.
 func TestViewsDoNotWaitForGossip(t *testing.T) {
 	inLab(t, 6, func(l *lab) {
 		l.f.SetQuality(fabric.Quality{Delay: time.Millisecond, Jitter: 5 * time.Millisecond, Loss: 0.3})
