@@ -14,7 +14,7 @@ func TestAdvertised(t *testing.T) {
 			t.Error(c, got, err)
 		}
 	}
-	// What this machine has depends on the machine: either an address of its own, or a message that says what to do.
+	// The result depends on the machine: either a private address, or an error that names the setting.
 	got, err := Advertised("peer.advertise", "0.0.0.0:5", "")
 	if err != nil {
 		if !strings.Contains(err.Error(), "peer.advertise is not set") {

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/agent.yaml again")
 
-// file writes a configuration file with mode 0600 and gives its path.
+// file writes a configuration file with mode 0600 and returns its path.
 func file(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -35,7 +35,7 @@ func load(t testing.TB, content string) (Config, error) {
 	return Load(Sources{Files: []string{file(t, "agent.yaml", content)}})
 }
 
-// faultsOf gives "line path: message" for each fault.
+// faultsOf returns "line path: message" for each fault.
 func faultsOf(t testing.TB, err error) string {
 	t.Helper()
 	var faults Faults
@@ -87,7 +87,7 @@ func TestSampleIsUpToDateAndSaysTheDefaults(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(asIs, want) {
 		t.Errorf("as it is: %v\n%+v", err, asIs)
 	}
-	// With every value commented in it loads too, and says the same but for the example plugin.
+	// With every value uncommented it loads too, with the same values except for the examples.
 	var in strings.Builder
 	for line := range strings.Lines(string(raw)) {
 		text := strings.TrimLeft(line, " ")
@@ -159,12 +159,13 @@ func TestDevSetsDefaultsFromAnySource(t *testing.T) {
 	}
 }
 
-// A dev agent that joins others begins no mesh of its own: its state would be lost to theirs.
+// A dev agent that joins others does not start its own mesh, because it would lose the state of that
+// mesh to the mesh of the others.
 func TestDevThatJoinsBeginsNothing(t *testing.T) {
 	for content, want := range map[string]int{
 		"dev: true\njoin: ['127.0.0.1:7000']":                      0,
 		"dev: true\njoin: ['127.0.0.1:7000']\nbootstrap_expect: 3": 3,
-		"dev: true\njoin: ['127.0.0.1:55056']":                     1, // that is itself
+		"dev: true\njoin: ['127.0.0.1:55056']":                     1, // the agent's own address
 		"dev: true\nbootstrap_expect: 0":                           0,
 		"dev: true":                                                1,
 	} {
@@ -408,7 +409,7 @@ func TestDurations(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever the file holds, it is taken or refused, never a panic; and a file that is taken prints no fault.
+// FuzzDecode checks that no file makes decode or check panic.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(sample()))
 	f.Add([]byte("a: &a [*a]\n"))

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// sample returns docs/agent.yaml: every setting with its documentation, commented out and set to its default.
+// sample returns docs/agent.yaml, which has every setting with its documentation, commented out and
+// set to its default.
 func sample() string {
 	var b strings.Builder
 	b.WriteString(sampleHead)
