@@ -11,9 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// tracker sits around the FSM and knows how far it really is. The library's
-// own applied index counts what has been queued for the FSM, not what the FSM
-// has done.
+// tracker wraps the FSM and records the last entry that the FSM has applied. The library's own applied
+// index counts the entries queued for the FSM, not those that the FSM has applied.
 type tracker struct {
 	inner     raft.FSM
 	snapshots *watchedSnapshots
@@ -34,7 +33,7 @@ func newTracker(inner raft.FSM, snapshots *watchedSnapshots) *tracker {
 	return &tracker{inner: inner, snapshots: snapshots, moved: make(chan struct{})}
 }
 
-// fsm is what the library gets: it looks for a BatchingFSM by type.
+// fsm returns the FSM for the library, which detects a BatchingFSM by its type.
 func (t *tracker) fsm() raft.FSM {
 	if b, ok := t.inner.(raft.BatchingFSM); ok {
 		return &batchTracker{tracker: t, batch: b}
@@ -57,7 +56,7 @@ func (t *tracker) advance(index uint64) {
 	}
 }
 
-// wait returns when the FSM has done everything up to index.
+// wait returns when the FSM has applied every entry up to index.
 func (t *tracker) wait(ctx context.Context, stopped <-chan struct{}, index uint64) error {
 	if t.index.Load() >= index {
 		return nil
@@ -81,14 +80,14 @@ func (t *tracker) wait(ctx context.Context, stopped <-chan struct{}, index uint6
 	}
 }
 
-// Apply passes an entry on.
+// Apply passes an entry to the FSM.
 func (t *tracker) Apply(l *raft.Log) any {
 	r := t.inner.Apply(l)
 	t.advance(l.Index)
 	return r
 }
 
-// StoreConfiguration passes the group's new configuration on to an FSM that wants it.
+// StoreConfiguration passes the group's new configuration to an FSM that is a raft.ConfigurationStore.
 func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
 	if s, ok := t.inner.(raft.ConfigurationStore); ok {
 		s.StoreConfiguration(index, c)
@@ -97,13 +96,13 @@ func (t *tracker) StoreConfiguration(index uint64, c raft.Configuration) {
 	t.advance(index)
 }
 
-// Snapshot passes the call on.
+// Snapshot passes the call to the FSM.
 func (t *tracker) Snapshot() (raft.FSMSnapshot, error) { return t.inner.Snapshot() }
 
-// Restore passes the call on. The index that it leads to is not told; it is
-// that of the newest snapshot open at the moment.
+// Restore passes the call to the FSM. The library does not pass the index of the snapshot; it is the
+// index of the newest snapshot that is open during the call.
 func (t *tracker) Restore(r io.ReadCloser) error {
-	m := t.snapshots.newestOpen() // now: the state machine closes r
+	m := t.snapshots.newestOpen() // before the call, because the FSM closes r
 	if err := t.inner.Restore(r); err != nil {
 		return err
 	}
@@ -119,7 +118,7 @@ type batchTracker struct {
 	batch raft.BatchingFSM
 }
 
-// ApplyBatch passes entries on; configurations are among them, as the library has it.
+// ApplyBatch passes entries to the FSM. The library includes configuration entries in the batch.
 func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
 	r := t.batch.ApplyBatch(logs)
 	for _, l := range logs {
@@ -133,7 +132,7 @@ func (t *batchTracker) ApplyBatch(logs []*raft.Log) []any {
 	return r
 }
 
-// watchedSnapshots knows which snapshots are open for reading.
+// watchedSnapshots is a snapshot store that records which snapshots are open for reading.
 type watchedSnapshots struct {
 	raft.SnapshotStore
 	mu   sync.Mutex
@@ -179,31 +178,29 @@ func (w *watchedSnapshots) newestOpen() *raft.SnapshotMeta {
 	return newest
 }
 
-// AppliedIndex is the index of the last entry that the FSM here has really
-// done. Entries that are not the FSM's business (a new leader's first, barriers)
-// do not move it.
+// AppliedIndex returns the index of the last entry that this member's FSM has applied. Entries that
+// the FSM never receives (a new leader's first entry, barriers) do not advance it.
 func (g *Group) AppliedIndex() uint64 { return g.state.index.Load() }
 
-// WaitApplied returns when the FSM here has done everything up to index, which
-// must have been seen committed.
+// WaitApplied returns when this member's FSM has applied every entry up to index. The caller must know
+// that index is committed.
 func (g *Group) WaitApplied(ctx context.Context, index uint64) error {
 	if g.state.index.Load() >= index {
 		return nil
 	}
-	// First the library, so that the entries are known to be committed here.
+	// Wait for the library first: then this member knows that the entries are committed.
 	if g.raft.AppliedIndex() < index {
 		if err := g.waitQueued(ctx, index); err != nil {
 			return fmt.Errorf("wait for index %d: %w", index, err)
 		}
 	}
-	// The FSM never sees the last entries if they are not its business.
+	// Skip the last entries if the FSM never receives them.
 	want := index
 	for ; want > g.state.index.Load(); want-- {
 		var l raft.Log
 		err := g.cfg.Stores.Log.GetLog(want, &l)
 		if errors.Is(err, raft.ErrLogNotFound) {
-			// Gone already: a snapshot covers it, and a snapshot is either of
-			// the FSM's making or has been restored into it.
+			// A snapshot covers the entry, and the FSM has either made that snapshot or restored it.
 			want = 0
 			break
 		}

@@ -6,12 +6,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Campaign makes this member stand for election now, not after a silence of up
-// to two heartbeat time-outs. It is for who knows that nobody can be leading:
-// the one that has just started a group, or its only voter. Where it fails, the
-// silence does the same a little later.
+// Campaign makes this member stand for election now instead of after a silence of up to two heartbeat
+// time-outs. A caller uses it when it knows that no other member can be leading: after it has started
+// a group, or on the only voter. If Campaign fails, the member stands for election after the usual
+// silence.
 //
-// The library has no such call; a leader that hands over sends this message.
+// The library has no such call, so Campaign sends the member the message with which a leader transfers
+// its leadership.
 func (g *Group) Campaign() error {
 	local := g.trans.LocalAddr()
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{

@@ -7,18 +7,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Future is the answer to an entry that was handed in.
+// Future is the answer to a submitted entry.
 type Future interface {
-	// Done is closed when the answer is there, at the latest when the member stops.
+	// Done returns a channel that is closed when the answer is known, at the latest when the member stops.
 	Done() <-chan struct{}
-	// Err waits for the answer. nil means committed and applied here.
+	// Err waits for the answer. nil means that the entry is committed and applied on this member.
 	Err() error
-	// Wait is Err with a limit: a ctx that ends gives ctx's error and leaves
-	// the entry on its way.
+	// Wait is Err with a limit: when ctx ends first, Wait returns ctx's error and the entry stays
+	// under way.
 	Wait(ctx context.Context) error
-	// Index is the entry's index in the log; valid after Err gave nil.
+	// Index is the entry's index in the log. It is valid after Err has returned nil.
 	Index() uint64
-	// Response is what the FSM's Apply returned; valid after Err gave nil.
+	// Response is the value that the FSM's Apply returned. It is valid after Err has returned nil.
 	Response() any
 }
 
@@ -68,15 +68,14 @@ func failed(err error) *future {
 	return f
 }
 
-// Apply hands an entry in and returns at once, unless a whole batch
-// (Timing.MaxAppendEntries) is queued already: then it waits for room. Keep
-// entries below 1 MiB.
+// Apply submits an entry and returns at once. If a whole batch (Timing.MaxAppendEntries) is queued
+// already, it waits for room. Entries should stay below 1 MiB.
 func (g *Group) Apply(data []byte) Future {
 	return g.submit(func() raft.Future { return g.raft.Apply(data, 0) })
 }
 
-// Barrier returns when everything committed before it has been applied here.
-// Only a leader can.
+// Barrier returns when every entry committed before it has been applied on this member. It works on
+// the leader only.
 func (g *Group) Barrier(ctx context.Context) error {
 	if err := g.submit(func() raft.Future { return g.raft.Barrier(0) }).Wait(ctx); err != nil {
 		return fmt.Errorf("barrier: %w", err)
@@ -84,13 +83,13 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// submit gives an entry to the library and watches over it. The library may
-// never answer one that it held when it was shut down, so every entry is kept
-// in a list that Shutdown answers.
+// submit passes an entry to the library and keeps it in the pending list until it is answered. The
+// library may never answer an entry that it held when it was shut down; Shutdown answers the entries
+// that are still in the list.
 func (g *Group) submit(do func() raft.Future) *future {
 	if g.raft.State() != raft.Leader {
-		// Not worth the main loop's time. A member that has just become leader
-		// says so by Leadership.
+		// The entry is refused here to spare the library's main loop. A member that has just become
+		// the leader announces it through Leadership.
 		if g.raft.State() == raft.Shutdown {
 			return failed(ErrShutdown)
 		}
@@ -135,10 +134,10 @@ func (g *Group) drainedLocked() {
 	}
 }
 
-// ask puts a question to the library, on a goroutine of its own because even
-// putting it may wait, and gives the answer. Like entries, questions that the
-// library holds when it is shut down may never be answered; so none is put once
-// the member is closing, and Shutdown waits a moment for those that were.
+// ask calls the library and returns its answer. The call runs on a goroutine of its own, because even
+// starting it may block. Like entries, calls that the library holds when it is shut down may never be
+// answered. So ask refuses calls once the member is closing, and Shutdown waits a moment for those
+// under way.
 func (g *Group) ask(ctx context.Context, do func() raft.Future) error {
 	g.mu.Lock()
 	if g.closing {

@@ -14,35 +14,32 @@ import (
 	"github.com/coopr/coopr/internal/hclogbridge"
 )
 
-// Config is what a member is made of. ID, FSM, Transport and Stores are required.
+// Config configures a member. ID, FSM, Transport and Stores are required.
 type Config struct {
-	// ID is the agent's lasting identity. Addresses may change, this may not.
+	// ID is the agent's lasting identity. Addresses may change; the ID may not.
 	ID string
-	// FSM is the replicated state. Restore must replace all it holds. A
-	// BatchingFSM is used as one.
+	// FSM is the replicated state. Its Restore must replace the whole state. If FSM is a
+	// BatchingFSM, it receives batches.
 	FSM raft.FSM
-	// Transport carries the messages. Shutdown closes it. A
-	// ServerAddressProvider, by which messages find a member that has moved, is
-	// the transport's business.
+	// Transport carries the messages. Shutdown closes it. A ServerAddressProvider, by which messages
+	// find a member that has moved, is configured in the transport.
 	Transport raft.Transport
-	// Stores keep log, votes and snapshots. They stay the caller's: close them
-	// after Shutdown.
+	// Stores keep log, votes and snapshots. The caller owns them and closes them after Shutdown.
 	Stores *logstore.Stores
 	// Timing may be left zero.
 	Timing Timing
 	// Logger may be nil.
 	Logger *slog.Logger
-	// OnSick is called at most once, on a goroutine of its own, when the member
-	// can no longer do its work: the error wraps logstore.ErrSick or
-	// ErrTransferStuck. The owner shuts the member down, and makes a new one
-	// when the cause is gone.
+	// OnSick is called at most once, on a goroutine of its own, when the member can no longer work.
+	// The error wraps logstore.ErrSick or ErrTransferStuck. The owner shuts the member down and starts
+	// a new one when the cause is gone.
 	OnSick func(error)
-	// RecoveryDir, when set, is where a peers.json of the operator is looked for
-	// at start (see RecoverFile).
+	// RecoveryDir, when set, is the directory where New looks for a peers.json of the operator (see
+	// RecoverFile).
 	RecoveryDir string
 }
 
-// Group is one member. All methods may be called from any goroutine.
+// Group is one member of a Raft group. All methods may be called from any goroutine.
 type Group struct {
 	cfg    Config
 	timing Timing
@@ -59,11 +56,11 @@ type Group struct {
 	mu          sync.Mutex
 	closing     bool
 	pending     map[*future]struct{}
-	questions   int           // of the library, not answered yet; see ask
-	drained     chan struct{} // closed when nothing is pending or asked any more; set while closing
+	questions   int           // calls of the library that are not answered yet; see ask
+	drained     chan struct{} // closed when neither entries nor calls are pending; set while closing
 	leaderMoved chan struct{} // closed at the next change of leader
-	firstOf     uint64        // the last term of ours of which an entry has been applied here
-	transfers   int           // under way
+	firstOf     uint64        // the last term led by this member of which it has applied an entry
+	transfers   int           // transfers of leadership under way
 	reads       readRounds
 }
 
@@ -134,17 +131,16 @@ func (g *Group) raftConfig() *raft.Config {
 	c.LocalID = raft.ServerID(g.cfg.ID)
 	c.ProtocolVersion = raft.ProtocolVersionMax
 	c.BatchApplyCh = true
-	c.ShutdownOnRemove = false // a member that was removed waits to be added again
+	c.ShutdownOnRemove = false // a removed member waits to be added again
 	c.NoLegacyTelemetry = true
 	c.NotifyCh = g.notify
 	c.Logger = hclogbridge.New(g.log).Named("raft")
 	return c
 }
 
-// dropCovered removes a log that ends before the newest snapshot begins. It is
-// left by a crash, or a failed write, between the two steps in which a snapshot
-// from the leader is installed. A store that allows no gaps would refuse every
-// entry that follows the snapshot, for ever.
+// dropCovered deletes the log if it ends before the index of the newest snapshot. A crash or a failed
+// write between the two steps that install a leader's snapshot leaves such a log. A store that allows
+// no gaps would refuse every entry after the snapshot for ever.
 func dropCovered(s *logstore.Stores) error {
 	m, ok := s.Log.(raft.MonotonicLogStore)
 	if !ok || !m.IsMonotonic() {
@@ -165,10 +161,10 @@ func dropCovered(s *logstore.Stores) error {
 	if last == 0 || len(list) == 0 || list[0].Index <= last {
 		return nil
 	}
-	// Opening checks the snapshot's sum: if it is damaged the log is still needed.
+	// Opening checks the snapshot's checksum: if the snapshot is damaged, the log is still needed.
 	_, rc, err := s.Snapshots.Open(list[0].ID)
 	if err != nil {
-		return nil // NewRaft will find an older one, or say so
+		return nil // NewRaft finds an older snapshot, or fails
 	}
 	if err := rc.Close(); err != nil {
 		return fmt.Errorf("read snapshot %s: %w", list[0].ID, err)
@@ -176,7 +172,7 @@ func dropCovered(s *logstore.Stores) error {
 	return s.Log.DeleteRange(first, last)
 }
 
-// start turns the library's panic on a store that cannot be used into an error.
+// start starts the library's member. It returns an error where the library panics on an unusable store.
 func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.SnapshotStore, t raft.Transport) (r *raft.Raft, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -186,17 +182,17 @@ func start(conf *raft.Config, fsm raft.FSM, s *logstore.Stores, snapshots raft.S
 	return raft.NewRaft(conf, fsm, s.Log, s.Stable, snapshots, t)
 }
 
-// ID is the member's identity.
+// ID returns the member's identity.
 func (g *Group) ID() string { return g.cfg.ID }
 
-// Library is the member itself, for libraries that work on it (raft-autopilot).
-// Entries handed in here bypass the safeguards of Apply.
+// Library returns the library's member, for other libraries that need it (raft-autopilot). Entries
+// submitted to it bypass the safeguards of Apply.
 func (g *Group) Library() *raft.Raft { return g.raft }
 
-// Done is closed when the member has stopped.
+// Done returns a channel that is closed when the member has stopped.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// sick passes a fault on that only a restart of the member can mend.
+// sick reports a fault to Config.OnSick that only a restart of the member can repair.
 func (g *Group) sick(err error) {
 	g.sickOnce.Do(func() {
 		g.mu.Lock()
@@ -212,11 +208,10 @@ func (g *Group) sick(err error) {
 	})
 }
 
-// Shutdown stops the member: entries under way are given a moment to end, new
-// ones are refused, then Raft and its transport are closed. A leader that
-// leaves in good order calls Transfer before. When ctx ends first the error
-// says so, and the rest of the stop goes on behind. Calls after the first wait
-// for it too.
+// Shutdown stops the member. It refuses new entries, waits a moment for those under way, and then
+// closes Raft and its transport. A leader that leaves in good order calls Transfer before. When ctx
+// ends first, Shutdown returns an error and the stop continues in the background. Later calls wait for
+// the same stop.
 func (g *Group) Shutdown(ctx context.Context) error {
 	g.mu.Lock()
 	first := !g.closing
@@ -229,9 +224,8 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	g.mu.Unlock()
 	if first {
 		if drained != nil {
-			// The library forgets to answer what it holds when it is shut
-			// down. A moment is enough: without a majority the lease ends, and
-			// a hanging write is given up.
+			// The library does not answer the entries that it holds when it is shut down. A short
+			// wait is enough: without a majority the lease ends, and the guard abandons a hanging write.
 			timer := time.NewTimer(4*g.timing.ElectionTimeout + g.cfg.Stores.Guard().Deadline())
 			select {
 			case <-drained:

@@ -9,17 +9,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// LeadershipChange says that this member has become the leader of Term, or has
-// ceased to be it.
+// LeadershipChange is the event that this member has become the leader of Term, or has ceased to be
+// the leader.
 type LeadershipChange struct {
 	Leader bool
 	Term   uint64
 }
 
-// Leadership gives every change from now on, none left out, gained and lost in
-// turn; when the member leads already, the first is that. The channel is closed
-// after the member has stopped (a leader's last word is that it lost) or when
-// ctx ends. A slow reader delays nobody but itself.
+// Leadership returns a channel of every change from now on, gained and lost in turn. If the member
+// leads already, that is the first change. The channel is closed when ctx ends or after the member has
+// stopped; a leader that stops reports the loss first. A slow reader delays no other reader.
 func (g *Group) Leadership(ctx context.Context) <-chan LeadershipChange {
 	out := make(chan LeadershipChange)
 	at, fresh := g.events.subscribe()
@@ -46,30 +45,30 @@ func (g *Group) Leadership(ctx context.Context) <-chan LeadershipChange {
 	return out
 }
 
-// IsLeader says whether this member takes itself for the leader just now.
+// IsLeader reports whether this member currently considers itself the leader.
 func (g *Group) IsLeader() bool { return g.raft.State() == raft.Leader }
 
-// Term is the member's current term.
+// Term returns the member's current term.
 func (g *Group) Term() uint64 { return g.raft.CurrentTerm() }
 
-// Leader is the id and address of the leader as this member knows it; both are
-// empty when it knows none.
+// Leader returns the id and address of the leader that this member knows. Both are empty when it
+// knows none.
 func (g *Group) Leader() (id, addr string) {
 	a, i := g.raft.LeaderWithID()
 	return string(i), string(a)
 }
 
-// LeaderChanged is closed at the next change of what Leader returns. Take the
-// channel first, then ask Leader.
+// LeaderChanged returns a channel that is closed at the next change of Leader. Call it before Leader,
+// so that no change is missed.
 func (g *Group) LeaderChanged() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.leaderMoved
 }
 
-// observe is called by the library on its own goroutine at each observation; it
-// must not block. It never lets an observation through to a channel: such
-// channels drop what does not fit.
+// observe handles an observation. The library calls it on the goroutine that makes the observation, so
+// it must not block. It always returns false, which keeps observations out of the observer's channel:
+// such a channel drops observations when it is full.
 func (g *Group) observe(o *raft.Observation) bool {
 	switch v := o.Data.(type) {
 	case raft.LeaderObservation:
@@ -79,16 +78,16 @@ func (g *Group) observe(o *raft.Observation) bool {
 		g.mu.Unlock()
 	case raft.RaftState:
 		if v == raft.Leader {
-			// Still in the main loop that has just won: the term is that of the
-			// victory. pump reads it before the loop can get to another one.
+			// The call comes from the main loop, right after it has won: the term is the one that it
+			// won. pump reads it before the main loop can reach another term.
 			g.events.setTerm(o.Raft.CurrentTerm())
 		}
 	}
 	return false
 }
 
-// pump takes the library's announcements. They come in strict turns from its
-// main loop, which waits for us: nothing is lost and nothing may block here.
+// pump receives the library's announcements of leadership gained and lost. The library's main loop
+// sends them in turn and waits for pump each time, so none is lost and pump must not block.
 func (g *Group) pump() {
 	for {
 		select {
@@ -107,9 +106,8 @@ func (g *Group) pump() {
 	}
 }
 
-// probe sees whether a new leader, or one whose transfer has failed, can commit
-// at all. After a transfer that ended in an unlucky moment the library refuses
-// everything for ever (raft issue 696).
+// probe checks whether a new leader, or one whose transfer has failed, can commit an entry. After a
+// transfer that ended at a bad moment, the library refuses every entry for ever (raft issue 696).
 func (g *Group) probe(term uint64) {
 	patience := max(4*g.timing.ElectionTimeout, time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -138,8 +136,8 @@ func (g *Group) probe(term uint64) {
 	}
 }
 
-// eventLog is a list of changes that any number of readers follow at their own
-// pace; what all have read is collected as garbage.
+// eventLog is a list of changes that any number of readers follow at their own pace. Changes that all
+// readers have passed are garbage-collected.
 type eventLog struct {
 	mu   sync.Mutex
 	tail *event
@@ -148,7 +146,7 @@ type eventLog struct {
 
 type event struct {
 	change LeadershipChange // zero in the node that starts the list
-	ready  chan struct{}    // closed when next is known; next nil then means the end
+	ready  chan struct{}    // closed when next is known; a nil next then means the end
 	next   *event
 }
 
@@ -170,7 +168,7 @@ func (l *eventLog) add(leader bool) uint64 {
 func (l *eventLog) appendLocked(leader bool) {
 	term := l.term
 	if !leader {
-		// The next victory may have been noted already.
+		// l.term may hold the term of the next victory already.
 		term = l.tail.change.Term
 	}
 	e := &event{change: LeadershipChange{Leader: leader, Term: term}, ready: make(chan struct{})}
@@ -188,8 +186,8 @@ func (l *eventLog) end() {
 	close(l.tail.ready)
 }
 
-// subscribe gives the node to read on from, and whether its own change is news:
-// it is when we lead.
+// subscribe returns the node after which the reader continues. fresh reports whether the reader must
+// also deliver the node's own change, which it must when this member leads.
 func (l *eventLog) subscribe() (from *event, fresh bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

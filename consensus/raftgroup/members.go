@@ -9,19 +9,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// changeTimeout bounds the wait for one's turn when another change is under way.
+// changeTimeout bounds the wait of a change while another change is under way.
 const changeTimeout = 10 * time.Second
 
-// Server is a member as the group's configuration has it.
+// Server is a member of the group's configuration.
 type Server struct {
 	ID    string `json:"id"`
 	Addr  string `json:"address"`
 	Voter bool   `json:"voter"`
 }
 
-// Bootstrap starts a new group with these members. Every one of them may call
-// it with the same list. ErrHasState means that the member has lived before;
-// then nothing is done, and nothing need be.
+// Bootstrap starts a new group with these members. Each of them may call it with the same list. If
+// this member has Raft state already, Bootstrap changes nothing and returns ErrHasState; the caller
+// need not do anything then.
 func (g *Group) Bootstrap(ctx context.Context, servers []Server) error {
 	conf, err := configuration(servers)
 	if err != nil {
@@ -37,7 +37,7 @@ func (g *Group) Bootstrap(ctx context.Context, servers []Server) error {
 	return nil
 }
 
-// ErrHasState is Bootstrap's answer on a member that has lived before.
+// ErrHasState is the error of Bootstrap on a member that has Raft state already.
 var ErrHasState = errors.New("this agent has Raft state already")
 
 func configuration(servers []Server) (raft.Configuration, error) {
@@ -55,14 +55,14 @@ func configuration(servers []Server) (raft.Configuration, error) {
 	return c, nil
 }
 
-// Servers is the group's latest configuration as this member knows it; it may
-// not be committed yet. It is empty on a member that waits to be added.
+// Servers returns the group's latest configuration that this member knows. It may not be committed
+// yet. It is empty on a member that waits to be added.
 func (g *Group) Servers() []Server {
 	return serversOf(g.raft.GetConfiguration().Configuration())
 }
 
-// ServersAt is the group's last configuration that has been applied here, with
-// its index, by which a change can be tied to it.
+// ServersAt returns the group's last configuration that has been applied on this member, and its index.
+// A change of the configuration can name that index as its precondition.
 func (g *Group) ServersAt() ([]Server, uint64) {
 	c := g.state.conf.Load()
 	if c == nil {
@@ -79,7 +79,7 @@ func serversOf(c raft.Configuration) []Server {
 	return out
 }
 
-// Member says whether this member is part of the configuration that it knows.
+// Member reports whether this member is part of the latest configuration that it knows.
 func (g *Group) Member() bool {
 	for _, s := range g.Servers() {
 		if s.ID == g.cfg.ID {
@@ -90,41 +90,41 @@ func (g *Group) Member() bool {
 }
 
 // AddVoter makes a member a voter, or gives a voter a new address. Leader only.
-// A prev that is not 0 ties the change to the configuration of that index;
-// ErrChanged is returned when it is not the latest any more.
+// If prev is not 0, the change applies only to the configuration with that index; AddVoter returns
+// ErrChanged when that is no longer the latest.
 func (g *Group) AddVoter(ctx context.Context, id, addr string, prev uint64) error {
 	return g.change(ctx, "make voter "+id, func() raft.Future {
 		return g.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(addr), prev, changeTimeout)
 	}, prev)
 }
 
-// AddNonvoter adds a member that gets the log but has no vote, or gives it a
-// new address. Leader only; prev as in AddVoter.
+// AddNonvoter adds a member that receives the log but has no vote, or changes the address of such a
+// member. Leader only; prev as in AddVoter.
 func (g *Group) AddNonvoter(ctx context.Context, id, addr string, prev uint64) error {
 	return g.change(ctx, "add "+id, func() raft.Future {
 		return g.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(addr), prev, changeTimeout)
 	}, prev)
 }
 
-// Demote takes a member's vote and keeps sending it the log. Leader only; prev
-// as in AddVoter.
+// Demote removes a member's vote; the member still receives the log. Leader only; prev as in AddVoter.
 func (g *Group) Demote(ctx context.Context, id string, prev uint64) error {
 	return g.change(ctx, "demote "+id, func() raft.Future {
 		return g.raft.DemoteVoter(raft.ServerID(id), prev, changeTimeout)
 	}, prev)
 }
 
-// RemoveAt is Remove tied to a configuration; prev as in AddVoter.
+// RemoveAt removes a member from the group, the leader itself included. Leader only; prev as in
+// AddVoter.
 func (g *Group) RemoveAt(ctx context.Context, id string, prev uint64) error {
 	return g.change(ctx, "remove "+id, func() raft.Future {
 		return g.raft.RemoveServer(raft.ServerID(id), prev, changeTimeout)
 	}, prev)
 }
 
-// Remove takes a member out of the group. Leader only. A leader that is to be
-// removed itself hands over first and returns ErrTransferring: the new leader
-// must be asked to remove it. The removed member may never hear of it; one that
-// must know is demoted first, which it hears of for certain (see WaitNoVote).
+// Remove removes a member from the group. Leader only. A leader that is asked to remove itself
+// transfers its leadership first and returns ErrTransferring; the caller must ask the new leader to
+// remove it. The removed member may never learn of its removal. A member that must know is demoted
+// first, because a demoted member still receives the log (see WaitNoVote).
 func (g *Group) Remove(ctx context.Context, id string) error {
 	if id == g.cfg.ID && g.IsLeader() && g.otherVoters() > 0 {
 		if err := g.Transfer(ctx, ""); err != nil {
@@ -135,8 +135,8 @@ func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.RemoveAt(ctx, id, 0)
 }
 
-// WaitNoVote returns when this member knows that it has no vote (any more). An
-// agent that leaves may stop then: the group does not count on it.
+// WaitNoVote returns when this member knows that it has no vote. A leaving agent may stop then,
+// because the group does not count on it.
 func (g *Group) WaitNoVote(ctx context.Context) error {
 	pause := 5 * time.Millisecond
 	for {
@@ -187,9 +187,9 @@ func (g *Group) change(ctx context.Context, what string, do func() raft.Future, 
 	return fmt.Errorf("%s: %w", what, g.outcome(err))
 }
 
-// Transfer hands the leadership to a voter, or to the one that is furthest when
-// id is empty, and asks again where that fails. nil means that this member leads
-// no longer. Entries handed in meanwhile fail with ErrTransferring.
+// Transfer transfers the leadership to voter id, or to the most advanced voter when id is empty, and
+// retries a failed transfer. nil means that this member leads no longer. Entries submitted during the
+// transfer fail with ErrTransferring.
 func (g *Group) Transfer(ctx context.Context, id string) error {
 	if !g.IsLeader() {
 		return fmt.Errorf("transfer of leadership: %w", g.notLeader())
@@ -236,12 +236,12 @@ func (g *Group) Transfer(ctx context.Context, id string) error {
 	}
 }
 
-// transferTries is how often a leader asks a voter to take over. The library
-// allows an election timeout for it, which a busy machine may need for a moment
-// of its own.
+// transferTries is how often a leader asks a voter to take over. The library allows each attempt one
+// election timeout, and a busy machine may stall for that long.
 const transferTries = 3
 
-// pause gives false when there is no time to wait for that long.
+// pause waits for d and reports whether it did so in full: it returns false when ctx or the member ends
+// first.
 func (g *Group) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

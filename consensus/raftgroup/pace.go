@@ -6,18 +6,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The library beats ten times, or nearly so, in the time after which a follower
-// would miss it, and says again every CommitTimeout what it has committed, news
-// or none. On an idle mesh that is most of the work. Four beats do: what loses
-// heartbeats here is a process that gets no processor, and it gets none for ten
-// of them. With three, a machine of two cores with fifteen that want one saw
-// more false elections. What is no news is not sent.
+// The library sends about ten heartbeats in each HeartbeatTimeout, and repeats its commit index every
+// CommitTimeout, changed or not. On an idle mesh that is most of the work. Four heartbeats are enough:
+// heartbeats are lost when a process gets no processor time, and such a process misses all ten as well.
+// With three, a machine of two cores and fifteen busy processes had more false elections. Messages
+// that repeat known facts are not sent.
 
-// beats is how many heartbeats go to a member in a HeartbeatTimeout.
+// beats is the number of heartbeats to a member in a HeartbeatTimeout.
 const beats = 4
 
-// pace lets a heartbeat wait until a beat has passed since the last message to
-// the member that it answered.
+// pace delays a heartbeat until a beat has passed since the last message that the member has answered
+// was sent.
 func (w *watchedTransport) pace(id raft.ServerID) {
 	w.mu.Lock()
 	last := w.heard[id].Asked
@@ -27,22 +26,21 @@ func (w *watchedTransport) pace(id raft.ServerID) {
 	}
 }
 
-// repeated says that a message of a pipeline tells the member only what it has
-// answered to already.
+// repeated reports whether a message of a pipeline carries nothing but facts that the member has
+// acknowledged already.
 func (p *pipeline) repeated(m *raft.AppendEntriesRequest) bool {
 	if len(m.Entries) > 0 || p.sent == 0 || p.answered.Load() < p.sent {
-		// Without an answer to everything sent, the message also finds out
-		// whether there is anybody to answer.
+		// While answers are missing, the message also tests whether the member still answers.
 		return false
 	}
 	return m.PrevLogEntry == p.told.PrevLogEntry && m.LeaderCommitIndex == p.told.LeaderCommitIndex
 }
 
-// AppendEntries sends a message, if there is news in it. The library takes what
-// is not answered for what is on its way, and does not wait for it.
+// AppendEntries sends a message unless it is repeated. To the library, an unsent message looks like one
+// that is under way, and the library does not wait for its answer.
 func (p *pipeline) AppendEntries(m *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	if p.repeated(m) {
-		return nil, nil // nobody looks at it: answers come from Consumer
+		return nil, nil // the library does not use the future: answers come from Consumer
 	}
 	f, err := p.AppendPipeline.AppendEntries(m, resp)
 	if err == nil {

@@ -7,13 +7,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// AppendEntriesPipeline gives a pipeline that ends itself at the first answer
-// after which the library listens to it no more: a refusal, or a newer term.
-// The library stops reading answers then, but its sender may be waiting at that
-// moment for room in the pipeline, which only reading would make: replication
-// to that member would stand still for as long as this one leads, and the
-// member could never be shut down. One refused write of a follower whose disk
-// is full is enough.
+// AppendEntriesPipeline returns a pipeline that closes itself at the first answer after which the
+// library stops reading: a refusal, or a newer term. At that moment the library's sender may be
+// waiting for room in the pipeline, which only a reader would make. Then replication to that follower
+// would stand still for as long as this member leads, and this member could never be shut down. One
+// refused write of a follower whose disk is full is enough to cause it.
 func (w *watchedTransport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := w.Transport.AppendEntriesPipeline(id, target)
 	if err != nil {
@@ -28,7 +26,7 @@ func newPipeline(inner raft.AppendPipeline) *pipeline {
 	return p
 }
 
-// pipeline passes answers on until one ends it.
+// pipeline passes answers on until an answer ends it.
 type pipeline struct {
 	raft.AppendPipeline
 	answers chan raft.AppendFuture
@@ -37,7 +35,7 @@ type pipeline struct {
 
 	// Owned by the sender:
 	sent uint64
-	told raft.AppendEntriesRequest // where the last message left the member
+	told raft.AppendEntriesRequest // the log position and commit index that the last message sent to the member
 
 	answered atomic.Uint64
 }
@@ -63,10 +61,10 @@ func (p *pipeline) pass() {
 	}
 }
 
-// Consumer gives the answers.
+// Consumer returns the channel of answers.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.answers }
 
-// Close ends the pipeline; a sender that waits in it is let go.
+// Close ends the pipeline and releases a sender that waits in it.
 func (p *pipeline) Close() error {
 	p.once.Do(func() { close(p.ended) })
 	return p.AppendPipeline.Close()

@@ -9,69 +9,69 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Progress is what a leader has heard last from another member. The heartbeats
-// carry it; no question of its own is asked.
+// Progress is the leader's latest knowledge of another member. It comes from the answers to the
+// heartbeats and needs no messages of its own.
 type Progress struct {
 	// Contact is when the member last answered; zero means never.
 	Contact time.Time
-	// Asked is when the message was sent that it answered.
+	// Asked is when the message was sent that the member answered.
 	Asked time.Time
-	// LastIndex is the newest entry that it held then.
+	// LastIndex is the newest entry that the member held at that time.
 	LastIndex uint64
-	// Term is the term that it knew then.
+	// Term is the term of the member at that time.
 	Term uint64
 }
 
-// Progress gives what was heard from member id since this process runs. It
-// grows stale when this member does not lead.
+// Progress returns the latest knowledge of member id since this process started. It grows stale while
+// this member does not lead.
 func (g *Group) Progress(id string) Progress {
 	g.trans.mu.Lock()
 	defer g.trans.mu.Unlock()
 	return g.trans.heard[raft.ServerID(id)].Progress
 }
 
-// watchedTransport notes what the answers to AppendEntries tell about their
-// sender. Heartbeats always come this way, also when entries are pipelined.
+// watchedTransport records the state of each member from its answers to AppendEntries. Heartbeats
+// always use AppendEntries, also while entries are pipelined.
 type watchedTransport struct {
 	raft.Transport
 	beat   time.Duration
 	mu     sync.Mutex
 	heard  map[raft.ServerID]heard
-	round  uint64        // number of the last question whether we lead, see verify
-	news   chan struct{} // closed at the next answer while someone waits, else nil
+	round  uint64        // number of the last round that checks the leadership, see verify
+	news   chan struct{} // closed at the next answer while a goroutine waits for it, else nil
 	asked  map[raft.ServerID]*asking
 	askers sync.WaitGroup
-	over   bool // no more asking
-	// installed is the last snapshot that each member took from this one.
+	over   bool // ask sends no more heartbeats
+	// installed is the last snapshot that each member has installed from this one.
 	installed map[raft.ServerID]place
 }
 
 // place names an entry of the log.
 type place struct{ index, term uint64 }
 
-// asking is a heartbeat of our own under way to a member.
+// asking is a heartbeat that ask has sent to a member and that is not answered yet.
 type asking struct {
-	again *raft.AppendEntriesRequest // of a round that has begun meanwhile
+	again *raft.AppendEntriesRequest // the heartbeat of a round that has begun since
 }
 
 type heard struct {
 	Progress
-	round uint64 // the last round that was open already when the message was sent
+	round uint64 // the last round that was open when the message was sent
 }
 
-// preVoting keeps the transport's pre-vote, which the library looks for by type.
+// preVoting keeps the transport's pre-vote, which the library detects by type.
 type preVoting struct {
 	*watchedTransport
 	raft.WithPreVote
 }
 
-// watchTransport watches t; beat is the pause between heartbeats to a member.
+// watchTransport wraps t; beat is the pause between heartbeats to a member.
 func watchTransport(t raft.Transport, beat time.Duration) *watchedTransport {
 	return &watchedTransport{Transport: t, beat: beat, heard: make(map[raft.ServerID]heard), asked: make(map[raft.ServerID]*asking),
 		installed: make(map[raft.ServerID]place)}
 }
 
-// forRaft is what the library gets.
+// forRaft returns the transport for the library.
 func (w *watchedTransport) forRaft() raft.Transport {
 	if p, ok := w.Transport.(raft.WithPreVote); ok {
 		return &preVoting{watchedTransport: w, WithPreVote: p}
@@ -79,7 +79,7 @@ func (w *watchedTransport) forRaft() raft.Transport {
 	return w
 }
 
-// AppendEntries passes the library's call on, a heartbeat when it is time for one.
+// AppendEntries passes the library's call on. It delays a heartbeat until the next one is due.
 func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	if len(args.Entries) == 0 && args.PrevLogEntry == 0 && args.LeaderCommitIndex == 0 {
@@ -88,7 +88,7 @@ func (w *watchedTransport) AppendEntries(id raft.ServerID, target raft.ServerAdd
 	return w.noted(id, target, args, resp)
 }
 
-// noted passes a message on and notes the answer.
+// noted passes a message on and records the answer.
 func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
 	asked := time.Now()
@@ -111,7 +111,7 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 	defer w.mu.Unlock()
 	last := w.heard[id]
 	if resp.Term != args.Term {
-		// It follows another term: whatever it granted us before is void.
+		// The member is in another term: its earlier answers to this leader no longer count.
 		last.Contact, last.LastIndex, last.Term = now, resp.LastLog, resp.Term
 		w.heard[id] = last
 		return nil
@@ -127,7 +127,7 @@ func (w *watchedTransport) noted(id raft.ServerID, target raft.ServerAddress, ar
 	return nil
 }
 
-// InstallSnapshot passes the call on and notes what the member has since.
+// InstallSnapshot passes the call on and records the snapshot that the member has installed.
 func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := w.Transport.InstallSnapshot(id, target, args, resp, data)
@@ -139,13 +139,13 @@ func (w *watchedTransport) InstallSnapshot(id raft.ServerID, target raft.ServerA
 	return err
 }
 
-// behindSnapshot says whether a member refused entries only because the one
-// before them is the last of the snapshot that it took from us. The library
-// looks for that one in the log, where it is not, as soon as anything follows:
-// when the answer to the first entries behind a snapshot gets lost, or entries
-// of another term stand there, the member would be sent the same snapshot over
-// and over for as long as this one leads. What it has up to there is right, so
-// the entries are sent once more with nothing to compare.
+// behindSnapshot reports whether a member refused entries only because the preceding entry is the last
+// one of the snapshot that it installed from this leader. As soon as the member's log holds an entry
+// after the snapshot, the library looks for the preceding entry in the log, where it is missing. That
+// happens when the answer to the first entries after a snapshot is lost, or when the log holds entries
+// of another term. The member would then receive the same snapshot again and again for as long as this
+// leader leads. The member's state up to the snapshot is correct, so noted sends the entries once more
+// without a preceding entry to compare.
 func (w *watchedTransport) behindSnapshot(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) bool {
 	if resp.Success || args.PrevLogEntry == 0 || resp.Term != args.Term || resp.LastLog <= args.PrevLogEntry {
 		return false
@@ -162,7 +162,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// openRound begins a question whether we lead.
+// openRound begins a round that checks the leadership and returns its number.
 func (w *watchedTransport) openRound() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,13 +170,13 @@ func (w *watchedTransport) openRound() uint64 {
 	return w.round
 }
 
-// ask sends a heartbeat of term to each of the members at once, so that a round
-// need not wait for the library's next. It is the same message, and is sent only
-// by a member that leads in term, or has just ceased to. A member that has not
-// answered the last one yet is asked again when it has.
+// ask sends a heartbeat of term to each of the members at once, so that a round need not wait for the
+// library's next heartbeat. It is the same message, and only a member that leads in term, or has just
+// ceased to lead, sends it. If a member has not answered the last one yet, the next one follows its
+// answer.
 //
-// The library's VerifyLeader would do as much, but what it is asked while its
-// main loop is busy can block its heartbeats, and for good when it is shut down.
+// The library's VerifyLeader would do the same. But a call of it while the library's main loop is busy
+// can block the heartbeats, and it blocks them for good when the library is shut down.
 func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 	local := w.EncodePeer(raft.ServerID(self), w.LocalAddr())
 	req := &raft.AppendEntriesRequest{
@@ -201,7 +201,7 @@ func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 		w.asked[id] = a
 		w.askers.Go(func() {
 			for req := req; ; {
-				// Whatever comes of it is noted.
+				// noted records the answer; an error leaves the member unconfirmed.
 				_ = w.noted(id, raft.ServerAddress(s.Addr), req, &raft.AppendEntriesResponse{})
 				w.mu.Lock()
 				if a.again == nil || w.over {
@@ -216,7 +216,7 @@ func (w *watchedTransport) ask(self string, term uint64, servers []Server) {
 	}
 }
 
-// stopAsking ends the heartbeats of our own, and waits for them.
+// stopAsking ends the heartbeats of ask and waits for those under way.
 func (w *watchedTransport) stopAsking() {
 	w.mu.Lock()
 	w.over = true
@@ -224,9 +224,8 @@ func (w *watchedTransport) stopAsking() {
 	w.askers.Wait()
 }
 
-// confirmed says whether a majority of the voters, self included, has answered
-// in term to a message sent after the round was opened; if not, news is closed
-// when there may be more.
+// confirmed reports whether a majority of the voters, self included, has answered in term to a message
+// sent after the round was opened. If not, news is closed at the next answer.
 func (w *watchedTransport) confirmed(round, term uint64, self string, servers []Server) (ok bool, news <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,8 +249,8 @@ func (w *watchedTransport) confirmed(round, term uint64, self string, servers []
 	return false, w.news
 }
 
-// promisedSince is the moment since which a majority has, in answer to us,
-// promised to wait for one election timeout before it follows another.
+// promisedSince returns the time of the promise of a majority. By answering a heartbeat, a voter
+// promises to follow no other leader for one election timeout after the heartbeat was sent.
 func (w *watchedTransport) promisedSince(now time.Time, term uint64, self string, servers []Server) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,7 +277,7 @@ func (w *watchedTransport) promisedSince(now time.Time, term uint64, self string
 }
 
 // Close closes the transport below, if it can be closed. The library's network
-// transport leaves its pooled connections open unless it is told.
+// transport leaves its pooled connections open unless CloseStreams is called.
 func (w *watchedTransport) Close() error {
 	if c, ok := w.Transport.(interface{ CloseStreams() }); ok {
 		c.CloseStreams()

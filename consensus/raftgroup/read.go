@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// readRounds lets readers share the question whether we still lead: one round
-// is under way, all who come meanwhile share the next.
+// readRounds lets readers share the check that this member still leads. One round is under way; all
+// readers that arrive during it share the next round.
 type readRounds struct {
 	mu      sync.Mutex
 	running bool
@@ -21,10 +21,10 @@ type readRound struct {
 	err   error
 }
 
-// ReadIndex gives an index such that a read from a state that has applied it
-// (WaitApplied has been called for this member) sees every write that was
-// answered before the call. Only the leader can: it asks a majority whether it
-// still is. The answer of one question serves all who asked before it.
+// ReadIndex returns an index such that a read from a state that has applied it sees every write that
+// was answered before the call. This member has applied it when ReadIndex returns. ReadIndex works on
+// the leader only: the leader asks a majority whether it still leads. Concurrent calls share one such
+// round.
 func (g *Group) ReadIndex(ctx context.Context) (uint64, error) {
 	round := g.joinRound()
 	select {
@@ -74,13 +74,13 @@ func (g *Group) runRounds() {
 	}
 }
 
-// verify takes the commit index, then has a majority confirm that nobody else
-// can have committed anything before the question was put.
+// verify reads the commit index. Then a majority confirms that no other leader can have committed an
+// entry before the round was opened.
 //
 // The library's VerifyLeader is not enough: it counts answers to messages that
-// were sent before it was called. A leader that was stopped for a while finds
-// such answers in its sockets when it wakes, long after another has taken over.
-// Here only answers to messages sent after the question count.
+// were sent before it was called. A leader whose process was stopped for a while finds
+// such answers in its sockets when it resumes, long after another leader has taken over.
+// verify counts only answers to messages that were sent after the round was opened.
 func (g *Group) verify() (uint64, error) {
 	term := g.raft.CurrentTerm()
 	if err := g.established(term); err != nil {
@@ -109,9 +109,8 @@ func (g *Group) verify() (uint64, error) {
 	}
 }
 
-// established returns when this member, as the leader of term, has applied an
-// entry of that term. Before, its commit index may lag behind what its
-// predecessor has answered.
+// established returns when this member, as the leader of term, has applied an entry of that term. Until
+// then its commit index may be lower than that of writes which its predecessor has answered.
 func (g *Group) established(term uint64) error {
 	g.mu.Lock()
 	known := g.firstOf == term
@@ -131,11 +130,11 @@ func (g *Group) established(term uint64) error {
 	return nil
 }
 
-// HasLease says whether a read from this member's state, as it is now, sees
-// every write answered so far, without asking anyone: a majority has promised,
-// less than a leader's lease ago, to follow nobody else for an election timeout.
-// It trusts the clocks' rates and that the process was not stopped between this
-// answer and the read; ReadIndex trusts neither.
+// HasLease reports, without sending a message, whether a read from this member's current state sees
+// every write answered so far. That holds if a majority has promised, less than a leader's lease ago,
+// to follow no other leader for an election timeout. HasLease relies on clocks that run at the same
+// rate, and on a process that is not stopped between this answer and the read; ReadIndex relies on
+// neither.
 func (g *Group) HasLease() bool {
 	term := g.raft.CurrentTerm()
 	g.mu.Lock()
@@ -146,11 +145,11 @@ func (g *Group) HasLease() bool {
 	}
 	now := time.Now()
 	since := g.trans.promisedSince(now, term, g.cfg.ID, g.Servers())
-	return now.Sub(since) < g.timing.LeaderLeaseTimeout*2/3 // the rest is for clocks that differ
+	return now.Sub(since) < g.timing.LeaderLeaseTimeout*2/3 // the rest allows for clocks that differ
 }
 
-// Confirm returns when every one of the members ids has answered to a message
-// sent after the call: they are there now, not a while ago. Leader only.
+// Confirm returns nil when each of the members ids has answered a message that was sent after the call
+// began, which proves that they are reachable now. Leader only.
 func (g *Group) Confirm(ctx context.Context, ids ...string) error {
 	term := g.raft.CurrentTerm()
 	round := g.trans.openRound()
@@ -182,9 +181,8 @@ func (g *Group) Confirm(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// waitQueued waits until the library has applied index. It has no notice for
-// that, and a caller is here only when a follower lags, so it is looked at in
-// short turns.
+// waitQueued waits until the library has applied index. The library has no notification for that, so
+// waitQueued polls at short intervals. It is reached only on a member that lags.
 func (g *Group) waitQueued(ctx context.Context, index uint64) error {
 	pause := time.Millisecond
 	for g.raft.AppliedIndex() < index {

@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// RecoverFile is what an operator puts into the data directory of each
-	// surviving agent, while they are stopped, after a majority is lost for
-	// good. It holds the new group:
+	// RecoverFile is the name of the file that an operator puts into the data directory of each
+	// surviving agent, while the agents are stopped, after a majority is lost for good. It holds the
+	// new group:
 	//
 	//	[{"id": "…", "address": "10.0.0.1:55055"}, {"id": "…", "address": "…", "non_voter": true}]
 	//
-	// It is looked at only at start, and renamed to RecoveredFile when used.
-	// Entries that were under way when the majority was lost become committed
-	// by this, whether or not they were before.
+	// An agent reads it only at start, and renames it to RecoveredFile after use. Entries that were
+	// under way when the majority was lost become committed, whether or not they were before.
 	RecoverFile = "peers.json"
-	// RecoveredFile is what RecoverFile is called afterwards.
+	// RecoveredFile is the name of the RecoverFile after use.
 	RecoveredFile = "peers.info"
 	// maxRecoverFile bounds the file's size in bytes.
 	maxRecoverFile = 1 << 20
 )
 
-// ReadRecoverFile reads and checks a RecoverFile. All faults are named at once.
-// Beside an error the list is given as far as it could be read.
+// ReadRecoverFile reads and checks a RecoverFile. Its error names all faults. If the list could be
+// parsed, it is returned together with the error.
 func ReadRecoverFile(path string) ([]Server, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -76,7 +75,7 @@ func parseRecoverFile(raw []byte) ([]Server, error) {
 	return servers, errors.Join(checkServers(servers), checkAddresses(servers))
 }
 
-// checkServers names all faults of a group at once, each with its path.
+// checkServers reports all faults of a group in one error, each with its path.
 func checkServers(servers []Server) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -107,7 +106,8 @@ func checkServers(servers []Server) error {
 	return errors.Join(faults...)
 }
 
-// checkAddresses is for addresses that a person has typed.
+// checkAddresses reports every address that is not of the form host:port. It is meant for addresses
+// that a person has typed.
 func checkAddresses(servers []Server) error {
 	var faults []error
 	for i, s := range servers {

@@ -12,7 +12,7 @@ import (
 	"github.com/coopr/coopr/consensus/logstore"
 )
 
-// Stats is a look at a member, for status pages and metrics.
+// Stats holds the state of a member at one moment, for status pages and metrics.
 type Stats struct {
 	ID           string    `json:"id"`
 	State        string    `json:"state"` // leader, follower, candidate or shutdown
@@ -22,15 +22,15 @@ type Stats struct {
 	LastIndex    uint64    `json:"lastIndex"`
 	CommitIndex  uint64    `json:"commitIndex"`
 	AppliedIndex uint64    `json:"appliedIndex"` // as Group.AppliedIndex
-	LastContact  time.Time `json:"lastContact"`  // with the leader; zero on the leader, or when there was none
-	Pending      int       `json:"pending"`      // entries handed in here and not answered yet
+	LastContact  time.Time `json:"lastContact"`  // with the leader; zero on the leader, or when there was no contact
+	Pending      int       `json:"pending"`      // entries submitted here and not answered yet
 	Servers      []Server  `json:"servers"`
 	Store        logstore.Stats
-	// StoreError says what is wrong with the disk, empty when nothing is.
+	// StoreError is the fault of the store, or empty when the store is healthy.
 	StoreError string `json:"storeError,omitempty"`
 }
 
-// Stats gives a look at the member.
+// Stats returns the current state of the member.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	pending := len(g.pending)
@@ -65,8 +65,8 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Snapshot makes a snapshot now and opens it; with nothing new since the last
-// one, that one is opened. Any member can. The caller closes the reader.
+// Snapshot takes a snapshot and opens it. If nothing has changed since the last snapshot, it opens
+// the last one. It works on any member. The caller closes the reader.
 func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	var f raft.SnapshotFuture
 	err := g.ask(ctx, func() raft.Future {
@@ -97,11 +97,10 @@ func (g *Group) Snapshot(ctx context.Context) (*raft.SnapshotMeta, io.ReadCloser
 	return meta, rc, nil
 }
 
-// Restore replaces the whole replicated state by that of a snapshot, of which
-// only Size, Version and Index of meta matter beside the bytes: the log goes on
-// behind Index if that is further than it is. Leader only; for disaster
-// recovery into a group that serves nobody. Entries under way fail with
-// ErrUnknownOutcome.
+// Restore replaces the whole replicated state with a snapshot. Of meta, only Size, Version and Index
+// are used: the log continues after Index if Index is beyond the end of the log. It works on the
+// leader only and is meant for disaster recovery into a group that serves no requests. Entries under
+// way fail with ErrUnknownOutcome.
 func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.Reader) error {
 	if !g.IsLeader() {
 		return fmt.Errorf("restore: %w", g.notLeader())
@@ -116,7 +115,7 @@ func (g *Group) Restore(ctx context.Context, meta *raft.SnapshotMeta, state io.R
 	return nil
 }
 
-// answered makes a future of an answer that is there.
+// answered is a raft.Future whose answer is known already.
 type answered struct{ err error }
 
 func (a answered) Error() error { return a.err }

@@ -8,33 +8,32 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Timing says how patient a member is. All members of a group should agree.
-// Zero fields take the defaults, which suit one site: a dead leader is replaced
-// in about a third of a second.
+// Timing holds the time-outs and bounds of a member. All members of a group should use the same
+// values. Zero fields take the defaults, which suit one site: a dead leader is replaced in about a
+// third of a second.
 type Timing struct {
-	// HeartbeatTimeout is the silence of the leader after which a follower
-	// starts an election (default 150 ms). The leader beats four times as often.
+	// HeartbeatTimeout is the silence of the leader after which a follower starts an election
+	// (default 150 ms). The leader sends four heartbeats in this time.
 	HeartbeatTimeout time.Duration
 	// ElectionTimeout is how long a candidate waits for votes (default: HeartbeatTimeout).
 	ElectionTimeout time.Duration
-	// LeaderLeaseTimeout is how long a leader goes on without hearing from a
-	// majority (default: HeartbeatTimeout, which it must not exceed). Reads trust
-	// it for two thirds of that.
+	// LeaderLeaseTimeout is how long a leader goes on without hearing from a majority (default:
+	// HeartbeatTimeout, which it must not exceed). Lease reads are allowed for two thirds of it.
 	LeaderLeaseTimeout time.Duration
-	// CommitTimeout is how soon followers learn of the last commit when nothing
-	// follows it (default 50 ms; less costs messages and gains nothing).
+	// CommitTimeout is how soon followers learn of the last commit when no entry follows it
+	// (default 50 ms; a lower value costs messages and gains nothing).
 	CommitTimeout time.Duration
 	// Multiplier stretches the four above, for slow machines and wide networks (default 1).
 	Multiplier float64
 
-	// SnapshotThreshold is how many new entries make a snapshot worthwhile (default 8192).
+	// SnapshotThreshold is the number of new entries that triggers a snapshot (default 8192).
 	SnapshotThreshold uint64
-	// SnapshotInterval is how often that is looked at (default 30 s).
+	// SnapshotInterval is how often the threshold is checked (default 30 s).
 	SnapshotInterval time.Duration
-	// TrailingLogs is how many entries stay after a snapshot, so that a follower
-	// that was away shortly needs no snapshot (default 10240).
+	// TrailingLogs is how many entries stay in the log after a snapshot, so that a follower that was
+	// away for a short time needs no snapshot (default 10240).
 	TrailingLogs uint64
-	// MaxAppendEntries bounds one message to a follower and one append (default 512).
+	// MaxAppendEntries bounds the entries in one message to a follower and in one append (default 512).
 	MaxAppendEntries int
 }
 
@@ -64,7 +63,7 @@ func (t Timing) withDefaults() Timing {
 	return t
 }
 
-// Validate names all faults of the settings at once.
+// Validate reports all faults of the settings in one error.
 func (t Timing) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -93,7 +92,7 @@ func (t Timing) Validate() error {
 	return errors.Join(faults...)
 }
 
-// stretched gives the timing with the multiplier worked in.
+// stretched returns the timing with defaults filled in and the multiplier applied.
 func (t Timing) stretched() Timing {
 	t = t.withDefaults()
 	for _, d := range []*time.Duration{&t.HeartbeatTimeout, &t.ElectionTimeout, &t.LeaderLeaseTimeout, &t.CommitTimeout} {

@@ -19,29 +19,29 @@ import (
 // Config configures a Controller. Group and Candidates are required.
 type Config struct {
 	Group *raftgroup.Group
-	// Candidates gives the agents of the mesh, this one included, members or
-	// not. It is called about once per Interval and must not block.
+	// Candidates returns the agents of the mesh, this one included, members or
+	// not. It is called at least once per Interval and must not block.
 	Candidates func() []Candidate
-	// Policy is asked anew each time, so it may change.
+	// Policy is called for each decision, so its result may change.
 	Policy func() Policy
-	// Admit is asked before an agent becomes a member: ErrForeign keeps one out
-	// whose state the group's would overwrite. Nil admits everybody.
+	// Admit is called before an agent becomes a member. An error keeps the agent out; ErrForeign means
+	// that the group's state would overwrite state of another mesh. A nil Admit admits every agent.
 	Admit  func(context.Context, Candidate) error
 	Logger *slog.Logger
-	// Interval is how often things are looked at (default 1 s).
+	// Interval is the pause between two observations of the group (default 1 s).
 	Interval time.Duration
-	// Changed is told of every change made or failed; may be nil.
+	// Changed is called after every change, made or failed; may be nil.
 	Changed func(Change, error)
 }
 
 // Controller is the leader's duty that chooses the voters. Each term needs a new one.
 type Controller struct {
 	cfg    Config
-	states chan *autopilot.State // the newest state, if it has not been looked at
+	states chan *autopilot.State // the newest state, if Run has not received it yet
 
 	// Owned by Run.
 	stable map[string]time.Time // since when a member has been healthy
-	first  map[string]time.Time // when a member was first seen as one
+	first  map[string]time.Time // when the controller first saw a member in the configuration
 	shun   map[string]shunned
 
 	mu     sync.Mutex
@@ -53,12 +53,12 @@ type shunned struct {
 	times int
 }
 
-// shunFirst is for how long an agent is left alone that failed as a new member;
-// doubled each time, up to 32 times.
+// shunFirst is how long an agent that failed as a new member is shunned. The time doubles with each
+// failure, up to 32 minutes.
 const shunFirst = time.Minute
 
-// ErrForeign says that an agent holds the state of another group. It is left
-// alone for a while, as one that failed as a new member.
+// ErrForeign means that an agent holds the state of another group. The agent is shunned for a while,
+// like an agent that failed as a new member.
 var ErrForeign = errors.New("it holds the state of another mesh")
 
 // Limits by which a member counts as healthy.
@@ -69,19 +69,19 @@ const (
 	confirmLimit = time.Second
 )
 
-// Health is how the group does, for the operator.
+// Health is the health of the group, for the operator.
 type Health struct {
-	// Healthy: every member is.
+	// Healthy: every member is healthy.
 	Healthy bool `json:"healthy"`
-	// FailureTolerance is how many voters may fail now without a stop.
+	// FailureTolerance is how many voters may fail now without stopping the group.
 	FailureTolerance int            `json:"failureTolerance"`
 	Members          []MemberHealth `json:"members"`
-	// Next is the change that is due, if any, and Error why it could not be made.
+	// Next is the last decided change, if any. Error is the reason why it could not be made.
 	Next  string `json:"next,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// MemberHealth is how one member does.
+// MemberHealth is the health of one member.
 type MemberHealth struct {
 	ID        string        `json:"id"`
 	Addr      string        `json:"address"`
@@ -90,7 +90,7 @@ type MemberHealth struct {
 	Leader    bool          `json:"leader"`
 	Healthy   bool          `json:"healthy"`
 	Stable    time.Duration `json:"stable"`  // for how long it has been healthy
-	Silence   time.Duration `json:"silence"` // since it was heard last
+	Silence   time.Duration `json:"silence"` // since its last answer
 	LastIndex uint64        `json:"lastIndex"`
 }
 
@@ -152,12 +152,12 @@ func (k *Controller) Health() Health {
 	return k.health
 }
 
-// step looks once and makes one change at most.
+// step observes the group once and makes at most one change.
 func (k *Controller) step(ctx context.Context, state *autopilot.State) {
 	g := k.cfg.Group
 	servers, at := g.ServersAt()
 	if latest := g.Servers(); !sameServers(servers, latest) {
-		return // a change is on its way
+		return // a change is under way
 	}
 	view := k.view(time.Now(), state, servers)
 	change := Decide(view)
@@ -218,7 +218,7 @@ func (k *Controller) view(now time.Time, state *autopilot.State, servers []raftg
 			}
 			m.Stable = max(now.Sub(since), 1)
 			if s.Voter {
-				delete(k.shun, s.ID) // it has made its way
+				delete(k.shun, s.ID) // a healthy voter: its earlier failures no longer count
 			}
 		} else {
 			delete(k.stable, s.ID)
@@ -241,7 +241,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// make carries a change out, tied to the configuration it was decided on.
+// make carries out a change, tied to the configuration it was decided on.
 func (k *Controller) make(ctx context.Context, c Change, v View, at uint64) error {
 	if c.Kind == None {
 		return nil
@@ -290,7 +290,7 @@ func (k *Controller) make(ctx context.Context, c Change, v View, at uint64) erro
 	return fmt.Errorf("change of kind %q is not known", c.Kind)
 }
 
-// admit asks whether an agent may become a member.
+// admit calls Config.Admit for an agent that is about to become a member, and shuns it on ErrForeign.
 func (k *Controller) admit(ctx context.Context, change Change, v View) error {
 	if k.cfg.Admit == nil {
 		return nil
@@ -308,9 +308,9 @@ func (k *Controller) admit(ctx context.Context, change Change, v View) error {
 	return nil
 }
 
-// confirm asks, right before the number of voters changes, all those that were
-// counted upon whether they are still there. What was heard a second ago may
-// have died since, and a configuration without a majority cannot be undone.
+// confirm checks, right before the number of voters changes, that the members on which the decision
+// relies still answer. A member that answered a second ago may have died since, and a configuration
+// without a majority cannot be undone.
 func (k *Controller) confirm(ctx context.Context, v View, without, with string) error {
 	var ids []string
 	for _, m := range v.Members {
@@ -360,12 +360,12 @@ type delegate Controller
 
 var _ autopilot.ApplicationIntegration = (*delegate)(nil)
 
-// AutopilotConfig gives autopilot its limits.
+// AutopilotConfig returns the limits for autopilot.
 func (d *delegate) AutopilotConfig() *autopilot.Config {
 	return &autopilot.Config{LastContactThreshold: contactLimit, MaxTrailingLogs: lagLimit}
 }
 
-// NotifyState hands a new state to Run, in place of one not looked at yet.
+// NotifyState passes a new state to Run. It replaces a state that Run has not received yet.
 func (d *delegate) NotifyState(s *autopilot.State) {
 	for {
 		select {
@@ -380,7 +380,7 @@ func (d *delegate) NotifyState(s *autopilot.State) {
 	}
 }
 
-// FetchServerStats gives what the heartbeats have told; no one is asked.
+// FetchServerStats returns data from the heartbeats; it sends no messages.
 func (d *delegate) FetchServerStats(_ context.Context,
 	servers map[raft.ServerID]*autopilot.Server) map[raft.ServerID]*autopilot.ServerStats {
 	g := d.cfg.Group
@@ -405,7 +405,7 @@ func (d *delegate) FetchServerStats(_ context.Context,
 	return out
 }
 
-// KnownServers gives the agents of the mesh, in autopilot's words.
+// KnownServers returns the agents of the mesh in autopilot's types.
 func (d *delegate) KnownServers() map[raft.ServerID]*autopilot.Server {
 	out := make(map[raft.ServerID]*autopilot.Server)
 	for _, c := range d.cfg.Candidates() {
@@ -426,7 +426,7 @@ func (d *delegate) KnownServers() map[raft.ServerID]*autopilot.Server {
 // RemoveFailedServer is never called: reconciliation is off.
 func (d *delegate) RemoveFailedServer(*autopilot.Server) {}
 
-// watcher is a promoter that promotes nobody: Decide does.
+// watcher is a promoter that promotes no server: Decide chooses the promotions.
 type watcher struct{}
 
 var _ autopilot.Promoter = watcher{}

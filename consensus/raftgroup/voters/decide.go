@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Candidate is an agent as the mesh knows it.
+// Candidate is an agent that the mesh knows.
 type Candidate struct {
 	ID, Addr string
-	// Zone is where it stands; agents of one zone fail together.
+	// Zone is the agent's zone; agents of one zone fail together.
 	Zone string
-	// Eligible: it may hold the log. An agent opts out by configuration, or
+	// Eligible: the agent may hold the log. An agent opts out by configuration, or
 	// because its disk is sick.
 	Eligible bool
-	// Alive: the gossip takes it for alive.
+	// Alive: gossip considers the agent alive.
 	Alive bool
-	// Leaving: it asks to leave in good order.
+	// Leaving: the agent asks to leave in good order.
 	Leaving bool
-	// FeatureLevel is the newest kind of log entry that it understands.
+	// FeatureLevel is the newest kind of log entry that the agent understands.
 	FeatureLevel int
-	// JoinedAt is when it joined the mesh.
+	// JoinedAt is when the agent joined the mesh.
 	JoinedAt time.Time
-	// Shunned: it has failed lately as a member and is not to be tried again yet.
+	// Shunned: the agent has failed recently as a member and must not be added again yet.
 	Shunned bool
 }
 
-// Member is a member of the Raft group as the leader sees it.
+// Member is the leader's view of a member of the Raft group.
 type Member struct {
 	ID, Addr string
 	Voter    bool
 	Leader   bool
-	// Silence is for how long the leader has not heard from it; 0 for itself.
+	// Silence is for how long the leader has not heard from the member; 0 for the leader itself.
 	Silence time.Duration
-	// Stable is for how long it has answered, alive and caught up, without a
-	// break; 0 when it is not.
+	// Stable is for how long the member has been healthy without a break: it answers and has caught
+	// up. 0 means that it is not healthy.
 	Stable time.Duration
 }
 
@@ -42,20 +42,20 @@ type Member struct {
 type Policy struct {
 	// MaxVoters caps the voters (default 5; 1 or an odd number).
 	MaxVoters int
-	// MinFeatureLevel is what a voter must understand.
+	// MinFeatureLevel is the lowest feature level that a voter may have.
 	MinFeatureLevel int
-	// Reachable: a voter silent for less counts as there (default 2 s).
+	// Reachable is the silence from which a voter no longer counts as reachable (default 2 s).
 	Reachable time.Duration
-	// DeadAfter: a member silent for so long is dead; half of it is enough when
-	// the gossip agrees (default 30 s).
+	// DeadAfter is the silence after which a member counts as dead. Half of it is enough when gossip
+	// does not consider the member alive either (default 30 s).
 	DeadAfter time.Duration
-	// GhostAfter: a voter that the mesh no longer knows at all, silent for so
-	// long, is removed even without a replacement (default 10 min).
+	// GhostAfter is the silence after which a voter that the mesh no longer knows is removed even
+	// without a replacement (default 10 min).
 	GhostAfter time.Duration
-	// StableFor: a member must be stable for so long before it gets a vote (default 3 s).
+	// StableFor is how long a member must be stable before it gets a vote (default 3 s).
 	StableFor time.Duration
-	// ZoneAfter: an agent must have been in the mesh for so long before it takes
-	// a vote from a healthy voter for the sake of zones (default 2 min).
+	// ZoneAfter is how long an agent must have been in the mesh before it replaces a healthy voter to
+	// improve the spread over zones (default 2 min).
 	ZoneAfter time.Duration
 }
 
@@ -76,7 +76,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// Target is how many of n eligible agents vote.
+// Target returns how many of n eligible agents vote.
 func (p Policy) Target(n int) int {
 	p = p.withDefaults()
 	t := 0
@@ -94,32 +94,32 @@ func (p Policy) Target(n int) int {
 	return max(t, min(n, 1))
 }
 
-// Kind is what a Change does.
+// Kind is the kind of a Change.
 type Kind string
 
 // The kinds of change.
 const (
-	None     Kind = ""         // all is as it should be, or must wait
-	Add      Kind = "add"      // make a member without a vote
+	None     Kind = ""         // no change is needed, or the next one must wait
+	Add      Kind = "add"      // add a member without a vote
 	Promote  Kind = "promote"  // give a member its vote
 	Demote   Kind = "demote"   // take a vote, keep the member
 	Remove   Kind = "remove"   // end a membership
-	Move     Kind = "move"     // note a member's new address
-	Transfer Kind = "transfer" // hand the leadership to this voter
+	Move     Kind = "move"     // store a member's new address
+	Transfer Kind = "transfer" // transfer the leadership to this voter
 )
 
-// Change is one step.
+// Change is one change of the group's membership or leadership.
 type Change struct {
 	Kind Kind
-	// ID is the member it is about, Addr its address for Add, Promote and Move.
+	// ID is the member that changes. Addr is its address, set for Add, Promote, Move and Transfer.
 	ID, Addr string
-	// Voter says of a Move whether the member has a vote.
+	// Voter reports, for a Move, whether the member has a vote.
 	Voter bool
-	// Reason is for people.
+	// Reason explains the change to people.
 	Reason string
 }
 
-// View is all that Decide looks at.
+// View is the complete input of Decide.
 type View struct {
 	Now        time.Time
 	Members    []Member
@@ -127,13 +127,12 @@ type View struct {
 	Policy     Policy
 }
 
-// Decide gives the one next change, or None. It has no memory: the same view
-// gives the same answer, in whatever order its lists are. A change is never one
-// that leaves fewer reachable voters than a majority.
+// Decide returns the one next change, or None. It has no memory: the same view yields the same change,
+// whatever the order of its lists. No change leaves fewer reachable voters than a majority.
 func Decide(v View) Change {
 	d := newDecision(v)
 	if d.leader == nil || d.reachable(d.voters) < quorum(len(d.voters)) {
-		return Change{} // nothing could be committed
+		return Change{} // no change could be committed
 	}
 	for _, rule := range []func() Change{
 		d.moved,
@@ -154,7 +153,7 @@ func Decide(v View) Change {
 
 func quorum(voters int) int { return voters/2 + 1 }
 
-// seat is a member together with what the mesh says about it.
+// seat is a member together with the mesh's knowledge of it.
 type seat struct {
 	Member
 	c     Candidate
@@ -173,7 +172,7 @@ type decision struct {
 	others    []*seat // members without a vote
 	outside   []Candidate
 	target    int
-	effective []*seat // voters that are there to stay
+	effective []*seat // voters that may keep their vote: alive, fit and not leaving
 }
 
 func newDecision(v View) *decision {
@@ -226,12 +225,12 @@ func newDecision(v View) *decision {
 	return d
 }
 
-// usable says whether an agent may vote at all.
+// usable reports whether an agent may vote at all.
 func (d *decision) usable(c Candidate) bool {
 	return c.Eligible && !c.Leaving && c.FeatureLevel >= d.p.MinFeatureLevel
 }
 
-// unfit says that a member may not vote any more, other than because it leaves.
+// unfit reports whether a member may not vote any more, for another reason than that it leaves.
 func (d *decision) unfit(s *seat) bool { return s.known && !s.c.Leaving && !d.usable(s.c) }
 
 func (d *decision) reachable(list []*seat) int {
@@ -244,15 +243,14 @@ func (d *decision) reachable(list []*seat) int {
 	return n
 }
 
-// safeWithout says whether a majority is reachable once s votes no more.
+// safeWithout reports whether a majority is reachable once s no longer votes.
 func (d *decision) safeWithout(s *seat) bool {
 	rest := slices.DeleteFunc(slices.Clone(d.voters), func(v *seat) bool { return v == s })
 	return len(rest) > 0 && d.reachable(rest) >= quorum(len(rest))
 }
 
-// crowding is a measure of how unevenly seats are spread over zones: the sum of
-// the squares of the numbers in each. A swap of two seats that lowers it always
-// exists unless the spread is the best there is.
+// crowding returns a measure of how unevenly seats are spread over zones: the sum of the squares of the
+// numbers in each zone. Unless the spread is optimal, some swap of two seats lowers it.
 func crowding(zones map[string]int) int {
 	sum := 0
 	for _, n := range zones {
@@ -291,7 +289,7 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// ready are the members without a vote that could take one now, the best first.
+// ready returns the members without a vote that could take one now, the best first.
 func (d *decision) ready() []*seat {
 	var list []*seat
 	for _, s := range d.others {
@@ -346,7 +344,7 @@ func (d *decision) ghosts() Change {
 	return Change{}
 }
 
-// departing lets go of voters that leave or have become unfit.
+// departing takes the vote from voters that leave or have become unfit.
 func (d *decision) departing() Change {
 	for _, leader := range []bool{false, true} { // the leader last: it does the work
 		for _, s := range d.voters {
@@ -354,14 +352,14 @@ func (d *decision) departing() Change {
 				continue
 			}
 			if d.unfit(s) && len(d.effective) < d.target && len(d.outside)+len(d.others) > 0 {
-				continue // it goes when its successor votes
+				continue // it keeps its vote until its successor votes
 			}
 			reason := "it leaves"
 			if !s.leaving() {
 				reason = "it may not hold the log any more"
 			}
 			if !d.safeWithout(s) {
-				// The dead stand in the way.
+				// A dead voter that still counts may be the obstacle.
 				for _, x := range d.voters {
 					if x.dead && x != s && d.safeWithout(x) {
 						return Change{Kind: Remove, ID: x.ID, Reason: "it is dead, and " + s.ID + " can go only without it"}
@@ -370,7 +368,7 @@ func (d *decision) departing() Change {
 				continue
 			}
 			if !s.Leader {
-				// Demoted, it hears of it for certain; removed next.
+				// A demoted member still receives the log, so it learns of its demotion. It is removed next.
 				return Change{Kind: Demote, ID: s.ID, Reason: reason}
 			}
 			if to := d.heir(); to != nil {
@@ -381,7 +379,7 @@ func (d *decision) departing() Change {
 	return Change{}
 }
 
-// heir is who takes over from a leader that goes.
+// heir returns the voter that takes over from a leader that leaves, or nil.
 func (d *decision) heir() *seat {
 	var best *seat
 	for _, s := range d.effective {
@@ -401,7 +399,7 @@ func (d *decision) missing() Change {
 	if need <= 0 {
 		return Change{}
 	}
-	// From one voter to three in one go: two voters are worse than one.
+	// One voter becomes three only when two members are ready: two voters are worse than one.
 	pair := len(d.voters) == 1 && len(d.effective) == 1 && d.target >= 3
 	ready := d.ready()
 	if len(ready) > 0 && !(pair && len(ready) < 2) {
@@ -425,7 +423,7 @@ func (d *decision) missing() Change {
 	return Change{}
 }
 
-// surplus takes votes that are too many.
+// surplus removes dead voters that are not needed, and demotes voters beyond the target.
 func (d *decision) surplus() Change {
 	if len(d.effective) < d.target {
 		return Change{}
@@ -444,7 +442,7 @@ func (d *decision) surplus() Change {
 	return Change{}
 }
 
-// leastNeeded is the voter whose vote is missed least; never the leader.
+// leastNeeded returns the voter whose vote is needed least, or nil. It is never the leader.
 func (d *decision) leastNeeded() *seat {
 	list := slices.DeleteFunc(slices.Clone(d.effective), func(s *seat) bool { return s.Leader })
 	if len(list) == 0 {
@@ -453,9 +451,9 @@ func (d *decision) leastNeeded() *seat {
 	z := zonesOf(d.effective)
 	return slices.MinFunc(list, func(a, b *seat) int {
 		return cmp.Or(
-			compareBool(a.Silence < d.p.Reachable, b.Silence < d.p.Reachable), // the silent first
-			cmp.Compare(z[b.c.Zone], z[a.c.Zone]),                             // then the crowded
-			b.c.JoinedAt.Compare(a.c.JoinedAt),                                // then the new
+			compareBool(a.Silence < d.p.Reachable, b.Silence < d.p.Reachable), // silent voters first
+			cmp.Compare(z[b.c.Zone], z[a.c.Zone]),                             // then those of crowded zones
+			b.c.JoinedAt.Compare(a.c.JoinedAt),                                // then the newest
 			cmp.Compare(b.ID, a.ID),
 		)
 	})
@@ -474,7 +472,7 @@ func (d *decision) zones() Change {
 		}
 	}
 	if len(d.others) > 0 {
-		return Change{} // it is being made ready, or will be cleared away
+		return Change{} // the member is catching up, or spareMembers removes it
 	}
 	for _, c := range d.outside {
 		if d.better(c, out) {
@@ -484,7 +482,7 @@ func (d *decision) zones() Change {
 	return Change{}
 }
 
-// better says whether c in the place of out spreads the votes better.
+// better reports whether the votes are spread better if c replaces out.
 func (d *decision) better(c Candidate, out *seat) bool {
 	if out == nil || d.now.Sub(c.JoinedAt) < d.p.ZoneAfter {
 		return false
@@ -496,11 +494,11 @@ func (d *decision) better(c Candidate, out *seat) bool {
 	return crowding(z) < before
 }
 
-// spareMembers keeps a standby where there is one voter, and sends away members
-// without a vote that nobody waits for.
+// spareMembers keeps one standby if the group has one voter, and removes members without a vote that are
+// not needed.
 func (d *decision) spareMembers() Change {
 	if len(d.effective) < d.target {
-		return Change{} // they are on their way to a vote
+		return Change{} // these members are about to get a vote
 	}
 	if d.target == 1 {
 		switch {
@@ -515,7 +513,7 @@ func (d *decision) spareMembers() Change {
 	out := d.leastNeeded()
 	for _, s := range d.others {
 		if len(d.voters) == d.target && s.known && d.better(s.c, out) {
-			continue // being made ready for zones
+			continue // it is catching up for a swap of zones
 		}
 		return Change{Kind: Remove, ID: s.ID, Reason: "it is not needed"}
 	}
