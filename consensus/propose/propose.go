@@ -1,9 +1,9 @@
 // Package propose packs many small commands into few log entries, on the leader.
 //
-// A command is sent at once when nothing is under way, so a lone caller pays
-// nothing for the packing. Under load commands gather while entries are on
-// their way, and go together when one comes back: the busier the log, the
-// larger the entries. Measured, this matters far more than any setting of Raft.
+// A command is sent at once while fewer than MaxInFlight entries are under way, so a lone
+// caller pays nothing for the packing. Under load, commands gather while entries are
+// under way, and the next entry carries all of them: the busier the log, the
+// larger the entries. Measurements show that this matters far more than any setting of Raft.
 package propose
 
 import (
@@ -24,7 +24,7 @@ const (
 	DefaultQueue    = 1 << 16
 )
 
-// Errors of Propose beside those of raftgroup.
+// Errors of Propose, in addition to those of raftgroup.
 var (
 	// ErrTooLarge: the command does not fit into an entry; nothing was done.
 	ErrTooLarge = problem.New(problem.TooLarge, "the command is larger than a log entry may be")
@@ -34,15 +34,15 @@ var (
 	ErrClosed = problem.New(problem.NoLeader, "the proposer is closed: %w", raftgroup.ErrShutdown)
 )
 
-// Config is what a Proposer is made of. Encode, Apply are required.
+// Config configures a Proposer. Encode and Apply are required.
 type Config[T, R any] struct {
-	// Encode makes one log entry of commands, in their order. An error refuses
-	// them all. It may run on several goroutines at once.
+	// Encode encodes commands into one log entry, in their order. An error refuses
+	// all of them. It may run on several goroutines at once.
 	Encode func([]T) ([]byte, error)
-	// Apply hands an entry in: (*raftgroup.Group).Apply. The FSM answers an entry
-	// with a []R, one for each command in order, or with an error for all.
+	// Apply submits an entry: (*raftgroup.Group).Apply. The FSM answers an entry
+	// with a []R, one for each command in order, or with an error for all of them.
 	Apply func([]byte) raftgroup.Future
-	// Size is about how many bytes a command takes in an entry; nil means 256.
+	// Size returns the approximate size of a command in an entry, in bytes; nil means 256.
 	Size func(T) int
 	// MaxInFlight is how many entries may be under way at once.
 	MaxInFlight int
@@ -64,13 +64,13 @@ type Proposer[T, R any] struct {
 	stats    Stats
 }
 
-// Stats counts what has been sent.
+// Stats counts the entries sent so far and those under way.
 type Stats struct {
-	Entries  uint64 // log entries
+	Entries  uint64 // answered log entries
 	Commands uint64 // commands in them
 	Bytes    uint64 // bytes of them
-	Waiting  int    // commands that wait just now
-	InFlight int    // entries under way just now
+	Waiting  int    // commands that wait now
+	InFlight int    // entries under way now
 }
 
 type waiter[T, R any] struct {
@@ -81,10 +81,10 @@ type waiter[T, R any] struct {
 	err    error
 	// Owned by Proposer.mu:
 	sent bool
-	gone bool // the caller has left before it was sent
+	gone bool // the caller has left before the command was sent
 }
 
-// New makes a Proposer.
+// New returns a Proposer.
 func New[T, R any](cfg Config[T, R]) (*Proposer[T, R], error) {
 	if cfg.Encode == nil || cfg.Apply == nil {
 		return nil, errors.New("propose: Config.Encode and Config.Apply are required")
@@ -106,9 +106,10 @@ func New[T, R any](cfg Config[T, R]) (*Proposer[T, R], error) {
 
 // Propose sends a command and waits for its answer. Errors are those of
 // raftgroup (ErrNotLeader, ErrUnknownOutcome, ErrShutdown), those of this
-// package, and what the FSM answered for the whole entry. When ctx ends first
-// the command is taken back if it was still waiting (only ctx's error is
-// returned), else it goes its way and the error is an ErrUnknownOutcome too.
+// package, and the FSM's error for the whole entry. When ctx ends while the
+// command still waits, the command is withdrawn and Propose returns ctx's error
+// alone. When ctx ends later, the command stays under way and the error is an
+// ErrUnknownOutcome as well.
 func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 	var zero R
 	w := &waiter[T, R]{cmd: cmd, size: p.cfg.Size(cmd), done: make(chan struct{})}
@@ -132,8 +133,8 @@ func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 	p.mu.Unlock()
 
 	if mine != nil {
-		// The caller takes its entry to the log itself: with nothing else going
-		// on no other goroutine need be woken.
+		// The caller submits its entry itself, so that an idle proposer wakes no
+		// other goroutine.
 		mine.handIn()
 		select {
 		case <-mine.done():
@@ -160,7 +161,7 @@ func (p *Proposer[T, R]) Propose(ctx context.Context, cmd T) (R, error) {
 		return zero, ctx.Err()
 	}
 	select {
-	case <-w.done: // both at once: the answer is worth more
+	case <-w.done: // the answer came at the same moment and takes precedence
 		return w.result, w.err
 	default:
 	}
@@ -172,11 +173,12 @@ type flight[T, R any] struct {
 	p      *Proposer[T, R]
 	batch  []*waiter[T, R]
 	bytes  int
-	err    error            // it could not be encoded
-	future raftgroup.Future // else
+	err    error            // why the entry could not be encoded, or nil
+	future raftgroup.Future // the answer to the entry if err is nil
 }
 
-// nextLocked begins an entry, if there is something to send and room for it.
+// nextLocked begins an entry if a command waits and fewer than MaxInFlight entries are under way.
+// Otherwise it returns nil.
 func (p *Proposer[T, R]) nextLocked() *flight[T, R] {
 	if p.inFlight >= p.cfg.MaxInFlight {
 		return nil
@@ -189,7 +191,7 @@ func (p *Proposer[T, R]) nextLocked() *flight[T, R] {
 	return &flight[T, R]{p: p, batch: batch}
 }
 
-// handIn gives the entry to the log.
+// handIn encodes the entry and submits it to the log.
 func (f *flight[T, R]) handIn() {
 	cmds := make([]T, len(f.batch))
 	for i, w := range f.batch {
@@ -206,14 +208,14 @@ func (f *flight[T, R]) handIn() {
 
 func (f *flight[T, R]) done() <-chan struct{} {
 	if f.future == nil {
-		down := make(chan struct{}) // it never took off
+		down := make(chan struct{}) // the entry was not submitted
 		close(down)
 		return down
 	}
 	return f.future.Done()
 }
 
-// takeLocked takes what fits into one entry off the queue.
+// takeLocked removes from the queue the commands that fit into one entry, and returns them.
 func (p *Proposer[T, R]) takeLocked() []*waiter[T, R] {
 	bytes, n := 0, 0
 	batch := make([]*waiter[T, R], 0, min(len(p.queue), p.cfg.MaxCount))
@@ -236,8 +238,8 @@ func (p *Proposer[T, R]) takeLocked() []*waiter[T, R] {
 	return batch
 }
 
-// land sends the next entry on its way, then gives the answers out: the log
-// should not wait for the callers.
+// land starts the next entry and then answers the callers, so that the log does not wait for the
+// callers.
 func (p *Proposer[T, R]) land(f *flight[T, R]) {
 	results, err := f.results()
 	p.mu.Lock()
@@ -284,7 +286,7 @@ func (f *flight[T, R]) results() ([]R, error) {
 	}
 }
 
-// Stats gives the counters.
+// Stats returns the counters.
 func (p *Proposer[T, R]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,8 +295,8 @@ func (p *Proposer[T, R]) Stats() Stats {
 	return s
 }
 
-// Close refuses further commands and those that wait. Entries under way end by
-// themselves, at the latest when their member stops.
+// Close refuses further commands and those that wait. It does not wait for entries under way, which end
+// at the latest when their member stops.
 func (p *Proposer[T, R]) Close() {
 	p.mu.Lock()
 	p.closed = true
