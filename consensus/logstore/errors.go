@@ -7,27 +7,27 @@ import (
 	"syscall"
 )
 
-// What can be wrong with a store. All errors of this package wrap one of these
+// Faults of a store. All errors of this package wrap one of these
 // or the file system's own error.
 var (
-	// ErrStuck: a write was given up at its deadline, or refused because an
-	// earlier one has not come back yet.
+	// ErrStuck: a write was abandoned at its deadline, or refused because an
+	// earlier one has not returned yet.
 	ErrStuck = errors.New("the disk does not answer")
-	// ErrSick: writes failed again and again. The store refuses all further
-	// ones; shut the member down, and open the store again once the disk accepts
-	// writes.
+	// ErrSick: writes failed repeatedly or one hung for too long. The store refuses all
+	// further writes. The owner shuts the member down and opens the store again once the disk
+	// accepts writes.
 	ErrSick = errors.New("the log store is sick")
 	// ErrDiskFull: the file system has no room left, or the quota is used up.
 	ErrDiskFull = errors.New("the disk is full: free space or move the data directory")
 	// ErrInUse: another process has the directory open.
 	ErrInUse = errors.New("the data directory is in use by another process")
-	// ErrOtherKind: the directory holds another kind of log than asked for.
+	// ErrOtherKind: the directory holds another kind of log than the requested one.
 	ErrOtherKind = errors.New("another kind of log store")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("the log store is closed")
 )
 
-// explain adds what the operator should know to an error of the file system.
+// explain adds a hint for the operator to an error of the file system.
 func explain(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrDiskFull):

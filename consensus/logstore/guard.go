@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// keyCurrentTerm is the one write whose failure makes hashicorp/raft panic.
+	// keyCurrentTerm is the key of the one write whose failure makes hashicorp/raft panic.
 	keyCurrentTerm = "CurrentTerm"
-	// termRetry is the pause between two tries of that write.
+	// termRetry is the pause between two attempts of that write.
 	termRetry = 250 * time.Millisecond
-	// deleteChunk bounds one transaction of a compaction, so that appends get
-	// their turn in between.
+	// deleteChunk bounds the entries that one transaction of a compaction deletes, so that
+	// appends can run in between.
 	deleteChunk = 1024
 )
 
@@ -24,24 +24,24 @@ const (
 // that Raft sees.
 //
 // A write runs on its own goroutine and the caller waits for it up to the
-// deadline. What happens to a write that was given up decides about
-// correctness, because Raft was told that it failed:
+// deadline. A write that is still running then is abandoned: Raft learns that it
+// failed. These rules keep the store consistent with Raft:
 //
-//   - While it hangs every other write is refused (ErrStuck). A leader steps
-//     down at the first refusal, and cannot win an election, because its own
-//     vote is a write too.
-//   - When an append comes back and did land, its entries are removed again
-//     before anything else is let through.
-//   - When a deletion at the end of the log comes back, Raft's idea of its last
-//     entry cannot be mended from here: the store calls itself sick, and a
-//     restart of the member reads the log afresh.
-//   - When an append fails that was to replace a deleted end, it is the same:
-//     the library notes the deletion only together with the append. Left alone,
-//     it may come to lead and go on behind a hole in its log.
-//   - Late votes are harmless: the vote was not given, and what has landed can
-//     only make the member refuse others or repeat the same vote.
+//   - While an abandoned write hangs, every other write is refused (ErrStuck). A
+//     leader steps down at the first refusal, and cannot win an election, because
+//     its own vote is a write too.
+//   - When an abandoned append returns and has succeeded, its entries are removed
+//     again before any other write is accepted.
+//   - When an abandoned deletion at the end of the log returns, Raft's knowledge of
+//     its last entry cannot be corrected from here. The store becomes sick, and a
+//     restart of the member reads the log again.
+//   - The same holds when an append fails that was to replace a deleted end:
+//     the library records the deletion only together with the append. Otherwise
+//     the member could become the leader and append after a hole in its log.
+//   - Late votes are harmless: the vote was not given, and the stored vote can
+//     only make the member refuse other candidates or repeat the same vote.
 //
-// The store is sick, once and for good, when MaxFailures writes in a row have
+// The store becomes sick, and stays so, when MaxFailures writes in a row have
 // failed over at least one deadline, or one write hangs for MaxFailures
 // deadlines. OnSick is then called and the owner shuts its Raft down.
 type Guard struct {
@@ -53,29 +53,29 @@ type Guard struct {
 	logger   *slog.Logger
 
 	mu       sync.Mutex
-	inFlight int       // writes that are running, given up or not
-	idle     chan bool // closed when inFlight falls to 0; nil when nobody waits
-	late     int       // of these, the ones given up
-	since    time.Time // first failure of the present row
-	failures int       // length of the present row
+	inFlight int       // running writes, abandoned ones included
+	idle     chan bool // closed when inFlight falls to 0; nil when no caller waits
+	late     int       // abandoned writes that still run or could not be undone
+	since    time.Time // first of the current failures in a row
+	failures int       // number of the current failures in a row
 	sick     error
 	onSick   []func(error)
-	cut      bool // the log's end was deleted and nothing appended since
+	cut      bool // the log's end was deleted and no entry appended since
 	closed   bool // no more writes
-	closing  bool // the store is being closed, or is
+	closing  bool // close has been called
 
-	armed    bool          // Raft runs: a panic would take the whole agent along
-	released chan struct{} // Raft has been shut down, nobody may be kept waiting
+	armed    bool          // Raft runs: its panic would end the whole agent
+	released chan struct{} // closed when Raft has been asked to shut down: retries must end
 	stats    Stats
 }
 
-// Stats counts what the guard has seen since the store was opened.
+// Stats counts the writes since the store was opened.
 type Stats struct {
-	Writes   uint64 // writes that came back well and in time
-	Failed   uint64 // writes that came back with an error
-	TimedOut uint64 // writes given up
+	Writes   uint64 // writes that succeeded in time
+	Failed   uint64 // writes that failed in time
+	TimedOut uint64 // abandoned writes
 	Refused  uint64 // writes refused because another one hangs, or the store is sick
-	Undone   uint64 // appends that landed after they were given up, and were removed
+	Undone   uint64 // appends that succeeded after they were abandoned, and were removed
 }
 
 var (
@@ -93,7 +93,7 @@ func newGuard(cache *raft.LogCache, recorder *errorRecorder, stable raft.StableS
 }
 
 // OnSick registers f to be called once, on a goroutine of its own, when the
-// store calls itself sick; at once if it already has.
+// store becomes sick, or at once if it is sick already.
 func (g *Guard) OnSick(f func(error)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *Guard) OnSick(f func(error)) {
 	g.onSick = append(g.onSick, f)
 }
 
-// Arm tells that Raft runs on the store. From here on a failing write of the
+// Arm records that Raft runs on the store. From then on a failing write of the
 // current term, on which hashicorp/raft panics, is retried until it succeeds or
 // Release is called. Before, the error is returned.
 func (g *Guard) Arm() {
@@ -113,9 +113,9 @@ func (g *Guard) Arm() {
 	g.mu.Unlock()
 }
 
-// Release tells that Raft has been told to shut down. A retried write of the
-// term is then answered with success: nothing that depends on it can be stored,
-// because from here on every write is refused.
+// Release records that Raft has been asked to shut down. A retried write of the
+// term is then answered with success. That is safe because every later write is
+// refused, so no data that depends on the term can be stored.
 func (g *Guard) Release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +126,7 @@ func (g *Guard) Release() {
 	close(g.released)
 }
 
-// Err is nil while the store is well, else it wraps ErrStuck or ErrSick.
+// Err returns nil while the store is healthy, else an error that wraps ErrStuck or ErrSick.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,11 +139,11 @@ func (g *Guard) Err() error {
 	return nil
 }
 
-// Deadline is the longest that a write may keep its caller waiting; 0 when there
-// is no limit.
+// Deadline returns the longest time that a write may keep its caller waiting, or 0 when there is no
+// limit.
 func (g *Guard) Deadline() time.Duration { return max(g.deadline, 0) }
 
-// Stats gives the counters.
+// Stats returns the counters.
 func (g *Guard) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,9 +154,8 @@ func (g *Guard) stuckLocked() error {
 	return fmt.Errorf("%w: a write hangs since %s", ErrStuck, g.since.Format(time.RFC3339))
 }
 
-// write runs one write under the deadline. undo, when not nil, is run when the
-// write comes back well after it was given up; an error means that Raft and the
-// store no longer agree.
+// write runs one write under the deadline. undo, when not nil, runs when the write succeeds after it
+// was abandoned. An error of undo means that Raft and the store no longer agree.
 func (g *Guard) write(what string, do func() error, undo func() error) error {
 	if g.deadline < 0 {
 		return explain(do())
@@ -191,7 +190,7 @@ func (g *Guard) write(what string, do func() error, undo func() error) error {
 type pending struct {
 	done     chan struct{}
 	over     bool // the store has answered
-	complete bool // and nothing remains to be undone
+	complete bool // the store has answered and there is no entry left to undo
 	givenUp  bool
 	err      error
 }
@@ -213,7 +212,7 @@ func (g *Guard) admit() error {
 	return nil
 }
 
-// returned records the end of a write; false means that it had been given up.
+// returned records the end of a write. It returns false if the write had been abandoned before.
 func (g *Guard) returned(w *pending, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -234,7 +233,7 @@ func (g *Guard) returned(w *pending, err error) bool {
 	return true
 }
 
-// giveUp leaves a write to itself; false means that it has just come back.
+// giveUp abandons a write. It returns false if the write has just returned.
 func (g *Guard) giveUp(what string, w *pending) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -251,7 +250,7 @@ func (g *Guard) giveUp(what string, w *pending) bool {
 	}
 	g.logger.Error("a write to the Raft store was given up; refusing others until it comes back",
 		"write", what, "deadline", g.deadline)
-	// Refused writes do not count as failures, so the hanging one has a clock
+	// Refused writes do not count as failures, so the hanging write has a timer
 	// of its own.
 	time.AfterFunc(time.Duration(g.max-1)*g.deadline, func() {
 		g.mu.Lock()
@@ -270,7 +269,7 @@ func (g *Guard) cameLate(what string, w *pending, undo func() error) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.endLocked()
-			// late stays up: nothing may be written on top of this.
+			// late is not decremented: the guard must refuse every further write.
 			g.sickLocked(fmt.Errorf("%s landed after it was given up: %w", what, failed))
 			return
 		}
@@ -317,7 +316,7 @@ func (g *Guard) sickLocked(err error) {
 	g.onSick = nil
 }
 
-// close runs closeStore, once, when no write is running.
+// close runs closeStore once, when no write is running.
 func (g *Guard) close(closeStore func() error) error {
 	g.Release()
 	g.mu.Lock()
@@ -347,20 +346,20 @@ func (g *Guard) close(closeStore func() error) error {
 		}()
 		return fmt.Errorf("close the log store: %w; it stays open until the hanging write comes back", ErrStuck)
 	}
-	<-idle // bounded by the deadline of whoever waits for that write
+	<-idle // bounded by the deadline of the running writes
 	return closeStore()
 }
 
-// IsMonotonic says whether the store below refuses gaps between entries, as raft-wal does.
+// IsMonotonic reports whether the store below refuses gaps between entries, as raft-wal does.
 func (g *Guard) IsMonotonic() bool {
 	m, ok := g.log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex is the oldest entry's index, 0 when there is none.
+// FirstIndex returns the oldest entry's index, or 0 when the log is empty.
 func (g *Guard) FirstIndex() (uint64, error) { return g.log.FirstIndex() }
 
-// LastIndex is the newest entry's index, 0 when there is none.
+// LastIndex returns the newest entry's index, or 0 when the log is empty.
 func (g *Guard) LastIndex() (uint64, error) { return g.log.LastIndex() }
 
 // GetLog reads one entry into log.
@@ -389,8 +388,8 @@ func (g *Guard) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// DeleteRange removes the entries from first to last, both included: old ones
-// after a snapshot, or ones at the end that a leader has overruled.
+// DeleteRange removes the entries from first to last, both included: old entries
+// after a snapshot, or entries at the end that conflict with the leader's log.
 func (g *Guard) DeleteRange(first, last uint64) error {
 	if last < first {
 		return nil
@@ -414,7 +413,7 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 	}
 	for from := first; from <= last; from += step {
 		to := min(from+step-1, last)
-		// Nothing to undo: old entries that are gone are what Raft wanted.
+		// A late compaction needs no undo: Raft no longer needs the old entries.
 		if err := g.write("compact the log", func() error { return g.log.DeleteRange(from, to) }, nil); err != nil {
 			return err
 		}
@@ -422,7 +421,7 @@ func (g *Guard) DeleteRange(first, last uint64) error {
 	return nil
 }
 
-// Set stores a value: Raft's vote.
+// Set stores a value of Raft, such as the candidate of its last vote.
 func (g *Guard) Set(key, val []byte) error {
 	return g.write("store the vote", func() error { return g.stable.Set(key, val) }, nil)
 }
@@ -430,7 +429,7 @@ func (g *Guard) Set(key, val []byte) error {
 // Get reads a value.
 func (g *Guard) Get(key []byte) ([]byte, error) { return g.stable.Get(key) }
 
-// SetUint64 stores a number: Raft's terms. See Arm for the current term.
+// SetUint64 stores a number of Raft: a term. See Arm for the current term.
 func (g *Guard) SetUint64(key []byte, val uint64) error {
 	for {
 		err := g.write("store the term", func() error { return g.stable.SetUint64(key, val) }, nil)
@@ -454,8 +453,8 @@ func (g *Guard) SetUint64(key []byte, val uint64) error {
 // GetUint64 reads a number.
 func (g *Guard) GetUint64(key []byte) (uint64, error) { return g.stable.GetUint64(key) }
 
-// errorRecorder sits below raft's LogCache, which passes errors on as text only,
-// and remembers what went wrong.
+// errorRecorder records the last error of the store below raft's LogCache, because the cache passes
+// errors on as text only.
 type errorRecorder struct {
 	raft.LogStore
 	mu   sync.Mutex
@@ -470,7 +469,7 @@ func (k *errorRecorder) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// IsMonotonic passes the store's own answer on.
+// IsMonotonic returns the store's own answer.
 func (k *errorRecorder) IsMonotonic() bool {
 	m, ok := k.LogStore.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()

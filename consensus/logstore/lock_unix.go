@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// lockDir takes the directory for this process. The stores have locks of their
-// own, but raft-wal's waits for ever and so would the agent.
+// lockDir locks the directory for this process. The stores have locks of their own, but raft-wal waits
+// for its lock without limit, and the agent would wait with it.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

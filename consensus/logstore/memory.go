@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// MemorySnapshots keeps snapshots in memory as files are kept: one exists once
+// MemorySnapshots keeps snapshots in memory by the same rules as a file store: a snapshot exists once
 // its sink is closed, the newest is the one with the highest term and index,
-// and the last few stay. The library's own in-memory store knows only the last
-// one created, which an older one may be that was begun earlier; a member that
-// restarts on it finds a gap between snapshot and log.
+// and the newest few are retained. The library's own in-memory store holds only the snapshot that was
+// created last, even if an older one is complete and the last one is not. A member that restarts on it
+// finds a gap between snapshot and log.
 type MemorySnapshots struct {
 	mu     sync.Mutex
 	retain int
@@ -28,7 +28,7 @@ type memorySnapshot struct {
 	data []byte
 }
 
-// NewMemorySnapshots makes a store that keeps the newest retain snapshots.
+// NewMemorySnapshots returns a store that keeps the newest retain snapshots.
 func NewMemorySnapshots(retain int) *MemorySnapshots {
 	return &MemorySnapshots{retain: max(retain, 1)}
 }
@@ -51,7 +51,7 @@ func (m *MemorySnapshots) Create(version raft.SnapshotVersion, index, term uint6
 	}}, nil
 }
 
-// List gives the snapshots, the newest first.
+// List returns the snapshots, the newest first.
 func (m *MemorySnapshots) List() ([]*raft.SnapshotMeta, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +63,7 @@ func (m *MemorySnapshots) List() ([]*raft.SnapshotMeta, error) {
 	return out, nil
 }
 
-// Open gives a snapshot for reading.
+// Open opens a snapshot for reading.
 func (m *MemorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +86,7 @@ func (m *MemorySnapshots) keep(s *memorySnapshot) {
 	m.kept = m.kept[:min(len(m.kept), m.retain)]
 }
 
-// memorySink is a snapshot being written.
+// memorySink is a snapshot that is being written.
 type memorySink struct {
 	to   *MemorySnapshots
 	meta raft.SnapshotMeta

@@ -22,11 +22,11 @@ type Kind string
 
 // The kinds of log store.
 const (
-	// BoltDB keeps log and votes in one bbolt file: the default, the most travelled road.
+	// BoltDB keeps log and votes in one bbolt file. It is the default and the most widely used kind.
 	BoltDB Kind = "boltdb"
-	// WAL keeps the log in append-only segments: several times faster, younger.
+	// WAL keeps the log in append-only segments. It is several times faster than BoltDB, and younger.
 	WAL Kind = "wal"
-	// Memory keeps everything in memory: for `dev` mode and tests. Nothing survives.
+	// Memory keeps all data in memory, for `dev` mode and tests. No data survives a restart.
 	Memory Kind = "memory"
 )
 
@@ -41,7 +41,7 @@ func ParseKind(s string) (Kind, error) {
 	return "", fmt.Errorf("log store %q is not known: use %s, %s or %s", s, BoltDB, WAL, Memory)
 }
 
-// Names of what Open makes inside its directory.
+// Names of the files and directories that Open creates inside its directory.
 const (
 	boltFile = "raft.db"
 	walDir   = "wal"
@@ -56,25 +56,25 @@ const (
 	DefaultRetainSnapshots = 2
 )
 
-// Options tune a store; the zero value is right for production.
+// Options tune a store. The zero value is right for production.
 type Options struct {
 	// Logger receives the stores' own messages; nil discards them.
 	Logger *slog.Logger
-	// Deadline is how long one write may take before it is given up. 0 means
-	// DefaultDeadline, negative means no guard at all.
+	// Deadline is how long one write may take before it is abandoned. 0 means
+	// DefaultDeadline; a negative value turns the guard off.
 	Deadline time.Duration
-	// MaxFailures is how many writes in a row may fail before the store calls
-	// itself sick (see Guard). 0 means DefaultMaxFailures.
+	// MaxFailures is the number of failed writes in a row after which the store is
+	// sick (see Guard). 0 means DefaultMaxFailures.
 	MaxFailures int
-	// CacheEntries is how many recent entries stay in memory so that followers
-	// and the state machine need no reads. 0 means DefaultCacheEntries.
+	// CacheEntries is how many recent entries stay in memory, so that sending and
+	// applying them needs no reads from disk. 0 means DefaultCacheEntries.
 	CacheEntries int
 	// RetainSnapshots is how many snapshots are kept. 0 means DefaultRetainSnapshots.
 	RetainSnapshots int
-	// NoSync leaves out fsync with BoltDB. A power cut then loses votes and
-	// entries that were promised: only for measurements and throw-away meshes.
+	// NoSync omits fsync with BoltDB. A power cut then loses acknowledged votes and
+	// entries, so it is only for measurements and throw-away meshes.
 	NoSync bool
-	// Wrap, when set, goes between the guard and the store: fault injection
+	// Wrap, when set, wraps the store below the guard: fault injection
 	// hangs, fails or delays writes here.
 	Wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)
 }
@@ -98,7 +98,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stores is what one Raft member keeps. Log and Stable are guarded.
+// Stores are the stores of one Raft member. Log and Stable are guarded.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
@@ -110,7 +110,7 @@ type Stores struct {
 	closed chan struct{}
 }
 
-// Open opens, or makes, the stores in dir. It fails with ErrInUse when another
+// Open opens or creates the stores in dir. It fails with ErrInUse when another
 // process has them open, and with ErrOtherKind when dir holds a log of another
 // kind. dir is ignored for Memory.
 func Open(dir string, kind Kind, options Options) (*Stores, error) {
@@ -165,7 +165,7 @@ func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore,
 	switch kind {
 	case BoltDB:
 		path := filepath.Join(dir, boltFile)
-		// The free list is kept as a map and not written on each commit: bbolt
+		// The free list is kept as a map and not written on each commit. bbolt
 		// rebuilds it on opening, and commits stay fast when the file has grown.
 		db, err := raftboltdb.New(raftboltdb.Options{
 			Path: path,
@@ -196,7 +196,7 @@ func openLog(dir string, kind Kind, o Options) (raft.LogStore, raft.StableStore,
 	return nil, nil, nil, fmt.Errorf("log store %q cannot be opened from a directory", kind)
 }
 
-// FromParts puts guard and cache around given parts. Tests that crash and
+// FromParts wraps the given parts with the guard and the cache. Tests that crash and
 // restart a member keep the raw parts and build new Stores from them. Close
 // leaves the parts open.
 func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.SnapshotStore, options Options) (*Stores, error) {
@@ -214,13 +214,13 @@ func FromParts(log raft.LogStore, stable raft.StableStore, snapshots raft.Snapsh
 		close: func() error { return nil }}, nil
 }
 
-// Guard tells how the disk does and stops a member whose disk is sick.
+// Guard returns the guard, which reports the health of the disk and stops a member whose disk is sick.
 func (s *Stores) Guard() *Guard { return s.guard }
 
-// Dir is the directory of the stores, empty for those in memory.
+// Dir returns the directory of the stores. It is empty for stores in memory.
 func (s *Stores) Dir() string { return s.dir }
 
-// HasState says whether a member has ever lived on these stores.
+// HasState reports whether the stores hold the state of a member.
 func (s *Stores) HasState() (bool, error) {
 	ok, err := raft.HasExistingState(s.Log, s.Stable, s.Snapshots)
 	if err != nil {
@@ -230,8 +230,8 @@ func (s *Stores) HasState() (bool, error) {
 }
 
 // Close closes the stores after their Raft has been shut down. When a write
-// still hangs it returns ErrStuck at once and closes as soon as that write
-// comes back; until then the directory stays locked.
+// still hangs, Close returns ErrStuck at once, and the stores are closed as soon as that
+// write returns; until then the directory stays locked.
 func (s *Stores) Close() error {
 	return s.guard.close(func() error {
 		defer close(s.closed)
@@ -239,11 +239,11 @@ func (s *Stores) Close() error {
 	})
 }
 
-// Closed is closed when Close has really closed the stores: a hanging write may
-// put that off.
+// Closed returns a channel that is closed when the stores are closed. A hanging write may delay that
+// beyond the return of Close.
 func (s *Stores) Closed() <-chan struct{} { return s.closed }
 
-// Detect tells which kind of log dir holds, or "" when it holds none.
+// Detect returns the kind of log that dir holds, or "" when it holds none.
 func Detect(dir string) (Kind, error) {
 	var found []Kind
 	for path, kind := range map[string]Kind{
