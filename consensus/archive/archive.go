@@ -1,7 +1,7 @@
-// Package archive is the file in which an operator keeps a snapshot of the
+// Package archive reads and writes the file in which an operator keeps a snapshot of the
 // replicated state.
 //
-// The format, number 1, is a gzip stream of a tar of exactly these regular
+// Format 1 is a gzip stream of a tar of exactly these regular
 // files in this order:
 //
 //	meta.json    Meta, as a JSON object, at most 1 MiB
@@ -9,13 +9,12 @@
 //	SHA256SUMS   one line "<hex>  <name>\n" for each of the two, as sha256sum
 //	             writes them, so that `tar xzf x && sha256sum -c SHA256SUMS` works
 //
-// Nothing may follow. The sums guard against damage, not against malice: keep
-// archives where only operators can write. Secrets in the state are sealed with
+// No further file may follow. The checksums protect against damage, not against malice: archives belong
+// in a place where only operators can write. Secrets in the state are sealed with
 // keys that are not in the archive.
 //
-// The sums come last, so a reader knows that the state is whole only when it
-// has seen all of it: nothing that Read has written may be used before it
-// returned nil.
+// The checksums come last, so a reader knows that the state is complete only after it has read all of
+// it. A caller must not use the output of Read before Read has returned nil.
 package archive
 
 import (
@@ -44,44 +43,43 @@ const (
 
 	maxMeta = 1 << 20
 	maxSums = 4 << 10
-	// maxPadding bounds the zeros behind a tar's last file; GNU tar fills up to 10 KiB.
+	// maxPadding bounds the zeros after a tar's last file. GNU tar pads an archive to 10 KiB.
 	maxPadding = 1 << 20
 )
 
-// Faults of an archive. An error of the underlying reader or writer comes
-// through as it is.
+// Faults of an archive. Errors of the underlying reader or writer are wrapped without one of these.
 var (
-	// ErrNotArchive: this is something else, or of a format not known here.
+	// ErrNotArchive: the input is not an archive, or its format is not known to this build.
 	ErrNotArchive = errors.New("not a snapshot archive")
-	// ErrDamaged: it is an archive, but cut short or altered. Nothing in it may be used.
+	// ErrDamaged: the archive is cut short or altered. No part of it may be used.
 	ErrDamaged = errors.New("the snapshot archive is damaged")
 	// ErrTooLarge: the state is larger than the reader allows.
 	ErrTooLarge = errors.New("the snapshot archive is larger than allowed")
 )
 
-// Meta says what an archive holds.
+// Meta describes the content of an archive.
 type Meta struct {
 	// Format is set by Write.
 	Format int `json:"format"`
 	// Index and Term are those of the last log entry in the state.
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
-	// Size of the state in bytes.
+	// Size is the size of the state in bytes.
 	Size int64 `json:"size"`
 	// SnapshotVersion is raft's own number for its snapshots.
 	SnapshotVersion int `json:"snapshotVersion"`
 	// FeatureLevel is the newest kind of log entry that may be in the state.
 	FeatureLevel int `json:"featureLevel,omitempty"`
-	// Mesh is the id of the mesh that it was taken from, Agent that of the agent.
+	// Mesh is the id of the mesh, and Agent the id of the agent, from which the snapshot was taken.
 	Mesh  string `json:"mesh,omitempty"`
 	Agent string `json:"agent,omitempty"`
 	// Build is the version of the agent.
 	Build string `json:"build,omitempty"`
-	// TakenAt is when.
+	// TakenAt is when the snapshot was taken.
 	TakenAt time.Time `json:"takenAt"`
 }
 
-// Write writes an archive of the state, of which it takes exactly meta.Size bytes.
+// Write writes an archive of the state. It reads exactly meta.Size bytes from state.
 func Write(w io.Writer, meta Meta, state io.Reader) error {
 	if meta.Size < 0 {
 		return fmt.Errorf("write snapshot archive: the size %d is negative", meta.Size)
@@ -136,27 +134,27 @@ func (w *writer) file(name string, size int64, from io.Reader, sum bool) error {
 	return nil
 }
 
-// Read reads an archive to its end, writes its state to state and checks all of
-// it. A state of more than maxState bytes is refused before any of it is
-// written; 0 means no limit.
+// Read reads an archive to its end, writes its state to state and checks the whole
+// archive. It refuses a state of more than maxState bytes before it writes any of it;
+// 0 means no limit.
 func Read(r io.Reader, state io.Writer, maxState int64) (Meta, error) {
 	src := &source{r: r}
 	meta, err := read(src, state, maxState)
 	if err != nil {
 		if src.err != nil {
-			err = src.err // the reader's own trouble is not the archive's
+			err = src.err // an error of the reader is not a fault of the archive
 		}
 		return Meta{}, fmt.Errorf("read snapshot archive: %w", err)
 	}
 	return meta, nil
 }
 
-// Inspect reads and checks an archive and gives only what it says about itself.
+// Inspect reads and checks an archive and returns only its Meta.
 func Inspect(r io.Reader) (Meta, error) { return Read(r, io.Discard, 0) }
 
-// Open reads and checks an archive with the state going to a temporary file in
-// dir ("" is the system's own place), which it gives for reading from the start.
-// Closing it removes it.
+// Open reads and checks an archive. It writes the state to a temporary file in dir ("" means the
+// system's directory for temporary files) and returns a reader of that file. Closing the reader
+// removes the file.
 func Open(r io.Reader, dir string, maxState int64) (Meta, io.ReadCloser, error) {
 	f, err := os.CreateTemp(dir, "snapshot-*.tmp")
 	if err != nil {
@@ -177,7 +175,7 @@ type scratch struct{ *os.File }
 
 func (s *scratch) Close() error { return errors.Join(s.File.Close(), os.Remove(s.Name())) }
 
-// source remembers an error of the reader itself.
+// source records an error of the reader itself.
 type source struct {
 	r   io.Reader
 	err error
@@ -245,11 +243,11 @@ func parseMeta(head []byte) (Meta, error) {
 
 type reader struct {
 	tar  *tar.Reader
-	sums map[string]string // of what was read, by name
+	sums map[string]string // checksums of the files read so far, by name
 	want int64             // the size that the next file must have; negative: any
 }
 
-// file reads the next file, which must be the one of that name.
+// file reads the next file, which must have that name.
 func (r *reader) file(name string, to io.Writer, limit int64) error {
 	h, err := r.tar.Next()
 	switch {
@@ -270,7 +268,8 @@ func (r *reader) file(name string, to io.Writer, limit int64) error {
 	return nil
 }
 
-// copyOut copies and keeps faults of the archive and of the writer apart.
+// copyOut copies from to to and adds the data to sum. Its error wraps ErrDamaged for a fault of the
+// archive, but not for an error of the writer.
 func copyOut(to io.Writer, sum hash.Hash, from io.Reader) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -290,7 +289,7 @@ func copyOut(to io.Writer, sum hash.Hash, from io.Reader) error {
 	}
 }
 
-// check compares the sums in the archive with those of what was read.
+// check compares the checksums in the archive with those of the files that were read.
 func (r *reader) check(sums string) error {
 	want := ""
 	for _, name := range []string{metaName, stateName} {
@@ -302,7 +301,7 @@ func (r *reader) check(sums string) error {
 	return nil
 }
 
-// end sees that nothing follows but padding, and that gzip's own sum is right.
+// end checks that only padding follows and that gzip's own checksum is right.
 func (r *reader) end(zip *gzip.Reader, raw *bufio.Reader) error {
 	if h, err := r.tar.Next(); err == nil {
 		return fmt.Errorf("%w: %q follows the checksums", ErrDamaged, h.Name)
