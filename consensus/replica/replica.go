@@ -1,5 +1,5 @@
-// Package replica joins a Raft member to the replicated state: commands go in,
-// answers come out, reads are as fresh as asked.
+// Package replica connects a Raft member to the replicated state. It commits commands and returns
+// their answers, and it makes sure that a read is as fresh as the caller requires.
 package replica
 
 import (
@@ -22,17 +22,16 @@ import (
 	pb "github.com/coopr/coopr/rpc/proto"
 )
 
-// Config of a Replica. Everything but Timing, OnSick, OnHalt and RecoveryDir
-// is required.
+// Config configures a Replica. ID, Transport and Stores are required.
 type Config struct {
 	ID        string
 	Transport raft.Transport
 	Stores    *logstore.Stores
 	Timing    raftgroup.Timing
 	Logger    *slog.Logger
-	// OnSick: the disk fails; see raftgroup.Config.
+	// OnSick is called when the member can no longer work; see raftgroup.Config.
 	OnSick func(error)
-	// OnHalt: the log holds what this build does not understand.
+	// OnHalt is called when the log holds an entry that this build does not understand.
 	OnHalt      func(error)
 	RecoveryDir string
 }
@@ -44,7 +43,7 @@ type Replica struct {
 	propose *propose.Proposer[[]*pb.Command, []state.Answer]
 }
 
-// partSize is the most that one piece of a large command holds.
+// partSize is the largest size of one part of a large command, in bytes.
 const partSize = 512 << 10
 
 // New starts the member; see raftgroup.New.
@@ -75,8 +74,8 @@ func size(cs []*pb.Command) int {
 	return n
 }
 
-// encode makes one log entry of groups of commands. The clock is read here, by
-// the proposer, and travels in the entry.
+// encode encodes groups of commands into one log entry. The proposer reads the clock here, and the
+// entry carries the time.
 func encode(groups [][]*pb.Command) ([]byte, error) {
 	e := &pb.Entry{Format: state.Format, FeatureLevel: state.FeatureLevel, MustUnderstand: true, NowMs: time.Now().UnixMilli()}
 	for _, g := range groups {
@@ -86,9 +85,9 @@ func encode(groups [][]*pb.Command) ([]byte, error) {
 	return logformat.Marshal(e)
 }
 
-// Propose commits commands together in one log entry and gives an answer for
-// each. It fails as a whole with raftgroup.ErrNotLeader (nothing was done) or
-// raftgroup.ErrUnknownOutcome. A single command too large for an entry goes in
+// Propose commits commands together in one log entry and returns an answer for
+// each. It fails as a whole, for example with raftgroup.ErrNotLeader (nothing was done) or
+// raftgroup.ErrUnknownOutcome. A single command of more than partSize bytes is sent in
 // parts.
 func (r *Replica) Propose(ctx context.Context, commands ...*pb.Command) ([]state.Answer, error) {
 	if len(commands) == 1 && proto.Size(commands[0]) > partSize {
@@ -116,8 +115,8 @@ func (r *Replica) inParts(ctx context.Context, c *pb.Command) ([]state.Answer, e
 }
 
 // Fresh waits until a read from the Machine sees every write that was answered
-// before the call. lease trusts the leader's lease; otherwise a majority is
-// asked. Only the leader can.
+// before the call. If lease is true and the leader holds its lease, Fresh relies on it; otherwise the
+// leader asks a majority. Leader only.
 func (r *Replica) Fresh(ctx context.Context, lease bool) error {
 	if lease && r.Group.HasLease() {
 		return nil
@@ -129,16 +128,15 @@ func (r *Replica) Fresh(ctx context.Context, lease bool) error {
 	return r.Group.WaitApplied(ctx, index)
 }
 
-// Save writes a snapshot of the state as the Machine has it now to w, and
-// tells its index.
+// Save writes a snapshot of the Machine's current state to w and returns its index.
 func (r *Replica) Save(w io.Writer) (uint64, error) {
 	v := r.Machine.View()
 	return v.Index(), v.Write(w)
 }
 
-// Restore replaces the whole state with a snapshot's, which was taken at index:
-// the log goes on behind it. A younger mesh would count on from its own, lower
-// number otherwise, and hand out fences that the state has seen before.
+// Restore replaces the whole state with that of a snapshot taken at index, and the log continues after
+// that index. Without it, a younger mesh would continue from its own, lower index and assign fences
+// that the state has used before.
 func (r *Replica) Restore(ctx context.Context, index uint64, size int64, in io.Reader) error {
 	if err := r.Group.Restore(ctx, &raft.SnapshotMeta{Version: 1, Index: index, Size: size}, in); err != nil {
 		return fmt.Errorf("restore a snapshot: %w", err)
