@@ -52,8 +52,8 @@ type Config struct {
 	Duties func(term uint64) []Duty
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Backoff is the pause before duties are started again by a leader that
-	// could not hand over, doubled with every failure up to sixteen times
+	// Backoff is the pause before a leader that could not transfer its leadership starts
+	// its duties again. It doubles with every failure, up to sixteen times the first pause
 	// (default 500 ms).
 	Backoff time.Duration
 }
@@ -63,7 +63,7 @@ type Runner struct {
 	cfg Config
 
 	mu      sync.Mutex
-	term    uint64 // of the duties that are ready, else 0
+	term    uint64 // the term of the duties that are ready, else 0
 	changed chan struct{}
 	running map[string]int // duties that have not returned yet, for the log
 }
@@ -118,10 +118,10 @@ func (r *Runner) setReady(term uint64) {
 	r.changed = make(chan struct{})
 }
 
-// Run follows the leadership until ctx ends or the member stops; then nil is
-// returned, after all duties have ended.
+// Run follows the leadership until ctx ends or the member stops. It returns nil
+// after all duties have ended.
 func (r *Runner) Run(ctx context.Context) error {
-	// The channel ends with ctx.
+	// The channel is closed when ctx ends.
 	changes := r.cfg.Group.Leadership(ctx)
 	for c := range changes {
 		if c.Leader {
@@ -153,7 +153,7 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 		pause := time.NewTimer(backoff)
 		backoff = min(2*backoff, 16*r.cfg.Backoff)
 		select {
-		case <-changes: // it alternates: this is the loss, or the end
+		case <-changes: // changes alternate, so this is the loss, or the channel is closed
 			pause.Stop()
 			return
 		case <-pause.C:
@@ -161,8 +161,8 @@ func (r *Runner) lead(ctx context.Context, term uint64, changes <-chan raftgroup
 	}
 }
 
-// attempt runs the duties once. It returns when all of them have ended: because the
-// leadership is lost, or the group or ctx has ended, or by an error of their own.
+// attempt runs the duties once. It returns when all of them have ended: after the loss of
+// the leadership, after the end of the group or of ctx, or after an error of a duty.
 func (r *Runner) attempt(ctx context.Context, term uint64, changes <-chan raftgroup.LeadershipChange) (err error, lost bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -263,7 +263,7 @@ func (r *Runner) stillRunning() string {
 	return strings.Join(names, ", ")
 }
 
-// PanicError is a panic of a duty, as the error that ends the term.
+// PanicError is the error that ends the term after a panic of a duty.
 type PanicError struct {
 	Value any
 	Stack []byte
