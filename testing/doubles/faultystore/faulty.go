@@ -1,5 +1,5 @@
-// Package faultystore is a store whose disk hangs, fails or dawdles on command: the
-// sick disk of tests and of the mesh simulation.
+// Package faultystore is a store whose disk hangs, fails or slows down on command. Tests and the mesh
+// simulation use it as a sick disk.
 package faultystore
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// ErrDiskFull is what a full file system gives.
+// ErrDiskFull is the error of a full file system.
 var ErrDiskFull error = fmt.Errorf("write: %w", syscall.ENOSPC)
 
-// ErrIO is what a dying disk gives.
+// ErrIO is the error of a broken disk.
 var ErrIO error = fmt.Errorf("write: %w", syscall.EIO)
 
 // Disk decides what happens to the writes of all stores wrapped by it. The zero
@@ -23,18 +23,18 @@ var ErrIO error = fmt.Errorf("write: %w", syscall.EIO)
 type Disk struct {
 	mu      sync.Mutex
 	hang    chan struct{} // closed by Heal; nil when not hanging
-	lose    bool          // what hung is lost and not written when it wakes
+	lose    bool          // hanging writes fail when the disk is healed
 	fail    error
-	after   int // writes that still succeed before fail begins
+	after   int // number of writes that still succeed before fail applies
 	delay   time.Duration
 	waiting int
 	writes  int
 }
 
-// Hang makes every write from now on hang until Heal. What hung is then written.
+// Hang makes every write from now on hang until Heal. The hanging writes are carried out then.
 func (d *Disk) Hang() { d.startHang(false) }
 
-// HangAndLose is Hang, but what hung is answered with ErrIO when the disk is healed.
+// HangAndLose is Hang, but the hanging writes fail with ErrIO when the disk is healed.
 func (d *Disk) HangAndLose() { d.startHang(true) }
 
 func (d *Disk) startHang(lose bool) {
@@ -49,21 +49,21 @@ func (d *Disk) startHang(lose bool) {
 // Fail makes every write from now on fail with err until Heal.
 func (d *Disk) Fail(err error) { d.FailAfter(0, err) }
 
-// FailAfter lets n more writes through, then fails them with err until Heal.
+// FailAfter lets n more writes through. Later writes fail with err until Heal.
 func (d *Disk) FailAfter(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail, d.after = err, n
 }
 
-// Delay makes every write from now on take that much longer; 0 ends it.
+// Delay makes every write from now on take longer by the given time; 0 ends the delay.
 func (d *Disk) Delay(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.delay = by
 }
 
-// Heal ends all faults and lets hanging writes go on.
+// Heal ends all faults and lets hanging writes continue.
 func (d *Disk) Heal() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,26 +74,26 @@ func (d *Disk) Heal() {
 	d.fail, d.after, d.delay = nil, 0, 0
 }
 
-// Waiting is how many writes hang just now.
+// Waiting returns how many writes hang now.
 func (d *Disk) Waiting() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.waiting
 }
 
-// Writes is how many writes have been asked for so far.
+// Writes returns how many writes have been requested so far.
 func (d *Disk) Writes() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.writes
 }
 
-// Wrap puts the disk under a pair of stores; it fits logstore.Options.Wrap.
+// Wrap wraps a pair of stores with the disk; its type is that of logstore.Options.Wrap.
 func (d *Disk) Wrap(log raft.LogStore, stable raft.StableStore) (raft.LogStore, raft.StableStore) {
 	return &faultyLog{LogStore: log, disk: d}, &faultyStable{StableStore: stable, disk: d}
 }
 
-// pass holds a write up, fails it, or lets it through.
+// pass delays a write, lets it hang, fails it, or lets it through.
 func (d *Disk) pass() error {
 	d.mu.Lock()
 	d.writes++
