@@ -1,7 +1,6 @@
-// Package grouptest is a Raft group in a box for tests: members in one process
-// over in-memory transports, with disks that can be made sick, networks that can
-// be cut, and members that crash and come back on what they had stored. It runs
-// inside testing/synctest as well as in real time.
+// Package grouptest is a complete Raft group for tests. Its members run in one process
+// over in-memory transports. A test can make disks sick, cut the network, and crash members
+// and restart them from their stores. It runs inside testing/synctest as well as in real time.
 package grouptest
 
 import (
@@ -20,30 +19,29 @@ import (
 	"github.com/coopr/coopr/testing/doubles/faultystore"
 )
 
-// Patience is how long waits go on before a test fails; within a synctest
-// bubble it costs nothing.
+// Patience is how long a test waits before it fails. Within a synctest bubble the
+// wait takes no real time.
 const Patience = 2 * time.Minute
 
-// Options shape a Cluster; the zero value is fine.
+// Options configure a Cluster. The zero value is valid.
 type Options struct {
 	Timing raftgroup.Timing
 	Logger *slog.Logger
-	Store  logstore.Options // Wrap is taken by the sick disks
+	Store  logstore.Options // its Wrap is ignored: each member's Disk takes that place
 	// Stores, when set, opens a member's stores instead of the surviving
 	// in-memory ones.
 	Stores func(id string, wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)) (*logstore.Stores, error)
-	// FSM, when set, makes a member's state instead of a Journal.
+	// FSM, when set, returns a member's state machine, which is a Journal otherwise.
 	FSM func(id string) raft.FSM
-	// RecoveryDir, when set, names a member's directory for a recovery file.
+	// RecoveryDir, when set, returns a member's directory for a recovery file.
 	RecoveryDir func(id string) string
 	// Transport, when set, wraps a member's transport.
 	Transport func(id string, t *raft.InmemTransport) raft.Transport
-	// KeepSick leaves a member running that has called itself sick; else it is
-	// shut down, as an agent does.
+	// KeepSick leaves a sick member running. Otherwise the cluster shuts it down, as an agent does.
 	KeepSick bool
 }
 
-// Cluster is the box.
+// Cluster is the group of members and the network between them.
 type Cluster struct {
 	t       testing.TB
 	o       Options
@@ -53,7 +51,7 @@ type Cluster struct {
 	cut     map[[2]string]bool
 }
 
-// Member is one member. What it stores survives Crash.
+// Member is one member. Its stores survive Crash.
 type Member struct {
 	ID, Addr string
 	Disk     *faultystore.Disk
@@ -68,15 +66,15 @@ type Member struct {
 	stores *logstore.Stores
 	trans  *raft.InmemTransport
 	sick   error
-	old    *logstore.Stores // of the last life
+	old    *logstore.Stores // the stores of the previous run
 }
 
-// New makes a box without members.
+// New returns a Cluster without members.
 func New(t testing.TB, o Options) *Cluster {
 	return &Cluster{t: t, o: o, members: make(map[string]*Member), cut: make(map[[2]string]bool)}
 }
 
-// Start makes n members a, b, c…, and bootstraps a group of them all.
+// Start creates n members a, b, c…, starts them, and bootstraps a group of all of them.
 func Start(t testing.TB, n int, o Options) *Cluster {
 	t.Helper()
 	c := New(t, o)
@@ -93,7 +91,7 @@ func Start(t testing.TB, n int, o Options) *Cluster {
 	return c
 }
 
-// Add makes a member with empty stores and starts it; it waits to be added.
+// Add creates a member with empty stores and starts it; the member waits to be added to the group.
 func (c *Cluster) Add(id string) *Member {
 	c.t.Helper()
 	m := c.Make(id)
@@ -101,7 +99,7 @@ func (c *Cluster) Add(id string) *Member {
 	return m
 }
 
-// Make makes a member with empty stores and leaves it down.
+// Make creates a member with empty stores without starting it.
 func (c *Cluster) Make(id string) *Member {
 	m := &Member{ID: id, Addr: "addr-" + id, Disk: &faultystore.Disk{}, c: c,
 		log: raft.NewInmemStore(), snaps: logstore.NewMemorySnapshots(2)}
@@ -112,7 +110,7 @@ func (c *Cluster) Make(id string) *Member {
 	return m
 }
 
-// Members are all members, up or down, in the order they were made.
+// Members returns all members, running or not, in the order of their creation.
 func (c *Cluster) Members() []*Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,14 +121,14 @@ func (c *Cluster) Members() []*Member {
 	return out
 }
 
-// Member is the member of that id, nil if there is none.
+// Member returns the member with that id, or nil if there is none.
 func (c *Cluster) Member(id string) *Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[id]
 }
 
-// Start starts a member that is down, on what it had stored.
+// Start starts a stopped member from its stores.
 func (m *Member) Start() {
 	m.c.t.Helper()
 	m.c.Until("the last write of "+m.ID+"'s last life to come back", m.ended)
@@ -139,7 +137,7 @@ func (m *Member) Start() {
 	}
 }
 
-// ended says whether nothing is left of the member's last life.
+// ended reports whether the stores of the member's previous run are closed.
 func (m *Member) ended() bool {
 	m.c.mu.Lock()
 	old := m.old
@@ -155,10 +153,10 @@ func (m *Member) ended() bool {
 	}
 }
 
-// TryStart is Start for a member that may be unable to.
+// TryStart is Start, but it returns an error when the member cannot start.
 func (m *Member) TryStart() error {
 	if !m.ended() {
-		return fmt.Errorf("start %s: %w", m.ID, logstore.ErrInUse) // as files would be
+		return fmt.Errorf("start %s: %w", m.ID, logstore.ErrInUse) // as with stores on disk
 	}
 	stores, err := m.openStores()
 	if err != nil {
@@ -213,34 +211,34 @@ func (m *Member) onSick(err error) {
 	}
 }
 
-// Sick is what the member has complained of, nil if of nothing.
+// Sick returns the fault that the member has reported, or nil.
 func (m *Member) Sick() error {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	return m.sick
 }
 
-// Group is the running member; nil when it is down.
+// Group returns the running member, or nil when it is stopped.
 func (m *Member) Group() *raftgroup.Group {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	return m.group
 }
 
-// Up says whether the member runs.
+// Up reports whether the member runs.
 func (m *Member) Up() bool { return m.Group() != nil }
 
-// FSM is the member's state; nil when it is down.
+// FSM returns the member's state machine, or nil when the member is stopped.
 func (m *Member) FSM() raft.FSM {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	return m.fsm
 }
 
-// Journal is the member's state when Options.FSM was not set.
+// Journal returns the member's state machine if Options.FSM is not set.
 func (m *Member) Journal() *Journal { return m.FSM().(*Journal) }
 
-// Crash ends a member without a word to the others: its network is gone first.
+// Crash stops a member without notice to the others: it cuts the member's network first.
 func (m *Member) Crash() { m.stop() }
 
 func (m *Member) stop() {
@@ -266,7 +264,7 @@ func (m *Member) stop() {
 	}
 }
 
-// Stop ends all members and heals all disks, so that nothing stays behind.
+// Stop heals all disks and stops all members, so that no goroutine stays behind.
 func (c *Cluster) Stop() {
 	for _, m := range c.Members() {
 		m.Disk.Heal()
@@ -278,8 +276,8 @@ func (c *Cluster) Stop() {
 	all.Wait()
 }
 
-// Partition cuts the network into sides; members not named are alone. Members
-// that start later obey it too.
+// Partition cuts the network into sides. Members that no side names are cut off from all others. The
+// cut also holds for members that start later.
 func (c *Cluster) Partition(sides ...[]string) {
 	side := map[string]int{}
 	for i, s := range sides {
@@ -308,7 +306,7 @@ func (c *Cluster) Heal() {
 	c.rewire()
 }
 
-// rewire connects who may talk and disconnects who may not.
+// rewire connects each pair of running members unless the network between them is cut.
 func (c *Cluster) rewire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,13 +325,13 @@ func (c *Cluster) rewire() {
 	}
 }
 
-// Until waits for a condition and fails the test, naming it, when it never comes.
+// Until waits for a condition. If the condition stays false for Patience, the test fails and names it.
 func (c *Cluster) Until(what string, ok func() bool) {
 	c.t.Helper()
 	Until(c.t, what, ok)
 }
 
-// Until waits for a condition and fails the test, naming it, when it never comes.
+// Until waits for a condition. If the condition stays false for Patience, the test fails and names it.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); !ok(); {
@@ -344,13 +342,13 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Leader waits for a member that leads and can commit, and gives it.
+// Leader waits for a member that leads and can commit, and returns it.
 func (c *Cluster) Leader() *Member {
 	c.t.Helper()
 	return c.LeaderAmong()
 }
 
-// LeaderAmong is Leader, of certain members only; all when none are named.
+// LeaderAmong is Leader for the named members only, or for all members if none are named.
 func (c *Cluster) LeaderAmong(ids ...string) *Member {
 	c.t.Helper()
 	var found *Member
@@ -385,8 +383,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// Apply hands an entry to whoever leads until it is committed for certain. An
-// entry whose outcome is unknown is handed in again, so it may be there twice.
+// Apply submits an entry to the current leader until the entry is certainly committed. It submits an
+// entry with an unknown outcome again, so the entry may be applied twice.
 func (c *Cluster) Apply(data string) {
 	c.t.Helper()
 	c.Until("the entry "+data, func() bool {
@@ -396,7 +394,7 @@ func (c *Cluster) Apply(data string) {
 	})
 }
 
-// Agree waits until all members that are up hold the same journal, and gives it.
+// Agree waits until all running members hold the same journal, and returns its entries.
 func (c *Cluster) Agree() []string {
 	c.t.Helper()
 	lead := c.Leader()

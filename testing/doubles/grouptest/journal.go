@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Journal is a state machine that remembers its entries in order. Apply answers
-// with their number so far.
+// Journal is a state machine that keeps its entries in order. Apply returns the number of entries so
+// far.
 type Journal struct {
 	mu      sync.Mutex
 	entries []string
@@ -30,14 +30,14 @@ func (j *Journal) Apply(l *raft.Log) any {
 	return len(j.entries)
 }
 
-// Entries is a copy of what was applied.
+// Entries returns a copy of the applied entries.
 func (j *Journal) Entries() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]string(nil), j.entries...)
 }
 
-// Has says whether an entry is among those applied.
+// Has reports whether an entry has been applied.
 func (j *Journal) Has(entry string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -49,7 +49,7 @@ func (j *Journal) Snapshot() (raft.FSMSnapshot, error) { return journalSnapshot(
 
 // Restore replaces the entries.
 func (j *Journal) Restore(r io.ReadCloser) error {
-	defer func() { _ = r.Close() }() // as raft.FSM asks; only read from
+	defer func() { _ = r.Close() }() // required by raft.FSM; r is only read, so the error does not matter
 	var entries []string
 	if err := json.NewDecoder(r).Decode(&entries); err != nil {
 		return err
