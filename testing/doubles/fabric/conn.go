@@ -13,7 +13,7 @@ import (
 // window is how many bytes may be under way in one direction before a writer waits, as with a TCP window.
 const window = 256 << 10
 
-// segment is the bytes of one write, or the end of the stream.
+// segment holds bytes of one write, or marks the end of the stream.
 type segment struct {
 	data []byte
 	at   time.Time // earliest arrival
@@ -28,11 +28,11 @@ type half struct {
 
 	inbox    []segment // sent by the peer, not read yet
 	buffered int       // bytes in inbox
-	lastAt   time.Time // arrival of the newest segment: order is kept
+	lastAt   time.Time // arrival of the newest segment; later segments arrive no earlier
 	sawEOF   bool
 
-	closed        bool  // by us
-	dead          error // reset, or our host crashed
+	closed        bool  // by Close at this end
+	dead          error // set by a reset or by a crash of this end's host
 	readDeadline  time.Time
 	writeDeadline time.Time
 	canRead       *sync.Cond
@@ -52,7 +52,7 @@ func (h *half) wake() {
 	h.canWrite.Broadcast()
 }
 
-// reset ends this end at once, as a RST does. f.mu is held.
+// reset ends this end at once, like a received RST. f.mu is held.
 func (h *half) reset() {
 	if h.dead == nil && !h.closed {
 		h.dead = syscall.ECONNRESET
@@ -69,8 +69,8 @@ func (h *half) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: h.LocalAddr(), Addr: h.RemoteAddr(), Err: err}
 }
 
-// until waits on c, at the latest until the earliest of the given times (zero times do not count). f.mu is held, and
-// given up meanwhile.
+// until waits on c, at the latest until the earliest of the given times (zero times do not count). f.mu is held;
+// until releases it while it waits.
 func until(c *sync.Cond, times ...time.Time) {
 	var first time.Time
 	for _, t := range times {
@@ -80,7 +80,7 @@ func until(c *sync.Cond, times ...time.Time) {
 	}
 	if !first.IsZero() {
 		timer := time.AfterFunc(time.Until(first), func() {
-			c.L.Lock() // or the wake-up could come between the waiter's look and its wait
+			c.L.Lock() // without the lock the broadcast could come before the waiter waits
 			defer c.L.Unlock()
 			c.Broadcast()
 		})
@@ -168,7 +168,7 @@ func (h *half) send(s segment) {
 	}
 	p.lastAt = s.at
 	if p.closed || p.dead != nil {
-		// Nobody is there any more. If the host can be heard it says so.
+		// The peer's end is gone. If both directions are open, its host answers with a reset.
 		if h.f.reachable(h.remote.Addr(), h.local.Addr()) && h.f.reachable(h.local.Addr(), h.remote.Addr()) {
 			h.reset()
 		}
@@ -189,7 +189,7 @@ func (h *half) Close() error {
 		unread := h.buffered > 0
 		h.send(segment{eof: true})
 		if unread && h.f.reachable(h.local.Addr(), h.remote.Addr()) {
-			h.peer.reset() // bytes thrown away unread: TCP resets
+			h.peer.reset() // TCP resets a conn that is closed with unread bytes
 		}
 	}
 	h.closed = true
@@ -200,7 +200,7 @@ func (h *half) Close() error {
 	return nil
 }
 
-// CloseWrite ends our direction of the stream; the peer reads to the end and may go on writing.
+// CloseWrite ends this end's direction of the stream. The peer reads to the end and may continue to write.
 func (h *half) CloseWrite() error {
 	h.f.mu.Lock()
 	defer h.f.mu.Unlock()

@@ -23,28 +23,28 @@ type Fabric struct {
 // pair is a directed link.
 type pair struct{ from, to netip.Addr }
 
-// Quality is how good a link is. The zero value is perfect: no delay, no loss.
+// Quality is the quality of a link. The zero value is a perfect link: no delay, no loss.
 type Quality struct {
 	// Delay and Jitter: a datagram or a stream's bytes arrive after Delay plus a random part of Jitter.
 	Delay, Jitter time.Duration
-	// Loss is the share of datagrams lost, 0 to 1. A stream's bytes are not lost but stalled by Stall with the same
-	// probability, as by a retransmission, and all bytes behind them too.
+	// Loss is the share of datagrams lost, 0 to 1. With the same probability a write of a stream is delayed by Stall, as
+	// by a retransmission, and so are all bytes after it.
 	Loss float64
 	// Stall is the time a retransmission takes. Default 200 ms.
 	Stall time.Duration
 }
 
-// Cut says how a partition shows itself.
+// Cut is the effect of a partition on its conns.
 type Cut int
 
 const (
-	// Blackhole swallows: writes succeed, nothing arrives, dials hang until their context ends.
+	// Blackhole discards all traffic: writes succeed, no bytes arrive, dials hang until their context ends.
 	Blackhole Cut = iota
-	// Reset is Blackhole after every conn across the cut was reset, so that both ends know at once.
+	// Reset is Blackhole, but first every conn across the cut is reset, so that both ends learn of the cut at once.
 	Reset
 )
 
-// New makes a fabric. The same seed gives the same delays and losses for the same sequence of sends.
+// New returns a fabric. With the same seed, the same sequence of sends has the same delays and losses.
 func New(seed uint64) *Fabric {
 	return &Fabric{
 		rng:   rand.New(rand.NewPCG(seed, 0x636f6f7072)),
@@ -55,8 +55,8 @@ func New(seed uint64) *Fabric {
 	}
 }
 
-// Host gives the host with this address, switched on; it is made at the first call. It panics on an address that is
-// not an IP: that is the test's mistake.
+// Host returns the host with this address. The first call for an address creates the host, switched on. Host panics on an
+// address that is not an IP, which is a mistake of the test.
 func (f *Fabric) Host(ip string) *Host {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -86,8 +86,8 @@ func (f *Fabric) SetLink(from, to string, q Quality) {
 	f.links[pair{netip.MustParseAddr(from), netip.MustParseAddr(to)}] = q
 }
 
-// Partition cuts every link between a host of one group and a host of another, both directions. Hosts in no group keep
-// all their links; with a single group it is cut off from all other hosts. Partitions add up until Heal.
+// Partition cuts every link between a host of one group and a host of another, in both directions. Hosts in no group keep
+// all their links. A single group is cut off from all other hosts. Partitions add up until Heal.
 func (f *Fabric) Partition(how Cut, groups ...[]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,14 +125,14 @@ func (f *Fabric) Partition(how Cut, groups ...[]string) {
 	}
 }
 
-// CutLink cuts one direction only: from can no longer be heard by to.
+// CutLink cuts one direction of a link only: bytes from from no longer reach to.
 func (f *Fabric) CutLink(from, to string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cuts[pair{netip.MustParseAddr(from), netip.MustParseAddr(to)}] = struct{}{}
 }
 
-// Heal removes every partition and cut. Streams that nobody gave up on deliver what was sent meanwhile.
+// Heal removes every partition and cut. Streams that are still open deliver the bytes sent in the meantime.
 func (f *Fabric) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,13 +158,13 @@ func (f *Fabric) isCut(from, to netip.Addr) bool {
 	return cut
 }
 
-// reachable says whether bytes can pass from one host to another now. f.mu is held.
+// reachable reports whether bytes can pass from one host to another now. f.mu is held.
 func (f *Fabric) reachable(from, to netip.Addr) bool {
 	a, b := f.hosts[from], f.hosts[to]
 	return a != nil && b != nil && !a.dark && !b.dark && !f.isCut(from, to)
 }
 
-// draw gives the fate of one datagram or one write on a link. f.mu is held.
+// draw draws the delay, the loss and the stall of one datagram or one write on a link. f.mu is held.
 func (f *Fabric) draw(from, to netip.Addr) (delay time.Duration, lost bool, stall time.Duration) {
 	q, ok := f.links[pair{from, to}]
 	if !ok {

@@ -13,10 +13,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// inbox is how many datagrams a socket holds for a slow reader; more are lost, as in a kernel.
+// inbox is how many datagrams a socket holds for a slow reader. Further datagrams are lost, as in a kernel.
 const inbox = 4096
 
-// Gossip is a gossip port on a host: datagrams and streams, as memberlist wants them.
+// Gossip is a gossip port on a host, with datagrams and streams. It is a transport of memberlist.
 type Gossip struct {
 	h       *Host
 	addr    netip.AddrPort
@@ -60,10 +60,10 @@ func (g *Gossip) accept() {
 	}
 }
 
-// Addr is where others reach this port.
+// Addr returns the address at which other hosts reach this port.
 func (g *Gossip) Addr() string { return g.addr.String() }
 
-// FinalAdvertiseAddr gives the port's own address unless another is configured.
+// FinalAdvertiseAddr returns the port's own address unless another is configured.
 func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	if ip == "" {
 		return net.IP(g.addr.Addr().AsSlice()), int(g.addr.Port()), nil
@@ -75,12 +75,12 @@ func (g *Gossip) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	return net.IP(parsed.AsSlice()), port, nil
 }
 
-// WriteTo sends a datagram; it may get lost and says nothing then.
+// WriteTo sends a datagram. It returns no error when the datagram is lost.
 func (g *Gossip) WriteTo(b []byte, addr string) (time.Time, error) {
 	return g.WriteToAddress(b, memberlist.Address{Addr: addr})
 }
 
-// WriteToAddress sends a datagram; it may get lost and says nothing then.
+// WriteToAddress sends a datagram. It returns no error when the datagram is lost.
 func (g *Gossip) WriteToAddress(b []byte, to memberlist.Address) (time.Time, error) {
 	now := time.Now()
 	dest, err := netip.ParseAddrPort(to.Addr)
@@ -114,7 +114,7 @@ func (g *Gossip) WriteToAddress(b []byte, to memberlist.Address) (time.Time, err
 	return now, nil
 }
 
-// arrive hands a datagram to the socket there, if there is one with room. f.mu is held.
+// arrive delivers a datagram to the socket at dest, if there is one with room. f.mu is held.
 func (f *Fabric) arrive(dest netip.AddrPort, packet *memberlist.Packet) {
 	h := f.hosts[dest.Addr()]
 	if h == nil || !h.up {
@@ -128,10 +128,10 @@ func (f *Fabric) arrive(dest netip.AddrPort, packet *memberlist.Packet) {
 	}
 }
 
-// PacketCh gives the datagrams that arrived.
+// PacketCh returns the channel of the datagrams that arrive.
 func (g *Gossip) PacketCh() <-chan *memberlist.Packet { return g.packets }
 
-// StreamCh gives the conns that were dialled to this port.
+// StreamCh returns the channel of the conns that are dialled to this port.
 func (g *Gossip) StreamCh() <-chan net.Conn { return g.conns }
 
 // DialTimeout opens a stream to another gossip port.

@@ -12,28 +12,30 @@ import (
 	"time"
 )
 
-// Host is one machine of the fabric. It is a wire.Network: what listens and dials through it lives on this machine.
+// Host is one machine of the fabric. It is a wire.Network for the listeners and dialers on this machine.
 type Host struct {
 	f  *Fabric
 	ip netip.Addr
 
 	// Guarded by f.mu.
 	up        bool // false: listeners gone, dials to it refused
-	dark      bool // true: no power, nothing in or out
+	dark      bool // true: no power; no bytes come in or go out
 	listeners map[uint16]*listener
 	sockets   map[uint16]*Gossip
 	nextPort  uint16
-	topology  chan struct{} // closed when dials that hang should look again
+	topology  chan struct{} // closed when hanging dials should try again
 }
 
-// IP is the host's address.
+// IP returns the host's address.
 func (h *Host) IP() string { return h.ip.String() }
 
-// Crash kills the host's processes: listeners vanish, every conn is reset at both ends (at the far end only if it can be
-// heard there), dials to it are refused. What still runs in the test on behalf of the host gets errors. Start revives.
+// Crash kills the host's processes. Its listeners vanish. Every conn is reset at both ends, at the far end only if the
+// far host is reachable. Dials to the host are refused. Code of the test that still runs on the host gets errors. Start
+// switches the host on again.
 func (h *Host) Crash() { h.stop(false) }
 
-// PowerOff cuts the power: as Crash for the host itself, but silently. Far ends notice by their own time-outs.
+// PowerOff cuts the power. For the host itself it is like Crash, but far ends receive no reset: they notice the loss by
+// their own time-outs.
 func (h *Host) PowerOff() { h.stop(true) }
 
 func (h *Host) stop(silent bool) {
@@ -61,7 +63,7 @@ func (h *Host) stop(silent bool) {
 	h.wakeDials()
 }
 
-// Start switches the host on again, with nothing listening. Old conns of others to it are reset.
+// Start switches the host on again, without listeners. It resets the far ends of the host's old conns.
 func (h *Host) Start() {
 	f := h.f
 	f.mu.Lock()
@@ -75,7 +77,7 @@ func (h *Host) Start() {
 	h.wakeDials()
 }
 
-// wakeDials lets hanging dials look again. f.mu is held.
+// wakeDials makes hanging dials to the host try again. f.mu is held.
 func (h *Host) wakeDials() {
 	if h.topology != nil {
 		close(h.topology)
@@ -95,7 +97,7 @@ type stringAddr string
 func (stringAddr) Network() string  { return "tcp" }
 func (s stringAddr) String() string { return string(s) }
 
-// Dial opens a conn to "ip:port" somewhere on the fabric. Across a blackhole it hangs until ctx ends or the way is free.
+// Dial opens a conn to "ip:port" on the fabric. Across a blackhole it hangs until ctx ends or the partition heals.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	to, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -127,7 +129,7 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	}
 }
 
-// ctxError is what net.Dialer says when a context ends: a deadline is a time-out to net.Error.
+// ctxError returns the error of net.Dialer for a context that has ended: net.Error reports a deadline as a time-out.
 func ctxError(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return os.ErrDeadlineExceeded
@@ -145,7 +147,7 @@ func (h *Host) tryDial(to netip.AddrPort) (conn *half, delay time.Duration, wait
 	target := f.hosts[to.Addr()]
 	if target == nil || !f.reachable(h.ip, to.Addr()) || !f.reachable(to.Addr(), h.ip) {
 		if target == nil {
-			target = h // nobody has this address: only ctx ends the wait
+			target = h // no host has this address: only ctx ends the wait
 		}
 		if target.topology == nil {
 			target.topology = make(chan struct{})
@@ -241,7 +243,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// shut closes the port and resets what nobody accepted. f.mu is held.
+// shut closes the port and resets the conns that were not accepted. f.mu is held.
 func (l *listener) shut() {
 	if l.closed {
 		return
