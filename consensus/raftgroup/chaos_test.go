@@ -17,10 +17,10 @@ import (
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
-// TestChaos lets five members write and read while networks are cut, members
-// crash, disks hang, fill up and dawdle, and leaders are moved. Then: nothing
-// that was answered is lost, what was answered first comes first, no read missed
-// what was answered before it, and all members hold the same.
+// TestChaos writes to and reads from five members while networks are cut, members
+// crash, disks hang, fill up and slow down, and leadership is transferred. Afterwards no
+// answered entry is lost, the entries of each writer are in order, no read missed an entry
+// that was answered before it, and all members hold the same entries.
 //
 // COOPR_CHAOS_SEEDS sets how many lives are lived, COOPR_CHAOS_SEED one of them.
 func TestChaos(t *testing.T) {
@@ -39,10 +39,10 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// ledger is what the writers were told.
+// ledger records the outcomes of the writes.
 type ledger struct {
 	mu       sync.Mutex
-	answered []string // in the order of the answers
+	answered []string // committed entries in the order of the answers
 	unknown  int
 }
 
@@ -107,7 +107,7 @@ func allUp(c *grouptest.Cluster) bool {
 	for _, m := range c.Members() {
 		if !m.Up() {
 			up = false
-			_ = m.TryStart() // fails while its last life has not ended
+			_ = m.TryStart() // fails until the stores of its previous run are closed
 		}
 	}
 	return up
@@ -137,7 +137,7 @@ func writer(ctx context.Context, c *grouptest.Cluster, book *ledger, w int) {
 	}
 }
 
-// reader reads at a read index, and by lease.
+// reader reads from every member, at a read index and by lease.
 func reader(ctx context.Context, t *testing.T, c *grouptest.Cluster, book *ledger) {
 	for ctx.Err() == nil {
 		for _, m := range c.Members() {
@@ -165,8 +165,8 @@ func reader(ctx context.Context, t *testing.T, c *grouptest.Cluster, book *ledge
 	}
 }
 
-// seen checks that a state shows the first n of what was answered; the last of
-// them are those that a stale read would miss.
+// seen checks that a state holds the last entries of the first n answered ones, which a stale read
+// would miss.
 func seen(t *testing.T, book *ledger, n int, j *grouptest.Journal, how string) {
 	book.mu.Lock()
 	recent := book.answered[max(0, n-20):n]
@@ -209,7 +209,7 @@ func mishap(c *grouptest.Cluster, r *rand.Rand) {
 		for _, x := range members {
 			if g := x.Group(); g != nil && g.IsLeader() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				_ = g.Transfer(ctx, "") // may fail in all the ways there are
+				_ = g.Transfer(ctx, "") // any error is possible here
 				cancel()
 			}
 		}

@@ -158,8 +158,8 @@ func dedup(in []string) []string {
 	return out
 }
 
-// TestHangingDisk is raft issue 503: without the guard no leader that works
-// comes up, ever.
+// TestHangingDisk tests raft issue 503: without the guard no working leader is ever
+// elected.
 func TestHangingDisk(t *testing.T) {
 	for _, heal := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heals=%v", heal), func(t *testing.T) {
@@ -215,9 +215,8 @@ func TestFullDiskStopsTheMemberNotTheAgent(t *testing.T) {
 				if err := m.Group().Apply([]byte("x")).Err(); !errors.Is(err, logstore.ErrDiskFull) {
 					t.Fatalf("an entry on a full disk ends with %v", err)
 				}
-				// The library panics when it cannot store a term, which an
-				// election needs; reaching this line after the stop shows that
-				// it did not.
+				// An election stores a term, and the library panics when it cannot
+				// store one. The code after the wait runs only if it did not panic.
 				c.Until("the member to stop", func() bool { return !m.Up() })
 				if err := m.Sick(); !errors.Is(err, logstore.ErrDiskFull) {
 					t.Fatalf("it complained of %v", err)
@@ -256,7 +255,7 @@ func TestLeadershipMissesNothing(t *testing.T) {
 			done chan struct{}
 		}
 		logs := map[string]*log{}
-		// One reader that never reads until the end, to see that nobody waits for it.
+		// One reader does not read until the end, to show that no other reader waits for it.
 		lazy := c.Members()[0].Group().Leadership(bg)
 		for _, m := range c.Members() {
 			l := &log{done: make(chan struct{})}
@@ -360,7 +359,7 @@ func TestFailedTransferLeavesAWorkingGroup(t *testing.T) {
 	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
 		lead := c.Leader()
 		ids := others(c, lead.ID)
-		// The target is deaf, the other is not: the leader stays one.
+		// The target is cut off and the third member is not, so the leader keeps its majority.
 		c.Partition([]string{lead.ID, ids[0]}, []string{ids[1]})
 		if err := lead.Group().Transfer(bg, ids[1]); err == nil {
 			t.Fatal("transferred to a member that is cut off")
@@ -404,8 +403,8 @@ func TestReadIndex(t *testing.T) {
 				}
 			}
 		}
-		// Cut off, a leader must not answer, even if it has not noticed yet and
-		// answers to earlier heartbeats are still coming in.
+		// A leader that is cut off must not answer, even if it has not noticed the cut yet and
+		// answers to earlier heartbeats still arrive.
 		old := c.Leader()
 		if !old.Group().HasLease() {
 			t.Fatal("a leader that has just committed has no lease")
@@ -442,7 +441,7 @@ func TestEmptyMemberWaitsAndIsAdded(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := c.Add("d")
-		<-time.After(time.Minute) // of simulated time: it must not stir by itself
+		<-time.After(time.Minute) // of simulated time: the member must stay inactive
 		if d.Group().Term() != 0 || d.Group().Member() {
 			t.Fatalf("an empty member stirred: %+v", d.Group().Stats())
 		}
@@ -562,8 +561,8 @@ func TestBootstrapOnce(t *testing.T) {
 	})
 }
 
-// Who has just started a group is elected without waiting for a silence: here it
-// would last an hour.
+// TestCampaign: a member that has just started a group is elected without waiting for a silence, which
+// would last an hour here.
 func TestCampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := grouptest.Start(t, 3, grouptest.Options{Timing: raftgroup.Timing{HeartbeatTimeout: time.Hour}})

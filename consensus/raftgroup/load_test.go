@@ -14,22 +14,22 @@ import (
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
-// processor is one machine's, as a member gets it: now and then there is a
-// burst of other work, during which the member runs for a millisecond or so
-// and then waits for its turn, and has 5% of the time.
+// processor simulates a member's share of its machine's processor. From time to time there is a
+// burst of other work. During a burst the member runs for about a millisecond, then waits for
+// its turn, and so gets 5% of the time.
 type processor struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
-	burst time.Time // the burst's end
-	begin time.Time // of what follows: of a wait in a burst, else of the next burst
-	end   time.Time // of the wait
+	burst time.Time // end of the burst
+	begin time.Time // begin of the current or next wait
+	end   time.Time // end of that wait
 }
 
 const (
-	share       = .05                   // of the time, in a burst
-	longestWait = 50 * time.Millisecond // for one's turn; from 80 on there are elections with the default settings
-	calm        = 20 * time.Second      // on average, between bursts
-	bursting    = 5 * time.Second       // on average
+	share       = .05                   // share of the processor time in a burst
+	longestWait = 50 * time.Millisecond // longest wait for a turn; from 80 ms on, the default settings cause elections
+	calm        = 20 * time.Second      // average time between bursts
+	bursting    = 5 * time.Second       // average length of a burst
 )
 
 // wait returns when the member has the processor.
@@ -61,7 +61,7 @@ func (p *processor) next(now time.Time) {
 }
 
 // starved is the transport of a member that must wait for its processor before
-// it sends, and before it sees what came.
+// it sends a message and before it receives one.
 type starved struct {
 	*raft.InmemTransport
 	cpu  *processor
@@ -98,10 +98,9 @@ func (s *starved) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, a
 	return s.InmemTransport.InstallSnapshot(id, target, args, resp, data)
 }
 
-// TestNoFalseElection: for a day, the machines of three members are at 95% load
-// now and then, each at its own times, and nobody takes the leader for dead. The
-// simulation is harder than life: timers run while the processor does not.
-// COOPR_LOAD is for how long instead.
+// TestNoFalseElection: for a day, each of the machines of three members has bursts of 95% load at
+// its own times, and no member starts an election. The simulation is harder than reality, because
+// timers run while the member has no processor. COOPR_LOAD sets another duration.
 func TestNoFalseElection(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// openPipeline takes what is sent; the test answers.
+// openPipeline accepts every message; the test answers it.
 type openPipeline struct {
 	fullPipeline
 	sent []*raft.AppendEntriesRequest
@@ -19,7 +19,8 @@ func (o *openPipeline) AppendEntries(m *raft.AppendEntriesRequest, _ *raft.Appen
 	return nil, nil
 }
 
-// What the member has answered to is not told again; all else is.
+// TestNoNewsIsNotSent: facts that the member has acknowledged are not sent again; all other messages
+// are sent.
 func TestNoNewsIsNotSent(t *testing.T) {
 	synctest.Test(t, noNews)
 }
@@ -37,7 +38,7 @@ func noNews(t *testing.T) {
 		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7}, true, 1},
 		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7}, false, 1},
 		{raft.AppendEntriesRequest{PrevLogEntry: 7, LeaderCommitIndex: 7, Entries: []*raft.Log{entry}}, false, 2},
-		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 7}, false, 3}, // nobody has answered to the entry
+		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 7}, false, 3}, // the entry is not answered yet
 		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 7}, true, 4},
 		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 8}, true, 5},
 		{raft.AppendEntriesRequest{PrevLogEntry: 8, LeaderCommitIndex: 8}, false, 5},
@@ -59,7 +60,7 @@ func noNews(t *testing.T) {
 	}
 }
 
-// beating counts what comes.
+// beating is a transport that records when messages are sent.
 type beating struct {
 	raft.Transport
 	times []time.Time
@@ -74,7 +75,8 @@ func (b *beating) AppendEntries(_ raft.ServerID, _ raft.ServerAddress, m *raft.A
 	return nil
 }
 
-// Heartbeats of the library wait for their beat; entries and our own do not.
+// TestHeartbeatsKeepTheirBeat: heartbeats of the library wait until one is due. Entries and heartbeats
+// of ask do not wait.
 func TestHeartbeatsKeepTheirBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &beating{}

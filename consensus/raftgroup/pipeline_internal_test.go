@@ -46,8 +46,8 @@ type answer struct {
 func (a answer) Request() *raft.AppendEntriesRequest   { return &raft.AppendEntriesRequest{} }
 func (a answer) Response() *raft.AppendEntriesResponse { return &a.resp }
 
-// A sender that waits for room is let go by a refusal, although nobody reads
-// answers any more: the library's reader ends with the refusal.
+// TestRefusalLetsAWaitingSenderGo: a refusal releases a sender that waits for room, although no answers
+// are read any more, because the library's reader ends at the refusal.
 func TestRefusalLetsAWaitingSenderGo(t *testing.T) {
 	inner := &fullPipeline{answers: make(chan raft.AppendFuture), closed: make(chan struct{})}
 	p, err := watchTransport(pipelineTransport{inner: inner}, time.Millisecond).AppendEntriesPipeline("b", "b")

@@ -2,5 +2,5 @@
 
 package raftgroup_test
 
-// raced says that the race detector slows everything down.
+// raced is true in builds with the race detector, which slows the tests down.
 const raced = true

@@ -27,10 +27,10 @@ func onFiles(t *testing.T, f func(t *testing.T, kind logstore.Kind, dir string, 
 	t.Helper()
 	for _, kind := range onDisk {
 		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel() // these wait more than they work
+			t.Parallel() // these tests mostly wait
 			dir := t.TempDir()
 			o := grouptest.Options{
-				// Patient, because the machine that tests may be busy.
+				// Long time-outs, because the test machine may be busy.
 				Timing: raftgroup.Timing{Multiplier: 3, SnapshotThreshold: 30, SnapshotInterval: 20e6, TrailingLogs: 10},
 				Stores: func(id string, wrap func(raft.LogStore, raft.StableStore) (raft.LogStore, raft.StableStore)) (*logstore.Stores, error) {
 					return logstore.Open(filepath.Join(dir, id), kind, logstore.Options{Wrap: wrap})
@@ -150,8 +150,8 @@ func TestRecoverAfterLostQuorum(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "c", raftgroup.RecoveredFile)); err != nil {
 			t.Fatal(err)
 		}
-		// The file is gone, so a restart changes nothing any more; and a
-		// new member takes the state over.
+		// The file is gone, so a restart leaves the group unchanged. A new
+		// member receives the state.
 		last.Crash()
 		last.Start()
 		d := c.Add("d")
@@ -244,14 +244,14 @@ func FuzzReadRecoverFile(f *testing.F) {
 	})
 }
 
-// TestSnapshotThroughAnArchive takes the state of one mesh to another.
+// TestSnapshotThroughAnArchive moves the state of one mesh to another.
 func TestSnapshotThroughAnArchive(t *testing.T) {
 	var file bytes.Buffer
 	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
 		for i := range 50 {
 			c.Apply(fmt.Sprint(i))
 		}
-		for range 2 { // the second time there is nothing new
+		for range 2 { // the second time there are no new entries
 			file.Reset()
 			meta, state, err := c.Leader().Group().Snapshot(bg)
 			if err != nil {
@@ -347,7 +347,7 @@ func TestBatchingStateMachine(t *testing.T) {
 	})
 }
 
-// keen counts what a state machine with interest in configurations is told.
+// keen is a state machine that records the indexes of the configurations that it receives.
 type keen struct {
 	grouptest.Journal
 	seen []uint64

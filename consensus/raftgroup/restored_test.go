@@ -8,9 +8,9 @@ import (
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
-// TestConfigurationOutOfASnapshot: a member whose configuration is in its
-// snapshot alone, as after a recovery, knows it as applied; without it the
-// leader would never see to the voters again.
+// TestConfigurationOutOfASnapshot: a member whose configuration is only in its
+// snapshot, as after a recovery, counts that configuration as applied. Otherwise the
+// voters controller of this leader would never make a change.
 func TestConfigurationOutOfASnapshot(t *testing.T) {
 	onFiles(t, func(t *testing.T, _ logstore.Kind, dir string, o grouptest.Options) {
 		c := grouptest.Start(t, 1, o)

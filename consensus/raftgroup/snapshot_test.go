@@ -13,12 +13,12 @@ import (
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
-// forgetful loses the answer to the first entries that a member gets behind a
+// forgetful is a transport that loses the answer to the first entries that a member receives after a
 // snapshot.
 type forgetful struct {
 	*raft.InmemTransport
 	lost      *atomic.Bool
-	installed atomic.Int32 // how often
+	installed atomic.Int32 // number of installed snapshots
 }
 
 func (f *forgetful) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
@@ -39,7 +39,8 @@ func (f *forgetful) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	return err
 }
 
-// The library would send the snapshot again and again.
+// TestLostAnswerBehindASnapshot: after a lost answer the library alone would send the snapshot again and
+// again.
 func TestLostAnswerBehindASnapshot(t *testing.T) {
 	var lost atomic.Bool
 	transports := map[string]*forgetful{}

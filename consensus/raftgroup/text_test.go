@@ -2,5 +2,5 @@ package raftgroup_test
 
 import "strings"
 
-// containsText is for messages meant for people; code never asks this.
+// containsText reports whether a message for people contains s. Only tests match the text of errors.
 func containsText(err error, s string) bool { return strings.Contains(err.Error(), s) }

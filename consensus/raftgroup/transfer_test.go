@@ -13,8 +13,8 @@ import (
 )
 
 // breakTransfer puts the library into the state of its issue 696: a transfer of
-// leadership is noted as under way, and nothing will ever end it. The way there
-// is a race that cannot be brought about at will, so the mark is set by hand.
+// leadership is marked as under way and never ends. The cause is a race that a
+// test cannot provoke reliably, so breakTransfer sets the mark itself.
 func breakTransfer(t *testing.T, g *raftgroup.Group) {
 	t.Helper()
 	mark := reflect.ValueOf(g.Library()).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
@@ -50,8 +50,8 @@ func TestStuckTransferIsNoticed(t *testing.T) {
 	})
 }
 
-// restarted waits for the member to complain, which the box answers as an agent
-// does, and sees that all is well afterwards.
+// restarted waits until the member reports the stuck transfer and the cluster stops it, as an agent does.
+// Then it restarts the member and checks that the group works.
 func restarted(c *grouptest.Cluster, m *grouptest.Member) {
 	c.Until("the member to stop", func() bool { return !m.Up() })
 	if err := m.Sick(); !errors.Is(err, raftgroup.ErrTransferStuck) {
@@ -63,7 +63,8 @@ func restarted(c *grouptest.Cluster, m *grouptest.Member) {
 	c.Agree()
 }
 
-// A voter that is out of reach for a moment takes over when it is back.
+// TestTransferIsTriedAgain: a voter that is unreachable for a moment takes over when it is reachable
+// again.
 func TestTransferIsTriedAgain(t *testing.T) {
 	box(t, 3, grouptest.Options{}, func(t *testing.T, c *grouptest.Cluster) {
 		m := c.Leader()

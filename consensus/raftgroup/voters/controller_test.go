@@ -16,7 +16,7 @@ import (
 	"github.com/coopr/coopr/testing/doubles/grouptest"
 )
 
-// mesh is a cluster whose leader keeps the voters right.
+// mesh is a cluster whose leader runs the Controller.
 type mesh struct {
 	*grouptest.Cluster
 	t       *testing.T
@@ -100,7 +100,7 @@ func (m *mesh) restart(id string) {
 	m.lead(m.Member(id))
 }
 
-// leave is what an agent does that leaves in good order.
+// leave makes an agent leave in good order.
 func (m *mesh) leave(id string) {
 	m.t.Helper()
 	m.mu.Lock()
@@ -111,7 +111,7 @@ func (m *mesh) leave(id string) {
 	}
 	m.crash(id)
 	m.mu.Lock()
-	delete(m.zone, id) // and the mesh knows that it has left
+	delete(m.zone, id) // the mesh learns that the agent has left
 	m.mu.Unlock()
 }
 
@@ -122,7 +122,7 @@ func (m *mesh) stop() {
 	}
 }
 
-// expect waits until the group consists of these, "(x)" being without a vote.
+// expect waits until the group consists of these members; "(x)" is a member without a vote.
 func (m *mesh) expect(want ...string) {
 	m.t.Helper()
 	m.Apply(strings.Join(want, " "))
@@ -171,7 +171,7 @@ func TestGrowAndShrink(t *testing.T) {
 		m.join("f", "zf")
 		m.expect("a", "b", "c", "d", "e")
 		for len(m.zone) > 1 {
-			m.leave(m.Leader().ID) // the hardest to spare, each time
+			m.leave(m.Leader().ID) // the leader is the hardest member to replace
 		}
 		m.expect(m.Leader().ID)
 	})
@@ -182,7 +182,7 @@ func TestKilledVoterIsReplacedBySpare(t *testing.T) {
 		m.expect("a", "b", "c")
 		m.crash("b")
 		m.expect("a", "c", "d")
-		m.restart("b") // comes back with its old log and its old idea of the group
+		m.restart("b") // with its old log and its old configuration of the group
 		m.expect("a", "c", "d")
 		m.crash("a")
 		m.expect("b", "c", "d")
@@ -192,8 +192,8 @@ func TestKilledVoterIsReplacedBySpare(t *testing.T) {
 func TestSickVoterIsReplacedThoughItGossips(t *testing.T) {
 	inMesh(t, 4, func(m *mesh) {
 		m.expect("a", "b", "c")
-		// Its Raft stops by itself; for the mesh it is alive, which here means
-		// that a vote is not given back until the Controller has seen it silent.
+		// Its Raft stops by itself, but the mesh still considers it alive. So it does not
+		// get its vote back before the Controller has seen its silence.
 		m.Member("c").Disk.Hang()
 		m.Apply("x")
 		m.expect("a", "b", "d")

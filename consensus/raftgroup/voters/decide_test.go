@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a mesh drawn in a few letters, and what Decide's changes do to it.
+// world is a simulated mesh that carries out Decide's changes. Its String is a short notation of the
+// members.
 type world struct {
 	now    time.Time
 	policy Policy
@@ -30,7 +31,7 @@ type agent struct {
 	member  bool
 	voter   bool
 	leader  bool
-	since   time.Time // of the present up or down
+	since   time.Time // since when the agent has been up or down
 }
 
 func newWorld() *world {
@@ -80,7 +81,7 @@ func (w *world) quorate() bool {
 	return all > 0 && live >= all/2+1
 }
 
-// elect gives the lead to the first voter that answers when the leader is gone.
+// elect makes the first voter that answers the leader if the previous leader is gone.
 func (w *world) elect() {
 	ids := w.ids()
 	for _, id := range ids {
@@ -117,8 +118,8 @@ func (w *world) view() View {
 			if w.answers(a) {
 				m.Stable = w.now.Sub(a.since)
 			} else {
-				// The Controller asks again before it acts on reachability, so here
-				// it is known at once.
+				// The Controller confirms reachability before it acts, so the simulation
+				// reports silence at once.
 				m.Silence = w.now.Sub(a.since) + time.Nanosecond
 			}
 			v.Members = append(v.Members, m)
@@ -174,13 +175,13 @@ func (w *world) apply(c Change) error {
 	return nil
 }
 
-// rest calls Decide repeatedly, with time passing, until nothing changes.
+// rest calls Decide repeatedly, while time passes, until it returns no more changes.
 func (w *world) rest() error {
 	quiet := 0
 	for range 2000 {
 		c := Decide(w.view())
 		if c.Kind == None {
-			if quiet++; quiet > 400 { // 400 times 5 s: more than any time in the policy
+			if quiet++; quiet > 400 { // 400 times 5 s is longer than any time in the policy
 				return nil
 			}
 		} else {
@@ -221,8 +222,8 @@ func (w *world) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// boot makes agents a, b, c… in one zone each (or as told), the first voters of
-// them voting and a leading.
+// boot returns a world of n agents a, b, c…, each in the given zone or in a zone of its own. The first
+// voters of them vote, and a leads.
 func boot(n, voters int, zones ...string) *world {
 	w := newWorld()
 	for i := range n {
@@ -389,7 +390,7 @@ func TestMove(t *testing.T) {
 	if c := Decide(w.view()); c.Kind != Move || c.ID != "b" || c.Addr != "elsewhere" || !c.Voter {
 		t.Fatalf("got %+v", c)
 	}
-	w.down("b") // what the gossip says of a dead agent's address is no news
+	w.down("b") // the address that gossip holds for a dead agent does not count
 	if c := Decide(w.view()); c.Kind != None {
 		t.Fatalf("got %+v", c)
 	}
@@ -409,7 +410,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestLife throws random lives at the rules.
+// TestLife checks the rules against random sequences of events.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "agents")
@@ -421,8 +422,7 @@ func TestLife(t *testing.T) {
 			a := w.agents[id]
 			switch rapid.SampledFrom([]string{"crash", "up", "leave", "opt", "mute", "rest", "step", "forget", "join"}).Draw(t, "event") {
 			case "crash":
-				// Not more than the group can bear: without a majority there is
-				// nothing to decide.
+				// Keep a majority: without one, Decide returns no change.
 				if _, live := w.voters(); !a.voter || !w.answers(a) || live-1 >= quorumOf(w) {
 					w.down(id)
 				}
@@ -474,17 +474,17 @@ func quorumOf(w *world) int {
 	return all/2 + 1
 }
 
-// check holds a world at rest against what the rules are for, found the slow way.
+// check compares a world at rest with the goals of the rules, which it computes by brute force.
 func check(t *rapid.T, w *world) {
 	fit := func(a *agent) bool { return a.Eligible && !a.Leaving && !a.unknown }
-	var good []*agent // could vote, and do answer
+	var good []*agent // agents that may vote and answer
 	known := 0
 	for _, a := range w.agents {
 		if fit(a) && w.answers(a) {
 			good = append(good, a)
 		}
-		// A mute agent passes for alive in the mesh until it has been tried; a
-		// dead one counts while it still has its vote.
+		// The mesh considers a mute agent alive until it has been tried as a member. A
+		// dead agent counts while it still has its vote.
 		if fit(a) && (a.up || a.voter) {
 			known++
 		}
@@ -493,11 +493,11 @@ func check(t *rapid.T, w *world) {
 	if live < all/2+1 {
 		t.Fatalf("no majority: %s", w)
 	}
-	target := max(1, w.policy.Target(known)) // the last one cannot go
+	target := max(1, w.policy.Target(known)) // the last voter cannot leave
 	mutes := slices.ContainsFunc(w.ids(), func(id string) bool { return w.agents[id].mute })
 	if len(good) >= target && !mutes && len(good) == known {
-		// Nothing is wrong with anyone: exactly the target vote, all fit and
-		// well, as spread out as can be.
+		// All agents are healthy: exactly the target number of agents vote, all of them
+		// are fit, and the spread over zones is optimal.
 		if all != target || live != target {
 			t.Fatalf("%d voters, %d live, want %d of %d: %s; %v", all, live, target, known, w, w.trace)
 		}
@@ -533,7 +533,7 @@ func check(t *rapid.T, w *world) {
 			t.Fatalf("%d members without a vote, want %d: %s; %v", others, want, w, w.trace)
 		}
 	}
-	// A dead voter is kept only where nobody could replace it.
+	// A dead voter is kept only if no agent could replace it.
 	for _, a := range w.agents {
 		if a.voter && !w.answers(a) && fit(a) {
 			for _, b := range good {
@@ -567,7 +567,7 @@ func bestCrowding(good []*agent, k int, must string) int {
 	return best
 }
 
-// TestOrderDoesNotMatter: the same view in another order gives the same change.
+// TestOrderDoesNotMatter: the same view in another order yields the same change.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "agents")
