@@ -26,10 +26,10 @@ import (
 //	go test -run '^$' -bench . -benchtime 3s ./consensus/propose
 //
 // All members of a group share this machine's cores and disk, so only ratios
-// between lines of one run say anything.
+// between lines of one run are meaningful.
 
-// counter is a state machine that does nothing but answer one number for each
-// command in an entry.
+// counter is a state machine that only answers one number for each command in an
+// entry.
 type counter struct{ n uint64 }
 
 func (c *counter) Apply(l *raft.Log) any {
@@ -50,7 +50,7 @@ type emptySnapshot struct{}
 func (emptySnapshot) Persist(s raft.SnapshotSink) error { return s.Close() }
 func (emptySnapshot) Release()                          {}
 
-// commandSize is that of B3 in the measurements of the peers.
+// commandSize is the size of a command in bytes, as in B3 of the measurements of the peers.
 const commandSize = 256
 
 type realMember struct {
@@ -58,7 +58,7 @@ type realMember struct {
 	stores *logstore.Stores
 }
 
-// realGroup makes n members on loopback TCP with stores of that kind.
+// realGroup starts n members on loopback TCP with stores of that kind.
 func realGroup(tb testing.TB, n int, kind logstore.Kind, timing raftgroup.Timing) []*realMember {
 	tb.Helper()
 	var servers []raftgroup.Server
@@ -123,7 +123,7 @@ func leaderOf(tb testing.TB, members []*realMember) *realMember {
 
 var kinds = []logstore.Kind{logstore.BoltDB, logstore.WAL, logstore.Memory}
 
-// patient timing, so that a busy machine does not spoil a run by an election.
+// patient has long time-outs, so that no election on a busy machine spoils a run.
 var patient = raftgroup.Timing{Multiplier: 8}
 
 // callers runs b.N operations on n callers and reports the latencies' quantiles.
@@ -148,8 +148,8 @@ func callers(b *testing.B, n int, op func() error) {
 	}
 	all.Wait()
 	b.StopTimer()
-	// Of the whole process, all members and callers; steadier than time on a
-	// machine that has other work.
+	// This is the processor time of the whole process: all members and callers. It varies less
+	// than elapsed time on a machine that has other work.
 	b.ReportMetric(float64((cpuTime()-cpu).Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
 	flat := slices.Concat(took...)
 	slices.Sort(flat)
@@ -176,7 +176,7 @@ func pack(cmds [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// BenchmarkWrite compares one entry for each command, by the library alone and
+// BenchmarkWrite compares one entry for each command, written by the library alone and
 // by a Group, with the proposer's packing.
 func BenchmarkWrite(b *testing.B) {
 	cmd := make([]byte, commandSize)
@@ -212,8 +212,8 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 // BenchmarkOverhead has one caller write in turns by the library alone, by a
-// Group and by the proposer, all on one group, so that whatever else the machine
-// does falls on all three. It reports medians as ratios to the library's.
+// Group and by the proposer, all on one group, so that other load on the machine
+// affects all three equally. It reports medians as ratios to the library's.
 func BenchmarkOverhead(b *testing.B) {
 	cmd := make([]byte, commandSize)
 	for _, kind := range kinds {
@@ -250,7 +250,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 }
 
-// BenchmarkInFlight looks for the best number of entries under way.
+// BenchmarkInFlight compares numbers of entries under way.
 func BenchmarkInFlight(b *testing.B) {
 	cmd := make([]byte, commandSize)
 	for _, kind := range kinds {
@@ -270,11 +270,11 @@ func BenchmarkInFlight(b *testing.B) {
 	}
 }
 
-// BenchmarkTransitions has commands that carry many small transitions each, as
-// leases and reports do: 64 of 24 bytes.
+// BenchmarkTransitions writes commands that carry many small transitions each, like
+// leases and reports: 64 of 24 bytes.
 func BenchmarkTransitions(b *testing.B) {
 	const each, size = 64, 24
-	cmd := make([]byte, 6*commandSize) // the counter answers six numbers, of which the first is taken
+	cmd := make([]byte, 6*commandSize) // the counter answers six numbers, of which sixth takes one
 	if len(cmd) != each*size {
 		b.Fatal("sizes do not fit")
 	}
@@ -317,7 +317,7 @@ func BenchmarkReadIndex(b *testing.B) {
 	}
 }
 
-// BenchmarkFailover measures from the leader's end to the first entry that its
+// BenchmarkFailover measures the time from the leader's end to the first entry that its
 // successor has committed, with the default timing. BenchmarkTransfer does the
 // same for a planned transfer.
 func BenchmarkFailover(b *testing.B) {

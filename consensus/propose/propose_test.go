@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lines is a state machine whose entries are lines, each answered by its number.
+// lines is a state machine whose entries consist of lines. It answers each line with its number.
 type lines struct {
 	*grouptest.Journal
 }
@@ -62,7 +62,7 @@ func proposer(t testing.TB, apply func([]byte) raftgroup.Future, change func(*pr
 	return p
 }
 
-// future is an answer that the test gives.
+// future is a Future that the test answers.
 type future struct {
 	done chan struct{}
 	data string
@@ -179,13 +179,13 @@ func TestPacking(t *testing.T) {
 		})
 		bg := context.Background()
 		a := ask(bg, p, "a")
-		first := log.take(t, 1) // at once
+		first := log.take(t, 1) // sent at once
 		b := ask(bg, p, "b")
-		second := log.take(t, 1) // room for two
+		second := log.take(t, 1) // two entries may be under way
 		var rest []chan answer
 		for _, cmd := range []string{"c", "d", "e", "f", "fifteen letters", "g"} {
 			rest = append(rest, ask(bg, p, cmd))
-			synctest.Wait() // in this order
+			synctest.Wait() // keeps the commands in this order
 		}
 		log.take(t, 0)
 		first[0].answer(nil)
@@ -196,7 +196,7 @@ func TestPacking(t *testing.T) {
 		second[0].answer(nil)
 		fourth := log.take(t, 1)
 		if fourth[0].data != "f\nfifteen letters" {
-			t.Fatalf("packed %q", fourth[0].data) // the count would allow one more, the bytes do not
+			t.Fatalf("packed %q", fourth[0].data) // MaxCount would allow one more command, MaxBytes does not
 		}
 		third[0].answer(nil)
 		fifth := log.take(t, 1)
@@ -291,8 +291,8 @@ func TestAnswersOfTheState(t *testing.T) {
 	})
 }
 
-// TestLossOfLeadership: every caller gets an answer, and nothing that was
-// answered well is lost.
+// TestLossOfLeadership: every caller gets an answer, and no successful command is
+// lost.
 func TestLossOfLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := grouptest.Start(t, 3, grouptest.Options{FSM: func(string) raft.FSM { return lines{&grouptest.Journal{}} }})
