@@ -26,7 +26,7 @@ func entries(from, to uint64, term uint64) []*raft.Log {
 	return logs
 }
 
-// parts gives stores over memory whose disk is the test's.
+// parts returns stores in memory, their disk, which the test controls, and the store below.
 func parts(t testing.TB, o logstore.Options) (*logstore.Stores, *faultystore.Disk, *raft.InmemStore) {
 	t.Helper()
 	disk, mem := &faultystore.Disk{}, raft.NewInmemStore()
@@ -61,7 +61,7 @@ func TestHangingAppendIsGivenUpAndUndone(t *testing.T) {
 		if err := s.Guard().Err(); !errors.Is(err, logstore.ErrStuck) {
 			t.Fatalf("the guard says %v", err)
 		}
-		// Refused at once, votes too: nothing may overtake what hangs.
+		// Other writes, votes included, are refused at once: none may overtake the hanging one.
 		begun := time.Now()
 		if err := s.Log.StoreLogs(entries(6, 6, 2)); !errors.Is(err, logstore.ErrStuck) {
 			t.Fatalf("an append behind a hanging one: %v", err)
@@ -128,8 +128,8 @@ func TestLateDeletionAtTheEndIsSick(t *testing.T) {
 	})
 }
 
-// TestFailedReplacementIsSick: the library forgets a deletion at the end when
-// the append after it fails, and takes entries for stored that are gone.
+// TestFailedReplacementIsSick: the library forgets a deletion at the end when the append after it
+// fails, and counts deleted entries as stored.
 func TestFailedReplacementIsSick(t *testing.T) {
 	s, disk, _ := parts(t, logstore.Options{})
 	defer func() { _ = s.Close() }()
@@ -299,7 +299,7 @@ func TestTermIsRetriedOnceArmed(t *testing.T) {
 		if v, _ := mem.GetUint64(term); v != 7 {
 			t.Fatalf("stored %d", v)
 		}
-		// And a member that is being shut down is not held up.
+		// A member that is being shut down does not wait either.
 		disk.Hang()
 		go func() { done <- s.Stable.SetUint64(term, 8) }()
 		time.Sleep(time.Second)
@@ -347,8 +347,8 @@ func TestGuardCanBeLeftOut(t *testing.T) {
 	})
 }
 
-// TestTold: whatever the disk does, once it is well and all writes have come
-// back, the log holds exactly what Raft was told it holds, or the store is sick.
+// TestTold: whatever faults the disk has, once it is healthy and all writes have returned,
+// the log holds exactly the entries that were acknowledged to Raft, or the store is sick.
 func TestTold(t *testing.T) {
 	type step struct {
 		kind string
@@ -372,7 +372,7 @@ func TestTold(t *testing.T) {
 				return
 			}
 			defer func() { disk.Heal(); _ = s.Close(); <-s.Closed() }()
-			var told []uint64 // term of entry i+1
+			var told []uint64 // terms of the acknowledged entries: told[i] is the term of entry i+1
 			for i, step := range steps {
 				switch step.kind {
 				case "append":
@@ -413,7 +413,7 @@ func TestTold(t *testing.T) {
 
 func holds(s *logstore.Stores, mem *raft.InmemStore, told []uint64) error {
 	if err := s.Guard().Err(); errors.Is(err, logstore.ErrSick) {
-		return nil // the member starts anew and reads what is there
+		return nil // the member restarts and reads the log again
 	} else if err != nil {
 		return fmt.Errorf("not complete: %w", err)
 	}

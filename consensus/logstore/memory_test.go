@@ -40,7 +40,7 @@ func TestMemorySnapshots(t *testing.T) {
 			}
 		}
 	}
-	begun := create(10, 1) // and ends after a newer one
+	begun := create(10, 1) // is closed after a newer one
 	expect()
 	for _, end := range []func() error{create(20, 1).Close, create(15, 1).Cancel, begun.Close, begun.Cancel} {
 		if err := end(); err != nil {

@@ -94,7 +94,7 @@ func TestReopen(t *testing.T) {
 			fill(t, s)
 			checkFilled(t, s)
 			shut(t, s)
-			shut(t, s) // twice is fine
+			shut(t, s) // a second Close does no harm
 			<-s.Closed()
 			if k, err := logstore.Detect(dir); k != kind || err != nil {
 				t.Fatalf("detected %q, %v", k, err)
@@ -118,8 +118,8 @@ func TestMonotonicThroughTheGuard(t *testing.T) {
 	}
 }
 
-// TestLateAppendOnRealStores: raft-wal refuses an entry that does not follow its
-// last, so an append that landed late and stayed would end the member for good.
+// TestLateAppendOnRealStores: raft-wal refuses an entry that does not follow its last one. So a late
+// append that is not undone would stop the member for good.
 func TestLateAppendOnRealStores(t *testing.T) {
 	for _, kind := range onDisk {
 		t.Run(string(kind), func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestGarbageIsRefused(t *testing.T) {
 	if _, err := logstore.Open(dir, logstore.BoltDB, logstore.Options{}); err == nil {
 		t.Fatal("opened garbage")
 	}
-	// And the lock was given back.
+	// The lock was released.
 	if err := os.Remove(filepath.Join(dir, "raft.db")); err != nil {
 		t.Fatal(err)
 	}
