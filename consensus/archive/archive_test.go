@@ -44,7 +44,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestEveryDamageIsFound cuts the archive short everywhere and flips bits everywhere.
+// TestEveryDamageIsFound cuts the archive short at every byte and flips every bit.
 func TestEveryDamageIsFound(t *testing.T) {
 	state := bytes.Repeat([]byte("some state "), 40)
 	raw, want := sample(t, state)
@@ -53,9 +53,9 @@ func TestEveryDamageIsFound(t *testing.T) {
 			t.Fatalf("cut to %d bytes: %v", n, err)
 		}
 	}
-	// Of gzip's header, bytes 3 to 9 are hints for people and tools, and at the
-	// end of the compressed data a few bits fill up their byte. Nothing is kept
-	// in them, so they may be anything; what is read must be the same.
+	// Bytes 3 to 9 of gzip's header are hints for people and tools, and a few bits at the
+	// end of the compressed data only fill up their byte. They carry no data, so they may have
+	// any value, but the result of Read must be the same.
 	fillers := 0
 	for n := range raw {
 		for bit := range 8 {
@@ -157,7 +157,7 @@ func TestSomethingFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The last two blocks of a tar are its end; put another file before them.
+	// The last two blocks of a tar mark its end. Put another file before them.
 	var more bytes.Buffer
 	w := tar.NewWriter(&more)
 	if err := w.WriteHeader(&tar.Header{Name: "extra", Typeflag: tar.TypeReg}); err != nil {
@@ -250,7 +250,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOrdinaryTools: an operator without Coopr can look inside.
+// TestOrdinaryTools: an operator without Coopr can read and check an archive.
 func TestOrdinaryTools(t *testing.T) {
 	for _, tool := range []string{"tar", "sha256sum"} {
 		if _, err := exec.LookPath(tool); err != nil {
