@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// diary remembers what duties did, in order.
+// diary records the actions of duties in order.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -62,7 +62,7 @@ func (d duty) Run(ctx context.Context) error {
 	return d.run(ctx)
 }
 
-// group is a member whose leadership the test decides.
+// group is a member whose leadership the test controls.
 type group struct {
 	changes   chan raftgroup.LeadershipChange
 	barrier   func(context.Context) error
@@ -145,7 +145,7 @@ func TestOrder(t *testing.T) {
 			func(context.Context) error { d.add("restore %s", name); return nil },
 			func(ctx context.Context) error {
 				<-ctx.Done()
-				time.Sleep(time.Minute) // slow to go; it must be waited for
+				time.Sleep(time.Minute) // the Runner must wait for a duty that ends slowly
 				d.add("end %s", name)
 				return nil
 			}}
@@ -174,7 +174,7 @@ func TestOrder(t *testing.T) {
 		}
 	})
 	got := d.all()
-	for _, i := range []int{4, 10} { // the two ends of a term come in either order
+	for _, i := range []int{4, 10} { // the two duties of a term may end in either order
 		if len(got) >= i+2 {
 			slices.Sort(got[i : i+2])
 		}
@@ -187,7 +187,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestQuickSuccession(t *testing.T) {
-	// Only one life of the duties at any time, whatever comes in.
+	// The duties run only once at any time, whatever changes of leadership arrive.
 	var mu sync.Mutex
 	alive, lives := 0, 0
 	duties := func(uint64) []leader.Duty {
@@ -339,9 +339,9 @@ func TestEndDuringTheBarrier(t *testing.T) {
 	}
 }
 
-// TestOnRealGroup: with a real group over partitions and transfers, no two
-// members are ever ready in the same term, and each life starts from a state
-// that has all that was answered before.
+// TestOnRealGroup: in a real group with partitions and transfers, no two members start
+// duties in the same term, and each term starts from a state that holds all entries
+// that were answered before.
 func TestOnRealGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := grouptest.Start(t, 3, grouptest.Options{})
@@ -383,7 +383,7 @@ func TestOnRealGroup(t *testing.T) {
 			}
 			switch i % 3 {
 			case 0:
-				_ = lead.Group().Transfer(ctx, "") // either way is fine
+				_ = lead.Group().Transfer(ctx, "") // it may succeed or fail
 			case 1:
 				rest := slices.DeleteFunc([]string{"a", "b", "c"}, func(s string) bool { return s == lead.ID })
 				c.Partition([]string{lead.ID}, rest)
