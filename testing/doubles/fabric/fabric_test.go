@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var _ wire.Network = (*fabric.Host)(nil)
 
-// pipe gives the two ends of a conn from host a to host b.
+// pipe returns the two ends of a conn from host a to host b.
 func pipe(t testing.TB, f *fabric.Fabric, a, b string) (near, far net.Conn) {
 	t.Helper()
 	l, err := f.Host(b).Listen(b + ":0")
@@ -50,7 +50,7 @@ const (
 	c = "10.0.0.3"
 )
 
-// The conns obey what every net.Conn has to, as x/net checks it.
+// TestConnsAreConns: the conns pass the tests of x/net for every net.Conn.
 func TestConnsAreConns(t *testing.T) {
 	for name, quality := range map[string]fabric.Quality{
 		"perfect": {},
@@ -67,7 +67,7 @@ func TestConnsAreConns(t *testing.T) {
 	}
 }
 
-// Whatever is written arrives, once and in order, over any quality of link.
+// TestStreamsKeepTheirBytes: all written bytes arrive, once and in order, over links of any quality.
 func TestStreamsKeepTheirBytes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
@@ -368,7 +368,7 @@ func TestGossipStreams(t *testing.T) {
 	})
 }
 
-// The same seed gives the same fate to the same sends.
+// TestSeedsRepeat: the same seed yields the same delays and losses for the same sends.
 func TestSeedsRepeat(t *testing.T) {
 	run := func(seed uint64) (got []int) {
 		synctest.Test(t, func(t *testing.T) {
