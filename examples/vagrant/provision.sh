@@ -33,7 +33,7 @@ EOF
 
 install -d /usr/local/lib/coopr
 install -m 0755 /opt/coopr/bin/* /usr/local/lib/coopr/
-ln -sf /usr/local/lib/coopr/coopr /usr/local/bin/coopr
+ln -sf /usr/local/lib/coopr/coopr /usr/local/lib/coopr/coopr-agent /usr/local/bin/
 install -m 0644 /opt/coopr/examples/systemd/coopr-agent.service /etc/systemd/system/coopr-agent.service
 systemctl daemon-reload
 systemctl enable --quiet coopr-agent

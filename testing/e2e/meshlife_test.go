@@ -135,7 +135,9 @@ func TestLostQuorum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.must("operator", "recover", "--yes", "--data-dir", survivor.data, strings.TrimSpace(string(id))+"="+survivor.addr(peerPort))
+	if s := m.daemon("recover", "--yes", "--data-dir", survivor.data, strings.TrimSpace(string(id))+"="+survivor.addr(peerPort)); s.code != 0 {
+		t.Fatalf("coopr-agent recover: exit code %d\n%s%s", s.code, s.out, s.err)
+	}
 	survivor.start()
 	m.ready()
 	if log := survivor.tail(1000); !strings.Contains(log, "the Raft group was given a new set of members by the operator") {
